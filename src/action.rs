@@ -1,0 +1,268 @@
+//! What a run asks for: a command or an HTTP call, read from its payload. Read once when it is
+//! enqueued, to refuse early, and once when it is claimed, because any program may have written the
+//! row. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+use serde_json::value::RawValue;
+use ureq::http::{HeaderName, HeaderValue, Method, Uri};
+
+use crate::{duration, payload};
+
+/// Bytes of a command and of one argument; the kernel takes no argument longer than 128 KiB.
+const COMMAND_LIMIT: usize = 64 * 1024;
+/// Followed at most, where a call asks for it.
+const REDIRECT_LIMIT: u32 = 5;
+/// An action's own timeout, and a run's.
+pub(crate) const TIMEOUT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30 * 86400));
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    Shell(Shell),
+    Http(Http),
+}
+
+/// A command, as the payload of a `shell` run holds it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Shell {
+    pub(crate) command: Command,
+    /// Working directory; the tick's own where none is given.
+    pub(crate) cwd: Option<String>,
+    /// Added to the tick's environment.
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, String>,
+    /// Given to the command: a string as it is, anything else as JSON. Nothing where absent.
+    #[serde(default, deserialize_with = "stdin")]
+    pub(crate) stdin: String,
+}
+
+/// A string goes to `sh -c`; a list is run as it is, with no shell in between.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "`command` must be a string or a list of strings")]
+pub(crate) enum Command {
+    Script(String),
+    Arguments(Vec<String>),
+}
+
+/// An HTTP call, as the payload of an `http` run holds it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Http {
+    pub(crate) url: String,
+    /// GET where there is nothing to send, else POST.
+    pub(crate) method: Option<String>,
+    /// `${NAME}` in a value is read from the tick's environment when the call is made.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// Sent as `application/json`; `null` is sent too.
+    #[serde(default, deserialize_with = "present")]
+    pub(crate) json: Option<Box<RawValue>>,
+    /// Sent as it is.
+    pub(crate) body: Option<String>,
+    #[serde(default, deserialize_with = "timeout")]
+    pub(crate) timeout: Option<Duration>,
+    /// How many redirects are followed; none by default.
+    #[serde(default)]
+    pub(crate) redirects: u32,
+}
+
+impl Action {
+    /// Reads the action of a built-in job; `None` when `job` isn't one.
+    ///
+    /// # Errors
+    /// What is wrong and where, fit to be shown: no part of the payload but the names of its keys.
+    pub(crate) fn parse(job: &str, payload: &str) -> Option<Result<Self, String>> {
+        let read = match job {
+            "shell" => Shell::parse(payload).map(Self::Shell),
+            "http" => Http::parse(payload).map(Self::Http),
+            _ => return None,
+        };
+        Some(read.map_err(|why| format!("payload is no {job} job: {why}")))
+    }
+}
+
+impl Shell {
+    fn parse(payload: &str) -> Result<Self, String> {
+        payload::check(payload.as_bytes())?;
+        let shell: Self = serde_json::from_str(payload).map_err(|error| error.to_string())?;
+        let words = match &shell.command {
+            Command::Script(script) => std::slice::from_ref(script),
+            Command::Arguments(words) => words.as_slice(),
+        };
+        if words.first().is_none_or(|first| first.trim().is_empty()) {
+            return Err("`command` is empty".to_owned());
+        }
+        if words.iter().map(String::len).sum::<usize>() > COMMAND_LIMIT {
+            return Err(format!("`command` is longer than {} KiB", COMMAND_LIMIT / 1024));
+        }
+        if let Some(name) = shell.env.keys().find(|name| name.is_empty() || name.contains('=')) {
+            return Err(format!("`env` has a name that no environment can hold: `{name}`"));
+        }
+        if shell.env.values().any(|value| value.len() > COMMAND_LIMIT) {
+            return Err(format!("`env` has a value longer than {} KiB", COMMAND_LIMIT / 1024));
+        }
+        Ok(shell)
+    }
+}
+
+impl Http {
+    fn parse(payload: &str) -> Result<Self, String> {
+        payload::check(payload.as_bytes())?;
+        let http: Self = serde_json::from_str(payload).map_err(|error| error.to_string())?;
+        check_url(&http.url)?;
+        http.method()?;
+        for (name, value) in &http.headers {
+            header(name, value)?;
+        }
+        if http.json.is_some() && http.body.is_some() {
+            return Err("`json` and `body` exclude each other".to_owned());
+        }
+        if http.redirects > REDIRECT_LIMIT {
+            return Err(format!("`redirects` is out of range; allowed are 0 to {REDIRECT_LIMIT}"));
+        }
+        Ok(http)
+    }
+
+    /// # Errors
+    /// The method is none that HTTP knows.
+    pub(crate) fn method(&self) -> Result<Method, String> {
+        let sends = self.json.is_some() || self.body.is_some();
+        let Some(name) = &self.method else { return Ok(if sends { Method::POST } else { Method::GET }) };
+        match name.to_ascii_uppercase().as_str() {
+            known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => {
+                Method::from_bytes(known.as_bytes()).map_err(|error| error.to_string())
+            }
+            _ => Err("`method` is none of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS".to_owned()),
+        }
+    }
+}
+
+/// One header, checked.
+///
+/// # Errors
+/// Names the header, never its value.
+pub(crate) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let parsed =
+        HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{}` is no header name", name.escape_debug()))?;
+    // These frame the request; a wrong one would let a payload smuggle a second request.
+    if matches!(parsed.as_str(), "content-length" | "transfer-encoding" | "connection" | "host") {
+        return Err(format!("header `{name}` is set by jobctl itself"));
+    }
+    let value = HeaderValue::from_str(value)
+        .map_err(|_| format!("header `{name}` has a character that HTTP does not allow"))?;
+    Ok((parsed, value))
+}
+
+fn check_url(url: &str) -> Result<(), String> {
+    if url.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err("`url` has white space or a control character".to_owned());
+    }
+    let uri: Uri = url.parse().map_err(|error| format!("`url` can't be read: {error}"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err("`url` must start with http:// or https://".to_owned());
+    }
+    match uri.authority() {
+        Some(authority) if authority.as_str().contains('@') => {
+            Err("`url` holds a user name; send an authorization header instead".to_owned())
+        }
+        Some(authority) if !authority.host().is_empty() => Ok(()),
+        _ => Err("`url` has no host".to_owned()),
+    }
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+fn stdin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    if raw.get().starts_with('"') {
+        return serde_json::from_str(raw.get()).map_err(de::Error::custom);
+    }
+    Ok(raw.get().to_owned())
+}
+
+fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let (least, most) = TIMEOUT_RANGE;
+    duration::parse_within(&text, least, most)
+        .map(Some)
+        .map_err(|why| de::Error::custom(format_args!("`timeout`: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refuses(job: &str, payload: &str, why: &str) {
+        let refused = Action::parse(job, payload).expect("a built-in job").unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+
+    #[track_caller]
+    fn http(payload: &str) -> Http {
+        match Action::parse("http", payload) {
+            Some(Ok(Action::Http(http))) => http,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_job_that_is_not_built_in_has_no_action_here() {
+        assert!(Action::parse("send_weekly_report", "{}").is_none());
+    }
+
+    #[test]
+    fn a_shell_job_says_what_is_wrong_with_it() {
+        refuses("shell", "{}", "missing field `command`");
+        refuses("shell", r#"{"comand": "x"}"#, "unknown field `comand`");
+        refuses("shell", r#"{"command": 5}"#, "must be a string or a list of strings");
+        refuses("shell", r#"{"command": []}"#, "`command` is empty");
+        refuses("shell", r#"{"command": " "}"#, "`command` is empty");
+        refuses("shell", r#"{"command": "x", "env": {"A=B": "1"}}"#, "`A=B`");
+        let long = "x".repeat(COMMAND_LIMIT + 1);
+        refuses("shell", &format!(r#"{{"command": "{long}"}}"#), "longer than 64 KiB");
+    }
+
+    #[test]
+    fn standard_input_is_a_string_as_it_is_and_the_rest_as_json() {
+        let stdin = |payload: &str| match Action::parse("shell", payload) {
+            Some(Ok(Action::Shell(shell))) => shell.stdin,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(stdin(r#"{"command": "x"}"#), "");
+        assert_eq!(stdin(r#"{"command": "x", "stdin": "a\nb"}"#), "a\nb");
+        assert_eq!(
+            stdin(r#"{"command": "x", "stdin": {"id": 12345678901234567890123}}"#),
+            r#"{"id": 12345678901234567890123}"#
+        );
+    }
+
+    #[test]
+    fn a_call_that_sends_something_is_a_post() {
+        assert_eq!(http(r#"{"url": "http://a"}"#).method(), Ok(Method::GET));
+        assert_eq!(http(r#"{"url": "http://a", "json": null}"#).method(), Ok(Method::POST));
+        assert_eq!(http(r#"{"url": "http://a", "body": "", "method": "put"}"#).method(), Ok(Method::PUT));
+    }
+
+    #[test]
+    fn an_http_job_says_what_is_wrong_with_it() {
+        for url in
+            ["ftp://a/", "file:///etc/passwd", "a/b", "http://", "http://u:p@a/", "http://a/\\r\\nX: y", "http://a b/"]
+        {
+            refuses("http", &format!(r#"{{"url": "{url}"}}"#), "`url`");
+        }
+        refuses("http", r#"{"url": "http://a", "method": "BREW"}"#, "`method`");
+        refuses("http", r#"{"url": "http://a", "headers": {"A B": "x"}}"#, "`A B` is no header name");
+        refuses("http", r#"{"url": "http://a", "headers": {"X": "secret\r\nY: z"}}"#, "header `X` has a character");
+        refuses("http", r#"{"url": "http://a", "headers": {"Content-Length": "3"}}"#, "set by jobctl itself");
+        refuses("http", r#"{"url": "http://a", "json": 1, "body": "x"}"#, "exclude each other");
+        refuses("http", r#"{"url": "http://a", "timeout": "5"}"#, "`timeout`");
+        refuses("http", r#"{"url": "http://a", "timeout": "0s"}"#, "allowed are 1s to 30d");
+        refuses("http", r#"{"url": "http://a", "redirects": 6}"#, "allowed are 0 to 5");
+    }
+}

@@ -1,0 +1,121 @@
+//! Durations as people write them (`30s`, `5m`, `2h`, `1d`, `1h30m`) and as jobctl prints them.
+
+use std::time::Duration;
+
+/// Reads a duration; every number needs its unit. Zero is accepted: the caller knows its range.
+///
+/// # Errors
+/// A sentence that says which forms are understood. Months and years have no fixed length and are
+/// refused, so that `1M` can't be taken for a minute.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let units = text.split(|c: char| !c.is_ascii_alphabetic());
+    let known = units.filter(|unit| !unit.is_empty()).all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "w"));
+    humantime::parse_duration(text)
+        .ok()
+        .filter(|_| known)
+        .ok_or_else(|| format!("`{text}` is not a duration; write 30s, 5m, 2h, 1d or 1h30m"))
+}
+
+/// A `parse` that also demands `least <= duration <= most`.
+///
+/// # Errors
+/// Names the allowed range.
+pub(crate) fn parse_within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    if (least..=most).contains(&duration) {
+        return Ok(duration);
+    }
+    Err(format!("`{text}` is out of range; allowed are {} to {}", show(least), show(most)))
+}
+
+/// The duration in words as short as its size allows: `3ms`, `1.2s`, `64s`, `5m 30s`, `2h 5m`.
+pub(crate) fn show(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if duration < Duration::from_secs(1) {
+        return format!("{}ms", duration.as_millis());
+    }
+    if seconds < 10 && duration.subsec_millis() >= 50 {
+        return format!("{:.1}s", duration.as_secs_f64());
+    }
+    if seconds < 120 {
+        return format!("{seconds}s");
+    }
+    let (unit, names) = if seconds < 7200 {
+        (60, ["m", "s"])
+    } else if seconds < 172_800 {
+        (3600, ["h", "m"])
+    } else {
+        (86400, ["d", "h"])
+    };
+    let small = if names[1] == "s" {
+        1
+    } else if names[1] == "m" {
+        60
+    } else {
+        3600
+    };
+    match seconds % unit / small {
+        0 => format!("{}{}", seconds / unit, names[0]),
+        rest => format!("{}{} {rest}{}", seconds / unit, names[0], names[1]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn reads(text: &str, seconds: f64) {
+        assert_eq!(parse(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+    }
+
+    #[track_caller]
+    fn refuses(text: &str) {
+        let refused = parse(text).unwrap_err();
+        assert!(refused.contains("30s, 5m, 2h, 1d"), "{refused}");
+    }
+
+    #[track_caller]
+    fn shows(milliseconds: u64, text: &str) {
+        assert_eq!(show(Duration::from_millis(milliseconds)), text);
+    }
+
+    #[test]
+    fn every_unit_is_read() {
+        reads("250ms", 0.25);
+        reads("30s", 30.0);
+        reads("5m", 300.0);
+        reads("2h", 7200.0);
+        reads("1d", 86400.0);
+        reads("1w", 604_800.0);
+        reads("1h30m", 5400.0);
+        reads("1h 30m", 5400.0);
+    }
+
+    #[test]
+    fn what_has_no_unit_or_no_fixed_length_is_refused() {
+        for text in ["", "5", "-5s", "NaN", "1e18", "1M", "1month", "1y", "s", "5 parsecs", "99999999999999999999s"] {
+            refuses(text);
+        }
+    }
+
+    #[test]
+    fn a_range_is_named_when_it_is_left() {
+        let second = Duration::from_secs(1);
+        assert_eq!(parse_within("2s", second, second * 3), Ok(second * 2));
+        assert_eq!(parse_within("0s", second, second * 300).unwrap_err(), "`0s` is out of range; allowed are 1s to 5m");
+    }
+
+    #[test]
+    fn durations_are_shown_as_short_as_their_size_allows() {
+        shows(3, "3ms");
+        shows(1240, "1.2s");
+        shows(9000, "9s");
+        shows(64_000, "64s");
+        shows(330_000, "5m 30s");
+        shows(300_000, "5m");
+        shows(7_500_000, "2h 5m");
+        shows(90_000_000, "25h");
+        shows(270_000_000, "3d 3h");
+    }
+}

@@ -1,0 +1,94 @@
+//! The one way to end an execution from outside. Whoever supervises asks; the thread that executes
+//! looks, or sleeps on the descriptor. An execution also ends by itself when nobody has prolonged
+//! it in time, so that a supervisor that is stuck can't keep it alive.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::model::Why;
+
+/// Asked to end, and until when the execution may go on unasked.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    asked: AtomicU8,
+    /// Milliseconds after `epoch`.
+    until: AtomicU64,
+    epoch: Instant,
+    wake: OwnedFd,
+}
+
+const CANCELLED: u8 = 1;
+const INTERRUPTED: u8 = 2;
+const LEASE_LOST: u8 = 3;
+/// Added to one of the above: no time to end politely.
+const NOW: u8 = 8;
+
+impl Stop {
+    /// # Errors
+    /// The process is out of file descriptors.
+    pub(crate) fn new(until: Instant) -> std::io::Result<Self> {
+        let epoch = Instant::now();
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let stop = Self { asked: AtomicU8::new(0), until: AtomicU64::new(0), epoch, wake };
+        stop.prolong(until);
+        Ok(stop)
+    }
+
+    /// Lets the execution go on until then, unless it is asked to end.
+    pub(crate) fn prolong(&self, until: Instant) {
+        let milliseconds = until.saturating_duration_since(self.epoch).as_millis();
+        self.until.store(u64::try_from(milliseconds).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// Asks it to end; the first reason stays.
+    pub(crate) fn ask(&self, why: Why) {
+        let code = match why {
+            Why::Cancelled => CANCELLED,
+            Why::Interrupted => INTERRUPTED,
+            Why::LeaseLost => LEASE_LOST,
+        };
+        if self.asked.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.ring();
+        }
+    }
+
+    /// Asks an execution that was asked before to end without any further patience.
+    pub(crate) fn hurry(&self) {
+        self.asked.fetch_or(NOW, Ordering::AcqRel);
+        self.ring();
+    }
+
+    /// Why it has to end, if it has to.
+    pub(crate) fn asked(&self) -> Option<Why> {
+        match self.asked.load(Ordering::Acquire) & !NOW {
+            CANCELLED => Some(Why::Cancelled),
+            INTERRUPTED => Some(Why::Interrupted),
+            LEASE_LOST => Some(Why::LeaseLost),
+            _ => (self.remaining() == Duration::ZERO).then_some(Why::LeaseLost),
+        }
+    }
+
+    /// Whether even the polite end takes too long.
+    pub(crate) fn hurried(&self) -> bool {
+        self.asked.load(Ordering::Acquire) & NOW != 0
+    }
+
+    /// How long the execution may go on if nobody asks and nobody prolongs it.
+    pub(crate) fn remaining(&self) -> Duration {
+        let until = self.epoch + Duration::from_millis(self.until.load(Ordering::Acquire));
+        until.saturating_duration_since(Instant::now())
+    }
+
+    /// Becomes readable when somebody asks; never read, so it stays so.
+    pub(crate) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    fn ring(&self) {
+        // An eventfd refuses a write only when its counter is full, and then it is readable anyway.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+}

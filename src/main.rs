@@ -1,0 +1,6 @@
+mod action;
+mod duration;
+mod exit;
+mod model;
+mod payload;
+fn main() {}

@@ -1,0 +1,142 @@
+//! The vocabulary that every layer shares: what an attempt is told about itself and what it came
+//! to. Pure: nothing here does I/O, reads a clock or knows the database.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::duration;
+
+/// What a job may know about the attempt it is; handed to it in its environment or its headers.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) run_id: i64,
+    /// The definition's name, or the built-in `shell` / `http`.
+    pub(crate) job: String,
+    /// Ordinal of this execution, from 1.
+    pub(crate) attempt: i32,
+    pub(crate) max_attempts: i32,
+    /// The same on every attempt of a run, so that whoever is called can drop repetitions.
+    pub(crate) idempotency_key: String,
+    /// The nominal time of the schedule that fired the run, RFC 3339.
+    pub(crate) scheduled_for: Option<String>,
+}
+
+/// What an attempt came to, and what is known about it.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) http_status: Option<u16>,
+    pub(crate) output: Output,
+}
+
+impl Ended {
+    /// An attempt that failed before there was anything to observe.
+    pub(crate) fn unstarted(failure: Failure) -> Self {
+        Self {
+            outcome: Outcome::Failed(failure),
+            exit_code: None,
+            signal: None,
+            http_status: None,
+            output: Output::default(),
+        }
+    }
+}
+
+/// What a job printed or answered: bounded, valid UTF-8, no NUL, so that PostgreSQL can store it.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    pub(crate) text: String,
+    /// How much there was in all, kept or not.
+    pub(crate) bytes: u64,
+    pub(crate) truncated: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Succeeded,
+    Failed(Failure),
+    /// It was ended from outside, through its `Stop`.
+    Stopped(Why),
+}
+
+/// Why an attempt was ended from outside.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Why {
+    /// An operator cancelled the run.
+    Cancelled,
+    /// The tick is shutting down.
+    Interrupted,
+    /// The lease ran out, or is held by somebody else now.
+    LeaseLost,
+}
+
+/// Why an attempt failed. `Display` is the sentence that is stored and shown: short, without any
+/// part of the payload, the headers or the output.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Failure {
+    ExitCode(i32),
+    Signal(i32),
+    Timeout(Duration),
+    /// It could not be started; holds why.
+    Spawn(String),
+    HttpStatus {
+        status: u16,
+        /// The server's wish, clamped to 24 h; only from 429 and 503.
+        retry_after: Option<Duration>,
+    },
+    /// No complete answer; holds why.
+    Transport(String),
+    Tls(String),
+    /// What the run holds can't be executed, now or later; holds why.
+    BadPayload(String),
+    /// It can't be started on any host like this one, however often it is tried; holds why.
+    Unstartable(String),
+}
+
+impl Failure {
+    /// The word that groups failures of a kind, as stored in `error_type`.
+    pub(crate) fn error_type(&self) -> &'static str {
+        match self {
+            Self::ExitCode(_) => "exit_code",
+            Self::Signal(_) => "signal",
+            Self::Timeout(_) => "timeout",
+            Self::Spawn(_) | Self::Unstartable(_) => "spawn",
+            Self::HttpStatus { .. } => "http_status",
+            Self::Transport(_) => "transport",
+            Self::Tls(_) => "tls",
+            Self::BadPayload(_) => "bad_payload",
+        }
+    }
+
+    /// Whether another attempt is pointless. Exit statuses are those of `sysexits.h` (usage, data,
+    /// permission, configuration); HTTP statuses those that RFC 9110 and RFC 6585 don't call
+    /// temporary.
+    pub(crate) fn is_permanent(&self) -> bool {
+        match self {
+            Self::ExitCode(code) => matches!(code, 64 | 65 | 77 | 78),
+            Self::HttpStatus { status, .. } => !matches!(status, 408 | 425 | 429 | 500..=599),
+            Self::BadPayload(_) | Self::Unstartable(_) => true,
+            Self::Signal(_) | Self::Timeout(_) | Self::Spawn(_) | Self::Transport(_) | Self::Tls(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ExitCode(126) => formatter.write_str("exit status 126 (found but not executable)"),
+            Self::ExitCode(127) => formatter.write_str("exit status 127 (command not found)"),
+            Self::ExitCode(code) => write!(formatter, "exit status {code}"),
+            Self::Signal(signal) => write!(formatter, "killed by signal {signal}"),
+            Self::Timeout(limit) => write!(formatter, "timed out after {}", duration::show(*limit)),
+            Self::HttpStatus { status: status @ 300..=399, .. } => {
+                write!(formatter, "HTTP status {status}, redirect not followed")
+            }
+            Self::HttpStatus { status, .. } => write!(formatter, "HTTP status {status}"),
+            Self::Spawn(why) | Self::Unstartable(why) => write!(formatter, "could not start: {why}"),
+            Self::Transport(why) | Self::Tls(why) | Self::BadPayload(why) => formatter.write_str(why),
+        }
+    }
+}
