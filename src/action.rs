@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
 use serde_json::value::RawValue;
+use ureq::http::uri::Authority;
 use ureq::http::{HeaderName, HeaderValue, Method, Uri};
 
+use crate::model::Failure;
 use crate::{duration, payload};
 
 /// Bytes of a command and of one argument; the kernel takes no argument longer than 128 KiB.
@@ -37,6 +40,8 @@ pub(crate) struct Shell {
     /// Given to the command: a string as it is, anything else as JSON. Nothing where absent.
     #[serde(default, deserialize_with = "stdin")]
     pub(crate) stdin: String,
+    /// Exit statuses after which another attempt is pointless, instead of the usual ones.
+    permanent_exit_codes: Option<Vec<i32>>,
 }
 
 /// A string goes to `sh -c`; a list is run as it is, with no shell in between.
@@ -67,6 +72,39 @@ pub(crate) struct Http {
     /// How many redirects are followed; none by default.
     #[serde(default)]
     pub(crate) redirects: u32,
+    /// Statuses that are worth another attempt, instead of the usual ones.
+    transient_statuses: Option<Vec<Statuses>>,
+}
+
+/// One HTTP status, or a hundred of them: `"5xx"`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(try_from = "Value")]
+enum Statuses {
+    One(u16),
+    Class(u16),
+}
+
+impl TryFrom<Value> for Statuses {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let class = |text: &str| {
+            text.strip_suffix("xx").and_then(|digit| digit.parse().ok()).filter(|class| (3..=5).contains(class))
+        };
+        let one =
+            value.as_u64().and_then(|status| u16::try_from(status).ok()).filter(|status| (300..600).contains(status));
+        let statuses = one.map(Self::One).or_else(|| value.as_str().and_then(class).map(Self::Class));
+        statuses.ok_or_else(|| format!("{value} is no HTTP status from 300 to 599, and no class like \"5xx\""))
+    }
+}
+
+impl Statuses {
+    fn contains(self, status: u16) -> bool {
+        match self {
+            Self::One(one) => one == status,
+            Self::Class(class) => class == status / 100,
+        }
+    }
 }
 
 impl Action {
@@ -75,18 +113,50 @@ impl Action {
     /// # Errors
     /// What is wrong and where, fit to be shown: no part of the payload but the names of its keys.
     pub(crate) fn parse(job: &str, payload: &str) -> Option<Result<Self, String>> {
-        let read = match job {
-            "shell" => Shell::parse(payload).map(Self::Shell),
-            "http" => Http::parse(payload).map(Self::Http),
-            _ => return None,
-        };
+        let read = Self::read(job, payload)?;
         Some(read.map_err(|why| format!("payload is no {job} job: {why}")))
+    }
+
+    fn read(kind: &str, text: &str) -> Option<Result<Self, String>> {
+        match kind {
+            "shell" => Some(Shell::parse(text).map(Self::Shell)),
+            "http" => Some(Http::parse(text).map(Self::Http)),
+            _ => None,
+        }
+    }
+
+    /// Reads the action of a definition, and gives it the run's payload.
+    ///
+    /// # Errors
+    /// What is wrong with the action, as `parse`.
+    pub(crate) fn of_definition(kind: &str, action: &str, payload: &str) -> Result<Self, String> {
+        let payload = || RawValue::from_string(payload.to_owned()).map_err(|error| error.to_string());
+        match Self::read(kind, action).unwrap_or_else(|| Err(format!("kind `{kind}` is not known")))? {
+            Self::Shell(shell) => Ok(Self::Shell(Shell { stdin: payload()?.get().to_owned(), ..shell })),
+            Self::Http(http) if matches!(http.method.as_deref(), Some("GET" | "HEAD" | "get" | "head")) => {
+                Ok(Self::Http(http))
+            }
+            Self::Http(http) => Ok(Self::Http(Http { json: Some(payload()?), ..http })),
+        }
+    }
+
+    /// Whether another attempt after this failure is pointless.
+    pub(crate) fn is_permanent(&self, failure: &Failure) -> bool {
+        match (self, failure) {
+            (Self::Shell(Shell { permanent_exit_codes: Some(codes), .. }), Failure::ExitCode(code)) => {
+                codes.contains(code)
+            }
+            (Self::Http(Http { transient_statuses: Some(transient), .. }), Failure::HttpStatus { status, .. }) => {
+                !transient.iter().any(|statuses| statuses.contains(*status))
+            }
+            _ => failure.is_permanent(),
+        }
     }
 }
 
 impl Shell {
     fn parse(payload: &str) -> Result<Self, String> {
-        payload::check(payload.as_bytes())?;
+        payload::check_stored(payload.as_bytes())?;
         let shell: Self = serde_json::from_str(payload).map_err(|error| error.to_string())?;
         let words = match &shell.command {
             Command::Script(script) => std::slice::from_ref(script),
@@ -110,12 +180,13 @@ impl Shell {
 
 impl Http {
     fn parse(payload: &str) -> Result<Self, String> {
-        payload::check(payload.as_bytes())?;
+        payload::check_stored(payload.as_bytes())?;
         let http: Self = serde_json::from_str(payload).map_err(|error| error.to_string())?;
         check_url(&http.url)?;
         http.method()?;
         for (name, value) in &http.headers {
             header(name, value)?;
+            parts(name, value)?;
         }
         if http.json.is_some() && http.body.is_some() {
             return Err("`json` and `body` exclude each other".to_owned());
@@ -156,6 +227,47 @@ pub(crate) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue
     Ok((parsed, value))
 }
 
+/// A piece of a header's value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Part<'v> {
+    Text(&'v str),
+    /// Named as `${NAME}`.
+    Variable(&'v str),
+}
+
+/// Takes a header's value apart where it names variables.
+///
+/// # Errors
+/// A name is missing, or one that may not be sent; names the header, and nothing of its value else.
+pub(crate) fn parts<'v>(header: &str, value: &'v str) -> Result<Vec<Part<'v>>, String> {
+    let mut parts = Vec::new();
+    let mut rest = value;
+    while let Some((before, behind)) = rest.split_once("${") {
+        let named = behind.split_once('}').filter(|(name, _)| is_variable(name));
+        let (name, after) = named.ok_or_else(|| format!("header `{header}` has a `${{` that no `NAME}}` follows"))?;
+        if name.starts_with("JOBCTL_") || name.starts_with("PG") || name == "DATABASE_URL" {
+            return Err(format!("header `{header}` names `{name}`, which may lead to the database and is not sent"));
+        }
+        parts.extend([Part::Text(before), Part::Variable(name)]);
+        rest = after;
+    }
+    parts.push(Part::Text(rest));
+    Ok(parts)
+}
+
+fn is_variable(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+}
+
+/// The port that a URL names, or the scheme's own; one that is no number would silently be that.
+pub(crate) fn port(authority: &Authority, usual: u16) -> Option<u16> {
+    match authority.as_str().get(authority.host().len()..) {
+        Some("" | ":") => Some(usual),
+        _ => authority.port_u16().filter(|port| *port != 0),
+    }
+}
+
 fn check_url(url: &str) -> Result<(), String> {
     if url.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err("`url` has white space or a control character".to_owned());
@@ -168,8 +280,9 @@ fn check_url(url: &str) -> Result<(), String> {
         Some(authority) if authority.as_str().contains('@') => {
             Err("`url` holds a user name; send an authorization header instead".to_owned())
         }
-        Some(authority) if !authority.host().is_empty() => Ok(()),
-        _ => Err("`url` has no host".to_owned()),
+        Some(authority) if authority.host().is_empty() => Err("`url` has no host".to_owned()),
+        Some(authority) => port(authority, 80).map(drop).ok_or_else(|| "`url` has no valid port".to_owned()),
+        None => Err("`url` has no host".to_owned()),
     }
 }
 
@@ -251,15 +364,31 @@ mod tests {
 
     #[test]
     fn an_http_job_says_what_is_wrong_with_it() {
-        for url in
-            ["ftp://a/", "file:///etc/passwd", "a/b", "http://", "http://u:p@a/", "http://a/\\r\\nX: y", "http://a b/"]
-        {
+        for url in [
+            "ftp://a/",
+            "file:///etc/passwd",
+            "a/b",
+            "http://",
+            "http://u:p@a/",
+            "http://a/\\r\\nX: y",
+            "http://a b/",
+            "http://a:0/",
+            "http://a:65536/",
+        ] {
             refuses("http", &format!(r#"{{"url": "{url}"}}"#), "`url`");
         }
         refuses("http", r#"{"url": "http://a", "method": "BREW"}"#, "`method`");
         refuses("http", r#"{"url": "http://a", "headers": {"A B": "x"}}"#, "`A B` is no header name");
         refuses("http", r#"{"url": "http://a", "headers": {"X": "secret\r\nY: z"}}"#, "header `X` has a character");
         refuses("http", r#"{"url": "http://a", "headers": {"Content-Length": "3"}}"#, "set by jobctl itself");
+        for value in ["${", "${}", "${A", "${A B}", "${1A}", "${${TOKEN}}"] {
+            let payload = format!(r#"{{"url": "http://a", "headers": {{"X": "{value}"}}}}"#);
+            refuses("http", &payload, "header `X` has a `${` that no `NAME}` follows");
+        }
+        for name in ["JOBCTL_DATABASE_URL", "JOBCTL_X", "PGPASSWORD", "DATABASE_URL"] {
+            let payload = format!(r#"{{"url": "http://a", "headers": {{"X": "Bearer ${{{name}}}"}}}}"#);
+            refuses("http", &payload, &format!("header `X` names `{name}`, which may lead to the database"));
+        }
         refuses("http", r#"{"url": "http://a", "json": 1, "body": "x"}"#, "exclude each other");
         refuses("http", r#"{"url": "http://a", "timeout": "5"}"#, "`timeout`");
         refuses("http", r#"{"url": "http://a", "timeout": "0s"}"#, "allowed are 1s to 30d");

@@ -3,25 +3,47 @@
 
 use std::fmt;
 
-/// How a command ends; the number is the contract with scripts and crontabs.
+/// How a command ends, from good to worst.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Exit {
     /// The command did its work; also a tick whose jobs failed.
-    Done = 0,
+    Done,
     /// It could not.
-    CouldNot = 1,
+    CouldNot,
     /// Wrong usage: nothing was tried.
-    Usage = 2,
+    Usage,
     /// No such run or definition.
-    NotFound = 3,
+    NotFound,
     /// The run's status forbids it, or the key is taken by another payload.
-    Conflict = 4,
+    Conflict,
     /// The database can't be reached, or can't answer now.
-    Unavailable = 5,
+    Unavailable,
     /// The schema is older or newer than the program.
-    Schema = 6,
+    Schema,
     /// Configuration or privileges.
-    Configuration = 7,
+    Configuration,
+    /// An effect was begun and its end is not known.
+    Open,
+    /// The status of a command that was run in the foreground.
+    Passed(u8),
+}
+
+impl Exit {
+    /// The process status; the contract with scripts and crontabs.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::CouldNot => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::Conflict => 4,
+            Self::Unavailable => 5,
+            Self::Schema => 6,
+            Self::Configuration => 7,
+            Self::Open => 8,
+            Self::Passed(status) => status,
+        }
+    }
 }
 
 /// A refusal that knows its exit status. The text is for a person: cause first, remedy after a

@@ -21,6 +21,41 @@ pub(crate) struct Identity {
     pub(crate) scheduled_for: Option<String>,
 }
 
+/// Where a run stands; the words of the `status` column.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Status {
+    /// Waits for its first attempt, or for one that an interruption or an operator granted.
+    Queued,
+    /// Held by a tick until its lease ends.
+    Running,
+    Succeeded,
+    /// Waits for its next attempt after a failure.
+    Failed,
+    /// Failed for good.
+    Dead,
+    Cancelled,
+}
+
+impl Status {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Dead => "dead",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// `None` for a word that is no status.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Queued, Self::Running, Self::Succeeded, Self::Failed, Self::Dead, Self::Cancelled]
+            .into_iter()
+            .find(|status| status.as_str() == word)
+    }
+}
+
 /// What an attempt came to, and what is known about it.
 #[derive(Debug)]
 pub(crate) struct Ended {
@@ -29,6 +64,8 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<i32>,
     pub(crate) http_status: Option<u16>,
     pub(crate) output: Output,
+    /// What else its history should say.
+    pub(crate) note: Option<&'static str>,
 }
 
 impl Ended {
@@ -40,6 +77,7 @@ impl Ended {
             signal: None,
             http_status: None,
             output: Output::default(),
+            note: None,
         }
     }
 }

@@ -8,6 +8,10 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 
 /// Bytes of a payload as it was given.
 pub(crate) const PAYLOAD_LIMIT: usize = 256 * 1024;
+/// Bytes of a payload as it is read back: `jsonb` puts spaces between items and writes numbers out.
+const STORED_LIMIT: usize = 64 * PAYLOAD_LIMIT;
+/// `jsonb` writes a number out in full, so that a short one with a great exponent becomes a long one.
+const EXPONENT_LIMIT: u32 = 308;
 /// Nested arrays and objects; far from what recursion costs anybody's stack.
 const DEPTH_LIMIT: usize = 64;
 
@@ -20,6 +24,17 @@ pub(crate) fn check(bytes: &[u8]) -> Result<&str, String> {
     if bytes.len() > PAYLOAD_LIMIT {
         return Err(format!("payload is longer than {} KiB", PAYLOAD_LIMIT / 1024));
     }
+    check_stored(bytes)
+}
+
+/// Checks a payload as the database hands it back.
+///
+/// # Errors
+/// As `check`, but for a length that `jsonb` has added.
+pub(crate) fn check_stored(bytes: &[u8]) -> Result<&str, String> {
+    if bytes.len() > STORED_LIMIT {
+        return Err(format!("payload is longer than {} MiB", STORED_LIMIT / 1024 / 1024));
+    }
     let text = std::str::from_utf8(bytes)
         .map_err(|error| format!("payload is not UTF-8 at byte {}", error.valid_up_to() + 1))?;
     if text.starts_with('\u{feff}') {
@@ -30,7 +45,38 @@ pub(crate) fn check(bytes: &[u8]) -> Result<&str, String> {
         .deserialize(&mut json)
         .and_then(|()| json.end())
         .map_err(|error| format!("payload is not valid JSON: {error}"))?;
-    Ok(text)
+    match great_exponent(text) {
+        Some(at) => Err(format!("payload has an exponent beyond {EXPONENT_LIMIT} at byte {}", at + 1)),
+        None => Ok(text),
+    }
+}
+
+/// Where valid JSON has an exponent that is too great either way. The parser does not tell: to it a
+/// number that small is zero.
+fn great_exponent(json: &str) -> Option<usize> {
+    let mut in_string = false;
+    let mut bytes = json.bytes().enumerate().peekable();
+    let mut before = b' ';
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'\\' if in_string => drop(bytes.next()),
+            b'"' => in_string = !in_string,
+            b'e' | b'E' if !in_string && before.is_ascii_digit() => {
+                let mut exponent = 0_u32;
+                while let Some((_, digit)) = bytes.next_if(|(_, byte)| matches!(byte, b'+' | b'-' | b'0'..=b'9')) {
+                    if digit.is_ascii_digit() {
+                        exponent = exponent.saturating_mul(10).saturating_add(u32::from(digit - b'0'));
+                    }
+                }
+                if exponent > EXPONENT_LIMIT {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+        before = byte;
+    }
+    None
 }
 
 /// Accepts one JSON value and keeps nothing of it.
@@ -130,6 +176,7 @@ mod tests {
     fn json_that_jsonb_keeps_is_accepted() {
         accepts("null");
         accepts("12345678901234567890123");
+        accepts(r#"[1e308, -2.5E-308, 0e0, true, "1e999", "\"1e999"]"#);
         accepts(r#"{"a": [1, 2.5, "\ud83d\ude00", {"b": null}], "A": true}"#);
         accepts(&format!("{}{}", "[".repeat(64), "]".repeat(64)));
     }
@@ -145,6 +192,8 @@ mod tests {
         refuses(b"{} x", "trailing characters at line 1 column 4");
         refuses(b"nan", "line 1 column");
         refuses(b"1e999", "out of range");
+        refuses(b"[0, 1e-309]", "exponent beyond 308 at byte 6");
+        refuses(b"1E-99999999999999999999", "exponent beyond 308 at byte 2");
         refuses(br#"{"a":1,"a":2}"#, "the same key twice");
         refuses("[".repeat(20_000).as_bytes(), "nested deeper than 64");
     }
