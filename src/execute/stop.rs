@@ -17,6 +17,7 @@ pub(crate) struct Stop {
     /// Milliseconds after `epoch`.
     until: AtomicU64,
     epoch: Instant,
+    lost_grace: Duration,
     wake: OwnedFd,
 }
 
@@ -27,12 +28,15 @@ const LEASE_LOST: u8 = 3;
 const NOW: u8 = 8;
 
 impl Stop {
+    /// An execution that may go on until then, and has `lost_grace` to end politely when it is not
+    /// prolonged.
+    ///
     /// # Errors
     /// The process is out of file descriptors.
-    pub(crate) fn new(until: Instant) -> std::io::Result<Self> {
+    pub(crate) fn new(until: Instant, lost_grace: Duration) -> std::io::Result<Self> {
         let epoch = Instant::now();
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let stop = Self { asked: AtomicU8::new(0), until: AtomicU64::new(0), epoch, wake };
+        let stop = Self { asked: AtomicU8::new(0), until: AtomicU64::new(0), epoch, lost_grace, wake };
         stop.prolong(until);
         Ok(stop)
     }
@@ -68,6 +72,15 @@ impl Stop {
             INTERRUPTED => Some(Why::Interrupted),
             LEASE_LOST => Some(Why::LeaseLost),
             _ => (self.remaining() == Duration::ZERO).then_some(Why::LeaseLost),
+        }
+    }
+
+    /// How long it may take to end politely, at most `usual`.
+    pub(crate) fn grace(&self, usual: Duration) -> Duration {
+        match self.asked() {
+            // Another worker may be about to start the same.
+            Some(Why::LeaseLost) => usual.min(self.lost_grace),
+            _ => usual,
         }
     }
 

@@ -1,0 +1,212 @@
+//! What became of a call: the answer, kept in bounds, or why there is none, in words that may be
+//! stored and shown. Must not know how a connection is made.
+
+use std::io::{ErrorKind, Read};
+use std::time::Duration;
+
+use chrono::DateTime;
+use ureq::http::header::{self, HeaderMap, HeaderName};
+use ureq::http::{Response, StatusCode};
+use ureq::{Body, Error};
+
+use super::HEADER_LIMIT;
+use super::dial::Refused;
+use super::redirect::Target;
+use super::socket::Sent;
+use crate::model::{Failure, Output};
+
+/// Bytes of an answer's body that are read; the rest stays with the server.
+const BODY_LIMIT: u64 = 64 * 1024;
+const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// Reads the body as far as it is kept, and says what broke off the reading. A body that is longer
+/// is no fault; its connection is closed with it.
+pub(super) fn read(body: Body) -> (Output, Result<(), Error>) {
+    let announced = body.content_length();
+    let mut kept = Vec::new();
+    let end = body.into_reader().take(BODY_LIMIT + 1).read_to_end(&mut kept);
+    let read = kept.len() as u64;
+    let truncated = read > BODY_LIMIT;
+    kept.truncate(usize::try_from(BODY_LIMIT).unwrap_or(usize::MAX));
+    let bytes = if truncated { announced.unwrap_or_default().max(read) } else { read };
+    let output = Output { text: text(&kept), bytes, truncated };
+    (output, end.map(drop).map_err(Error::from))
+}
+
+/// What PostgreSQL can store of it.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
+}
+
+/// The failure that a status is; `None` for success.
+pub(super) fn judge<T>(response: &Response<T>) -> Option<Failure> {
+    let status = response.status();
+    if status.is_success() {
+        return None;
+    }
+    let waits = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let retry_after = if waits { retry_after(response.headers()) } else { None };
+    Some(Failure::HttpStatus { status: status.as_u16(), retry_after })
+}
+
+/// Seconds or a date. A date is measured from the server's own: its clock may differ from ours, and
+/// only the distance is meant.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let only = |name: HeaderName| {
+        let mut values = headers.get_all(name).iter();
+        values.next().filter(|_| values.next().is_none())?.to_str().ok().map(str::trim)
+    };
+    let wish = only(header::RETRY_AFTER)?;
+    if !wish.is_empty() && wish.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than fit are a very long time.
+        return Some(wish.parse().map_or(RETRY_AFTER_LIMIT, Duration::from_secs).min(RETRY_AFTER_LIMIT));
+    }
+    let until = DateTime::parse_from_rfc2822(wish).ok()?;
+    let from = DateTime::parse_from_rfc2822(only(header::DATE)?).ok()?;
+    Some((until - from).to_std().unwrap_or_default().min(RETRY_AFTER_LIMIT))
+}
+
+/// Why there is no answer, or no complete one. Names host and port and nothing else of the call:
+/// what ureq says of an error may hold the URL.
+pub(super) fn failure(error: Error, target: &Target, sent: Sent, total: Duration) -> Failure {
+    let peer = format!("{}:{}", target.host, target.port);
+    let unknown = match sent {
+        Sent::Something => "; outcome unknown",
+        Sent::Nothing => "",
+    };
+    match error {
+        Error::Timeout(_) => Failure::Timeout(total),
+        Error::Other(other) => match other.downcast::<Refused>() {
+            Ok(refused) => refused.0,
+            Err(_) => Failure::Transport(format!("call of {peer} failed{unknown}")),
+        },
+        Error::LargeResponseHeader(..) => Failure::Transport(format!(
+            "answer of {peer} has a header longer than {} KiB{unknown}",
+            HEADER_LIMIT / 1024
+        )),
+        Error::Protocol(_) => match sent {
+            Sent::Something => Failure::Transport(format!("answer of {peer} is not valid HTTP{unknown}")),
+            Sent::Nothing => Failure::BadPayload("the call can't be written as an HTTP request".to_owned()),
+        },
+        Error::Io(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(tls) => Failure::Tls(format!("{} ({peer}){unknown}", tls_reason(tls))),
+            None if error.kind() == ErrorKind::UnexpectedEof => match sent {
+                Sent::Something => {
+                    Failure::Transport(format!("{peer} closed the connection before its answer was complete{unknown}"))
+                }
+                // Only a handshake reads before anything is sent.
+                Sent::Nothing => Failure::Tls(format!("{peer} closed the connection during the TLS handshake")),
+            },
+            None => Failure::Transport(format!("connection to {peer} failed: {error}{unknown}")),
+        },
+        Error::Rustls(tls) => Failure::Tls(format!("{} ({peer}){unknown}", tls_reason(&tls))),
+        Error::Tls(why) => Failure::Tls(format!("{why} ({peer}){unknown}")),
+        _ => Failure::Transport(format!("call of {peer} failed{unknown}")),
+    }
+}
+
+fn tls_reason(error: &rustls::Error) -> String {
+    use rustls::CertificateError as Certificate;
+
+    match error {
+        rustls::Error::InvalidCertificate(why) => match why {
+            Certificate::Expired | Certificate::ExpiredContext { .. } => "certificate has expired".to_owned(),
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
+                "certificate is not valid yet".to_owned()
+            }
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
+                "certificate is for another host".to_owned()
+            }
+            Certificate::UnknownIssuer => "certificate is from an issuer that this host does not trust".to_owned(),
+            Certificate::BadSignature => "certificate has a wrong signature".to_owned(),
+            // The name of the variant says enough; its fields may be long.
+            other => {
+                let debug = format!("{other:?}");
+                format!("certificate is not valid: {}", debug.split([' ', '(']).next().unwrap_or_default())
+            }
+        },
+        other => format!("TLS failed: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn waits(status: u16, headers: &[(&str, &str)], seconds: Option<u64>) {
+        let mut response = Response::builder().status(status);
+        for (name, value) in headers {
+            response = response.header(*name, *value);
+        }
+        match judge(&response.body(()).unwrap()) {
+            Some(Failure::HttpStatus { retry_after, .. }) => {
+                assert_eq!(retry_after.map(|wait| wait.as_secs()), seconds, "{headers:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_whole_of_2xx_is_success() {
+        for (status, succeeds) in [(199, false), (200, true), (204, true), (299, true), (300, false), (404, false)] {
+            assert_eq!(judge(&Response::builder().status(status).body(()).unwrap()).is_none(), succeeds, "{status}");
+        }
+    }
+
+    #[test]
+    fn only_429_and_503_may_ask_for_a_wait() {
+        for (status, seconds) in [(429, Some(5)), (503, Some(5)), (500, None), (502, None), (302, None), (404, None)] {
+            waits(status, &[("retry-after", "5")], seconds);
+        }
+    }
+
+    #[test]
+    fn a_wait_is_seconds_within_a_day() {
+        for (value, seconds) in [
+            ("0", Some(0)),
+            ("120", Some(120)),
+            (" 7 ", Some(7)),
+            ("86401", Some(86400)),
+            ("99999999999999999999999", Some(86400)),
+            ("-5", None),
+            ("+5", None),
+            ("1.5", None),
+            ("abc", None),
+            ("", None),
+        ] {
+            waits(503, &[("retry-after", value)], seconds);
+        }
+        waits(503, &[], None);
+        waits(503, &[("retry-after", "5"), ("retry-after", "5")], None);
+    }
+
+    #[test]
+    fn a_date_is_measured_from_the_servers_own_clock() {
+        let date = ("date", "Wed, 21 Oct 2015 07:28:00 GMT");
+        waits(503, &[date, ("retry-after", "Wed, 21 Oct 2015 07:29:30 GMT")], Some(90));
+        waits(503, &[date, ("retry-after", "Wed, 21 Oct 2015 07:00:00 GMT")], Some(0));
+        waits(503, &[date, ("retry-after", "Fri, 21 Oct 2033 07:28:00 GMT")], Some(86400));
+        waits(503, &[date, ("retry-after", "tomorrow")], None);
+        waits(503, &[("retry-after", "Wed, 21 Oct 2015 07:29:30 GMT")], None);
+        waits(503, &[("date", "now"), ("retry-after", "Wed, 21 Oct 2015 07:29:30 GMT")], None);
+    }
+
+    #[test]
+    fn a_body_is_kept_as_text_that_can_be_stored() {
+        assert_eq!(text(b"a\0b\xffc"), "a\u{fffd}b\u{fffd}c");
+        assert_eq!(text("é".as_bytes()), "é");
+    }
+
+    #[test]
+    fn a_failure_never_holds_the_url() {
+        let target = Target::parse("http://a:81/secret?token=s3cret").unwrap();
+        let says = |error: Error, sent: Sent| failure(error, &target, sent, Duration::from_secs(30)).to_string();
+        let reset = || Error::Io(std::io::ErrorKind::ConnectionReset.into());
+        assert_eq!(says(reset(), Sent::Nothing), "connection to a:81 failed: connection reset");
+        assert_eq!(says(reset(), Sent::Something), "connection to a:81 failed: connection reset; outcome unknown");
+        let uri = || Error::BadUri(target.uri.to_string());
+        assert_eq!(says(uri(), Sent::Something), "call of a:81 failed; outcome unknown");
+        assert_eq!(says(Error::Timeout(ureq::Timeout::Global), Sent::Something), "timed out after 30s");
+    }
+}

@@ -1,0 +1,281 @@
+//! Which hosts a tick may call, as `--http-allow` names them. Pure: it judges names and addresses,
+//! and must not know how either is looked up or connected to.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The hosts that may be called; without any entry, every host.
+#[derive(Debug)]
+pub(crate) struct HostPolicy {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Eq, PartialEq)]
+enum Entry {
+    /// `*`
+    Any,
+    /// `*.example.com`, kept as `.example.com`.
+    Below(String),
+    Name(String),
+    Address(IpAddr),
+}
+
+/// To which addresses a host's name may lead.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Reach {
+    Everywhere,
+    /// Whoever holds a name below an allowed domain must not thereby point jobctl at this host's
+    /// own network.
+    Public,
+}
+
+impl HostPolicy {
+    /// # Errors
+    /// Names the entry that is neither a host name, an address, `*.DOMAIN` nor `*`.
+    pub(crate) fn new(allowed: &[String]) -> Result<Self, String> {
+        let entries = allowed.iter().map(|entry| {
+            Entry::parse(entry).ok_or_else(|| {
+                let entry = entry.escape_debug();
+                format!("`{entry}` is no host; write a name or an address without scheme and port, *.DOMAIN or *")
+            })
+        });
+        Ok(Self { entries: entries.collect::<Result<_, _>>()? })
+    }
+
+    /// `None` where the host, as a URL spells it, may not be called.
+    pub(super) fn reach(&self, host: &str) -> Option<Reach> {
+        if self.entries.is_empty() {
+            return Some(Reach::Everywhere);
+        }
+        // Only the usual spelling of an address is one: `2130706433` and `0x7f.1` stay names, which
+        // match no address here and are judged by what they lead to.
+        let host = Entry::exact(host);
+        if self.entries.contains(&host) {
+            return Some(Reach::Everywhere);
+        }
+        let Entry::Name(name) = &host else {
+            return self.entries.contains(&Entry::Any).then_some(Reach::Public);
+        };
+        let wild = self.entries.iter().any(|entry| match entry {
+            Entry::Any => true,
+            Entry::Below(domain) => name.len() > domain.len() && name.ends_with(domain),
+            Entry::Name(_) | Entry::Address(_) => false,
+        });
+        // RFC 6761: these names always mean this host, wherever they are looked up.
+        let local = name == "localhost" || name.ends_with(".localhost");
+        (wild && !local).then_some(Reach::Public)
+    }
+}
+
+impl Entry {
+    fn parse(entry: &str) -> Option<Self> {
+        if entry == "*" {
+            return Some(Self::Any);
+        }
+        let (wild, name) = entry.strip_prefix("*.").map_or((false, entry), |domain| (true, domain));
+        let is_label = |label: &str| {
+            !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        };
+        match Self::exact(name) {
+            Self::Name(name) if name.split('.').all(is_label) => {
+                Some(if wild { Self::Below(format!(".{name}")) } else { Self::Name(name) })
+            }
+            Self::Address(address) if !wild => Some(Self::Address(address)),
+            _ => None,
+        }
+    }
+
+    fn exact(host: &str) -> Self {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        bare(host).parse().map_or_else(|_| Self::Name(host.to_ascii_lowercase()), Self::Address)
+    }
+}
+
+/// A URL's host without the brackets of an IPv6 address.
+pub(super) fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// Whether an address belongs to the public Internet, by IANA's special-purpose registries. Forms
+/// of IPv6 that carry an IPv4 address are judged by it.
+pub(super) fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let special = match address.octets() {
+        [0 | 10 | 127, ..] | [169, 254, ..] | [192, 168, ..] => true,
+        [100, second, ..] => second & 0xc0 == 64,
+        [172, second, ..] => second & 0xf0 == 16,
+        // Protocol assignments, 6to4 relays, benchmarking, documentation.
+        [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => true,
+        // Multicast, reserved, broadcast.
+        [224..=255, ..] => true,
+        _ => false,
+    };
+    !special
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, c, d, e, f, high, low] = address.segments();
+    let embedded = |high: u16, low: u16| is_public_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
+    match (a, b) {
+        // NAT64, and 6to4.
+        (0x64, 0xff9b) => (c, d, e, f) == (0, 0, 0, 0) && embedded(high, low),
+        (0x2002, high) => embedded(high, c),
+        // Protocol assignments (Teredo among them), documentation.
+        (0x2001, ..0x200 | 0xdb8) | (0x3fff, ..0x1000) => false,
+        // Global unicast; outside of it lie loopback, link-local, ULA and multicast.
+        (0x2000..0x4000, _) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(allowed: &[&str]) -> HostPolicy {
+        HostPolicy::new(&allowed.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[track_caller]
+    fn reaches(allowed: &[&str], host: &str, reach: Option<Reach>) {
+        assert_eq!(policy(allowed).reach(host), reach, "{host}");
+    }
+
+    #[test]
+    fn without_a_list_every_host_may_be_called() {
+        for host in ["example.com", "127.0.0.1", "[::1]", "2130706433"] {
+            reaches(&[], host, Some(Reach::Everywhere));
+        }
+    }
+
+    #[test]
+    fn an_exact_host_may_be_anywhere() {
+        reaches(&["Intern.Example."], "intern.example", Some(Reach::Everywhere));
+        reaches(&["intern.example"], "INTERN.example.", Some(Reach::Everywhere));
+        reaches(&["127.0.0.1"], "127.0.0.1", Some(Reach::Everywhere));
+        reaches(&["::1"], "[0:0::1]", Some(Reach::Everywhere));
+        reaches(&["[::1]"], "[::1]", Some(Reach::Everywhere));
+        reaches(&["*", "localhost"], "localhost", Some(Reach::Everywhere));
+    }
+
+    #[test]
+    fn a_wildcard_reaches_public_addresses_only() {
+        reaches(&["*"], "127.0.0.1", Some(Reach::Public));
+        reaches(&["*"], "localhost.example", Some(Reach::Public));
+        reaches(&["*.example.com"], "a.b.EXAMPLE.com.", Some(Reach::Public));
+    }
+
+    #[test]
+    fn every_other_host_is_refused() {
+        for host in ["example.com", "badexample.com", ".example.com", "example.com.evil", "a.example.org", ""] {
+            reaches(&["*.example.com"], host, None);
+        }
+        for host in ["localhost", "LOCALHOST.", "a.localhost"] {
+            reaches(&["*", "*.localhost"], host, None);
+        }
+        for host in ["2130706433", "0x7f.1", "127.1", "127.0.0.1.example", "[::ffff:127.0.0.1]", "127.0.0.01"] {
+            reaches(&["127.0.0.1"], host, None);
+        }
+    }
+
+    #[test]
+    fn an_entry_is_a_host_and_nothing_else() {
+        for entry in [
+            "",
+            " ",
+            "http://a",
+            "a/b",
+            "a b",
+            "a:80",
+            "[::1]:80",
+            "*.",
+            "*.*.a",
+            "a*",
+            "**",
+            "a..b",
+            ".",
+            ".a",
+            "u@a",
+            "*.127.0.0.1",
+            "é",
+        ] {
+            let refused = HostPolicy::new(&[entry.to_owned()]).unwrap_err();
+            assert!(refused.contains("is no host"), "{entry}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_host_and_its_networks_are_not_public() {
+        for address in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.1.2.3",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.1",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::8.8.8.8",
+            "::ffff:10.0.0.1",
+            "::ffff:127.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::8.8.8.8",
+            "100::1",
+            "2001::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+            "3fff::1",
+            "fc00::1",
+            "fd00::1",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn other_addresses_are_public() {
+        for address in [
+            "1.1.1.1",
+            "9.9.9.9",
+            "100.63.0.1",
+            "100.128.0.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "192.0.1.1",
+            "198.20.0.1",
+            "223.255.255.255",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+            "2001:4860:4860::8888",
+            "2002:808:808::",
+            "2606:4700::1111",
+            "2a00::1",
+        ] {
+            assert!(is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What the process that started jobctl left it and no job may get: open descriptors, such as the
+//! lock file of a wrapper, which a job would keep locked, and ignored signals, to which a job would
+//! be deaf. A `nohup`, a supervisor or a shell in the background leave either.
+
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use signal_hook::consts::{FORBIDDEN, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
+use signal_hook::flag;
+
+/// Withholds all of it from the processes that are started later. To be called before there is any
+/// other thread, and before anything else is opened.
+///
+/// # Errors
+/// The system refuses a handler.
+pub(crate) fn withhold() -> io::Result<()> {
+    withhold_descriptors();
+    withhold_ignored_signals(&fs::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
+fn withhold_descriptors() {
+    // What jobctl opens itself is closed on exec from its first moment.
+    for entry in fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
+        if let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()).filter(|number| *number > 2)
+        {
+            #[allow(unsafe_code, reason = "std knows no other way to a descriptor that it did not open")]
+            // SAFETY: the listing says that it is open, and no other thread could close it meanwhile.
+            let inherited = unsafe { BorrowedFd::borrow_raw(number) };
+            // It can't fail for a descriptor that is open.
+            let _ = fcntl_setfd(inherited, FdFlags::CLOEXEC);
+        }
+    }
+}
+
+/// Catches what is ignored, and does nothing then: jobctl is as deaf as before, but a caught signal
+/// is back at its default in every process that is started. Nor can anybody's exit status be had
+/// while SIGCHLD is ignored.
+fn withhold_ignored_signals(status: &str) -> io::Result<()> {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    for signal in (1..=31).filter(|signal| ignored >> (signal - 1) & 1 == 1) {
+        // std puts SIGPIPE back itself. The terminal's come again and again where they are caught,
+        // and no job has a terminal.
+        if !FORBIDDEN.contains(&signal) && ![SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU].contains(&signal) {
+            flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,364 @@
+//! The only place that starts a process, signals one and waits for one.
+//!
+//! Each command leads a process group of its own, so that what it started can be ended with it and
+//! a Ctrl-C meant for jobctl does not reach it. One thread looks after one command: it sleeps on the
+//! pipes, on the process itself (a pidfd) and on its `Stop`, so it needs no signal handler and can't
+//! be held up by a grandchild that keeps a pipe open.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, test_kill_process_group};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use super::output::{self, Capture};
+use super::stop::Stop;
+use crate::action::{self, Shell};
+use crate::model::{Ended, Failure, Identity, Outcome, Why};
+
+/// Between SIGTERM and SIGKILL.
+pub(super) const KILL_GRACE: Duration = Duration::from_secs(5);
+/// What processes that a command left behind get to end by themselves and let go of its pipes.
+const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
+/// After SIGKILL; a process can outlive it only inside the kernel.
+const DEATH_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a process group is asked whether anybody is left; nothing can be slept on for that.
+const GROUP_POLL: Duration = Duration::from_millis(10);
+
+/// Runs the command until it exits, times out or is stopped; nothing of its group is left then.
+pub(super) fn run(shell: &Shell, identity: &Identity, timeout: Option<Duration>, stop: &Stop) -> Ended {
+    match spawn(shell, identity).and_then(|child| Process::new(child, &shell.stdin, stop)) {
+        Ok(mut process) => process.supervise(timeout),
+        Err(error) => Ended::unstarted(why_not_started(shell, &error)),
+    }
+}
+
+fn spawn(shell: &Shell, identity: &Identity) -> io::Result<Child> {
+    let mut command = match &shell.command {
+        action::Command::Script(script) => {
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(script);
+            command
+        }
+        action::Command::Arguments(words) => {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            command
+        }
+    };
+    if let Some(directory) = &shell.cwd {
+        command.current_dir(directory);
+    }
+    command
+        // jobctl's own credential is never passed on.
+        .env_remove("JOBCTL_DATABASE_URL")
+        .envs(&shell.env)
+        .env("JOBCTL_RUN_ID", identity.run_id.to_string())
+        .env("JOBCTL_JOB", &identity.job)
+        .env("JOBCTL_ATTEMPT", identity.attempt.to_string())
+        .env("JOBCTL_MAX_ATTEMPTS", identity.max_attempts.to_string())
+        .env("JOBCTL_IDEMPOTENCY_KEY", &identity.idempotency_key)
+        .process_group(0)
+        .stdin(if shell.stdin.is_empty() { Stdio::null() } else { Stdio::piped() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    match &identity.scheduled_for {
+        Some(nominal) => command.env("JOBCTL_SCHEDULED_FOR", nominal),
+        None => command.env_remove("JOBCTL_SCHEDULED_FOR"),
+    };
+    command.spawn()
+}
+
+/// The kernel's word for a failed start, made fit for a person who sees only this line.
+fn why_not_started(shell: &Shell, error: &io::Error) -> Failure {
+    let program = match &shell.command {
+        action::Command::Script(_) => "sh",
+        action::Command::Arguments(words) => &words[0],
+    };
+    if let Some(directory) = shell.cwd.as_deref().filter(|directory| !Path::new(directory).is_dir()) {
+        return Failure::Spawn(format!("no such working directory `{}`", directory.escape_debug()));
+    }
+    match error.kind() {
+        ErrorKind::NotFound => Failure::Spawn(format!("no such program `{}`", program.escape_debug())),
+        ErrorKind::PermissionDenied => Failure::Spawn(format!("`{}` is not executable", program.escape_debug())),
+        ErrorKind::ArgumentListTooLong => Failure::Unstartable("argument list too long".to_owned()),
+        _ => Failure::Spawn(error.to_string()),
+    }
+}
+
+/// A started command and the ends of its pipes that are still open.
+struct Process<'a> {
+    child: Child,
+    group: Pid,
+    /// Readable once the child has exited. It stays a zombie until it is waited for, so neither its
+    /// pid nor its group's id can mean another process meanwhile.
+    exited: OwnedFd,
+    stdin: &'a [u8],
+    stdout: Capture,
+    stderr: Capture,
+    stop: &'a Stop,
+}
+
+/// Why the command was told to end.
+enum Reason {
+    Timeout(Duration),
+    Stopped(Why),
+}
+
+impl<'a> Process<'a> {
+    fn new(mut child: Child, stdin: &'a str, stop: &'a Stop) -> io::Result<Self> {
+        let group = Pid::from_child(&child);
+        let prepared = pidfd_open(group, PidfdFlags::empty()).map_err(io::Error::from).and_then(|exited| {
+            let ends = [
+                child.stdin.as_ref().map(AsFd::as_fd),
+                child.stdout.as_ref().map(AsFd::as_fd),
+                child.stderr.as_ref().map(AsFd::as_fd),
+            ];
+            for end in ends.into_iter().flatten() {
+                fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
+            }
+            Ok(exited)
+        });
+        match prepared {
+            Ok(exited) => {
+                let (stdout, stderr) = (Capture::default(), Capture::default());
+                Ok(Self { child, group, exited, stdin: stdin.as_bytes(), stdout, stderr, stop })
+            }
+            Err(error) => {
+                // Out of descriptors: a command that can't be looked after must not go on.
+                signal(group, Signal::KILL);
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    fn supervise(&mut self, timeout: Option<Duration>) -> Ended {
+        let started = Instant::now();
+        let mut reason = None;
+        while reason.is_none() && !self.wait(self.next_look(started, timeout)) {
+            reason = match timeout {
+                _ if self.stop.asked().is_some() => self.stop.asked().map(Reason::Stopped),
+                Some(limit) if started.elapsed() >= limit => Some(Reason::Timeout(limit)),
+                _ => None,
+            };
+        }
+        let status = if reason.is_some() { self.end() } else { self.child.wait().ok() };
+        let left_behind = self.sweep();
+        self.report(status, reason, left_behind)
+    }
+
+    /// How long to sleep at most: to the timeout, or until the stop runs out unprolonged.
+    fn next_look(&self, started: Instant, timeout: Option<Duration>) -> Duration {
+        let stop = self.stop.remaining();
+        timeout.map_or(stop, |limit| stop.min(limit.saturating_sub(started.elapsed())))
+    }
+
+    /// Ends the group: SIGTERM, which a stopped process sees only after SIGCONT, and SIGKILL when
+    /// the command has not exited in time. `None`: it is stuck in the kernel and stays behind.
+    fn end(&mut self) -> Option<ExitStatus> {
+        signal(self.group, Signal::TERM);
+        signal(self.group, Signal::CONT);
+        let told = Instant::now();
+        while !self.stop.hurried() && told.elapsed() < self.stop.grace(KILL_GRACE) {
+            if self.wait(5 * GROUP_POLL) {
+                return self.child.wait().ok();
+            }
+        }
+        signal(self.group, Signal::KILL);
+        let killed = Instant::now();
+        while killed.elapsed() < DEATH_PATIENCE {
+            if self.wait(GROUP_POLL) {
+                return self.child.wait().ok();
+            }
+        }
+        None
+    }
+
+    /// Ends what the command left behind in its group, and says whether there was anything. The
+    /// child has been waited for, so its group's id is taken only while somebody is left in it.
+    fn sweep(&mut self) -> bool {
+        self.drain();
+        if !has_living(self.group) {
+            return false;
+        }
+        signal(self.group, Signal::TERM);
+        signal(self.group, Signal::CONT);
+        let told = Instant::now();
+        while has_living(self.group) && told.elapsed() < LEFTOVER_GRACE + DEATH_PATIENCE {
+            if told.elapsed() > LEFTOVER_GRACE || self.stop.hurried() {
+                signal(self.group, Signal::KILL);
+            }
+            std::thread::sleep(GROUP_POLL);
+            self.drain();
+        }
+        true
+    }
+
+    /// Moves data until the child has exited (`true`), the stop is rung or the time is up. Nobody
+    /// is waited for who merely keeps a pipe open.
+    fn wait(&mut self, at_most: Duration) -> bool {
+        let until = Instant::now() + at_most;
+        // Once the stop has been seen, its descriptor would end every sleep at once.
+        let asked = self.stop.asked().is_some();
+        loop {
+            let ready = {
+                let never = PollFlags::empty();
+                let stop = PollFd::from_borrowed_fd(self.stop.wake(), if asked { never } else { PollFlags::IN });
+                let exited = PollFd::new(&self.exited, PollFlags::IN);
+                let mut watched = vec![exited, stop];
+                watched.extend(self.open_ends());
+                let left = until.saturating_duration_since(Instant::now());
+                // A failed poll is an interrupted one; looking again does no harm.
+                let _ = poll(&mut watched, Some(&timespec(left)));
+                [!watched[0].revents().is_empty(), !watched[1].revents().is_empty()]
+            };
+            self.drain();
+            if ready[0] {
+                return true;
+            }
+            if ready[1] || Instant::now() >= until {
+                return false;
+            }
+        }
+    }
+
+    fn open_ends(&self) -> impl Iterator<Item = PollFd<'_>> {
+        fn end<'a>(fd: Option<BorrowedFd<'a>>, flags: PollFlags) -> Option<PollFd<'a>> {
+            fd.map(|fd| PollFd::from_borrowed_fd(fd, flags))
+        }
+        [
+            end(self.child.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT),
+            end(self.child.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            end(self.child.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Moves what can be moved without waiting, and closes the ends that are done with.
+    fn drain(&mut self) {
+        feed(&mut self.child.stdin, &mut self.stdin);
+        collect(&mut self.child.stdout, &mut self.stdout);
+        collect(&mut self.child.stderr, &mut self.stderr);
+    }
+
+    fn report(&mut self, status: Option<ExitStatus>, reason: Option<Reason>, left_behind: bool) -> Ended {
+        let (exit_code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));
+        let outcome = match (reason, exit_code, signal) {
+            (Some(Reason::Stopped(why)), ..) => Outcome::Stopped(why),
+            (Some(Reason::Timeout(limit)), ..) => Outcome::Failed(Failure::Timeout(limit)),
+            (None, Some(0), _) => Outcome::Succeeded,
+            (None, Some(code), _) => Outcome::Failed(Failure::ExitCode(code)),
+            (None, None, signal) => Outcome::Failed(Failure::Signal(signal.unwrap_or(0))),
+        };
+        let output = output::join(std::mem::take(&mut self.stdout), std::mem::take(&mut self.stderr));
+        let note = match (status, left_behind) {
+            (None, _) => Some("it could not be killed and may still exist"),
+            (_, true) => Some("it left processes behind, which were ended"),
+            _ => None,
+        };
+        Ended { outcome, exit_code, signal, http_status: None, output, note }
+    }
+}
+
+/// How a command in the foreground ended.
+pub(crate) enum Foreground {
+    Succeeded,
+    /// Its exit status, or 128 and the signal that killed it, as in a shell.
+    Failed(u8),
+    NotStarted(io::Error),
+}
+
+/// Runs a command on the terminal, pipes and process group that jobctl itself was given. Signals that
+/// ask to end are left to the command: jobctl has to see how it ended.
+pub(crate) fn foreground(words: &[String]) -> Foreground {
+    // A Ctrl-C reaches the whole group by itself; what is sent to jobctl alone is passed on.
+    let signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
+    let child = signals.and_then(|signals| Ok((signals, Command::new(&words[0]).args(&words[1..]).spawn()?)));
+    let (mut signals, mut child) = match child {
+        Ok(started) => started,
+        Err(error) => return Foreground::NotStarted(error),
+    };
+    let pid = Pid::from_child(&child);
+    std::thread::spawn(move || {
+        for number in signals.forever() {
+            let passed_on =
+                [(SIGTERM, Signal::TERM), (SIGHUP, Signal::HUP)].into_iter().find(|(from, _)| *from == number);
+            // The command may have ended just now; it is not waited for before the process ends.
+            passed_on.map(|(_, signal)| kill_process(pid, signal));
+        }
+    });
+    match child.wait() {
+        Ok(status) if status.success() => Foreground::Succeeded,
+        Ok(status) => {
+            let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+            Foreground::Failed(status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1))
+        }
+        Err(error) => Foreground::NotStarted(error),
+    }
+}
+
+fn feed(pipe: &mut Option<std::process::ChildStdin>, rest: &mut &[u8]) {
+    while let Some(open) = pipe {
+        match if rest.is_empty() { Ok(0) } else { open.write(rest) } {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(written) if written > 0 => *rest = &rest[written..],
+            // All is written, or the command does not want the rest.
+            _ => *pipe = None,
+        }
+    }
+}
+
+fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture) {
+    let mut chunk = [0; 16 * 1024];
+    // Bounded, so that one stream that never ends can't keep the others and the clock waiting.
+    for _ in 0..16 {
+        let Some(open) = pipe else { return };
+        match open.read(&mut chunk) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(read) if read > 0 => capture.push(&chunk[..read]),
+            _ => *pipe = None,
+        }
+    }
+}
+
+/// Whether anybody of the group is alive. Dead members that init has not collected yet (in a container
+/// it may never) can still be signalled, so the kernel's table decides; it is read only then.
+fn has_living(group: Pid) -> bool {
+    if test_kill_process_group(group).is_err() {
+        return false;
+    }
+    let group = group.as_raw_nonzero().to_string();
+    let is_living_member = |stat: String| {
+        // pid (name) state parent group ...; a name may hold anything, also spaces and brackets.
+        let mut fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_ascii_whitespace();
+        let state = fields.next();
+        fields.nth(1) == Some(group.as_str()) && !matches!(state, Some("Z" | "X"))
+    };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok()).any(is_living_member)
+}
+
+/// Nobody left to signal is what was wanted.
+fn signal(group: Pid, signal: Signal) {
+    let _ = kill_process_group(group, signal);
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    // Rounded up, or the last wait before a deadline would spin.
+    let duration = duration + Duration::from_micros(999);
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
