@@ -1,0 +1,353 @@
+//! The five fields of a cron expression: which are accepted, and which minutes of a local clock they
+//! match. Knows no time zone and no instant.
+
+use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
+
+/// The aliases, and what they stand for.
+const ALIASES: [(&str, &str); 7] = [
+    ("@hourly", "0 * * * *"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@monthly", "0 0 1 * *"),
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+];
+
+const MINUTE: Kind = Kind { name: "minute", first: 0, last: 59, names: &[] };
+const HOUR: Kind = Kind { name: "hour", first: 0, last: 23, names: &[] };
+const DAY: Kind = Kind { name: "day-of-month", first: 1, last: 31, names: &[] };
+const MONTH: Kind = Kind {
+    name: "month",
+    first: 1,
+    last: 12,
+    names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+};
+/// `7` is another name of Sunday.
+const WEEKDAY: Kind =
+    Kind { name: "day-of-week", first: 0, last: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+
+/// What a field may hold.
+struct Kind {
+    name: &'static str,
+    first: u32,
+    last: u32,
+    names: &'static [&'static str],
+}
+
+/// The numbers that a field matches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field {
+    /// Bit `n` stands for `n`.
+    values: u64,
+    /// Written with a `*` in front, as in `*/2`. Cron's rules for days and for clock changes ask how
+    /// a field is written, not what it matches.
+    star: bool,
+}
+
+/// A cron expression.
+#[derive(Clone, Debug)]
+pub(super) struct Expression {
+    pub(super) minutes: Field,
+    pub(super) hours: Field,
+    pub(super) days: Field,
+    pub(super) months: Field,
+    /// From 0 for Sunday to 6.
+    pub(super) weekdays: Field,
+}
+
+/// How the two day fields go together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum DayRule {
+    Both,
+    Either,
+}
+
+impl Expression {
+    /// # Errors
+    /// Names the field, what it holds and what is allowed.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text.starts_with('@') {
+            return match ALIASES.iter().find(|(alias, _)| *alias == text) {
+                Some((_, meaning)) => Self::parse(meaning),
+                None => {
+                    let known = ALIASES.map(|(alias, _)| alias).join(", ");
+                    Err(format!("`{text}` is not a schedule; write {known} or five fields"))
+                }
+            };
+        }
+        let fields: Vec<_> = text.split_ascii_whitespace().collect();
+        let [minute, hour, day, month, weekday] = fields[..] else {
+            let found = match fields.len() {
+                1 => "1 field".to_owned(),
+                n => format!("{n} fields"),
+            };
+            return Err(format!("`{text}` has {found}; write five: minute, hour, day of month, month, day of week"));
+        };
+        Ok(Self {
+            minutes: MINUTE.parse(minute)?,
+            hours: HOUR.parse(hour)?,
+            days: DAY.parse(day)?,
+            months: MONTH.parse(month)?,
+            weekdays: WEEKDAY.parse(weekday)?,
+        })
+    }
+
+    /// Whether a job follows the clock when it is changed, instead of running once for each time
+    /// that it names.
+    pub(super) fn follows_clock(&self) -> bool {
+        self.minutes.star || self.hours.star
+    }
+
+    /// As cron's code has it, not its manual, which says "if both are not `*`": `*/2` counts as a star.
+    pub(super) fn day_rule(&self) -> DayRule {
+        if self.days.star || self.weekdays.star { DayRule::Both } else { DayRule::Either }
+    }
+
+    pub(super) fn matches_day(&self, date: NaiveDate) -> bool {
+        let day = self.days.has(date.day());
+        let weekday = self.weekdays.has(date.weekday().num_days_from_sunday());
+        self.months.has(date.month())
+            && match self.day_rule() {
+                DayRule::Both => day && weekday,
+                DayRule::Either => day || weekday,
+            }
+    }
+
+    /// The minutes that match, from the first moment on and before the second.
+    pub(super) fn between(
+        &self,
+        from: NaiveDateTime,
+        until: NaiveDateTime,
+    ) -> impl DoubleEndedIterator<Item = NaiveDateTime> + '_ {
+        let days = (until.date() - from.date()).num_days().max(0);
+        (0..=days)
+            .filter_map(move |days| from.date().checked_add_signed(chrono::TimeDelta::days(days)))
+            .filter(|date| self.matches_day(*date))
+            .flat_map(|date| self.hours.iter().map(move |hour| (date, hour)))
+            .flat_map(|(date, hour)| self.minutes.iter().filter_map(move |minute| date.and_hms_opt(hour, minute, 0)))
+            .filter(move |minute| (from..until).contains(minute))
+    }
+
+    /// How many minutes match on a day that matches.
+    pub(super) fn count(&self) -> u32 {
+        self.hours.count() * self.minutes.count()
+    }
+
+    /// How many of them lie before `time`.
+    pub(super) fn count_before(&self, time: NaiveTime) -> u32 {
+        let begun = time.minute() + u32::from(time.second() > 0);
+        let in_hour = if self.hours.has(time.hour()) { self.minutes.below(begun).count() } else { 0 };
+        self.hours.below(time.hour()).count() * self.minutes.count() + in_hour
+    }
+}
+
+impl Field {
+    pub(super) fn has(self, value: u32) -> bool {
+        self.values >> value & 1 == 1
+    }
+
+    pub(super) fn iter(self) -> impl DoubleEndedIterator<Item = u32> {
+        (0..64).filter(move |value| self.has(*value))
+    }
+
+    pub(super) fn count(self) -> u32 {
+        self.values.count_ones()
+    }
+
+    fn below(self, value: u32) -> Self {
+        Self { values: self.values & !(u64::MAX << value), ..self }
+    }
+}
+
+impl Kind {
+    fn parse(&self, text: &str) -> Result<Field, String> {
+        let mut values = 0;
+        for item in text.split(',') {
+            if item.is_empty() {
+                return Err(format!("the {} field is `{text}`, a list with an empty item", self.name));
+            }
+            values |= self.item(item)?;
+        }
+        if self.last == 7 {
+            values = (values | values >> 7) & 0x7f;
+        }
+        Ok(Field { values, star: text.starts_with('*') })
+    }
+
+    fn item(&self, item: &str) -> Result<u64, String> {
+        let (span, step) = match item.split_once('/') {
+            Some((span, step)) => (span, Some(step)),
+            None => (item, None),
+        };
+        let (low, high) = match span.split_once('-') {
+            None if span == "*" => (self.first, self.last.min(self.first + self.size() - 1)),
+            None if step.is_some() => {
+                let last = self.first + self.size() - 1;
+                return Err(format!(
+                    "`{item}` in the {} field has a step without a range; write `{span}-{last}/...`",
+                    self.name
+                ));
+            }
+            None => self.value(span).map(|value| (value, value))?,
+            Some((low, high)) => match (self.value(low)?, self.value(high)?) {
+                // Sunday is also the end of the week: `sat-sun`.
+                (low, 0) if self.last == 7 && low > 0 => (low, 7),
+                ends => ends,
+            },
+        };
+        if low > high {
+            return Err(format!("`{item}` in the {} field runs backwards", self.name));
+        }
+        let most = high - low + 1;
+        let step = match step.map(str::parse::<usize>) {
+            None => 1,
+            Some(Ok(step)) if (1..=most as usize).contains(&step) => step,
+            Some(_) => {
+                return Err(format!(
+                    "the step of `{item}` in the {} field is wrong; allowed are 1 to {most}",
+                    self.name
+                ));
+            }
+        };
+        Ok((low..=high).step_by(step).fold(0, |values, value| values | 1 << value))
+    }
+
+    /// How many different values there are.
+    fn size(&self) -> u32 {
+        if self.last == 7 { 7 } else { self.last - self.first + 1 }
+    }
+
+    fn value(&self, text: &str) -> Result<u32, String> {
+        if let Some(index) = self.names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
+            return Ok(self.first + u32::try_from(index).unwrap_or_default());
+        }
+        let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        number.filter(|number| (self.first..=self.last).contains(number)).ok_or_else(|| {
+            let names = match self.names {
+                [first, .., last] => format!(" or {first} to {last}"),
+                _ => String::new(),
+            };
+            format!("`{text}` in the {} field is wrong; allowed are {} to {}{names}", self.name, self.first, self.last)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn minutes(field: &str, expected: &[u32]) {
+        assert_eq!(MINUTE.parse(field).unwrap().iter().collect::<Vec<_>>(), expected, "{field}");
+    }
+
+    #[track_caller]
+    fn weekdays(field: &str, expected: &[u32]) {
+        assert_eq!(WEEKDAY.parse(field).unwrap().iter().collect::<Vec<_>>(), expected, "{field}");
+    }
+
+    #[track_caller]
+    fn same(one: &str, other: &str) {
+        assert_eq!(format!("{:?}", Expression::parse(one)), format!("{:?}", Expression::parse(other)), "{one}");
+    }
+
+    #[track_caller]
+    fn refuses(text: &str, why: &str) {
+        assert_eq!(Expression::parse(text).unwrap_err(), why);
+    }
+
+    #[test]
+    fn values_ranges_steps_and_lists_are_read() {
+        minutes("5", &[5]);
+        minutes("05", &[5]);
+        minutes("5,5,3", &[3, 5]);
+        minutes("5-8", &[5, 6, 7, 8]);
+        minutes("5-9/2", &[5, 7, 9]);
+        minutes("*/20", &[0, 20, 40]);
+        minutes("*/59", &[0, 59]);
+        minutes("*/60", &[0]);
+        minutes("0-10/5,30,58-59", &[0, 5, 10, 30, 58, 59]);
+        assert_eq!(MINUTE.parse("*").unwrap().count(), 60);
+        assert_eq!(DAY.parse("*").unwrap().count(), 31);
+    }
+
+    #[test]
+    fn names_are_read_in_any_case_and_sunday_is_0_and_7() {
+        weekdays("7", &[0]);
+        weekdays("0,7", &[0]);
+        weekdays("SUN", &[0]);
+        weekdays("mon-Fri", &[1, 2, 3, 4, 5]);
+        weekdays("5-7", &[0, 5, 6]);
+        weekdays("sat-sun", &[0, 6]);
+        weekdays("sun-tue", &[0, 1, 2]);
+        weekdays("0-7", &[0, 1, 2, 3, 4, 5, 6]);
+        weekdays("1-7/2", &[0, 1, 3, 5]);
+        weekdays("*", &[0, 1, 2, 3, 4, 5, 6]);
+        weekdays("*/2", &[0, 2, 4, 6]);
+        weekdays("*/7", &[0]);
+        same("0 0 1 jan,DEC *", "0 0 1 1,12 *");
+    }
+
+    #[test]
+    fn an_alias_is_what_it_stands_for() {
+        same("@hourly", "0 * * * *");
+        same("@daily", "0 0 * * *");
+        same("@midnight", "0 0 * * *");
+        same("@weekly", "0 0 * * 0");
+        same("@monthly", "0 0 1 * *");
+        same("@yearly", "0 0 1 1 *");
+        same("@annually", "0 0 1 1 *");
+        same("  5\t4  * * * ", "5 4 * * *");
+    }
+
+    #[test]
+    fn what_cron_does_not_accept_is_refused_by_field_finding_and_range() {
+        refuses("60 * * * *", "`60` in the minute field is wrong; allowed are 0 to 59");
+        refuses("* 24 * * *", "`24` in the hour field is wrong; allowed are 0 to 23");
+        refuses("* * 0 * *", "`0` in the day-of-month field is wrong; allowed are 1 to 31");
+        refuses("* * L * *", "`L` in the day-of-month field is wrong; allowed are 1 to 31");
+        refuses("* * * 13 *", "`13` in the month field is wrong; allowed are 1 to 12 or jan to dec");
+        refuses("* * * * 8", "`8` in the day-of-week field is wrong; allowed are 0 to 7 or sun to sat");
+        refuses("* * * * monday", "`monday` in the day-of-week field is wrong; allowed are 0 to 7 or sun to sat");
+        refuses("+5 * * * *", "`+5` in the minute field is wrong; allowed are 0 to 59");
+        refuses("-5 * * * *", "`` in the minute field is wrong; allowed are 0 to 59");
+        refuses("99999999999 * * * *", "`99999999999` in the minute field is wrong; allowed are 0 to 59");
+        refuses("*/0 * * * *", "the step of `*/0` in the minute field is wrong; allowed are 1 to 60");
+        refuses("*/99 * * * *", "the step of `*/99` in the minute field is wrong; allowed are 1 to 60");
+        refuses("*/ * * * *", "the step of `*/` in the minute field is wrong; allowed are 1 to 60");
+        refuses("1-5/6 * * * *", "the step of `1-5/6` in the minute field is wrong; allowed are 1 to 5");
+        refuses("* * * * */8", "the step of `*/8` in the day-of-week field is wrong; allowed are 1 to 7");
+        refuses("5/15 * * * *", "`5/15` in the minute field has a step without a range; write `5-59/...`");
+        refuses("5-1 * * * *", "`5-1` in the minute field runs backwards");
+        refuses("1,2,,3 * * * *", "the minute field is `1,2,,3`, a list with an empty item");
+        refuses("* 1, * * *", "the hour field is `1,`, a list with an empty item");
+        for (text, found) in [("", "0 fields"), ("5", "1 field"), ("* * * *", "4 fields"), ("0 * * * * *", "6 fields")]
+        {
+            let five = "write five: minute, hour, day of month, month, day of week";
+            refuses(text, &format!("`{text}` has {found}; {five}"));
+        }
+        for alias in ["@reboot", "@every 5m", "@", "@Daily"] {
+            let known = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually";
+            refuses(alias, &format!("`{alias}` is not a schedule; write {known} or five fields"));
+        }
+    }
+
+    #[test]
+    fn a_day_field_that_starts_with_a_star_restricts_and_two_plain_ones_add_up() {
+        let matching = |text: &str| {
+            let expression = Expression::parse(text).unwrap();
+            let march = NaiveDate::from_ymd_opt(2026, 3, 1).unwrap().iter_days().take(31);
+            march.filter(|date| expression.matches_day(*date)).map(|date| date.day()).collect::<Vec<_>>()
+        };
+        assert_eq!(matching("0 0 13 * 5"), [6, 13, 20, 27]);
+        assert_eq!(matching("0 0 14 * 5"), [6, 13, 14, 20, 27]);
+        assert_eq!(matching("0 0 */2 * 5"), [13, 27]);
+        assert_eq!(matching("0 0 13-14 * */5"), [13]);
+        assert_eq!(matching("0 0 1-7 * *"), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(matching("0 0 31,* * 5").len(), 31);
+        assert_eq!(matching("0 0 *,31 * 5"), [6, 13, 20, 27]);
+        assert_eq!(matching("0 0 1 4 *"), [0_u32; 0]);
+    }
+}
