@@ -1,0 +1,18 @@
+-- A person who looks after it: sees everything, retries, cancels, pauses, deletes old runs. Definitions
+-- are applied by the owner of the schema.
+GRANT USAGE ON SCHEMA jobctl TO {role};
+GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
+GRANT UPDATE (
+    status,
+    run_at,
+    max_attempts,
+    locked_by,
+    locked_until,
+    cancel_requested_at,
+    finished_at,
+    updated_at
+), DELETE ON jobctl.job_runs TO {role};
+GRANT UPDATE (next_run_at, paused_at, updated_at) ON jobctl.job_definitions TO {role};
+GRANT INSERT ON jobctl.job_attempts TO {role};
+GRANT INSERT, UPDATE, DELETE ON jobctl.job_effects TO {role};
+GRANT EXECUTE ON FUNCTION jobctl.enqueue, jobctl.enqueue_run, jobctl.record_effect TO {role};

@@ -1,0 +1,23 @@
+-- A host that ticks: moves runs through their life and writes their history. It can't add or delete
+-- runs but by firing schedules, nor change what they do.
+GRANT USAGE ON SCHEMA jobctl TO {role};
+GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
+GRANT UPDATE (
+    status,
+    run_at,
+    attempts,
+    locked_by,
+    locked_until,
+    last_error,
+    error_type,
+    failed_at,
+    started_at,
+    finished_at,
+    updated_at
+) ON jobctl.job_runs TO {role};
+-- Enough to lock a definition's row while its running runs are counted.
+GRANT UPDATE (updated_at) ON jobctl.job_definitions TO {role};
+GRANT INSERT ON jobctl.job_attempts TO {role};
+GRANT INSERT, UPDATE ON jobctl.job_workers TO {role};
+GRANT INSERT, UPDATE, DELETE ON jobctl.job_effects TO {role};
+GRANT EXECUTE ON FUNCTION jobctl.fire, jobctl.record_effect TO {role};

@@ -1,0 +1,138 @@
+-- Makes the definitions with these names what the file says. One that is the same already is left
+-- alone. A schedule that changed goes on from the next nominal time given here; its due ones were
+-- fired before, in the same transaction.
+-- $1  JSON array of definitions, in the words of the columns, next_run_at included
+-- Returns a row per definition that was added or changed: as it was (NULL: added), and as it is.
+WITH wanted AS (
+    SELECT *
+    FROM jsonb_to_recordset($1::jsonb) AS wanted (
+        name text,
+        kind text,
+        action jsonb,
+        payload jsonb,
+        schedule text,
+        time_zone text,
+        catch_up text,
+        overlap text,
+        max_running integer,
+        max_attempts integer,
+        timeout float8,
+        backoff text,
+        priority integer,
+        queue text,
+        spread float8,
+        enabled boolean,
+        next_run_at timestamptz
+    )
+),
+before AS (
+    SELECT definition.*
+    FROM jobctl.job_definitions AS definition
+    JOIN wanted USING (name)
+),
+applied AS (
+    INSERT INTO jobctl.job_definitions AS definition (
+        name,
+        kind,
+        action,
+        payload,
+        schedule,
+        time_zone,
+        catch_up,
+        overlap,
+        max_running,
+        max_attempts,
+        timeout,
+        backoff,
+        priority,
+        queue,
+        spread,
+        enabled,
+        next_run_at
+    )
+    SELECT
+        wanted.name,
+        wanted.kind,
+        wanted.action,
+        wanted.payload,
+        wanted.schedule,
+        wanted.time_zone,
+        wanted.catch_up,
+        wanted.overlap,
+        wanted.max_running,
+        wanted.max_attempts,
+        make_interval(secs => wanted.timeout),
+        wanted.backoff,
+        wanted.priority,
+        wanted.queue,
+        make_interval(secs => wanted.spread),
+        wanted.enabled,
+        wanted.next_run_at
+    FROM wanted
+    ON CONFLICT (name) DO UPDATE SET
+        kind = excluded.kind,
+        action = excluded.action,
+        payload = excluded.payload,
+        schedule = excluded.schedule,
+        time_zone = excluded.time_zone,
+        catch_up = excluded.catch_up,
+        overlap = excluded.overlap,
+        max_running = excluded.max_running,
+        max_attempts = excluded.max_attempts,
+        timeout = excluded.timeout,
+        backoff = excluded.backoff,
+        priority = excluded.priority,
+        queue = excluded.queue,
+        spread = excluded.spread,
+        enabled = excluded.enabled,
+        next_run_at = CASE
+            WHEN definition.enabled
+                AND excluded.enabled
+                AND (definition.schedule, definition.time_zone)
+                    IS NOT DISTINCT FROM (excluded.schedule, excluded.time_zone)
+                THEN coalesce(definition.next_run_at, excluded.next_run_at)
+            ELSE excluded.next_run_at
+        END,
+        updated_at = now()
+    WHERE (
+        definition.kind,
+        definition.action,
+        definition.payload,
+        definition.schedule,
+        definition.time_zone,
+        definition.catch_up,
+        definition.overlap,
+        definition.max_running,
+        definition.max_attempts,
+        definition.timeout,
+        definition.backoff,
+        definition.priority,
+        definition.queue,
+        definition.spread,
+        definition.enabled
+    ) IS DISTINCT FROM (
+        excluded.kind,
+        excluded.action,
+        excluded.payload,
+        excluded.schedule,
+        excluded.time_zone,
+        excluded.catch_up,
+        excluded.overlap,
+        excluded.max_running,
+        excluded.max_attempts,
+        excluded.timeout,
+        excluded.backoff,
+        excluded.priority,
+        excluded.queue,
+        excluded.spread,
+        excluded.enabled
+    )
+    RETURNING definition.*
+)
+SELECT
+    applied.name,
+    to_jsonb(before)::text AS before,
+    to_jsonb(applied)::text AS after
+FROM applied
+LEFT JOIN before ON before.id = applied.id
+ORDER BY applied.name

@@ -1,0 +1,31 @@
+-- queued or failed -> cancelled at once; a running run is asked to end, which its holder sees at its
+-- next heartbeat.
+-- $1  run ids
+-- A row per id that exists: its status before, and whether the request was granted.
+WITH asked AS MATERIALIZED (
+    SELECT run.id, run.status
+    FROM jobctl.job_runs AS run
+    WHERE run.id = ANY ($1::bigint[])
+    ORDER BY run.id
+    FOR NO KEY UPDATE
+),
+stopped AS (
+    UPDATE jobctl.job_runs AS run
+    SET
+        -- Of run, not of asked: constraints are first checked against the version of the row that
+        -- this statement's snapshot shows, which may be older than the locked one.
+        status = CASE WHEN run.status = 'running' THEN 'running' ELSE 'cancelled' END,
+        finished_at = CASE WHEN run.status = 'running' THEN NULL ELSE now() END,
+        cancel_requested_at = coalesce(run.cancel_requested_at, now()),
+        updated_at = now()
+    FROM asked
+    WHERE run.id = asked.id
+        AND asked.status IN ('queued', 'failed', 'running')
+    RETURNING run.id
+)
+SELECT
+    asked.id,
+    asked.status,
+    stopped.id IS NOT NULL AS cancelled
+FROM asked
+LEFT JOIN stopped ON stopped.id = asked.id

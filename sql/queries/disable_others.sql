@@ -1,0 +1,10 @@
+-- Stops the schedules of definitions that the file does not have; they can still be enqueued.
+-- $1  the names that the file has
+-- Returns the names of those that were enabled.
+UPDATE jobctl.job_definitions AS definition
+SET
+    enabled = false,
+    updated_at = now()
+WHERE definition.name <> ALL ($1::text[])
+    AND definition.enabled
+RETURNING definition.name

@@ -1,0 +1,17 @@
+-- Schedules whose next nominal time has come, oldest first: candidates for fire.sql, which looks again.
+-- $1  at most so many
+SELECT
+    now() AS now,
+    definition.id,
+    definition.name,
+    definition.schedule,
+    definition.time_zone,
+    definition.catch_up,
+    extract(epoch FROM definition.spread)::float8 AS spread,
+    definition.next_run_at
+FROM jobctl.job_definitions AS definition
+WHERE definition.enabled
+    AND definition.paused_at IS NULL
+    AND definition.next_run_at <= now()
+ORDER BY definition.next_run_at, definition.id
+LIMIT $1::bigint

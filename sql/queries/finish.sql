@@ -1,0 +1,134 @@
+-- running -> succeeded, failed, dead, cancelled or queued: what attempts came to, and their history.
+-- $1  worker; then arrays of equal length, one element an attempt:
+-- $2  run ids         $3  attempts        $4  statuses           $5  backoffs, seconds
+-- $6  outcomes        $7  error types     $8  errors             $9  details of errors
+-- $10 exit codes      $11 signals         $12 HTTP statuses      $13 outputs
+-- $14 output bytes    $15 truncated       $16 seconds since start    $17 seconds since end
+-- A run that somebody asked to cancel is not queued or retried any more, and one whose max_attempts
+-- were lowered meanwhile is dead.
+-- Returns the attempts that are recorded: now, or when this was sent before and the answer was lost.
+-- One that is missing lost its lease: nothing of it was written.
+WITH ended AS MATERIALIZED (
+    SELECT
+        *,
+        ended.status IN ('queued', 'failed') AS waits
+    FROM unnest(
+        $2::bigint[],
+        $3::integer[],
+        $4::text[],
+        $5::float8[],
+        $6::text[],
+        $7::text[],
+        $8::text[],
+        $9::text[],
+        $10::integer[],
+        $11::integer[],
+        $12::integer[],
+        $13::text[],
+        $14::bigint[],
+        $15::boolean[],
+        $16::float8[],
+        $17::float8[]
+    ) AS ended (
+        run_id,
+        attempt,
+        status,
+        backoff,
+        outcome,
+        error_type,
+        error,
+        detail,
+        exit_code,
+        signal,
+        http_status,
+        output,
+        output_bytes,
+        output_truncated,
+        started_ago,
+        ended_ago
+    )
+),
+recorded AS (
+    UPDATE jobctl.job_runs AS run
+    SET
+        status = CASE
+            WHEN ended.waits AND run.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN ended.waits AND run.attempts >= run.max_attempts THEN 'dead'
+            ELSE ended.status
+        END,
+        run_at = CASE
+            WHEN ended.waits THEN now() + make_interval(secs => ended.backoff)
+            ELSE run.run_at
+        END,
+        locked_by = NULL,
+        locked_until = NULL,
+        last_error = coalesce(ended.error, run.last_error),
+        error_type = coalesce(ended.error_type, run.error_type),
+        failed_at = CASE WHEN ended.error IS NULL THEN run.failed_at ELSE now() END,
+        finished_at = CASE
+            WHEN ended.waits AND run.cancel_requested_at IS NULL AND run.attempts < run.max_attempts THEN NULL
+            ELSE now()
+        END,
+        updated_at = now()
+    FROM ended
+    WHERE run.id = ended.run_id
+        AND run.status = 'running'
+        AND run.locked_by = $1::text
+        AND run.attempts = ended.attempt
+    RETURNING run.id, run.attempts AS attempt, run.status
+),
+history AS (
+    INSERT INTO jobctl.job_attempts (
+        run_id,
+        attempt,
+        worker,
+        started_at,
+        finished_at,
+        outcome,
+        error_type,
+        error,
+        exit_code,
+        signal,
+        http_status,
+        output,
+        output_bytes,
+        output_truncated
+    )
+    SELECT
+        ended.run_id,
+        ended.attempt,
+        $1::text,
+        now() - make_interval(secs => ended.started_ago),
+        now() - make_interval(secs => ended.ended_ago),
+        ended.outcome,
+        ended.error_type,
+        coalesce(ended.detail, ended.error),
+        ended.exit_code,
+        ended.signal,
+        ended.http_status,
+        ended.output,
+        ended.output_bytes,
+        ended.output_truncated
+    FROM ended
+    JOIN recorded
+        ON recorded.id = ended.run_id
+        AND recorded.attempt = ended.attempt
+    ON CONFLICT (run_id, attempt) DO NOTHING
+)
+SELECT
+    ended.run_id,
+    recorded.status
+FROM ended
+JOIN recorded
+    ON recorded.id = ended.run_id
+    AND recorded.attempt = ended.attempt
+UNION ALL
+SELECT
+    ended.run_id,
+    ended.status
+FROM ended
+JOIN jobctl.job_attempts AS attempt
+    ON attempt.run_id = ended.run_id
+    AND attempt.attempt = ended.attempt
+    AND attempt.worker = $1::text
+    AND attempt.outcome = ended.outcome

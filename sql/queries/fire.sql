@@ -1,0 +1,22 @@
+-- Fires schedules, each at most once per nominal time; see the function.
+-- Arrays, one element a definition: $1  ids    $2  nominal times seen    $3  next nominal times
+-- $4  delays, seconds    $5  how many times were missed and are not made up for
+-- Arrays, one element a fire: $6  ids    $7  nominal times
+-- Returns a row per definition; NULL runs: another tick was first.
+SELECT
+    schedule.id,
+    jobctl.fire(
+        schedule.id,
+        schedule.seen,
+        schedule.next,
+        ARRAY(
+            SELECT nominal.at
+            FROM unnest($6::bigint[], $7::timestamptz[]) AS nominal (id, at)
+            WHERE nominal.id = schedule.id
+            ORDER BY nominal.at
+        ),
+        make_interval(secs => schedule.delay),
+        schedule.missed
+    ) AS runs
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[], $4::float8[], $5::bigint[])
+    AS schedule (id, seen, next, delay, missed)

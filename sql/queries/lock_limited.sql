@@ -1,0 +1,14 @@
+-- Locks the definitions that limit how many of their runs go at once and have runs due, until the end of
+-- the transaction; claim.sql, with a snapshot of its own, then counts what runs. One that another
+-- claim has locked is left to it.
+-- Zero rows: there is nothing limited to claim.
+SELECT definition.id
+FROM jobctl.job_definitions AS definition
+WHERE (definition.max_running IS NOT NULL OR definition.overlap = 'queue')
+    AND EXISTS (
+        SELECT FROM jobctl.job_runs AS run
+        WHERE run.definition_id = definition.id
+            AND run.status IN ('queued', 'failed')
+            AND run.run_at <= now()
+    )
+FOR NO KEY UPDATE SKIP LOCKED

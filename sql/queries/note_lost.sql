@@ -1,0 +1,26 @@
+-- History of an attempt whose lease was lost, where whoever took the lease has not written it.
+-- $1  worker    $2  run id    $3  attempt    $4  error    $5  seconds since start
+-- Zero rows: it is written already, or the run is gone.
+INSERT INTO jobctl.job_attempts (
+    run_id,
+    attempt,
+    worker,
+    started_at,
+    finished_at,
+    outcome,
+    error_type,
+    error
+)
+SELECT
+    run.id,
+    $3::integer,
+    $1::text,
+    now() - make_interval(secs => $5::float8),
+    now(),
+    'lease_expired',
+    'lease_expired',
+    $4::text
+FROM jobctl.job_runs AS run
+WHERE run.id = $2::bigint
+ON CONFLICT (run_id, attempt) DO NOTHING
+RETURNING run_id

@@ -1,0 +1,2 @@
+-- The one clock.
+SELECT now() AS now

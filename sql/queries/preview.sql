@@ -1,0 +1,23 @@
+-- What a claim would take now, in its order; changes nothing and locks nothing.
+-- $1  queues, empty for all    $2  job types left to others    $3  at most so many
+-- $4  kinds of definitions left to others
+SELECT
+    run.id,
+    run.job_type,
+    run.queue,
+    run.priority,
+    run.run_at,
+    run.attempts + 1 AS attempt,
+    run.max_attempts
+FROM jobctl.job_runs AS run
+WHERE run.status IN ('queued', 'failed')
+    AND run.run_at <= now()
+    AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
+    AND run.job_type <> ALL ($2::text[])
+    AND NOT EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.name = run.job_type
+            AND definition.kind = ANY ($4::text[])
+    )
+ORDER BY run.priority, run.run_at, run.id
+LIMIT $3::bigint

@@ -1,0 +1,18 @@
+-- running -> queued: gives back claims that were never started; their attempts do not count and
+-- leave no history. Whoever asked meanwhile to cancel gets that instead.
+-- $1  worker    $2  run ids    $3  attempts
+-- A run that is missing from the answer lost its lease.
+UPDATE jobctl.job_runs AS run
+SET
+    status = CASE WHEN run.cancel_requested_at IS NULL THEN 'queued' ELSE 'cancelled' END,
+    finished_at = CASE WHEN run.cancel_requested_at IS NULL THEN NULL ELSE now() END,
+    attempts = run.attempts - 1,
+    locked_by = NULL,
+    locked_until = NULL,
+    updated_at = now()
+FROM unnest($2::bigint[], $3::integer[]) AS unstarted (id, attempt)
+WHERE run.id = unstarted.id
+    AND run.status = 'running'
+    AND run.locked_by = $1::text
+    AND run.attempts = unstarted.attempt
+RETURNING run.id

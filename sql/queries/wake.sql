@@ -1,0 +1,58 @@
+-- A tick reports, sees whether any run waits, due or not, and takes its worker's claim right if so, or
+-- renews it. The right is free when no other tick of the worker holds it unexpired. Which runs are due
+-- is the claim's affair: this is all that a tick with nothing to do costs.
+-- $1  worker    $2  tick    $3  version    $4  seconds the right lasts
+-- $5  whether to take the right even if nothing waits
+-- $6  the program's schema version; nothing is written into a schema of another version
+-- Always one row; claiming_tick says who has the right now, schema_version which version was found.
+WITH seen AS MATERIALIZED (
+    SELECT
+        (SELECT max(version) FROM jobctl.schema_migrations) AS schema_version,
+        EXISTS (
+            SELECT FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+        ) AS waiting,
+        EXISTS (
+            SELECT FROM jobctl.job_runs AS run
+            WHERE run.status = 'running'
+                AND run.locked_until < now()
+        ) AS lost
+),
+schedules AS MATERIALIZED (
+    SELECT
+        coalesce(bool_or(enabled AND paused_at IS NULL AND next_run_at <= now()), false) AS fires,
+        coalesce(bool_or(max_running IS NOT NULL OR overlap = 'queue'), false) AS limited
+    FROM jobctl.job_definitions
+),
+reported AS (
+    INSERT INTO jobctl.job_workers AS worker (name, version, last_tick_at, claiming_tick, claiming_until)
+    SELECT
+        $1::text,
+        $3::text,
+        now(),
+        CASE WHEN seen.waiting OR $5::boolean THEN $2::text END,
+        CASE WHEN seen.waiting OR $5::boolean THEN now() + make_interval(secs => $4::float8) END
+    FROM seen
+    WHERE seen.schema_version = $6::integer
+    ON CONFLICT (name) DO UPDATE SET
+        version = excluded.version,
+        last_tick_at = excluded.last_tick_at,
+        claiming_tick = CASE
+            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now() THEN worker.claiming_tick
+            ELSE excluded.claiming_tick
+        END,
+        claiming_until = CASE
+            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now() THEN worker.claiming_until
+            ELSE excluded.claiming_until
+        END
+    RETURNING worker.claiming_tick
+)
+SELECT
+    seen.schema_version,
+    seen.lost,
+    schedules.fires,
+    schedules.limited,
+    reported.claiming_tick
+FROM seen
+CROSS JOIN schedules
+LEFT JOIN reported ON true

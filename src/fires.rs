@@ -1,0 +1,74 @@
+//! What a due schedule comes to: which nominal times are fired, and which comes next. Pure.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::schedule::{Missed, Schedule, spread_of};
+use crate::store::{DueSchedule, Fire};
+
+/// A nominal time that is older than this was missed: nobody ticked when it came.
+const ON_TIME: TimeDelta = TimeDelta::minutes(2);
+/// Nominal times that `all` makes up for.
+const CATCH_UP: usize = 100;
+/// Before a schedule that can't be read is looked at again.
+const BROKEN_PAUSE: TimeDelta = TimeDelta::hours(1);
+
+/// What due schedules come to, and what is wrong with those that can't be read: these are put off, so
+/// that they hold up no other.
+pub(crate) fn plan(due: &[DueSchedule]) -> (Vec<Fire>, Vec<String>) {
+    let mut broken = Vec::new();
+    let fires = due.iter().map(|one| {
+        plan_one(one).unwrap_or_else(|why| {
+            broken.push(format!("schedule of `{}` does not fire: {why}", one.name));
+            Fire {
+                id: one.id,
+                seen: one.seen,
+                next: Some(one.now + BROKEN_PAUSE),
+                times: Vec::new(),
+                missed: 0,
+                delay: 0.0,
+            }
+        })
+    });
+    let fires = fires.collect();
+    (fires, broken)
+}
+
+fn plan_one(due: &DueSchedule) -> Result<Fire, String> {
+    let schedule = Schedule::parse(&due.schedule, &due.time_zone)?;
+    let newest = match due.catch_up.split_once(':') {
+        Some((_, limit)) => limit.parse().unwrap_or(CATCH_UP),
+        None if due.catch_up == "all" => CATCH_UP,
+        None => 1,
+    };
+    // What has come is due whatever the expression says; behind it lies what came since.
+    let Missed { mut times, mut skipped } = schedule.missed(due.seen, due.now, newest);
+    if times.len() < newest {
+        times.insert(0, due.seen);
+    } else {
+        skipped += 1;
+    }
+    if due.catch_up == "skip" {
+        let before = times.len();
+        times.retain(|time| due.now - *time <= ON_TIME);
+        skipped += (before - times.len()) as u64;
+    }
+    let delay = spread_of(&due.name, Duration::try_from_secs_f64(due.spread).unwrap_or_default());
+    Ok(Fire {
+        id: due.id,
+        seen: due.seen,
+        next: schedule.after(due.now),
+        times,
+        missed: i64::try_from(skipped).unwrap_or(i64::MAX),
+        delay: delay.as_secs_f64(),
+    })
+}
+
+/// The first nominal time after `now`.
+///
+/// # Errors
+/// The schedule can't be read.
+pub(crate) fn first(schedule: &str, time_zone: &str, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, String> {
+    Schedule::parse(schedule, time_zone).map(|schedule| schedule.after(now))
+}

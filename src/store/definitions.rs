@@ -1,0 +1,235 @@
+//! Definitions and their schedules: apply, fire, pause, resume.
+
+use chrono::{DateTime, Utc};
+use postgres::Client;
+use postgres::types::Type;
+use serde_json::Value;
+
+use super::{Parameter, Result, Store, collect, query};
+
+/// A schedule whose next nominal time has come.
+#[derive(Clone, Debug)]
+pub(crate) struct DueSchedule {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) schedule: String,
+    pub(crate) time_zone: String,
+    pub(crate) catch_up: String,
+    /// Seconds.
+    pub(crate) spread: f64,
+    /// The nominal time that has come.
+    pub(crate) seen: DateTime<Utc>,
+    /// The database's now.
+    pub(crate) now: DateTime<Utc>,
+}
+
+/// What a due schedule comes to.
+#[derive(Clone, Debug)]
+pub(crate) struct Fire {
+    pub(crate) id: i64,
+    pub(crate) seen: DateTime<Utc>,
+    /// `None`: it never fires again.
+    pub(crate) next: Option<DateTime<Utc>>,
+    /// Nominal times to queue runs for.
+    pub(crate) times: Vec<DateTime<Utc>>,
+    /// Nominal times that are not made up for.
+    pub(crate) missed: i64,
+    /// Seconds after a nominal time at which its run is due.
+    pub(crate) delay: f64,
+}
+
+/// A definition's schedule, as `next` and `resume` need it.
+#[derive(Clone, Debug)]
+pub(crate) struct Scheduled {
+    pub(crate) name: String,
+    pub(crate) schedule: Option<String>,
+    pub(crate) time_zone: String,
+    pub(crate) enabled: bool,
+    pub(crate) paused_at: Option<DateTime<Utc>>,
+    pub(crate) next_run_at: Option<DateTime<Utc>>,
+    /// The database's now.
+    pub(crate) now: DateTime<Utc>,
+}
+
+/// What becomes of definitions that the file does not have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Others {
+    Disable,
+    Remove,
+}
+
+/// Whether `apply` means it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Purpose {
+    Change,
+    OnlyLook,
+}
+
+/// What `apply` changed: JSON of the rows.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    /// Name, row before (`None`: added), row after.
+    pub(crate) changed: Vec<(String, Option<Value>, Value)>,
+    /// Disabled or removed.
+    pub(crate) others: Vec<String>,
+}
+
+/// Schedules fired per statement.
+pub(crate) const FIRED_AT_ONCE: i64 = 500;
+
+impl Store {
+    /// Fires what is due, then makes the definitions what `rows` yields for the database's now, all
+    /// in one transaction. `plan` decides what due schedules come to.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn apply(
+        &self,
+        names: Vec<String>,
+        rows: impl Fn(DateTime<Utc>) -> Value + Send + 'static,
+        plan: impl Fn(&[DueSchedule]) -> Vec<Fire> + Send + 'static,
+        others: Others,
+        purpose: Purpose,
+    ) -> Result<Applied> {
+        self.transact("apply definitions", move |client| {
+            loop {
+                let due = due_schedules(client)?;
+                if due.is_empty() {
+                    break;
+                }
+                fire(client, &plan(&due))?;
+            }
+            let now = client.query_typed(query!("now"), &[])?[0].try_get("now")?;
+            let changed = collect(client.query_typed(query!("apply"), &[(&rows(now), Type::JSONB)])?, |row| {
+                let json = |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+                Ok((
+                    row.try_get("name")?,
+                    json(row.try_get("before")?),
+                    json(row.try_get("after")?).unwrap_or_default(),
+                ))
+            })?;
+            let statement = match others {
+                Others::Disable => query!("disable_others"),
+                Others::Remove => query!("remove_others"),
+            };
+            let others =
+                collect(client.query_typed(statement, &[(&names, Type::TEXT_ARRAY)])?, |row| row.try_get("name"))?;
+            if purpose == Purpose::OnlyLook {
+                client.batch_execute("ROLLBACK AND CHAIN")?;
+            }
+            Ok(Applied { changed, others })
+        })
+    }
+
+    /// The database's now.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn now(&self) -> Result<DateTime<Utc>> {
+        self.transact("read the clock", |client| client.query_typed(query!("now"), &[])?[0].try_get("now"))
+    }
+
+    /// Schedules whose time has come, oldest first, `FIRED_AT_ONCE` at most.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn due_schedules(&self) -> Result<Vec<DueSchedule>> {
+        self.transact("look for due schedules", due_schedules)
+    }
+
+    /// Fires schedules; returns for each, by id, the runs that were queued. One that another tick
+    /// fired first is left out.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn fire(&self, fires: Vec<Fire>) -> Result<Vec<(i64, Vec<i64>)>> {
+        self.transact("fire schedules", move |client| fire(client, &fires))
+    }
+
+    /// All definitions by name, or the one of that name.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn list_schedules(&self, name: Option<String>) -> Result<Vec<Scheduled>> {
+        self.transact("read definitions", move |client| {
+            collect(client.query_typed(query!("list_schedules"), &[(&name, Type::TEXT)])?, |row| {
+                Ok(Scheduled {
+                    name: row.try_get("name")?,
+                    schedule: row.try_get("schedule")?,
+                    time_zone: row.try_get("time_zone")?,
+                    enabled: row.try_get("enabled")?,
+                    paused_at: row.try_get("paused_at")?,
+                    next_run_at: row.try_get("next_run_at")?,
+                    now: row.try_get("now")?,
+                })
+            })
+        })
+    }
+
+    /// Pauses a schedule; `None`: no such definition, else whether it has a schedule.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn pause(&self, name: String) -> Result<Option<bool>> {
+        self.transact("pause a schedule", move |client| {
+            let rows = client.query_typed(query!("pause"), &[(&name, Type::TEXT)])?;
+            rows.first().map(|row| row.try_get("has_schedule")).transpose()
+        })
+    }
+
+    /// Resumes a schedule with `next` as its next nominal time; `false`: the definition is not any
+    /// more what `scheduled` says.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn resume(&self, scheduled: Scheduled, next: Option<DateTime<Utc>>) -> Result<bool> {
+        self.transact("resume a schedule", move |client| {
+            let parameters: &[Parameter<'_>] = &[
+                (&scheduled.name, Type::TEXT),
+                (&next, Type::TIMESTAMPTZ),
+                (&scheduled.schedule, Type::TEXT),
+                (&scheduled.time_zone, Type::TEXT),
+            ];
+            Ok(!client.query_typed(query!("resume"), parameters)?.is_empty())
+        })
+    }
+}
+
+fn due_schedules(client: &mut Client) -> std::result::Result<Vec<DueSchedule>, postgres::Error> {
+    collect(client.query_typed(query!("due_schedules"), &[(&FIRED_AT_ONCE, Type::INT8)])?, |row| {
+        Ok(DueSchedule {
+            id: row.try_get("id")?,
+            name: row.try_get("name")?,
+            schedule: row.try_get("schedule")?,
+            time_zone: row.try_get("time_zone")?,
+            catch_up: row.try_get("catch_up")?,
+            spread: row.try_get("spread")?,
+            seen: row.try_get("next_run_at")?,
+            now: row.try_get("now")?,
+        })
+    })
+}
+
+fn fire(client: &mut Client, fires: &[Fire]) -> std::result::Result<Vec<(i64, Vec<i64>)>, postgres::Error> {
+    let times = || fires.iter().flat_map(|fire| fire.times.iter().map(|time| (fire.id, *time)));
+    let (ids, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times().unzip();
+    /// A column of the schedules, in the order of their rows.
+    macro_rules! column {
+        ($of:expr) => {
+            fires.iter().map($of).collect::<Vec<_>>()
+        };
+    }
+    let parameters: &[Parameter<'_>] = &[
+        (&column!(|fire| fire.id), Type::INT8_ARRAY),
+        (&column!(|fire| fire.seen), Type::TIMESTAMPTZ_ARRAY),
+        (&column!(|fire| fire.next), Type::TIMESTAMPTZ_ARRAY),
+        (&column!(|fire| fire.delay), Type::FLOAT8_ARRAY),
+        (&column!(|fire| fire.missed), Type::INT8_ARRAY),
+        (&ids, Type::INT8_ARRAY),
+        (&nominal, Type::TIMESTAMPTZ_ARRAY),
+    ];
+    let rows = client.query_typed(query!("fire"), parameters)?;
+    let fired = rows.iter().map(|row| Ok((row.try_get("id")?, row.try_get::<_, Option<Vec<i64>>>("runs")?)));
+    let fired = fired.collect::<std::result::Result<Vec<_>, postgres::Error>>()?;
+    Ok(fired.into_iter().filter_map(|(id, runs)| Some((id, runs?))).collect())
+}

@@ -1,0 +1,62 @@
+//! Effects that happen once, recorded by their keys.
+
+use chrono::{DateTime, Utc};
+use postgres::types::Type;
+
+use super::{Parameter, Result, Store, query};
+
+/// What is known of an effect.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// Recorded just now: whoever asked may do it.
+    Begun,
+    Completed,
+    /// Somebody recorded it then and has neither completed it nor taken it back.
+    Open(DateTime<Utc>),
+}
+
+impl Store {
+    /// Records an effect before it happens; `run` is the job's run and attempt, in a job.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn begin_effect(&self, key: &str, run: Option<(i64, i32)>) -> Result<Effect> {
+        let key = key.to_owned();
+        self.transact("record the effect", move |client| {
+            loop {
+                let (id, attempt) = run.unzip();
+                let parameters: &[Parameter<'_>] = &[(&key, Type::TEXT), (&id, Type::INT8), (&attempt, Type::INT4)];
+                if client.query_typed(query!("begin_effect"), parameters)?[0].try_get("begun")? {
+                    return Ok(Effect::Begun);
+                }
+                // One that was taken back between the two statements is free again: hence the loop.
+                if let Some(row) = client.query_typed(query!("find_effect"), &[(&key, Type::TEXT)])?.first() {
+                    let completed = row.try_get::<_, bool>("completed")?;
+                    return Ok(if completed { Effect::Completed } else { Effect::Open(row.try_get("recorded_at")?) });
+                }
+            }
+        })
+    }
+
+    /// Notes that an open effect has happened; `false`: it is not open.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn complete_effect(&self, key: &str) -> Result<bool> {
+        let key = key.to_owned();
+        self.transact("complete the effect", move |client| {
+            client.query_typed(query!("complete_effect"), &[(&key, Type::TEXT)]).map(|rows| !rows.is_empty())
+        })
+    }
+
+    /// Notes that an open effect has not happened; `false`: it is not open.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn take_back_effect(&self, key: &str) -> Result<bool> {
+        let key = key.to_owned();
+        self.transact("take the effect back", move |client| {
+            client.query_typed(query!("take_back_effect"), &[(&key, Type::TEXT)]).map(|rows| !rows.is_empty())
+        })
+    }
+}

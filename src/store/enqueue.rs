@@ -1,0 +1,177 @@
+//! Enqueueing: one statement for any number of runs, and the look for a key's winner.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use postgres::types::Type;
+use postgres::{Client, Row};
+
+use super::{Limits, Parameter, Result, Store, query};
+
+/// A run to be enqueued; `None` is the table's default.
+#[derive(Debug, Default)]
+pub(crate) struct NewRun {
+    pub(crate) job_type: String,
+    /// JSON text.
+    pub(crate) payload: String,
+    pub(crate) queue: Option<String>,
+    pub(crate) priority: Option<i32>,
+    pub(crate) run_at: Option<DateTime<Utc>>,
+    /// Seconds from the database's now; excludes `run_at`.
+    pub(crate) after: Option<f64>,
+    pub(crate) max_attempts: Option<i32>,
+    /// Seconds.
+    pub(crate) timeout: Option<f64>,
+    pub(crate) backoff: Option<String>,
+    pub(crate) key: Option<String>,
+    /// `retained` or `live`.
+    pub(crate) key_scope: Option<String>,
+    /// A built-in job, which is inserted; a definition's run goes through the database's function.
+    pub(crate) built_in: bool,
+}
+
+/// What became of one run that was to be enqueued.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Queued {
+    New(i64),
+    /// The same was enqueued before, with the same key.
+    Existing(i64),
+    /// The key belongs to this run, which is something else.
+    Taken(i64),
+}
+
+/// Runs per statement: large enough that a round trip weighs nothing, small enough for one message.
+const CHUNK: usize = 2000;
+/// What each further chunk may add to the time of the whole.
+const CHUNK_TIME: Duration = Duration::from_secs(1);
+
+impl Store {
+    /// Enqueues all of them, or none when a key is taken or anything fails. Returns an answer per
+    /// run up to the first that is `Taken`. `progress` is told how many are done.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn enqueue(&self, runs: Vec<NewRun>, progress: impl Fn(usize) + Send + 'static) -> Result<Vec<Queued>> {
+        let chunks = u32::try_from(runs.len() / CHUNK).unwrap_or(u32::MAX);
+        let limits = Limits { statement: self.limits.statement + CHUNK_TIME.saturating_mul(chunks), ..self.limits };
+        self.session.transact("enqueue", limits, move |client| {
+            let mut answers = Vec::with_capacity(runs.len());
+            for chunk in runs.chunks(CHUNK) {
+                answers.extend(enqueue(client, chunk)?);
+                if answers.iter().any(|answer| matches!(answer, Queued::Taken(_))) {
+                    // What this transaction has inserted must not stay.
+                    client.batch_execute("ROLLBACK AND CHAIN")?;
+                    break;
+                }
+                progress(answers.len());
+            }
+            Ok(answers)
+        })
+    }
+}
+
+fn enqueue(client: &mut Client, runs: &[NewRun]) -> std::result::Result<Vec<Queued>, postgres::Error> {
+    let mut answers = vec![None; runs.len()];
+    let defined: Vec<usize> = (0..runs.len()).filter(|index| !runs[*index].built_in).collect();
+    for (index, answer) in call(client, runs, &defined)? {
+        answers[index] = Some(answer);
+    }
+    loop {
+        let open: Vec<usize> = (0..runs.len()).filter(|index| answers[*index].is_none()).collect();
+        if open.is_empty() {
+            return Ok(answers.into_iter().flatten().collect());
+        }
+        for (index, id) in insert(client, runs, &open)? {
+            answers[index] = id.map(Queued::New);
+        }
+        // A key whose run vanished between the two statements is free again: hence the loop.
+        let taken: Vec<usize> = open.into_iter().filter(|index| answers[*index].is_none()).collect();
+        if !taken.is_empty() {
+            for (index, answer) in find(client, runs, &taken)? {
+                answers[index] = Some(answer);
+            }
+        }
+    }
+}
+
+/// Inserts runs of built-in jobs.
+fn insert(
+    client: &mut Client,
+    runs: &[NewRun],
+    open: &[usize],
+) -> std::result::Result<Vec<(usize, Option<i64>)>, postgres::Error> {
+    let rows = send(client, query!("enqueue"), runs, open)?;
+    rows.iter().zip(open).map(|(row, index)| Ok((*index, row.try_get("id")?))).collect()
+}
+
+/// Enqueues runs of definitions.
+fn call(
+    client: &mut Client,
+    runs: &[NewRun],
+    defined: &[usize],
+) -> std::result::Result<Vec<(usize, Queued)>, postgres::Error> {
+    if defined.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = send(client, query!("enqueue_defined"), runs, defined)?;
+    let read = |(row, index): (&Row, &usize)| {
+        let id = row.try_get("id")?;
+        Ok((*index, if row.try_get("existing")? { Queued::Existing(id) } else { Queued::New(id) }))
+    };
+    rows.iter().zip(defined).map(read).collect()
+}
+
+fn send(
+    client: &mut Client,
+    statement: &str,
+    runs: &[NewRun],
+    which: &[usize],
+) -> std::result::Result<Vec<Row>, postgres::Error> {
+    /// A column of the batch, in the order of its rows.
+    macro_rules! column {
+        ($of:expr) => {
+            which.iter().map(|index| &runs[*index]).map($of).collect::<Vec<_>>()
+        };
+    }
+    let parameters: &[Parameter<'_>] = &[
+        (&column!(|run| run.job_type.as_str()), Type::TEXT_ARRAY),
+        (&column!(|run| run.payload.as_str()), Type::TEXT_ARRAY),
+        (&column!(|run| run.queue.as_deref()), Type::TEXT_ARRAY),
+        (&column!(|run| run.priority), Type::INT4_ARRAY),
+        (&column!(|run| run.run_at), Type::TIMESTAMPTZ_ARRAY),
+        (&column!(|run| run.after), Type::FLOAT8_ARRAY),
+        (&column!(|run| run.max_attempts), Type::INT4_ARRAY),
+        (&column!(|run| run.timeout), Type::FLOAT8_ARRAY),
+        (&column!(|run| run.backoff.as_deref()), Type::TEXT_ARRAY),
+        (&column!(|run| run.key.as_deref()), Type::TEXT_ARRAY),
+        (&column!(|run| run.key_scope.as_deref()), Type::TEXT_ARRAY),
+    ];
+    client.query_typed(statement, parameters)
+}
+
+fn find(
+    client: &mut Client,
+    runs: &[NewRun],
+    taken: &[usize],
+) -> std::result::Result<Vec<(usize, Queued)>, postgres::Error> {
+    let keys: Vec<_> = taken.iter().map(|index| runs[*index].key.as_deref()).collect();
+    let job_types: Vec<_> = taken.iter().map(|index| runs[*index].job_type.as_str()).collect();
+    let payloads: Vec<_> = taken.iter().map(|index| runs[*index].payload.as_str()).collect();
+    let scopes: Vec<_> = taken.iter().map(|index| runs[*index].key_scope.as_deref()).collect();
+    let parameters: &[Parameter<'_>] = &[
+        (&keys, Type::TEXT_ARRAY),
+        (&job_types, Type::TEXT_ARRAY),
+        (&payloads, Type::TEXT_ARRAY),
+        (&scopes, Type::TEXT_ARRAY),
+    ];
+    let rows = client.query_typed(query!("find_key"), parameters)?;
+    rows.iter()
+        .map(|row| {
+            let id = row.try_get("id")?;
+            let same = row.try_get("same")?;
+            let ordinal: i64 = row.try_get("ordinal")?;
+            let index = taken[usize::try_from(ordinal - 1).unwrap_or_default()];
+            Ok((index, if same { Queued::Existing(id) } else { Queued::Taken(id) }))
+        })
+        .collect()
+}

@@ -1,0 +1,121 @@
+//! What PostgreSQL's errors mean to jobctl: whether trying again can help, which exit status they
+//! are, and what to tell a person. The only place that reads a SQLSTATE.
+
+use std::fmt;
+
+use postgres::error::SqlState;
+
+use crate::exit::Exit;
+
+/// What a caller can do about an error.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// The connection is gone, silent, or leads to a server that takes no writes: connect anew.
+    Lost,
+    /// A lock or a resource is not to be had now; nothing was written.
+    Busy,
+    /// A value can't be stored, now or later.
+    Data,
+    /// A matter for a person.
+    Fatal,
+}
+
+/// An error of the store, worded for a person.
+#[derive(Debug)]
+pub(crate) struct Error {
+    pub(crate) kind: Kind,
+    pub(crate) exit: Exit,
+    /// Which definition or key it is about, where one of many was refused.
+    pub(crate) about: Option<String>,
+    message: String,
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn new(kind: Kind, exit: Exit, message: impl Into<String>) -> Self {
+        Self { kind, exit, about: None, message: message.into() }
+    }
+
+    /// The server said nothing for longer than any statement may take.
+    pub(super) fn silent(doing: &str) -> Self {
+        Self::new(
+            Kind::Lost,
+            Exit::Unavailable,
+            format!("cannot {doing}: the database does not answer; try again later"),
+        )
+    }
+
+    pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
+        let code = error.code();
+        if let Some((exit, remedy)) = code.and_then(refusal) {
+            let db = error.as_db_error();
+            let cause = db.map_or_else(|| chain(error), |db| db.message().to_owned());
+            let about = db.and_then(|db| db.detail()).map(str::to_owned);
+            return Self { about, ..Self::new(Kind::Data, exit, format!("{cause}{remedy}")) };
+        }
+        let (kind, exit, remedy) = code.map_or((Kind::Lost, Exit::Unavailable, "try again"), meaning);
+        let cause = match error.as_db_error() {
+            Some(db) => match db.detail() {
+                Some(detail) if !matches!(kind, Kind::Data) => format!("{}: {detail}", db.message()),
+                _ => db.message().to_owned(),
+            },
+            None => chain(error),
+        };
+        let line = format!("cannot {doing}: {}; {remedy}", cause.replace(['\n', '\r'], " "));
+        Self::new(kind, exit, line.trim_end_matches("; "))
+    }
+}
+
+/// `Display` of the driver's error names only its class; the causes are in its chain.
+fn chain(error: &postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(deeper) = cause {
+        text = format!("{text}: {deeper}");
+        cause = deeper.source();
+    }
+    text
+}
+
+/// Whether the statement was refused only because it met another one, and may be sent again at once.
+pub(super) fn is_collision(error: &postgres::Error) -> bool {
+    matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+}
+
+/// What jobctl's own functions raise; their messages are for people as they are.
+fn refusal(code: &SqlState) -> Option<(Exit, &'static str)> {
+    match code.code() {
+        "JC003" => Some((Exit::NotFound, "")),
+        "JC004" => Some((Exit::Conflict, "; use another key")),
+        _ => None,
+    }
+}
+
+fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
+    match code.code() {
+        "57014" | "55P03" | "25P03" | "40001" | "40P01" => {
+            (Kind::Busy, Exit::Unavailable, "another session holds a lock; try again")
+        }
+        "25006" => (Kind::Lost, Exit::Unavailable, "the server takes no writes now; connect to the primary"),
+        "42501" => (Kind::Fatal, Exit::Configuration, "grant the role what it lacks"),
+        "42P01" | "3F000" | "42703" | "42883" => (Kind::Fatal, Exit::Schema, "run `jobctl migrate`"),
+        "26000" | "42P05" => {
+            (Kind::Fatal, Exit::Configuration, "a pooler mixes up prepared statements; use its transaction mode")
+        }
+        code => match &code[..2] {
+            "08" | "57" => (Kind::Lost, Exit::Unavailable, "try again"),
+            "53" => (Kind::Busy, Exit::Unavailable, "the server is short of a resource; try again"),
+            "22" | "23" | "54" => (Kind::Data, Exit::CouldNot, ""),
+            _ => (Kind::Fatal, Exit::CouldNot, ""),
+        },
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,92 @@
+//! The only place that runs queries: one function per file in `sql/queries`, named like it. It
+//! decides nothing: no backoff, no process, no clock.
+
+mod definitions;
+mod effects;
+mod enqueue;
+mod error;
+mod operate;
+mod runs;
+mod schema;
+mod session;
+
+use std::time::Duration;
+
+use postgres::types::{ToSql, Type};
+use postgres::{Client, Row};
+
+pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, Purpose, Scheduled};
+pub(crate) use effects::Effect;
+pub(crate) use enqueue::{NewRun, Queued};
+pub(crate) use error::{Error, Kind, Result};
+pub(crate) use operate::Asked;
+pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Limited, Wanted};
+pub(crate) use session::Limits;
+
+use crate::connect::Target;
+use session::Session;
+
+/// The text of a query file.
+macro_rules! query {
+    ($name:literal) => {
+        include_str!(concat!("../../sql/queries/", $name, ".sql"))
+    };
+}
+use query;
+
+/// An open connection to a database whose schema is this program's.
+pub(crate) struct Store {
+    session: Session,
+    limits: Limits,
+}
+
+/// A parameter and the type it is cast to in the query.
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+impl Store {
+    /// Connects, and makes sure of the schema's version.
+    ///
+    /// # Errors
+    /// Unreachable, not allowed, or a schema that is older or newer than the program.
+    pub(crate) fn open(target: &Target) -> anyhow::Result<Self> {
+        let store = Self::connect(target)?;
+        store.check_version()?;
+        Ok(store)
+    }
+
+    /// Connects, whatever the schema's version is.
+    ///
+    /// # Errors
+    /// Unreachable, or not allowed.
+    pub(crate) fn connect(target: &Target) -> anyhow::Result<Self> {
+        Ok(Self { session: Session::start(target.connect()?), limits: Limits::default() })
+    }
+
+    /// Bounds every later statement.
+    pub(crate) fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    fn transact<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
+    ) -> Result<T> {
+        self.session.transact(doing, self.limits, work)
+    }
+}
+
+/// A number of seconds as a duration: what the database may hold and `Duration` can't is cut off at
+/// 100 years.
+fn seconds(seconds: f64) -> Duration {
+    let longest = 100.0 * 365.0 * 86400.0;
+    Duration::from_secs_f64(if seconds.is_finite() { seconds.clamp(0.0, longest) } else { longest })
+}
+
+/// One row's columns, each decoded by `read`.
+fn collect<T>(
+    rows: Vec<Row>,
+    read: impl Fn(&Row) -> std::result::Result<T, postgres::Error>,
+) -> std::result::Result<Vec<T>, postgres::Error> {
+    rows.iter().map(read).collect()
+}

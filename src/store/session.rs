@@ -1,0 +1,98 @@
+//! One connection on a thread of its own, so that whoever asks never waits longer than it wants to:
+//! neither the driver nor TCP bounds a statement whose server has gone silent.
+//!
+//! Every call is a transaction of its own and leaves no state in the session, so it works behind a
+//! pooler that hands each transaction to another server process.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use postgres::Client;
+
+use super::error::{self, Error, Result};
+
+/// Longest a statement may run on the server, and wait for a lock there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) statement: Duration,
+    pub(crate) lock: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { statement: Duration::from_secs(10), lock: Duration::from_secs(2) }
+    }
+}
+
+/// How often a transaction that met another one is sent again.
+const COLLISIONS: usize = 5;
+/// Beyond the statement's own limit, for the network and the thread.
+const SILENCE: Duration = Duration::from_secs(5);
+
+type Call = Box<dyn FnOnce(&mut Client) + Send>;
+
+pub(super) struct Session {
+    calls: mpsc::Sender<Call>,
+}
+
+impl Session {
+    pub(super) fn start(mut client: Client) -> Self {
+        let (calls, queue) = mpsc::channel::<Call>();
+        // Ends when its session is dropped; one that is stuck in a call is left to the process's end.
+        thread::spawn(move || {
+            while let Ok(call) = queue.recv() {
+                call(&mut client);
+            }
+        });
+        Self { calls }
+    }
+
+    /// Runs `work` in a transaction. `doing` completes "cannot ...".
+    pub(super) fn transact<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        limits: Limits,
+        work: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
+    ) -> Result<T> {
+        let (answer, answered) = mpsc::channel();
+        let call: Call = Box::new(move |client| {
+            // Nobody listens any more when the answer came too late.
+            let _ = answer.send(transaction(client, limits, &work));
+        });
+        let sent = self.calls.send(call).is_ok();
+        match answered.recv_timeout(limits.statement + SILENCE) {
+            Ok(done) => done.map_err(|error| Error::of(doing, &error)),
+            Err(_) if sent => Err(Error::silent(doing)),
+            Err(_) => unreachable!("the session's thread ends only with the session"),
+        }
+    }
+}
+
+fn transaction<T>(
+    client: &mut Client,
+    limits: Limits,
+    work: &impl Fn(&mut Client) -> std::result::Result<T, postgres::Error>,
+) -> std::result::Result<T, postgres::Error> {
+    // The queries name their schema; whoever may create a function in `public` must not get it called
+    // in place of one of PostgreSQL's own.
+    let begin = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; \
+         SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}",
+        limits.statement.as_millis(),
+        limits.lock.as_millis()
+    );
+    let mut collisions = 0;
+    loop {
+        client.batch_execute(&begin)?;
+        let done = work(client).and_then(|done| client.batch_execute("COMMIT").map(|()| done));
+        let Err(error) = done else { return done };
+        // Where the connection is gone, so is the transaction.
+        let _ = client.batch_execute("ROLLBACK");
+        if !error::is_collision(&error) || collisions == COLLISIONS {
+            return Err(error);
+        }
+        collisions += 1;
+        thread::sleep(Duration::from_millis(rand::random_range(1..20)));
+    }
+}
