@@ -1,0 +1,187 @@
+//! What a tick does when it looks for work: takes the claim right, fires schedules, recovers lost
+//! leases, claims, and gives back what it does not need. None of it is done for good before the
+//! database has said so.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::pool::Task;
+use super::{HeldRun, Look, Phase, Tick, WhenIdle, id, pace, record};
+use crate::execute::Stop;
+use crate::store::{self, Claimed};
+use crate::{fires, verdict};
+
+/// How often a lingering tick with nothing to do looks: a run starts about half of this after its
+/// enqueue, for 13 short statements a second.
+const LINGER_POLL: Duration = Duration::from_millis(75);
+/// How often it looks whether another tick of its worker has given the claim right back.
+const RIGHT_POLL: Duration = Duration::from_secs(1);
+/// Lost leases recovered per statement.
+const RECOVERED_AT_ONCE: i64 = 500;
+
+impl Tick {
+    /// Looks what there is to do; takes or renews the claim right.
+    pub(super) fn wake(&mut self) -> store::Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let working = self.phase == Phase::Working;
+        let keep = working && (self.plan.when_idle == WhenIdle::Linger || self.may_claim);
+        let wake = || store.wake(&self.holder, self.timing.right, keep);
+        let mut seen = wake()?;
+        if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| id::is_dead(tick)) {
+            store.leave(&self.holder.worker, dead)?;
+            seen = wake()?;
+        }
+        if seen.fires {
+            self.fire()?;
+            // What was fired may be due.
+            seen = wake()?;
+        }
+        self.limits = seen.limits;
+        self.may_claim = seen.claiming_tick.as_ref() == Some(&self.holder.tick);
+        if seen.lost {
+            self.recover()?;
+        }
+        Ok(())
+    }
+
+    /// Fires the schedules whose time has come.
+    fn fire(&self) -> store::Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        loop {
+            let due = store.due_schedules()?;
+            let (fires, broken) = fires::plan(&due);
+            broken.iter().for_each(|why| log::error!("{why}"));
+            for (id, runs) in store.fire(fires)? {
+                let name = due.iter().find(|one| one.id == id).map_or("", |one| one.name.as_str());
+                match runs.len() {
+                    0 => log::info!("schedule {name}: not fired, its last run is not finished or its time was missed"),
+                    _ => log::info!(
+                        "schedule {name}: fired, {}",
+                        runs.iter().map(|run| format!("run {run}")).collect::<Vec<_>>().join(", ")
+                    ),
+                }
+            }
+            if due.len() < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes runs whose lease ran out away from their holders. A run whose every start kills its
+    /// worker ends here, dead.
+    fn recover(&self) -> store::Result<()> {
+        const WHAT: &str = "lease expired: its worker died, hung or lost the database";
+        let Some(store) = &self.store else { return Ok(()) };
+        let expired = store.expired(RECOVERED_AT_ONCE)?;
+        let waits: Vec<_> = expired
+            .iter()
+            .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
+            .collect();
+        for (id, status) in store.recover(&waits, WHAT)? {
+            let found = expired.iter().zip(&waits).find(|(run, _)| run.id == id);
+            if let Some((run, (.., wait))) = found {
+                record::log_recovered(run, status, *wait);
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims what can start at once, and a blink ahead.
+    pub(super) fn claim(&mut self) -> store::Result<()> {
+        if self.phase != Phase::Working {
+            return self.give_right_back();
+        }
+        match self.look {
+            Look::AfterRun => return Ok(()),
+            Look::At(instant) if Instant::now() < instant => return Ok(()),
+            _ => {}
+        }
+        let lingers = self.plan.when_idle == WhenIdle::Linger;
+        let wanted = self.pace.wanted(self.plan.concurrency, self.held.len()).min(self.plan.limit - self.taken);
+        if wanted == 0 {
+            self.look = Look::AfterRun;
+            return Ok(());
+        }
+        if !self.may_claim {
+            self.wake()?;
+            if !self.may_claim {
+                self.look = if lingers { Look::At(Instant::now() + RIGHT_POLL) } else { Look::AfterRun };
+                return Ok(());
+            }
+        }
+        let Some(store) = &self.store else { return Ok(()) };
+        let sent = Instant::now();
+        let held = i32::try_from(self.held.len()).unwrap_or(i32::MAX);
+        let at_most = i32::try_from(wanted).unwrap_or(i32::MAX);
+        let claimed = store.claim(&self.holder, &self.plan.wanted, held, at_most, lingers, self.limits)?;
+        let short = claimed.len() < wanted;
+        self.may_claim = lingers || !short;
+        self.look = match short {
+            false => Look::Now,
+            true if lingers => Look::At(Instant::now() + LINGER_POLL),
+            true => Look::AfterRun,
+        };
+        self.start(claimed, sent);
+        Ok(())
+    }
+
+    /// Hands claimed runs to the pool. `claimed` was asked for at `sent`.
+    fn start(&mut self, claimed: Vec<Claimed>, sent: Instant) {
+        let mut tasks = Vec::with_capacity(claimed.len());
+        for run in claimed {
+            log::debug!("run {} {} attempt {}/{}: claimed", run.id, run.job_type, run.attempt, run.max_attempts);
+            match Stop::new(sent + self.timing.fence, self.timing.lost_grace) {
+                Ok(stop) => {
+                    let stop = Arc::new(stop);
+                    let held =
+                        HeldRun { attempt: run.attempt, stop: Arc::clone(&stop), expires: sent + self.timing.lease };
+                    self.held.insert(run.id, held);
+                    // Counted from here: however long the claim took, a free thread gets its chance.
+                    tasks.push(Task { run, stop, submitted: Instant::now() });
+                }
+                // Out of descriptors: its lease will run out.
+                Err(error) => log::error!("run {}: cannot start: {error}", run.id),
+            }
+        }
+        self.taken += tasks.len();
+        if !tasks.is_empty() && self.held.len() == tasks.len() {
+            self.next_beat = sent + self.timing.heartbeat;
+        }
+        self.pool.submit(tasks);
+    }
+
+    /// Gives back claims that no thread was free for within a blink: they were short before, and are
+    /// not any more.
+    pub(super) fn release_waiting(&mut self) -> store::Result<()> {
+        let late = self.pool.waiting_for().is_some_and(|waited| waited >= pace::PATIENCE);
+        if late || matches!(self.phase, Phase::Stopping(_) | Phase::Ending(_)) {
+            self.pace.reset();
+            self.release()?;
+        }
+        Ok(())
+    }
+
+    /// Gives back all claims that were not started; they are not executed whatever the answer is.
+    fn release(&mut self) -> store::Result<()> {
+        let unstarted: Vec<_> = self.pool.take_back().iter().map(|task| (task.run.id, task.run.attempt)).collect();
+        for (id, _) in &unstarted {
+            self.held.remove(id);
+        }
+        self.taken -= unstarted.len();
+        if !unstarted.is_empty() {
+            self.look = Look::Now;
+        }
+        match &self.store {
+            Some(store) if !unstarted.is_empty() => store.release(&self.holder.worker, &unstarted),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn give_right_back(&mut self) -> store::Result<()> {
+        if let Some(store) = self.store.as_ref().filter(|_| self.may_claim) {
+            store.leave(&self.holder.worker, &self.holder.tick)?;
+            self.may_claim = false;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! What a tick does when the database is away, busy or refuses. Jobs go on meanwhile, until their
+//! leases are about to end.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Event, Tick, record};
+use crate::store::{self, Kind, Store};
+
+/// Before something that the database refused only for now is sent again.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
+/// Longest pause between two tries to connect anew.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(5);
+
+impl Tick {
+    /// What an error of the store means for the tick.
+    pub(super) fn trouble(&mut self, error: store::Error) {
+        let idle = self.held.is_empty() && self.ended.is_empty();
+        match error.kind {
+            Kind::Lost => self.lost(error.into()),
+            Kind::Busy if !idle => {
+                log::debug!("{error}");
+                self.paused_until = Instant::now() + BUSY_PAUSE;
+            }
+            Kind::Busy | Kind::Data | Kind::Fatal => {
+                self.failure.get_or_insert(error.into());
+                self.end_all();
+            }
+        }
+    }
+
+    /// The connection is gone, or could not be made. While something is held it is worth trying
+    /// again: the jobs go on meanwhile, until their leases are about to end.
+    pub(super) fn lost(&mut self, error: anyhow::Error) {
+        self.store = None;
+        self.may_claim = false;
+        if self.held.is_empty() && self.ended.is_empty() {
+            self.failure = Some(error);
+            return;
+        }
+        if self.connects == 0 {
+            log::warn!("{error:#}; {} running, connecting anew", self.held.len());
+        }
+        self.unreached = Some(error);
+        self.connect();
+    }
+
+    /// Connects on a thread of its own: signals and the ends of jobs must not wait for it.
+    pub(super) fn connect(&mut self) {
+        let pause = match self.connects {
+            0 => Duration::ZERO,
+            tries => RECONNECT_PAUSE
+                .min(Duration::from_millis(100) * (1 << tries.min(10)))
+                .mul_f64(rand::random_range(0.5..1.0)),
+        };
+        self.connects += 1;
+        let (target, sender) = (Arc::clone(&self.target), self.sender.clone());
+        thread::spawn(move || {
+            thread::sleep(pause);
+            // Nobody listens any more when the tick has ended.
+            let _ = sender.send(Event::Connected(Store::connect(&target)));
+        });
+    }
+
+    /// Without a connection: forgets results whose lease is over, because others may have the runs.
+    pub(super) fn give_up_expired(&mut self) {
+        let now = Instant::now();
+        let held = &mut self.held;
+        self.ended.retain(|judged| {
+            let run = &judged.attempt.run;
+            let over = held.get(&run.id).is_none_or(|run| now >= run.expires);
+            if over {
+                held.remove(&run.id);
+                log::warn!("{}: result not recorded, lease lost", record::subject(run));
+            }
+            !over
+        });
+    }
+}

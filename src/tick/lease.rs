@@ -1,0 +1,38 @@
+//! Keeps what a tick holds: one statement renews all leases. Each is counted here from before that
+//! statement was sent, so that what it protects is told to end before another worker may have it.
+
+use std::time::Instant;
+
+use super::Tick;
+use crate::model::Why;
+use crate::store::{self, Held};
+
+impl Tick {
+    /// Renews the claim right and all leases, when it is time to.
+    pub(super) fn beat(&mut self) -> store::Result<()> {
+        let Some(store) = self.store.as_ref().filter(|_| Instant::now() >= self.next_beat) else { return Ok(()) };
+        let sent = Instant::now();
+        if !self.held.is_empty() {
+            let held: Vec<_> = self.held.iter().map(|(id, run)| (*id, run.attempt)).collect();
+            for (id, answer) in store.heartbeat(&self.holder.worker, &held, self.timing.lease)? {
+                let Some(run) = self.held.get_mut(&id) else { continue };
+                match answer {
+                    Held::Renewed | Held::CancelAsked => {
+                        run.stop.prolong(sent + self.timing.fence);
+                        run.expires = sent + self.timing.lease;
+                        if answer == Held::CancelAsked {
+                            run.stop.ask(Why::Cancelled);
+                        }
+                    }
+                    Held::Busy => {}
+                    Held::Lost => run.stop.ask(Why::LeaseLost),
+                }
+            }
+        }
+        self.next_beat = sent + self.timing.heartbeat;
+        if self.may_claim {
+            self.wake()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,301 @@
+//! One tick: recover lost leases, then claim and execute until nothing is due or the time is spent.
+//! The one place that knows both the store and execution. A single thread does what stands here; the
+//! pool's threads execute and know no database.
+//!
+//! If the process dies after any line of this, leases run out and another tick recovers the runs.
+
+mod claim;
+mod connection;
+mod id;
+mod lease;
+mod pace;
+mod pool;
+mod record;
+mod signals;
+mod timing;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::connect::Target;
+use crate::execute::{self, Caller, Stop};
+use crate::model::Why;
+use crate::store::{Holder, Limited, Store, Wanted};
+use pace::Pace;
+use pool::{Attempt, Pool};
+use record::Judged;
+use timing::Timing;
+
+/// What executions get to end after they were told to, before the process ends without them.
+const END_PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a tick is to do.
+pub(crate) struct Plan {
+    pub(crate) worker: String,
+    pub(crate) wanted: Wanted,
+    /// Threads, and runs of this worker at a time.
+    pub(crate) concurrency: usize,
+    /// Runs to start at most.
+    pub(crate) limit: usize,
+    /// Nothing new is claimed after this.
+    pub(crate) max_time: Duration,
+    pub(crate) when_idle: WhenIdle,
+    /// What running work gets to end by itself after a signal.
+    pub(crate) grace: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum WhenIdle {
+    Exit,
+    /// Look again until the time is spent.
+    Linger,
+}
+
+/// What wakes the tick's thread.
+enum Event {
+    Ended(Box<Attempt>),
+    Signal,
+    Connected(anyhow::Result<Store>),
+}
+
+/// A run whose lease this tick has.
+struct HeldRun {
+    attempt: i32,
+    stop: Arc<Stop>,
+    /// When the lease is over, counted from before its last renewal was sent.
+    expires: Instant,
+}
+
+/// How far a tick has got; it never goes back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    Working,
+    /// Claims nothing any more; what runs may end in its own time.
+    Draining,
+    /// A signal came; what still runs then is told to end.
+    Stopping(Instant),
+    /// All is told to end; what has not ended then is left behind.
+    Ending(Instant),
+}
+
+/// When to look for due runs again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Look {
+    Now,
+    At(Instant),
+    /// Nothing is due, or no thread is free: not before a run has ended.
+    AfterRun,
+}
+
+struct Tick {
+    target: Arc<Target>,
+    plan: Plan,
+    timing: Timing,
+    holder: Holder,
+    /// `None` while the connection is lost.
+    store: Option<Store>,
+    pool: Pool,
+    events: Receiver<Event>,
+    sender: mpsc::Sender<Event>,
+    held: HashMap<i64, HeldRun>,
+    /// Ended, and not recorded yet.
+    ended: Vec<Judged>,
+    pace: Pace,
+    phase: Phase,
+    look: Look,
+    may_claim: bool,
+    limits: Limited,
+    started: Instant,
+    /// Runs started.
+    taken: usize,
+    next_beat: Instant,
+    /// Before this the database is left alone.
+    paused_until: Instant,
+    /// Since the database last did what it was asked; a connection alone proves nothing.
+    connects: u32,
+    /// Why the connection was lost, until it serves again.
+    unreached: Option<anyhow::Error>,
+    failure: Option<anyhow::Error>,
+}
+
+/// Runs a tick to its end.
+///
+/// # Errors
+/// The database can't be reached or refuses; then what was held is left to its lease. Jobs that fail
+/// are no error.
+pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<()> {
+    execute::withhold().context("cannot catch signals")?;
+    let (sender, events) = mpsc::channel();
+    signals::forward(sender.clone()).context("cannot catch signals")?;
+    let timing = Timing::of(plan.wanted.lease);
+    let now = Instant::now();
+    let mut tick = Tick {
+        target: Arc::new(target),
+        holder: Holder { worker: plan.worker.clone(), tick: id::new() },
+        store: None,
+        pool: Pool::new(plan.concurrency, caller, sender.clone()),
+        events,
+        sender,
+        held: HashMap::new(),
+        ended: Vec::new(),
+        pace: Pace::default(),
+        phase: Phase::Working,
+        look: Look::Now,
+        may_claim: false,
+        limits: Limited::No,
+        started: now,
+        taken: 0,
+        next_beat: now + timing.heartbeat,
+        paused_until: now,
+        connects: 0,
+        unreached: None,
+        failure: None,
+        plan,
+        timing,
+    };
+    tick.connect();
+    while !tick.is_done() {
+        tick.wait();
+        tick.step();
+    }
+    tick.leave()
+}
+
+impl Tick {
+    /// All that there is to do now, in the order of its urgency.
+    fn step(&mut self) {
+        self.advance();
+        if self.store.is_none() {
+            self.give_up_expired();
+            return;
+        }
+        if Instant::now() < self.paused_until {
+            return;
+        }
+        let done =
+            self.release_waiting().and_then(|()| self.beat()).and_then(|()| self.record()).and_then(|()| self.claim());
+        match done {
+            Ok(()) => (self.connects, self.unreached) = (0, None),
+            Err(error) => self.trouble(error),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let idle = self.held.is_empty() && self.ended.is_empty();
+        match self.phase {
+            Phase::Working => idle && (self.failure.is_some() || self.store.is_some() && self.look == Look::AfterRun),
+            Phase::Draining | Phase::Stopping(_) => idle,
+            Phase::Ending(until) => idle || Instant::now() >= until,
+        }
+    }
+
+    /// Moves on to the next phase when its time has come.
+    fn advance(&mut self) {
+        match self.phase {
+            Phase::Working if self.started.elapsed() >= self.plan.max_time || self.has_reached_limit() => {
+                self.phase = Phase::Draining;
+            }
+            Phase::Stopping(until) if Instant::now() >= until => self.end_all(),
+            _ => {}
+        }
+    }
+
+    /// What waits for a thread may yet go back, and others be started instead.
+    fn has_reached_limit(&self) -> bool {
+        self.taken >= self.plan.limit && self.pool.waiting_for().is_none()
+    }
+
+    /// Sleeps until something happens or is due.
+    fn wait(&mut self) {
+        let now = Instant::now();
+        let mut until = now + Duration::from_secs(3600);
+        let mut at = |instant: Instant| until = until.min(instant);
+        match self.phase {
+            Phase::Working if self.has_reached_limit() => at(now),
+            Phase::Working => at(self.started + self.plan.max_time),
+            Phase::Draining => {}
+            Phase::Stopping(instant) | Phase::Ending(instant) => at(instant),
+        }
+        if self.store.is_some() {
+            let not_before = |instant: Instant| instant.max(self.paused_until);
+            if !self.held.is_empty() || self.may_claim {
+                at(not_before(self.next_beat));
+            }
+            if !self.ended.is_empty() {
+                at(not_before(now));
+            }
+            if let Some(waited) = self.pool.waiting_for() {
+                at(not_before(now + pace::PATIENCE.saturating_sub(waited)));
+            }
+            match self.look {
+                Look::Now if self.phase == Phase::Working => at(not_before(now)),
+                Look::At(instant) if self.phase == Phase::Working => at(not_before(instant)),
+                _ if self.phase != Phase::Working && self.may_claim => at(not_before(now)),
+                _ => {}
+            }
+        } else if let Some(expires) = self.held.values().map(|held| held.expires).min() {
+            at(expires);
+        }
+        match self.events.recv_timeout(until.saturating_duration_since(now)) {
+            Ok(event) => self.take(event),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        while let Ok(event) = self.events.try_recv() {
+            self.take(event);
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Ended(attempt) => {
+                self.pace.observe(attempt.finished - attempt.started);
+                self.ended.push(Judged::new(*attempt));
+                if self.look == Look::AfterRun {
+                    self.look = Look::Now;
+                }
+            }
+            Event::Signal => self.stop(),
+            Event::Connected(Ok(mut store)) => {
+                store.limit(self.timing.limits);
+                self.store = Some(store);
+                self.next_beat = Instant::now();
+            }
+            Event::Connected(Err(error)) => self.lost(error),
+        }
+    }
+
+    /// A signal: the first lets what runs end by itself for a while, another one does not.
+    fn stop(&mut self) {
+        match self.phase {
+            Phase::Working | Phase::Draining => {
+                log::info!("stopping: {} running, grace {}", self.held.len(), crate::duration::show(self.plan.grace));
+                self.phase = Phase::Stopping(Instant::now() + self.plan.grace);
+            }
+            Phase::Stopping(_) | Phase::Ending(_) => {
+                self.end_all();
+                self.held.values().for_each(|run| run.stop.hurry());
+            }
+        }
+    }
+
+    fn end_all(&mut self) {
+        self.held.values().for_each(|run| run.stop.ask(Why::Interrupted));
+        self.phase = Phase::Ending(Instant::now() + END_PATIENCE);
+    }
+
+    /// The end: gives the claim right back and reports what made it impossible to go on.
+    fn leave(mut self) -> anyhow::Result<()> {
+        for run in self.held.keys() {
+            log::error!("run {run}: still held at the end; its lease will run out");
+        }
+        let left = self.give_right_back();
+        match self.failure.or(self.unreached) {
+            Some(failure) => Err(failure),
+            None => left.map_err(Into::into),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How many runs to claim: as many as can start at once, and where they are very short a few more,
+//! so that workers need not wait for the next statement. Pure.
+
+use std::time::Duration;
+
+/// What is claimed ahead starts within this time.
+const BLINK: Duration = Duration::from_millis(50);
+/// A claim that has waited so long for a worker goes back; another host may be idle.
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
+/// Runs claimed ahead at most.
+const AHEAD: usize = 1000;
+
+/// How long runs take, as far as this tick has seen.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Seconds: a mean in which the latest runs weigh most. `None` until one has ended.
+    mean: Option<f64>,
+}
+
+impl Pace {
+    /// Learns from a run that took so long. Slowing down is believed at once, getting faster slowly:
+    /// holding back work from others is worse than asking once too often.
+    pub(super) fn observe(&mut self, took: Duration) {
+        let took = took.as_secs_f64();
+        self.mean = Some(match self.mean {
+            Some(mean) if took < BLINK.as_secs_f64() => mean + (took - mean) / 8.0,
+            _ => took,
+        });
+    }
+
+    /// Forgets what it learned; the next claim is for what can start at once.
+    pub(super) fn reset(&mut self) {
+        self.mean = None;
+    }
+
+    /// How many runs to claim for `workers` threads that hold `held` runs already.
+    pub(super) fn wanted(&self, workers: usize, held: usize) -> usize {
+        let ahead = self.ahead(workers);
+        let wanted = (workers + ahead).saturating_sub(held);
+        // Asked for in handfuls: while half of what is ahead is there, nobody waits.
+        if wanted > ahead / 2 { wanted } else { 0 }
+    }
+
+    fn ahead(&self, workers: usize) -> usize {
+        let Some(mean) = self.mean.map(|mean| mean.max(1e-6)).filter(|mean| *mean < BLINK.as_secs_f64()) else {
+            return 0;
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            clippy::cast_sign_loss,
+            reason = "bounded"
+        )]
+        let ahead = (workers as f64 * (BLINK.as_secs_f64() / mean - 1.0)).clamp(0.0, AHEAD as f64) as usize;
+        ahead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(milliseconds: &[u64]) -> Pace {
+        let mut pace = Pace::default();
+        milliseconds.iter().for_each(|took| pace.observe(Duration::from_millis(*took)));
+        pace
+    }
+
+    #[test]
+    fn at_first_only_what_can_start_at_once_is_claimed() {
+        assert_eq!(Pace::default().wanted(4, 0), 4);
+        assert_eq!(Pace::default().wanted(4, 3), 1);
+        assert_eq!(Pace::default().wanted(4, 4), 0);
+    }
+
+    #[test]
+    fn long_runs_are_never_claimed_ahead() {
+        assert_eq!(after(&[60, 5000]).wanted(4, 4), 0);
+        assert_eq!(after(&[1, 1, 1, 5000]).wanted(4, 4), 0);
+    }
+
+    #[test]
+    fn short_runs_are_claimed_a_blink_ahead_by_the_handful() {
+        let pace = after(&[5; 50]);
+        assert_eq!(pace.wanted(4, 0), 4 + 36);
+        assert_eq!(pace.wanted(4, 30), 0);
+        assert_eq!(pace.wanted(4, 20), 20);
+        assert!(after(&[0; 50]).wanted(4, 0) <= 4 + AHEAD);
+    }
+}

@@ -1,0 +1,59 @@
+//! The durations of a tick, all derived from the lease. Pure.
+
+use std::time::Duration;
+
+use crate::store::Limits;
+
+/// How often a lease is renewed at least, so that a request to cancel is seen soon.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Before a lease ends, what it protects must have ended: so long before that it is told to.
+const MARGIN: Duration = Duration::from_secs(15);
+
+/// What follows from the length of a lease.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    pub(super) lease: Duration,
+    /// Between two renewals: at least three fit in a lease.
+    pub(super) heartbeat: Duration,
+    /// How long a worker's claim right lasts unrenewed.
+    pub(super) right: Duration,
+    /// From before the last successful renewal was sent to when the work must begin to end.
+    pub(super) fence: Duration,
+    /// Between SIGTERM and SIGKILL once the fence is reached; both fit before the lease ends.
+    pub(super) lost_grace: Duration,
+    /// A statement that waits longer would endanger the next renewal.
+    pub(super) limits: Limits,
+}
+
+impl Timing {
+    pub(super) fn of(lease: Duration) -> Self {
+        let margin = MARGIN.min(lease / 4);
+        let default = Limits::default();
+        let heartbeat = HEARTBEAT.min(lease / 3);
+        Self {
+            lease,
+            heartbeat,
+            right: 3 * heartbeat,
+            fence: lease - margin,
+            lost_grace: Duration::from_secs(1).min(margin / 2),
+            limits: Limits { statement: default.statement.min(lease / 6), lock: default.lock.min(lease / 12) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_the_lease_three_heartbeats_fit_and_the_work_is_dead_before_it_ends() {
+        for seconds in [1, 5, 6, 60, 120, 86400] {
+            let lease = Duration::from_secs(seconds);
+            let timing = Timing::of(lease);
+            assert!(timing.heartbeat * 3 <= lease);
+            assert!(timing.fence + timing.lost_grace < lease);
+            assert!(timing.heartbeat + timing.limits.statement < timing.fence);
+            assert!(timing.limits.lock < timing.limits.statement);
+        }
+    }
+}
