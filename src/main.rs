@@ -1,6 +1,67 @@
+//! `jobctl`: background jobs out of PostgreSQL tables, woken by cron.
+//!
+//! This file is the table of contents: the commands, the one line an error becomes, the exit status.
+
 mod action;
+mod backoff;
+mod commands;
+mod connect;
+mod definition;
 mod duration;
+mod execute;
 mod exit;
+mod fires;
 mod model;
 mod payload;
-fn main() {}
+mod print;
+mod schedule;
+mod spelling;
+mod store;
+mod tick;
+mod verdict;
+
+use std::process::ExitCode;
+
+use commands::Command;
+use exit::{Exit, Fault};
+
+fn main() -> ExitCode {
+    let exit = match commands::parse() {
+        Ok(cli) => run(cli).unwrap_or_else(|error| {
+            print::complain(&format!("{error:#}"));
+            exit_of(&error)
+        }),
+        Err(usage) => commands::explain(&usage),
+    };
+    ExitCode::from(exit.status())
+}
+
+fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
+    print::start_log(cli.command.log_level())?;
+    let database = &cli.database;
+    match cli.command {
+        Command::Migrate(arguments) => arguments.run(database),
+        Command::Apply(arguments) => arguments.run(database),
+        Command::Enqueue(arguments) => arguments.run(database),
+        Command::Tick(arguments) => arguments.run(database),
+        Command::Retry(arguments) => arguments.run(database),
+        Command::Cancel(arguments) => arguments.run(database),
+        Command::ListDead(arguments) => arguments.run(database),
+        Command::Grants(arguments) => arguments.run(database),
+        Command::Next(arguments) => arguments.run(database),
+        Command::Once(arguments) => arguments.run(database),
+        Command::Pause(arguments) => arguments.run(database),
+        Command::Resume(arguments) => arguments.run(database),
+    }
+}
+
+/// The status an error carries, however much context was added on its way.
+fn exit_of(error: &anyhow::Error) -> Exit {
+    error
+        .chain()
+        .find_map(|cause| {
+            let fault = cause.downcast_ref::<Fault>().map(|fault| fault.exit);
+            fault.or_else(|| cause.downcast_ref::<store::Error>().map(|error| error.exit))
+        })
+        .unwrap_or(Exit::CouldNot)
+}

@@ -1,0 +1,96 @@
+//! `jobctl apply`: makes the definitions what a file says.
+
+use anyhow::Context;
+use chrono::{DateTime, Utc};
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::Database;
+use crate::definition::{self, Definition};
+use crate::exit::{Exit, Fault};
+use crate::fires;
+use crate::print::{self, Form};
+use crate::store::{Applied, Others, Purpose};
+
+/// Make the job definitions match a TOML file
+///
+/// Definitions that the file does not have are disabled: their schedules stop. Nothing is changed
+/// when anything in the file is wrong.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// See examples/jobs.toml
+    #[arg(value_name = "FILE")]
+    file: String,
+    /// Only print what would change
+    #[arg(long)]
+    dry_run: bool,
+    /// Remove definitions that the file does not have, instead of disabling them
+    #[arg(long)]
+    prune: bool,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// A difference between the definitions and the file.
+#[derive(Debug, Serialize)]
+struct Change {
+    job: String,
+    change: &'static str,
+    /// Columns that differ.
+    keys: Vec<String>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        let text = std::fs::read_to_string(&self.file).with_context(|| format!("cannot read `{}`", self.file))?;
+        let store = database.open()?;
+        let definitions = definition::read(&text, store.now()?).map_err(|problem| {
+            Fault::usage(format!("nothing is applied: {}:{}: {}", self.file, problem.line, problem.what))
+        })?;
+        let names = definitions.iter().map(|definition| definition.name.clone()).collect();
+        let others = if self.prune { Others::Remove } else { Others::Disable };
+        let purpose = if self.dry_run { Purpose::OnlyLook } else { Purpose::Change };
+        let plan = |due: &[_]| fires::plan(due).0;
+        let applied = store.apply(names, move |now| rows(&definitions, now), plan, others, purpose)?;
+        let changes = changes(applied, others);
+        print::rows(Form::new(self.json), &["change", "job", "keys"], &changes, |change| {
+            vec![change.change.to_owned(), change.job.clone(), change.keys.join(", ")]
+        })?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The rows of the definitions, each with its next nominal time.
+fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
+    let row = |definition: &Definition| {
+        let mut row = serde_json::to_value(definition).unwrap_or_default();
+        let next = definition.schedule.as_ref().filter(|_| definition.enabled);
+        let next = next.and_then(|schedule| fires::first(schedule, &definition.time_zone, now).ok().flatten());
+        row["next_run_at"] = next.map_or(Value::Null, |next| Value::from(next.to_rfc3339()));
+        row
+    };
+    definitions.iter().map(row).collect()
+}
+
+fn changes(applied: Applied, others: Others) -> Vec<Change> {
+    let changed = applied.changed.into_iter().map(|(job, before, after)| match before {
+        None => Change { job, change: "add", keys: Vec::new() },
+        Some(before) => Change { job, change: "change", keys: differing(&before, &after) },
+    });
+    let gone = match others {
+        Others::Disable => "disable",
+        Others::Remove => "remove",
+    };
+    changed.chain(applied.others.into_iter().map(|job| Change { job, change: gone, keys: Vec::new() })).collect()
+}
+
+/// The columns in which a definition differs, but for those that follow from others.
+fn differing(before: &Value, after: &Value) -> Vec<String> {
+    let none = Map::new();
+    let (before, after) = (before.as_object().unwrap_or(&none), after.as_object().unwrap_or(&none));
+    let differs =
+        |key: &&String| before.get(*key) != after.get(*key) && !matches!(key.as_str(), "next_run_at" | "updated_at");
+    after.keys().filter(differs).cloned().collect()
+}

@@ -1,0 +1,53 @@
+//! `jobctl grants`: prints what a role needs, and changes nothing.
+
+use clap::{Args, ValueEnum};
+
+use super::Database;
+use crate::exit::Exit;
+use crate::print;
+
+/// Print the GRANT statements for a role; changes nothing
+///
+///   jobctl grants --role app --as enqueuer | psql app
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// The role: lower-case letters, digits and _
+    #[arg(long, value_name = "ROLE", value_parser = role)]
+    role: String,
+    /// What it is to be
+    #[arg(long, value_name = "WHAT")]
+    r#as: Part,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Part {
+    /// Enqueues runs of definitions and reads nothing
+    Enqueuer,
+    /// Ticks
+    Worker,
+    /// Looks after it: sees everything, retries, cancels, pauses
+    Operator,
+    /// Sees how it goes, but no payload and no output
+    Viewer,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, _: &Database) -> anyhow::Result<Exit> {
+        let grants = match self.r#as {
+            Part::Enqueuer => include_str!("../../sql/grants/enqueuer.sql"),
+            Part::Worker => include_str!("../../sql/grants/worker.sql"),
+            Part::Operator => include_str!("../../sql/grants/operator.sql"),
+            Part::Viewer => include_str!("../../sql/grants/viewer.sql"),
+        };
+        print::answer(&grants.replace("{role}", &self.role))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// A name that needs no quotes in SQL, and so can't end them.
+fn role(text: &str) -> Result<String, String> {
+    let first = |c: char| c.is_ascii_lowercase() || c == '_';
+    let plain = text.starts_with(first) && text.chars().all(|c| first(c) || c.is_ascii_digit()) && text.len() <= 63;
+    if plain { Ok(text.to_owned()) } else { Err("a role has 1 to 63 lower-case letters, digits or _".to_owned()) }
+}

@@ -1,0 +1,166 @@
+//! The command line: one file per subcommand, which holds its arguments and its `run`.
+
+mod apply;
+mod cancel;
+mod enqueue;
+mod grants;
+mod list_dead;
+mod migrate;
+mod next;
+mod once;
+mod pause;
+mod resume;
+mod retry;
+mod tick;
+mod verdicts;
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use clap::builder::FalseyValueParser;
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use log::LevelFilter;
+
+use crate::connect::Target;
+use crate::exit::{Exit, Fault};
+use crate::store::{Scheduled, Store};
+use crate::{print, spelling};
+
+/// Background jobs out of PostgreSQL tables, woken by cron
+///
+/// Every flag can also be given as JOBCTL_<FLAG> in the environment.
+#[derive(Debug, Parser)]
+#[command(name = "jobctl", version, arg_required_else_help = true, subcommand_required = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) database: Database,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Migrate(migrate::Arguments),
+    Apply(apply::Arguments),
+    Enqueue(Box<enqueue::Arguments>),
+    Tick(tick::Arguments),
+    Retry(retry::Arguments),
+    Cancel(cancel::Arguments),
+    ListDead(list_dead::Arguments),
+    Next(next::Arguments),
+    Once(once::Arguments),
+    Pause(pause::Arguments),
+    Resume(resume::Arguments),
+    Grants(grants::Arguments),
+}
+
+impl Command {
+    /// What is worth a line on stderr, unless the user says otherwise.
+    pub(crate) fn log_level(&self) -> LevelFilter {
+        match self {
+            Self::Tick(tick) => tick.log_level(),
+            _ => LevelFilter::Warn,
+        }
+    }
+}
+
+/// Where the database is.
+#[derive(Args, Debug)]
+pub(crate) struct Database {
+    /// URL or key=value string; else DATABASE_URL, else the PG* variables, as psql reads them
+    #[arg(long, global = true, value_name = "URL", help_heading = "Connection")]
+    database_url: Option<String>,
+}
+
+impl Database {
+    fn target(&self) -> anyhow::Result<Target> {
+        Target::resolve(self.database_url.as_deref(), &|name| std::env::var(name).ok())
+    }
+
+    /// Connects to a database whose schema is this program's.
+    fn open(&self) -> anyhow::Result<Store> {
+        Store::open(&self.target()?)
+    }
+}
+
+/// Reads the command line and the environment.
+///
+/// # Errors
+/// Wrong usage; also `--help` and `--version`, which are answers.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let matches = with_environment(Cli::command()).try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// Prints what clap has to say: an answer to stdout, a complaint to stderr.
+pub(crate) fn explain(usage: &clap::Error) -> Exit {
+    let answer = matches!(usage.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let text = usage.render().to_string();
+    if !answer {
+        // clap's own words behind our name, as on every other line to stderr.
+        print::explain(text.strip_prefix("error: ").unwrap_or(&text));
+        return Exit::Usage;
+    }
+    match print::answer(&text) {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            print::complain(&format!("{error:#}"));
+            Exit::CouldNot
+        }
+    }
+}
+
+/// Reads a number within a range, which a refusal names.
+fn within<N>(least: N, most: N) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: Copy + Display + FromStr + PartialOrd + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("allowed are {least} to {most}"))
+    }
+}
+
+/// Gives every flag its variable, `JOBCTL_` and its name.
+fn with_environment(mut command: clap::Command) -> clap::Command {
+    // Set for every shell job, for the job to read; as a flag's value it would make a job that
+    // enqueues another hand its own limit on.
+    let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
+    command = command.mut_args(|argument| {
+        let Some(long) = argument.get_long() else { return argument };
+        let name = format!("JOBCTL_{}", long.to_uppercase().replace('-', "_"));
+        let is_answer = matches!(argument.get_action(), ArgAction::Help | ArgAction::Version);
+        // A crontab can set a variable but not unset one.
+        let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty());
+        if is_answer || is_empty || in_job && name == "JOBCTL_MAX_ATTEMPTS" {
+            return argument;
+        }
+        let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
+        let argument = argument.env(name).hide_env(true);
+        if is_switch { argument.value_parser(FalseyValueParser::new()) } else { argument }
+    });
+    let names: Vec<_> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, with_environment))
+}
+
+/// The definition of that name, with the database's now.
+///
+/// # Errors
+/// There is none; names what may have been meant.
+fn definition(store: &Store, name: &str) -> anyhow::Result<Scheduled> {
+    if let Some(found) = store.list_schedules(Some(name.to_owned()))?.pop() {
+        return Ok(found);
+    }
+    Err(no_definition(store, name).into())
+}
+
+/// The refusal of a name that no definition has. Whoever may only enqueue may not read the names; then
+/// there is nothing to suggest but the built-in jobs.
+fn no_definition(store: &Store, name: &str) -> Fault {
+    let definitions = store.list_schedules(None).unwrap_or_default();
+    let words = definitions.iter().map(|definition| definition.name.as_str()).chain(["shell", "http"]);
+    let meant = spelling::suggestion(name, words);
+    let meant = if meant.is_empty() { "; built-in jobs are shell and http" } else { &meant };
+    Fault::new(Exit::NotFound, format!("no definition `{}`{meant}", print::plain(name)))
+}

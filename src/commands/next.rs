@@ -1,0 +1,115 @@
+//! `jobctl next`: when schedules fire.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::Args;
+use serde::Serialize;
+
+use super::Database;
+use crate::exit::{Exit, Fault};
+use crate::print::{self, Form};
+use crate::schedule::{Fire, Schedule};
+use crate::store::Scheduled;
+
+/// Show when schedules fire, clock changes included
+///
+/// Without a name: the next time of every definition. With --schedule no database is needed, which is
+/// the way to try an expression:
+///
+///   jobctl next --schedule '30 2 * * mon-fri' --time-zone Europe/Berlin
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// A definition's name
+    #[arg(conflicts_with = "schedule")]
+    name: Option<String>,
+    /// Minute, hour, day of month, month and day of week, or @hourly, @daily, @weekly, @monthly, @yearly
+    #[arg(long, value_name = "EXPR")]
+    schedule: Option<String>,
+    /// By whose clock the schedule is read: UTC, or an area and city as in America/New_York
+    #[arg(long, value_name = "TZ", default_value = "UTC")]
+    time_zone: String,
+    /// Times after this one: RFC 3339, with its offset [default: now]
+    #[arg(long, value_name = "TIME", value_parser = super::enqueue::time)]
+    from: Option<DateTime<Utc>>,
+    /// So many times
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    count: u16,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// A definition's next time.
+#[derive(Serialize)]
+struct Next {
+    job: String,
+    at: Option<DateTime<Utc>>,
+    schedule: String,
+    time_zone: String,
+    /// Why it does not fire, if it does not.
+    state: &'static str,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        let form = Form::new(self.json);
+        if let Some(expression) = &self.schedule {
+            // The one place that reads the host's clock: there is no database to ask, and all that
+            // depends on it is which lines are shown.
+            let from = self.from.unwrap_or_else(Utc::now);
+            return self.show(form, expression, &self.time_zone, from);
+        }
+        let store = database.open()?;
+        let Some(name) = &self.name else {
+            let definitions = store.list_schedules(None)?;
+            let next: Vec<_> = definitions.into_iter().filter_map(next).collect();
+            print::rows(form, &["at", "job", "state", "schedule", "time zone"], &next, |next| {
+                vec![
+                    next.at.map_or_else(|| "-".to_owned(), instant),
+                    next.job.clone(),
+                    next.state.to_owned(),
+                    next.schedule.clone(),
+                    next.time_zone.clone(),
+                ]
+            })?;
+            return Ok(Exit::Done);
+        };
+        let definition = super::definition(&store, name)?;
+        let from = self.from.unwrap_or(definition.now);
+        match &definition.schedule {
+            Some(expression) => self.show(form, expression, &definition.time_zone, from),
+            None => Err(Fault::new(Exit::Conflict, format!("definition `{}` has no schedule", definition.name)).into()),
+        }
+    }
+
+    fn show(&self, form: Form, expression: &str, time_zone: &str, from: DateTime<Utc>) -> anyhow::Result<Exit> {
+        let schedule = Schedule::parse(expression, time_zone).map_err(Fault::usage)?;
+        schedule.fires_within(from).map_err(Fault::usage)?;
+        let fires: Vec<_> = schedule.fires(from).take(usize::from(self.count)).collect();
+        print::heading(form, &schedule.words())?;
+        print::rows(form, &["at", "local time", "clock change"], &fires, cells)?;
+        Ok(Exit::Done)
+    }
+}
+
+fn next(definition: Scheduled) -> Option<Next> {
+    let state = match (definition.enabled, definition.paused_at) {
+        (false, _) => "disabled",
+        (true, Some(_)) => "paused",
+        (true, None) => "fires",
+    };
+    let at = definition.next_run_at.filter(|_| state == "fires");
+    Some(Next { job: definition.name, at, schedule: definition.schedule?, time_zone: definition.time_zone, state })
+}
+
+fn cells(fire: &Fire) -> Vec<String> {
+    vec![
+        instant(fire.at),
+        fire.local.format("%a %Y-%m-%d %H:%M %:z").to_string(),
+        fire.mark.as_ref().map(ToString::to_string).unwrap_or_default(),
+    ]
+}
+
+fn instant(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}

@@ -1,0 +1,95 @@
+//! `jobctl once`: runs a command whose effect must happen once.
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+
+use super::Database;
+use crate::execute::{self, Foreground};
+use crate::exit::{Exit, Fault};
+use crate::print;
+use crate::store::Effect;
+
+/// Run a command whose effect must happen once
+///
+/// KEY is recorded before the command runs, completed when it succeeds, and taken back when it fails.
+/// A completed key is exit 0 without running anything. A key that a crash left open is not run again:
+/// exit 8, and a person says with --settle whether the effect happened. A command that fails passes
+/// its exit status on.
+///
+///   jobctl once invoice:4711 -- bin/charge 4711
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// What names the effect, for ever
+    #[arg(value_parser = super::enqueue::key)]
+    key: String,
+    /// The command
+    #[arg(last = true, required_unless_present = "settle", conflicts_with = "settle", value_name = "COMMAND")]
+    command: Vec<String>,
+    /// Say of a key that was left open that its effect happened, or that it is to be done again
+    #[arg(long, value_name = "WHAT")]
+    settle: Option<Settle>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Settle {
+    /// It happened
+    Done,
+    /// It did not; the next `once` runs the command
+    Redo,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        let store = database.open()?;
+        let key = print::plain(&self.key);
+        if let Some(settle) = self.settle {
+            let settled = match settle {
+                Settle::Done => store.complete_effect(&self.key)?,
+                Settle::Redo => store.take_back_effect(&self.key)?,
+            };
+            let why = || Fault::new(Exit::Conflict, format!("cannot settle `{key}`: it is not open"));
+            return if settled { Ok(Exit::Done) } else { Err(why().into()) };
+        }
+        match store.begin_effect(&self.key, run())? {
+            Effect::Completed => return Ok(Exit::Done),
+            Effect::Open(since) => {
+                let since = since.format("%Y-%m-%dT%H:%M:%SZ");
+                return Err(Fault::new(
+                    Exit::Open,
+                    format!(
+                        "effect `{key}` was begun at {since} and its end is not known; find out whether it happened, \
+                         then run `jobctl once --settle done|redo '{key}'`"
+                    ),
+                )
+                .into());
+            }
+            Effect::Begun => {}
+        }
+        match execute::foreground(&self.command) {
+            Foreground::Succeeded => {
+                let completed = store.complete_effect(&self.key);
+                let left_open = || {
+                    format!("the command succeeded, but `{key}` stays open; run `jobctl once --settle done '{key}'`")
+                };
+                completed.with_context(left_open).map(|_| Exit::Done)
+            }
+            Foreground::Failed(status) => {
+                let left_open =
+                    || format!("the command failed, but `{key}` stays open; run `jobctl once --settle redo '{key}'`");
+                store.take_back_effect(&self.key).with_context(left_open)?;
+                Ok(Exit::Passed(status))
+            }
+            Foreground::NotStarted(error) => {
+                store.take_back_effect(&self.key)?;
+                Err(error).with_context(|| format!("cannot run `{}`", print::plain(&self.command[0])))
+            }
+        }
+    }
+}
+
+/// The run and attempt this is a part of, in a job.
+fn run() -> Option<(i64, i32)> {
+    let number = |name| std::env::var(name).ok();
+    Some((number("JOBCTL_RUN_ID")?.parse().ok()?, number("JOBCTL_ATTEMPT")?.parse().ok()?))
+}

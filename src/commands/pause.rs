@@ -1,0 +1,24 @@
+//! `jobctl pause`: stops a schedule.
+
+use clap::Args;
+
+use super::Database;
+use crate::exit::Exit;
+use crate::print;
+
+/// Stop a definition's schedule until it is resumed
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The definition's name
+    name: String,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        let store = database.open()?;
+        match store.pause(self.name.clone())? {
+            Some(_) => print::answer(&format!("{}\tpaused\n", self.name)).map(|()| Exit::Done),
+            None => Err(super::no_definition(&store, &self.name).into()),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! `jobctl tick`: what cron runs.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use log::LevelFilter;
+
+use super::Database;
+use crate::duration;
+use crate::execute::{Caller, HostPolicy};
+use crate::exit::{Exit, Fault};
+use crate::print::{self, Form};
+use crate::store::Wanted;
+use crate::tick::{self, Plan, WhenIdle};
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86400);
+
+/// Recover lost leases, then claim and run what is due; exit when nothing is
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Jobs to run at a time, over all ticks of this worker
+    #[arg(long, value_name = "N", default_value = "4", allow_negative_numbers = true, value_parser = super::within(1_u16, 1024))]
+    concurrency: u16,
+    /// Start at most so many jobs
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, u32::MAX))]
+    limit: Option<u32>,
+    /// Claim nothing new after this; what runs may finish
+    #[arg(long, value_name = "DURATION", default_value = "55s", value_parser = max_time)]
+    max_time: Duration,
+    /// Do not exit when nothing is due: look again until --max-time
+    #[arg(long)]
+    linger: bool,
+    /// Only these queues
+    #[arg(long, value_name = "Q", num_args = 1.., value_delimiter = ',', value_parser = super::enqueue::queue)]
+    queue: Vec<String>,
+    /// The worker's name [default: the host name]
+    #[arg(long, value_name = "NAME", value_parser = worker)]
+    worker: Option<String>,
+    /// How long a job stays this tick's without a sign of life; renewed while it runs
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = lease)]
+    lease: Duration,
+    /// After SIGTERM or SIGINT, what runs gets this long to finish
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = grace)]
+    grace: Duration,
+    /// Which commands this host runs: any, those of definitions, or none
+    #[arg(long, value_name = "WHICH", default_value = "any")]
+    shell: Shell,
+    /// The only hosts that may be called: names, addresses, *.example.com, or * for all public ones
+    #[arg(long, value_name = "HOST", num_args = 1.., value_delimiter = ',')]
+    http_allow: Vec<String>,
+    /// Only print what would be claimed
+    #[arg(long)]
+    dry_run: bool,
+    /// Log only what needs a person
+    #[arg(long)]
+    quiet: bool,
+    /// Print a JSON array (with --dry-run)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shell {
+    Any,
+    Defined,
+    Off,
+}
+
+impl Arguments {
+    pub(super) fn log_level(&self) -> LevelFilter {
+        if self.quiet { LevelFilter::Warn } else { LevelFilter::Info }
+    }
+
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        let policy = HostPolicy::new(&self.http_allow).map_err(|why| Fault::usage(format!("--http-allow: {why}")))?;
+        let wanted = Wanted {
+            queues: self.queue,
+            left_out: match self.shell {
+                Shell::Any => Vec::new(),
+                Shell::Defined | Shell::Off => vec!["shell".to_owned()],
+            },
+            left_out_kinds: match self.shell {
+                Shell::Any | Shell::Defined => Vec::new(),
+                Shell::Off => vec!["shell".to_owned()],
+            },
+            concurrency: i32::from(self.concurrency),
+            lease: self.lease,
+        };
+        let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
+        if self.dry_run {
+            let at_most = i64::try_from(limit).unwrap_or(i64::MAX);
+            return preview(database, &wanted, at_most, Form::new(self.json));
+        }
+        let plan = Plan {
+            worker: self.worker.unwrap_or_else(host_name),
+            wanted,
+            concurrency: usize::from(self.concurrency),
+            limit,
+            max_time: self.max_time,
+            when_idle: if self.linger { WhenIdle::Linger } else { WhenIdle::Exit },
+            grace: self.grace,
+        };
+        tick::run(database.target()?, plan, Caller::new(policy))?;
+        Ok(Exit::Done)
+    }
+}
+
+fn preview(database: &Database, wanted: &Wanted, at_most: i64, form: Form) -> anyhow::Result<Exit> {
+    let due = database.open()?.preview(wanted, at_most)?;
+    print::rows(form, &["id", "job", "queue", "priority", "due since", "attempt"], &due, |run| {
+        vec![
+            run.id.to_string(),
+            run.job_type.clone(),
+            run.queue.clone(),
+            run.priority.to_string(),
+            run.run_at.format("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            format!("{}/{}", run.attempt, run.max_attempts),
+        ]
+    })?;
+    Ok(Exit::Done)
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn worker(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
+        return Err("a worker's name has 1 to 255 bytes and no control characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn max_time(text: &str) -> Result<Duration, String> {
+    duration::parse_within(text, SECOND, DAY)
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    duration::parse_within(text, SECOND, DAY)
+}
+
+fn grace(text: &str) -> Result<Duration, String> {
+    duration::parse_within(text, Duration::ZERO, DAY)
+}

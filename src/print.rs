@@ -1,0 +1,174 @@
+//! The only place that writes to a terminal, a pipe or a log: answers to stdout, the rest to stderr,
+//! and nothing that a job's name or output could use to command the terminal.
+
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use anyhow::Context;
+use comfy_table::{Table, presets};
+use log::LevelFilter;
+use rustix::fs::{OFlags, fcntl_getfl, fstat};
+use serde::Serialize;
+
+use crate::exit::{Exit, Fault};
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Form {
+    /// A table on a terminal, else tab-separated values without a header.
+    Text,
+    Json,
+}
+
+impl Form {
+    pub(crate) fn new(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
+/// Prints rows: `header` names the columns on a terminal, `cells` makes a row of text, and JSON is
+/// the rows themselves.
+///
+/// # Errors
+/// stdout takes no more, for another reason than that its reader has gone.
+pub(crate) fn rows<T: Serialize>(
+    form: Form,
+    header: &[&str],
+    rows: &[T],
+    cells: impl Fn(&T) -> Vec<String>,
+) -> anyhow::Result<()> {
+    if form == Form::Json {
+        return json(&rows);
+    }
+    let lines = rows.iter().map(|row| cells(row).iter().map(|cell| plain(cell)).collect::<Vec<_>>());
+    if !io::stdout().is_terminal() {
+        let mut text = String::new();
+        lines.for_each(|line| text.extend([line.join("\t").as_str(), "\n"]));
+        return answer(&text);
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header.iter().map(|name| name.to_uppercase())).add_rows(lines);
+    if let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) {
+        table.set_width(size.ws_col.max(40));
+    }
+    answer(&format!("{}\n", trimmed(&table.to_string())))
+}
+
+/// Prints what introduces rows, to people only.
+///
+/// # Errors
+/// As `answer`.
+pub(crate) fn heading(form: Form, text: &str) -> anyhow::Result<()> {
+    if form == Form::Json || !io::stdout().is_terminal() {
+        return Ok(());
+    }
+    answer(&format!("{}\n\n", plain(text)))
+}
+
+/// Prints one value as JSON.
+///
+/// # Errors
+/// As `answer`.
+pub(crate) fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string(value).context("cannot write JSON")?;
+    text.push('\n');
+    answer(&text)
+}
+
+/// Writes an answer to stdout. A reader that has gone wants no more: that is no error.
+///
+/// # Errors
+/// stdout is closed or its device is full.
+pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
+    // Who has nothing to say misses no stdout.
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut stdout = io::stdout().lock();
+    let written = if is_closed() { Err(ErrorKind::NotConnected.into()) } else { stdout.write_all(text.as_bytes()) };
+    match written.and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotConnected => {
+            Err(Fault::new(Exit::CouldNot, "cannot write the answer: stdout is closed").into())
+        }
+        done => done.context("cannot write the answer"),
+    }
+}
+
+/// Whether jobctl was started without a stdout. Rust's start-up code puts `/dev/null` there, opened
+/// for reading and writing, which no redirection to it is.
+fn is_closed() -> bool {
+    /// Major 1, minor 3, on every Linux.
+    const NULL_DEVICE: u64 = 0x103;
+    let stdout = io::stdout();
+    let null = fstat(&stdout).is_ok_and(|stat| stat.st_rdev == NULL_DEVICE);
+    null && fcntl_getfl(&stdout).is_ok_and(|flags| flags.contains(OFlags::RDWR))
+}
+
+/// Says on stderr, in one line, what went wrong.
+pub(crate) fn complain(line: &str) {
+    // There is nowhere left to say that stderr is gone.
+    let _ = writeln!(io::stderr(), "jobctl: {}", plain(line));
+}
+
+/// Says on stderr, in several lines, what is wrong with a command line.
+pub(crate) fn explain(lines: &str) {
+    let lines: Vec<_> = lines.lines().map(plain).collect();
+    let _ = writeln!(io::stderr(), "jobctl: {}", lines.join("\n"));
+}
+
+/// Says on stderr how far a long command is, where somebody looks on.
+pub(crate) fn progress(line: &str) {
+    let mut stderr = io::stderr();
+    if stderr.is_terminal() {
+        let _ = write!(stderr, "\r\x1b[K{line}");
+        let _ = stderr.flush();
+    }
+}
+
+/// The text on one line, with what a terminal would obey (control characters, direction marks)
+/// written out instead.
+pub(crate) fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                let _ = write!(plain, "{}", c.escape_unicode());
+            }
+            c if c.is_control() => {
+                let _ = write!(plain, "{}", c.escape_default());
+            }
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// Starts the log on stderr: one line an event. `JOBCTL_LOG` overrides the level.
+///
+/// # Errors
+/// `JOBCTL_LOG` is no filter.
+pub(crate) fn start_log(level: LevelFilter) -> anyhow::Result<()> {
+    let mut builder = env_logger::Builder::new();
+    builder.filter_module("jobctl", level);
+    if let Some(filter) = std::env::var("JOBCTL_LOG").ok().filter(|filter| !filter.is_empty()) {
+        let level = filter.parse().map_err(|_| {
+            Fault::usage(format!("JOBCTL_LOG is `{}`; write off, error, warn, info, debug or trace", plain(&filter)))
+        })?;
+        builder.filter_module("jobctl", level);
+    }
+    builder.format(|buffer, record| {
+        let style = buffer.default_level_style(record.level());
+        let level = record.level().as_str().to_ascii_lowercase();
+        writeln!(buffer, "{} {style}{level:<5}{style:#} {}", buffer.timestamp(), plain(&record.args().to_string()))
+    });
+    builder.init();
+    Ok(())
+}
+
+fn trimmed(table: &str) -> String {
+    table.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
