@@ -1,1 +1,51 @@
+//! The integration tests: the binary as an operator uses it, against a real PostgreSQL that the
+//! suite starts itself. One crate, so that it is linked once.
 
+// The driver's convenient calls are banned in the product because of poolers; no test has one in
+// between. Helpers panic, as tests do.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+#![allow(unreachable_pub)]
+
+mod support;
+
+// A file per behaviour, alphabetical.
+mod apply;
+mod batch;
+mod cancel;
+mod claim;
+mod cli;
+mod connection;
+mod cron;
+mod database_faults;
+mod definitions;
+mod drill;
+mod effects;
+mod enqueue;
+mod environment;
+mod fencing;
+mod fires;
+mod http;
+mod http_hostile;
+mod http_policy;
+mod key_scope;
+mod languages;
+mod lease;
+mod list_dead;
+mod migrate;
+mod next;
+mod output;
+mod pause;
+mod payloads;
+mod pooler;
+mod queries;
+mod recover;
+mod retries;
+mod retry;
+mod roles;
+mod schedules;
+mod shell;
+mod shell_end;
+mod shutdown;
+mod sql_enqueue;
+mod tick;
+mod with_postgres;

@@ -1,0 +1,34 @@
+# `make demo` and `make test` need a Rust toolchain and the system's package manager, nothing else.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+# As cargo itself sees it; a build folder named in its configuration file is to be named here too.
+TARGET = $${CARGO_TARGET_DIR:-target}
+
+.PHONY: help build demo test lint install clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 10
+
+build: ## build the release binary
+	$(CARGO) build --release --locked
+
+# A demo keeps its hands off the database that tests may have been given.
+demo: ## watch it run real jobs against a PostgreSQL of its own
+	$(CARGO) build --release --locked --bin jobctl --example flaky_server
+	JOBCTL_TEST_DATABASE_URL= tests/with-postgres examples/demo
+
+test: ## run all tests; ARGS="..." goes to cargo test
+	tests/with-postgres $(CARGO) test --locked $(ARGS)
+
+lint: ## check formatting, lints and the rules of the layers
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets --locked -- -D warnings
+	.ci/layers
+
+install: build ## install the binary under PREFIX (/usr/local)
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 "$(TARGET)/release/jobctl" "$(DESTDIR)$(PREFIX)/bin/jobctl"
+
+clean: ## remove what was built
+	$(CARGO) clean

@@ -1,0 +1,217 @@
+//! `apply` makes the definitions what a file says, or changes nothing.
+
+use std::path::Path;
+
+use crate::support::{TestDb, jobctl, temp_dir};
+
+const TWO_JOBS: &str = "\
+[jobs.cleanup]
+shell = 'true'
+schedule = '0 2 * * *'
+
+[jobs.report]
+http = { url = 'http://app.example/report' }
+";
+
+const CLEANUP_CHANGED: &str = "\
+[jobs.cleanup]
+shell = 'exit 0'
+schedule = '0 2 * * *'
+max_attempts = 3
+";
+
+/// All that is stored of the definitions.
+fn definitions(db: &TestDb) -> String {
+    db.query("SELECT definition FROM jobctl.job_definitions AS definition ORDER BY name")
+}
+
+#[test]
+fn a_job_that_is_new_is_added_and_one_that_is_unchanged_prints_nothing() {
+    let db = TestDb::new();
+    assert_eq!(db.apply(TWO_JOBS), "add\tcleanup\t\nadd\treport\t\n");
+    let before = definitions(&db);
+    assert_eq!(db.apply(TWO_JOBS), "");
+    assert_eq!(definitions(&db), before);
+}
+
+#[test]
+fn a_job_that_changed_is_told_with_its_keys_and_one_that_is_gone_is_disabled() {
+    let db = TestDb::new();
+    db.apply(TWO_JOBS);
+    assert_eq!(db.apply(CLEANUP_CHANGED), "change\tcleanup\taction, max_attempts\ndisable\treport\t\n");
+    assert_eq!(
+        db.query("SELECT name, action ->> 'command', max_attempts, enabled FROM jobctl.job_definitions ORDER BY name"),
+        "cleanup|exit 0|3|t\nreport||10|f"
+    );
+    assert_eq!(db.apply(CLEANUP_CHANGED), "", "what is disabled already is no change");
+    assert_eq!(db.apply(TWO_JOBS), "change\tcleanup\taction, max_attempts\nchange\treport\tenabled\n");
+}
+
+#[test]
+fn a_key_that_is_taken_out_of_the_file_has_its_default_again() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\ntimeout = '5m'\nqueue = 'slow'\npriority = 3\nmax_running = 2\npayload = { a = 1 }\nbackoff = 'fixed:1s'\n");
+    assert_eq!(
+        db.query("SELECT timeout, queue, priority, max_running, payload, backoff FROM jobctl.job_definitions"),
+        "00:05:00|slow|3|2|{\"a\": 1}|fixed:1s"
+    );
+    assert_eq!(
+        db.apply("[jobs.a]\nshell = 'true'\n").split('\t').nth(2).map(str::trim),
+        Some("backoff, max_running, payload, priority, queue, timeout")
+    );
+    assert_eq!(
+        db.query("SELECT timeout, queue, priority, max_running, payload, backoff FROM jobctl.job_definitions"),
+        "|default|0||{}|exponential:1m..30m"
+    );
+}
+
+#[test]
+fn a_dry_run_prints_the_same_and_changes_nothing() {
+    let db = TestDb::new();
+    db.apply(TWO_JOBS);
+    let before = definitions(&db);
+    let folder = temp_dir();
+    let file = folder.path().join("jobs.toml");
+    std::fs::write(&file, CLEANUP_CHANGED).unwrap();
+    let file = file.to_str().unwrap();
+    let change = "change\tcleanup\taction, max_attempts\n";
+    db.jobctl(["apply", file, "--dry-run"]).run().success().stdout(&format!("{change}disable\treport\t\n"));
+    db.jobctl(["apply", file, "--dry-run", "--prune"]).run().success().stdout(&format!("{change}remove\treport\t\n"));
+    assert_eq!(definitions(&db), before);
+    db.jobctl(["apply", file, "--json"]).run().success().stdout(
+        "[{\"job\":\"cleanup\",\"change\":\"change\",\"keys\":[\"action\",\"max_attempts\"]},\
+         {\"job\":\"report\",\"change\":\"disable\",\"keys\":[]}]\n",
+    );
+    db.jobctl(["apply", file, "--json"]).run().success().stdout("[]\n");
+}
+
+#[test]
+fn a_job_that_is_removed_leaves_its_waiting_runs_dead_with_a_reason() {
+    let db = TestDb::new();
+    db.apply(TWO_JOBS);
+    let (orphan, other) = (db.enqueue(["report"]), db.enqueue(["cleanup"]));
+    let folder = temp_dir();
+    let file = folder.path().join("jobs.toml");
+    std::fs::write(&file, CLEANUP_CHANGED).unwrap();
+    db.jobctl(["apply", file.to_str().unwrap(), "--prune"])
+        .run()
+        .success()
+        .stdout("change\tcleanup\taction, max_attempts\nremove\treport\t\n");
+    assert_eq!(db.query("SELECT name FROM jobctl.job_definitions"), "cleanup");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(other), "succeeded");
+    assert_eq!(
+        db.of_run(orphan, "status, error_type, last_error"),
+        "dead|bad_payload|no definition `report`; it was never applied, or was removed"
+    );
+    // It is whole again when the definition is.
+    db.apply("[jobs.report]\nshell = 'true'\n");
+    db.jobctl(["retry", &orphan.to_string()]).run().success();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(orphan), "succeeded");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place_and_nothing_is_applied() {
+    let db = TestDb::new();
+    db.apply(TWO_JOBS);
+    let before = definitions(&db);
+    let folder = temp_dir();
+    let file = folder.path().join("jobs.toml");
+    let good = "[jobs.first]\nshell = 'true'\n\n";
+    for (wrong, line, what) in [
+        (
+            "[jobs.second]\nshell = 'true'\nshedule = '@daily'\n",
+            6,
+            "job `second`: `shedule`: unknown key; did you mean `schedule`?",
+        ),
+        ("[jobs.second]\nshell = 'true'\ntimeout = '5'\n", 6, "job `second`: `timeout`: `5` is not a duration"),
+        ("[jobs.second]\nshell = 'true'\nbackoff = 'fixd:1m'\n", 6, "job `second`: `backoff`: "),
+        (
+            "[jobs.second]\nhttp = { url = 'http://a', methd = 'PUT' }\n",
+            5,
+            "job `second`: `http`: unknown key; did you mean `method`?",
+        ),
+        ("[jobs.second]\nhttp = { url = 'ftp://a' }\n", 5, "job `second`: `http`: `url` must start with http"),
+        ("[jobs.second]\nqueue = 'q'\n", 4, "job `second`: it has neither `shell` nor `http`"),
+        ("[jobs.first]\nshell = 'false'\n", 4, "duplicate key"),
+        ("[jobs.second\n", 4, ""),
+        (
+            "[job.second]\nshell = 'true'\n",
+            4,
+            "unknown key `job`; a file holds [jobs.NAME] tables; did you mean `jobs`?",
+        ),
+    ] {
+        std::fs::write(&file, format!("{good}{wrong}")).unwrap();
+        for prune in [&[][..], &["--prune"][..]] {
+            let refused = db.jobctl(["apply", "jobs.toml"]).args(prune.iter().copied());
+            refused
+                .current_dir(folder.path())
+                .run()
+                .exits(2)
+                .stdout("")
+                .complains_once()
+                .stderr_has(&format!("jobctl: nothing is applied: jobs.toml:{line}: {what}"));
+        }
+        assert_eq!(definitions(&db), before, "{wrong}");
+    }
+    db.jobctl(["apply", "absent.toml"]).current_dir(folder.path()).run().exits(1).complains_once();
+}
+
+#[test]
+fn the_example_with_every_key_applies() {
+    let db = TestDb::new();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/jobs.toml");
+    db.jobctl(["apply", example.to_str().unwrap()])
+        .run()
+        .success()
+        .stdout("add\tcleanup_nightly\t\nadd\tsend_weekly_report\t\nadd\twarm_cache\t\n");
+    assert_eq!(
+        db.query(
+            "SELECT name, schedule, time_zone, spread, max_attempts, max_running, queue, next_run_at IS NOT NULL
+             FROM jobctl.job_definitions ORDER BY name"
+        ),
+        "cleanup_nightly|0 2 * * *|Europe/Berlin|00:05:00|3|1|maintenance|t\n\
+         send_weekly_report||UTC|00:00:00|10||default|f\n\
+         warm_cache||UTC|00:00:00|10||default|f"
+    );
+}
+
+#[test]
+fn a_pause_and_a_due_fire_outlive_a_changed_schedule() {
+    let db = TestDb::new();
+    let job = |minute: u32| format!("[jobs.a]\nshell = 'true'\nschedule = '{minute} * * * *'\n");
+    db.apply(&job(5));
+    db.jobctl(["pause", "a"]).run().success();
+    db.apply(&job(6));
+    assert_eq!(db.query("SELECT schedule, paused_at IS NOT NULL FROM jobctl.job_definitions"), "6 * * * *|t");
+    assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"), "t", "it does not fire at once");
+    db.jobctl(["resume", "a"]).run().success();
+    // A nominal time of the old schedule has come, and nobody has ticked since.
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\n");
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())");
+    db.apply(&job(7));
+    assert_eq!(
+        db.query("SELECT count(*), min(status), bool_and(scheduled_for <= now()) FROM jobctl.job_runs"),
+        "1|queued|t"
+    );
+    assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"), "t");
+}
+
+#[test]
+fn many_that_apply_at_once_agree() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let file = folder.path().join("jobs.toml");
+    std::fs::write(&file, TWO_JOBS).unwrap();
+    let file = file.to_str().unwrap();
+    let running: Vec<_> = (0..8).map(|_| db.jobctl(["apply", file]).spawn()).collect();
+    let told = running.into_iter().map(|one| one.wait().success().stdout).filter(|text| !text.is_empty()).count();
+    assert!(told >= 1);
+    assert_eq!(db.query("SELECT name FROM jobctl.job_definitions ORDER BY name"), "cleanup\nreport");
+}
+
+#[test]
+fn a_database_is_needed_only_for_a_file_that_can_be_read() {
+    jobctl(["apply", "/nowhere/jobs.toml"]).run().exits(1).stderr_has("cannot read `/nowhere/jobs.toml`");
+}

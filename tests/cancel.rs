@@ -1,0 +1,115 @@
+//! What `cancel` does to a run in each status.
+
+use crate::support::TestDb;
+
+pub const STATUSES: [&str; 6] = ["queued", "running", "succeeded", "failed", "dead", "cancelled"];
+
+/// A run that is put into a status by SQL, as if it had got there.
+pub fn run_in(db: &TestDb, status: &str) -> i64 {
+    let id = db.enqueue(["shell", "--", "true"]);
+    let columns = match status {
+        "queued" => "",
+        "running" => ", attempts = 1, locked_by = 'elsewhere', locked_until = now() + interval '1 hour'",
+        "failed" => ", attempts = 1, run_at = now() + interval '1 hour'",
+        _ => ", attempts = 1, finished_at = now()",
+    };
+    db.execute(&format!("UPDATE jobctl.job_runs SET status = '{status}' {columns} WHERE id = {id}"));
+    id
+}
+
+#[test]
+fn a_waiting_run_is_cancelled_at_once_and_never_starts() {
+    let db = TestDb::new();
+    for status in ["queued", "failed"] {
+        let id = run_in(&db, status).to_string();
+        db.jobctl(["cancel", &id]).run().success().stdout(&format!("{id}\tcancelled\n"));
+    }
+    db.age();
+    db.jobctl(["tick"]).run().success().stderr("");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'cancelled' AND started_at IS NULL"), "2");
+}
+
+#[test]
+fn a_waiting_run_is_cancelled_a_running_one_is_asked_to_end_and_a_final_one_is_refused() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let columns = "status, finished_at IS NOT NULL, cancel_requested_at IS NOT NULL, locked_by, attempts";
+    for status in STATUSES {
+        let id = run_in(&db, status);
+        let before = db.of_run(id, "job_runs::text");
+        let cancelled = db.jobctl(["cancel", &id.to_string()]).run();
+        match status {
+            "queued" | "failed" => {
+                cancelled.success().stdout(&format!("{id}\tcancelled\n")).stderr("");
+                let attempts = i32::from(status == "failed");
+                assert_eq!(db.of_run(id, columns), format!("cancelled|t|t||{attempts}"), "{status}");
+            }
+            "running" => {
+                cancelled.success().stdout(&format!("{id}\tcancel requested\n")).stderr("");
+                assert_eq!(db.of_run(id, columns), "running|f|t|elsewhere|1");
+                // Once more is no error, and the first request's time stays.
+                let requested = db.of_run(id, "cancel_requested_at");
+                db.jobctl(["cancel", &id.to_string()]).run().success().stdout(&format!("{id}\tcancel requested\n"));
+                assert_eq!(db.of_run(id, "cancel_requested_at"), requested);
+            }
+            _ => {
+                let why = format!(
+                    "jobctl: cannot cancel run {id}: its status is {status}; only queued, failed and running runs can be \
+                     cancelled\n"
+                );
+                cancelled.exits(4).stdout("").stderr(&why);
+                assert_eq!(db.of_run(id, "job_runs::text"), before, "{status}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_id_gets_a_verdict_and_the_worst_is_the_exit_status() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let [queued, running, dead] = ["queued", "running", "dead"].map(|status| run_in(&db, status).to_string());
+    let finished = db.jobctl(["cancel", &running, "999999", &queued, &running]).run().exits(3);
+    let granted = format!("{running}\tcancel requested\n{queued}\tcancelled\n");
+    finished.stdout(&granted).stderr("jobctl: cannot cancel run 999999: no such run\n");
+    let finished = db.jobctl(["cancel", "--json", &dead, "9223372036854775807", &running]).run().exits(4).stderr("");
+    let id = |text: &str| text.parse::<i64>().unwrap();
+    let expected = serde_json::json!([
+        {
+            "id": id(&dead),
+            "verdict": "refused",
+            "reason": "its status is dead; only queued, failed and running runs can be cancelled",
+        },
+        {"id": i64::MAX, "verdict": "not found", "reason": "no such run"},
+        {"id": id(&running), "verdict": "cancel requested"},
+    ]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
+    db.jobctl(["cancel", "999998", "999999"]).run().exits(3).stdout("");
+}
+
+#[test]
+fn a_cancelled_run_that_is_retried_runs() {
+    let db = TestDb::new();
+    let id = run_in(&db, "failed");
+    db.jobctl(["cancel", &id.to_string()]).run().success();
+    db.jobctl(["retry", &id.to_string()]).run().success();
+    db.jobctl(["tick", "--quiet"]).run().success();
+    assert_eq!(db.of_run(id, "status, attempts, cancel_requested_at"), "succeeded|2|");
+}
+
+#[test]
+fn cancelling_many_at_once_from_both_ends_ends_in_no_deadlock() {
+    let db = TestDb::new();
+    let ids: Vec<_> = (0..50).map(|_| "x").collect();
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, payload) \
+         SELECT 'shell', '{{\"command\": \"true\"}}' FROM generate_series(1, {})",
+        ids.len()
+    ));
+    let ids = db.query("SELECT id FROM jobctl.job_runs ORDER BY id");
+    let (forward, backward) = (ids.lines(), ids.lines().rev());
+    let both = [db.jobctl(["cancel"]).args(forward).spawn(), db.jobctl(["cancel"]).args(backward).spawn()];
+    let answers = both.map(|one| one.wait().stdout.lines().count());
+    assert_eq!(answers[0] + answers[1], 50);
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'cancelled'"), "50");
+}

@@ -1,0 +1,237 @@
+//! Who gets which run: never two, never more than asked for, and one tick of a worker at a time.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::{Finished, Gate, Proxy, Running, TestDb, temp_dir, wait_until};
+
+fn insert(db: &TestDb, runs: u32, script: &str) {
+    let payload = serde_json::json!({ "command": script }).to_string().replace('\'', "''");
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{payload}' FROM generate_series(1, {runs})"
+    ));
+}
+
+fn running(db: &TestDb) -> usize {
+    db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'").parse().unwrap()
+}
+
+#[test]
+fn many_ticks_at_once_start_every_run_exactly_once() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let log = folder.path().join("log");
+    insert(&db, 400, &format!("echo $JOBCTL_RUN_ID $JOBCTL_ATTEMPT >>{}", log.display()));
+    let start = |worker| db.jobctl(["tick", "--quiet"]).args(["--worker", worker]).spawn();
+    // Two of each name: one of them finds the right taken and leaves everything to the other.
+    let ticks: Vec<Running> = ["a", "a", "b", "b", "c", "c", "d", "d"].map(start).into();
+    for tick in ticks {
+        tick.wait().success().stderr("");
+    }
+    let log = fs::read_to_string(log).unwrap();
+    let distinct: BTreeSet<_> = log.lines().collect();
+    assert_eq!((log.lines().count(), distinct.len()), (400, 400));
+    assert!(distinct.iter().all(|line| line.ends_with(" 1")));
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded' AND attempts = 1"), "400");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"), "400");
+}
+
+#[test]
+fn a_claim_takes_no_more_than_asked_for_whatever_the_plan() {
+    let plans = [
+        "enable_hashjoin = off, enable_mergejoin = off, enable_material = off, enable_hashagg = off, enable_sort = off",
+        "enable_nestloop = off",
+        "enable_nestloop = off, enable_hashjoin = off",
+        "enable_indexscan = off, enable_bitmapscan = off, enable_indexonlyscan = off",
+        "enable_seqscan = off, enable_sort = off",
+    ];
+    let db = TestDb::new();
+    insert(&db, 50, "true");
+    let before = format!("ALTER DATABASE {0} RESET ALL; ALTER DATABASE {0} SET jit = off", db.name());
+    for (done, plan) in plans.iter().enumerate() {
+        let set = |setting| format!("ALTER DATABASE {} SET {setting};", db.name());
+        db.execute(&before);
+        db.execute(&plan.split(", ").map(set).collect::<String>());
+        db.jobctl(["tick", "--limit", "1"]).run().success();
+        assert_eq!(db.query("SELECT sum(attempts) FROM jobctl.job_runs"), (done + 1).to_string(), "{plan}");
+    }
+}
+
+#[test]
+fn what_a_slow_claim_brings_is_executed() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    insert(&db, 2, "true");
+    // Far longer than a claim may wait for a thread.
+    proxy.delay(Duration::from_millis(150));
+    for started in 1..=2 {
+        db.jobctl(["tick", "--limit", "1"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run().success();
+        assert_eq!(db.query("SELECT sum(attempts) FROM jobctl.job_runs"), started.to_string());
+        // A run is written twice, claimed and finished; nothing was given back in between.
+        let writes = || db.query("SELECT pg_stat_get_tuples_updated('jobctl.job_runs'::regclass)").parse().unwrap_or(0);
+        wait_until("the statistics of an ended session", || writes() >= 2 * started);
+        assert_eq!(writes(), 2 * started);
+    }
+}
+
+/// A tick of worker `w` that lingers with the claim right and runs what waits at the gate.
+fn lingering<'db>(db: &'db TestDb, flags: &[&str]) -> Running<'db> {
+    let tick = db.jobctl(["tick", "--worker", "w", "--linger"]).args(flags.iter().copied()).spawn();
+    wait_until("the tick to have the right", || {
+        db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
+    });
+    tick
+}
+
+fn tick_of(db: &TestDb, worker: &str) -> Finished {
+    db.jobctl(["tick", "--worker", worker, "--concurrency", "8"]).run().success()
+}
+
+#[test]
+fn a_second_tick_of_a_worker_leaves_the_claiming_to_the_first() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    gate.enqueue(&db);
+    let first = lingering(&db, &["--concurrency", "1"]);
+    gate.wait_for_starts(1);
+    let id = db.enqueue(["shell", "--", "true"]);
+    tick_of(&db, "w").stdout("").stderr("");
+    assert_eq!(db.of_run(id, "status, attempts"), "queued|0");
+    // Another worker is not concerned.
+    tick_of(&db, "other");
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    first.signal(Signal::TERM);
+    gate.open();
+    first.wait().success();
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL"), "0");
+}
+
+#[test]
+fn a_long_job_keeps_no_later_tick_of_its_worker_from_claiming() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let long = gate.enqueue(&db);
+    let first = db.jobctl(["tick", "--worker", "w"]).spawn();
+    gate.wait_for_starts(1);
+    let short = db.enqueue(["shell", "--", "true"]);
+    // The first gives its right back right after its claim.
+    wait_until("the short job's end", || {
+        tick_of(&db, "w");
+        db.status(short) == "succeeded"
+    });
+    assert_eq!(db.status(long), "running");
+    let ticks: Vec<_> = (0..30).map(|_| db.jobctl(["tick", "--worker", "w"]).spawn()).collect();
+    for tick in ticks {
+        tick.wait().success().stdout("").stderr("");
+    }
+    gate.open();
+    first.wait().success();
+    assert_eq!(gate.count("start"), 1);
+}
+
+#[test]
+fn concurrency_holds_over_all_ticks_of_a_worker() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    for _ in 0..6 {
+        gate.enqueue(&db);
+    }
+    let first = db.jobctl(["tick", "--worker", "w", "--limit", "2"]).spawn();
+    gate.wait_for_starts(2);
+    // The first needs no right any more, but gives it back only after its claim.
+    wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    db.jobctl(["tick", "--worker", "w", "--concurrency", "2"]).run().success().stderr("");
+    assert_eq!(running(&db), 2);
+    let second = db.jobctl(["tick", "--worker", "w", "--concurrency", "3", "--max-time", "1s"]).spawn();
+    gate.wait_for_starts(3);
+    wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    db.jobctl(["tick", "--worker", "w", "--concurrency", "3"]).run().success().stderr("");
+    assert_eq!(running(&db), 3);
+    // Another worker has a concurrency of its own.
+    let third = db.jobctl(["tick", "--worker", "other", "--concurrency", "1", "--limit", "1"]).spawn();
+    gate.wait_for_starts(4);
+    assert_eq!(running(&db), 4);
+    gate.open();
+    for tick in [first, second, third] {
+        tick.wait().success();
+    }
+}
+
+#[test]
+fn the_right_of_a_killed_tick_is_taken_over_at_once() {
+    let db = TestDb::new();
+    let tick = lingering(&db, &[]);
+    tick.signal(Signal::KILL);
+    assert!(!tick.wait().status.success());
+    assert_eq!(db.query("SELECT claiming_until > now() + interval '5 seconds' FROM jobctl.job_workers"), "t");
+    let id = db.enqueue(["shell", "--", "true"]);
+    tick_of(&db, "w");
+    assert_eq!(db.status(id), "succeeded");
+}
+
+#[test]
+fn the_right_of_a_tick_on_another_host_is_respected_until_it_ends() {
+    let db = TestDb::new();
+    tick_of(&db, "w");
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.execute(
+        "UPDATE jobctl.job_workers SET claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'",
+    );
+    tick_of(&db, "w").stderr("");
+    assert_eq!(db.status(id), "queued");
+    db.execute("UPDATE jobctl.job_workers SET claiming_until = now() - interval '1 second'");
+    tick_of(&db, "w");
+    assert_eq!(db.status(id), "succeeded");
+}
+
+#[test]
+fn a_busy_worker_holds_no_more_than_it_runs() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let long: Vec<_> = (0..4).map(|_| gate.enqueue(&db)).collect();
+    let short = db.enqueue(["shell", "--", "true"]);
+    let busy = lingering(&db, &["--concurrency", "4"]);
+    gate.wait_for_starts(4);
+    // It looks for more every time something ends or a heartbeat is due; another is free to take it.
+    assert_eq!((running(&db), db.of_run(short, "status, attempts")), (4, "queued|0".to_owned()));
+    tick_of(&db, "idle");
+    assert_eq!(db.of_attempt(short, 1, "worker"), "idle");
+    assert_eq!(running(&db), 4);
+    gate.open();
+    long.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
+    busy.signal(Signal::TERM);
+    busy.wait().success();
+}
+
+#[test]
+fn what_was_claimed_ahead_goes_back_uncounted_when_jobs_turn_out_to_be_long() {
+    for signal in [None, Some(Signal::TERM)] {
+        let db = TestDb::new();
+        let gate = Gate::new();
+        insert(&db, 100, ":");
+        insert(&db, 40, &gate.script());
+        let tick = db.jobctl(["tick", "--worker", "w", "--concurrency", "1", "--grace", "1m"]).spawn();
+        gate.wait_for_starts(1);
+        match signal {
+            Some(signal) => tick.signal(signal),
+            None => wait_until("the rest to go back", || running(&db) == 1),
+        }
+        wait_until("the rest to go back", || running(&db) == 1);
+        let untouched = db.query(
+            "SELECT count(*) FROM jobctl.job_runs
+             WHERE status = 'queued' AND attempts = 0 AND locked_by IS NULL AND last_error IS NULL",
+        );
+        assert_eq!(untouched, "39");
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "100");
+        if signal.is_none() {
+            tick.signal(Signal::TERM);
+        }
+        gate.open();
+        tick.wait().success();
+        assert_eq!(gate.count("start"), 1);
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"), "101");
+    }
+}

@@ -1,0 +1,223 @@
+//! Command lines: what is refused, what is answered without a database, and where answers go.
+
+use std::io::ErrorKind;
+use std::net::TcpListener;
+
+use crate::cancel::run_in;
+use crate::support::{Invocation, TestDb, jobctl, json_string};
+
+/// A database that must not be spoken to.
+pub struct Untouched {
+    listener: TcpListener,
+}
+
+impl Untouched {
+    pub fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self { listener }
+    }
+
+    pub fn jobctl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'static> {
+        let url = format!("postgres://{}/app", self.listener.local_addr().unwrap());
+        jobctl(arguments).env("JOBCTL_DATABASE_URL", &url)
+    }
+}
+
+impl Drop for Untouched {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "somebody connected");
+        }
+    }
+}
+
+#[test]
+fn no_command_at_all_gets_the_usage_and_no_connection() {
+    let database = Untouched::new();
+    database.jobctl([]).run().exits(2).stdout("").stderr_has("Usage: jobctl").stderr_has("list-dead");
+}
+
+#[test]
+fn help_and_version_need_neither_an_environment_nor_a_database() {
+    let version = format!("jobctl {}\n", env!("CARGO_PKG_VERSION"));
+    jobctl(["--version"]).env_clear().run().success().stdout(&version).stderr("");
+    for words in [&["--help"][..], &["-h"], &["help"], &["help", "enqueue"], &["tick", "--help"]] {
+        jobctl(words.iter().copied()).env_clear().run().success().stdout_has("Usage: jobctl").stderr("");
+    }
+}
+
+#[test]
+fn a_number_out_of_its_range_is_refused_with_flag_and_range() {
+    let database = Untouched::new();
+    let flags = [
+        (&["tick"][..], "--concurrency", "allowed are 1 to 1024", &["0", "-1", "1025"][..]),
+        (&["tick"], "--limit", "allowed are 1 to 4294967295", &["0", "-1"]),
+        (&["list-dead"], "--limit", "allowed are 1 to 9223372036854775807", &["0", "-1"]),
+        (&["enqueue", "shell", "{}"], "--max-attempts", "allowed are 1 to 1000", &["0", "-1", "1001"]),
+        (&["enqueue", "shell", "{}"], "--priority", "allowed are -2147483648 to 2147483647", &["2147483648"]),
+    ];
+    for (command, flag, range, values) in flags {
+        for value in values.iter().chain(&["abc", "1e9", "99999999999999999999", "", " 1", "0x1"]) {
+            let refused = database.jobctl(command.iter().copied()).args([flag, value]).run();
+            refused.exits(2).stdout("").stderr_has(flag).stderr_has(range);
+        }
+    }
+}
+
+#[test]
+fn a_duration_without_a_unit_or_out_of_its_range_is_refused() {
+    let database = Untouched::new();
+    let flags = [
+        (&["enqueue", "shell", "{}"][..], "--timeout", &["0", "0s", "999ms", "31d"][..]),
+        (&["enqueue", "shell", "{}"], "--in", &["3651d"]),
+        (&["tick"], "--max-time", &["0", "0s", "25h"]),
+        (&["tick"], "--lease", &["0", "0s", "25h"]),
+        (&["tick"], "--grace", &["25h"]),
+    ];
+    for (command, flag, values) in flags {
+        for value in values.iter().chain(&["-5s", "NaN", "1e18", "5", "5 parsecs", "1M", "", "99999999999999999999s"]) {
+            let flag_and_value = format!("{flag}={value}");
+            let refused = database.jobctl(command.iter().copied()).args([flag_and_value.as_str()]).run();
+            refused.exits(2).stdout("").stderr_has(flag);
+            database.jobctl(command.iter().copied()).args([flag, value]).run().exits(2).stdout("");
+        }
+    }
+}
+
+#[test]
+fn an_id_is_a_positive_number() {
+    let database = Untouched::new();
+    for command in ["cancel", "retry"] {
+        database.jobctl([command]).run().exits(2).stdout("").stderr_has("<ID>...");
+        for id in ["0", "-1", "abc", "", " 1", "1.0", "0x1", "9223372036854775808", "1;drop table x"] {
+            let refused = database.jobctl([command, "1", id]).run().exits(2).stdout("");
+            refused.stderr_has("ids are whole numbers from 1 to 9223372036854775807");
+        }
+    }
+}
+
+#[test]
+fn what_nobody_defined_is_refused() {
+    let database = Untouched::new();
+    for words in [
+        &["frobnicate"][..],
+        &["list_dead"],
+        &["--frobnicate"],
+        &["list-dead", "--frobnicate"],
+        &["list-dead", "surplus"],
+        &["list-dead", "--json", "--json"],
+        &["list-dead", "--limit", "1", "--limit", "2"],
+        &["list-dead", "--json=yes"],
+        &["list-dead", "--limit"],
+        &["migrate", "--json"],
+        &["enqueue"],
+        &["enqueue", "--key", "a", "--key", "b", "shell", "{}"],
+        &["enqueue", "shell", "{}", "surplus"],
+        &["retry", "--all-dead", "1"],
+        &["tick", "--shell", "some"],
+        &["tick", "--queue", "a b"],
+        &["tick", "--worker", ""],
+        &["tick", "--worker", "a\nb"],
+        &["tick", "--http-allow", "a b"],
+    ] {
+        let refused = database.jobctl(words.iter().copied()).run().exits(2).stdout("");
+        assert!(refused.stderr.starts_with("jobctl: "), "{refused}");
+    }
+}
+
+#[test]
+fn a_complaint_can_not_command_the_terminal() {
+    for words in [["cancel", "\u{1b}[2J"], ["enqueue", "\u{1b}]8;;http://x\u{7}"]] {
+        let refused = jobctl(words).args(["--frob\u{202e}"]).run();
+        assert!(refused.stderr.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{refused}");
+    }
+    Invocation::script("\"$jobctl\" enqueue shell \"$(printf '\\377')\"", None).run().exits(2).stderr_has("UTF-8");
+}
+
+#[test]
+fn words_behind_two_dashes_are_taken_as_they_are() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "echo", "--json", "-rf", "--", "%0A", "$(id)", ""]);
+    let words = r#"["echo", "--json", "-rf", "--", "%0A", "$(id)", ""]"#;
+    assert_eq!(db.of_run(id, "payload ->> 'command'"), words);
+    db.jobctl(["cancel", "--", "-5"]).run().exits(2).stderr_has("ids are whole numbers");
+    db.jobctl(["cancel", "--", &id.to_string()]).run().success();
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, last_error) \
+         SELECT 'shell', 'dead', 1, now(), repeat('x', 100) FROM generate_series(1, 10000)",
+    );
+    for form in ["", "--json"] {
+        let script = format!("{{ \"$jobctl\" list-dead {form}; echo \"status $?\" >&2; }} | head -c 20");
+        let finished = db.script(&script).run().success().stderr("status 0\n");
+        assert_eq!(finished.stdout.len(), 20, "{finished}");
+    }
+}
+
+#[test]
+fn an_answer_that_can_not_be_written_is_an_error_of_one_line() {
+    let db = TestDb::new();
+    let empty = TestDb::empty();
+    run_in(&db, "dead");
+    for redirection in [">&-", ">/dev/full"] {
+        for command in ["list-dead", "list-dead --json", "tick --dry-run", "--version", "--help", "help enqueue"] {
+            let script = format!("\"$jobctl\" {command} {redirection}");
+            db.enqueue(["shell", "--", "true"]);
+            db.script(&script).run().exits(1).complains_once().stderr_has("cannot write the answer");
+        }
+        empty.script(&format!("\"$jobctl\" migrate --dry-run {redirection}")).run().exits(1).complains_once();
+        for command in ["cancel", "retry"] {
+            let id = run_in(&db, "queued");
+            db.script(&format!("\"$jobctl\" {command} {id} {redirection}")).run().exits(1).complains_once();
+        }
+    }
+    // `/dev/null` is neither closed nor full.
+    db.script("\"$jobctl\" list-dead >/dev/null").run().success().stderr("");
+}
+
+#[test]
+fn who_can_not_be_told_an_id_is_told_that_the_run_exists() {
+    let db = TestDb::new();
+    let line = r#"{"job": "shell", "payload": {"command": "true"}}"#;
+    for (number, redirection) in [(1, ">&-"), (2, ">/dev/full")] {
+        let finished = db.script(&format!("\"$jobctl\" enqueue shell -- true {redirection}")).run().exits(1);
+        let id = db.query("SELECT max(id) FROM jobctl.job_runs");
+        finished.complains_once().stderr_has(&format!("jobctl: run {id} is enqueued: cannot write the answer"));
+        let finished = db.script(&format!("\"$jobctl\" enqueue --batch - {redirection}")).stdin(line).run().exits(1);
+        finished.complains_once().stderr_has("jobctl: 1 runs are enqueued: cannot write the answer");
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), (2 * number).to_string());
+    }
+}
+
+#[test]
+fn a_closed_or_full_stderr_changes_no_exit_status() {
+    let db = TestDb::new();
+    for redirection in ["2>&-", "2>/dev/full", ">&- 2>&-"] {
+        for (command, status) in [("frobnicate", 2), ("cancel abc", 2), ("cancel 999", 3), ("enqueue nosuch '{}'", 3)] {
+            db.script(&format!("\"$jobctl\" {command} {redirection}")).run().exits(status);
+        }
+    }
+}
+
+#[test]
+fn an_unknown_job_is_not_found() {
+    let db = TestDb::new();
+    for job in ["nosuch", "Shell", "shell ", "", "no\nsuch"] {
+        let refused = db.jobctl(["enqueue", job, "{}"]).run().exits(3).stdout("").complains_once();
+        let meant = if job.to_lowercase().contains("shell") {
+            "; did you mean `shell`?"
+        } else {
+            "; built-in jobs are shell and http"
+        };
+        refused.stderr_has("no definition `").stderr_has(meant);
+        let line = format!(r#"{{"job": {}}}"#, json_string(job));
+        let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(3).stdout("").complains_once();
+        refused.stderr_has("nothing is enqueued: batch line 1: no definition");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+}

@@ -1,0 +1,420 @@
+//! How the database is found and what is said where it can't be reached: through every source of
+//! settings, with and without TLS.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, LazyLock};
+use std::{fs, thread};
+
+use postgres::{Client, NoTls};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection};
+use tempfile::TempDir;
+
+use crate::support::http_server::{BlackHole, HttpServer};
+use crate::support::server::{self, Server};
+use crate::support::{Finished, Invocation, jobctl, temp_dir, wait_until};
+
+/// A server that speaks TLS and asks for passwords. Its certificate is for `db.example.com`.
+struct Secured {
+    port: u16,
+    /// Of its Unix socket, where everybody is trusted.
+    directory: String,
+    files: TempDir,
+    _server: Server,
+}
+
+static SECURED: LazyLock<Secured> = LazyLock::new(Secured::start);
+
+const HBA: &str = "local all all trust
+hostssl all encrypted all scram-sha-256
+hostnossl all plain all scram-sha-256
+host all either all scram-sha-256
+";
+
+fn authority(name: &str) -> (Issuer<'static, KeyPair>, String) {
+    let mut parameters = CertificateParams::new([]).unwrap();
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let pem = parameters.self_signed(&key).unwrap().pem();
+    (Issuer::new(parameters, key), pem)
+}
+
+impl Secured {
+    fn start() -> Self {
+        let server = server::start("127.0.0.1");
+        let files = temp_dir();
+        let (issuer, root) = authority("One");
+        fs::write(files.path().join("root.pem"), root).unwrap();
+        fs::write(files.path().join("other.pem"), authority("Other").1).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(["db.example.com".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+        let mut client = Client::connect(&server.url, NoTls).unwrap();
+        // The server writes its own files, because they must be its user's. COPY makes `\\n` of a new
+        // line, and printf the reverse.
+        for (name, text) in
+            [("server.crt", &*certificate.pem()), ("server.key", &*key.serialize_pem()), ("pg_hba.conf", HBA)]
+        {
+            let write = format!("umask 077; printf %b \"$(cat)\" >{name}");
+            client.batch_execute(&format!("COPY (SELECT '{text}') TO PROGRAM '{write}'")).unwrap();
+        }
+        client.batch_execute("ALTER SYSTEM SET ssl = on").unwrap();
+        for user in ["encrypted", "plain", "either"] {
+            client.batch_execute(&format!("CREATE ROLE {user} LOGIN SUPERUSER PASSWORD 's3cret'")).unwrap();
+        }
+        client.batch_execute("CREATE DATABASE app").unwrap();
+        client.batch_execute("SELECT pg_reload_conf()").unwrap();
+        let mut show = |name: &str| -> String { client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0) };
+        let (port, directory) = (show("port").parse().unwrap(), show("unix_socket_directories"));
+        wait_until("the server to have certificates", || {
+            Client::connect(&server.url, NoTls).unwrap().query_one("SHOW ssl", &[]).unwrap().get::<_, String>(0) == "on"
+        });
+        let secured = Self { port, directory, files, _server: server };
+        let socket = format!("host={} port={port} user=either dbname=app", secured.directory);
+        jobctl(["migrate", "--database-url", &socket]).run().success();
+        secured
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    /// As key=value pairs: by TCP, with the password.
+    fn address(&self, user: &str, more: &str) -> String {
+        format!(
+            "host=db.example.com hostaddr=127.0.0.1 port={} dbname=app user={user} password=s3cret {more}",
+            self.port
+        )
+    }
+}
+
+/// Lists what is dead, which is nothing, without any setting of this machine's.
+fn list(address: &str) -> Invocation<'static> {
+    jobctl(["list-dead"]).env("HOME", "/nonexistent").env("JOBCTL_DATABASE_URL", address)
+}
+
+#[track_caller]
+fn refuses(address: &str, exit: i32, why: &str) -> Finished {
+    list(address).run().exits(exit).stdout("").complains_once().nowhere("s3cret").stderr_has(why)
+}
+
+#[track_caller]
+fn opens(address: &str) {
+    list(address).run().success().stdout("").stderr("");
+}
+
+#[test]
+fn a_malformed_address_is_refused_and_never_repeated() {
+    for address in [
+        "mysql://u:s3cret@h/d",
+        "s3cret",
+        "postgres://u:s3cret/x@h/d",
+        "postgres://u:s3cret@h:port/d",
+        "postgres://u:s3cret@::1/d",
+        "postgres://u:s3cret%zz@h/d",
+        "postgres://u:s3cret@h/d?sslmod=require",
+        "postgres://u:s3cret@h/d?sslmode=on",
+        "postgres://u:s3cret@h/d?frobnicate=s3cret",
+        "postgres://u:s3cret@h/d?s3cret",
+        "postgres://u:s3cret@h/d?connect_timeout=s3cret",
+        "host=h password=my s3cret",
+        "host=h password='s3cret",
+        "host=h port=s3cret",
+    ] {
+        refuses(address, 7, "jobctl: cannot use the database URL: ");
+        jobctl(["list-dead", "--database-url", address]).run().exits(7).complains_once().nowhere("s3cret");
+        let by_variable = jobctl(["list-dead"]).env("DATABASE_URL", address).run().exits(7).complains_once();
+        by_variable.nowhere("s3cret").stderr_has("jobctl: cannot use DATABASE_URL: ");
+    }
+    refuses("postgres://u:s3cret@h/d?sslmod=require", 7, "it has no parameter `sslmod`; did you mean `sslmode`?");
+    jobctl(["list-dead"]).env("PGPORT", "s3cret").run().exits(7).complains_once().stderr_has("cannot use PGPORT");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_with_a_remedy() {
+    let remedy = "is PostgreSQL running there? set --database-url, DATABASE_URL or the PG* variables";
+    let line = format!("jobctl: cannot connect to the database at 127.0.0.1:1: connection refused; {remedy}\n");
+    refuses("postgres://u:s3cret@127.0.0.1:1/d", 5, "").stderr(&line);
+    let line =
+        format!("jobctl: cannot connect to the database at /nonexistent:5432: there is no such socket; {remedy}\n");
+    refuses("host=/nonexistent user=u password=s3cret", 5, "").stderr(&line);
+    refuses("postgres://u:s3cret@host.invalid/d", 5, "the host name can't be resolved");
+    // Every command says the same.
+    for command in ["migrate", "tick", "retry --all-dead", "cancel 1", "enqueue shell {\"command\":\"x\"}"] {
+        let command = jobctl(command.split(' ')).env("JOBCTL_DATABASE_URL", "postgres://u:s3cret@127.0.0.1:1/d");
+        command.run().exits(5).stdout("").nowhere("s3cret").stderr_has("connection refused");
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_is_given_up_after_the_timeout() {
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hole = BlackHole::open();
+    let hole = hole.url();
+    let hole = hole.trim_start_matches("http://").trim_end_matches('/');
+    for (address, modes) in
+        [(&*mute.local_addr().unwrap().to_string(), &["disable", "prefer"][..]), (hole, &["prefer"])]
+    {
+        for mode in modes {
+            let address = format!("postgres://u:s3cret@{address}/d?connect_timeout=1&sslmode={mode}");
+            let refused = refuses(&address, 5, "; is PostgreSQL running there?");
+            // The one or the other limit is reached first.
+            let says_why =
+                ["no answer within 1s", "connection timed out"].iter().any(|why| refused.stderr.contains(why));
+            assert!(says_why && refused.took.as_secs() < 8, "{refused}");
+        }
+    }
+}
+
+#[test]
+fn a_server_of_another_kind_is_recognised() {
+    let server = HttpServer::start();
+    let port = server.url("/").rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
+    for mode in ["disable", "prefer"] {
+        let address = format!("postgres://u:s3cret@127.0.0.1:{port}/d?connect_timeout=2&sslmode={mode}");
+        list(&address).run().exits(5).stdout("").complains_once().nowhere("s3cret");
+    }
+    // One that greets.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("postgres://u:s3cret@{}/d?sslmode=disable", listener.local_addr().unwrap());
+    let greeter = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"220 smtp.example ESMTP\r\n").unwrap();
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    refuses(&address, 5, "it does not answer like PostgreSQL");
+    greeter.join().unwrap();
+}
+
+#[test]
+fn a_missing_database_or_role_or_a_wrong_password_is_a_matter_of_configuration() {
+    let secured = &*SECURED;
+    let base = format!("host={} port={}", secured.directory, secured.port);
+    refuses(
+        &format!("{base} user=either dbname=nosuch"),
+        7,
+        "database \"nosuch\" does not exist; create it, or name another",
+    );
+    refuses(&format!("{base} user=nosuch dbname=app"), 7, "role \"nosuch\" does not exist");
+    let wrong = secured.address("either", "").replace("s3cret", "wrong-s3cret");
+    refuses(&wrong, 7, "password authentication failed for user \"either\"; check the user and the password");
+    let none = secured.address("either", "").replace("password=s3cret", "");
+    refuses(&none, 7, "password missing; check the password");
+    refuses(&secured.address("nosuch", ""), 7, "no pg_hba.conf entry");
+}
+
+#[test]
+fn what_is_given_first_counts() {
+    let secured = &*SECURED;
+    let good = format!("host={} port={} user=either dbname=app", secured.directory, secured.port);
+    let bad = "host=/nonexistent dbname=app";
+    let with = |flag: Option<&str>, own: Option<&str>, general: Option<&str>| {
+        let mut command = jobctl(["list-dead"]).env("PGHOST", "/elsewhere").env("PGUSER", "either");
+        if let Some(flag) = flag {
+            command = command.args(["--database-url", flag]);
+        }
+        if let Some(own) = own {
+            command = command.env("JOBCTL_DATABASE_URL", own);
+        }
+        if let Some(general) = general {
+            command = command.env("DATABASE_URL", general);
+        }
+        command.run()
+    };
+    with(Some(&good), Some(bad), Some(bad)).success();
+    with(None, Some(&good), Some(bad)).success();
+    with(None, None, Some(&good)).success();
+    with(Some(bad), Some(&good), Some(&good)).exits(5).stderr_has("/nonexistent");
+    with(None, Some(bad), Some(&good)).exits(5).stderr_has("/nonexistent");
+    with(None, None, Some(bad)).exits(5).stderr_has("/nonexistent");
+    with(None, Some(""), Some(&good)).success();
+    with(None, None, None).exits(5).stderr_has("/elsewhere");
+}
+
+#[test]
+fn the_variables_of_libpq_are_enough() {
+    let secured = &*SECURED;
+    let port = secured.port.to_string();
+    let base = || jobctl(["list-dead"]).env("PGPORT", &port).env("PGUSER", "either").env("PGDATABASE", "app");
+    base().env("PGHOST", &secured.directory).run().success().stderr("");
+    let by_tcp = || base().env("PGHOST", "127.0.0.1").env("HOME", "/nonexistent");
+    by_tcp().env("PGPASSWORD", "s3cret").run().success().stderr("");
+    by_tcp().env("PGPASSWORD", "wrong").run().exits(7).nowhere("wrong");
+    by_tcp().env("PGPASSWORD", "s3cret").env("PGSSLMODE", "verify-full").run().exits(7);
+    // What the address leaves open, they fill in.
+    by_tcp().env("PGPASSWORD", "s3cret").env("JOBCTL_DATABASE_URL", "postgres:///app").run().success();
+    let service = secured.file("services");
+    let text = format!("[app]\nhost={}\nport={port}\nuser=either\ndbname=app\n", secured.directory);
+    fs::write(&service, text).unwrap();
+    let by_service = jobctl(["list-dead"]).env("PGSERVICEFILE", service.to_str().unwrap()).env("PGSERVICE", "app");
+    by_service.run().success().stderr("");
+}
+
+#[test]
+fn the_pass_file_serves_only_in_private() {
+    let secured = &*SECURED;
+    let home = temp_dir();
+    let path = home.path().join(".pgpass");
+    let address = secured.address("either", "").replace("password=s3cret", "");
+    let list = |mode: u32, text: &str| {
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        list(&address).env("HOME", home.path().to_str().unwrap()).run()
+    };
+    let good = "# ours\nelsewhere:*:*:*:wrong\ndb.example.com:*:app:either:s3cret\n*:*:*:*:wrong\n";
+    list(0o600, good).success().stderr("");
+    list(0o600, "elsewhere:*:*:*:s3cret\n").exits(7).stderr_has("password missing").nowhere("s3cret");
+    let refused = list(0o640, good).exits(7).nowhere("s3cret").stderr_has("password missing");
+    refused.stderr_has("can be read by others; it is ignored until `chmod 600`");
+}
+
+#[test]
+fn the_first_host_that_will_do_is_taken() {
+    let secured = &*SECURED;
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mute = mute.local_addr().unwrap();
+    let good = format!("127.0.0.1:{}", secured.port);
+    let url = |hosts: &str, more: &str| format!("postgres://either:s3cret@{hosts}/app?connect_timeout=1{more}");
+    opens(&url(&format!("127.0.0.1:1,{good}"), ""));
+    opens(&url(&format!("host.invalid,127.0.0.1:1,{good}"), ""));
+    opens(&url(&format!("{mute},{good}"), ""));
+    opens(&url(&format!("127.0.0.1:1,{good}"), "&target_session_attrs=read-write"));
+    opens(&url(&good, "&target_session_attrs=prefer-standby"));
+    let refused =
+        refuses(&url(&format!("127.0.0.1:1,{good}"), "&target_session_attrs=standby"), 5, "it is not a standby");
+    refused.stderr_has("127.0.0.1:1: connection refused");
+    // A wrong password is not shown around.
+    let wrong = url(&format!("{good},127.0.0.1:1"), "").replace("s3cret", "wrong");
+    refuses(&wrong, 7, "password authentication failed").nowhere("127.0.0.1:1:");
+}
+
+#[test]
+fn each_sslmode_means_what_it_means_to_libpq() {
+    let secured = &*SECURED;
+    for (user, mode, opened) in [
+        ("encrypted", "disable", false),
+        ("encrypted", "allow", true),
+        ("encrypted", "prefer", true),
+        ("encrypted", "require", true),
+        ("plain", "disable", true),
+        ("plain", "allow", true),
+        ("plain", "prefer", true),
+        ("plain", "require", false),
+    ] {
+        let address = secured.address(user, &format!("sslmode={mode}"));
+        if opened {
+            opens(&address);
+        } else {
+            refuses(&address, 7, "no pg_hba.conf entry");
+        }
+    }
+}
+
+#[test]
+fn a_certificate_is_checked_as_far_as_the_mode_asks() {
+    let secured = &*SECURED;
+    let with = |mode: &str, root: &str| {
+        secured.address("encrypted", &format!("sslmode={mode} sslrootcert={}", secured.file(root).display()))
+    };
+    for mode in ["verify-full", "verify-ca", "require"] {
+        opens(&with(mode, "root.pem"));
+        // `require` with a root certificate at hand checks it, as it always has.
+        refuses(
+            &with(mode, "other.pem"),
+            7,
+            "the server's certificate is not acceptable: no known authority signed it",
+        );
+        refuses(&with(mode, "missing.pem"), 7, "missing.pem");
+    }
+    let other_name = |mode: &str| with(mode, "root.pem").replace("host=db.example.com", "host=elsewhere.example");
+    opens(&other_name("verify-ca"));
+    let why = "it is not for this host name but for db.example.com; use the name in the certificate";
+    refuses(&other_name("verify-full"), 7, why);
+    let system = secured.address("encrypted", "sslmode=verify-full sslrootcert=system");
+    refuses(&system, 7, "the server's certificate is not acceptable");
+}
+
+/// Answers what asks for TLS, and tells whatever comes afterwards.
+fn imposter() -> (u16, Receiver<Vec<u8>>) {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(["db.example.com".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.read_exact(&mut [0; 8]).unwrap();
+        socket.write_all(b"S").unwrap();
+        let mut session = ServerConnection::new(config).unwrap();
+        let mut heard = Vec::new();
+        let _ = rustls::Stream::new(&mut session, &mut socket).read_to_end(&mut heard);
+        let _ = sender.send(heard);
+    });
+    (port, receiver)
+}
+
+#[test]
+fn who_shows_a_self_signed_certificate_hears_no_password() {
+    let root = SECURED.file("root.pem");
+    for mode in ["verify-ca", "verify-full"] {
+        let (port, heard) = imposter();
+        let address = format!(
+            "host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret sslmode={mode} sslrootcert={}",
+            root.display()
+        );
+        refuses(&address, 7, "the server's certificate is not acceptable: it is self-signed; give the certificate");
+        assert_eq!(heard.recv().unwrap(), b"");
+    }
+}
+
+/// The secured server, made to look as if it had no TLS.
+fn without_tls() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let target = SECURED.port;
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut first = [0; 8];
+                client.read_exact(&mut first)?;
+                let mut server = TcpStream::connect(("127.0.0.1", target))?;
+                if first == [0, 0, 0, 8, 4, 210, 22, 47] {
+                    client.write_all(b"N")?;
+                } else {
+                    server.write_all(&first)?;
+                }
+                let (mut from, mut to) = (server.try_clone()?, client.try_clone()?);
+                thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    to.shutdown(std::net::Shutdown::Both)
+                });
+                std::io::copy(&mut client, &mut server)?;
+                server.shutdown(std::net::Shutdown::Write)
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn a_server_without_tls_is_refused_where_tls_is_demanded() {
+    let port = without_tls();
+    let with = |mode: &str| format!("postgres://either:s3cret@127.0.0.1:{port}/app?sslmode={mode}");
+    for mode in ["disable", "allow", "prefer"] {
+        opens(&with(mode));
+    }
+    for mode in ["require", "verify-ca", "verify-full"] {
+        refuses(&with(mode), 7, "server does not support TLS; check sslmode and the TLS settings of the server");
+    }
+}

@@ -1,0 +1,124 @@
+//! `crontab.example` under the real cron daemon.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{TestDb, temp_dir, wait_until_within};
+
+/// Cron as if it were alone on the machine, with one crontab: $1 is put in root's place.
+///
+/// Mounts of its own keep it from the crontabs of the machine and from the lock of a daemon that runs
+/// already. Processes of its own end with it, whatever becomes of this test.
+const CRON: &str = r#"
+for folder in /etc/cron.d /var/spool/cron/crontabs; do mount -t tmpfs tmpfs $folder; done
+mount --bind /dev/null /etc/crontab
+[ -e /run/crond.pid ] || : >/run/crond.pid
+mount --bind "$2" /run/crond.pid
+install -m 600 "$1" /var/spool/cron/crontabs/root
+exec cron -f
+"#;
+const ISOLATE: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+
+const LOCK: &str = "/run/crond.pid";
+
+struct Cron(Child);
+
+impl Drop for Cron {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        // Something had to be there to be covered; a daemon's own has its process id in it.
+        if fs::metadata(LOCK).is_ok_and(|file| file.len() == 0) {
+            let _ = fs::remove_file(LOCK);
+        }
+    }
+}
+
+fn is_possible(program: &str, arguments: &[&str]) -> bool {
+    let tried = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// Why the daemon can't be tested here.
+fn obstacle() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("cron needs root");
+    }
+    if !is_possible("sh", &["-c", "command -v cron && test -d /var/spool/cron/crontabs && test -e /etc/crontab"]) {
+        return Some("Debian's cron is not installed");
+    }
+    if !is_possible("unshare", &[&ISOLATE[..], &["true"]].concat()) {
+        return Some("cron can't be kept apart from the machine: unshare is missing or forbidden");
+    }
+    None
+}
+
+/// The example with nothing but the reader's own values put in: address, mail, and where jobctl is.
+fn crontab(url: &str) -> String {
+    let bin = Path::new(env!("CARGO_BIN_EXE_jobctl")).parent().unwrap().display();
+    let example = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("crontab.example")).unwrap();
+    let mut filled_in = 0;
+    let mut lines = String::new();
+    for line in example.lines() {
+        let name = line.split_once('=').map(|(name, _)| name).unwrap_or_default();
+        let own = match name {
+            "PATH" => line.replacen('=', &format!("={bin}:"), 1),
+            "JOBCTL_DATABASE_URL" => format!("{name}={url}"),
+            // Mail goes nowhere.
+            "MAILTO" => format!("{name}=\"\""),
+            _ => line.to_owned(),
+        };
+        filled_in += usize::from(own != line);
+        lines += &(own + "\n");
+    }
+    assert_eq!(filled_in, 3, "PATH, JOBCTL_DATABASE_URL and MAILTO stand in crontab.example");
+    assert!(lines.lines().any(|line| line.starts_with("* * * * * jobctl tick")));
+    lines
+}
+
+#[test]
+fn cron_runs_jobs_with_the_line_of_the_example() {
+    if let Some(why) = obstacle() {
+        // Past the capture of a passing test's output: nobody may take this for a test that ran.
+        let _ = writeln!(std::io::stderr(), "skipped: cron_runs_jobs_with_the_line_of_the_example: {why}");
+        return;
+    }
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let done = folder.path().join("done");
+    let id = db.enqueue_script(&format!("env >'{0}.new' && mv '{0}.new' '{0}'", done.display()));
+    let (lock, log) = (file("crond.pid", ""), file("cron.log", ""));
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+
+    let log = fs::File::create(log).unwrap();
+    let cron = Cron(
+        Command::new("unshare")
+            .args(ISOLATE)
+            .args(["sh", "-euc", CRON, "cron"])
+            .args([file("crontab", &crontab(&db.url())), lock])
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap(),
+    );
+    // Cron wakes at the full minute.
+    wait_until_within(Duration::from_secs(90), "cron to wake jobctl", || done.exists());
+    db.wait_for_status(id, "succeeded");
+    drop(cron);
+
+    let environment = fs::read_to_string(done).unwrap();
+    assert!(!environment.contains("JOBCTL_DATABASE_URL"), "a job sees the database's address:\n{environment}");
+    assert!(environment.contains(&format!("JOBCTL_RUN_ID={id}\n")), "{environment}");
+}

@@ -1,0 +1,273 @@
+//! A database that is away, slow, full, locked, read-only, or set up in a surprising way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::{Gate, Proxy, TestDb, jobctl, wait_until};
+
+#[test]
+fn a_database_that_is_down_is_one_line_and_exit_5() {
+    let db = TestDb::new();
+    for freeze in [false, true] {
+        let proxy = Proxy::to(&db);
+        if freeze {
+            proxy.freeze()
+        } else {
+            proxy.cut()
+        }
+        let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run();
+        let tick = tick.exits(5).stdout("").complains_once();
+        assert!(tick.took < Duration::from_secs(10), "{tick}");
+        // Not tried over and over: cron comes again.
+        assert!(proxy.connections() <= 2, "{} connections", proxy.connections());
+    }
+    jobctl(["tick", "--database-url", "postgresql://127.0.0.1:1/x"]).run().exits(5).stdout("").complains_once();
+}
+
+#[test]
+fn no_run_is_lost_and_no_result_counts_twice_while_sessions_are_being_ended() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    gate.open();
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{}' FROM generate_series(1, 150)",
+        serde_json::json!({ "command": format!("{}; sleep 0.1", gate.script()) }).to_string().replace('\'', "''")
+    ));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                 WHERE datname = current_database() AND application_name = 'jobctl'";
+            while !done.load(Ordering::Relaxed) {
+                db.query(others);
+                thread::sleep(Duration::from_millis(150));
+            }
+        });
+        for _ in 0..200 {
+            // It gives up when the session ends while it holds nothing.
+            let tick = db.jobctl(["tick", "--quiet"]).run();
+            assert!(matches!(tick.status.code(), Some(0 | 5)), "{tick}");
+            if db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'") == "0" {
+                break;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    // A claim whose answer was lost waits for the end of its lease.
+    db.expire_leases();
+    db.jobctl(["tick", "--quiet"]).run().success();
+    db.age();
+    db.jobctl(["tick", "--quiet"]).run().success();
+    let ends = "SELECT status, count(*), max(attempts) <= 2 FROM jobctl.job_runs GROUP BY status";
+    assert_eq!(db.query(ends), "succeeded|150|t", "{}", db.dump());
+    let successes = "SELECT count(*), count(DISTINCT run_id) FROM jobctl.job_attempts WHERE outcome = 'succeeded'";
+    assert_eq!(db.query(successes), "150|150");
+    // No work was done for nothing: each started once.
+    assert_eq!((gate.count("start"), gate.count("end")), (150, 150));
+}
+
+#[test]
+fn a_result_whose_answer_was_lost_is_recorded_once() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--worker", "w"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    proxy.lose_answer_to(&["INSERT INTO jobctl.job_attempts", "COMMIT"]);
+    gate.open();
+    let tick = tick.wait().success();
+    assert!(proxy.has_lost());
+    let tick = tick.stderr_has("connecting anew").stderr_has(&format!("run {id} shell attempt 1/10: succeeded after "));
+    tick.nowhere("lost,");
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    assert_eq!(db.query("SELECT worker, outcome FROM jobctl.job_attempts"), "w|succeeded");
+}
+
+#[test]
+fn a_claim_whose_answer_was_lost_comes_back_with_its_lease() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let id = db.enqueue(["shell", "--", "true"]);
+    proxy.lose_answer_to(&["SKIP LOCKED", "COMMIT"]);
+    db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run().exits(5).complains_once();
+    assert!(proxy.has_lost());
+    assert_eq!(db.of_run(id, "status, attempts"), "running|1");
+    db.jobctl(["tick"]).run().success().stderr("");
+    db.expire_leases();
+    db.jobctl(["tick"]).run().success();
+    db.age();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+}
+
+#[test]
+fn a_database_that_turns_read_only_is_left_alone_until_it_takes_writes_again() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    let read_only = format!("ALTER DATABASE {} SET default_transaction_read_only = on", db.name());
+    let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND application_name = 'jobctl'";
+    let writable =
+        format!("BEGIN READ WRITE; ALTER DATABASE {} RESET default_transaction_read_only; COMMIT", db.name());
+    db.execute(&read_only);
+    db.jobctl(["tick"]).run().exits(5).complains_once();
+    db.query(others);
+    gate.open();
+    let before = proxy.connections();
+    wait_until("tries to write", || proxy.connections() >= before + 2);
+    thread::sleep(Duration::from_secs(2));
+    let tries = proxy.connections() - before;
+    assert!(tries <= 12, "{tries} connections in two seconds");
+    assert_eq!(db.of_run(id, "status, attempts"), "running|1");
+    db.execute(&writable);
+    let tick = tick.wait().success();
+    assert_eq!(tick.stderr.matches("connecting anew").count(), 1, "{tick}");
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn a_locked_table_is_waited_for_only_briefly() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "true"]);
+    for table in ["job_runs", "job_workers"] {
+        let mut client = db.client();
+        let mut transaction = client.transaction().unwrap();
+        transaction.batch_execute(&format!("LOCK TABLE jobctl.{table} IN ACCESS EXCLUSIVE MODE")).unwrap();
+        let tick = db.jobctl(["tick"]).run().exits(5).stdout("").complains_once();
+        assert!(tick.took < Duration::from_secs(6), "{tick}");
+        transaction.rollback().unwrap();
+        assert_eq!(db.of_run(id, "status, attempts"), "queued|0");
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL"), "0");
+    }
+    // Whoever has work in its hands waits longer.
+    let gate = Gate::new();
+    let held = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--limit", "2"]).spawn();
+    gate.wait_for_starts(1);
+    db.wait_for_status(id, "succeeded");
+    let mut client = db.client();
+    let mut transaction = client.transaction().unwrap();
+    transaction.batch_execute("LOCK TABLE jobctl.job_runs IN ACCESS EXCLUSIVE MODE").unwrap();
+    gate.open();
+    wait_until("the work to end", || !gate.has_processes());
+    thread::sleep(Duration::from_millis(2500));
+    transaction.rollback().unwrap();
+    tick.wait().success();
+    assert_eq!(db.of_run(held, "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn a_role_without_a_free_connection_is_one_line_and_exit_5() {
+    let db = TestDb::new();
+    let role = format!("{}_role", db.name());
+    db.execute(&format!("CREATE ROLE {role} LOGIN CONNECTION LIMIT 0"));
+    let proxy = Proxy::to(&db);
+    let url = proxy.url().replacen("postgres:", &format!("{role}:"), 1);
+    let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &url).run();
+    db.execute(&format!("DROP ROLE {role}"));
+    tick.exits(5).stdout("").complains_once().stderr_has("too many connections");
+    assert!(proxy.connections() <= 2, "{} connections", proxy.connections());
+}
+
+/// Refuses the history of run 1 with this error while the table `refuse` has a row.
+fn refuse_history(db: &TestDb, error: &str) {
+    db.execute(&format!(
+        "CREATE TABLE public.refuse AS SELECT 1 AS one;
+         CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             IF NEW.run_id = 1 AND EXISTS (SELECT FROM public.refuse) AND NEW.output LIKE '%poison%' THEN
+                 RAISE EXCEPTION 'refused' USING ERRCODE = '{error}';
+             END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON jobctl.job_attempts
+             FOR EACH ROW EXECUTE FUNCTION public.refuse()"
+    ));
+}
+
+#[test]
+fn a_text_that_can_not_be_stored_costs_nobody_a_result() {
+    for error in ["22021", "22P05", "54000"] {
+        let db = TestDb::new();
+        refuse_history(&db, error);
+        let gate = Gate::new();
+        let poisoned = db.enqueue_script(&format!("echo poison; {}", gate.script()));
+        let others = [gate.enqueue(&db), gate.enqueue(&db)];
+        let tick = db.jobctl(["tick"]).spawn();
+        gate.wait_for_starts(3);
+        gate.open();
+        tick.wait().success().stderr_has(&format!("run {poisoned}: output not stored: "));
+        assert_eq!(db.of_run(poisoned, "status, attempts"), "succeeded|1");
+        assert_eq!(db.of_attempt(poisoned, 1, "outcome, output"), "succeeded|[output could not be stored]");
+        for id in others {
+            assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+        }
+    }
+}
+
+#[test]
+fn a_result_that_finds_the_disk_full_is_kept_until_there_is_room() {
+    let db = TestDb::new();
+    refuse_history(&db, "disk_full");
+    let gate = Gate::new();
+    let id = db.enqueue_script(&format!("echo poison; {}", gate.script()));
+    let tick = db.jobctl(["tick", "--lease", "3s"]).spawn();
+    gate.wait_for_starts(1);
+    gate.open();
+    wait_until("the work to end", || !gate.has_processes());
+    // Still renewed, and never a success that nobody has recorded.
+    let lease = db.of_run(id, "locked_until");
+    wait_until("the first lease to be over", || db.query(&format!("SELECT now() > '{lease}'")) == "t");
+    db.jobctl(["tick", "--worker", "other"]).run().success().stderr("");
+    assert_eq!(db.of_run(id, "status, attempts"), "running|1");
+    db.execute("DELETE FROM public.refuse");
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    assert_eq!(db.of_attempt(id, 1, "outcome, output"), "succeeded|poison\n");
+}
+
+#[test]
+fn what_an_administrator_sets_for_a_database_changes_nothing() {
+    let settings = [
+        "default_transaction_isolation = serializable",
+        "default_transaction_deferrable = on",
+        "idle_in_transaction_session_timeout = '500ms'",
+        "lock_timeout = '1ms'",
+        "search_path = nowhere",
+        "timezone = 'Pacific/Chatham'",
+        "datestyle = 'SQL, DMY'",
+        "intervalstyle = sql_standard",
+        "extra_float_digits = 0",
+        "standard_conforming_strings = off",
+        "escape_string_warning = off",
+        "row_security = off",
+        "client_min_messages = debug1",
+    ];
+    let db = TestDb::new();
+    let set = |setting: &&str| format!("ALTER DATABASE {} SET {setting};", db.name());
+    db.execute(&settings.iter().map(set).collect::<String>());
+    let gate = Gate::new();
+    let long = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--lease", "3s"]).spawn();
+    gate.wait_for_starts(1);
+    let lease = db.of_run(long, "locked_until");
+    wait_until("a renewal", || db.of_run(long, "locked_until") != lease);
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(long, "status, attempts"), "succeeded|1");
+    let timed = db.enqueue(["shell", "--run-at", "2026-01-05T09:30:00+01:00", "--timeout", "90s", "--", "false"]);
+    let utc = "to_char(run_at AT TIME ZONE 'UTC', 'HH24:MI'), extract(epoch FROM timeout)::integer";
+    assert_eq!(db.of_run(timed, utc), "08:30|90");
+    db.jobctl(["tick"]).run().success().stderr_has("next attempt in ");
+    assert_eq!(db.of_run(timed, "status"), "failed");
+    let text = timed.to_string();
+    db.jobctl(["retry", &text]).run().success();
+    db.jobctl(["cancel", &text]).run().success();
+    assert_eq!(db.status(timed), "cancelled");
+}

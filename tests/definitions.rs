@@ -1,0 +1,316 @@
+//! Runs of definitions: enqueued by name, executed as the definition says when they are claimed.
+
+use crate::support::http_server::HttpServer;
+use crate::support::{TestDb, temp_dir, wait_until};
+
+#[test]
+fn a_defined_command_gets_the_payload_on_its_stdin() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.echo]\nshell = 'cat; echo; echo $JOBCTL_JOB $JOBCTL_RUN_ID $JOBCTL_ATTEMPT $JOBCTL_IDEMPOTENCY_KEY'\n",
+    );
+    let payload = r#"{"user": "; touch pwned; $(id) `id`", "list": [-1, null]}"#;
+    let given = db.enqueue(["echo", payload, "--key", "k:1"]);
+    let none = db.enqueue(["echo"]);
+    db.jobctl(["tick"]).run().success();
+    let output: String = db.of_attempt(given, 1, "output");
+    let (json, rest) = output.split_once('\n').unwrap();
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    assert_eq!(value(json), value(payload));
+    assert_eq!(rest.trim(), format!("echo {given} 1 k:1"));
+    assert_eq!(db.of_attempt(none, 1, "output").lines().next(), Some("{}"));
+}
+
+#[test]
+fn a_defined_call_sends_the_payload_as_its_json_body() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let (report, page) = (server.url("/status/200"), server.url("/status/200?x-page=1"));
+    db.apply(&format!(
+        "[jobs.report]\nhttp = {{ url = '{report}', headers = {{ authorization = 'Bearer ${{TOKEN}}' }} }}\n
+         [jobs.page]\nhttp = {{ url = '{page}', method = 'GET' }}\n"
+    ));
+    let id = db.enqueue(["report", r#"{"user_id": 12345}"#, "--key", "weekly:12345"]);
+    let page = db.enqueue(["page", r#"{"unused": true}"#]);
+    db.jobctl(["tick"]).env("TOKEN", "s3cret").run().success().nowhere("s3cret");
+    assert_eq!((db.status(id), db.status(page)), ("succeeded".to_owned(), "succeeded".to_owned()));
+    let requests = server.requests();
+    let request = |path: &str| requests.iter().find(|request| request.path == path).unwrap();
+    let posted = request("/status/200");
+    assert_eq!((posted.method.as_str(), posted.body.as_slice()), ("POST", br#"{"user_id": 12345}"#.as_slice()));
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("authorization", "Bearer s3cret"),
+        ("idempotency-key", "weekly:12345"),
+        ("x-jobctl-run-id", &id.to_string()),
+        ("x-jobctl-attempt", "1"),
+    ] {
+        assert_eq!(posted.headers.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    let got = request("/status/200?x-page=1");
+    assert_eq!((got.method.as_str(), got.body.len()), ("GET", 0));
+}
+
+#[test]
+fn an_unknown_name_is_refused_with_the_nearest_one() {
+    let db = TestDb::new();
+    db.apply("[jobs.send_weekly_report]\nshell = 'true'\n");
+    for (name, said) in [
+        ("send_weekly_raport", "; did you mean `send_weekly_report`?"),
+        ("shel", "; did you mean `shell`?"),
+        ("something_else", "; built-in jobs are shell and http"),
+    ] {
+        db.jobctl(["enqueue", name, "{}"])
+            .run()
+            .exits(3)
+            .stdout("")
+            .stderr(&format!("jobctl: no definition `{name}`{said}\n"));
+    }
+    let batch = "{\"job\": \"send_weekly_report\"}\n{\"job\": \"send_weekly_raport\"}\n";
+    db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().exits(3).stdout("").complains_once().stderr(
+        "jobctl: nothing is enqueued: batch line 2: no definition `send_weekly_raport`; \
+         did you mean `send_weekly_report`?\n",
+    );
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+}
+
+#[test]
+fn a_batch_mixes_definitions_and_built_in_jobs() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'cat'\nqueue = 'own'\n");
+    let batch = concat!(
+        "{\"job\": \"a\", \"payload\": [1], \"key\": \"k\"}\n",
+        "{\"job\": \"shell\", \"payload\": {\"command\": \"true\"}}\n",
+        "{\"job\": \"a\", \"payload\": [1], \"key\": \"k\"}\n",
+        "{\"job\": \"a\", \"payload\": [2], \"queue\": \"given\"}\n",
+    );
+    let ids = db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success().stdout;
+    let ids: Vec<&str> = ids.lines().collect();
+    assert_eq!((ids.len(), ids[0]), (4, ids[2]));
+    assert_eq!(
+        db.query("SELECT job_type, payload, queue FROM jobctl.job_runs ORDER BY payload::text"),
+        "a|[1]|own\na|[2]|given\nshell|{\"command\": \"true\"}|default"
+    );
+    let taken = "{\"job\": \"a\", \"payload\": [3]}\n{\"job\": \"a\", \"payload\": [4], \"key\": \"k\"}\n";
+    db.jobctl(["enqueue", "--batch", "-"]).stdin(taken).run().exits(4).stdout("").stderr_has("batch line 2: key `k`");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "3");
+}
+
+#[test]
+fn the_limits_of_a_definition_apply_where_none_are_given() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nqueue = 'slow'\npriority = 7\nmax_attempts = 3\nbackoff = 'fixed:5m'\ntimeout = '9m'\n");
+    let own = db.enqueue(["a"]);
+    let given = db.enqueue([
+        "a",
+        "--queue",
+        "q",
+        "--priority",
+        "-1",
+        "--max-attempts",
+        "2",
+        "--backoff",
+        "list:1m",
+        "--timeout",
+        "3s",
+        "--in",
+        "1h",
+    ]);
+    let columns = "queue, priority, max_attempts, backoff, timeout, run_at > now() + interval '59 minutes'";
+    assert_eq!(db.of_run(own, columns), "slow|7|3|fixed:5m||f");
+    assert_eq!(db.of_run(given, columns), "q|-1|2|list:1m|00:00:03|t");
+}
+
+#[test]
+fn an_edited_definition_serves_the_runs_that_wait_and_those_that_are_retried() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    db.apply("[jobs.a]\nshell = 'echo old; exit 1'\n");
+    let retried = db.enqueue(["a"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(retried), "failed");
+    let waiting = db.enqueue(["a"]);
+    db.apply("[jobs.a]\nshell = 'echo new'\n");
+    db.age();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_attempt(retried, 2, "outcome, output"), "succeeded|new\n");
+    assert_eq!(db.of_attempt(waiting, 1, "outcome, output"), "succeeded|new\n");
+    // Even another kind of job.
+    let called = db.enqueue(["a"]);
+    db.apply(&format!("[jobs.a]\nhttp = {{ url = '{}' }}\n", server.url("/status/204")));
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_attempt(called, 1, "outcome, http_status"), "succeeded|204");
+}
+
+#[test]
+fn the_timeout_of_a_definition_is_that_of_the_claim() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'exec sleep 60'\n");
+    let id = db.enqueue(["a", "--max-attempts", "1"]);
+    db.apply("[jobs.a]\nshell = 'exec sleep 60'\ntimeout = '1s'\n");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(id, "status, error_type, last_error"), "dead|timeout|timed out after 1s");
+}
+
+#[test]
+fn a_definition_that_was_spoilt_by_hand_kills_its_runs_and_no_others() {
+    let db = TestDb::new();
+    db.apply("[jobs.spoilt]\nshell = 'true'\n[jobs.whole]\nshell = 'true'\n");
+    db.execute("UPDATE jobctl.job_definitions SET action = '{\"command\": 5}' WHERE name = 'spoilt'");
+    let (spoilt, whole) = (db.enqueue(["spoilt"]), db.enqueue(["whole"]));
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(whole), "succeeded");
+    assert_eq!(
+        db.of_run(spoilt, "status, error_type, last_error"),
+        "dead|bad_payload|definition `spoilt` can't be executed: `command` must be a string or a list of strings at line 1 column 14"
+    );
+}
+
+#[test]
+fn the_exit_codes_of_a_definition_decide_instead_of_the_usual_ones() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'exit $(cat)'\npermanent_exit_codes = [3, 64]\n[jobs.usual]\nshell = 'exit $(cat)'\n");
+    for (job, code, status) in [
+        ("a", "3", "dead"),
+        ("a", "64", "dead"),
+        ("a", "65", "failed"),
+        ("a", "1", "failed"),
+        ("a", "0", "succeeded"),
+        ("usual", "3", "failed"),
+        ("usual", "65", "dead"),
+    ] {
+        let id = db.enqueue([job, code]);
+        db.jobctl(["tick"]).run().success();
+        assert_eq!(db.status(id), status, "{job} {code}");
+    }
+}
+
+#[test]
+fn the_statuses_of_a_definition_decide_instead_of_the_usual_ones() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    for (transient, answer, status) in [
+        ("[404, '5xx']", 404, "failed"),
+        ("[404, '5xx']", 503, "failed"),
+        ("[404, '5xx']", 429, "dead"),
+        ("[]", 500, "dead"),
+        ("[404]", 200, "succeeded"),
+    ] {
+        let url = server.url(&format!("/status/{answer}"));
+        db.apply(&format!("[jobs.a]\nhttp = {{ url = '{url}', transient_statuses = {transient} }}\n"));
+        let id = db.enqueue(["a"]);
+        db.jobctl(["tick"]).run().success();
+        assert_eq!(db.status(id), status, "{transient} {answer}");
+    }
+}
+
+#[test]
+fn a_host_may_run_defined_commands_only_or_none() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    let (built_in, defined) = (db.enqueue(["shell", "--", "true"]), db.enqueue(["a"]));
+    db.jobctl(["tick", "--shell", "off"]).run().success().stderr("");
+    assert_eq!((db.status(built_in), db.status(defined)), ("queued".to_owned(), "queued".to_owned()));
+    db.jobctl(["tick", "--shell", "defined"]).run().success();
+    assert_eq!((db.status(built_in), db.status(defined)), ("queued".to_owned(), "succeeded".to_owned()));
+}
+
+/// How many lines `start` were ever ahead of lines `end`.
+fn most_at_once(log: &str) -> i32 {
+    let steps = log.lines().map(|line| if line == "start" { 1 } else { -1 });
+    let running = steps.scan(0, |running, step| {
+        *running += step;
+        Some(*running)
+    });
+    running.max().unwrap_or(0)
+}
+
+#[test]
+fn the_limit_of_a_definition_holds_over_workers_that_claim_at_the_same_time() {
+    for (policy, most) in [("max_running = 2", 2), ("schedule = '0 2 * * *'\noverlap = 'queue'", 1)] {
+        let db = TestDb::new();
+        let folder = temp_dir();
+        let log = folder.path().join("log");
+        db.apply(&format!(
+            "[jobs.a]\nshell = 'echo start >>\"{0}\"; sleep 0.05; echo end >>\"{0}\"'\n{policy}\n",
+            log.display()
+        ));
+        let batch = "{\"job\": \"a\"}\n".repeat(8);
+        db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success();
+        for round in 0.. {
+            assert!(round < 20, "it takes too many rounds");
+            let ticks = ["one", "two", "three"].map(|worker| db.jobctl(["tick", "--worker", worker]).spawn());
+            ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
+            if db.query("SELECT count(*) FROM jobctl.job_runs WHERE status <> 'succeeded'") == "0" {
+                break;
+            }
+        }
+        let log = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(log.lines().filter(|line| *line == "start").count(), 8);
+        assert_eq!(most_at_once(&log), most, "{policy}\n{log}");
+    }
+}
+
+#[test]
+fn workers_that_claim_in_the_same_instant_do_not_exceed_the_limit() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    db.apply("[jobs.a]\nshell = 'while [ ! -e go ]; do sleep 0.02; done'\nmax_running = 2\n");
+    // Each sees runs of its own, so that only counting keeps them within the limit.
+    let queues = ["one", "two", "three"];
+    let batch: String =
+        queues.iter().map(|queue| format!("{{\"job\": \"a\", \"queue\": \"{queue}\"}}\n").repeat(2)).collect();
+    db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success();
+    // All of them get as far as their claim, and then go on together.
+    let mut gate = db.client();
+    gate.batch_execute("BEGIN; LOCK TABLE jobctl.job_runs IN SHARE MODE").unwrap();
+    let mut ticks =
+        queues.map(|name| db.jobctl(["tick", "--worker", name, "--queue", name]).current_dir(folder.path()).spawn());
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    wait_until("all to claim", || db.query(waiting) == "3");
+    gate.batch_execute("COMMIT").unwrap();
+    wait_until("each to have claimed or ended", || {
+        let ended = ticks.iter_mut().filter_map(|tick| (!tick.is_running()).then_some(())).count();
+        let claimed = db.query("SELECT count(DISTINCT locked_by) FROM jobctl.job_runs WHERE status = 'running'");
+        ended + claimed.parse::<usize>().unwrap() == 3
+    });
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'"), "2");
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
+}
+
+#[test]
+fn a_definition_that_another_tick_counts_is_left_to_it_and_others_go_on() {
+    let db = TestDb::new();
+    db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 1\n[jobs.free]\nshell = 'true'\n");
+    let (limited, free) = (db.enqueue(["limited"]), db.enqueue(["free"]));
+    let mut other = db.client();
+    let mut counting = other.transaction().unwrap();
+    counting.execute("SELECT FROM jobctl.job_definitions WHERE name = 'limited' FOR NO KEY UPDATE", &[]).unwrap();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!((db.status(limited), db.status(free)), ("queued".to_owned(), "succeeded".to_owned()));
+    counting.rollback().unwrap();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(limited), "succeeded");
+}
+
+#[test]
+fn a_run_elsewhere_counts_against_the_limit_and_other_queues_do_not_block_it() {
+    let db = TestDb::new();
+    db.leaves_running();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 2\n");
+    let elsewhere = db.enqueue(["a"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'elsewhere',
+         locked_until = now() + interval '1 hour' WHERE id = {elsewhere}"
+    ));
+    // First in line, in a queue that nobody serves now.
+    let unserved = db.enqueue(["a", "--queue", "unserved", "--priority", "-1"]);
+    let served = db.enqueue(["a"]);
+    db.jobctl(["tick", "--queue", "default"]).run().success();
+    assert_eq!((db.status(unserved), db.status(served)), ("queued".to_owned(), "succeeded".to_owned()));
+    db.execute("UPDATE jobctl.job_definitions SET max_running = 1");
+    db.jobctl(["tick"]).run().success().stderr("");
+    assert_eq!(db.status(unserved), "queued");
+}

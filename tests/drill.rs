@@ -1,0 +1,110 @@
+//! The drill: a hundred receipts, some of which fail at first, and a worker that is stopped once and
+//! killed once. Every receipt is sent, none is recorded twice, and the history tells it all.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::support::{TestDb, temp_dir, wait_until};
+
+/// The client of the database's own installation; a wrapper of the system may be slow.
+fn psql() -> String {
+    let folder = std::env::var("PG_BIN").ok().map(PathBuf::from).or_else(|| {
+        let asked = Command::new("pg_config").arg("--bindir").output().ok()?;
+        Some(PathBuf::from(String::from_utf8(asked.stdout).ok()?.trim()))
+    });
+    folder
+        .map(|folder| folder.join("psql"))
+        .filter(|path| path.exists())
+        .map_or("psql".to_owned(), |path| path.display().to_string())
+}
+
+#[test]
+fn a_hundred_receipts_survive_a_stopped_and_a_killed_worker() {
+    let db = TestDb::new();
+    db.execute("CREATE TABLE public.receipts (number integer PRIMARY KEY, run_id bigint, attempt integer)");
+    let folder = temp_dir();
+    let sent = folder.path().join("sent");
+    fs::write(&sent, "").unwrap();
+    // The effect is recorded once by its key, however often the job runs; every sending is noted.
+    let script = format!(
+        "number=$(grep -o '[0-9][0-9]*') || exit 65
+         [ $((number % 5)) != 0 ] || [ $JOBCTL_ATTEMPT != 1 ] || {{ echo 'the mail server is busy'; exit 75; }}
+         sleep 0.05
+         {psql} -XAqt -v ON_ERROR_STOP=1 '{url}' -c \"INSERT INTO public.receipts
+             VALUES ($number, $JOBCTL_RUN_ID, $JOBCTL_ATTEMPT) ON CONFLICT DO NOTHING\" || exit 75
+         echo $number >>{sent}",
+        psql = psql(),
+        url = db.url(),
+        sent = sent.display()
+    );
+    let lines: String = (1..=100)
+        .map(|number| {
+            let payload = serde_json::json!({ "command": script, "stdin": { "number": number } });
+            let key = format!("receipt:{number}");
+            serde_json::json!({ "job": "shell", "payload": payload, "key": key, "backoff": "fixed:10m" }).to_string()
+                + "\n"
+        })
+        .collect();
+    let ids = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines.clone()).run().success().stdout;
+    assert_eq!(ids.lines().count(), 100);
+    db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success().stdout(&ids);
+
+    let done = || db.query("SELECT count(*) FROM public.receipts").parse::<usize>().unwrap();
+    for (after, signal) in [(15, Signal::TERM), (40, Signal::KILL)] {
+        let tick = db.jobctl(["tick", "--quiet", "--grace", "0s"]).spawn();
+        wait_until("some receipts", || done() >= after);
+        tick.signal(signal);
+        assert_eq!(tick.wait().status.success(), signal == Signal::TERM);
+    }
+    let ended =
+        || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'").parse::<usize>().unwrap();
+    assert!((15..100).contains(&ended()), "{} ended", ended());
+    // What the killed worker left behind may still be at it; only then is its lease over.
+    let orphans = "SELECT count(*) FROM pg_stat_activity
+         WHERE datname = current_database() AND application_name = 'psql'";
+    wait_until("orphans to end", || db.query(orphans) == "0");
+    db.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    let held = db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'").parse::<usize>().unwrap();
+    assert!((1..=4).contains(&held), "{held} left behind by the killed worker");
+
+    // The retries wait for their time.
+    let failed = "SELECT count(*), bool_and(run_at - failed_at BETWEEN interval '8 minutes' AND interval '12 minutes')
+         FROM jobctl.job_runs WHERE status = 'failed'";
+    assert!(db.query(failed).ends_with("|t"));
+    db.jobctl(["tick", "--quiet"]).run().success();
+    assert!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'failed'") != "0");
+    db.expire_leases();
+    db.jobctl(["tick"]).run().success().stderr_has("expired, next attempt in ");
+    db.age();
+    db.jobctl(["tick", "--quiet"]).run().success();
+    db.age();
+    db.jobctl(["tick", "--quiet"]).run().success();
+
+    let all = db.query("SELECT count(*), min(number), max(number) FROM public.receipts");
+    assert_eq!(all, "100|1|100", "{}", db.dump());
+    let sent: std::collections::BTreeSet<_> = fs::read_to_string(&sent).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(sent.len(), 100);
+    assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs"), "succeeded");
+    db.jobctl(["list-dead"]).run().success().stdout("");
+    // One line of history for each start, and each tells how it ended.
+    let history = "SELECT count(*), count(*) = (SELECT sum(attempts) FROM jobctl.job_runs),
+             count(*) FILTER (WHERE outcome = 'succeeded'),
+             count(*) FILTER (WHERE outcome = 'failed' AND exit_code = 75 AND attempt = 1
+                 AND output = E'the mail server is busy\\n'),
+             count(*) FILTER (WHERE outcome = 'lease_expired')
+         FROM jobctl.job_attempts WHERE outcome <> 'interrupted'";
+    let interrupted: usize =
+        db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'interrupted'").parse().unwrap();
+    let history: Vec<String> = db.query(history).split('|').map(str::to_owned).collect();
+    let lost: usize = history[4].parse().unwrap();
+    let failed: usize = history[3].parse().unwrap();
+    assert_eq!((history[2].as_str(), lost), ("100", held));
+    // One that was interrupted or lost at its first try did not fail at its second.
+    assert!(failed <= 20 && failed + interrupted + lost >= 20, "{failed} failed, {interrupted} interrupted");
+    assert_eq!(history[0].parse::<usize>().unwrap(), 100 + failed + lost);
+    let starts: usize = db.query("SELECT sum(attempts) FROM jobctl.job_runs").parse().unwrap();
+    assert_eq!(starts, 100 + failed + lost + interrupted);
+}

@@ -1,0 +1,213 @@
+//! Effects that happen once: `once` around a command, `record_effect` inside a transaction.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+
+use crate::support::{TestDb, temp_dir, wait_until};
+
+/// A file to which a command adds a line each time it runs.
+struct Counter {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Counter {
+    fn new() -> Self {
+        let folder = temp_dir();
+        let path = folder.path().join("times");
+        Self { _folder: folder, path }
+    }
+
+    /// A script that counts, and then does this.
+    fn then(&self, script: &str) -> String {
+        format!("echo x >>'{}'; {script}", self.path.display())
+    }
+
+    fn times(&self) -> usize {
+        fs::read_to_string(&self.path).map_or(0, |text| text.lines().count())
+    }
+}
+
+fn effects(db: &TestDb) -> String {
+    db.query("SELECT key, run_id, attempt, completed_at IS NOT NULL FROM jobctl.job_effects ORDER BY key")
+}
+
+#[test]
+fn a_command_that_succeeded_is_not_run_again() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    let script = counter.then("cat; echo out; echo err >&2");
+    let once = || db.jobctl(["once", "invoice:4711", "--", "sh", "-c", &script]).stdin("in\n").run();
+    once().success().stdout("in\nout\n").stderr("err\n");
+    assert_eq!(effects(&db), "invoice:4711|||t");
+    once().success().stdout("").stderr("");
+    assert_eq!(counter.times(), 1);
+}
+
+#[test]
+fn a_command_that_failed_passes_its_status_on_and_may_run_again() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    for (script, status) in [("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", 143)] {
+        db.jobctl(["once", "k", "--", "sh", "-c", &counter.then(script)]).run().exits(status);
+        assert_eq!(effects(&db), "");
+    }
+    assert_eq!(counter.times(), 3);
+    db.jobctl(["once", "k", "--", "true"]).run().success();
+    assert_eq!(effects(&db), "k|||t");
+}
+
+#[test]
+fn a_command_that_could_not_be_started_leaves_no_effect() {
+    let db = TestDb::new();
+    db.jobctl(["once", "k", "--", "/nowhere/program"])
+        .run()
+        .exits(1)
+        .complains_once()
+        .stderr_has("cannot run `/nowhere/program`");
+    assert_eq!(effects(&db), "");
+}
+
+#[test]
+fn an_effect_that_a_crash_left_open_is_not_run_again_before_a_person_settles_it() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    // The command takes its jobctl down, as a power cut would.
+    let crash = || {
+        let killed = db.jobctl(["once", "k", "--", "sh", "-c", &counter.then("kill -KILL $PPID")]).run();
+        assert_eq!(killed.status.code(), None, "{killed}");
+        assert_eq!(effects(&db), "k|||f");
+    };
+    let open = || {
+        db.jobctl(["once", "k", "--", "sh", "-c", &counter.then("true")])
+            .run()
+            .exits(8)
+            .stdout("")
+            .complains_once()
+            .stderr_has("`jobctl once --settle done|redo 'k'`");
+    };
+    crash();
+    open();
+    assert_eq!(counter.times(), 1);
+    db.jobctl(["once", "--settle", "redo", "k"]).run().success();
+    crash();
+    assert_eq!(counter.times(), 2, "it was to be done again");
+    open();
+    db.jobctl(["once", "--settle", "done", "k"]).run().success();
+    db.jobctl(["once", "k", "--", "sh", "-c", &counter.then("true")]).run().success();
+    assert_eq!(counter.times(), 2, "it was said to be done");
+    for settle in ["done", "redo"] {
+        for key in ["k", "never-begun"] {
+            db.jobctl(["once", "--settle", settle, key]).run().exits(4).complains_once().stderr_has("is not open");
+        }
+    }
+    assert_eq!(effects(&db), "k|||t");
+}
+
+#[test]
+fn of_two_that_do_the_same_at_once_one_runs_the_command() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    let (folder, script) = (temp_dir(), "while [ ! -e go ]; do sleep 0.01; done");
+    let script = counter.then(script);
+    let once = || db.jobctl(["once", "k", "--", "sh", "-c", &script]).current_dir(folder.path()).spawn();
+    let mut first = once();
+    wait_until("the command to run", || counter.times() == 1);
+    once().wait().exits(8).complains_once();
+    assert!(first.is_running());
+    fs::write(folder.path().join("go"), "").unwrap();
+    first.wait().success();
+    once().wait().success();
+    // Whoever wins.
+    let script = counter.then("true");
+    let many: Vec<_> = (0..8).map(|_| db.jobctl(["once", "m", "--", "sh", "-c", &script]).spawn()).collect();
+    let statuses: Vec<_> = many.into_iter().map(|one| one.wait().status.code()).collect();
+    assert!(statuses.iter().all(|status| matches!(status, Some(0 | 8))), "{statuses:?}");
+    assert!(statuses.contains(&Some(0)));
+    assert_eq!(counter.times(), 2);
+}
+
+#[test]
+fn a_command_that_is_told_to_end_has_not_happened() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    for (signal, status) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let before = counter.times();
+        let script = counter.then("exec sleep 60");
+        let once = db.jobctl(["once", "k", "--", "sh", "-c", &script]).spawn();
+        wait_until("the command to run", || counter.times() > before);
+        once.signal(signal);
+        once.wait().exits(status);
+        assert_eq!(effects(&db), "");
+    }
+}
+
+#[test]
+fn a_job_leaves_its_run_and_attempt_with_the_effect() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    let jobctl = env!("CARGO_BIN_EXE_jobctl");
+    let id = db.enqueue_script(&format!(
+        "'{jobctl}' once \"charge:$JOBCTL_IDEMPOTENCY_KEY\" -- sh -c \"{}\"; exit 1",
+        counter.then("true")
+    ));
+    for _ in 0..2 {
+        // The tick's own address is not passed on to its jobs; this one is theirs.
+        db.jobctl(["tick"]).env("DATABASE_URL", &db.url()).run().success();
+        db.age();
+    }
+    assert_eq!(db.of_run(id, "attempts"), "2");
+    assert_eq!(counter.times(), 1);
+    assert_eq!(effects(&db), format!("charge:jobctl-run-{id}|{id}|1|t"));
+}
+
+#[test]
+fn what_names_no_effect_or_no_command_is_refused() {
+    let db = TestDb::new();
+    let long = "k".repeat(256);
+    for arguments in [
+        &["once", "", "--", "true"][..],
+        &["once", "a\nb", "--", "true"],
+        &["once", &long, "--", "true"],
+        &["once", "k"],
+        &["once", "k", "true"],
+        &["once", "k", "--settle", "done", "--", "true"],
+        &["once", "k", "--settle", "maybe"],
+    ] {
+        db.jobctl(arguments.iter().copied()).run().exits(2).stdout("");
+    }
+    for key in ["''", "E'a\\nb'", "repeat('k', 256)", "NULL"] {
+        let refused = db.client().simple_query(&format!("SELECT jobctl.record_effect({key})"));
+        let refused = refused.expect_err(key);
+        assert!(refused.code().is_some_and(|code| code.code().starts_with("23")), "{key}: {refused:?}");
+    }
+    assert_eq!(effects(&db), "");
+}
+
+#[test]
+fn an_effect_in_sql_is_true_the_first_time_and_goes_with_its_transaction() {
+    let db = TestDb::new();
+    let record = "SELECT jobctl.record_effect('mail:1', run_id => 5, attempt => 2)";
+    db.execute(&format!("BEGIN; {record}; ROLLBACK"));
+    assert_eq!(effects(&db), "");
+    assert_eq!(db.query(record), "t");
+    assert_eq!(db.query(record), "f");
+    assert_eq!(db.query("SELECT jobctl.record_effect('mail:2')"), "t");
+    assert_eq!(effects(&db), "mail:1|5|2|t\nmail:2|||t");
+    db.jobctl(["once", "mail:2", "--", "false"]).run().success();
+}
+
+#[test]
+fn of_two_transactions_with_one_effect_the_second_waits_for_the_first() {
+    let db = TestDb::new();
+    for (end, second) in [("ROLLBACK", true), ("COMMIT", false)] {
+        let (mut first, mut other) = (db.client(), db.client());
+        first.batch_execute("BEGIN; SELECT jobctl.record_effect('k')").unwrap();
+        let waiting = std::thread::spawn(move || -> bool {
+            let got = other.query_one("SELECT jobctl.record_effect('k')", &[]).unwrap().get(0);
+            other.execute("DELETE FROM jobctl.job_effects", &[]).unwrap();
+            got
+        });
+        let waits = "SELECT count(*) FROM pg_stat_activity
+                     WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        wait_until("the second to wait", || db.query(waits) == "1");
+        first.batch_execute(end).unwrap();
+        assert_eq!(waiting.join().unwrap(), second, "{end}");
+    }
+}

@@ -1,0 +1,222 @@
+//! `enqueue`: what each flag writes, what a key means.
+
+use std::collections::BTreeSet;
+
+use crate::support::{TestDb, json_string};
+
+const SHELL: [&str; 3] = ["shell", "--", "true"];
+
+/// Enqueues with a flag and returns an expression of the row.
+#[track_caller]
+fn with(db: &TestDb, flag: &str, value: &str, expression: &str) -> String {
+    let id = db.enqueue([flag, value].into_iter().chain(SHELL));
+    db.of_run(id, expression)
+}
+
+#[test]
+fn a_run_without_flags_has_the_defaults() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", r#"{"command": "true"}"#]);
+    let columns = "job_type, payload, queue, priority, run_at = created_at, status, attempts, max_attempts, timeout, \
+                   backoff, idempotency_key, definition_id, updated_at = created_at";
+    let expected = r#"shell|{"command": "true"}|default|0|t|queued|0|10||exponential:1m..30m|||t"#;
+    assert_eq!(db.of_run(id, columns), expected);
+    let id = db.enqueue(["http", r#"{"url": "http://127.0.0.1/", "method": "put"}"#]);
+    assert_eq!(db.of_run(id, "job_type, payload ->> 'method', timeout IS NULL"), "http|put|t");
+}
+
+#[test]
+fn every_flag_is_a_column_of_the_run() {
+    let db = TestDb::new();
+    for (flag, value, expression, expected) in [
+        ("--run-at", "2026-03-29T08:00:00+02:00", "run_at AT TIME ZONE 'UTC'", "2026-03-29 06:00:00"),
+        ("--run-at", "2026-03-29T08:00:00.5Z", "run_at AT TIME ZONE 'UTC'", "2026-03-29 08:00:00.5"),
+        ("--run-at", "9999-12-31T23:59:59Z", "run_at AT TIME ZONE 'UTC'", "9999-12-31 23:59:59"),
+        ("--in", "90s", "run_at - created_at", "00:01:30"),
+        ("--in", "0s", "run_at - created_at", "00:00:00"),
+        ("--in", "250ms", "run_at - created_at", "00:00:00.25"),
+        ("--in", "1h30m", "run_at - created_at", "01:30:00"),
+        ("--in", "2d", "run_at - created_at = '48 hours'", "t"),
+        ("--key", "weekly:5", "idempotency_key", "weekly:5"),
+        ("--priority", "-2147483648", "priority", "-2147483648"),
+        ("--priority", "2147483647", "priority", "2147483647"),
+        ("--queue", "mail.out:a-b_1", "queue", "mail.out:a-b_1"),
+        ("--max-attempts", "1", "max_attempts", "1"),
+        ("--max-attempts", "1000", "max_attempts", "1000"),
+        ("--timeout", "5s", "timeout", "00:00:05"),
+        ("--timeout", "2m", "timeout", "00:02:00"),
+        ("--timeout", "30d", "timeout = '720 hours'", "t"),
+        ("--backoff", "fixed:1m", "backoff", "fixed:1m"),
+        ("--backoff", "exponential:1s..10s", "backoff", "exponential:1s..10s"),
+        ("--backoff", "exponential:1s", "backoff", "exponential:1s"),
+        ("--backoff", "polynomial:10s", "backoff", "polynomial:10s"),
+        ("--backoff", "list:1m,5m, 30m,2h", "backoff", "list:1m,5m, 30m,2h"),
+    ] {
+        assert_eq!(with(&db, flag, value, expression), expected, "{flag} {value}");
+    }
+}
+
+#[test]
+fn a_bad_value_is_refused_before_a_row_exists() {
+    let db = TestDb::new();
+    let long = "q".repeat(64);
+    for (flag, value, why) in [
+        ("--run-at", "2026-13-01", "write RFC 3339 with the offset"),
+        ("--run-at", "2026-01-01T00:00:00", "write RFC 3339 with the offset"),
+        ("--run-at", "300000-01-01T00:00:00Z", "write RFC 3339 with the offset"),
+        ("--run-at", "infinity", "write RFC 3339 with the offset"),
+        ("--run-at", "tomorrow", "write RFC 3339 with the offset"),
+        ("--run-at", "", "write RFC 3339 with the offset"),
+        ("--in", "3651d", "allowed are 0ms to 3650d"),
+        ("--timeout", "0s", "allowed are 1s to 30d"),
+        ("--backoff", "1m", "write fixed:1m"),
+        ("--backoff", "linear:1m", "write fixed:1m"),
+        ("--backoff", "fixed:5", "is not a duration"),
+        ("--backoff", "fixed:31d", "allowed are 0ms to 30d"),
+        ("--backoff", "exponential:2h..1m", "starts above its cap"),
+        ("--queue", "", "1 to 63 letters"),
+        ("--queue", "a b", "1 to 63 letters"),
+        ("--queue", "é", "1 to 63 letters"),
+        ("--queue", &long, "1 to 63 letters"),
+    ] {
+        let refused = db.jobctl(["enqueue", flag, value]).args(SHELL).run().exits(2).stdout("");
+        refused.stderr_has(flag).stderr_has(why);
+    }
+    db.jobctl(["enqueue", "--run-at=-infinity"]).args(SHELL).run().exits(2).stderr_has("--run-at");
+    let both = ["enqueue", "--in", "5s", "--run-at", "2026-01-01T00:00:00Z"];
+    db.jobctl(both).args(SHELL).run().exits(2).stderr_has("cannot be used with");
+    db.jobctl(["enqueue", "shell", "{}", "--payload-file", "-"]).run().exits(2).stderr_has("cannot be used with");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+}
+
+#[test]
+fn a_run_in_the_future_is_not_claimed() {
+    let db = TestDb::new();
+    let later = db.enqueue(["--in", "1h"].into_iter().chain(SHELL));
+    let past = db.enqueue(["--run-at", "2001-01-01T00:00:00Z"].into_iter().chain(SHELL));
+    db.jobctl(["tick", "--quiet"]).run().success();
+    assert_eq!((db.status(later).as_str(), db.status(past).as_str()), ("queued", "succeeded"));
+}
+
+#[test]
+fn a_payload_comes_from_an_argument_a_file_or_stdin() {
+    let db = TestDb::new();
+    let payload = r#"{"command": ["cat"], "stdin": {"a": 1}}"#;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), payload).unwrap();
+    let path = file.path().to_str().unwrap();
+    let ids = [
+        db.enqueue(["shell", payload]),
+        db.enqueue(["shell", "--payload-file", path]),
+        db.enqueue(["shell", r#"{"a": 1}"#, "--", "cat"]),
+    ];
+    let piped = db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run().success();
+    for id in ids.iter().map(i64::to_string).chain([piped.stdout.trim().to_owned()]) {
+        let same = db.query(&format!("SELECT payload = '{payload}' FROM jobctl.job_runs WHERE id = {id}"));
+        assert_eq!(same, "t", "run {id}");
+    }
+}
+
+#[test]
+fn the_id_is_printed_bare_or_as_json() {
+    let db = TestDb::new();
+    let finished = db.jobctl(["enqueue", "--json", "--key", "k"]).args(SHELL).run().success().stderr("");
+    let id = db.query("SELECT max(id) FROM jobctl.job_runs");
+    assert_eq!(finished.stdout, format!("{{\"id\":{id},\"existing\":false}}\n"));
+    let again = format!("{{\"id\":{id},\"existing\":true}}\n");
+    db.jobctl(["enqueue", "--json", "--key", "k"]).args(SHELL).run().success().stdout(&again).stderr("");
+    db.jobctl(["enqueue", "--key", "k"]).args(SHELL).run().success().stdout(&format!("{id}\n")).stderr("");
+}
+
+#[test]
+fn the_same_key_with_the_same_payload_is_the_same_run_whatever_its_status() {
+    let db = TestDb::new();
+    let id = db.enqueue(["--key", "k", "shell", r#"{"command": "true", "stdin": {"a": [1, 2], "b": 1.0}}"#]);
+    let same = r#" {"stdin":{"b":1.0,"a":[1,2]},"command":"true"} "#;
+    assert_eq!(db.enqueue(["--key", "k", "shell", same]), id);
+    // What else is asked for does not make it another run, and does not change it.
+    assert_eq!(db.enqueue(["--key", "k", "--priority", "5", "--queue", "other", "shell", same]), id);
+    assert_eq!(db.of_run(id, "priority, queue"), "0|default");
+    for status in ["succeeded", "dead", "cancelled"] {
+        db.execute(&format!("UPDATE jobctl.job_runs SET status = '{status}', finished_at = now() WHERE id = {id}"));
+        assert_eq!(db.enqueue(["--key", "k", "shell", same]), id, "{status}");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
+}
+
+#[test]
+fn a_key_that_is_taken_by_something_else_is_a_conflict() {
+    let db = TestDb::new();
+    let id = db.enqueue(["--key", "k", "shell", r#"{"command": "true"}"#]);
+    for (job, payload) in [
+        ("shell", r#"{"command": "false"}"#),
+        ("shell", r#"{"command": "true", "cwd": "/"}"#),
+        ("http", r#"{"url": "http://127.0.0.1/"}"#),
+    ] {
+        let refused = db.jobctl(["enqueue", "--key", "k", job, payload]).run().exits(4).stdout("").complains_once();
+        refused.stderr_has(&format!("key `k` belongs to run {id}, which has another job or payload"));
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
+}
+
+#[test]
+fn a_key_has_1_to_255_bytes_and_no_control_characters() {
+    let db = TestDb::new();
+    for key in ["", "a\nb", "a\tb", "\u{7f}", "\u{85}", &"k".repeat(256), &"é".repeat(128), &"x".repeat(3000)] {
+        let why = "a key has 1 to 255 bytes and no control characters";
+        db.jobctl(["enqueue", "--key", key]).args(SHELL).run().exits(2).stdout("").stderr_has(why);
+        let line = format!(r#"{{"job":"shell","payload":{{"command":"true"}},"key":{}}}"#, json_string(key));
+        db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2).complains_once().stderr_has(why);
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+    // Alike to a person is not the same.
+    let keys = [
+        &"k".repeat(255),
+        &"é".repeat(127),
+        "K",
+        "k",
+        "k ",
+        " ",
+        "\u{e9}",
+        "e\u{301}",
+        "'; DROP TABLE x; --",
+        "$$%s\\",
+    ];
+    let ids: BTreeSet<_> = keys.iter().map(|key| db.enqueue(["--key", key].into_iter().chain(SHELL))).collect();
+    assert_eq!(ids.len(), keys.len());
+    for (key, id) in keys.iter().zip(ids) {
+        assert_eq!(db.of_run(id, "idempotency_key"), *key);
+    }
+}
+
+#[test]
+fn many_who_enqueue_the_same_key_at_once_get_the_same_run() {
+    let db = TestDb::new();
+    let started: Vec<_> = (0..32).map(|_| db.jobctl(["enqueue", "--key", "k"]).args(SHELL).spawn()).collect();
+    let answers: BTreeSet<_> = started.into_iter().map(|one| one.wait().success().stderr("").stdout).collect();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(
+        db.query("SELECT count(*), min(id) || E'\\n' FROM jobctl.job_runs"),
+        format!("1|{}", answers.first().unwrap())
+    );
+}
+
+#[test]
+fn an_enqueue_waits_for_the_transaction_that_has_its_key() {
+    let db = TestDb::new();
+    let insert = "INSERT INTO jobctl.job_runs (job_type, payload, idempotency_key) \
+                  VALUES ('shell', '{\"command\": [\"true\"]}', 'k') RETURNING id";
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    for (end, keeps) in [("COMMIT", true), ("ROLLBACK", false)] {
+        db.execute("DELETE FROM jobctl.job_runs");
+        let mut other = db.client();
+        other.batch_execute("BEGIN").unwrap();
+        let theirs: i64 = other.query_one(insert, &[]).unwrap().get(0);
+        let enqueue = db.jobctl(["enqueue", "--key", "k"]).args(SHELL).spawn();
+        crate::support::wait_until("the enqueue to wait", || db.query(waits) == "1");
+        other.batch_execute(end).unwrap();
+        let answer = enqueue.wait().success().stdout;
+        assert_eq!(answer == format!("{theirs}\n"), keeps, "{end}");
+        assert_eq!(db.query("SELECT id || E'\\n' FROM jobctl.job_runs"), answer, "{end}");
+    }
+}

@@ -1,0 +1,230 @@
+//! Whoever lost a run kills its work and writes nothing but history.
+
+use std::thread;
+
+use rustix::process::Signal;
+
+use crate::support::{Gate, TestDb, wait_until};
+
+#[test]
+fn a_tick_that_lost_its_runs_kills_the_work_and_writes_nothing_but_history() {
+    let lost = [
+        "locked_by = 'other'",
+        "attempts = attempts + 1",
+        "status = 'queued', locked_by = NULL, locked_until = NULL",
+        "status = 'failed', locked_by = NULL, locked_until = NULL, run_at = now() + interval '1 hour'",
+        "status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now()",
+        "status = 'dead', locked_by = NULL, locked_until = NULL, finished_at = now()",
+        "status = 'cancelled', locked_by = NULL, locked_until = NULL, finished_at = now()",
+    ];
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let ids: Vec<_> = lost.iter().map(|_| gate.enqueue(&db)).collect();
+    let flags = ["--concurrency", "7", "--limit", "7", "--lease", "3s", "--worker", "w"];
+    let tick = db.jobctl(["tick"]).args(flags).spawn();
+    gate.wait_for_starts(ids.len());
+    let taken: String = lost
+        .iter()
+        .zip(&ids)
+        .map(|(change, id)| format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id};"))
+        .collect();
+    // At once, so that no heartbeat comes between.
+    db.execute(&format!("BEGIN; {taken} COMMIT"));
+    let runs = || db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id");
+    let before = runs();
+    let tick = tick.wait().success();
+    assert!(!gate.has_processes());
+    assert_eq!(gate.count("end"), 0);
+    assert_eq!(runs(), before);
+    for id in &ids {
+        let line = format!("run {id} shell attempt 1/10: lease lost, result not recorded");
+        assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
+        assert_eq!(db.of_attempt(*id, 1, "worker, outcome, error_type"), "w|lease_expired|lease_expired");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "7");
+    db.execute("UPDATE jobctl.job_runs SET status = 'queued', locked_by = NULL, locked_until = NULL WHERE id < 3");
+}
+
+#[test]
+fn a_result_that_comes_after_the_run_was_lost_is_not_recorded() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--worker", "w"]).spawn();
+    gate.wait_for_starts(1);
+    // The same worker, a later attempt: as another tick of the same host would leave it.
+    db.execute("UPDATE jobctl.job_runs SET attempts = 2");
+    let before = db.of_run(id, "job_runs::text");
+    gate.open();
+    tick.wait().success().stderr_has(": lease lost, result not recorded").nowhere("succeeded");
+    assert_eq!(db.of_run(id, "job_runs::text"), before);
+    assert_eq!(db.of_attempt(id, 1, "outcome"), "lease_expired");
+    assert_eq!(db.of_attempt(id, 2, "outcome"), "");
+    db.leaves_running();
+}
+
+#[test]
+fn a_run_that_is_deleted_while_it_runs_is_killed_and_the_others_go_on() {
+    let db = TestDb::new();
+    let (doomed, spared) = (Gate::new(), Gate::new());
+    let (deleted, other) = (doomed.enqueue(&db), spared.enqueue(&db));
+    let tick = db.jobctl(["tick"]).spawn();
+    doomed.wait_for_starts(1);
+    spared.wait_for_starts(1);
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {deleted}"));
+    // By the next heartbeat; without one it could go on for long.
+    wait_until("the deleted run's work to be killed", || !doomed.has_processes());
+    assert!(spared.has_processes());
+    spared.open();
+    tick.wait().success();
+    assert_eq!(db.status(other), "succeeded");
+    assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts"), other.to_string());
+}
+
+#[test]
+fn a_forced_retry_takes_a_run_from_its_holder() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let text = id.to_string();
+    let tick = db.jobctl(["tick", "--lease", "3s", "--limit", "1", "--worker", "w"]).spawn();
+    gate.wait_for_starts(1);
+    let before = db.of_run(id, "job_runs::text");
+    db.jobctl(["retry", &text]).run().exits(4);
+    let without_lease = |row: &str| row.split(',').filter(|field| !field.contains(':')).collect::<String>();
+    assert_eq!(without_lease(&db.of_run(id, "job_runs::text")), without_lease(&before));
+    db.jobctl(["retry", "--force", &text]).run().success();
+    assert_eq!(db.of_run(id, "status, attempts, locked_by, run_at <= now()"), "queued|1||t");
+    tick.wait().success().stderr_has(": interrupted after ");
+    assert!(!gate.has_processes());
+    assert_eq!(db.of_attempt(id, 1, "worker, outcome, error"), "w|interrupted|taken from its holder by retry --force");
+    gate.open();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+}
+
+#[test]
+fn a_cancelled_run_is_killed_with_all_that_it_started() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let script = format!("sh -c 'echo start child 0 $$ >>{0}; sleep 600' &\n{1}", gate.log().display(), gate.script());
+    let id = db.enqueue_script(&script);
+    let text = id.to_string();
+    let tick = db.jobctl(["tick", "--lease", "3s", "--worker", "w"]).spawn();
+    gate.wait_for_starts(2);
+    for _ in 0..2 {
+        db.jobctl(["cancel", &text]).run().success();
+    }
+    let tick = tick.wait().success().stderr_has(&format!("run {id} shell attempt 1/10: cancelled after "));
+    assert_eq!(tick.stderr.lines().count(), 1, "{tick}");
+    assert!(!gate.has_processes());
+    let ended = "status, attempts, finished_at IS NOT NULL, locked_by, error_type";
+    assert_eq!(db.of_run(id, ended), "cancelled|1|t||cancelled");
+    assert_eq!(db.of_attempt(id, 1, "worker, outcome, error_type"), "w|cancelled|cancelled");
+    db.jobctl(["cancel", &text]).run().exits(4);
+}
+
+#[test]
+fn a_cancelled_run_that_fails_by_itself_is_not_tried_again() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = db.enqueue_script(&format!("{}; exit 1", gate.script()));
+    let tick = db.jobctl(["tick"]).spawn();
+    gate.wait_for_starts(1);
+    db.jobctl(["cancel", &id.to_string()]).run().success();
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "cancelled|1");
+}
+
+#[test]
+fn a_cancel_that_races_with_the_end_leaves_one_of_both() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload)
+         SELECT 'shell', '{\"command\": \"sleep 0.02\"}' FROM generate_series(1, 100)",
+    );
+    let tick = db.jobctl(["tick", "--quiet", "--concurrency", "4"]).spawn();
+    let cancel = |start: usize| {
+        let ids: Vec<_> = (start..=100).step_by(2).map(|id| id.to_string()).collect();
+        for some in ids.chunks(5) {
+            // Refused where the run has ended.
+            let cancel = db.jobctl(["cancel"]).args(some.iter().map(String::as_str)).run();
+            assert!(matches!(cancel.status.code(), Some(0 | 4)), "{cancel}");
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| cancel(1));
+        scope.spawn(|| cancel(2));
+    });
+    tick.wait().success();
+    let ends = "SELECT count(*) FROM jobctl.job_runs AS run
+         LEFT JOIN jobctl.job_attempts AS attempt ON attempt.run_id = run.id
+         WHERE run.finished_at IS NOT NULL AND (
+             run.status = 'succeeded' AND attempt.outcome = 'succeeded'
+             OR run.status = 'cancelled' AND coalesce(attempt.outcome, 'cancelled') = 'cancelled')";
+    assert_eq!(db.query(ends), "100", "{}", db.dump());
+}
+
+#[test]
+fn a_run_that_is_cancelled_before_it_starts_never_starts() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    // Claimed ahead behind a job that is long all of a sudden.
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload)
+         SELECT 'shell', '{\"command\": \":\"}' FROM generate_series(1, 60)",
+    );
+    gate.enqueue(&db);
+    let marked = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--quiet", "--concurrency", "1", "--limit", "61"]).spawn();
+    gate.wait_for_starts(1);
+    db.jobctl(["cancel", &marked.to_string()]).run().success();
+    wait_until("the run to be given up", || db.status(marked) == "cancelled");
+    tick.signal(Signal::TERM);
+    gate.open();
+    tick.wait().success();
+    assert_eq!(gate.count("start"), 1);
+    assert_eq!(db.of_attempt(marked, 1, "outcome"), "");
+}
+
+#[test]
+fn a_cancel_that_waits_for_a_claim_sees_what_became_of_the_run() {
+    let claimed = "status = 'running', attempts = 1, locked_by = 'w', locked_until = now() + interval '1 hour'";
+    let changes = [
+        ("queued", claimed, 0, "running|t"),
+        ("running", "status = 'failed', locked_by = NULL, locked_until = NULL", 0, "cancelled|t"),
+        ("running", "status = 'dead', locked_by = NULL, locked_until = NULL, finished_at = now()", 4, "dead|f"),
+    ];
+    for (before, change, exit, after) in changes {
+        let db = TestDb::new();
+        db.leaves_running();
+        let id = super::cancel::run_in(&db, before);
+        let mut client = db.client();
+        let mut transaction = client.transaction().unwrap();
+        transaction.batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id}")).unwrap();
+        let cancel = db.jobctl(["cancel"]).args([id.to_string().as_str()]).spawn();
+        wait_until("the cancel to wait", || {
+            db.query(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+                AND datname = current_database()",
+            ) == "1"
+        });
+        transaction.commit().unwrap();
+        cancel.wait().exits(exit);
+        assert_eq!(db.of_run(id, "status, cancel_requested_at IS NOT NULL"), after);
+    }
+}
+
+#[test]
+fn a_run_whose_attempts_were_cut_while_it_ran_ends_dead() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = db.enqueue_script(&format!("{}; exit 1", gate.script()));
+    let tick = db.jobctl(["tick"]).spawn();
+    gate.wait_for_starts(1);
+    db.execute("UPDATE jobctl.job_runs SET max_attempts = 1");
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts, finished_at IS NOT NULL"), "dead|1|t");
+}

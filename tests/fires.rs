@@ -1,0 +1,157 @@
+//! A schedule fires once for each nominal time, however many look at it.
+
+use crate::support::TestDb;
+
+const STATUSES: [&str; 6] = ["queued", "running", "failed", "succeeded", "dead", "cancelled"];
+
+/// The start of this year, at which a yearly schedule was due.
+const NEW_YEAR: &str = "date_trunc('year', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'";
+
+#[test]
+fn many_ticks_fire_each_schedule_once() {
+    let db = TestDb::new();
+    let jobs = |policy: &str| -> String {
+        (0..200).map(|n| format!("[jobs.job_{n}]\nshell = 'true'\nschedule = '0 0 1 1 *'\n{policy}\n")).collect()
+    };
+    for overlap in ["overlap = 'allow'", "overlap = 'skip'"] {
+        db.apply(&jobs(overlap));
+        db.execute(&format!("DELETE FROM jobctl.job_runs; UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR}"));
+        // Of a queue that has nothing, so that they fire and do nothing else.
+        let ticks: Vec<_> = (0..10)
+            .map(|worker| db.jobctl(["tick", "--queue", "none"]).env("JOBCTL_WORKER", &format!("w{worker}")).spawn())
+            .collect();
+        ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
+        assert_eq!(
+            db.query(&format!(
+                "SELECT count(*), count(DISTINCT definition_id), bool_and(scheduled_for = {NEW_YEAR}) FROM jobctl.job_runs"
+            )),
+            "200|200|t"
+        );
+        assert_eq!(
+            db.query("SELECT bool_and(next_run_at > now()), sum(skipped_fires) FROM jobctl.job_definitions"),
+            "t|0"
+        );
+    }
+}
+
+#[test]
+fn a_fire_is_not_repeated_when_its_run_is_deleted() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
+    db.execute(&format!("UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR}"));
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.query("SELECT status FROM jobctl.job_runs"), "succeeded");
+    db.execute("DELETE FROM jobctl.job_runs");
+    db.jobctl(["tick"]).run().success().stderr("");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+}
+
+#[test]
+fn a_fired_run_has_what_the_definition_gives_it() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.a]\nshell = 'cat; echo; echo $JOBCTL_SCHEDULED_FOR'\nschedule = '0 0 1 1 *'\npayload = { why = 'yearly' }\n\
+         queue = 'q'\npriority = 3\nmax_attempts = 2\nbackoff = 'fixed:1s'\n",
+    );
+    db.execute(&format!("UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR}"));
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(
+        db.query(
+            "SELECT job_type, payload, queue, priority, max_attempts, backoff, idempotency_key FROM jobctl.job_runs"
+        ),
+        "a|{\"why\": \"yearly\"}|q|3|2|fixed:1s|"
+    );
+    let year = db.query("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY')");
+    assert_eq!(
+        db.query("SELECT output FROM jobctl.job_attempts"),
+        format!("{{\"why\": \"yearly\"}}\n{year}-01-01T00:00:00Z\n")
+    );
+}
+
+/// Fires these nominal times, hours of 2026-01-01, through the function that ticks call.
+fn fire(db: &TestDb, hours: &[u32], missed: u32) -> String {
+    let times: Vec<_> = hours.iter().map(|hour| format!("'2026-01-01 {hour:02}:00Z'")).collect();
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = '2026-01-01 00:00Z', skipped_fires = 0");
+    db.query(&format!(
+        "SELECT cardinality(jobctl.fire(id, next_run_at, next_run_at + interval '1 day',
+            ARRAY[{}]::timestamptz[], '5 minutes', {missed})) FROM jobctl.job_definitions",
+        times.join(", ")
+    ))
+}
+
+#[test]
+fn overlap_decides_about_a_fire_while_the_last_one_is_not_finished() {
+    let db = TestDb::new();
+    db.leaves_running();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
+    for overlap in ["skip", "allow", "queue"] {
+        db.execute(&format!("UPDATE jobctl.job_definitions SET overlap = '{overlap}'"));
+        for status in STATUSES {
+            db.execute("DELETE FROM jobctl.job_runs");
+            assert_eq!(fire(&db, &[1], 0), "1", "the first is always fired");
+            let columns = match status {
+                "running" => ", attempts = 1, locked_by = 'w', locked_until = now() + interval '1 hour'",
+                "succeeded" | "dead" | "cancelled" => ", finished_at = now()",
+                _ => "",
+            };
+            db.execute(&format!("UPDATE jobctl.job_runs SET status = '{status}' {columns}"));
+            let skips = overlap == "skip" && ["queued", "running", "failed"].contains(&status);
+            assert_eq!(fire(&db, &[2], 0), if skips { "0" } else { "1" }, "{overlap} {status}");
+            assert_eq!(
+                db.query("SELECT skipped_fires, next_run_at = '2026-01-02 00:00Z' FROM jobctl.job_definitions"),
+                if skips { "1|t" } else { "0|t" },
+                "{overlap} {status}"
+            );
+        }
+        // One that was enqueued by hand is none of the schedule's.
+        db.execute("DELETE FROM jobctl.job_runs");
+        db.enqueue(["a"]);
+        assert_eq!(fire(&db, &[3], 0), "1", "{overlap}");
+    }
+}
+
+#[test]
+fn of_several_times_each_has_its_run_or_is_counted() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
+    for (overlap, fired, skipped) in [("allow", "1\n2\n3", 7), ("queue", "1\n2\n3", 7), ("skip", "3", 9)] {
+        db.execute("DELETE FROM jobctl.job_runs");
+        db.execute(&format!("UPDATE jobctl.job_definitions SET overlap = '{overlap}'"));
+        fire(&db, &[1, 2, 3], 7);
+        let hours = "SELECT extract(hour FROM scheduled_for AT TIME ZONE 'UTC')::int FROM jobctl.job_runs ORDER BY id";
+        assert_eq!(db.query(hours), fired, "{overlap}");
+        assert_eq!(db.query("SELECT skipped_fires FROM jobctl.job_definitions"), skipped.to_string(), "{overlap}");
+        assert_eq!(
+            db.query("SELECT DISTINCT run_at - scheduled_for FROM jobctl.job_runs"),
+            "00:05:00",
+            "the spread delays the run, not its nominal time"
+        );
+        fire(&db, &[1, 2, 3], 0);
+        assert_eq!(db.query("SELECT count(DISTINCT scheduled_for) = count(*) FROM jobctl.job_runs"), "t");
+    }
+}
+
+#[test]
+fn only_who_saw_the_next_time_fires_it() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
+    let seen = "next_run_at - interval '1 second'";
+    let fire = |seen: &str| {
+        db.query(&format!(
+            "SELECT jobctl.fire(id, {seen}, next_run_at + interval '1 day', ARRAY[next_run_at], '0', 0) IS NULL
+             FROM jobctl.job_definitions"
+        ))
+    };
+    assert_eq!(fire(seen), "t");
+    for (column, value) in [("enabled", "false"), ("paused_at", "now()")] {
+        let was = db.query(&format!("SELECT coalesce({column}::text, '') FROM jobctl.job_definitions"));
+        db.execute(&format!("UPDATE jobctl.job_definitions SET {column} = {value}"));
+        assert_eq!(fire("next_run_at"), "t", "{column}");
+        db.execute(&format!(
+            "UPDATE jobctl.job_definitions SET {column} = nullif('{was}', '')::{}",
+            if column == "enabled" { "boolean" } else { "timestamptz" }
+        ));
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+    assert_eq!(fire("next_run_at"), "f");
+}

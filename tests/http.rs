@@ -1,0 +1,328 @@
+//! What a call sends, what it is answered, and what becomes of it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::support::TestDb;
+use crate::support::http_server::{HttpServer, Request};
+
+fn enqueue(db: &TestDb, payload: &Value) -> i64 {
+    db.enqueue(["http", &payload.to_string()])
+}
+
+fn tick(db: &TestDb) {
+    db.jobctl(["tick", "--quiet", "--concurrency", "1"]).run().success().stdout("");
+}
+
+/// What the server received when this was called.
+#[track_caller]
+fn sends(db: &TestDb, server: &HttpServer, path: &str, payload: &Value) -> Request {
+    let mut payload = payload.clone();
+    payload["url"] = server.url(path).into();
+    let id = enqueue(db, &payload);
+    tick(db);
+    assert_eq!(db.status(id), "succeeded", "{payload}\n{}", db.dump());
+    let request = server.requests().pop().unwrap();
+    assert_eq!(request.path, path);
+    request
+}
+
+fn headers<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+#[test]
+fn a_call_sends_what_the_payload_says_and_says_who_it_is() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let host = server.url("").split_once("//").unwrap().1.to_owned();
+    let agent = format!("jobctl/{}", env!("CARGO_PKG_VERSION"));
+    let path = "/echo?a=1&b=%20c";
+
+    let request = sends(&db, &server, path, &json!({}));
+    assert_eq!((request.method.as_str(), request.body.as_slice()), ("GET", b"".as_slice()));
+    let own = |id: i64| {
+        [
+            ("accept", "*/*".to_owned()),
+            ("host", host.clone()),
+            ("user-agent", agent.clone()),
+            ("idempotency-key", format!("jobctl-run-{id}")),
+            ("x-jobctl-attempt", "1".to_owned()),
+            ("x-jobctl-run-id", id.to_string()),
+        ]
+    };
+    assert_eq!(request.headers, headers(own(1)));
+
+    let payload = json!({"json": {"id": 5, "of": ["ü", null]}, "headers": {"X-Api-Key": "k", "x-jobctl-run-id": "0"}});
+    let request = sends(&db, &server, path, &payload);
+    let body = r#"{"id": 5, "of": ["ü", null]}"#;
+    assert_eq!((request.method.as_str(), String::from_utf8(request.body).unwrap().as_str()), ("POST", body));
+    let given = [
+        ("content-length", body.len().to_string()),
+        ("content-type", "application/json".to_owned()),
+        ("x-api-key", "k".to_owned()),
+    ];
+    assert_eq!(request.headers, headers(own(2).into_iter().chain(given)));
+}
+
+#[test]
+fn every_method_is_sent_with_and_without_a_body() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+        let request = sends(&db, &server, "/status/200", &json!({"method": method.to_ascii_lowercase()}));
+        assert_eq!((request.method.as_str(), request.body.len()), (method, 0));
+        let empty = matches!(method, "POST" | "PUT" | "PATCH").then_some("0");
+        assert_eq!(request.headers.get("content-length").map(String::as_str), empty, "{method}");
+
+        let request = sends(&db, &server, "/status/200", &json!({"method": method, "body": "a\nü"}));
+        assert_eq!((request.method.as_str(), request.body.as_slice()), (method, "a\nü".as_bytes()));
+    }
+    let request = sends(&db, &server, "/status/200", &json!({"json": null}));
+    assert_eq!((request.method.as_str(), request.body.as_slice()), ("POST", b"null".as_slice()));
+    let request = sends(&db, &server, "/status/200", &json!({"body": "", "headers": {"content-type": "text/plain"}}));
+    assert_eq!((request.method.as_str(), request.headers["content-type"].as_str()), ("POST", "text/plain"));
+}
+
+#[test]
+fn the_idempotency_key_is_the_same_on_every_attempt() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let url = |id: &str| json!({"url": server.url(&format!("/fail/2/{id}"))}).to_string();
+    let plain = db.enqueue(["http", &url("plain")]);
+    let keyed = db.enqueue(["http", &url("keyed"), "--key", "weekly: ü"]);
+    for _ in 0..3 {
+        tick(&db);
+        db.age();
+    }
+    for (id, path, key) in [
+        (plain, "/fail/2/plain", format!("jobctl-run-{plain}")),
+        (keyed, "/fail/2/keyed", "weekly:%20%C3%BC".to_owned()),
+    ] {
+        assert_eq!(db.of_run(id, "status, attempts"), "succeeded|3");
+        let requests = server.requests().into_iter().filter(|request| request.path == path);
+        let seen: Vec<_> = requests
+            .map(|request| {
+                ["idempotency-key", "x-jobctl-attempt", "x-jobctl-run-id"].map(|name| request.headers[name].clone())
+            })
+            .collect();
+        assert_eq!(seen, ["1", "2", "3"].map(|attempt| [key.clone(), attempt.to_owned(), id.to_string()]));
+    }
+    assert_eq!(
+        db.query("SELECT attempt, outcome, http_status FROM jobctl.job_attempts ORDER BY run_id, attempt"),
+        "1|failed|500\n2|failed|500\n3|succeeded|200\n".repeat(2).trim_end()
+    );
+}
+
+#[test]
+fn the_status_decides_what_becomes_of_a_call() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let mut runs = Vec::new();
+    for status in [200, 201, 202, 204, 299] {
+        runs.push((status, "succeeded", String::new()));
+    }
+    for status in [300, 301, 302, 303, 304, 307, 308] {
+        runs.push((status, "dead", format!("HTTP status {status}, redirect not followed")));
+    }
+    for status in [400, 401, 403, 404, 405, 409, 410, 422, 451, 499] {
+        runs.push((status, "dead", format!("HTTP status {status}")));
+    }
+    for status in [408, 425, 429, 500, 501, 502, 503, 504, 599] {
+        runs.push((status, "failed", format!("HTTP status {status}")));
+    }
+    let url = |status: i32| server.url(&format!("/status/{status}?location={}", server.url("/status/200")));
+    let runs: Vec<_> = runs.into_iter().map(|run| (enqueue(&db, &json!({"url": url(run.0)})), run)).collect();
+    tick(&db);
+    for (id, (status, becomes, error)) in &runs {
+        let (outcome, kind) = if error.is_empty() { ("succeeded", "") } else { ("failed", "http_status") };
+        assert_eq!(db.of_run(*id, "status, attempts, error_type, last_error"), format!("{becomes}|1|{kind}|{error}"));
+        assert_eq!(
+            db.of_attempt(*id, 1, "outcome, error_type, error, http_status, exit_code, signal"),
+            format!("{outcome}|{kind}|{error}|{status}||")
+        );
+    }
+    // Nothing was followed, and nothing repeated in the same attempt.
+    assert_eq!(server.requests().len(), runs.len());
+}
+
+#[test]
+fn an_answer_is_kept_as_output() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let empty = enqueue(&db, &json!({"url": server.url("/status/204")}));
+    let short = enqueue(&db, &json!({"url": server.url("/echo"), "body": "grün"}));
+    let fits = enqueue(&db, &json!({"url": server.url("/bytes/65536")}));
+    let long = enqueue(&db, &json!({"url": server.url("/bytes/200000")}));
+    let refused = enqueue(&db, &json!({"url": server.url("/nowhere")}));
+    tick(&db);
+    let kept =
+        |id| db.of_attempt(id, 1, "http_status, output_bytes, output_truncated, left(output, 20), length(output)");
+    assert_eq!(kept(empty), "204|0|f||");
+    assert_eq!(kept(short), "200|5|f|grün|4");
+    assert_eq!(kept(fits), format!("200|65536|f|{}|65536", "x".repeat(20)));
+    assert_eq!(kept(long), format!("200|200000|t|{}|65536", "x".repeat(20)));
+    assert_eq!(kept(refused), "404|17|f|no such behaviour|17");
+    assert_eq!(db.status(long), "succeeded");
+}
+
+#[test]
+fn header_values_are_filled_in_from_the_ticks_environment() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let headers = json!({
+        "Authorization": "Bearer ${APP_TOKEN}",
+        "X-Two": "${APP_TOKEN}/${APP_NAME}}",
+        "X-Plain": "$APP_TOKEN {APP_TOKEN} $",
+        "X-Nested": "${APP_NESTED}",
+    });
+    let id = enqueue(
+        &db,
+        &json!({"url": server.url("/status/200?t=${APP_TOKEN}"), "headers": headers, "body": "${APP_TOKEN}"}),
+    );
+    let tick = db.jobctl(["tick"]).env("APP_TOKEN", "s3cret").env("APP_NAME", "n").env("APP_NESTED", "${APP_TOKEN}");
+    tick.run().success().nowhere("s3cret");
+    assert_eq!(db.status(id), "succeeded", "{}", db.dump());
+    let request = server.requests().pop().unwrap();
+    assert_eq!(
+        ["authorization", "x-two", "x-plain", "x-nested"].map(|name| request.headers[name].as_str()),
+        ["Bearer s3cret", "s3cret/n}", "$APP_TOKEN {APP_TOKEN} $", "${APP_TOKEN}"]
+    );
+    assert_eq!(request.body, b"${APP_TOKEN}");
+    assert!(!request.path.contains("s3cret") && !db.dump().contains("s3cret"));
+}
+
+#[test]
+fn a_variable_that_is_not_set_or_unfit_is_a_failure_that_may_pass_and_calls_nobody() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let call = |value: &str| enqueue(&db, &json!({"url": server.url("/status/200"), "headers": {"X-Key": value}}));
+    let absent = call("${APP_ABSENT}");
+    let broken = call("${APP_BROKEN}");
+    db.jobctl(["tick"]).env("APP_BROKEN", "s3cret\r\nX-Smuggled: 1").run().success().nowhere("s3cret");
+    assert_eq!(
+        db.of_run(absent, "status, attempts, error_type, last_error"),
+        "failed|1|spawn|could not start: environment variable `APP_ABSENT` is not set"
+    );
+    assert_eq!(
+        db.of_run(broken, "status, attempts, error_type, last_error"),
+        "failed|1|spawn|could not start: header `X-Key` has a character that HTTP does not allow"
+    );
+    assert_eq!(server.connections(), 0);
+}
+
+#[test]
+fn variables_that_lead_to_the_database_are_sent_to_nobody() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let variables = ["JOBCTL_DATABASE_URL", "JOBCTL_ANYTHING", "PGPASSWORD", "PGHOST", "DATABASE_URL"];
+    let runs = variables.map(|name| {
+        let payload = json!({"url": server.url("/status/200"), "headers": {"X-Key": format!("a ${{{name}}}")}});
+        db.jobctl(["enqueue", "http", &payload.to_string()])
+            .run()
+            .exits(2)
+            .stdout("")
+            .stderr_has(name)
+            .complains_once();
+        let id = enqueue(&db, &json!({"url": "http://localhost/"}));
+        db.execute(&format!("UPDATE jobctl.job_runs SET payload = '{payload}' WHERE id = {id}"));
+        (id, name)
+    });
+    let mut tick = db.jobctl(["tick"]);
+    for name in variables.into_iter().filter(|name| *name != "JOBCTL_DATABASE_URL" && *name != "PGHOST") {
+        tick = tick.env(name, "s3cret");
+    }
+    tick.run().success().nowhere("s3cret");
+    for (id, name) in runs {
+        assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|bad_payload");
+        assert!(
+            db.of_run(id, "last_error")
+                .ends_with(&format!("header `X-Key` names `{name}`, which may lead to the database and is not sent"))
+        );
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[test]
+fn calls_of_one_tick_share_a_connection() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let runs = [(); 5].map(|()| enqueue(&db, &json!({"url": server.url("/echo"), "json": 1})));
+    tick(&db);
+    for id in runs {
+        assert_eq!(db.status(id), "succeeded");
+    }
+    assert_eq!((server.requests().len(), server.connections()), (5, 1));
+}
+
+#[test]
+fn a_proxy_in_the_environment_is_not_asked() {
+    let db = TestDb::new();
+    let (server, proxy) = (HttpServer::start(), HttpServer::start());
+    let id = enqueue(&db, &json!({"url": server.url("/status/200")}));
+    let mut tick = db.jobctl(["tick"]);
+    let address = proxy.url("");
+    for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        tick = tick.env(name, &address);
+    }
+    tick.run().success();
+    assert_eq!(db.status(id), "succeeded");
+    assert_eq!((server.connections(), proxy.connections()), (1, 0));
+}
+
+#[test]
+fn no_secret_of_a_call_is_logged_or_listed() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let call = |url: String| {
+        json!({"url": url, "headers": {"Authorization": "Bearer s3cret"}, "json": {"password": "s3cret"}}).to_string()
+    };
+    let urls = [
+        server.url("/status/404?token=s3cret"),
+        server.url("/status/302?token=s3cret&location=/s3cret"),
+        server.url("/close?token=s3cret"),
+        server.url("/garbage?token=s3cret"),
+        "http://127.0.0.1:1/?token=s3cret".to_owned(),
+        "https://127.0.0.1:1/?token=s3cret".to_owned(),
+        "http://no-such-host.invalid/?token=s3cret".to_owned(),
+    ];
+    for url in &urls {
+        db.enqueue(["http", &call(url.clone()), "--max-attempts", "1"]);
+    }
+    db.jobctl(["tick"]).env("RUST_LOG", "trace").run().success().nowhere("s3cret");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'"), urls.len().to_string());
+    db.jobctl(["list-dead"]).run().success().nowhere("s3cret");
+    let said = db.query("SELECT last_error FROM jobctl.job_runs UNION ALL SELECT error FROM jobctl.job_attempts");
+    assert!(!said.contains("s3cret"), "{said}");
+}
+
+#[test]
+fn a_call_is_over_when_its_time_is_whatever_the_server_does() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let hangs = ["/silent", "/drip-header", "/drip-body", "/slow/600000"].map(|path| {
+        let own = enqueue(&db, &json!({"url": server.url(path), "timeout": "1s"}));
+        // The run's own limit goes before the call's.
+        let of_run =
+            db.enqueue(["http", &json!({"url": server.url(path), "timeout": "1h"}).to_string(), "--timeout", "1s"]);
+        (path, [own, of_run])
+    });
+    // A status that says no is answer enough.
+    let no = enqueue(&db, &json!({"url": server.url("/drip-body/404"), "timeout": "1s"}));
+    let in_time = enqueue(&db, &json!({"url": server.url("/slow/100"), "timeout": "1h"}));
+    db.jobctl(["tick", "--concurrency", "10"]).run().success();
+    for (path, runs) in hangs {
+        let answered = if path == "/drip-body" { "200" } else { "" };
+        for id in runs {
+            assert_eq!(
+                db.of_run(id, "status, attempts, error_type, last_error"),
+                "failed|1|timeout|timed out after 1s",
+                "{path}"
+            );
+            assert_eq!(db.of_attempt(id, 1, "http_status"), answered, "{path}");
+        }
+    }
+    assert_eq!(db.of_run(no, "status, last_error"), "dead|HTTP status 404");
+    assert_eq!(db.status(in_time), "succeeded");
+}

@@ -1,0 +1,121 @@
+//! Servers that do not behave.
+
+use std::net::TcpListener;
+
+use serde_json::json;
+
+use crate::support::TestDb;
+use crate::support::http_server::{BlackHole, HttpServer};
+
+fn enqueue(db: &TestDb, url: &str) -> i64 {
+    db.enqueue(["http", &json!({"url": url, "body": "x"}).to_string()])
+}
+
+#[test]
+fn a_call_without_a_whole_answer_fails_and_says_whether_the_server_may_have_acted() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let peer = server.url("").split_once("//").unwrap().1.to_owned();
+    let hostile = [
+        (
+            "/reset",
+            format!("connection to {peer} failed: Connection reset by peer (os error 104); outcome unknown"),
+            "",
+        ),
+        ("/close", format!("{peer} closed the connection before its answer was complete; outcome unknown"), ""),
+        ("/truncated", format!("{peer} closed the connection before its answer was complete; outcome unknown"), "200"),
+        ("/garbage", format!("answer of {peer} is not valid HTTP; outcome unknown"), ""),
+        ("/big-header", format!("answer of {peer} has a header longer than 64 KiB; outcome unknown"), ""),
+    ];
+    let runs = hostile.map(|(path, error, status)| (enqueue(&db, &server.url(path)), path, error, status));
+    db.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    for (id, path, error, status) in &runs {
+        assert_eq!(
+            db.of_run(*id, "status, attempts, error_type, last_error"),
+            format!("failed|1|transport|{error}"),
+            "{path}"
+        );
+        assert_eq!(db.of_attempt(*id, 1, "outcome, http_status"), format!("failed|{status}"), "{path}");
+    }
+    // One attempt is one request, and the next one names itself.
+    assert_eq!(server.requests().len(), runs.len());
+    db.age();
+    db.jobctl(["tick", "--quiet"]).run().success();
+    for (id, path, ..) in &runs {
+        let requests = server.requests();
+        let mut sent: Vec<_> = requests.iter().filter(|request| request.path == *path).collect();
+        assert_eq!(sent.len(), 2, "{path}");
+        sent.sort_by_key(|request| &request.headers["x-jobctl-attempt"]);
+        for (request, attempt) in sent.iter().zip(["1", "2"]) {
+            assert_eq!(request.headers["idempotency-key"], format!("jobctl-run-{id}"));
+            assert_eq!(request.headers["x-jobctl-attempt"], attempt);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_can_not_be_reached_is_named() {
+    let db = TestDb::new();
+    let hole = BlackHole::open();
+    // Bound and closed again: nobody listens there.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let peer = hole.url().trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let silent = enqueue(&db, &hole.url());
+    let refused = enqueue(&db, &format!("http://{closed}/"));
+    let unknown = enqueue(&db, "http://no-such-host.invalid/");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(
+        db.of_run(silent, "status, error_type, last_error"),
+        format!("failed|transport|no connection to {peer} within 5s")
+    );
+    assert_eq!(
+        db.of_run(refused, "status, error_type, last_error"),
+        format!("failed|transport|cannot connect to {closed}: Connection refused (os error 111)")
+    );
+    assert_eq!(db.of_run(unknown, "status, error_type"), "failed|transport");
+    assert!(db.of_run(unknown, "last_error").starts_with("cannot look up host `no-such-host.invalid`: "));
+}
+
+/// The peak of the tick's memory so far, in KiB, as a command of its own sees it.
+const PEAK: &str = "sed -n 's/^VmHWM:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/$PPID/status";
+
+#[test]
+fn of_an_endless_answer_the_beginning_is_kept_and_memory_stays_small() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let first = enqueue(&db, &server.url("/status/200"));
+    let before = db.enqueue_script(PEAK);
+    let endless = [1, 2, 3].map(|_| enqueue(&db, &server.url("/endless")));
+    let large = enqueue(&db, &server.url("/bytes/50000000"));
+    let after = db.enqueue_script(PEAK);
+    db.jobctl(["tick", "--concurrency", "1"]).run().success();
+    assert_eq!(db.status(first), "succeeded");
+    for id in endless {
+        assert_eq!(
+            db.of_attempt(id, 1, "outcome, http_status, output_bytes > 65536, output_truncated, length(output)"),
+            "succeeded|200|t|t|65536"
+        );
+    }
+    assert_eq!(
+        db.of_attempt(large, 1, "outcome, output_bytes, output_truncated, length(output)"),
+        "succeeded|50000000|t|65536"
+    );
+    let peak = |id| db.of_attempt(id, 1, "output").trim().parse::<u64>().unwrap();
+    let (before, after) = (peak(before), peak(after));
+    assert!(after - before < 8 * 1024, "grew from {before} KiB to {after} KiB");
+}
+
+#[test]
+fn an_answer_that_is_no_text_is_stored_as_text() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let binary = enqueue(&db, &server.url("/binary"));
+    let gzip = enqueue(&db, &server.url("/gzip"));
+    db.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    assert_eq!(db.of_attempt(binary, 1, "outcome, http_status, output_bytes"), "succeeded|200|256");
+    let text = db.of_attempt(binary, 1, "output");
+    assert!(text.starts_with("\u{fffd}\u{1}\u{2}") && text.ends_with('\u{fffd}'), "{text:?}");
+    // Never inflated: a small answer could be a very large one.
+    assert_eq!(db.of_attempt(gzip, 1, "outcome, right(output, 12)"), "succeeded|not inflated");
+    assert!(!server.requests()[1].headers.contains_key("accept-encoding"));
+}

@@ -1,0 +1,303 @@
+//! Whom a tick calls, and whom it refuses to: hosts, redirects, certificates.
+
+use std::fs;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use serde_json::json;
+
+use crate::support::http_server::HttpServer;
+use crate::support::{TestDb, temp_dir};
+
+fn call(db: &TestDb, url: &str, redirects: u32) -> i64 {
+    let headers = json!({"Authorization": "Bearer s3cret", "X-Api-Key": "s3cret", "Cookie": "s3cret"});
+    db.enqueue(["http", &json!({"url": url, "redirects": redirects, "json": "s3cret", "headers": headers}).to_string()])
+}
+
+fn redirect(server: &HttpServer, status: u16, to: &str) -> String {
+    let to = utf8_percent_encode(to, NON_ALPHANUMERIC);
+    server.url(&format!("/redirect?status={status}&to={to}"))
+}
+
+#[test]
+fn with_a_list_only_its_hosts_are_called_and_by_wildcard_only_public_ones() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let port = server.url("").rsplit_once(':').unwrap().1.to_owned();
+    let refused = [
+        "127.0.0.1",
+        "[::1]",
+        "0.0.0.0",
+        "2130706433",
+        "0x7f.1",
+        "127.1",
+        "localhost",
+        "localhost.",
+        "LOCALHOST",
+        "a.localhost",
+        "169.254.169.254",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.0.1",
+        "[::ffff:10.0.0.1]",
+        "[::ffff:127.0.0.1]",
+        "[fd00::1]",
+        "[fe80::1]",
+        "100.64.0.1",
+        "224.0.0.1",
+    ];
+    let runs = refused.map(|host| (call(&db, &format!("http://{host}:{port}/status/200"), 0), host));
+    db.jobctl(["tick", "--http-allow", "*", "*.localhost"]).run().success();
+    for (id, host) in runs {
+        assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|bad_payload", "{host}: {}", db.dump());
+        assert!(db.of_run(id, "last_error").contains("--http-allow"), "{host}");
+    }
+    assert_eq!(server.connections(), 0);
+
+    for (allowed, host, becomes) in [
+        ("127.0.0.1", "127.0.0.1", "succeeded"),
+        ("localhost", "LOCALHOST", "succeeded"),
+        ("example.com,127.0.0.1", "127.0.0.1", "succeeded"),
+        ("localhost", "127.0.0.1", "dead"),
+        ("127.0.0.1", "localhost", "dead"),
+        ("127.0.0.1", "2130706433", "dead"),
+        ("127.0.0.1", "127.0.0.1.example.com", "dead"),
+        ("example.com", "127.0.0.1", "dead"),
+    ] {
+        let id = call(&db, &format!("http://{host}:{port}/status/200"), 0);
+        db.jobctl(["tick", "--http-allow", allowed]).run().success();
+        assert_eq!(db.status(id), becomes, "{allowed}: {host}\n{}", db.dump());
+    }
+    let id = call(&db, &server.url("/status/200"), 0);
+    db.jobctl(["tick"]).env("JOBCTL_HTTP_ALLOW", "example.com").run().success();
+    assert_eq!(db.status(id), "dead");
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[test]
+fn an_entry_of_the_list_that_is_no_host_is_wrong_usage() {
+    let db = TestDb::new();
+    for entry in ["http://example.com", "example.com:80", "a b", "", "*.", "**"] {
+        db.jobctl(["tick", "--http-allow", entry]).run().exits(2).stderr_has("is no host").complains_once();
+    }
+}
+
+#[test]
+fn a_redirect_is_followed_only_where_the_call_asks_for_it() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let not = call(&db, &redirect(&server, 302, "/echo"), 0);
+    let once = call(&db, &redirect(&server, 302, "/status/204"), 1);
+    let kept = call(&db, &redirect(&server, 307, "/echo"), 1);
+    db.jobctl(["tick", "--concurrency", "1"]).run().success();
+    assert_eq!(db.of_run(not, "status, last_error"), "dead|HTTP status 302, redirect not followed");
+    assert_eq!((db.status(once), db.status(kept)), ("succeeded".to_owned(), "succeeded".to_owned()));
+    let requests = server.requests();
+    let seen: Vec<_> = requests
+        .iter()
+        .map(|request| {
+            let path = request.path.split('?').next().unwrap();
+            (request.method.as_str(), path, request.body.len(), request.headers.contains_key("content-type"))
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("POST", "/redirect", 8, true),
+            ("POST", "/redirect", 8, true),
+            ("GET", "/status/204", 0, false),
+            ("POST", "/redirect", 8, true),
+            ("POST", "/echo", 8, true),
+        ]
+    );
+    // The same origin, so it may hear the same.
+    for request in &requests {
+        assert_eq!(request.headers["authorization"], "Bearer s3cret");
+    }
+    let key = |id: i64| format!("jobctl-run-{id}");
+    let keys: Vec<_> = requests.iter().map(|request| request.headers["idempotency-key"].clone()).collect();
+    assert_eq!(keys, [key(not), key(once), key(once), key(kept), key(kept)]);
+}
+
+#[test]
+fn another_origin_hears_nothing_of_the_calls_own_headers() {
+    let db = TestDb::new();
+    let (server, other) = (HttpServer::start(), HttpServer::start());
+    let by_name = server.url("/echo").replace("127.0.0.1", "localhost");
+    let runs = [
+        call(&db, &redirect(&server, 302, &other.url("/echo")), 1),
+        call(&db, &redirect(&server, 308, &other.url("/echo")), 1),
+        call(&db, &redirect(&server, 307, &by_name), 1),
+        // There and back again: the way led through a stranger.
+        call(&db, &redirect(&server, 307, &redirect(&other, 307, &server.url("/status/299"))), 2),
+    ];
+    db.jobctl(["tick", "--concurrency", "1"]).run().success();
+    for id in runs {
+        assert_eq!(db.status(id), "succeeded", "{}", db.dump());
+    }
+    let strange = |path: &str| path == "/echo" || path == "/status/299";
+    let told = server.requests().into_iter().filter(|request| strange(&request.path)).chain(other.requests());
+    let told: Vec<_> = told.collect();
+    assert_eq!(told.len(), 5);
+    for request in told {
+        for name in ["authorization", "x-api-key", "cookie"] {
+            assert!(!request.headers.contains_key(name), "{request:?}");
+        }
+        assert!(request.headers.contains_key("idempotency-key"));
+    }
+}
+
+#[test]
+fn a_loop_of_redirects_ends() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    // It leads to itself.
+    let id = call(&db, &server.url("/status/302?location=%23"), 5);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(id, "status, last_error"), "dead|HTTP status 302, redirect not followed");
+    assert_eq!(server.requests().len(), 6);
+    let payload = json!({"url": server.url("/"), "redirects": 6}).to_string();
+    db.jobctl(["enqueue", "http", &payload]).run().exits(2).stderr_has("allowed are 0 to 5").complains_once();
+}
+
+#[test]
+fn a_redirect_leads_to_no_host_that_may_not_be_called_and_to_no_other_scheme() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let by_name = server.url("/echo").replace("127.0.0.1", "localhost");
+    let not_allowed = call(&db, &redirect(&server, 307, &by_name), 5);
+    let elsewhere =
+        ["ftp://127.0.0.1/", "file:///etc/passwd", "gopher://127.0.0.1/", "http://u:p@127.0.0.1/", "http://"]
+            .map(|to| call(&db, &redirect(&server, 307, to), 5));
+    db.jobctl(["tick", "--http-allow", "127.0.0.1"]).run().success();
+    assert_eq!(
+        db.of_run(not_allowed, "status, last_error"),
+        "dead|host `localhost` is not allowed on this host by --http-allow"
+    );
+    for id in elsewhere {
+        assert_eq!(db.of_run(id, "status, last_error"), "dead|HTTP status 307, redirect not followed");
+    }
+    assert_eq!(server.requests().len(), 6);
+}
+
+#[test]
+fn what_would_forge_a_request_is_refused_and_sends_no_byte_where_it_got_in() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let url = server.url("/status/200");
+    let port = url.split(['/', ':']).nth(4).unwrap().to_owned();
+    let local = |rest: &str| format!("{rest}:{port}/");
+    let mut payloads = vec![
+        json!({"url": format!("{url} HTTP/1.1\r\nX-Smuggled: 1")}),
+        json!({"url": format!("{url}\n")}),
+        json!({"url": format!("{url} x")}),
+        json!({"url": local("ftp://127.0.0.1")}),
+        json!({"url": "file:///etc/passwd"}),
+        json!({"url": local("http://user:pass@127.0.0.1")}),
+        json!({"url": local("http://user@127.0.0.1")}),
+        json!({"url": "http://"}),
+        json!({"url": "/status/200"}),
+        json!({"url": "127.0.0.1"}),
+        json!({"url": ""}),
+        json!({"url": "http://127.0.0.1:99999/"}),
+        json!({"url": "http://127.0.0.1:0/"}),
+        json!({"url": "http://127.0.0.1:x/"}),
+        json!({"url": url, "method": "GET / HTTP/1.1\r\nX: y"}),
+        json!({"url": url, "method": "CONNECT"}),
+        json!({"url": url, "timeout": "0s"}),
+        json!({"url": url, "retries": 3}),
+        json!({"url": url, "json": 1, "body": "x"}),
+        json!({}),
+    ];
+    for value in ["a\r\nX-Smuggled: 1", "a\nb", "a\rb", "a\u{7f}b", "a\u{1}b", "${", "${}", "${A B}", "${PGPASSWORD}"] {
+        payloads.push(json!({"url": url, "headers": {"X-Key": value}}));
+    }
+    for name in ["A B", "A:", "A\r\nB", "", "é", "Host", "content-length", "Transfer-Encoding", "Connection"] {
+        payloads.push(json!({"url": url, "headers": {name: "x"}}));
+    }
+    let mut runs = Vec::new();
+    for payload in payloads {
+        let text = payload.to_string();
+        db.jobctl(["enqueue", "http", &text]).run().exits(2).stdout("").complains_once();
+        let insert = format!("INSERT INTO jobctl.job_runs (job_type, payload) VALUES ('http', '{text}') RETURNING id");
+        runs.push((db.query(&insert).parse().unwrap(), text));
+    }
+    db.jobctl(["tick", "--quiet"]).env("PGPASSWORD", "s3cret").run().success().nowhere("s3cret");
+    for (id, payload) in runs {
+        assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|bad_payload", "{payload}");
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+/// An authority, and servers with certificates from it.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    fn server(&self, name: &str, until: i32) -> HttpServer {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(until, 1, 1);
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        HttpServer::tls(&certificate.pem(), &key.serialize_pem())
+    }
+}
+
+#[test]
+fn a_server_is_believed_only_with_a_certificate_for_its_name_that_this_host_trusts() {
+    let db = TestDb::new();
+    let (trusted, stranger) = (Authority::new("trusted"), Authority::new("stranger"));
+    let directory = temp_dir();
+    let roots = directory.path().join("roots.pem");
+    fs::write(&roots, trusted.pem()).unwrap();
+    let servers = [
+        (trusted.server("127.0.0.1", 4000), ""),
+        (trusted.server("127.0.0.1", 2021), "certificate has expired"),
+        (trusted.server("example.com", 4000), "certificate is for another host"),
+        (stranger.server("127.0.0.1", 4000), "certificate is from an issuer that this host does not trust"),
+    ];
+    let runs = servers.each_ref().map(|(server, _)| call(&db, &server.url("/status/204"), 0));
+    let plain = HttpServer::start();
+    let no_tls = call(&db, &plain.url("/status/204").replace("http:", "https:"), 0);
+    db.jobctl(["tick"]).env("SSL_CERT_FILE", roots.to_str().unwrap()).run().success();
+    for (id, (server, why)) in runs.into_iter().zip(&servers) {
+        if why.is_empty() {
+            assert_eq!(db.status(id), "succeeded", "{}", db.dump());
+            assert_eq!(server.requests().len(), 1);
+            continue;
+        }
+        let peer = server.url("").split_once("//").unwrap().1.to_owned();
+        assert_eq!(db.of_run(id, "status, attempts, error_type, last_error"), format!("failed|1|tls|{why} ({peer})"));
+        // Not a word was said before.
+        assert!(server.requests().is_empty());
+    }
+    assert_eq!(db.of_run(no_tls, "status, error_type"), "failed|tls");
+    assert!(plain.requests().is_empty());
+}
+
+#[test]
+fn a_redirect_goes_from_http_to_https_and_never_back() {
+    let db = TestDb::new();
+    let authority = Authority::new("trusted");
+    let directory = temp_dir();
+    let roots = directory.path().join("roots.pem");
+    fs::write(&roots, authority.pem()).unwrap();
+    let (plain, secure) = (HttpServer::start(), authority.server("127.0.0.1", 4000));
+    let up = call(&db, &redirect(&plain, 307, &secure.url("/status/204")), 5);
+    let down = call(&db, &redirect(&secure, 307, &plain.url("/status/204")), 5);
+    db.jobctl(["tick"]).env("SSL_CERT_FILE", roots.to_str().unwrap()).run().success();
+    assert_eq!(db.status(up), "succeeded", "{}", db.dump());
+    assert_eq!(db.of_run(down, "status, last_error"), "dead|HTTP status 307, redirect not followed");
+    assert_eq!((plain.requests().len(), secure.requests().len()), (1, 2));
+}

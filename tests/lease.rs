@@ -1,0 +1,179 @@
+//! A lease lasts as long as its holder lives and is heard of, and not longer.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::{Gate, Proxy, TestDb, wait_until};
+
+/// The lease of a run as an instant.
+fn lease(db: &TestDb, id: i64) -> String {
+    db.of_run(id, "locked_until")
+}
+
+/// Waits until the lease was renewed so often.
+fn wait_for_renewals(db: &TestDb, id: i64, renewals: u32) {
+    for _ in 0..renewals {
+        let before = lease(db, id);
+        wait_until("the lease to be renewed", || lease(db, id) != before);
+    }
+}
+
+#[test]
+fn a_job_longer_than_its_lease_is_attempted_once() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
+    gate.wait_for_starts(1);
+    let first = lease(&db, id);
+    wait_until("the first lease to be over", || db.query(&format!("SELECT now() > '{first}'")) == "t");
+    db.jobctl(["tick", "--worker", "other"]).run().success().stderr("");
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    assert_eq!(gate.count("start"), 1);
+}
+
+#[test]
+fn a_locked_row_keeps_no_other_lease_from_being_renewed() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let (locked, free) = (gate.enqueue(&db), gate.enqueue(&db));
+    let tick = db.jobctl(["tick", "--lease", "4s"]).spawn();
+    gate.wait_for_starts(2);
+    let mut client = db.client();
+    let mut transaction = client.transaction().unwrap();
+    transaction.batch_execute(&format!("SELECT FROM jobctl.job_runs WHERE id = {locked} FOR UPDATE")).unwrap();
+    let before = lease(&db, locked);
+    wait_for_renewals(&db, free, 1);
+    assert_eq!(lease(&db, locked), before);
+    transaction.rollback().unwrap();
+    drop(client);
+    wait_until("the other lease to be renewed", || lease(&db, locked) != before);
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.query("SELECT DISTINCT status, attempts FROM jobctl.job_runs"), "succeeded|1");
+}
+
+#[test]
+fn a_killed_tick_keeps_its_run_until_the_lease_ends_and_then_it_is_tried_again() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--worker", "dead"]).spawn();
+    gate.wait_for_starts(1);
+    tick.signal(Signal::KILL);
+    tick.wait();
+    gate.open();
+    wait_until("the orphan to end", || !gate.has_processes());
+    db.jobctl(["tick"]).run().success().stderr("");
+    assert_eq!(db.status(id), "running");
+    db.expire_leases();
+    let tick = db.jobctl(["tick"]).run().success();
+    let tick = tick.stderr_has(&format!("run {id} shell attempt 1/10: lease of worker dead expired, next attempt in "));
+    assert_eq!(tick.stderr.lines().count(), 1, "{tick}");
+    let waits = "status, attempts, error_type, finished_at IS NULL, locked_by IS NULL,
+        run_at - now() BETWEEN interval '45 seconds' AND interval '75 seconds'";
+    assert_eq!(db.of_run(id, waits), "failed|1|lease_expired|t|t|t");
+    db.age();
+    db.jobctl(["tick", "--worker", "alive"]).run().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+    let history = "SELECT attempt, worker, outcome, error_type FROM jobctl.job_attempts ORDER BY attempt";
+    assert_eq!(db.query(history), "1|dead|lease_expired|lease_expired\n2|alive|succeeded|");
+}
+
+#[test]
+fn a_short_silence_of_the_database_is_survived() {
+    for cut in [false, true] {
+        let db = TestDb::new();
+        let proxy = Proxy::to(&db);
+        let gate = Gate::new();
+        let id = gate.enqueue(&db);
+        let tick = db.jobctl(["tick", "--lease", "12s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        gate.wait_for_starts(1);
+        let before = lease(&db, id);
+        if cut {
+            proxy.cut()
+        } else {
+            proxy.freeze()
+        }
+        let connections = proxy.connections();
+        if cut {
+            wait_until("tries to connect anew", || proxy.connections() > connections + 2);
+        } else {
+            // Past the time of a heartbeat, which is a third of the lease.
+            let silent = format!("SELECT now() > timestamptz '{before}' - interval '7.5 seconds'");
+            wait_until("a heartbeat to be late", || db.query(&silent) == "t");
+        }
+        assert_eq!(lease(&db, id), before);
+        proxy.mend();
+        wait_until("the lease to be renewed", || lease(&db, id) != before);
+        gate.open();
+        let tick = tick.wait().success().stderr_has("succeeded after");
+        assert_eq!(tick.stderr.matches("connecting anew").count(), usize::from(cut), "{tick}");
+        assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+        assert_eq!(gate.lines().len(), 2);
+    }
+}
+
+#[test]
+fn work_that_nobody_can_renew_is_dead_before_its_lease_ends() {
+    for cut in [false, true] {
+        let db = TestDb::new();
+        let proxy = Proxy::to(&db);
+        let gate = Gate::new();
+        // It tells that it lives, and does not end when it is asked to.
+        let script = format!(
+            "trap '' TERM; echo start $JOBCTL_RUN_ID $JOBCTL_ATTEMPT $$ >>{0}; \
+             while [ -e {0} ]; do echo alive $(date +%s.%N) >>{0}; sleep 0.05; done",
+            gate.log().display()
+        );
+        let id = db.enqueue_script(&script);
+        let flags = ["--lease", "4s", "--worker", "lonely"];
+        let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        gate.wait_for_starts(1);
+        if cut {
+            proxy.cut()
+        } else {
+            proxy.freeze()
+        }
+        wait_until("the job's end", || !gate.has_processes());
+        let lines = gate.lines();
+        let last = lines.last().and_then(|line| line.strip_prefix("alive ")).unwrap();
+        let ended = format!("to_timestamp({last}) < locked_until - interval '0.2 seconds'");
+        assert_eq!(db.of_run(id, &ended), "t", "last alive at {last}");
+        assert_eq!(db.of_run(id, "status, locked_by"), "running|lonely");
+        wait_until("the lease to be over", || db.of_run(id, "locked_until < now()") == "t");
+        // What another host makes of it is not the first one's business any more.
+        db.execute("UPDATE jobctl.job_runs SET payload = '{\"command\": \"true\"}'");
+        db.jobctl(["tick", "--worker", "other"]).run().success();
+        db.age();
+        db.jobctl(["tick", "--worker", "other"]).run().success();
+        assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+        tick.wait().exits(5).stderr_has(&format!("run {id} shell attempt 1/10: result not recorded, lease lost"));
+        assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+    }
+}
+
+#[test]
+fn all_leases_are_renewed_at_once_over_a_slow_line() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    let ids: Vec<_> = (0..3).map(|_| gate.enqueue(&db)).collect();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload)
+         SELECT job_type, payload FROM jobctl.job_runs CROSS JOIN generate_series(1, 9)",
+    );
+    proxy.delay(Duration::from_millis(75));
+    let flags = ["--lease", "4s", "--concurrency", "30"];
+    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(30);
+    wait_for_renewals(&db, ids[0], 2);
+    let leases = "SELECT count(*), count(DISTINCT locked_until), min(locked_until) > now() FROM jobctl.job_runs";
+    assert_eq!(db.query(leases), "30|1|t");
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|30");
+}

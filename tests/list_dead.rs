@@ -1,0 +1,134 @@
+//! What `list-dead` shows, in each of its forms.
+
+use crate::cancel::{STATUSES, run_in};
+use crate::support::{TestDb, temp_dir};
+
+/// A dead run that died at this second.
+fn dead(db: &TestDb, second: u32, more: &str) -> i64 {
+    let id = run_in(db, "dead");
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET finished_at = '2026-01-31 08:00:{second:02}+00', failed_at = '2026-01-31 08:00:{second:02}+00', \
+         created_at = '2026-01-31 07:00:00+00', attempts = 3, max_attempts = 5 {more} WHERE id = {id}"
+    ));
+    id
+}
+
+#[test]
+fn nothing_is_listed_as_nothing() {
+    let db = TestDb::new();
+    db.jobctl(["list-dead"]).run().success().stdout("").stderr("");
+    db.jobctl(["list-dead", "--json"]).run().success().stdout("[]\n").stderr("");
+}
+
+#[test]
+fn only_dead_runs_are_listed() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let ids = STATUSES.map(|status| (status, run_in(&db, status)));
+    let finished = db.jobctl(["list-dead"]).run().success();
+    let listed: Vec<_> = finished.stdout.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect();
+    let dead = ids.iter().find(|(status, _)| *status == "dead").map(|(_, id)| id.to_string()).unwrap();
+    assert_eq!(listed, [dead]);
+}
+
+#[test]
+fn dead_runs_are_listed_with_the_latest_death_first() {
+    let db = TestDb::new();
+    let first = dead(&db, 2, ", error_type = 'exit_code', last_error = 'exit status 3'");
+    let second = dead(&db, 1, "");
+    let third = dead(&db, 3, ", job_type = 'http', error_type = 'http_status', last_error = 'HTTP status 404'");
+    let lines = [
+        format!("{third}\thttp\t3/5\t2026-01-31T08:00:03Z\thttp_status\tHTTP status 404\n"),
+        format!("{first}\tshell\t3/5\t2026-01-31T08:00:02Z\texit_code\texit status 3\n"),
+        format!("{second}\tshell\t3/5\t2026-01-31T08:00:01Z\t\t\n"),
+    ];
+    db.jobctl(["list-dead"]).run().success().stdout(&lines.concat()).stderr("");
+    db.jobctl(["list-dead", "--limit", "2"]).run().success().stdout(&lines[..2].concat());
+    db.jobctl(["list-dead", "--limit", "4"]).run().success().stdout(&lines.concat());
+}
+
+#[test]
+fn json_holds_every_column_and_null_for_what_is_missing() {
+    let db = TestDb::new();
+    let id = dead(
+        &db,
+        1,
+        ", queue = 'mail', idempotency_key = 'k', error_type = 'signal', last_error = 'killed by signal 9'",
+    );
+    let other = dead(&db, 0, "");
+    db.execute(&format!("UPDATE jobctl.job_runs SET failed_at = NULL WHERE id = {other}"));
+    let finished = db.jobctl(["list-dead", "--json"]).run().success().stderr("");
+    let expected = serde_json::json!([
+        {
+            "id": id, "job_type": "shell", "queue": "mail", "attempts": 3, "max_attempts": 5, "error_type": "signal",
+            "last_error": "killed by signal 9", "idempotency_key": "k", "failed_at": "2026-01-31T08:00:01Z",
+            "finished_at": "2026-01-31T08:00:01Z", "created_at": "2026-01-31T07:00:00Z",
+        },
+        {
+            "id": other, "job_type": "shell", "queue": "default", "attempts": 3, "max_attempts": 5, "error_type": null,
+            "last_error": null, "idempotency_key": null, "failed_at": null,
+            "finished_at": "2026-01-31T08:00:00Z", "created_at": "2026-01-31T07:00:00Z",
+        },
+    ]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
+    assert_eq!(finished.stdout.lines().count(), 1);
+}
+
+/// What an enemy might put into a name or an error: clear the screen, a link, a bell, a forged line,
+/// a change of direction, an 8-bit control.
+const HOSTILE: &str = "\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
+const HARMLESS: &str = r"\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
+
+/// Everything stored by somebody else, in every place that shows it.
+fn hostile(db: &TestDb) -> i64 {
+    let id = run_in(db, "dead");
+    let mut client = db.client();
+    let update = "UPDATE jobctl.job_runs SET job_type = $1, last_error = $1, error_type = $1 WHERE id = $2";
+    client.execute(update, &[&HOSTILE, &id]).unwrap();
+    id
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_written_out() {
+    let db = TestDb::new();
+    let id = hostile(&db);
+    let died = db.of_run(id, r#"to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"#);
+    let line = format!("{id}\t{HARMLESS}\t1/10\t{died}\t{HARMLESS}\t{HARMLESS}\n");
+    db.jobctl(["list-dead"]).run().success().stdout(&line);
+    let finished = db.jobctl(["list-dead", "--json"]).run().success();
+    assert!(finished.stdout.lines().count() == 1 && !finished.stdout.contains('\u{1b}'), "{finished}");
+    let json: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert_eq!(json[0]["job_type"], HOSTILE);
+}
+
+#[test]
+fn a_log_record_is_one_line_whatever_a_job_is_called() {
+    let db = TestDb::new();
+    db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES (E'no\\nsuch\\x1b[2Jjob')");
+    let finished = db.jobctl(["tick"]).run().success().stdout("");
+    assert_eq!(finished.stderr.lines().count(), 1, "{finished}");
+    assert!(finished.stderr.contains(r"no\nsuch\u{1b}[2Jjob"), "{finished}");
+    assert_eq!(db.query("SELECT status FROM jobctl.job_runs"), "dead");
+}
+
+#[test]
+fn a_terminal_gets_an_aligned_table() {
+    let db = TestDb::new();
+    let id = dead(&db, 1, ", error_type = 'exit_code', last_error = 'exit status 3'");
+    hostile(&db);
+    let directory = temp_dir();
+    let typescript = directory.path().join("typescript");
+    let script = "script -qec \"stty cols 200; '$jobctl' list-dead\" \"$typescript\" </dev/null >/dev/null";
+    db.script(script).env("typescript", typescript.to_str().unwrap()).run().success();
+    let shown = std::fs::read_to_string(typescript).unwrap();
+    let lines: Vec<_> = shown.lines().map(str::trim_end).collect();
+    let header = lines.iter().position(|line| line.contains("ATTEMPTS")).unwrap_or_else(|| panic!("{shown}"));
+    let words = |line: &str| {
+        line.split("  ").map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(words(lines[header]), ["ID", "JOB", "ATTEMPTS", "DIED AT", "ERROR TYPE", "ERROR"]);
+    let row = lines.iter().find(|line| line.contains("exit status 3")).unwrap();
+    assert_eq!(words(row), [&id.to_string(), "shell", "3/5", "2026-01-31T08:00:01Z", "exit_code", "exit status 3"]);
+    assert_eq!(row.find("3/5"), lines[header].find("ATTEMPTS"));
+    assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown:?}");
+}

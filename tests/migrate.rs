@@ -1,0 +1,169 @@
+//! `migrate`, and what every other command makes of a schema that is not its own.
+
+use crate::support::TestDb;
+
+const HISTORY: &str = "SELECT version, name, count(*) FROM jobctl.schema_migrations GROUP BY 1, 2 ORDER BY 1";
+
+/// Every command that speaks to the database but `migrate`.
+const OTHERS: [&[&str]; 8] = [
+    &["enqueue", "shell", "--", "true"],
+    &["tick"],
+    &["tick", "--dry-run"],
+    &["retry", "1"],
+    &["retry", "--all-dead"],
+    &["cancel", "1"],
+    &["list-dead"],
+    &["list-dead", "--json"],
+];
+
+/// Every row of the schema, to see that nothing was written.
+fn contents(db: &TestDb) -> String {
+    ["job_runs", "job_attempts", "job_workers", "job_effects", "job_definitions", "schema_migrations"]
+        .map(|table| db.query(&format!("SELECT row::text, row.xmin FROM jobctl.{table} AS row ORDER BY 1")))
+        .join("\n--\n")
+}
+
+#[test]
+fn a_dry_run_names_what_is_missing_and_changes_nothing() {
+    let db = TestDb::empty();
+    db.jobctl(["migrate", "--dry-run"]).run().success().stdout("0001_initial\n").stderr("");
+    assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
+    db.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
+    for command in [&["migrate", "--dry-run"][..], &["migrate"]] {
+        db.jobctl(command.iter().copied()).run().success().stdout("").stderr("");
+    }
+    assert_eq!(db.query(HISTORY), "1|0001_initial|1");
+}
+
+#[test]
+fn the_migrations_are_those_in_the_repository() {
+    let db = TestDb::new();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/migrations");
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<_> = names.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    names.sort();
+    assert_eq!(db.query("SELECT name FROM jobctl.schema_migrations ORDER BY version"), names[1..].join("\n"));
+    assert_eq!(names[0], "0000_version_table");
+}
+
+#[test]
+fn twenty_migrators_at_once_all_succeed_and_each_step_is_applied_once() {
+    for _ in 0..3 {
+        let db = TestDb::empty();
+        let started: Vec<_> = (0..20).map(|_| db.jobctl(["migrate"]).spawn()).collect();
+        let answers: Vec<_> = started.into_iter().map(|one| one.wait().success().stderr("").stdout).collect();
+        assert_eq!(answers.concat(), "0001_initial\n", "one of them did it");
+        assert_eq!(db.query(HISTORY), "1|0001_initial|1");
+    }
+}
+
+#[test]
+fn a_newer_schema_stops_every_command_and_nothing_is_written() {
+    let db = TestDb::new();
+    db.enqueue(["shell", "--", "true"]);
+    db.execute("INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9999, '9999_later', 'x')");
+    let before = contents(&db);
+    for command in OTHERS {
+        let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("");
+        refused
+            .stderr_has("the schema is at version 9999 and this program knows 1; install the jobctl that migrated it");
+    }
+    for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
+        db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once().stderr_has("at version 9999");
+    }
+    db.jobctl(["--version"]).run().success();
+    assert_eq!(contents(&db), before);
+}
+
+#[test]
+fn an_older_schema_stops_every_command_and_none_migrates_by_itself() {
+    let db = TestDb::new();
+    db.enqueue(["shell", "--", "true"]);
+    db.execute("DELETE FROM jobctl.schema_migrations");
+    let before = contents(&db);
+    for command in OTHERS {
+        let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("");
+        refused.stderr_has("the schema is at version 0 and this program needs 1; run `jobctl migrate`");
+    }
+    assert_eq!(contents(&db), before);
+}
+
+#[test]
+fn without_a_schema_every_command_says_that_migrate_is_due() {
+    let db = TestDb::empty();
+    for command in OTHERS {
+        let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("");
+        refused.stderr_has("run `jobctl migrate`");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
+}
+
+#[test]
+fn a_migration_that_was_applied_with_another_text_is_refused() {
+    let db = TestDb::new();
+    db.execute("UPDATE jobctl.schema_migrations SET checksum = repeat('0', 64)");
+    let before = contents(&db);
+    for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
+        let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();
+        refused.stderr_has("migration 1 was applied with another text than this program's");
+    }
+    assert_eq!(contents(&db), before);
+}
+
+#[test]
+fn a_database_that_is_not_utf8_is_refused() {
+    let db = TestDb::encoded("LATIN1");
+    for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
+        let refused = db.jobctl(command.iter().copied()).run().exits(7).stdout("").complains_once();
+        refused.stderr_has("the database's encoding is LATIN1; use one that was created with ENCODING 'UTF8'");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
+}
+
+#[test]
+fn a_migration_that_fails_leaves_nothing_behind() {
+    let db = TestDb::empty();
+    // Somebody's view is in the way of the last object but one.
+    db.execute("CREATE SCHEMA jobctl; CREATE VIEW jobctl.long_running_runs AS SELECT 1 AS x");
+    let refused = db.jobctl(["migrate"]).run().exits(1).stdout("").complains_once();
+    refused.stderr_has("cannot migrate: relation \"long_running_runs\" already exists");
+    let tables = "SELECT string_agg(relname, ',') FROM pg_class WHERE relnamespace = 'jobctl'::regnamespace";
+    assert_eq!(db.query(tables), "long_running_runs");
+    db.execute("DROP VIEW jobctl.long_running_runs");
+    db.jobctl(["migrate"]).run().success().stdout("0001_initial\n");
+}
+
+#[test]
+fn a_migration_waits_for_the_migrator_at_work_and_finds_its_work_done() {
+    let db = TestDb::empty();
+    let mut other = db.client();
+    other.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(x'6a6f6263746c'::bigint)").unwrap();
+    let mut migrate = db.jobctl(["migrate"]).spawn();
+    // It asks again and again and never waits in the database, so that it holds up no index build.
+    let asked = "SELECT count(*) FROM pg_stat_activity \
+                 WHERE application_name = 'jobctl' AND datname = current_database() AND state = 'idle'";
+    crate::support::wait_until("the migrator to have asked", || db.query(asked) == "1");
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'";
+    for _ in 0..20 {
+        assert_eq!(db.query(waits), "0");
+    }
+    assert!(migrate.is_running());
+    other.batch_execute("COMMIT").unwrap();
+    migrate.wait().success().stdout("0001_initial\n");
+}
+
+#[test]
+fn objects_of_the_same_names_in_public_are_left_alone() {
+    let db = TestDb::empty();
+    db.execute(
+        "CREATE TABLE public.job_runs (x integer);
+         CREATE TABLE public.schema_migrations (version integer);
+         INSERT INTO public.schema_migrations VALUES (9999);
+         CREATE FUNCTION public.nextval(text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint / 0';
+         CREATE FUNCTION public.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT 1 / 0 = 1'",
+    );
+    db.jobctl(["migrate"]).run().success().stdout("0001_initial\n");
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    assert_eq!((db.status(id), db.query("SELECT count(*) FROM public.job_runs")), ("succeeded".into(), "0".into()));
+}

@@ -1,0 +1,87 @@
+//! What `next` says of a schedule, without a database.
+
+use crate::support::{Invocation, jobctl};
+
+fn next(schedule: &str, time_zone: &str, from: &str) -> Invocation<'static> {
+    jobctl(["next", "--schedule", schedule, "--time-zone", time_zone, "--from", from])
+}
+
+#[test]
+fn the_instant_comes_first_then_local_time_and_what_the_clock_does() {
+    next("30 2 * * *", "America/New_York", "2026-03-07T12:00:00Z").args(["--count", "2"]).run().success().stderr("").stdout(
+        "2026-03-08T07:00:00Z\tSun 2026-03-08 03:00 -04:00\tright after a gap: 2026-03-08 02:00 to 03:00 does not exist\n\
+         2026-03-09T06:30:00Z\tMon 2026-03-09 02:30 -04:00\t\n",
+    );
+    next("30 * * * *", "America/New_York", "2026-11-01T01:00:00-04:00").args(["--count", "2"]).run().success().stdout(
+        "2026-11-01T05:30:00Z\tSun 2026-11-01 01:30 -04:00\trepeated time: first pass\n\
+         2026-11-01T06:30:00Z\tSun 2026-11-01 01:30 -05:00\trepeated time: second pass\n",
+    );
+}
+
+#[test]
+fn a_wildcard_that_a_gap_left_without_a_fire_says_so() {
+    next("*/15 2 * * *", "America/New_York", "2026-03-08T00:00:00Z").args(["--count", "1"]).run().success().stdout(
+        "2026-03-09T06:00:00Z\tMon 2026-03-09 02:00 -04:00\tnone in the gap before: 2026-03-08 02:00 to 03:00 does not exist\n",
+    );
+}
+
+#[test]
+fn json_is_one_array() {
+    next("@yearly", "UTC", "2026-01-01T00:00:00Z")
+        .args(["--count", "1", "--json"])
+        .run()
+        .success()
+        .stdout("[{\"at\":\"2027-01-01T00:00:00Z\",\"local\":\"2027-01-01T00:00:00Z\",\"mark\":null}]\n");
+}
+
+#[test]
+fn five_times_from_now_in_utc_are_shown_unless_asked_otherwise() {
+    let now = jobctl(["next", "--schedule", "* * * * *"]).run().success();
+    assert_eq!(now.stdout.lines().count(), 5, "{now}");
+    now.stdout_has(":00Z\t").stdout_has(" +00:00\t");
+    jobctl(["next", "--schedule", "@daily"])
+        .env("JOBCTL_COUNT", "1")
+        .env("JOBCTL_FROM", "2026-01-01T00:00:00Z")
+        .run()
+        .stdout("2026-01-02T00:00:00Z\tFri 2026-01-02 00:00 +00:00\t\n");
+}
+
+#[test]
+fn a_wrong_schedule_is_wrong_usage() {
+    let wrong = [
+        "60 * * * *",
+        "* * * *",
+        "0 * * * * *",
+        "*/0 * * * *",
+        "*/99 * * * *",
+        "5-1 * * * *",
+        "1,2,,3 * * * *",
+        "* * * * 8",
+        "@reboot",
+        "",
+        "0 0 30 2 *",
+        "0 0 31 4,6,9,11 *",
+    ];
+    for schedule in wrong {
+        next(schedule, "UTC", "2026-03-01T00:00:00Z").run().exits(2).complains_once().stdout("");
+    }
+    next("0 0 30 2 *", "UTC", "2026-03-01T00:00:00Z").run().stderr_has("`0 0 30 2 *` never fires");
+    next("5 25 * * *", "UTC", "2026-03-01T00:00:00Z")
+        .run()
+        .stderr("jobctl: `25` in the hour field is wrong; allowed are 0 to 23\n");
+}
+
+#[test]
+fn an_unknown_zone_is_wrong_usage_whatever_the_host_is_set_to() {
+    for zone in ["Mars/Phobos", "", "EST5EDT4", "Europe/Belrin"] {
+        next("@daily", zone, "2026-03-01T00:00:00Z").env("TZ", zone).run().exits(2).complains_once().stdout("");
+    }
+    next("@daily", "Europe/Belrin", "2026-03-01T00:00:00Z").run().stderr_has("did you mean `Europe/Berlin`?");
+    next("@daily", "Europe/Berlin", "2026-03-01T00:00:00Z")
+        .args(["--count", "1"])
+        .env("TZ", "Mars/Phobos")
+        .env("TZDIR", "/nonexistent")
+        .run()
+        .success()
+        .stdout("2026-03-01T23:00:00Z\tMon 2026-03-02 00:00 +01:00\t\n");
+}

@@ -1,0 +1,150 @@
+//! What is kept of what a command prints.
+
+use crate::support::{TestDb, json_string};
+
+const KEPT: usize = 32 * 1024;
+
+#[track_caller]
+fn prints(db: &TestDb, script: &str, output: &str, bytes: usize) {
+    let id = db.enqueue_script(script);
+    db.jobctl(["tick", "--quiet"]).run().success().stdout("").stderr("");
+    assert_eq!(db.status(id), "succeeded", "{script}");
+    assert_eq!(
+        db.of_attempt(id, 1, "output, output_bytes, output_truncated"),
+        format!("{output}|{bytes}|f"),
+        "{script}"
+    );
+}
+
+#[test]
+fn what_a_command_prints_is_kept_as_text() {
+    let db = TestDb::new();
+    prints(&db, "echo hi", "hi\n", 3);
+    prints(&db, "printf 'no newline'", "no newline", 10);
+    prints(&db, "echo out; echo err >&2", "out\n--- stderr ---\nerr\n", 8);
+    prints(&db, "printf out; printf err >&2", "out\n--- stderr ---\nerr", 6);
+    prints(&db, "echo err >&2", "--- stderr ---\nerr\n", 4);
+    prints(&db, "printf 'grün €'", "grün €", 9);
+    // What PostgreSQL would refuse must not cost the run its result.
+    prints(&db, r"printf 'a\000b\377c\303'", "a\u{fffd}b\u{fffd}c\u{fffd}", 6);
+    prints(&db, r"printf '\355\240\200'", "\u{fffd}\u{fffd}\u{fffd}", 3);
+    prints(
+        &db,
+        "printf '\\\\ %s' \"'; DROP TABLE jobctl.job_runs; -- \\$\\$\"",
+        "\\ '; DROP TABLE jobctl.job_runs; -- $$",
+        38,
+    );
+}
+
+#[test]
+fn a_command_that_prints_nothing_has_no_output() {
+    let db = TestDb::new();
+    let id = db.enqueue_script("true");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_attempt(id, 1, "output IS NULL, output_bytes, output_truncated"), "t|0|f");
+}
+
+#[test]
+fn what_a_command_that_fails_has_printed_is_kept_too() {
+    let db = TestDb::new();
+    let failed = db.enqueue_script("echo so far; exit 1");
+    let dead = db.enqueue_script("echo so far; exit 65");
+    let killed = db.enqueue_script("echo so far; kill -KILL $$");
+    let late = db.enqueue(["shell", r#"{"command": "echo so far; sleep 600"}"#, "--timeout", "1s"]);
+    db.jobctl(["tick"]).run().success();
+    for id in [failed, dead, killed, late] {
+        assert_eq!(db.of_attempt(id, 1, "outcome, output"), "failed|so far\n");
+    }
+}
+
+/// The peak of the tick's memory so far, in KiB, as a command of its own sees it.
+const PEAK: &str = "sed -n 's/^VmHWM:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/$PPID/status";
+
+#[test]
+fn of_a_flood_both_ends_are_kept_all_is_counted_and_memory_stays_small() {
+    const MIDDLE: usize = 64 << 20;
+    let db = TestDb::new();
+    let before = db.enqueue_script(PEAK);
+    // One line without end, and as many lines as fit in a second.
+    let line = db.enqueue_script(&format!("printf first; head -c {MIDDLE} /dev/zero | tr '\\0' x; printf last"));
+    let endless = db.enqueue(["shell", r#"{"command": "yes"}"#, "--timeout", "1s"]);
+    let after = db.enqueue_script(PEAK);
+    db.jobctl(["tick", "--concurrency", "1"]).run().success();
+
+    let bytes = MIDDLE + 9;
+    assert_eq!(db.of_attempt(line, 1, "outcome, output_bytes, output_truncated"), format!("succeeded|{bytes}|t"));
+    let (head, tail) = ("x".repeat(KEPT - 5), "x".repeat(KEPT - 4));
+    let left_out = bytes - 2 * KEPT;
+    let expected = format!("first{head}\n[{left_out} bytes left out]\n{tail}last");
+    assert!(db.of_attempt(line, 1, "output") == expected, "not both ends");
+
+    assert_eq!(
+        db.of_attempt(endless, 1, "error_type, output_truncated, output_bytes > 1000000, length(output) < 66000"),
+        "timeout|t|t|t"
+    );
+    assert!(db.of_attempt(endless, 1, "output").starts_with("y\ny\n"));
+    let peak = |id| db.of_attempt(id, 1, "output").trim().parse::<u64>().unwrap();
+    let (before, after) = (peak(before), peak(after));
+    assert!(after - before < 8 * 1024, "grew from {before} KiB to {after} KiB");
+}
+
+#[test]
+fn two_streams_that_flood_in_turn_do_not_wait_for_each_other() {
+    let db = TestDb::new();
+    let block = |letter: char| format!("head -c 65537 /dev/zero | tr '\\0' {letter}");
+    let script = format!(
+        "i=0; while [ $i -lt 32 ]; do {}; {} >&2; i=$((i + 1)); done; printf end-out; printf end-err >&2",
+        block('o'),
+        block('e')
+    );
+    let id = db.enqueue_script(&script);
+    db.jobctl(["tick"]).run().success();
+    let stream = 32 * 65537 + 7;
+    assert_eq!(db.of_attempt(id, 1, "outcome, output_bytes, output_truncated"), format!("succeeded|{}|t", 2 * stream));
+    let (edge, left_out) = (KEPT - 7, stream - 2 * KEPT);
+    let kept = |letter: &str, end: &str| {
+        format!("{}\n[{left_out} bytes left out]\n{}{end}", letter.repeat(KEPT), letter.repeat(edge))
+    };
+    let expected = format!("{}\n--- stderr ---\n{}", kept("o", "end-out"), kept("e", "end-err"));
+    assert!(db.of_attempt(id, 1, "output") == expected, "not both ends of both");
+}
+
+#[test]
+fn no_character_is_cut_where_a_flood_is() {
+    let db = TestDb::new();
+    // Three bytes each, so that neither cut meets a boundary by itself.
+    let id = db.enqueue_script("i=0; while [ $i -lt 50 ]; do printf %01000d 0; i=$((i + 1)); done | sed 's/0/€/g'");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_attempt(id, 1, "output_bytes, output_truncated"), "150000|t");
+    let output = db.of_attempt(id, 1, "output");
+    let (head, rest) = output.split_once("\n[").unwrap();
+    let (_, tail) = rest.split_once("]\n").unwrap();
+    for end in [head, tail] {
+        assert!(end.chars().all(|c| c == '€'), "{end}");
+        assert!((KEPT - 3..=KEPT).contains(&end.len()), "{}", end.len());
+    }
+}
+
+#[test]
+fn output_that_the_database_refuses_costs_no_run_its_result() {
+    let db = TestDb::new();
+    db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22021'; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON jobctl.job_attempts
+         FOR EACH ROW WHEN (NEW.output = 'poison') EXECUTE FUNCTION refuse()",
+    );
+    let script = |text: &str, status: i32| format!("printf {}; exit {status}", json_string(text));
+    let good = [1, 2].map(|_| db.enqueue_script(&script("fine", 0)));
+    let poisoned = db.enqueue_script(&script("poison", 0));
+    let failed = db.enqueue_script(&script("poison", 65));
+    db.jobctl(["tick", "--quiet"]).run().success().stderr_has("output not stored");
+    for id in good {
+        assert_eq!((db.status(id), db.of_attempt(id, 1, "output")), ("succeeded".to_owned(), "fine".to_owned()));
+    }
+    assert_eq!(db.status(poisoned), "succeeded");
+    assert_eq!(db.status(failed), "dead");
+    for id in [poisoned, failed] {
+        assert_eq!(db.of_attempt(id, 1, "output, output_bytes"), "[output could not be stored]|6");
+    }
+}

@@ -1,0 +1,145 @@
+//! Payloads: what is refused before a row exists, and that what is accepted arrives unchanged.
+
+use crate::support::{TestDb, json_string, temp_dir};
+
+const LIMIT: usize = 256 * 1024;
+
+/// A shell payload of so many bytes.
+fn payload_of(bytes: usize) -> String {
+    let frame = r#"{"command":"wc -c","stdin":""}"#;
+    frame.replace("\"\"}", &format!("\"{}\"}}", "x".repeat(bytes - frame.len())))
+}
+
+#[track_caller]
+fn nothing_is_enqueued(db: &TestDb) {
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+}
+
+/// Refused by each way in, with the position.
+#[track_caller]
+fn refuses(db: &TestDb, payload: &[u8], why: &str, position: &str) {
+    let refused = db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run();
+    refused.exits(2).stdout("").complains_once().stderr_has(why).stderr_has(position);
+    if let Ok(text) = std::str::from_utf8(payload)
+        && text.len() < 100_000
+    {
+        let refused = db.jobctl(["enqueue", "shell", text]).run();
+        refused.exits(2).stdout("").complains_once().stderr_has(why).stderr_has(position);
+    }
+    let line = [b"{\"job\": \"shell\", \"payload\": ", payload, b"}"].concat();
+    let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run();
+    refused.exits(2).stdout("").complains_once().stderr_has("nothing is enqueued: batch line 1: ");
+}
+
+#[test]
+fn a_bad_payload_is_refused_with_its_position() {
+    let db = TestDb::new();
+    refuses(&db, br#"{"a":"x\u0000y"}"#, "NUL not allowed", "line 1 column");
+    refuses(&db, br#"{"command":"x","x\u0000y":1}"#, "NUL not allowed", "line 1 column");
+    refuses(&db, br#"{"command":"\ud800"}"#, "not valid JSON", "line 1 column");
+    refuses(&db, br#"{"command":"\ud800\u0041"}"#, "not valid JSON", "line 1 column");
+    refuses(&db, b"{\"command\":\"\xff\"}", "not UTF-8", "byte 13");
+    refuses(&db, b"{\"command\":\"\xed\xa0\x80\"}", "not UTF-8", "byte 13");
+    refuses(&db, "\u{feff}{\"command\":\"x\"}".as_bytes(), "byte order mark", "line 1 column 1");
+    refuses(&db, b"", "not valid JSON", "line 1 column 0");
+    refuses(&db, br#"{"command":"x"} x"#, "trailing characters", "line 1 column 17");
+    refuses(&db, b"{\n\"command\": nan}", "not valid JSON", "line 2 column");
+    refuses(&db, br#"{"command":"x","stdin":1e999}"#, "out of range", "line 1 column");
+    refuses(&db, br#"{"command":"x","stdin":[1e-9999]}"#, "exponent beyond 308", "byte 26");
+    refuses(&db, br#"{"command":"x","command":"y"}"#, "the same key twice", "line 1 column");
+    refuses(&db, br#"{"command":"x","stdin":{"a":1,"a":1}}"#, "the same key twice", "line 1 column");
+    let deep = format!(r#"{{"command":"x","stdin":{}{}}}"#, "[".repeat(64), "]".repeat(64));
+    refuses(&db, deep.as_bytes(), "nested deeper than 64", "line 1 column");
+    refuses(&db, "[".repeat(20_000).as_bytes(), "nested deeper than 64", "line 1 column 65");
+    refuses(&db, r#"{"a":"#.repeat(20_000).as_bytes(), "nested deeper than 64", "line 1 column");
+    nothing_is_enqueued(&db);
+}
+
+#[test]
+fn a_payload_that_is_no_job_is_refused() {
+    let db = TestDb::new();
+    for (job, payload, why) in [
+        ("shell", "{}", "missing field `command`"),
+        ("shell", r#"{"command": []}"#, "`command` is empty"),
+        ("shell", r#"{"command": "x", "comand": "y"}"#, "unknown field `comand`"),
+        ("shell", "[]", "payload is no shell job"),
+        ("shell", "null", "payload is no shell job"),
+        ("http", r#"{"url": "ftp://a"}"#, "must start with http:// or https://"),
+        ("http", r#"{"url": "http://a", "json": 1, "body": ""}"#, "exclude each other"),
+    ] {
+        db.jobctl(["enqueue", job, payload]).run().exits(2).stdout("").complains_once().stderr_has(why);
+    }
+    db.jobctl(["enqueue", "http"]).run().exits(2).complains_once().stderr_has("needs a payload");
+    db.jobctl(["enqueue", "http", "--", "true"]).run().exits(2).complains_once().stderr_has("the job shell");
+    nothing_is_enqueued(&db);
+}
+
+#[test]
+fn the_limit_of_a_payload_is_exact() {
+    let db = TestDb::new();
+    let send = |payload: String| db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run();
+    send(payload_of(LIMIT)).success();
+    send(payload_of(LIMIT + 1)).exits(2).stdout("").complains_once().stderr_has("longer than 256 KiB");
+    let line = |payload: String| format!("{{\"job\": \"shell\", \"payload\": {payload}}}\n");
+    let batch = |payload: String| db.jobctl(["enqueue", "--batch", "-"]).stdin(line(payload)).run();
+    batch(payload_of(LIMIT)).success();
+    batch(payload_of(LIMIT + 1)).exits(2).stdout("").complains_once().stderr_has("longer than 256 KiB");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "2");
+}
+
+#[test]
+fn a_payload_runs_however_much_longer_it_is_in_the_database() {
+    let db = TestDb::new();
+    // Items get a space between them, and digits and exponents are written out.
+    for item in ["1", "[]", "\"\"", "1e308", "1e-308", "{\"a\":1}"] {
+        let items = vec![item; (LIMIT - 40) / (item.len() + 1)].join(",");
+        let payload = format!(r#"{{"command":"cat >/dev/null","stdin":[{items}]}}"#);
+        db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run().success();
+    }
+    db.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|6");
+}
+
+#[test]
+fn endless_input_is_refused_in_little_memory() {
+    let db = TestDb::new();
+    for arguments in ["shell --payload-file -", "shell --payload-file /dev/zero", "--batch -", "--batch /dev/zero"] {
+        let script = format!("ulimit -d 32768; yes 1 | tr -d '\\n' | \"$jobctl\" enqueue {arguments}");
+        db.script(&script).run().exits(2).stdout("").complains_once().stderr_has("longer than");
+    }
+    nothing_is_enqueued(&db);
+}
+
+#[test]
+fn a_payload_file_that_can_not_be_read_is_named() {
+    let db = TestDb::new();
+    let directory = temp_dir();
+    let missing = directory.path().join("missing").display().to_string();
+    for flag in ["--payload-file", "--batch"] {
+        let job: &[&str] = if flag == "--batch" { &[] } else { &["shell"] };
+        for path in [missing.as_str(), directory.path().to_str().unwrap()] {
+            let refused = db.jobctl(["enqueue"]).args(job.iter().copied()).args([flag, path]).run();
+            refused.exits(1).stdout("").complains_once();
+        }
+        db.jobctl(["enqueue"]).args(job.iter().copied()).args([flag, &missing]).run().stderr_has(&missing);
+    }
+    nothing_is_enqueued(&db);
+}
+
+#[test]
+fn a_payload_arrives_byte_for_byte_and_nothing_in_it_is_executed() {
+    let db = TestDb::new();
+    let directory = temp_dir();
+    for text in
+        ["\"; touch pwned; $(touch pwned) `touch pwned`", "-rf", "%0A", "'; DROP TABLE x; --", "\\\u{2019}%s$$\n\t"]
+    {
+        let id = db.enqueue(["shell", &json_string(text), "--", "cat"]);
+        db.jobctl(["tick", "--quiet"]).current_dir(directory.path()).run().success().stderr("");
+        assert_eq!(db.of_attempt(id, 1, "output"), text);
+    }
+    let id = db.enqueue(["shell", r#"{"user": 12345678901234567890, "x": null}"#, "--", "cat"]);
+    db.jobctl(["tick", "--quiet"]).current_dir(directory.path()).run().success().stderr("");
+    let same = r#"output::jsonb = '{"user": 12345678901234567890, "x": null}'"#;
+    assert_eq!(db.of_attempt(id, 1, same), "t");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "something was executed");
+}

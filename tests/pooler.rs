@@ -1,0 +1,113 @@
+//! Everything works through a pooler that gives each transaction another session.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use postgres::config::Host;
+
+use crate::support::{Gate, TestDb, temp_dir, wait_until};
+
+/// PgBouncer in transaction mode; ends with this value.
+struct Pooler {
+    process: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Pooler {
+    /// In front of a test's database, or nothing where the program is missing.
+    fn start(db: &TestDb) -> Option<Self> {
+        let program = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"];
+        let program = program.into_iter().find(|path| Path::new(path).exists())?;
+        let server: postgres::Config = db.url().parse().unwrap();
+        let host = match &server.get_hosts()[0] {
+            Host::Unix(folder) => folder.display().to_string(),
+            Host::Tcp(name) => name.clone(),
+        };
+        let port = server.get_ports().first().copied().unwrap_or(5432);
+        let user = server.get_user().unwrap_or("postgres");
+        let password = server.get_password().map(|password| format!("password={}", String::from_utf8_lossy(password)));
+        let folder = temp_dir();
+        let path = folder.path().display();
+        let settings = format!(
+            "[databases]\n{name} = host={host} port={port} user={user} {password}\n\
+             [pgbouncer]\nlisten_port = 6432\nunix_socket_dir = {path}\nauth_type = any\n\
+             pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 50\nserver_lifetime = 1\n\
+             logfile = {path}/log\npidfile = {path}/pid\n",
+            name = db.name(),
+            password = password.unwrap_or_default()
+        );
+        fs::write(folder.path().join("settings"), settings).unwrap();
+        // It refuses to run as root; the server's user can get at the server's socket.
+        let mut command = if rustix::process::geteuid().is_root() {
+            let socket = fs::metadata(Path::new(&host).join(format!(".s.PGSQL.{port}")));
+            let user = socket.map_or(65534, |socket| socket.uid());
+            std::os::unix::fs::chown(folder.path(), Some(user), None).unwrap();
+            let mut command = Command::new("setpriv");
+            command.args([&format!("--reuid={user}"), "--clear-groups", program]);
+            command
+        } else {
+            Command::new(program)
+        };
+        let settings = folder.path().join("settings");
+        let process = command.arg("-q").arg(settings).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let pooler = Self { process, folder };
+        let socket = pooler.folder.path().join(".s.PGSQL.6432");
+        wait_until("the pooler to listen", || socket.exists());
+        Some(pooler)
+    }
+
+    fn url(&self, db: &TestDb) -> String {
+        let host = self.folder.path().display().to_string().replace('/', "%2F");
+        format!("postgresql://postgres@{host}:6432/{}", db.name())
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "whoever reads the log must know that nothing was tested")]
+fn everything_works_through_a_pooler_in_transaction_mode() {
+    let db = TestDb::empty();
+    let Some(pooler) = Pooler::start(&db) else {
+        eprintln!("skipped: no pgbouncer in /usr/sbin, /usr/bin or /usr/local/bin");
+        return;
+    };
+    let url = pooler.url(&db);
+    let through = || db.jobctl([]).env("JOBCTL_DATABASE_URL", &url);
+    through().args(["migrate"]).run().success();
+    let enqueue = |words: &[&str]| -> i64 {
+        through().args(["enqueue"]).args(words.iter().copied()).run().success().stdout.trim().parse().unwrap()
+    };
+    let gate = Gate::new();
+    let payload = serde_json::json!({ "command": gate.script() }).to_string();
+    let held = enqueue(&["shell", "--key", "held", &payload]);
+    assert_eq!(enqueue(&["shell", "--key", "held", &payload]), held);
+    let doomed = enqueue(&["shell", &payload]);
+    let worker = through().args(["tick", "--lease", "3s", "--linger", "--worker", "long"]).spawn();
+    gate.wait_for_starts(2);
+    // More clients than sessions, while one tick renews its leases.
+    let ids: Vec<_> = (0..60).map(|_| ["shell", "--", "true"]).map(|words| enqueue(&words)).collect();
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    let ticks: Vec<_> = names.map(|name| through().args(["tick", "--quiet", "--worker", name]).spawn()).into();
+    ticks.into_iter().for_each(|tick| drop(tick.wait().success().stderr("")));
+    ids.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
+    let lease = db.of_run(held, "locked_until");
+    wait_until("a renewal", || db.of_run(held, "locked_until") != lease);
+    through().args(["cancel", &doomed.to_string()]).run().success();
+    db.wait_for_status(doomed, "cancelled");
+    worker.signal(rustix::process::Signal::TERM);
+    gate.open();
+    worker.wait().success();
+    through().args(["retry", &doomed.to_string()]).run().success();
+    through().args(["tick"]).run().success();
+    through().args(["list-dead"]).run().success().stdout("");
+    assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|62");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"), "62");
+}

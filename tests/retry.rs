@@ -1,0 +1,124 @@
+//! What `retry` does to a run in each status.
+
+use crate::cancel::{STATUSES, run_in};
+use crate::support::TestDb;
+
+/// What a run looks like when it waits for nothing but a tick.
+const DUE: &str = "status, run_at <= now(), attempts < max_attempts, locked_by, locked_until, finished_at, \
+                   cancel_requested_at";
+
+#[test]
+fn a_retried_run_is_due_now_and_a_running_or_succeeded_one_is_refused() {
+    let db = TestDb::new();
+    db.leaves_running();
+    for status in STATUSES {
+        let id = run_in(&db, status);
+        db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour' WHERE id = {id}"));
+        let before = db.of_run(id, "job_runs::text");
+        let retried = db.jobctl(["retry", &id.to_string()]).run();
+        if matches!(status, "running" | "succeeded") {
+            let why = format!(
+                "jobctl: cannot retry run {id}: its status is {status}; only failed, dead, cancelled and queued runs can \
+                 be retried, and running ones with --force\n"
+            );
+            retried.exits(4).stdout("").stderr(&why);
+            assert_eq!(db.of_run(id, "job_runs::text"), before, "{status}");
+        } else {
+            retried.success().stdout(&format!("{id}\tqueued\n")).stderr("");
+            assert_eq!(db.of_run(id, DUE), "queued|t|t||||", "{status}");
+        }
+    }
+}
+
+#[test]
+fn force_takes_a_running_run_from_its_holder_and_notes_it() {
+    let db = TestDb::new();
+    for status in STATUSES {
+        let id = run_in(&db, status);
+        let retried = db.jobctl(["retry", "--force", &id.to_string()]).run();
+        if status == "succeeded" {
+            let why = format!(
+                "jobctl: cannot retry run {id}: its status is succeeded; a run that succeeded is not run again\n"
+            );
+            retried.exits(4).stdout("").stderr(&why);
+        } else {
+            retried.success().stdout(&format!("{id}\tqueued\n"));
+            assert_eq!(db.of_run(id, DUE), "queued|t|t||||", "{status}");
+        }
+        let history = if status == "running" {
+            "elsewhere|interrupted|interrupted|taken from its holder by retry --force"
+        } else {
+            ""
+        };
+        assert_eq!(db.of_attempt(id, 1, "worker, outcome, error_type, error"), history, "{status}");
+    }
+}
+
+#[test]
+fn used_up_attempts_are_granted_once_more_and_never_lowered() {
+    let db = TestDb::new();
+    let id = db.enqueue(["--max-attempts", "3", "shell", "--", "sh", "-c", "exit 64"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 3, finished_at = now() WHERE id = {id};
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+         SELECT {id}, n, 'elsewhere', now(), now(), 'failed' FROM generate_series(1, 3) AS n"
+    ));
+    db.jobctl(["retry", &id.to_string()]).run().success();
+    assert_eq!(db.of_run(id, "attempts, max_attempts"), "3|6");
+    db.jobctl(["tick", "--quiet"]).run().success();
+    assert_eq!(db.of_run(id, "status, attempts, max_attempts"), "dead|4|6");
+    assert_eq!(db.query("SELECT string_agg(attempt::text, ',' ORDER BY attempt) FROM jobctl.job_attempts"), "1,2,3,4");
+    // Attempts are left: no more are needed.
+    db.jobctl(["retry", &id.to_string()]).run().success();
+    assert_eq!(db.of_run(id, "attempts, max_attempts"), "4|6");
+}
+
+#[test]
+fn each_id_gets_a_verdict_and_the_worst_is_the_exit_status() {
+    let db = TestDb::new();
+    let [dead, succeeded, failed] = ["dead", "succeeded", "failed"].map(|status| run_in(&db, status));
+    let ids = [&*failed.to_string(), "999999", &*dead.to_string(), &*failed.to_string()].map(str::to_owned);
+    let finished = db.jobctl(["retry"]).args(ids.iter().map(String::as_str)).run().exits(3);
+    finished
+        .stdout(&format!("{failed}\tqueued\n{dead}\tqueued\n"))
+        .stderr("jobctl: cannot retry run 999999: no such run\n");
+    let finished =
+        db.jobctl(["retry", "--json", "999999", &succeeded.to_string(), &dead.to_string()]).run().exits(4).stderr("");
+    let only = "its status is succeeded; only failed, dead, cancelled and queued runs can be retried, and running ones with --force";
+    let expected = serde_json::json!([
+        {"id": 999999, "verdict": "not found", "reason": "no such run"},
+        {"id": succeeded, "verdict": "refused", "reason": only},
+        {"id": dead, "verdict": "queued"},
+    ]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
+}
+
+#[test]
+fn all_dead_runs_are_retried_and_no_others() {
+    let db = TestDb::new();
+    db.leaves_running();
+    db.jobctl(["retry", "--all-dead"]).run().success().stdout("").stderr("");
+    db.jobctl(["retry", "--all-dead", "--json"]).run().success().stdout("[]\n").stderr("");
+    let ids: Vec<_> = STATUSES.iter().chain(&["dead"]).map(|status| (*status, run_in(&db, status))).collect();
+    let finished = db.jobctl(["retry", "--all-dead"]).run().success().stderr("");
+    let dead: String =
+        ids.iter().filter(|(status, _)| *status == "dead").map(|(_, id)| format!("{id}\tqueued\n")).collect();
+    finished.stdout(&dead);
+    for (status, id) in ids {
+        assert_eq!(db.status(id), if status == "dead" { "queued" } else { status });
+    }
+}
+
+#[test]
+fn a_retried_run_runs() {
+    let db = TestDb::new();
+    let directory = crate::support::temp_dir();
+    let id = db.enqueue(["shell", "--", "test", "-e", "mended"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 10, finished_at = now() WHERE id = {id}"
+    ));
+    std::fs::write(directory.path().join("mended"), "").unwrap();
+    db.jobctl(["retry", &id.to_string()]).run().success();
+    db.jobctl(["tick", "--quiet"]).current_dir(directory.path()).run().success().stderr("");
+    assert_eq!(db.of_run(id, "status, attempts, max_attempts, finished_at IS NOT NULL"), "succeeded|11|20|t");
+}

@@ -1,0 +1,317 @@
+//! What each role may do with the statements that `grants` prints, and what it may not.
+
+use crate::support::{Role, TestDb, jobctl, wait_until};
+
+const PARTS: [&str; 4] = ["enqueuer", "worker", "operator", "viewer"];
+
+/// A database where there is something of everything.
+fn furnished() -> TestDb {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'cat'\n[jobs.nightly]\nshell = 'true'\nschedule = '* * * * *'\n");
+    let dead = db.enqueue(["shell", "--", "sh", "-c", "exit 64"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(dead), "dead");
+    db.enqueue(["a", "--in", "1h"]);
+    db
+}
+
+/// Tries each statement as this role; it works, or is refused for want of a privilege. Says what comes
+/// out otherwise, all of it.
+#[track_caller]
+fn expect<'a>(role: &Role<'_>, may: &[&'a str], may_not: impl IntoIterator<Item = &'a str>) {
+    let mut client = role.client();
+    let mut otherwise = String::new();
+    let statements = may.iter().map(|sql| ("00000", *sql)).chain(may_not.into_iter().map(|sql| ("42501", sql)));
+    for (expected, sql) in statements {
+        let code = match client.batch_execute(&format!("BEGIN; {sql}")) {
+            Ok(()) => "00000".to_owned(),
+            Err(error) => error.code().map_or_else(|| error.to_string(), |code| code.code().to_owned()),
+        };
+        client.batch_execute("ROLLBACK").unwrap();
+        if code != expected {
+            otherwise += &format!("{code}: {sql}\n");
+        }
+    }
+    assert_eq!(otherwise, "");
+}
+
+#[track_caller]
+fn may_and_may_not(part: &str, may: &[&str], may_not: &[&str]) {
+    let db = furnished();
+    expect(&Role::granted(&db, part), may, may_not.iter().copied());
+}
+
+/// What nobody may but the owner.
+const OWNERS: &[&str] = &[
+    "INSERT INTO jobctl.job_runs (job_type, payload) VALUES ('shell', '{\"command\": \"id\"}')",
+    "INSERT INTO jobctl.job_definitions (name, kind, action) VALUES ('x', 'shell', '{\"command\": \"id\"}')",
+    "UPDATE jobctl.job_definitions SET action = '{\"command\": \"id\"}'",
+    "UPDATE jobctl.job_definitions SET schedule = '* * * * *'",
+    "UPDATE jobctl.job_definitions SET payload = '{}'",
+    "UPDATE jobctl.job_definitions SET enabled = true",
+    "DELETE FROM jobctl.job_definitions",
+    "UPDATE jobctl.job_runs SET payload = '{\"command\": \"id\"}'",
+    "UPDATE jobctl.job_runs SET job_type = 'shell'",
+    "UPDATE jobctl.job_runs SET definition_id = 1",
+    "UPDATE jobctl.job_runs SET idempotency_key = 'k'",
+    "UPDATE jobctl.job_attempts SET output = ''",
+    "DELETE FROM jobctl.job_attempts",
+    "DELETE FROM jobctl.job_workers",
+    "UPDATE jobctl.schema_migrations SET version = 99",
+    "INSERT INTO jobctl.schema_migrations SELECT * FROM jobctl.schema_migrations",
+    "DELETE FROM jobctl.schema_migrations",
+    "TRUNCATE jobctl.job_runs CASCADE",
+    "TRUNCATE jobctl.job_effects",
+    "ALTER TABLE jobctl.job_runs ADD COLUMN x int",
+    "DROP TABLE jobctl.job_effects",
+    "CREATE TABLE jobctl.mine (x int)",
+    "CREATE FUNCTION jobctl.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE OR REPLACE VIEW jobctl.dead_runs AS SELECT 1",
+    "DROP SCHEMA jobctl CASCADE",
+    "SELECT nextval('jobctl.job_runs_id_seq')",
+    "SELECT setval('jobctl.job_runs_id_seq', 1)",
+    "ALTER TABLE jobctl.job_runs OWNER TO CURRENT_USER",
+];
+
+/// `OWNERS` and more.
+fn owners_and(more: &[&'static str]) -> Vec<&'static str> {
+    OWNERS.iter().chain(more).copied().collect()
+}
+
+const TABLES: [&str; 4] = ["job_runs", "job_definitions", "job_attempts", "job_effects"];
+
+const FIRE: &str = "SELECT jobctl.fire(1, now(), now(), '{}', '0', 0)";
+
+#[test]
+fn a_role_without_grants_may_nothing() {
+    let db = furnished();
+    let role = Role::new(&db);
+    let statements = owners_and(&[
+        FIRE,
+        "SELECT * FROM jobctl.job_runs",
+        "SELECT * FROM jobctl.dead_runs",
+        "SELECT * FROM jobctl.schema_migrations",
+        "SELECT jobctl.enqueue('a')",
+        "SELECT jobctl.record_effect('k')",
+    ]);
+    expect(&role, &[], statements);
+    role.jobctl(["enqueue", "a"]).run().exits(7).complains_once();
+    role.jobctl(["tick"]).run().exits(7).complains_once();
+}
+
+#[test]
+fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
+    may_and_may_not(
+        "enqueuer",
+        &["SELECT jobctl.enqueue('a', '[1]', key => 'k')", "SELECT jobctl.record_effect('k')"],
+        &owners_and(&[
+            FIRE,
+            "SELECT id FROM jobctl.job_runs",
+            "SELECT name FROM jobctl.job_definitions",
+            "SELECT run_id FROM jobctl.job_attempts",
+            "SELECT key FROM jobctl.job_effects",
+            "SELECT name FROM jobctl.job_workers",
+            "SELECT id FROM jobctl.dead_runs",
+            "SELECT id FROM jobctl.long_running_runs",
+            "UPDATE jobctl.job_runs SET status = 'queued'",
+            "UPDATE jobctl.job_runs SET run_at = now()",
+            "DELETE FROM jobctl.job_runs",
+            "INSERT INTO jobctl.job_effects (key) VALUES ('k')",
+            "DELETE FROM jobctl.job_effects",
+            "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('w', '1', now())",
+            "UPDATE jobctl.job_definitions SET paused_at = now()",
+        ]),
+    );
+}
+
+#[test]
+fn a_worker_moves_runs_and_changes_nothing_of_what_they_do() {
+    may_and_may_not(
+        "worker",
+        &[
+            FIRE,
+            "SELECT * FROM jobctl.job_runs, jobctl.job_definitions",
+            "UPDATE jobctl.job_runs SET status = 'running', attempts = attempts + 1, locked_by = 'w', locked_until = now()
+                WHERE status = 'queued'",
+            "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('w', '1', now())",
+            "SELECT jobctl.record_effect('k')",
+        ],
+        &owners_and(&[
+            "DELETE FROM jobctl.job_runs",
+            "UPDATE jobctl.job_runs SET max_attempts = 1000",
+            "UPDATE jobctl.job_runs SET queue = 'q'",
+            "UPDATE jobctl.job_definitions SET paused_at = now()",
+            "UPDATE jobctl.job_definitions SET next_run_at = now()",
+            "SELECT jobctl.enqueue('a')",
+            "SELECT jobctl.enqueue_run('a', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+        ]),
+    );
+}
+
+#[test]
+fn an_operator_looks_after_runs_and_can_not_choose_what_is_run() {
+    may_and_may_not(
+        "operator",
+        &[
+            "SELECT * FROM jobctl.job_runs, jobctl.job_definitions, jobctl.job_attempts, jobctl.job_effects",
+            "SELECT * FROM jobctl.dead_runs",
+            "SELECT jobctl.enqueue('a')",
+            "DELETE FROM jobctl.job_runs WHERE status = 'dead'",
+            "DELETE FROM jobctl.job_effects",
+        ],
+        &owners_and(&[FIRE, "UPDATE jobctl.job_runs SET attempts = 0"]),
+    );
+}
+
+#[test]
+fn a_viewer_reads_the_views_only() {
+    let base: Vec<String> = TABLES.iter().map(|table| format!("SELECT FROM jobctl.{table}")).collect();
+    let base: Vec<&str> = base.iter().map(String::as_str).collect();
+    may_and_may_not(
+        "viewer",
+        &[
+            "SELECT * FROM jobctl.dead_runs",
+            "SELECT * FROM jobctl.long_running_runs",
+            "SELECT * FROM jobctl.job_workers",
+            "SELECT * FROM jobctl.schema_migrations",
+        ],
+        &[
+            base.as_slice(),
+            OWNERS,
+            &[
+                FIRE,
+                "SELECT jobctl.enqueue('a')",
+                "SELECT jobctl.record_effect('k')",
+                "UPDATE jobctl.job_runs SET status = 'queued'",
+                "DELETE FROM jobctl.job_runs",
+                "UPDATE jobctl.job_workers SET version = ''",
+                "UPDATE jobctl.dead_runs SET queue = 'q'",
+            ],
+        ]
+        .concat(),
+    );
+    let db = TestDb::new();
+    assert_eq!(
+        db.query(
+            "SELECT DISTINCT column_name FROM information_schema.columns
+             WHERE table_schema = 'jobctl' AND table_name IN ('dead_runs', 'long_running_runs', 'job_workers')
+                AND column_name IN ('payload', 'output', 'action', 'idempotency_key')"
+        ),
+        ""
+    );
+}
+
+#[test]
+fn an_enqueuer_enqueues_from_the_command_line_and_can_do_no_more() {
+    let db = furnished();
+    let role = Role::granted(&db, "enqueuer");
+    let id = role.jobctl(["enqueue", "a", "[1]", "--key", "k"]).run().success().stderr("").stdout;
+    role.jobctl(["enqueue", "a", "[1]", "--key", "k"]).run().success().stdout(&id);
+    role.jobctl(["enqueue", "a", "[2]", "--key", "k"]).run().exits(4).complains_once();
+    role.jobctl(["enqueue", "absent"]).run().exits(3).complains_once();
+    role.jobctl(["enqueue", "--batch", "-"]).stdin("{\"job\": \"a\"}\n{\"job\": \"a\"}\n").run().success();
+    let id = id.trim();
+    for refused in [
+        &["enqueue", "shell", "--", "id"][..],
+        &["enqueue", "http", "{\"url\": \"http://127.0.0.1\"}"],
+        &["tick"],
+        &["tick", "--dry-run"],
+        &["retry", id],
+        &["cancel", id],
+        &["list-dead"],
+        &["pause", "nightly"],
+        &["resume", "nightly"],
+        &["once", "k", "--", "true"],
+    ] {
+        role.jobctl(refused.iter().copied()).run().exits(7).stdout("").complains_once();
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE job_type = 'a' AND status = 'queued'"), "4");
+}
+
+#[test]
+fn a_worker_runs_a_whole_tick_with_its_grants_only() {
+    let db = furnished();
+    let role = Role::granted(&db, "worker");
+    // A schedule that is due, a lost lease, a limited definition, a failure and a success.
+    db.apply(
+        "[jobs.a]\nshell = 'cat'\n[jobs.nightly]\nshell = 'true'\nschedule = '* * * * *'\n
+         [jobs.limited]\nshell = 'true'\nmax_running = 1\n",
+    );
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) WHERE name = 'nightly'");
+    let [lost, good, bad] = ["true", "true", "exit 1"].map(|script| db.enqueue_script(script));
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'elsewhere', started_at = now(),
+         locked_until = now() - interval '1 minute' WHERE id = {lost}"
+    ));
+    let limited = db.enqueue(["limited"]);
+    let effect = db.enqueue_script(&format!("'{}' once k -- true", env!("CARGO_BIN_EXE_jobctl")));
+    role.jobctl(["tick", "--dry-run"]).run().success();
+    role.jobctl(["tick"]).env("DATABASE_URL", &role.url()).run().success();
+    assert_eq!(
+        [lost, good, bad, limited, effect].map(|id| db.status(id)),
+        ["failed", "succeeded", "failed", "succeeded", "succeeded"]
+    );
+    assert_eq!(db.query("SELECT status FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL"), "succeeded");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_effects WHERE completed_at IS NOT NULL"), "1");
+    // Heartbeats, a cancelled run, and a claim that is given back unstarted.
+    let long = db.enqueue_script("exec sleep 60");
+    let tick = role.jobctl(["tick", "--lease", "3s", "--concurrency", "1"]).spawn();
+    db.wait_for_status(long, "running");
+    let first = db.of_run(long, "locked_until");
+    wait_until("a heartbeat", || db.of_run(long, "locked_until") != first);
+    db.jobctl(["cancel", &long.to_string()]).run().success();
+    tick.wait().success();
+    assert_eq!(db.status(long), "cancelled");
+    let mine = db.enqueue(["shell", "--", "sleep", "60"]).to_string();
+    let tick = role.jobctl(["tick", "--grace", "0s"]).spawn();
+    db.wait_for_status(mine.parse().unwrap(), "running");
+    tick.signal(rustix::process::Signal::TERM);
+    tick.wait().success();
+    assert_eq!(db.status(mine.parse().unwrap()), "queued");
+    for refused in [&["retry", &mine][..], &["cancel", &mine], &["enqueue", "a"], &["pause", "nightly"], &["migrate"]] {
+        let finished = role.jobctl(refused.iter().copied()).run();
+        assert!(matches!(finished.status.code(), Some(7)) || refused == ["migrate"], "{finished}");
+    }
+}
+
+#[test]
+fn an_operator_looks_retries_cancels_pauses_and_settles() {
+    let db = furnished();
+    let role = Role::granted(&db, "operator");
+    let dead = db.query("SELECT id FROM jobctl.dead_runs");
+    role.jobctl(["list-dead"]).run().success().stdout_has(&dead);
+    role.jobctl(["retry", &dead]).run().success();
+    role.jobctl(["cancel", &dead]).run().success();
+    role.jobctl(["retry", "--all-dead"]).run().success();
+    let running = db.enqueue(["a"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w', started_at = now(),
+         locked_until = now() + interval '1 hour' WHERE id = {running}"
+    ));
+    role.jobctl(["cancel", &running.to_string()]).run().success();
+    role.jobctl(["retry", "--force", &running.to_string()]).run().success();
+    role.jobctl(["pause", "nightly"]).run().success();
+    role.jobctl(["resume", "nightly"]).run().success();
+    role.jobctl(["enqueue", "a"]).run().success();
+    db.execute("INSERT INTO jobctl.job_effects (key) VALUES ('open')");
+    role.jobctl(["once", "--settle", "redo", "open"]).run().success();
+    role.jobctl(["once", "open", "--", "true"]).run().success();
+    let folder = crate::support::temp_dir();
+    std::fs::write(folder.path().join("jobs.toml"), "[jobs.a]\nshell = 'id'\n").unwrap();
+    role.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().exits(7).complains_once();
+    role.jobctl(["enqueue", "shell", "--", "id"]).run().exits(7).complains_once();
+    role.jobctl(["tick"]).run().exits(7);
+}
+
+#[test]
+fn grants_change_nothing_and_refuse_a_name_that_is_more_than_a_name() {
+    for part in PARTS {
+        let said = jobctl(["grants", "--role", "app_1", "--as", part]).run().success().stderr("").stdout;
+        assert!(said.contains(" TO app_1;") && !said.contains('{'), "{said}");
+        let long = "a".repeat(64);
+        for name in ["x\"; drop schema y", "x; drop schema y", "", "Upper", "1st", "a b", "a-b", "a\nb", "é", &long] {
+            jobctl(["grants", "--role", name, "--as", part]).run().exits(2).stdout("");
+        }
+    }
+    jobctl(["grants", "--role", "app", "--as", "owner"]).run().exits(2).stdout("");
+}

@@ -1,0 +1,195 @@
+//! Fires: once for each nominal time, whoever ticks, and what is made up for.
+
+use crate::support::{TestDb, temp_dir};
+
+/// Applies this text as a definitions file.
+fn apply(db: &TestDb, text: &str) {
+    let folder = temp_dir();
+    let file = folder.path().join("jobs.toml");
+    std::fs::write(&file, text).unwrap();
+    db.jobctl(["apply", file.to_str().unwrap()]).run().success();
+}
+
+/// Every minute, with these further keys.
+fn every_minute(db: &TestDb, keys: &str) {
+    apply(db, &format!("[jobs.minutely]\nshell = 'true'\nschedule = '* * * * *'\n{keys}\n"));
+}
+
+/// Nobody has ticked for so long.
+fn missed(db: &TestDb, time: &str) {
+    db.execute(&format!(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now() - interval '{time}')"
+    ));
+}
+
+fn fired(db: &TestDb) -> String {
+    db.query("SELECT count(*) FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL")
+}
+
+#[test]
+fn a_new_schedule_does_not_fire_at_once() {
+    let db = TestDb::new();
+    every_minute(&db, "");
+    assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"), "t");
+    assert_eq!(db.query("SELECT next_run_at <= now() + interval '1 minute' FROM jobctl.job_definitions"), "t");
+}
+
+#[test]
+fn a_due_schedule_is_fired_and_its_run_executed_in_the_same_tick() {
+    let db = TestDb::new();
+    apply(
+        &db,
+        "[jobs.nightly]\nshell = 'cat; echo $JOBCTL_SCHEDULED_FOR'\nschedule = '0 2 * * *'\npayload = { a = 1 }\n",
+    );
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('day', now()) - interval '22 hours'");
+    db.jobctl(["tick"]).run().success().stderr_has("schedule nightly: fired, run 1");
+    let expected = db.query(
+        r#"SELECT '{"a": 1}' || to_char(scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM jobctl.job_runs"#,
+    );
+    assert_eq!(db.of_attempt(1, 1, "output"), format!("{expected}\n"));
+    assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"), "t");
+}
+
+#[test]
+fn ten_ticks_at_once_fire_a_thousand_schedules_once_each() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
+        SELECT 'job_' || n, 'shell', '{\"command\": \"true\"}', '0 * * * *', date_trunc('hour', now())
+        FROM generate_series(1, 1000) AS n",
+    );
+    let workers: Vec<_> = (0..10).map(|n| format!("w{n}")).collect();
+    let tick = |worker| db.jobctl(["tick", "--quiet", "--queue", "none", "--worker", worker]).spawn();
+    let ticks: Vec<_> = workers.iter().map(|worker| tick(worker.as_str())).collect();
+    ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
+    let counts = "SELECT count(*), count(DISTINCT (definition_id, scheduled_for)), count(DISTINCT definition_id)
+        FROM jobctl.job_runs";
+    assert_eq!(db.query(counts), "1000|1000|1000");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions WHERE next_run_at > now()"), "1000");
+}
+
+#[test]
+fn a_time_is_not_fired_again_after_its_history_is_gone() {
+    let db = TestDb::new();
+    every_minute(&db, "");
+    missed(&db, "0");
+    db.jobctl(["tick"]).run().success();
+    db.execute("DELETE FROM jobctl.job_runs");
+    db.jobctl(["tick"]).run().success().stderr("");
+    assert_eq!(fired(&db), "0");
+}
+
+#[test]
+fn what_was_missed_is_made_up_for_as_the_definition_says() {
+    for (catch_up, runs) in [("skip", 1), ("one", 1), ("all:5", 5), ("all", 100)] {
+        let db = TestDb::new();
+        every_minute(&db, &format!("catch_up = '{catch_up}'\noverlap = 'allow'"));
+        missed(&db, "3 hours");
+        db.jobctl(["tick", "--queue", "none"]).run().success();
+        assert_eq!(fired(&db), runs.to_string(), "{catch_up}");
+        // The newest, and all others counted; a minute may have passed meanwhile.
+        let newest = "SELECT max(scheduled_for) > now() - interval '2 minutes' FROM jobctl.job_runs";
+        assert_eq!(db.query(newest), "t", "{catch_up}");
+        let skipped = format!("SELECT skipped_fires + {runs} BETWEEN 181 AND 182 FROM jobctl.job_definitions");
+        assert_eq!(db.query(&skipped), "t", "{catch_up}");
+    }
+}
+
+#[test]
+fn a_late_time_is_not_made_up_for_with_skip() {
+    let db = TestDb::new();
+    apply(&db, "[jobs.yearly]\nshell = 'true'\nschedule = '@yearly'\ncatch_up = 'skip'\n");
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now())");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(fired(&db), "0");
+    assert_eq!(db.query("SELECT skipped_fires FROM jobctl.job_definitions"), "1");
+}
+
+#[test]
+fn catching_up_a_year_of_a_thousand_schedules_is_one_tick() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
+        SELECT 'job_' || n, 'shell', '{\"command\": \"true\"}', '* * * * *', now() - interval '1 year'
+        FROM generate_series(1, 1000) AS n",
+    );
+    db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
+    assert_eq!(fired(&db), "1000");
+}
+
+#[test]
+fn a_time_is_skipped_while_the_last_run_is_not_finished() {
+    for (overlap, runs) in [("skip", "1"), ("allow", "2"), ("queue", "2")] {
+        let db = TestDb::new();
+        every_minute(&db, &format!("overlap = '{overlap}'"));
+        missed(&db, "0");
+        db.jobctl(["tick", "--queue", "none"]).run().success();
+        db.execute("UPDATE jobctl.job_runs SET scheduled_for = scheduled_for - interval '1 day'");
+        missed(&db, "0");
+        db.jobctl(["tick", "--queue", "none"]).run().success();
+        assert_eq!(fired(&db), runs, "{overlap}");
+        if overlap == "skip" {
+            assert_eq!(db.query("SELECT skipped_fires > 0 FROM jobctl.job_definitions"), "t");
+            // It resumes when the run has finished.
+            db.jobctl(["tick"]).run().success();
+            db.execute("UPDATE jobctl.job_runs SET scheduled_for = scheduled_for - interval '1 day'");
+            missed(&db, "0");
+            db.jobctl(["tick"]).run().success();
+            assert_eq!(fired(&db), "2");
+        }
+    }
+}
+
+#[test]
+fn a_broken_schedule_stops_no_other() {
+    let db = TestDb::new();
+    apply(
+        &db,
+        "[jobs.broken]\nshell = 'true'\nschedule = '@hourly'\n[jobs.whole]\nshell = 'true'\nschedule = '@hourly'\n",
+    );
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('hour', now());
+        UPDATE jobctl.job_definitions SET schedule = 'sometimes' WHERE name = 'broken'",
+    );
+    db.jobctl(["tick"]).run().success().stderr_has("schedule of `broken` does not fire");
+    assert_eq!(db.query("SELECT job_type, status FROM jobctl.job_runs"), "whole|succeeded");
+    // It is put off, and does not fill the log.
+    db.jobctl(["tick"]).run().success().stderr("");
+}
+
+#[test]
+fn a_schedule_that_is_changed_fires_what_was_due_and_goes_on_from_now() {
+    let db = TestDb::new();
+    every_minute(&db, "");
+    missed(&db, "0");
+    apply(&db, "[jobs.minutely]\nshell = 'true'\nschedule = '@yearly'\n");
+    assert_eq!(fired(&db), "1");
+    let next = "SELECT next_run_at = date_trunc('year', now()) + interval '1 year' FROM jobctl.job_definitions";
+    assert_eq!(db.query(next), "t");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(fired(&db), "1");
+}
+
+#[test]
+fn applying_the_same_file_again_leaves_a_due_time_due() {
+    let db = TestDb::new();
+    every_minute(&db, "timeout = '1m'");
+    let next = "SELECT next_run_at FROM jobctl.job_definitions";
+    let before = db.query(next);
+    every_minute(&db, "timeout = '2m'");
+    assert_eq!(db.query(next), before);
+}
+
+#[test]
+fn a_spread_delays_a_job_by_its_own_share() {
+    let db = TestDb::new();
+    apply(
+        &db,
+        "[jobs.a]\nshell = 'true'\nschedule = '@hourly'\nspread = '1h'\n[jobs.b]\nshell = 'true'\nschedule = '@hourly'\nspread = '1h'\n",
+    );
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('hour', now())");
+    db.jobctl(["tick", "--queue", "none"]).run().success();
+    let spread = "SELECT count(DISTINCT run_at - scheduled_for), bool_and(run_at - scheduled_for BETWEEN interval '0' AND interval '1 hour')
+        FROM jobctl.job_runs";
+    assert_eq!(db.query(spread), "2|t");
+}

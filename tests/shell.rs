@@ -1,0 +1,366 @@
+//! What a command is given, what it finds around it, and what becomes of its exit status.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use crate::support::{TestDb, jobctl, process, temp_dir, wait_until};
+
+fn enqueue(db: &TestDb, payload: &Value) -> i64 {
+    // Through a pipe: an argument could not be as long as a payload.
+    let enqueue = db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload.to_string());
+    enqueue.run().success().stdout.trim().parse().unwrap()
+}
+
+fn output(db: &TestDb, id: i64) -> String {
+    db.of_attempt(id, 1, "output")
+}
+
+/// What the command of a run that is to succeed printed.
+#[track_caller]
+fn prints(db: &TestDb, payload: &Value) -> String {
+    let id = enqueue(db, payload);
+    db.jobctl(["tick", "--quiet"]).run().success().stdout("").stderr("");
+    assert_eq!(db.status(id), "succeeded", "{}", db.dump());
+    output(db, id)
+}
+
+#[test]
+fn only_exit_status_0_succeeds_and_every_other_end_is_recorded_as_it_was() {
+    let db = TestDb::new();
+    let ends = [
+        ("exit 0", "succeeded", "", "", "0|"),
+        ("exit 1", "failed", "exit_code", "exit status 1", "1|"),
+        ("exit 2", "failed", "exit_code", "exit status 2", "2|"),
+        ("exit 63", "failed", "exit_code", "exit status 63", "63|"),
+        ("exit 64", "dead", "exit_code", "exit status 64", "64|"),
+        ("exit 65", "dead", "exit_code", "exit status 65", "65|"),
+        ("exit 66", "failed", "exit_code", "exit status 66", "66|"),
+        ("exit 75", "failed", "exit_code", "exit status 75", "75|"),
+        ("exit 77", "dead", "exit_code", "exit status 77", "77|"),
+        ("exit 78", "dead", "exit_code", "exit status 78", "78|"),
+        ("exit 126", "failed", "exit_code", "exit status 126 (found but not executable)", "126|"),
+        ("no-such-command", "failed", "exit_code", "exit status 127 (command not found)", "127|"),
+        ("exit 255", "failed", "exit_code", "exit status 255", "255|"),
+        ("kill -SEGV $$", "failed", "signal", "killed by signal 11", "|11"),
+        ("kill -KILL $$", "failed", "signal", "killed by signal 9", "|9"),
+        ("kill -TERM $$", "failed", "signal", "killed by signal 15", "|15"),
+    ];
+    let runs = ends.map(|end| (db.enqueue_script(end.0), end));
+    db.jobctl(["tick"]).run().success();
+    for (id, (script, status, error_type, error, how)) in runs {
+        assert_eq!(
+            db.of_run(id, "status, attempts, error_type, last_error"),
+            format!("{status}|1|{error_type}|{error}"),
+            "{script}"
+        );
+        let outcome = if status == "succeeded" { "succeeded" } else { "failed" };
+        assert_eq!(
+            db.of_attempt(id, 1, "outcome, error_type, error, exit_code, signal, http_status"),
+            format!("{outcome}|{error_type}|{error}|{how}|"),
+            "{script}"
+        );
+    }
+}
+
+#[test]
+fn a_string_is_a_script_and_a_list_is_run_as_it_is() {
+    let db = TestDb::new();
+    let words = ["printf", "%s,", "$((1+1))", "*", "a b", "", "'", "ü\n"];
+    assert_eq!(prints(&db, &json!({"command": "echo $((1 + 1)); echo \"$0\""})), "2\nsh\n");
+    assert_eq!(prints(&db, &json!({"command": words})), "$((1+1)),*,a b,,',ü\n,");
+
+    let id = db.enqueue(["shell", "--", "printf", "%s,", "a b", "$HOME", "--json"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(output(&db, id), "a b,$HOME,--json,");
+}
+
+#[test]
+fn a_command_reads_what_the_payload_gives_it_and_nothing_else() {
+    let db = TestDb::new();
+    let long = "x".repeat(200_000);
+    for (stdin, read) in [
+        (json!("a\nb"), "a\nb"),
+        (json!(""), ""),
+        (json!({"id": 5, "of": [1.5, true, "ü"]}), r#"{"id": 5, "of": [1.5, true, "ü"]}"#),
+        (json!([]), "[]"),
+        (json!(17), "17"),
+        (json!(null), "null"),
+    ] {
+        assert_eq!(prints(&db, &json!({"command": "cat", "stdin": stdin})), read);
+    }
+    assert_eq!(prints(&db, &json!({"command": "wc -c", "stdin": long})), "200000\n");
+    // Nobody reads it: that is the command's business.
+    assert_eq!(prints(&db, &json!({"command": "echo done", "stdin": long})), "done\n");
+    assert_eq!(prints(&db, &json!({"command": "exec <&-; sleep 0.1; echo done", "stdin": long})), "done\n");
+
+    let id = db.enqueue(["shell", r#"{"id": 5}"#, "--", "cat"]);
+    // The tick's own input is not the command's.
+    let nothing = db.enqueue(["shell", "--", "cat"]);
+    db.jobctl(["tick"]).stdin("not for jobs").run().success();
+    assert_eq!((output(&db, id).as_str(), output(&db, nothing).as_str()), (r#"{"id": 5}"#, ""));
+}
+
+#[test]
+fn a_command_has_no_terminal_and_its_output_is_not_the_ticks() {
+    let db = TestDb::new();
+    let id = db.enqueue_script("test -t 0 || test -t 1 || test -t 2 || { echo no; echo tty >&2; }");
+    db.jobctl(["tick", "--quiet"]).run().success().stdout("").stderr("");
+    assert_eq!(output(&db, id), "no\n--- stderr ---\ntty\n");
+}
+
+#[test]
+fn a_command_knows_which_attempt_of_which_run_it_is() {
+    let db = TestDb::new();
+    let script = "env | grep ^JOBCTL_ | sort; exit 1";
+    let payload =
+        json!({"command": script, "env": {"JOBCTL_RUN_ID": "0", "JOBCTL_SCHEDULED_FOR": "never"}}).to_string();
+    let plain = db.enqueue(["shell", &payload, "--max-attempts", "3"]);
+    let keyed = db.enqueue(["shell", &payload, "--key", "weekly: ü", "--max-attempts", "1"]);
+    db.execute(&format!("UPDATE jobctl.job_runs SET scheduled_for = '2026-03-08 03:00:00-04' WHERE id = {keyed}"));
+    // What a job that starts a tick of its own has in its environment is not its jobs'.
+    let tick = || db.jobctl(["tick"]).env("JOBCTL_SCHEDULED_FOR", "2020").env("JOBCTL_ATTEMPT", "7").run().success();
+    tick();
+    db.age();
+    tick();
+    for attempt in [1, 2] {
+        assert_eq!(
+            db.of_attempt(plain, attempt, "output"),
+            format!(
+                "JOBCTL_ATTEMPT={attempt}\nJOBCTL_IDEMPOTENCY_KEY=jobctl-run-{plain}\nJOBCTL_JOB=shell\n\
+                 JOBCTL_MAX_ATTEMPTS=3\nJOBCTL_RUN_ID={plain}\n"
+            )
+        );
+    }
+    assert_eq!(
+        output(&db, keyed),
+        format!(
+            "JOBCTL_ATTEMPT=1\nJOBCTL_IDEMPOTENCY_KEY=weekly: ü\nJOBCTL_JOB=shell\nJOBCTL_MAX_ATTEMPTS=1\n\
+             JOBCTL_RUN_ID={keyed}\nJOBCTL_SCHEDULED_FOR=2026-03-08T07:00:00Z\n"
+        )
+    );
+}
+
+#[test]
+fn a_command_has_the_ticks_environment_and_what_its_payload_adds() {
+    let db = TestDb::new();
+    let script = r#"echo "$FROM_TICK,$FROM_BOTH,$FROM_RUN,${JOBCTL_DATABASE_URL-unset}""#;
+    let id = enqueue(&db, &json!({"command": script, "env": {"FROM_RUN": "a b=c", "FROM_BOTH": "run"}}));
+    db.jobctl(["tick"]).env("FROM_TICK", "tick").env("FROM_BOTH", "tick").run().success();
+    assert_eq!(output(&db, id), "tick,run,a b=c,unset\n");
+}
+
+#[test]
+fn a_command_starts_where_its_payload_says_else_where_the_tick_did() {
+    let db = TestDb::new();
+    let (here, there) = (temp_dir(), temp_dir());
+    let place = |directory: &tempfile::TempDir| fs::canonicalize(directory.path()).unwrap().display().to_string();
+    let by_tick = enqueue(&db, &json!({"command": ["pwd", "-P"]}));
+    let by_run = enqueue(&db, &json!({"command": ["pwd", "-P"], "cwd": there.path()}));
+    db.jobctl(["tick"]).current_dir(here.path()).run().success();
+    assert_eq!(output(&db, by_tick).trim_end(), place(&here));
+    assert_eq!(output(&db, by_run).trim_end(), place(&there));
+}
+
+#[test]
+fn a_command_that_can_not_be_started_says_why_and_the_next_one_runs() {
+    let db = TestDb::new();
+    let directory = temp_dir();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    fs::write(path("plain"), "#!/bin/sh\n").unwrap();
+    fs::write(path("homeless"), "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(path("homeless"), fs::Permissions::from_mode(0o755)).unwrap();
+    let refused = [
+        (json!({"command": ["no-such-program"]}), "no such program `no-such-program`".to_owned()),
+        (json!({"command": [path("plain")]}), format!("`{}` is not executable", path("plain"))),
+        (json!({"command": [path("")]}), format!("`{}` is not executable", path(""))),
+        (json!({"command": [path("homeless")]}), format!("no such program `{}`", path("homeless"))),
+        (json!({"command": "true", "cwd": path("gone")}), format!("no such working directory `{}`", path("gone"))),
+        (json!({"command": "true", "cwd": path("plain")}), format!("no such working directory `{}`", path("plain"))),
+    ];
+    let runs = refused.map(|(payload, why)| (enqueue(&db, &payload), why));
+    let next = db.enqueue_script("true");
+    db.jobctl(["tick", "--concurrency", "1"]).run().success();
+    for (id, why) in runs {
+        // Another host, or a mended one, may have it.
+        assert_eq!(
+            db.of_run(id, "status, attempts, error_type, last_error"),
+            format!("failed|1|spawn|could not start: {why}")
+        );
+        assert_eq!(db.of_attempt(id, 1, "outcome, exit_code, signal, output"), "failed|||");
+    }
+    assert_eq!(db.status(next), "succeeded");
+
+    let id = db.enqueue_script("true");
+    db.jobctl(["tick"]).env("PATH", &path("gone")).run().success();
+    assert_eq!(db.of_run(id, "status, last_error"), "failed|could not start: no such program `sh`");
+}
+
+#[test]
+fn a_command_longer_than_64_kib_is_refused_and_dead_where_it_got_in() {
+    let db = TestDb::new();
+    let payload = |bytes: usize| json!({"command": format!("echo {}", "x".repeat(bytes - 5))}).to_string();
+    let fits = db.enqueue(["shell", &payload(64 * 1024)]);
+    db.jobctl(["enqueue", "shell", &payload(64 * 1024 + 1)])
+        .run()
+        .exits(2)
+        .stdout("")
+        .stderr_has("`command` is longer than 64 KiB")
+        .complains_once();
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
+
+    let forced = db.enqueue_script("true");
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET payload = jsonb_build_object('command', repeat('x', 200000)) WHERE id = {forced}"
+    ));
+    let next = db.enqueue_script("true");
+    db.jobctl(["tick", "--concurrency", "1"]).run().success();
+    assert_eq!(
+        db.of_run(forced, "status, attempts, error_type, last_error"),
+        "dead|1|bad_payload|payload is no shell job: `command` is longer than 64 KiB"
+    );
+    assert_eq!(db.status(next), "succeeded");
+    assert_eq!(db.of_attempt(fits, 1, "output_bytes"), (64 * 1024 - 5 + 1).to_string());
+}
+
+#[test]
+fn an_environment_that_no_process_can_hold_is_no_reason_to_try_again() {
+    let db = TestDb::new();
+    let value = "x".repeat(60_000);
+    let id = enqueue(&db, &json!({"command": "true", "env": {"A": value, "B": value, "C": value, "D": value}}));
+    let next = db.enqueue_script("true");
+    // A quarter of the stack is the most that arguments and environment may take.
+    db.jobctl(["tick", "--concurrency", "1"]).after("ulimit -s 900").run().success();
+    assert_eq!(
+        db.of_run(id, "status, attempts, error_type, last_error"),
+        "dead|1|spawn|could not start: argument list too long"
+    );
+    assert_eq!(db.status(next), "succeeded");
+}
+
+#[test]
+fn a_row_that_any_program_has_written_is_dead_with_a_reason_and_starts_nothing() {
+    let db = TestDb::new();
+    let witness = temp_dir();
+    let touch = format!("touch {}/started", witness.path().display());
+    let rows = [
+        (json!({}), "missing field `command`"),
+        (json!([touch]), "expected"),
+        (json!(null), "invalid type: null"),
+        (json!({"command": 5}), "`command` must be a string or a list of strings"),
+        (json!({"command": []}), "`command` is empty"),
+        (json!({"command": ["", touch]}), "`command` is empty"),
+        (json!({"command": touch, "shell": "bash"}), "unknown field `shell`"),
+        (json!({"command": touch, "env": {"A=B": "c"}}), "`env` has a name"),
+        (json!({"command": touch, "env": {"": "c"}}), "`env` has a name"),
+        (json!({"command": touch, "env": {"A": 5}}), "expected a string"),
+        (json!({"command": touch, "cwd": 5}), "expected a string"),
+    ];
+    let runs = rows.map(|(payload, why)| {
+        db.jobctl(["enqueue", "shell", &payload.to_string()]).run().exits(2).stdout("").complains_once();
+        let insert =
+            format!("INSERT INTO jobctl.job_runs (job_type, payload) VALUES ('shell', '{payload}') RETURNING id");
+        (db.query(&insert).parse().unwrap(), why)
+    });
+    let next = db.enqueue_script("true");
+    db.jobctl(["tick", "--concurrency", "1"]).run().success();
+    for (id, why) in runs {
+        assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|bad_payload", "{why}");
+        let error = db.of_run(id, "last_error");
+        assert!(error.starts_with("payload is no shell job: ") && error.contains(why), "{error}");
+    }
+    assert_eq!(db.status(next), "succeeded");
+    assert!(!witness.path().join("started").exists());
+}
+
+#[test]
+fn a_command_gets_three_descriptors_whatever_the_tick_was_started_with() {
+    let db = TestDb::new();
+    // The listing itself takes a descriptor, which is gone when it is looked for.
+    let script = "for fd in /proc/$$/fd/*; do if [ -L $fd ]; then echo ${fd##*/}; fi; done";
+    let runs = [1, 2, 3].map(|_| enqueue(&db, &json!({"command": script, "stdin": "piped"})));
+    db.jobctl(["tick"]).after("exec 3</etc/passwd 7</etc/passwd 9>/dev/null").run().success();
+    for id in runs {
+        assert_eq!(output(&db, id), "0\n1\n2\n");
+    }
+}
+
+#[test]
+fn a_command_meets_every_signal_at_its_default_whatever_the_tick_was_started_with() {
+    let db = TestDb::new();
+    let ignored = "HUP INT QUIT USR1 USR2 PIPE ALRM TERM CHLD XCPU";
+    let id = db.enqueue(["shell", "--", "grep", "^Sig[BI]", "/proc/self/status"]);
+    let list = ignored.replace(' ', ",");
+    db.jobctl(["tick"]).after(&format!("exec env --ignore-signal={list} \"$0\" \"$@\"")).run().success();
+    assert_eq!(db.status(id), "succeeded", "{}", db.dump());
+    let masks = output(&db, id);
+    let mask = |name: &str| {
+        let mask = masks.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        // The C library keeps 32 and 33 to itself; nobody can put them back.
+        u64::from_str_radix(mask.trim(), 16).unwrap() & !(0b11 << 31)
+    };
+    assert_eq!((mask("SigBlk:"), mask("SigIgn:")), (0, 0), "{masks}");
+}
+
+#[test]
+fn a_producer_whose_reader_has_gone_dies_of_it_in_silence() {
+    let db = TestDb::new();
+    assert_eq!(prints(&db, &json!({"command": "yes | head -n 1"})), "y\n");
+}
+
+#[test]
+fn a_command_that_signals_its_own_group_hits_nobody_else() {
+    let db = TestDb::new();
+    let (term, kill) = (db.enqueue_script("kill 0; sleep 60"), db.enqueue_script("kill -KILL 0; sleep 60"));
+    let neighbour = db.enqueue_script("sleep 0.3");
+    // In a group of its own itself, or a mistake here would end whoever runs the tests.
+    db.jobctl(["tick", "--concurrency", "3"]).after("exec setsid \"$0\" \"$@\"").run().success();
+    assert_eq!(db.of_run(term, "status, last_error"), "failed|killed by signal 15");
+    assert_eq!(db.of_run(kill, "status, last_error"), "failed|killed by signal 9");
+    assert_eq!(db.status(neighbour), "succeeded");
+}
+
+#[test]
+fn five_hundred_commands_leave_no_zombie_no_descriptor_and_no_thread() {
+    let db = TestDb::new();
+    let directory = temp_dir();
+    let path = |name: &str| directory.path().join(name);
+    // Says that it runs, and waits until it was looked at.
+    let pause = |name: &str| {
+        let name = path(name).display().to_string();
+        db.enqueue_script(&format!("touch {name}; while [ -e {name} ]; do sleep 0.01; done"))
+    };
+    let count = |kind: &str, pid: i32| fs::read_dir(format!("/proc/{pid}/{kind}")).unwrap().count();
+
+    let first = pause("first");
+    let tick = db.jobctl(["tick", "--quiet", "--linger", "--concurrency", "1"]).spawn();
+    let pid = tick.pid().as_raw_nonzero().get();
+    let used = || (count("fd", pid), count("task", pid), process::zombies_of(pid));
+    wait_until("the first to run", || path("first").exists());
+    let before = used();
+    let mut batch = "{\"job\": \"shell\", \"payload\": {\"command\": [\"true\"]}}\n".repeat(500);
+    // Descriptors are also lost, if they are, where nothing starts.
+    batch += &"{\"job\": \"shell\", \"payload\": {\"command\": [\"no-such-program\"]}}\n".repeat(20);
+    db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success();
+    let last = pause("last");
+    fs::remove_file(path("first")).unwrap();
+    wait_until("the last to run", || path("last").exists());
+    // What ended just before may still be on its way to the database.
+    wait_until(&format!("the tick to use {before:?} again"), || used() == before);
+    fs::remove_file(path("last")).unwrap();
+    db.wait_for_status(last, "succeeded");
+    tick.signal(rustix::process::Signal::TERM);
+    tick.wait().success().stderr("");
+    assert_eq!(before.2, 0);
+    assert_eq!(db.status(first), "succeeded");
+    assert_eq!(
+        db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY status ORDER BY status"),
+        "failed|20\nsucceeded|502"
+    );
+}
+
+#[test]
+fn a_payload_is_refused_without_a_database() {
+    jobctl(["enqueue", "shell", r#"{"command": ""}"#]).run().exits(2).stderr_has("`command` is empty").complains_once();
+}

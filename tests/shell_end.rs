@@ -1,0 +1,122 @@
+//! How a command ends that would not by itself, and what becomes of what it started.
+
+use std::fs;
+
+use crate::support::{TestDb, json_string, process, temp_dir, wait_until};
+
+fn enqueue(db: &TestDb, script: &str, timeout: &str) -> i64 {
+    db.enqueue(["shell", &format!("{{\"command\": {}}}", json_string(script)), "--timeout", timeout])
+}
+
+fn output(db: &TestDb, id: i64) -> String {
+    db.of_attempt(id, 1, "output")
+}
+
+/// The first line of its output: the pid that the script wrote there.
+fn pid(db: &TestDb, id: i64) -> i32 {
+    output(db, id).lines().next().unwrap().parse().unwrap()
+}
+
+const LEFT_BEHIND: &str = "it left processes behind, which were ended";
+
+#[test]
+fn what_a_command_leaves_in_the_background_is_ended_and_holds_nobody_up() {
+    let db = TestDb::new();
+    let left = db.enqueue_script("echo $$; sleep 600 & echo hi");
+    let deaf = db.enqueue_script("echo $$; trap '' TERM; sleep 600 & echo hi");
+    let stopped = db.enqueue_script("echo $$; sleep 600 & kill -STOP $!; echo hi");
+    let failed = db.enqueue_script("echo $$; sleep 600 & exit 3");
+    let alone = db.enqueue_script("echo $$; sleep 0.1 & wait; echo hi");
+    db.jobctl(["tick", "--concurrency", "5"]).run().success();
+    for id in [left, deaf, stopped] {
+        assert_eq!(db.of_run(id, "status, attempts, error_type, last_error"), "succeeded|1||");
+        assert_eq!(db.of_attempt(id, 1, "outcome, exit_code, error"), format!("succeeded|0|{LEFT_BEHIND}"));
+    }
+    assert_eq!(db.of_run(failed, "status, last_error"), "failed|exit status 3");
+    assert_eq!(db.of_attempt(failed, 1, "exit_code, error"), format!("3|exit status 3; {LEFT_BEHIND}"));
+    assert_eq!(db.of_attempt(alone, 1, "exit_code, error"), "0|");
+    for id in [left, deaf, stopped, failed, alone] {
+        assert_eq!(process::living_in_group(pid(&db, id)), 0);
+    }
+    assert!(output(&db, left).ends_with("\nhi\n"));
+}
+
+#[test]
+fn what_has_left_the_group_holds_nobody_up_even_with_the_pipe_in_its_hand() {
+    let db = TestDb::new();
+    let directory = temp_dir();
+    let file = directory.path().join("pid").display().to_string();
+    let id = db.enqueue_script(&format!(
+        "setsid sh -c 'echo $$ > {file}.new; mv {file}.new {file}; exec sleep 600' &
+         while [ ! -e {file} ]; do sleep 0.01; done; echo hi"
+    ));
+    db.jobctl(["tick"]).run().success();
+    let escaped = fs::read_to_string(file).unwrap().trim().parse().unwrap();
+    // It may live on: who leaves the group is out of reach, which the history can't know.
+    process::kill(escaped);
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    assert_eq!(db.of_attempt(id, 1, "output, error"), "hi\n|");
+    wait_until("the escaped process to end", || !process::is_alive(escaped));
+}
+
+#[test]
+fn a_timed_out_command_takes_its_children_with_it() {
+    let db = TestDb::new();
+    let scripts = [
+        ("echo $$; sleep 600; true", "|15"),
+        ("echo $$; sleep 600 | cat", "|15"),
+        ("echo $$; sh -c 'sleep 600 & sleep 600 & wait' & wait", "|15"),
+        // What it says and how it exits after it was told to end is history, not success.
+        ("echo $$; trap 'echo bye; exit 0' TERM; sleep 600 & wait", "0|"),
+        ("echo $$; trap 'exit 7' TERM; sleep 600 & wait", "7|"),
+    ];
+    let runs = scripts.map(|(script, how)| (enqueue(&db, script, "1s"), how));
+    let in_time = enqueue(&db, "true", "1h");
+    db.jobctl(["tick", "--concurrency", "6"]).run().success();
+    for (id, how) in runs {
+        assert_eq!(db.of_run(id, "status, attempts, error_type, last_error"), "failed|1|timeout|timed out after 1s");
+        assert_eq!(db.of_attempt(id, 1, "outcome, error_type, exit_code, signal"), format!("failed|timeout|{how}"));
+        assert_eq!(process::living_in_group(pid(&db, id)), 0);
+    }
+    assert!(output(&db, runs[3].0).ends_with("\nbye\n"));
+    assert_eq!(db.status(in_time), "succeeded");
+}
+
+#[test]
+fn a_command_that_will_not_end_is_killed() {
+    let db = TestDb::new();
+    let scripts = [
+        ("echo $$; trap '' TERM; sleep 600", "9"),
+        ("echo $$; trap '' TERM; while :; do sleep 600; done", "9"),
+        // Each time it is told to end it starts another one.
+        ("echo $$; trap 'sleep 600 & (trap \"\" TERM; sleep 600) &' TERM; while :; do sleep 600 & wait; done", "9"),
+        // It hears the signal only when it is woken.
+        ("echo $$; kill -STOP $$; sleep 600", "15"),
+        ("echo $$; kill -STOP 0; sleep 600", "15"),
+    ];
+    let runs = scripts.map(|(script, signal)| (enqueue(&db, script, "1s"), signal));
+    // In a group of its own itself, or a mistake here would stop whoever runs the tests.
+    db.jobctl(["tick", "--concurrency", "5"]).after("exec setsid \"$0\" \"$@\"").run().success();
+    for (id, signal) in runs {
+        assert_eq!(db.of_run(id, "status, error_type, last_error"), "failed|timeout|timed out after 1s");
+        assert_eq!(db.of_attempt(id, 1, "exit_code, signal"), format!("|{signal}"));
+        assert_eq!(process::living_in_group(pid(&db, id)), 0);
+    }
+}
+
+#[test]
+fn a_thread_is_free_again_after_a_timeout() {
+    let db = TestDb::new();
+    let stuck = enqueue(&db, "sleep 600", "1s");
+    let next = db.enqueue_script("true");
+    db.jobctl(["tick", "--concurrency", "1"]).run().success();
+    assert_eq!((db.status(stuck).as_str(), db.status(next).as_str()), ("failed", "succeeded"));
+}
+
+#[test]
+fn an_attempt_lasts_as_long_as_the_command_not_as_its_output() {
+    let db = TestDb::new();
+    let id = db.enqueue_script("echo hi; exec <&- >&- 2>&-; sleep 1; exit 5");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_attempt(id, 1, "exit_code, output, finished_at - started_at >= interval '1 second'"), "5|hi\n|t");
+}

@@ -1,0 +1,213 @@
+//! Signals: what runs may end, what can't goes back, nothing is left behind.
+
+use std::io::pipe;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process_group};
+
+use crate::support::{Gate, Proxy, TestDb, wait_until};
+
+const SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+
+/// A script that refuses to end when it is asked to, and notes that it was.
+fn stubborn(gate: &Gate) -> String {
+    format!("trap 'echo asked >>{}' TERM INT; {}", gate.log().display(), gate.script())
+}
+
+#[test]
+fn an_idle_tick_ends_at_once_on_any_signal() {
+    let db = TestDb::new();
+    for signal in SIGNALS {
+        let tick = db.jobctl(["tick", "--linger", "--quiet"]).spawn();
+        wait_until("the tick to linger", || {
+            db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
+        });
+        tick.signal(signal);
+        tick.wait_within(Duration::from_secs(5)).success().stdout("").stderr("");
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL"), "0");
+    }
+}
+
+#[test]
+fn what_runs_may_end_and_nothing_new_is_claimed() {
+    for signal in SIGNALS {
+        let db = TestDb::new();
+        let gate = Gate::new();
+        let running = gate.enqueue(&db);
+        let tick = db.jobctl(["tick", "--linger", "--grace", "1m", "--lease", "3s", "--worker", "w"]).spawn();
+        gate.wait_for_starts(1);
+        tick.signal(signal);
+        wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+        let late = db.enqueue(["shell", "--", "true"]);
+        // It is heard of while it waits: no other host takes over.
+        let lease = db.of_run(running, "locked_until");
+        wait_until("the first lease to be over", || db.query(&format!("SELECT now() > '{lease}'")) == "t");
+        db.jobctl(["tick", "--worker", "other", "--shell", "off"]).run().success().stderr("");
+        gate.open();
+        let tick = tick.wait().success();
+        assert!(tick.stderr.contains("stopping: 1 running, grace 60s"), "{tick}");
+        assert_eq!(db.of_run(running, "status, attempts"), "succeeded|1");
+        assert_eq!(db.of_run(late, "status, attempts"), "queued|0");
+    }
+}
+
+#[test]
+fn what_does_not_end_in_time_is_ended_and_queued_again() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let polite = gate.enqueue(&db);
+    let last = db.enqueue(["shell", "--max-attempts", "1", "--", "sleep", "600"]);
+    let tick = db.jobctl(["tick", "--grace", "1s", "--worker", "w"]).spawn();
+    gate.wait_for_starts(1);
+    db.wait_for_status(last, "running");
+    tick.signal(Signal::TERM);
+    let tick = tick.wait().success();
+    assert!(tick.took >= Duration::from_secs(1), "{tick}");
+    assert!(!gate.has_processes());
+    assert_eq!(gate.count("end"), 0);
+    let state = "status, attempts, error_type, run_at <= now(), locked_by";
+    assert_eq!(db.of_run(polite, state), "queued|1|interrupted|t|");
+    assert_eq!(db.of_attempt(polite, 1, "worker, outcome, error_type"), "w|interrupted|interrupted");
+    assert_eq!(db.of_run(last, state), "dead|1|interrupted|t|");
+    gate.open();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(polite, "status, attempts"), "succeeded|2");
+}
+
+#[test]
+fn what_ignores_the_request_to_end_is_killed() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = db.enqueue_script(&stubborn(&gate));
+    let tick = db.jobctl(["tick", "--grace", "0s"]).spawn();
+    gate.wait_for_starts(1);
+    tick.signal(Signal::TERM);
+    let tick = tick.wait().success();
+    // It had its five seconds.
+    assert!(tick.took >= Duration::from_secs(5), "{tick}");
+    assert_eq!((gate.count("asked"), gate.count("end"), gate.has_processes()), (1, 0, false));
+    assert_eq!(db.of_run(id, "status, attempts, error_type"), "queued|1|interrupted");
+}
+
+#[test]
+fn a_second_signal_spares_the_wait() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = db.enqueue_script(&stubborn(&gate));
+    let tick = db.jobctl(["tick", "--grace", "1h"]).spawn();
+    gate.wait_for_starts(1);
+    tick.signal(Signal::TERM);
+    // Two signals that come at once are one.
+    wait_until("the first to be seen", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    std::thread::sleep(Duration::from_millis(100));
+    let second = Instant::now();
+    tick.signal(Signal::TERM);
+    tick.wait_within(Duration::from_secs(20)).success();
+    // Not even what a job gets that is asked to end.
+    assert!(second.elapsed() < Duration::from_secs(4), "took {:?}", second.elapsed());
+    assert!(!gate.has_processes());
+    assert_eq!(db.of_run(id, "status, attempts, error_type"), "queued|1|interrupted");
+}
+
+#[test]
+fn what_a_terminal_sends_to_the_tick_does_not_reach_its_jobs() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = db.enqueue_script(&stubborn(&gate));
+    let tick = db.jobctl(["tick", "--grace", "1m", "--linger"]).leads_group().spawn();
+    gate.wait_for_starts(1);
+    kill_process_group(tick.pid(), Signal::INT).unwrap();
+    wait_until("the signal to be seen", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    gate.open();
+    tick.wait().success().stderr_has("stopping: ");
+    assert_eq!((gate.count("asked"), gate.count("end")), (0, 1));
+    assert_eq!(db.status(id), "succeeded");
+}
+
+#[test]
+fn a_signal_at_any_moment_of_the_start_leaves_nothing_behind() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    gate.open();
+    for moment in 0..50 {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type, payload) VALUES
+                 ('shell', '{}'), ('shell', '{{\"command\": \"sleep 0.02\"}}')",
+            serde_json::json!({ "command": gate.script() }).to_string().replace('\'', "''")
+        ));
+        let before = proxy.connections();
+        let tick = db.jobctl(["tick", "--quiet"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        if moment % 2 == 1 {
+            wait_until("a connection", || proxy.connections() > before);
+        }
+        std::thread::sleep(Duration::from_millis(moment));
+        tick.signal(Signal::TERM);
+        let tick = tick.wait();
+        // Before it has begun to listen the signal ends it, but then it has not begun with anything.
+        let unborn = tick.status.code().is_none() && proxy.connections() == before;
+        assert!(tick.status.success() || unborn, "after {moment} ms: {tick}");
+        assert_eq!(tick.stderr, "", "after {moment} ms");
+        let held = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'";
+        assert_eq!(db.query(held), "0", "after {moment} ms: {}", db.dump());
+    }
+    db.jobctl(["tick", "--quiet"]).run().success();
+    assert_eq!(db.query("SELECT DISTINCT status, attempts FROM jobctl.job_runs"), "succeeded|1");
+    assert_eq!((gate.count("start"), gate.count("end")), (50, 50));
+}
+
+#[test]
+fn a_tick_that_can_not_reach_its_database_ends_within_its_patience() {
+    for cut in [false, true] {
+        let db = TestDb::new();
+        db.leaves_running();
+        let proxy = Proxy::to(&db);
+        let gate = Gate::new();
+        let id = gate.enqueue(&db);
+        let flags = ["--grace", "1s", "--lease", "1m"];
+        let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        gate.wait_for_starts(1);
+        if cut {
+            proxy.cut()
+        } else {
+            proxy.freeze()
+        }
+        let told = Instant::now();
+        tick.signal(Signal::TERM);
+        wait_until("the work to be ended", || !gate.has_processes());
+        // The result can't be written; until then it is tried.
+        let tick = tick.wait().exits(5);
+        assert!(told.elapsed() < Duration::from_secs(40), "took {:?}", told.elapsed());
+        assert!(tick.stderr.contains(&format!("run {id}: still held at the end; its lease will run out")), "{tick}");
+        assert_eq!(db.of_run(id, "status, attempts"), "running|1");
+    }
+}
+
+#[test]
+fn a_tick_that_waits_for_its_first_connection_ends_at_once() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    proxy.freeze();
+    let tick = db.jobctl(["tick", "--quiet"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    wait_until("a try to connect", || proxy.connections() > 0);
+    tick.signal(Signal::TERM);
+    let tick = tick.wait().success().stderr("");
+    assert!(tick.took < Duration::from_secs(2), "{tick}");
+}
+
+#[test]
+fn nobody_who_listens_is_no_reason_to_stop() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let ids = [gate.enqueue(&db), db.enqueue(["shell", "--", "false"]), gate.enqueue(&db)];
+    let (reader, stderr) = pipe().unwrap();
+    let (out_reader, stdout) = pipe().unwrap();
+    let tick = db.jobctl(["tick"]).stdout_to(Stdio::from(stdout)).stderr_to(Stdio::from(stderr)).spawn();
+    gate.wait_for_starts(2);
+    drop((reader, out_reader));
+    gate.open();
+    tick.wait().success();
+    let statuses = ids.map(|id| db.status(id));
+    assert_eq!(statuses, ["succeeded", "failed", "succeeded"]);
+}

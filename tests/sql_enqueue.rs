@@ -1,0 +1,242 @@
+//! `jobctl.enqueue(...)`: what an application calls in its own transaction.
+
+use std::thread;
+
+use postgres::SimpleQueryMessage;
+
+use crate::support::{Role, TestDb};
+
+fn with_definition() -> TestDb {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'cat'\nqueue = 'own'\npriority = 4\nmax_attempts = 6\nbackoff = 'fixed:5m'\n");
+    db
+}
+
+fn code_of(db: &TestDb, sql: &str) -> String {
+    match db.client().simple_query(sql) {
+        Ok(_) => "accepted".to_owned(),
+        Err(error) => error.code().map_or_else(|| error.to_string(), |code| code.code().to_owned()),
+    }
+}
+
+#[test]
+fn an_order_and_its_job_commit_or_vanish_together() {
+    let db = with_definition();
+    db.execute("CREATE TABLE orders (id int PRIMARY KEY)");
+    let both = "INSERT INTO orders VALUES (1); SELECT jobctl.enqueue('a', '{\"order\": 1}', key => 'order:1')";
+    let state = || db.query("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM jobctl.job_runs)");
+    db.execute(&format!("BEGIN; {both}; ROLLBACK"));
+    assert_eq!(state(), "0|0");
+    let mut application = db.client();
+    application.batch_execute(&format!("BEGIN; {both}")).unwrap();
+    db.jobctl(["tick"]).run().success().stderr("");
+    assert_eq!(state(), "0|0", "nobody sees it before");
+    application.batch_execute("COMMIT").unwrap();
+    assert_eq!(state(), "1|1");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.query("SELECT outcome, output FROM jobctl.job_attempts"), "succeeded|{\"order\": 1}");
+}
+
+#[test]
+fn everything_can_be_given_by_name_and_what_is_not_is_the_definitions() {
+    let db = with_definition();
+    let columns = "job_type, payload, idempotency_key, run_at > now() - interval '1 minute', priority, queue,
+                   max_attempts, timeout, backoff, key_scope, status";
+    let run = |call: &str| db.of_run(db.query(&format!("SELECT jobctl.enqueue({call})")).parse().unwrap(), columns);
+    assert_eq!(run("'a'"), "a|{}||t|4|own|6||fixed:5m|retained|queued");
+    assert_eq!(run("job => 'a', payload => NULL, key_scope => NULL"), "a|{}||t|4|own|6||fixed:5m|retained|queued");
+    assert_eq!(
+        run("job => 'a', payload => '[1]', key => 'k', run_at => '2020-01-01 00:00:00+02', priority => -3,
+             queue => 'q', max_attempts => 2, timeout => '90 seconds', backoff => 'list:1m,5m', key_scope => 'live'"),
+        "a|[1]|k|f|-3|q|2|00:01:30|list:1m,5m|live|queued"
+    );
+    let id = db.query("SELECT jobctl.enqueue('a', run_in => '1 hour')");
+    assert_eq!(
+        db.of_run(id.parse().unwrap(), "run_at BETWEEN now() + interval '59 minutes' AND now() + interval '1 hour'"),
+        "t"
+    );
+}
+
+#[test]
+fn the_same_key_is_the_same_run_and_another_payload_an_error() {
+    let db = with_definition();
+    db.apply("[jobs.a]\nshell = 'cat'\n[jobs.b]\nshell = 'cat'\n");
+    let first = db.query("SELECT jobctl.enqueue('a', '{\"x\": 1, \"y\": 2}', key => 'k')");
+    assert_eq!(db.query("SELECT jobctl.enqueue('a', '{\"y\":2,  \"x\":1}', key => 'k')"), first);
+    assert_eq!(db.enqueue(["a", r#"{"y":2,"x":1}"#, "--key", "k"]).to_string(), first);
+    for taken in ["'a', '{\"x\": 2}'", "'a'", "'b', '{\"x\": 1, \"y\": 2}'"] {
+        assert_eq!(code_of(&db, &format!("SELECT jobctl.enqueue({taken}, key => 'k')")), "JC004", "{taken}");
+    }
+    for other in ["K", "k ", "\u{e9}", "e\u{301}"] {
+        assert_ne!(db.query(&format!("SELECT jobctl.enqueue('a', '{{}}', key => '{other}')")), first, "{other}");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "5");
+}
+
+#[test]
+fn an_unknown_name_is_an_error_and_so_is_a_built_in_job() {
+    let db = with_definition();
+    for name in ["'absent'", "'A'", "''", "NULL", "'shell'", "'http'"] {
+        assert_eq!(
+            code_of(&db, &format!("SELECT jobctl.enqueue({name}, '{{\"command\": \"id\"}}')")),
+            "JC003",
+            "{name}"
+        );
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+}
+
+#[test]
+fn bad_values_are_refused_with_the_fitting_error() {
+    let db = with_definition();
+    for (given, code) in [
+        ("priority => 2147483648", "42883"),
+        ("priority => '2147483648'", "22003"),
+        ("priority => '-2147483649'", "22003"),
+        ("max_attempts => 0", "22023"),
+        ("max_attempts => -1", "22023"),
+        ("max_attempts => 1001", "22023"),
+        ("max_attempts => 1000000000", "22023"),
+        ("run_at => 'infinity'", "23514"),
+        ("run_at => '-infinity'", "23514"),
+        ("run_at => '2026-13-01'", "22008"),
+        ("run_at => now(), run_in => '1 hour'", "22023"),
+        ("run_in => '1000000 years'", "22008"),
+        ("timeout => '0'", "23514"),
+        ("timeout => '-1 second'", "23514"),
+        ("backoff => 'often'", "23514"),
+        ("backoff => 'fixed:'", "23514"),
+        ("queue => 'a b'", "23514"),
+        ("queue => ''", "23514"),
+        ("key => ''", "23514"),
+        ("key => E'a\\nb'", "23514"),
+        ("key => repeat('k', 256)", "23514"),
+        ("key => 'k', key_scope => 'forever'", "23514"),
+        ("payload => '{'", "22P02"),
+        ("payload => '\"\\u0000\"'", "22P05"),
+        ("payload => to_jsonb(repeat('x', 4 * 262144))", "22023"),
+    ] {
+        assert_eq!(code_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")), code, "{given}");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+    for given in
+        ["priority => 2147483647", "priority => (-2147483648)", "max_attempts => 1000", "key => repeat('k', 255)"]
+    {
+        assert_eq!(code_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")), "accepted", "{given}");
+    }
+}
+
+#[test]
+fn every_text_is_stored_as_it_is() {
+    let db = with_definition();
+    let mut client = db.client();
+    let texts = ["'; DROP TABLE jobctl.job_runs; --", "$$", "%s", "\\", "\u{2019}", "$1", "\"", "{}"];
+    for text in texts {
+        let id: i64 = client
+            .query_one("SELECT jobctl.enqueue($1, to_jsonb($2::text), key => $3)", &[&"a", &text, &text])
+            .unwrap()
+            .get(0);
+        let stored = client
+            .query_one("SELECT payload #>> '{}', idempotency_key FROM jobctl.job_runs WHERE id = $1", &[&id])
+            .unwrap();
+        assert_eq!((stored.get::<_, &str>(0), stored.get::<_, &str>(1)), (text, text));
+        let payload = serde_json::Value::from(text).to_string();
+        assert_eq!(db.enqueue(["a", "--key", text, &payload]), id, "{text}");
+        let unknown = client.query_one("SELECT jobctl.enqueue($1)", &[&text]).expect_err("no such definition");
+        let unknown = unknown.as_db_error().unwrap();
+        assert_eq!((unknown.code().code(), unknown.detail()), ("JC003", Some(text)));
+        db.jobctl(["enqueue", "--", text]).run().exits(2);
+        db.jobctl(["once", text, "--", "true"]).run().success();
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_effects WHERE completed_at IS NOT NULL"), "1");
+        let kept: String = client.query_one("DELETE FROM jobctl.job_effects RETURNING key", &[]).unwrap().get(0);
+        assert_eq!(kept, text);
+    }
+}
+
+#[test]
+fn of_many_transactions_with_the_same_key_one_makes_the_run() {
+    let db = with_definition();
+    for round in 0..3 {
+        let callers: Vec<_> = (0..32)
+            .map(|_| {
+                let mut client = db.client();
+                thread::spawn(move || -> i64 {
+                    let call = format!("SELECT jobctl.enqueue('a', '[{round}]', key => 'round:{round}')");
+                    client.query_one(&call, &[]).unwrap().get(0)
+                })
+            })
+            .collect();
+        let mut ids: Vec<i64> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
+        assert_eq!(ids.len(), 32);
+        ids.dedup();
+        assert_eq!(ids.len(), 1, "{ids:?}");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "3");
+}
+
+#[test]
+fn a_key_whose_transaction_is_rolled_back_goes_to_who_waited_for_it() {
+    let db = with_definition();
+    let mut first = db.client();
+    first.batch_execute("BEGIN; SELECT jobctl.enqueue('a', '[1]', key => 'k')").unwrap();
+    let mut other = db.client();
+    let waiting = thread::spawn(move || -> i64 {
+        other.query_one("SELECT jobctl.enqueue('a', '[2]', key => 'k')", &[]).unwrap().get(0)
+    });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    crate::support::wait_until("the second to wait", || db.query(waits) == "1");
+    first.batch_execute("ROLLBACK").unwrap();
+    let id = waiting.join().unwrap();
+    assert_eq!(db.of_run(id, "payload"), "[2]");
+}
+
+#[test]
+fn an_enqueuers_own_objects_are_never_used() {
+    let db = with_definition();
+    let role = Role::granted(&db, "enqueuer");
+    db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", role.name()));
+    let mut client = role.client();
+    client
+        .batch_execute(
+            "CREATE TABLE trap.sprung (by text);
+             CREATE FUNCTION trap.now() RETURNS timestamptz LANGUAGE sql AS
+                 $$INSERT INTO trap.sprung VALUES ('now'); SELECT 'infinity'::timestamptz$$;
+             CREATE FUNCTION trap.same(text, text) RETURNS boolean LANGUAGE sql AS
+                 $$INSERT INTO trap.sprung VALUES ('='); SELECT true$$;
+             CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.same);
+             CREATE FUNCTION trap.enqueue_run(text, jsonb, text, timestamptz, interval, integer, text, integer, interval, text, text)
+                 RETURNS TABLE (id bigint, existing boolean) LANGUAGE sql AS $$SELECT 0::bigint, false$$;
+             CREATE TEMP TABLE job_definitions (LIKE trap.sprung);
+             CREATE TEMP TABLE job_effects (key text PRIMARY KEY, run_id bigint, attempt int, completed_at timestamptz);
+             CREATE TEMP TABLE job_runs (id bigint GENERATED ALWAYS AS IDENTITY, payload text);
+             CREATE DOMAIN pg_temp.text AS pg_catalog.text CHECK (false);
+             CREATE DOMAIN pg_temp.jsonb AS pg_catalog.jsonb CHECK (false);
+             SET search_path = pg_temp, trap, pg_catalog, jobctl",
+        )
+        .unwrap();
+    let id: i64 = client.query_one("SELECT jobctl.enqueue('a', '[1]', key => 'k')", &[]).unwrap().get(0);
+    let again: i64 = client.query_one("SELECT jobctl.enqueue('a', '[1]', key => 'k')", &[]).unwrap().get(0);
+    let recorded: bool = client.query_one("SELECT jobctl.record_effect('k')", &[]).unwrap().get(0);
+    assert!(id > 0 && id == again && recorded);
+    let untouched = "SELECT (SELECT count(*) FROM trap.sprung) + (SELECT count(*) FROM pg_temp.job_runs)
+                            + (SELECT count(*) FROM pg_temp.job_effects)";
+    let rows = client.simple_query(untouched).unwrap();
+    let sprung = rows.iter().find_map(|row| if let SimpleQueryMessage::Row(row) = row { row.get(0) } else { None });
+    assert_eq!(sprung, Some("0"));
+    assert_eq!(db.of_run(id, "job_type, payload, isfinite(run_at)"), "a|[1]|t");
+    drop(client);
+}
+
+#[test]
+fn every_function_of_ours_pins_its_search_path_and_belongs_to_nobody_else() {
+    let db = TestDb::new();
+    assert_eq!(
+        db.query(
+            "SELECT proname, prosecdef, proconfig, has_function_privilege('public', oid, 'EXECUTE')
+             FROM pg_proc WHERE pronamespace = 'jobctl'::regnamespace ORDER BY proname"
+        ),
+        ["enqueue", "enqueue_run", "fire", "record_effect"]
+            .map(|name| format!("{name}|t|{{\"search_path=pg_catalog, jobctl, pg_temp\"}}|f"))
+            .join("\n")
+    );
+}

@@ -1,0 +1,229 @@
+//! A database for each test, so that tests run side by side.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use postgres::{Client, NoTls};
+
+use super::{Invocation, server, wait_until_within};
+
+/// A database of its own, dropped with this value.
+pub struct TestDb {
+    name: String,
+    leaves_running: AtomicBool,
+}
+
+/// Names are unique among the processes that share a server.
+fn unique(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("jobctl_{what}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn maintenance() -> Client {
+    Client::connect(server::url(), NoTls).expect("the test server answers")
+}
+
+/// `base` with another database's name: as a key=value string, which a URL turns into easily.
+fn url_of(database: &str) -> String {
+    let (before, query) = server::url().split_once('?').map_or((server::url(), ""), |(before, query)| (before, query));
+    let authority = before.rsplit_once('/').map_or(before, |(authority, _)| authority);
+    if query.is_empty() { format!("{authority}/{database}") } else { format!("{authority}/{database}?{query}") }
+}
+
+impl TestDb {
+    /// A database with jobctl's schema. It is copied from a template that is migrated once.
+    pub fn new() -> Self {
+        static TEMPLATE: Mutex<Option<String>> = Mutex::new(None);
+        let mut template = TEMPLATE.lock().unwrap_or_else(PoisonError::into_inner);
+        let template = template.get_or_insert_with(|| {
+            let made = Self::empty();
+            made.jobctl(["migrate"]).run().success();
+            let name = made.name.clone();
+            // It stays for the whole run; a server of our own goes away with it.
+            std::mem::forget(made);
+            name
+        });
+        // Copied one at a time: a template must have no other session, and a copy is one.
+        let name = unique("test");
+        maintenance().batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).unwrap();
+        Self { name, leaves_running: AtomicBool::new(false) }
+    }
+
+    /// A database without jobctl's schema.
+    pub fn empty() -> Self {
+        Self::encoded("UTF8")
+    }
+
+    /// An empty database with another encoding.
+    pub fn encoded(encoding: &str) -> Self {
+        let name = unique("empty");
+        let create = format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'");
+        maintenance().batch_execute(&create).unwrap();
+        Self { name, leaves_running: AtomicBool::new(false) }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn url(&self) -> String {
+        url_of(&self.name)
+    }
+
+    /// The address for another role, whose password is its name where the server asks for one.
+    pub fn url_as(&self, role: &str) -> String {
+        let url = self.url();
+        let (scheme, rest) = url.split_once("://").expect("a URL");
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        format!("{scheme}://{role}:{role}@{host}/{path}")
+    }
+
+    /// Makes the definitions what this TOML says, and returns what changed.
+    #[track_caller]
+    pub fn apply(&self, definitions: &str) -> String {
+        let folder = super::temp_dir();
+        std::fs::write(folder.path().join("jobs.toml"), definitions).unwrap();
+        self.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().success().stderr("").stdout
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(&self.url(), NoTls).expect("the test's database answers")
+    }
+
+    #[track_caller]
+    pub fn execute(&self, sql: &str) {
+        if let Err(error) = self.client().batch_execute(sql) {
+            panic!("{sql}: {error:?}");
+        }
+    }
+
+    /// Rows as lines, columns apart by `|`, NULL as nothing: what `psql -At` prints.
+    #[track_caller]
+    pub fn query(&self, sql: &str) -> String {
+        let messages = match self.client().simple_query(sql) {
+            Ok(messages) => messages,
+            Err(error) => panic!("{sql}: {error:?}"),
+        };
+        let rows = messages.iter().filter_map(|message| match message {
+            postgres::SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|column| row.get(column).unwrap_or_default()).collect::<Vec<_>>().join("|"))
+            }
+            _ => None,
+        });
+        rows.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The binary, pointed at this database and away from everything else.
+    pub fn jobctl<'a>(&'a self, arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'a> {
+        Invocation::new(arguments, Some(self)).env("JOBCTL_DATABASE_URL", &self.url())
+    }
+
+    /// A script of `sh` in which `"$jobctl"` is the binary, pointed at this database.
+    pub fn script<'a>(&'a self, text: &str) -> Invocation<'a> {
+        Invocation::script(text, Some(self)).env("JOBCTL_DATABASE_URL", &self.url())
+    }
+
+    /// Enqueues with these arguments and returns the run's id.
+    #[track_caller]
+    pub fn enqueue<'a>(&'a self, arguments: impl IntoIterator<Item = &'a str>) -> i64 {
+        let finished = self.jobctl(["enqueue"]).args(arguments).run().success();
+        finished.stdout.trim().parse().unwrap_or_else(|_| panic!("no id: {finished}"))
+    }
+
+    /// Enqueues a shell script and returns the run's id.
+    #[track_caller]
+    pub fn enqueue_script(&self, script: &str) -> i64 {
+        let payload = format!("{{\"command\": {}}}", json_string(script));
+        self.enqueue(["shell", &payload])
+    }
+
+    pub fn status(&self, id: i64) -> String {
+        self.query(&format!("SELECT status FROM jobctl.job_runs WHERE id = {id}"))
+    }
+
+    /// One column, or any expression, of a run.
+    #[track_caller]
+    pub fn of_run(&self, id: i64, expression: &str) -> String {
+        self.query(&format!("SELECT {expression} FROM jobctl.job_runs WHERE id = {id}"))
+    }
+
+    /// One column, or any expression, of an attempt.
+    #[track_caller]
+    pub fn of_attempt(&self, id: i64, attempt: i32, expression: &str) -> String {
+        self.query(&format!("SELECT {expression} FROM jobctl.job_attempts WHERE run_id = {id} AND attempt = {attempt}"))
+    }
+
+    /// Makes waiting runs due, as if their time had come.
+    pub fn age(&self) {
+        self.execute(
+            "UPDATE jobctl.job_runs SET run_at = now() - interval '1 second' WHERE status IN ('queued', 'failed')",
+        );
+    }
+
+    /// Lets all leases expire, as if their holders had been dead for long.
+    pub fn expire_leases(&self) {
+        self.execute("UPDATE jobctl.job_runs SET locked_until = now() - interval '1 second' WHERE status = 'running'");
+    }
+
+    /// Waits until a run has this status.
+    #[track_caller]
+    pub fn wait_for_status(&self, id: i64, status: &str) {
+        super::wait_until(&format!("run {id} to be {status}"), || self.status(id) == status);
+    }
+
+    /// This test leaves runs behind that are still held.
+    pub fn leaves_running(&self) {
+        self.leaves_running.store(true, Ordering::Relaxed);
+    }
+
+    /// All runs and attempts, for a failing test's message.
+    pub fn dump(&self) -> String {
+        let Ok(mut client) = Client::connect(&self.url(), NoTls) else { return "(no database)".to_owned() };
+        // The test itself may have the tables locked.
+        let _ = client.batch_execute("SET lock_timeout = '500ms'");
+        let mut table = |sql: &str| -> String {
+            let Ok(messages) = client.simple_query(sql) else { return "(no table)".to_owned() };
+            let rows = messages.iter().filter_map(|message| match message {
+                postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+                _ => None,
+            });
+            rows.collect::<Vec<_>>().join("\n")
+        };
+        let runs = table("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id LIMIT 50");
+        let attempts = table(
+            "SELECT left(attempt::text, 500) FROM jobctl.job_attempts AS attempt ORDER BY run_id, attempt LIMIT 50",
+        );
+        format!("job_runs:\n{runs}\njob_attempts:\n{attempts}")
+    }
+
+    /// What no test may leave behind, unless it says so.
+    fn lint(&self) {
+        let migrated = self.query("SELECT to_regclass('jobctl.job_runs') IS NOT NULL") == "t";
+        if migrated && !self.leaves_running.load(Ordering::Relaxed) {
+            let running = self.query("SELECT id FROM jobctl.job_runs WHERE status = 'running'");
+            assert!(running.is_empty(), "runs are still held:\n{}", self.dump());
+        }
+        let others = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()",
+            self.name
+        );
+        // A server process outlives its client for a moment.
+        wait_until_within(Duration::from_secs(10), "all sessions to end", || self.query(&others) == "0");
+    }
+}
+
+impl Drop for TestDb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.lint();
+        }
+        let _ = maintenance().batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+    }
+}
+
+/// Text as a JSON string.
+pub fn json_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

@@ -1,0 +1,291 @@
+//! The binary as a test runs it: an environment without surprises, a deadline, and a message that
+//! tells everything when an expectation is not met.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::TestDb;
+
+/// No command of a test takes longer.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The binary without a database.
+pub fn jobctl<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'static> {
+    Invocation::new(arguments, None)
+}
+
+/// A command line that has not been run.
+#[must_use]
+pub struct Invocation<'db> {
+    command: Command,
+    line: String,
+    stdin: Option<Vec<u8>>,
+    db: Option<&'db TestDb>,
+}
+
+impl<'db> Invocation<'db> {
+    pub fn new<'a>(arguments: impl IntoIterator<Item = &'a str>, db: Option<&'db TestDb>) -> Self {
+        Self::of(Command::new(env!("CARGO_BIN_EXE_jobctl")), "jobctl", db).args(arguments)
+    }
+
+    /// A script of `sh` in which `"$jobctl"` is the binary: for pipes and closed streams.
+    pub fn script(text: &str, db: Option<&'db TestDb>) -> Self {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(text);
+        Self::of(command, text, db).env("jobctl", env!("CARGO_BIN_EXE_jobctl"))
+    }
+
+    fn of(mut command: Command, line: &str, db: Option<&'db TestDb>) -> Self {
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("PG")
+                || text.starts_with("JOBCTL_")
+                || text == "DATABASE_URL"
+                || text.ends_with("_proxy")
+            {
+                command.env_remove(&name);
+            }
+        }
+        command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
+        Self { command, line: line.to_owned(), stdin: None, db }
+    }
+
+    pub fn args<'a>(mut self, arguments: impl IntoIterator<Item = &'a str>) -> Self {
+        for argument in arguments {
+            self.command.arg(argument);
+            self.line = format!("{} {argument:?}", self.line);
+        }
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub fn env_clear(mut self) -> Self {
+        self.command.env_clear();
+        self
+    }
+
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(bytes.into());
+        self
+    }
+
+    pub fn current_dir(mut self, directory: &Path) -> Self {
+        self.command.current_dir(directory);
+        self
+    }
+
+    /// Runs it from a shell that has done this before: what only the process that starts another
+    /// can set up.
+    pub fn after(mut self, script: &str) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{script}\nexec \"$0\" \"$@\"")]);
+        shell.arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        self.line = format!("{script}; {}", self.line);
+        self.command = shell;
+        self
+    }
+
+    /// Where stdout goes, instead of to the test.
+    pub fn stdout_to(mut self, stdout: Stdio) -> Self {
+        self.command.stdout(stdout);
+        self.line += " >...";
+        self
+    }
+
+    /// Where stderr goes, instead of to the test.
+    pub fn stderr_to(mut self, stderr: Stdio) -> Self {
+        self.command.stderr(stderr);
+        self.line += " 2>...";
+        self
+    }
+
+    /// At the head of a process group of its own, as a shell starts a command on a terminal.
+    pub fn leads_group(mut self) -> Self {
+        self.command.process_group(0);
+        self
+    }
+
+    /// Runs it to its end.
+    #[track_caller]
+    pub fn run(self) -> Finished {
+        self.spawn().wait()
+    }
+
+    /// Starts it.
+    #[track_caller]
+    pub fn spawn(mut self) -> Running<'db> {
+        if !self.line.contains(" >...") {
+            self.command.stdout(Stdio::piped());
+        }
+        if !self.line.contains(" 2>...") {
+            self.command.stderr(Stdio::piped());
+        }
+        self.command.stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+        let mut child = self.command.spawn().expect("jobctl starts");
+        if let (Some(bytes), Some(mut pipe)) = (self.stdin, child.stdin.take()) {
+            // A command may refuse its input before it has read all of it.
+            thread::spawn(move || drop(pipe.write_all(&bytes)));
+        }
+        let readers = [child.stdout.take().map(reader), child.stderr.take().map(reader)];
+        Running { child, line: self.line, readers, db: self.db, started: Instant::now() }
+    }
+}
+
+fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// A process; killed when it is dropped.
+pub struct Running<'db> {
+    child: Child,
+    line: String,
+    readers: [Option<JoinHandle<String>>; 2],
+    db: Option<&'db TestDb>,
+    started: Instant,
+}
+
+impl Running<'_> {
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn wait(self) -> Finished {
+        self.wait_within(DEADLINE)
+    }
+
+    #[track_caller]
+    pub fn wait_within(mut self, patience: Duration) -> Finished {
+        let waited = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if waited.elapsed() > patience {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                let text = self.readers[1].take().map(|reader| reader.join().unwrap()).unwrap_or_default();
+                panic!("{} did not end within {patience:?}\nstderr: {text}", self.line);
+            }
+            thread::sleep(Duration::from_millis(2));
+        };
+        let took = self.started.elapsed();
+        let mut text =
+            |index: usize| self.readers[index].take().map(|reader| reader.join().unwrap()).unwrap_or_default();
+        let (stdout, stderr) = (text(0), text(1));
+        let dump = if status.success() { String::new() } else { self.db.map(TestDb::dump).unwrap_or_default() };
+        Finished { line: self.line.clone(), status, stdout, stderr, took, dump }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What a command came to, with expectations that can be chained.
+pub struct Finished {
+    line: String,
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    pub took: Duration,
+    dump: String,
+}
+
+impl Finished {
+    #[track_caller]
+    fn expect(self, holds: bool, what: &str) -> Self {
+        assert!(holds, "expected {what}\n{self}");
+        self
+    }
+
+    #[track_caller]
+    pub fn success(self) -> Self {
+        self.exits(0)
+    }
+
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        let holds = self.status.code() == Some(code);
+        self.expect(holds, &format!("exit status {code}"))
+    }
+
+    #[track_caller]
+    pub fn stdout(self, text: &str) -> Self {
+        let holds = self.stdout == text;
+        self.expect(holds, &format!("stdout {text:?}"))
+    }
+
+    #[track_caller]
+    pub fn stderr(self, text: &str) -> Self {
+        let holds = self.stderr == text;
+        self.expect(holds, &format!("stderr {text:?}"))
+    }
+
+    #[track_caller]
+    pub fn stdout_has(self, text: &str) -> Self {
+        let holds = self.stdout.contains(text);
+        self.expect(holds, &format!("{text:?} in stdout"))
+    }
+
+    #[track_caller]
+    pub fn stderr_has(self, text: &str) -> Self {
+        let holds = self.stderr.contains(text);
+        self.expect(holds, &format!("{text:?} in stderr"))
+    }
+
+    #[track_caller]
+    pub fn nowhere(self, text: &str) -> Self {
+        let holds = !self.stderr.contains(text) && !self.stdout.contains(text);
+        self.expect(holds, &format!("{text:?} nowhere"))
+    }
+
+    /// A refusal is one line that says who speaks.
+    #[track_caller]
+    pub fn complains_once(self) -> Self {
+        let holds = self.stderr.starts_with("jobctl: ") && self.stderr.lines().count() == 1;
+        self.expect(holds, "one line on stderr")
+    }
+}
+
+impl fmt::Display for Finished {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, status, stdout, stderr, dump, .. } = self;
+        write!(formatter, "{line}\n{status}\nstdout: {stdout}\nstderr: {stderr}\n{dump}")
+    }
+}

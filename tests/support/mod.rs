@@ -1,0 +1,19 @@
+//! What the tests share: a server for the whole run, a database for each test, the binary.
+
+mod db;
+mod gate;
+pub mod http_server;
+mod jobctl;
+pub mod process;
+mod proxy;
+mod role;
+pub mod server;
+mod wait;
+
+pub use db::TestDb;
+pub use db::json_string;
+pub use gate::Gate;
+pub use jobctl::{Finished, Invocation, Running, jobctl};
+pub use proxy::Proxy;
+pub use role::Role;
+pub use wait::{temp_dir, wait_until, wait_until_within};

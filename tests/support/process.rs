@@ -1,0 +1,47 @@
+//! What the system says about processes. One that has ended and that nobody has waited for is dead.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+struct Stat {
+    pid: i32,
+    state: char,
+    parent: i32,
+    group: i32,
+}
+
+fn all() -> Vec<Stat> {
+    let read = |entry: fs::DirEntry| {
+        let text = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // pid (name) state parent group ...; a name may hold anything.
+        let (pid, rest) = text.split_once(' ')?;
+        let mut fields = rest.rsplit_once(')')?.1.split_ascii_whitespace();
+        Some(Stat {
+            pid: pid.parse().ok()?,
+            state: fields.next()?.chars().next()?,
+            parent: fields.next()?.parse().ok()?,
+            group: fields.next()?.parse().ok()?,
+        })
+    };
+    fs::read_dir("/proc").unwrap().flatten().filter_map(read).collect()
+}
+
+pub fn is_alive(pid: i32) -> bool {
+    all().iter().any(|process| process.pid == pid && process.state != 'Z')
+}
+
+/// How many of a process group are alive.
+pub fn living_in_group(group: i32) -> usize {
+    all().iter().filter(|process| process.group == group && process.state != 'Z').count()
+}
+
+/// How many children of a process have ended and were not waited for.
+pub fn zombies_of(parent: i32) -> usize {
+    all().iter().filter(|process| process.parent == parent && process.state == 'Z').count()
+}
+
+/// Ends a process that a test has let escape.
+pub fn kill(pid: i32) {
+    let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+}

@@ -1,0 +1,236 @@
+//! A network between the binary and its database that fails on request. Knows nothing of jobctl.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use postgres::config::Host;
+
+use super::TestDb;
+
+/// Forwards to a test's database; ends with this value.
+pub struct Proxy {
+    port: u16,
+    database: String,
+    state: Arc<State>,
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Mode {
+    Forward,
+    /// Everything is kept back, also what new connections send; nobody is told.
+    Freeze,
+    /// Connections are closed, new ones at once.
+    Cut,
+}
+
+struct State {
+    server: postgres::Config,
+    mode: Mutex<Mode>,
+    changed: Condvar,
+    /// Both ends of every connection.
+    ends: Mutex<Vec<Socket>>,
+    /// Of each chunk, in each direction.
+    delay: Mutex<Duration>,
+    /// What a client has to send, in this order, for its next answer to be lost.
+    fatal: Mutex<Vec<&'static str>>,
+    /// What a client has to send for everything to freeze behind it.
+    freezing: Mutex<Option<&'static str>>,
+    connections: AtomicUsize,
+    closing: AtomicBool,
+}
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn again(&self) -> Self {
+        match self {
+            Self::Tcp(socket) => Self::Tcp(socket.try_clone().unwrap()),
+            Self::Unix(socket) => Self::Unix(socket.try_clone().unwrap()),
+        }
+    }
+
+    fn close(&self) {
+        let _ = match self {
+            Self::Tcp(socket) => socket.shutdown(Shutdown::Both),
+            Self::Unix(socket) => socket.shutdown(Shutdown::Both),
+        };
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.read(buffer),
+            Self::Unix(socket) => socket.read(buffer),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => socket.write_all(bytes),
+            Self::Unix(socket) => socket.write_all(bytes),
+        }
+    }
+}
+
+impl Proxy {
+    pub fn to(db: &TestDb) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(State {
+            server: db.url().parse().unwrap(),
+            mode: Mutex::new(Mode::Forward),
+            changed: Condvar::new(),
+            ends: Mutex::default(),
+            delay: Mutex::default(),
+            fatal: Mutex::default(),
+            freezing: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+        });
+        let shared = Arc::clone(&state);
+        thread::spawn(move || shared.accept(&listener));
+        Self { port, database: db.name().to_owned(), state }
+    }
+
+    /// The database's address through this. Its clients do not wait long for a connection.
+    pub fn url(&self) -> String {
+        let user = self.state.server.get_user().unwrap_or("postgres");
+        let password = self.state.server.get_password().map(String::from_utf8_lossy).unwrap_or_default();
+        format!("postgresql://{user}:{password}@127.0.0.1:{}/{}?connect_timeout=2", self.port, self.database)
+    }
+
+    /// Keeps everything back from now on, without a word to either side.
+    pub fn freeze(&self) {
+        self.state.set(Mode::Freeze);
+    }
+
+    /// Closes all connections, and new ones at once.
+    pub fn cut(&self) {
+        self.state.set(Mode::Cut);
+        self.state.ends.lock().unwrap().drain(..).for_each(|end| end.close());
+    }
+
+    /// Forwards again; what was kept back arrives now.
+    pub fn mend(&self) {
+        self.state.set(Mode::Forward);
+    }
+
+    pub fn delay(&self, each_way: Duration) {
+        *self.state.delay.lock().unwrap() = each_way;
+    }
+
+    /// Once a client has sent all of this, in this order, the server gets it but its answer is lost
+    /// with the connection. Happens once.
+    pub fn lose_answer_to(&self, texts: &[&'static str]) {
+        *self.state.fatal.lock().unwrap() = texts.to_vec();
+    }
+
+    /// Once a client has sent this, the server gets it but nothing passes after it. Happens once.
+    pub fn freeze_after(&self, text: &'static str) {
+        *self.state.freezing.lock().unwrap() = Some(text);
+    }
+
+    pub fn is_frozen(&self) -> bool {
+        *self.state.mode.lock().unwrap() == Mode::Freeze
+    }
+
+    /// Whether the loss that was asked for has happened.
+    pub fn has_lost(&self) -> bool {
+        self.state.fatal.lock().unwrap().is_empty()
+    }
+
+    /// Connections so far.
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.state.closing.store(true, Ordering::Relaxed);
+        self.cut();
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+impl State {
+    fn set(&self, mode: Mode) {
+        *self.mode.lock().unwrap() = mode;
+        self.changed.notify_all();
+    }
+
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            if self.closing.load(Ordering::Relaxed) {
+                return;
+            }
+            self.connections.fetch_add(1, Ordering::Relaxed);
+            let Ok(client) = client else { continue };
+            let _ = client.set_nodelay(true);
+            if *self.mode.lock().unwrap() != Mode::Cut {
+                let (state, client) = (Arc::clone(&self), Socket::Tcp(client));
+                thread::spawn(move || state.join(client));
+            }
+        }
+    }
+
+    fn join(self: Arc<Self>, client: Socket) {
+        let port = self.server.get_ports().first().copied().unwrap_or(5432);
+        let server = match &self.server.get_hosts()[0] {
+            Host::Unix(folder) => UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).map(Socket::Unix),
+            Host::Tcp(name) => TcpStream::connect((name.as_str(), port)).map(Socket::Tcp),
+        };
+        let Ok(server) = server else { return client.close() };
+        self.ends.lock().unwrap().extend([client.again(), server.again()]);
+        let lost = Arc::new(AtomicBool::new(false));
+        let (state, from, to, loses) = (Arc::clone(&self), server.again(), client.again(), Arc::clone(&lost));
+        thread::spawn(move || state.pump(from, to, |_| !loses.load(Ordering::Relaxed)));
+        let mut seen = Vec::new();
+        self.pump(client, server, |chunk| {
+            let mut freezing = self.freezing.lock().unwrap();
+            if freezing.is_some_and(|text| find(chunk, text.as_bytes()).is_some()) {
+                *freezing = None;
+                self.set(Mode::Freeze);
+            }
+            let mut fatal = self.fatal.lock().unwrap();
+            seen.extend_from_slice(chunk);
+            while let Some(at) = fatal.first().and_then(|text| find(&seen, text.as_bytes())) {
+                seen.drain(..at + fatal[0].len());
+                fatal.remove(0);
+                lost.fetch_or(fatal.is_empty(), Ordering::Relaxed);
+            }
+            if fatal.is_empty() {
+                seen.clear();
+            }
+            true
+        });
+    }
+
+    /// Carries bytes one way while `passes` lets them, and closes both ends after that.
+    fn pump(&self, mut from: Socket, mut to: Socket, mut passes: impl FnMut(&[u8]) -> bool) {
+        let mut chunk = vec![0; 64 * 1024];
+        while let Ok(read) = from.read(&mut chunk) {
+            let delay = *self.delay.lock().unwrap();
+            thread::sleep(delay);
+            let mode = self.changed.wait_while(self.mode.lock().unwrap(), |mode| *mode == Mode::Freeze).unwrap();
+            let cut = *mode == Mode::Cut;
+            drop(mode);
+            if read == 0 || cut || !passes(&chunk[..read]) || to.write_all(&chunk[..read]).is_err() {
+                break;
+            }
+        }
+        from.close();
+        to.close();
+    }
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}

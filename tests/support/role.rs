@@ -1,0 +1,56 @@
+//! A login role with what `jobctl grants` prints for it. Roles belong to the whole server, so each has
+//! a name of its own and goes with this value.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use postgres::{Client, NoTls};
+
+use super::{Invocation, TestDb, jobctl};
+
+pub struct Role<'db> {
+    db: &'db TestDb,
+    name: String,
+}
+
+impl<'db> Role<'db> {
+    /// A role with no right but to log in.
+    pub fn new(db: &'db TestDb) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("jobctl_role_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        db.execute(&format!("CREATE ROLE {name} LOGIN PASSWORD '{name}'"));
+        Self { db, name }
+    }
+
+    /// A role that is an enqueuer, worker, operator or viewer.
+    pub fn granted(db: &'db TestDb, part: &str) -> Self {
+        let role = Self::new(db);
+        let grants = jobctl(["grants", "--role", &role.name, "--as", part]).run().success().stderr("");
+        db.execute(&grants.stdout);
+        role
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn url(&self) -> String {
+        self.db.url_as(&self.name)
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(&self.url(), NoTls).expect("the role may log in")
+    }
+
+    /// The binary, connected as this role.
+    pub fn jobctl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'db> {
+        Invocation::new(arguments, Some(self.db)).env("JOBCTL_DATABASE_URL", &self.url())
+    }
+}
+
+impl Drop for Role<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut client) = Client::connect(&self.db.url(), NoTls) {
+            let _ = client.batch_execute(&format!("DROP OWNED BY {0}; DROP ROLE {0}", self.name));
+        }
+    }
+}

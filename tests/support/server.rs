@@ -1,0 +1,41 @@
+//! The PostgreSQL of a whole test run: the one that is named, or one that is started here.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+/// A server of our own. It ends with this process, however that ends: its pipe from us closes then.
+pub struct Server {
+    pub url: String,
+    _keeper: Child,
+}
+
+/// The address of the server, with rights to create databases.
+pub fn url() -> &'static str {
+    static URL: OnceLock<String> = OnceLock::new();
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    URL.get_or_init(|| {
+        std::env::var("JOBCTL_TEST_DATABASE_URL").unwrap_or_else(|_| SERVER.get_or_init(|| start("")).url.clone())
+    })
+}
+
+/// Starts a server that listens on this address too.
+pub fn start(address: &str) -> Server {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/with-postgres");
+    let mut keeper = Command::new(script)
+        .args(["sh", "-c", "echo \"$JOBCTL_TEST_DATABASE_URL\"; exec cat >/dev/null"])
+        .env_remove("JOBCTL_TEST_DATABASE_URL")
+        .env("WITH_POSTGRES_LISTEN", address)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("tests/with-postgres starts");
+    let mut url = String::new();
+    BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    assert!(
+        !url.is_empty(),
+        "tests/with-postgres could not start PostgreSQL; see above, or set JOBCTL_TEST_DATABASE_URL"
+    );
+    Server { url: url.trim().to_owned(), _keeper: keeper }
+}

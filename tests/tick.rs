@@ -1,0 +1,304 @@
+//! What one tick does, flag by flag.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use crate::support::{Gate, TestDb, jobctl, temp_dir, wait_until};
+
+/// The lines of a log without what differs from run to run: the time, and how long things took.
+fn events(stderr: &str) -> Vec<String> {
+    let event = |line: &str| {
+        let (_, line) = line.split_once("Z ").unwrap_or(("", line));
+        let mut words = line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+        for at in 1..words.len() {
+            if ["after", "in"].contains(&words[at - 1].as_str()) {
+                words[at] = if words[at].ends_with(',') { "T,".to_owned() } else { "T".to_owned() };
+            }
+        }
+        words.join(" ")
+    };
+    stderr.lines().map(event).collect()
+}
+
+fn statuses(db: &TestDb) -> String {
+    db.query("SELECT id, status FROM jobctl.job_runs ORDER BY id").replace('\n', " ")
+}
+
+#[test]
+fn a_tick_says_nothing_when_nothing_is_due() {
+    let db = TestDb::new();
+    db.jobctl(["tick"]).run().success().stdout("").stderr("");
+    db.enqueue(["shell", "--in", "1h", "--", "true"]);
+    db.enqueue(["shell", "--queue", "other", "--", "true"]);
+    db.jobctl(["tick", "--queue", "default"]).run().success().stdout("").stderr("");
+    db.jobctl(["tick", "--queue", "default", "--linger", "--max-time", "1s"]).run().success().stdout("").stderr("");
+    assert_eq!(statuses(&db), "1|queued 2|queued");
+}
+
+#[test]
+fn a_tick_says_one_line_for_each_event_and_exits_0_though_jobs_failed() {
+    let db = TestDb::new();
+    db.enqueue(["shell", "--", "true"]);
+    db.enqueue(["shell", "--", "false"]);
+    db.enqueue(["shell", "--max-attempts", "1", "--", "false"]);
+    db.enqueue(["shell", "--", "sh", "-c", "exit 65"]);
+    db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES (E'no\\nsuch')");
+    let tick = db.jobctl(["tick", "--concurrency", "1"]).run().success().stdout("");
+    assert_eq!(
+        events(&tick.stderr),
+        [
+            "info run 1 shell attempt 1/10: succeeded after T",
+            "info run 2 shell attempt 1/10: exit status 1 after T, next attempt in T",
+            "warn run 3 shell attempt 1/1: exit status 1 after T, dead",
+            "warn run 4 shell attempt 1/10: exit status 65 after T, dead",
+            "warn run 5 no\\nsuch attempt 1/10: no definition `no\\nsuch`; it was never applied, or was removed after T, dead",
+        ]
+    );
+    assert_eq!(statuses(&db), "1|succeeded 2|failed 3|dead 4|dead 5|dead");
+}
+
+#[test]
+fn a_quiet_tick_says_only_what_needs_a_person() {
+    let db = TestDb::new();
+    db.enqueue(["shell", "--", "true"]);
+    db.enqueue(["shell", "--", "false"]);
+    db.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    db.enqueue(["shell", "--max-attempts", "1", "--", "false"]);
+    let tick = db.jobctl(["tick"]).env("JOBCTL_QUIET", "1").run().success();
+    assert_eq!(events(&tick.stderr), ["warn run 3 shell attempt 1/1: exit status 1 after T, dead"]);
+}
+
+#[test]
+fn smaller_priorities_start_first_then_older_runs() {
+    let db = TestDb::new();
+    let log = temp_dir();
+    let script = format!("echo $JOBCTL_RUN_ID >>{}/log", log.path().display());
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, payload, queue, priority, run_at)
+         SELECT 'shell', jsonb_build_object('command', '{script}'), queue, priority, now() - age
+         FROM (VALUES
+             ('default', 0, interval '1 minute'),
+             ('default', 0, interval '3 minutes'),
+             ('other', 0, interval '2 minutes'),
+             ('default', 5, interval '1 hour'),
+             ('default', -5, interval '1 second'),
+             ('default', -5, interval '-1 hour')
+         ) AS line (queue, priority, age)"
+    ));
+    let preview = db.jobctl(["tick", "--dry-run"]).run().success();
+    db.jobctl(["tick", "--concurrency", "1", "--quiet"]).run().success();
+    let started = fs::read_to_string(log.path().join("log")).unwrap().replace('\n', " ");
+    let first = started.split(' ').next().unwrap();
+    assert_eq!(first, "5", "started in the order {started}");
+    assert!(started.trim().ends_with('4'), "started in the order {started}");
+    let within_queue: String = started.split(' ').filter(|id| ["1", "2"].contains(id)).collect();
+    assert_eq!(within_queue, "21");
+    let previewed: Vec<_> = preview.stdout.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert_eq!(previewed, ["5", "2", "3", "1", "4"]);
+    assert_eq!(db.status(6), "queued");
+}
+
+#[test]
+fn a_limit_bounds_what_a_tick_starts() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload)
+         SELECT 'shell', '{\"command\": \"true\"}' FROM generate_series(1, 60)",
+    );
+    let succeeded = || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'");
+    db.jobctl(["tick", "--limit", "1", "--quiet"]).run().success();
+    assert_eq!(succeeded(), "1");
+    db.jobctl(["tick", "--linger", "--quiet"]).env("JOBCTL_LIMIT", "40").run().success();
+    assert_eq!(succeeded(), "41");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued' AND attempts = 0"), "19");
+}
+
+#[test]
+fn nothing_is_claimed_after_the_time_is_spent_and_what_runs_may_end() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let long = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--max-time", "1s", "--linger", "--worker", "w"]).spawn();
+    gate.wait_for_starts(1);
+    // The right goes back when the time is spent.
+    wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    let late = db.enqueue(["shell", "--", "true"]);
+    gate.open();
+    tick.wait().success();
+    assert_eq!((db.status(long), db.status(late)), ("succeeded".to_owned(), "queued".to_owned()));
+}
+
+#[test]
+fn a_lingering_tick_runs_what_is_enqueued_meanwhile_and_one_that_does_not_linger_is_gone() {
+    let db = TestDb::new();
+    db.jobctl(["tick"]).run().success().stderr("");
+    let mut tick = db.jobctl(["tick", "--linger", "--max-time", "1m"]).spawn();
+    wait_until("the tick to linger", || {
+        db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
+    });
+    for _ in 0..2 {
+        let id = db.enqueue(["shell", "--", "true"]);
+        db.wait_for_status(id, "succeeded");
+    }
+    assert!(tick.is_running());
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+}
+
+#[test]
+fn only_the_named_queues_are_worked_on() {
+    let db = TestDb::new();
+    for queue in ["a", "b", "c", "default"] {
+        db.enqueue(["shell", "--queue", queue, "--", "true"]);
+    }
+    db.jobctl(["tick", "--queue", "b", "--quiet"]).run().success();
+    assert_eq!(statuses(&db), "1|queued 2|succeeded 3|queued 4|queued");
+    db.jobctl(["tick", "--queue", "a", "c", "--quiet"]).run().success();
+    assert_eq!(statuses(&db), "1|succeeded 2|succeeded 3|succeeded 4|queued");
+    db.jobctl(["tick", "--quiet"]).run().success();
+    assert_eq!(db.status(4), "succeeded");
+}
+
+#[test]
+fn a_worker_is_named_on_all_that_it_holds() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--worker", "blue", "--lease", "1h"]).spawn();
+    gate.wait_for_starts(1);
+    let lease = "locked_by, locked_until BETWEEN now() + interval '50 minutes' AND now() + interval '1 hour'";
+    assert_eq!(db.of_run(id, lease), "blue|t");
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_attempt(id, 1, "worker, outcome"), "blue|succeeded");
+    assert_eq!(db.query("SELECT name, version <> '', claiming_tick IS NULL FROM jobctl.job_workers"), "blue|t|t");
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.jobctl(["tick"]).run().success();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert_eq!(db.of_attempt(id, 1, "worker"), host);
+}
+
+#[test]
+fn a_host_that_runs_no_commands_leaves_them_to_others() {
+    let db = TestDb::new();
+    for shell in ["off", "defined"] {
+        let command = db.enqueue(["shell", "--", "true"]);
+        let call = db.enqueue(["http", "--max-attempts", "1", r#"{"url": "http://127.0.0.1:1/"}"#]);
+        let preview = db.jobctl(["tick", "--dry-run", "--shell", shell]).run().success();
+        assert!(preview.stdout.starts_with(&format!("{call}\t")) && preview.stdout.lines().count() == 1, "{preview}");
+        db.jobctl(["tick", "--shell", shell]).run().success();
+        assert_eq!((db.status(command), db.of_run(command, "attempts")), ("queued".to_owned(), "0".to_owned()));
+        assert_eq!(db.status(call), "dead");
+        db.jobctl(["tick", "--shell", "any"]).run().success();
+        assert_eq!(db.status(command), "succeeded");
+    }
+}
+
+#[test]
+fn a_dry_run_shows_what_would_be_claimed_and_changes_nothing() {
+    let db = TestDb::new();
+    db.jobctl(["tick", "--dry-run"]).run().success().stdout("").stderr("");
+    db.jobctl(["tick", "--dry-run", "--json"]).run().success().stdout("[]\n").stderr("");
+    db.enqueue(["shell", "--", "true"]);
+    db.enqueue(["shell", "--queue", "mail", "--priority", "-1", "--", "true"]);
+    db.enqueue(["shell", "--in", "1h", "--", "true"]);
+    db.execute("UPDATE jobctl.job_runs SET run_at = '2026-01-05T09:30:00Z' WHERE id < 3");
+    let everything = || {
+        db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id")
+            + &db.query("SELECT count(*) FROM jobctl.job_workers")
+    };
+    let before = everything();
+    let lines =
+        ["2\tshell\tmail\t-1\t2026-01-05T09:30:00Z\t1/10\n", "1\tshell\tdefault\t0\t2026-01-05T09:30:00Z\t1/10\n"];
+    db.jobctl(["tick", "--dry-run"]).run().success().stdout(&lines.concat()).stderr("");
+    db.jobctl(["tick", "--dry-run", "--limit", "1"]).run().success().stdout(lines[0]);
+    db.jobctl(["tick", "--dry-run", "--queue", "default"]).run().success().stdout(lines[1]);
+    let json = db.jobctl(["tick", "--dry-run", "--json", "--limit", "1"]).run().success();
+    let rows: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let row = serde_json::json!([{
+        "id": 2, "job_type": "shell", "queue": "mail", "priority": -1,
+        "run_at": "2026-01-05T09:30:00Z", "attempt": 1, "max_attempts": 10
+    }]);
+    assert_eq!(rows, row);
+    assert_eq!(everything(), before);
+}
+
+#[test]
+fn a_flag_out_of_range_is_refused_before_anything_happens() {
+    let refused = [
+        ["--concurrency", "0"],
+        ["--concurrency", "1025"],
+        ["--limit", "0"],
+        ["--limit", "-1"],
+        ["--max-time", "0s"],
+        ["--max-time", "2d"],
+        ["--lease", "0s"],
+        ["--lease", "25h"],
+        ["--lease", "soon"],
+        ["--grace", "-1s"],
+        ["--worker", ""],
+        ["--worker", "a\nb"],
+        ["--queue", "a b"],
+        ["--queue", ""],
+        ["--shell", "some"],
+    ];
+    for flags in refused {
+        // No database: it is not asked.
+        let tick = jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/x").run();
+        let tick = tick.exits(2).stdout("");
+        assert!(tick.stderr.starts_with("jobctl: "), "{tick}");
+    }
+}
+
+#[test]
+fn a_tick_needs_no_environment_and_no_working_directory() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "sh", "-c", "exit 0"]);
+    let folder = temp_dir();
+    let gone = folder.path().join("gone");
+    fs::create_dir(&gone).unwrap();
+    // The shell between stands in the folder when it vanishes.
+    let binary = env!("CARGO_BIN_EXE_jobctl");
+    let script =
+        format!("cd {0} && rmdir {0} && exec env -i {binary} tick --database-url '{1}'", gone.display(), db.url());
+    let tick = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+    assert!(tick.status.success(), "{tick:?}");
+    assert_eq!(db.status(id), "succeeded");
+}
+
+#[test]
+fn runs_that_nobody_can_execute_do_not_keep_the_next_from_running() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload, priority)
+         SELECT CASE n % 3 WHEN 0 THEN 'no_such_job' WHEN 1 THEN 'shell' ELSE 'http' END,
+             CASE n % 2 WHEN 0 THEN '{\"url\": 5, \"command\": 5}'::jsonb ELSE '[]' END, -1
+         FROM generate_series(1, 200) AS n",
+    );
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(id), "succeeded");
+    let ends = db.query(
+        "SELECT count(*), count(*) FILTER (WHERE status = 'dead' AND error_type = 'bad_payload' AND last_error <> '')
+         FROM jobctl.job_runs WHERE priority = -1",
+    );
+    assert_eq!(ends, "200|200");
+}
+
+#[test]
+fn a_tick_has_one_connection_and_no_transaction_while_jobs_run() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    for _ in 0..8 {
+        gate.enqueue(&db);
+    }
+    let tick = db.jobctl(["tick", "--concurrency", "8"]).spawn();
+    gate.wait_for_starts(8);
+    let sessions = "SELECT count(*), count(*) FILTER (WHERE state = 'idle' AND xact_start IS NULL)
+         FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    // Its session is busy only for the moment of a statement, and the test's own take one to end.
+    wait_until("one idle session", || db.query(sessions) == "1|1");
+    gate.open();
+    tick.wait().success();
+}
