@@ -13,6 +13,7 @@ use super::HEADER_LIMIT;
 use super::dial::Refused;
 use super::redirect::Target;
 use super::socket::Sent;
+use crate::execute::output;
 use crate::model::{Failure, Output};
 
 /// Bytes of an answer's body that are read; the rest stays with the server.
@@ -29,13 +30,8 @@ pub(super) fn read(body: Body) -> (Output, Result<(), Error>) {
     let truncated = read > BODY_LIMIT;
     kept.truncate(usize::try_from(BODY_LIMIT).unwrap_or(usize::MAX));
     let bytes = if truncated { announced.unwrap_or_default().max(read) } else { read };
-    let output = Output { text: text(&kept), bytes, truncated };
+    let output = Output { text: output::text(&kept), bytes, truncated };
     (output, end.map(drop).map_err(Error::from))
-}
-
-/// What PostgreSQL can store of it.
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
 }
 
 /// The failure that a status is; `None` for success.
@@ -190,12 +186,6 @@ mod tests {
         waits(503, &[date, ("retry-after", "tomorrow")], None);
         waits(503, &[("retry-after", "Wed, 21 Oct 2015 07:29:30 GMT")], None);
         waits(503, &[("date", "now"), ("retry-after", "Wed, 21 Oct 2015 07:29:30 GMT")], None);
-    }
-
-    #[test]
-    fn a_body_is_kept_as_text_that_can_be_stored() {
-        assert_eq!(text(b"a\0b\xffc"), "a\u{fffd}b\u{fffd}c");
-        assert_eq!(text("é".as_bytes()), "é");
     }
 
     #[test]
