@@ -35,7 +35,14 @@ impl Drop for Untouched {
 #[test]
 fn no_command_at_all_gets_the_usage_and_no_connection() {
     let database = Untouched::new();
-    database.jobctl([]).run().exits(2).stdout("").stderr_has("Usage: jobctl").stderr_has("list-dead");
+    database
+        .jobctl([])
+        .run()
+        .exits(2)
+        .stdout("")
+        .stderr_has("jobctl: ")
+        .stderr_has("Usage: jobctl")
+        .stderr_has("list-dead");
 }
 
 #[test]

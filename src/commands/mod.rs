@@ -99,7 +99,10 @@ pub(crate) fn explain(usage: &clap::Error) -> Exit {
     let text = usage.render().to_string();
     if !answer {
         // clap's own words behind our name, as on every other line to stderr.
-        print::explain(text.strip_prefix("error: ").unwrap_or(&text));
+        match text.strip_prefix("error: ") {
+            Some(text) => print::explain(text),
+            None => print::explain(&format!("which command?\n\n{text}")),
+        }
         return Exit::Usage;
     }
     match print::answer(&text) {
