@@ -247,16 +247,20 @@ fn catch_up(text: String) -> Result<String, String> {
 /// # Errors
 /// Says which names there may be.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let fits = name.len() <= 63 && name.starts_with(plain) && name.chars().all(|c| plain(c) || ".:-".contains(c));
     if matches!(name, "shell" | "http") {
         return Err("is the name of a built-in job".to_owned());
     }
-    if fits {
+    if is_plain(name) {
         Ok(())
     } else {
         Err("a name has 1 to 63 letters, digits or _ . : -, and starts with none of . : -".to_owned())
     }
+}
+
+/// Whether a job or a queue may have that name; the CHECK constraints of the tables say the same.
+pub(crate) fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.len() <= 63 && name.starts_with(plain) && name.chars().all(|c| plain(c) || ".:-".contains(c))
 }
 
 fn json(value: &DeValue<'_>) -> Result<Value, String> {

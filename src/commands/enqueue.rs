@@ -18,7 +18,7 @@ use crate::exit::{Exit, Fault};
 use crate::payload::PAYLOAD_LIMIT;
 use crate::print::{self, Form};
 use crate::store::{self, NewRun, Queued, Store};
-use crate::{duration, payload};
+use crate::{definition, duration, payload};
 
 /// How far ahead `--in` reaches; later is what `--run-at` is for.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86400);
@@ -373,8 +373,9 @@ fn key_scope(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn queue(text: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let fits =
-        text.len() <= 63 && text.starts_with(plain) && text.chars().all(|c| plain(c) || matches!(c, '.' | ':' | '-'));
-    if fits { Ok(text.to_owned()) } else { Err("a queue's name has 1 to 63 letters, digits or _ . : -".to_owned()) }
+    if definition::is_plain(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a queue's name has 1 to 63 letters, digits or _ . : -".to_owned())
+    }
 }
