@@ -130,6 +130,13 @@ CREATE INDEX job_runs_unfinished ON jobctl.job_runs (definition_id)
 CREATE INDEX job_runs_dead ON jobctl.job_runs (finished_at, id)
     WHERE status = 'dead';
 
+-- What happened since, and what is old enough to be deleted.
+CREATE INDEX job_runs_finished ON jobctl.job_runs (finished_at, id)
+    WHERE finished_at IS NOT NULL;
+
+-- The runs of one job, newest first, however rare it is.
+CREATE INDEX job_runs_job ON jobctl.job_runs (job_type, id);
+
 CREATE TABLE jobctl.job_attempts (
     run_id bigint NOT NULL REFERENCES jobctl.job_runs ON DELETE CASCADE,
     attempt integer NOT NULL,

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::Database;
 use crate::exit::Exit;
-use crate::print::{self, Form};
+use crate::print::{self, Cell, Form};
 
 /// List dead runs, the latest death first
 #[derive(Args, Debug)]
@@ -26,12 +26,12 @@ impl Arguments {
             &dead,
             |run| {
                 vec![
-                    run.id.to_string(),
-                    run.job_type.clone(),
-                    format!("{}/{}", run.attempts, run.max_attempts),
-                    run.finished_at.format("%Y-%m-%dT%H:%M:%SZ").to_string(),
-                    run.error_type.clone().unwrap_or_default(),
-                    run.last_error.clone().unwrap_or_default(),
+                    Cell::from(run.id),
+                    run.job_type.clone().into(),
+                    format!("{}/{}", run.attempts, run.max_attempts).into(),
+                    run.finished_at.into(),
+                    run.error_type.clone().into(),
+                    run.last_error.clone().into(),
                 ]
             },
         )?;

@@ -1,6 +1,6 @@
 //! `jobctl next`: when schedules fire.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
@@ -65,7 +65,7 @@ impl Arguments {
             let next: Vec<_> = definitions.into_iter().filter_map(next).collect();
             print::rows(form, &["at", "job", "state", "schedule", "time zone"], &next, |next| {
                 vec![
-                    next.at.map_or_else(|| "-".to_owned(), instant),
+                    next.at.map_or_else(|| "-".to_owned(), print::instant),
                     next.job.clone(),
                     next.state.to_owned(),
                     next.schedule.clone(),
@@ -104,12 +104,8 @@ fn next(definition: Scheduled) -> Option<Next> {
 
 fn cells(fire: &Fire) -> Vec<String> {
     vec![
-        instant(fire.at),
+        print::instant(fire.at),
         fire.local.format("%a %Y-%m-%d %H:%M %:z").to_string(),
         fire.mark.as_ref().map(ToString::to_string).unwrap_or_default(),
     ]
-}
-
-fn instant(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -54,7 +54,7 @@ impl Arguments {
         match store.begin_effect(&self.key, run())? {
             Effect::Completed => return Ok(Exit::Done),
             Effect::Open(since) => {
-                let since = since.format("%Y-%m-%dT%H:%M:%SZ");
+                let since = print::instant(since);
                 return Err(Fault::new(
                     Exit::Open,
                     format!(

@@ -9,7 +9,7 @@ use super::Database;
 use crate::duration;
 use crate::execute::{Caller, HostPolicy};
 use crate::exit::{Exit, Fault};
-use crate::print::{self, Form};
+use crate::print::{self, Cell, Form};
 use crate::store::Wanted;
 use crate::tick::{self, Plan, WhenIdle};
 
@@ -110,12 +110,12 @@ fn preview(database: &Database, wanted: &Wanted, at_most: i64, form: Form) -> an
     let due = database.open()?.preview(wanted, at_most)?;
     print::rows(form, &["id", "job", "queue", "priority", "due since", "attempt"], &due, |run| {
         vec![
-            run.id.to_string(),
-            run.job_type.clone(),
-            run.queue.clone(),
-            run.priority.to_string(),
-            run.run_at.format("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            format!("{}/{}", run.attempt, run.max_attempts),
+            Cell::from(run.id),
+            run.job_type.clone().into(),
+            run.queue.clone().into(),
+            i64::from(run.priority).into(),
+            run.run_at.into(),
+            format!("{}/{}", run.attempt, run.max_attempts).into(),
         ]
     })?;
     Ok(Exit::Done)

@@ -1,16 +1,20 @@
 //! The only place that writes to a terminal, a pipe or a log: answers to stdout, the rest to stderr,
 //! and nothing that a job's name or output could use to command the terminal.
 
+mod table;
+
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::Context;
-use comfy_table::{Table, presets};
 use log::LevelFilter;
 use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use serde::Serialize;
 
 use crate::exit::{Exit, Fault};
+use table::Colour;
+
+pub(crate) use table::{Cell, instant, relative};
 
 /// How an answer is printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,35 +30,29 @@ impl Form {
     }
 }
 
-/// Prints rows: `header` names the columns on a terminal, `cells` makes a row of text, and JSON is
-/// the rows themselves.
+/// Prints rows: `header` names the columns on a terminal, `cells` makes a row of values, and JSON
+/// is the rows themselves.
 ///
 /// # Errors
 /// stdout takes no more, for another reason than that its reader has gone.
-pub(crate) fn rows<T: Serialize>(
+pub(crate) fn rows<T: Serialize, C: Into<Cell>>(
     form: Form,
     header: &[&str],
     rows: &[T],
-    cells: impl Fn(&T) -> Vec<String>,
+    cells: impl Fn(&T) -> Vec<C>,
 ) -> anyhow::Result<()> {
     if form == Form::Json {
         return json(&rows);
     }
-    let lines = rows.iter().map(|row| cells(row).iter().map(|cell| plain(cell)).collect::<Vec<_>>());
-    if !io::stdout().is_terminal() {
-        let mut text = String::new();
-        lines.for_each(|line| text.extend([line.join("\t").as_str(), "\n"]));
-        return answer(&text);
+    let rows = rows.iter().map(|row| cells(row).into_iter().map(Into::into).collect::<Vec<Cell>>());
+    if io::stdout().is_terminal() {
+        return if rows.len() == 0 { Ok(()) } else { answer(&table::table(header, rows, Colour::wanted())) };
     }
-    if rows.is_empty() {
-        return Ok(());
+    let mut text = String::new();
+    for row in rows {
+        text.extend([row.iter().map(Cell::bare).collect::<Vec<_>>().join("\t").as_str(), "\n"]);
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.iter().map(|name| name.to_uppercase())).add_rows(lines);
-    if let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) {
-        table.set_width(size.ws_col.max(40));
-    }
-    answer(&format!("{}\n", trimmed(&table.to_string())))
+    answer(&text)
 }
 
 /// Prints what introduces rows, to people only.
@@ -167,8 +165,4 @@ pub(crate) fn start_log(level: LevelFilter) -> anyhow::Result<()> {
     });
     builder.init();
     Ok(())
-}
-
-fn trimmed(table: &str) -> String {
-    table.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
