@@ -5,10 +5,14 @@ PREFIX ?= /usr/local
 # As cargo itself sees it; a build folder named in its configuration file is to be named here too.
 TARGET = $${CARGO_TARGET_DIR:-target}
 
-.PHONY: help build demo test lint install clean
+# With the settings of a database that loses nothing, and no other than its own.
+BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
+	tests/with-postgres $(CARGO) bench --locked --bench bench --
+
+.PHONY: help build demo test bench bench-quick lint install clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 10
 
 build: ## build the release binary
 	$(CARGO) build --release --locked
@@ -20,6 +24,13 @@ demo: ## watch it run real jobs against a PostgreSQL of its own
 
 test: ## run all tests; ARGS="..." goes to cargo test
 	tests/with-postgres $(CARGO) test --locked $(ARGS)
+
+bench: ## measure it against its references and its peers, in under ten minutes
+	benches/peers/install "$(TARGET)/peers"
+	BENCH_PEERS="$$(cd "$(TARGET)/peers" && pwd)" $(BENCH) --json "$(TARGET)/bench.json" $(ARGS)
+
+bench-quick: ## the same with less of everything, in under 90 seconds
+	$(BENCH) --quick $(ARGS)
 
 lint: ## check formatting, lints and the rules of the layers
 	$(CARGO) fmt --check

@@ -1,0 +1,46 @@
+//! Enqueueing many at once, against COPY of the same rows into the same table.
+
+use std::fmt::Write as _;
+
+use crate::Scale;
+use crate::database::Database;
+use crate::drain::rate;
+use crate::process::{Jobctl, psql, time};
+use crate::table::{Goal, Measured, median};
+
+const ROUNDS: usize = 3;
+
+pub fn bulk(scale: Scale) -> Vec<Measured> {
+    let runs = scale.of(100_000, 20_000);
+    let folder = tempfile::tempdir().unwrap();
+    let (lines, rows) = (folder.path().join("lines"), folder.path().join("rows"));
+    let (mut json, mut text) = (String::new(), String::new());
+    for number in 1..=runs {
+        let payload = format!(r#"{{"command": ["send-invoice", "{number}"]}}"#);
+        writeln!(json, r#"{{"job": "shell", "payload": {payload}}}"#).unwrap();
+        writeln!(text, "shell\t{payload}").unwrap();
+    }
+    std::fs::write(&lines, json).unwrap();
+    std::fs::write(&rows, text).unwrap();
+    let rounds: Vec<_> = (0..ROUNDS)
+        .map(|_| {
+            let database = Database::new();
+            let mut copy = psql(&database);
+            copy.arg("-qc").arg(format!(r"\copy jobctl.job_runs (job_type, payload) from '{}'", rows.display()));
+            let copied = time(copy);
+            let database = Database::new();
+            let took = Jobctl::new(&database, ["enqueue", "--batch", lines.to_str().unwrap()]).run();
+            assert_eq!(database.number("SELECT count(*) FROM jobctl.job_runs"), i64::try_from(runs).unwrap());
+            (took, copied)
+        })
+        .collect();
+    let (ours, copied) =
+        (rounds.iter().map(|pair| pair.0).min().unwrap(), rounds.iter().map(|pair| pair.1).min().unwrap());
+    vec![Measured {
+        what: format!("enqueue --batch of {runs} lines / psql's \\copy of the same rows"),
+        figures: format!("{} and {}, best of {ROUNDS}", rate(runs, ours), rate(runs, copied)),
+        value: median(rounds.iter().map(|(ours, copied)| copied.as_secs_f64() / ours.as_secs_f64()).collect()),
+        unit: "",
+        goal: Goal::AtLeast(0.5),
+    }]
+}

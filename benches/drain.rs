@@ -1,0 +1,184 @@
+//! Draining a queue: how much of what the machine can do without a database is left with one.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::database::Database;
+use crate::process::{Jobctl, peak_memory};
+use crate::server::{self, Server};
+use crate::table::{Goal, Measured, median};
+use crate::{Scale, peers};
+
+/// Each comparison is made so often, in turn.
+const ROUNDS: usize = 3;
+const SHELL: &str = r#"{"command": "true"}"#;
+
+/// `sh -c true`, against a plain pool of threads that spawns the same.
+pub fn shell(scale: Scale) -> Vec<Measured> {
+    const CONCURRENCY: usize = 8;
+    let runs = scale.of(4000, 1500);
+    let mut pool = Vec::new();
+    let rounds = (0..ROUNDS).map(|_| {
+        let alone = spawn(runs, CONCURRENCY);
+        pool.push(alone);
+        let database = Database::new();
+        database.fill(runs, "shell", SHELL);
+        let took = Jobctl::new(&database, ["tick", "--concurrency", "8"]).run();
+        database.assert_all_ran_once(runs);
+        (took, alone)
+    });
+    let ours = Measured {
+        what: format!("{runs} x sh -c true, concurrency 8 / a bare pool of threads"),
+        goal: Goal::AtLeast(0.9),
+        ..compare(runs, rounds.collect())
+    };
+    let mut rows = vec![ours];
+    if !scale.quick {
+        rows.extend(peers::shell(runs, pool.into_iter().min().unwrap()));
+    }
+    rows
+}
+
+/// Calls of a local server, against the same client in a loop.
+pub fn http(scale: Scale) -> Vec<Measured> {
+    const CONCURRENCY: usize = 16;
+    let runs = scale.of(20_000, 5000);
+    let server = Server::start(usize::MAX);
+    let rounds = (0..ROUNDS).map(|_| {
+        let alone = server::call(&server, runs, CONCURRENCY);
+        let database = Database::new();
+        database.fill(runs, "http", &payload(&server));
+        let took = Jobctl::new(&database, ["tick", "--concurrency", "16"]).run();
+        database.assert_all_ran_once(runs);
+        (took, alone)
+    });
+    let measured = compare(runs, rounds.collect());
+    assert_eq!(server.calls(), 2 * ROUNDS * runs);
+    vec![Measured {
+        what: format!("{runs} HTTP calls, concurrency 16 / the same client in a loop"),
+        goal: Goal::AtLeast(0.6),
+        ..measured
+    }]
+}
+
+/// A session that holds a snapshot keeps every dead row version where it is; the drain must not slow
+/// down with their number.
+pub fn snapshot(scale: Scale) -> Vec<Measured> {
+    let runs = scale.of(300_000, 30_000);
+    let server = Server::start(runs / 10);
+    let database = Database::new();
+    database.fill(runs, "http", &payload(&server));
+    let mut holder = database.client();
+    holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobctl.job_workers").unwrap();
+    let started = Instant::now();
+    Jobctl::new(&database, ["tick", "--concurrency", "16", "--max-time", "10m"]).run();
+    database.assert_all_ran_once(runs);
+    let marks = server.marks();
+    let first = marks[0] - started;
+    let last = marks[9] - marks[8];
+    vec![Measured {
+        what: format!("{runs} HTTP calls while a session holds a snapshot: last / first tenth"),
+        figures: format!("{} and {}", rate(runs / 10, last), rate(runs / 10, first)),
+        value: first.as_secs_f64() / last.as_secs_f64(),
+        unit: "",
+        goal: Goal::AtLeast(0.7),
+    }]
+}
+
+/// Many ticks at once on one table, against one with the same total concurrency.
+pub fn hosts(scale: Scale) -> Vec<Measured> {
+    const TICKS: usize = 64;
+    let runs = scale.of(4000, 1500);
+    let filled = || {
+        let database = Database::new();
+        database.fill(runs, "shell", SHELL);
+        database
+    };
+    let rounds = (0..ROUNDS).map(|_| {
+        let database = filled();
+        let alone = Jobctl::new(&database, ["tick", "--concurrency", "64"]).run();
+        database.assert_all_ran_once(runs);
+        let database = filled();
+        let started = Instant::now();
+        let tick = |name: usize| {
+            let worker = format!("host-{name}");
+            Jobctl::new(&database, ["tick", "--concurrency", "1", "--worker", &worker]).0.spawn().unwrap()
+        };
+        let ticks: Vec<_> = (0..TICKS).map(tick).collect();
+        ticks.into_iter().for_each(|mut tick| assert!(tick.wait().unwrap().success()));
+        let took = started.elapsed();
+        database.assert_all_ran_once(runs);
+        (took, alone)
+    });
+    vec![Measured {
+        what: format!("{runs} x sh -c true, {TICKS} ticks of 1 thread / one of {TICKS}"),
+        goal: Goal::AtLeast(0.8),
+        ..compare(runs, rounds.collect())
+    }]
+}
+
+/// Jobs that print far more than is kept.
+pub fn memory(scale: Scale) -> Vec<Measured> {
+    let runs = scale.of(10_000, 1000);
+    let mut text = tempfile::NamedTempFile::new().unwrap();
+    let line = "a line of what a job prints: 0123456789 abcdefghijklmnopqrstuv\n";
+    std::io::Write::write_all(&mut text, line.repeat((1 << 20) / line.len()).as_bytes()).unwrap();
+    let database = Database::new();
+    database.fill(runs, "shell", &format!(r#"{{"command": ["cat", "{}"]}}"#, text.path().to_str().unwrap()));
+    let peak = peak_memory(Jobctl::new(&database, ["tick", "--concurrency", "32", "--max-time", "10m"]));
+    database.assert_all_ran_once(runs);
+    vec![Measured {
+        what: format!("peak memory, {runs} jobs that print 1 MiB each, concurrency 32"),
+        figures: String::new(),
+        value: peak,
+        unit: " MiB",
+        goal: Goal::AtMost(64.0),
+    }]
+}
+
+fn payload(server: &Server) -> String {
+    format!(r#"{{"url": "{}", "json": {{"user": 5}}}}"#, server.url)
+}
+
+/// So many `sh -c true` from a pool of threads and nothing else.
+fn spawn(count: usize, threads: usize) -> Duration {
+    let next = AtomicUsize::new(0);
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while next.fetch_add(1, Ordering::Relaxed) < count {
+                    let mut command = Command::new("sh");
+                    command.args(["-c", "true"]).stdin(Stdio::null());
+                    assert!(command.status().unwrap().success());
+                }
+            });
+        }
+    });
+    started.elapsed()
+}
+
+/// The median ratio of jobctl's rate to its reference's; pairs of jobctl's time and the reference's.
+fn compare(count: usize, rounds: Vec<(Duration, Duration)>) -> Measured {
+    let ratios = rounds.iter().map(|(ours, other)| other.as_secs_f64() / ours.as_secs_f64()).collect();
+    let best = |times: Vec<Duration>| rate(count, times.into_iter().min().unwrap());
+    Measured {
+        what: String::new(),
+        figures: format!(
+            "{} and {}, best of {}",
+            best(rounds.iter().map(|pair| pair.0).collect()),
+            best(rounds.iter().map(|pair| pair.1).collect()),
+            rounds.len()
+        ),
+        value: median(ratios),
+        unit: "",
+        goal: Goal::None,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a count")]
+pub fn rate(count: usize, took: Duration) -> String {
+    format!("{:.0}/s", count as f64 / took.as_secs_f64())
+}

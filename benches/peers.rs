@@ -1,0 +1,58 @@
+//! Other queues on PostgreSQL on the same work, where benches/peers/install could bring them: whole
+//! processes, eight jobs at a time, each configured as its manual advises for throughput.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::database::Database;
+use crate::drain::rate;
+use crate::process::time;
+use crate::table::{Goal, Measured};
+
+/// Names, with the script that fills and drains and the program that runs it.
+const PEERS: [(&str, &str, &str); 3] = [
+    ("graphile-worker", "graphile_worker.cjs", "node"),
+    ("pg-boss", "pg_boss.cjs", "node"),
+    ("procrastinate", "procrastinate_worker.py", "python3"),
+];
+
+/// The peers' rates against the bare pool, which needed `alone` for the same.
+pub fn shell(runs: usize, alone: Duration) -> Vec<Measured> {
+    let Some(installed) = std::env::var_os("BENCH_PEERS").map(PathBuf::from) else { return Vec::new() };
+    PEERS.iter().filter_map(|peer| drain(&installed, *peer, runs, alone)).collect()
+}
+
+fn drain(
+    installed: &Path,
+    (name, script, interpreter): (&str, &str, &str),
+    runs: usize,
+    alone: Duration,
+) -> Option<Measured> {
+    let database = Database::new();
+    let count = runs.to_string();
+    let command = |what: &str| {
+        let mut command = Command::new(interpreter);
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers").join(script)).arg(what).arg(&count);
+        command
+            .env("DATABASE_URL", &database.url)
+            .env("NODE_PATH", installed.join("node_modules"))
+            .env("PYTHONPATH", installed.join("python"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    };
+    if !command("fill").status().is_ok_and(|status| status.success()) {
+        println!("{name} is not installed, or can't fill its queue; left out");
+        return None;
+    }
+    let took = time(command("drain"));
+    Some(Measured {
+        what: format!("{name}: {runs} x sh -c true, concurrency 8 / a bare pool of threads"),
+        figures: rate(runs, took),
+        value: alone.as_secs_f64() / took.as_secs_f64(),
+        unit: "",
+        goal: Goal::None,
+    })
+}

@@ -1,0 +1,68 @@
+//! Whole processes: how long they take, and how much memory.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::database::Database;
+
+/// The word that makes this program start another and print how much memory that took.
+pub const MEMORY: &str = "--measure-memory";
+
+/// A command line of jobctl.
+pub struct Jobctl(pub Command);
+
+impl Jobctl {
+    pub fn new<const N: usize>(database: &Database, arguments: [&str; N]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jobctl"));
+        command.args(arguments).env("DATABASE_URL", &database.url).env("JOBCTL_LOG", "warn");
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Self(command)
+    }
+
+    #[track_caller]
+    pub fn run(self) -> Duration {
+        time(self.0)
+    }
+}
+
+/// psql of the server's own folder; Debian's on the PATH is a script that looks for it.
+pub fn psql(database: &Database) -> Command {
+    let folder = std::env::var("PG_BIN").expect("make bench names the folder of the server's programs");
+    let mut command = Command::new(format!("{folder}/psql"));
+    command.arg("-X").arg(&database.url).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+/// From start to end of a process.
+#[track_caller]
+pub fn time(mut command: Command) -> Duration {
+    let started = Instant::now();
+    let status = command.status().unwrap();
+    let took = started.elapsed();
+    assert!(status.success(), "{command:?}: {status}");
+    took
+}
+
+/// The peak of a command's resident memory, in MiB.
+#[track_caller]
+pub fn peak_memory(command: Jobctl) -> f64 {
+    let mut wrapper = Command::new(std::env::current_exe().unwrap());
+    wrapper.arg(MEMORY).arg(command.0.get_program()).args(command.0.get_args());
+    wrapper.envs(command.0.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = wrapper.stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "{wrapper:?}: {}", output.status);
+    String::from_utf8(output.stdout).unwrap().trim().parse::<f64>().unwrap() / 1024.0
+}
+
+/// Runs a command and prints the peak of its resident memory, in KiB. A process of its own does this,
+/// because the kernel keeps only the largest of all children.
+pub fn measure_memory(command: &[String]) {
+    time({
+        let mut child = Command::new(&command[0]);
+        child.args(&command[1..]).stdin(Stdio::null()).stdout(Stdio::null());
+        child
+    });
+    println!("{}", getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss());
+}

@@ -1,0 +1,117 @@
+//! An HTTP server that answers at once and counts, and the loop that calls it with no database: the
+//! HTTP library that jobctl uses, as it comes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub struct Server {
+    pub url: String,
+    progress: Arc<Progress>,
+}
+
+struct Progress {
+    calls: AtomicUsize,
+    /// A time is kept for every so many calls.
+    step: usize,
+    marks: Mutex<Vec<Instant>>,
+}
+
+impl Server {
+    /// A server that keeps the time of every `step`th call.
+    pub fn start(step: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/job", listener.local_addr().unwrap());
+        let progress = Arc::new(Progress { calls: AtomicUsize::new(0), step, marks: Mutex::default() });
+        let shared = Arc::clone(&progress);
+        // Both end with the process.
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                let progress = Arc::clone(&shared);
+                thread::spawn(move || serve(connection.unwrap(), &progress));
+            }
+        });
+        Self { url, progress }
+    }
+
+    pub fn calls(&self) -> usize {
+        self.progress.calls.load(Ordering::Relaxed)
+    }
+
+    /// When each `step`th call came.
+    pub fn marks(&self) -> Vec<Instant> {
+        self.progress.marks.lock().unwrap().clone()
+    }
+}
+
+fn serve(connection: TcpStream, progress: &Progress) {
+    connection.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(connection.try_clone().unwrap());
+    let mut connection = connection;
+    let mut line = String::new();
+    loop {
+        let mut length = 0;
+        loop {
+            line.clear();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if line == "\r\n" {
+                break;
+            }
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        let calls = progress.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        if calls.is_multiple_of(progress.step) {
+            progress.marks.lock().unwrap().push(Instant::now());
+        }
+        if connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+            return;
+        }
+    }
+}
+
+/// Calls the server so many times from so many threads, with the headers that jobctl sends.
+pub fn call(server: &Server, calls: usize, threads: usize) -> Duration {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(Duration::from_secs(30)))
+        .timeout_connect(Some(Duration::from_secs(5)))
+        .max_idle_connections_per_host(threads)
+        .build()
+        .into();
+    let next = AtomicUsize::new(0);
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let id = next.fetch_add(1, Ordering::Relaxed);
+                    if id >= calls {
+                        break;
+                    }
+                    let mut answer = agent
+                        .post(&server.url)
+                        .header("content-type", "application/json")
+                        .header("idempotency-key", format!("jobctl-run-{id}"))
+                        .header("x-jobctl-run-id", id.to_string())
+                        .header("x-jobctl-attempt", "1")
+                        .send(r#"{"user": 5}"#)
+                        .unwrap();
+                    answer.body_mut().with_config().limit(64 * 1024).read_to_vec().unwrap();
+                }
+            });
+        }
+    });
+    started.elapsed()
+}
