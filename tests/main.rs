@@ -47,5 +47,6 @@ mod shell;
 mod shell_end;
 mod shutdown;
 mod sql_enqueue;
+mod status;
 mod tick;
 mod with_postgres;
