@@ -53,6 +53,7 @@ fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
         Command::Pause(arguments) => arguments.run(database),
         Command::Resume(arguments) => arguments.run(database),
         Command::Status(arguments) => arguments.run(database),
+        Command::Check(arguments) => arguments.run(database),
     }
 }
 

@@ -12,6 +12,7 @@ mod support;
 mod apply;
 mod batch;
 mod cancel;
+mod check;
 mod claim;
 mod cli;
 mod connection;

@@ -2,6 +2,7 @@
 
 mod apply;
 mod cancel;
+mod check;
 mod enqueue;
 mod grants;
 mod list_dead;
@@ -54,6 +55,7 @@ pub(crate) enum Command {
     Pause(pause::Arguments),
     Resume(resume::Arguments),
     Status(status::Arguments),
+    Check(check::Arguments),
     Grants(grants::Arguments),
 }
 

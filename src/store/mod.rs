@@ -1,6 +1,7 @@
 //! The only place that runs queries: one function per file in `sql/queries`, named like it. It
 //! decides nothing: no backoff, no process, no clock.
 
+mod check;
 mod definitions;
 mod effects;
 mod enqueue;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
+pub(crate) use check::{Facts, FailedRun};
 pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, Purpose, Scheduled};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};

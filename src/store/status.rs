@@ -94,7 +94,7 @@ impl Store {
 
 /// One moment for all statements of the transaction, and the partial indexes for the plans: with the
 /// default costs, meant for disks that seek, counting a long queue would read the whole history.
-fn prepare(client: &mut Client) -> std::result::Result<(), postgres::Error> {
+pub(super) fn prepare(client: &mut Client) -> std::result::Result<(), postgres::Error> {
     client.batch_execute(
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; \
          SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off",
