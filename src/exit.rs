@@ -8,7 +8,7 @@ use std::fmt;
 pub(crate) enum Exit {
     /// The command did its work; also a tick whose jobs failed.
     Done,
-    /// It could not.
+    /// It could not; also a check that found a reason to complain.
     CouldNot,
     /// Wrong usage: nothing was tried.
     Usage,

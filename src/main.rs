@@ -52,6 +52,8 @@ fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
         Command::Once(arguments) => arguments.run(database),
         Command::Pause(arguments) => arguments.run(database),
         Command::Resume(arguments) => arguments.run(database),
+        Command::Status(arguments) => arguments.run(database),
+        Command::Check(arguments) => arguments.run(database),
     }
 }
 

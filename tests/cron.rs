@@ -1,4 +1,4 @@
-//! `crontab.example` under the real cron daemon.
+//! `crontab.example`, and a line for `check`, under the real cron daemon.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{TestDb, temp_dir, wait_until_within};
+use crate::support::{TestDb, temp_dir, wait_until, wait_until_within};
 
-/// Cron as if it were alone on the machine, with one crontab: $1 is put in root's place.
+/// Cron as if it were alone on the machine, with one crontab: $1 is put in root's place, and $3 in that of
+/// the program that sends mail.
 ///
 /// Mounts of its own keep it from the crontabs of the machine and from the lock of a daemon that runs
 /// already. Processes of its own end with it, whatever becomes of this test.
@@ -19,7 +20,9 @@ mount --bind /dev/null /etc/crontab
 [ -e /run/crond.pid ] || : >/run/crond.pid
 mount --bind "$2" /run/crond.pid
 install -m 600 "$1" /var/spool/cron/crontabs/root
-exec cron -f
+cp /usr/sbin/cron "$3/cron"
+mount --bind "$3" /usr/sbin
+exec /usr/sbin/cron -f
 "#;
 const ISOLATE: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
@@ -80,11 +83,39 @@ fn crontab(url: &str) -> String {
     lines
 }
 
+/// Checks that go wrong and well; the former's words are mailed, the latter's would stand in `fine`.
+fn checks(folder: &Path) -> String {
+    let fine = folder.join("fine");
+    format!(
+        "MAILTO=ops@example.com\n\
+         * * * * * jobctl check\n\
+         * * * * * jobctl check --max-dead 1 >'{0}.new' 2>&1 && mv '{0}.new' '{0}'\n",
+        fine.display()
+    )
+}
+
+/// In place of a mail server: a file a mail.
+const SENDMAIL: &str = r#"#!/bin/sh
+cat >"$0.$$.new" && mv "$0.$$.new" "$0.$$.mail"
+"#;
+
+fn mails(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files
+        .filter(|path| path.extension() == Some("mail".as_ref()))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect()
+}
+
+/// One daemon for both: it wakes once a minute.
 #[test]
-fn cron_runs_jobs_with_the_line_of_the_example() {
+fn cron_runs_jobs_with_the_line_of_the_example_and_mails_what_check_says() {
     if let Some(why) = obstacle() {
         // Past the capture of a passing test's output: nobody may take this for a test that ran.
-        let _ = writeln!(std::io::stderr(), "skipped: cron_runs_jobs_with_the_line_of_the_example: {why}");
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: cron_runs_jobs_with_the_line_of_the_example_and_mails_what_check_says: {why}"
+        );
         return;
     }
     let db = TestDb::new();
@@ -94,17 +125,24 @@ fn cron_runs_jobs_with_the_line_of_the_example() {
         fs::write(&path, text).unwrap();
         path
     };
-    let done = folder.path().join("done");
+    let (done, fine) = (folder.path().join("done"), folder.path().join("fine"));
+    let dead = db.enqueue_script("exit 64");
+    db.jobctl(["tick", "--quiet"]).run().success();
     let id = db.enqueue_script(&format!("env >'{0}.new' && mv '{0}.new' '{0}'", done.display()));
     let (lock, log) = (file("crond.pid", ""), file("cron.log", ""));
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let programs = folder.path().join("sbin");
+    fs::create_dir(&programs).unwrap();
+    let sendmail = file("sbin/sendmail", SENDMAIL);
+    for path in [folder.path(), &sendmail] {
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
 
     let log = fs::File::create(log).unwrap();
     let cron = Cron(
         Command::new("unshare")
             .args(ISOLATE)
             .args(["sh", "-euc", CRON, "cron"])
-            .args([file("crontab", &crontab(&db.url())), lock])
+            .args([file("crontab", &(crontab(&db.url()) + &checks(folder.path()))), lock, programs.clone()])
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .stdin(Stdio::null())
@@ -116,9 +154,16 @@ fn cron_runs_jobs_with_the_line_of_the_example() {
     // Cron wakes at the full minute.
     wait_until_within(Duration::from_secs(90), "cron to wake jobctl", || done.exists());
     db.wait_for_status(id, "succeeded");
+    wait_until("both checks", || fine.exists() && !mails(&programs).is_empty());
     drop(cron);
 
     let environment = fs::read_to_string(done).unwrap();
     assert!(!environment.contains("JOBCTL_DATABASE_URL"), "a job sees the database's address:\n{environment}");
     assert!(environment.contains(&format!("JOBCTL_RUN_ID={id}\n")), "{environment}");
+
+    assert_eq!(fs::read_to_string(fine).unwrap(), "");
+    let [mail] = &mails(&programs)[..] else { panic!("{:?}", mails(&programs)) };
+    let (header, body) = mail.split_once("\n\n").unwrap();
+    assert!(header.contains("\nTo: ops@example.com\n") && header.contains("> jobctl check\n"), "{header}");
+    assert_eq!(body, format!("1 dead run ({dead} shell: exit status 64), see `jobctl list-dead`\n"));
 }

@@ -164,8 +164,8 @@ fn an_operator_looks_after_runs_and_can_not_choose_what_is_run() {
 }
 
 #[test]
-fn a_viewer_reads_the_views_only() {
-    let base: Vec<String> = TABLES.iter().map(|table| format!("SELECT FROM jobctl.{table}")).collect();
+fn a_viewer_sees_how_it_goes_and_no_payload_command_or_output() {
+    let base: Vec<String> = TABLES.iter().map(|table| format!("SELECT * FROM jobctl.{table}")).collect();
     let base: Vec<&str> = base.iter().map(String::as_str).collect();
     may_and_may_not(
         "viewer",
@@ -174,12 +174,22 @@ fn a_viewer_reads_the_views_only() {
             "SELECT * FROM jobctl.long_running_runs",
             "SELECT * FROM jobctl.job_workers",
             "SELECT * FROM jobctl.schema_migrations",
+            "SELECT job_type, status, run_at, last_error FROM jobctl.job_runs",
+            "SELECT name, schedule, next_run_at FROM jobctl.job_definitions",
         ],
         &[
             base.as_slice(),
             OWNERS,
             &[
                 FIRE,
+                "SELECT payload FROM jobctl.job_runs",
+                "SELECT id FROM jobctl.job_runs WHERE payload <> '{}'",
+                "SELECT idempotency_key FROM jobctl.job_runs",
+                "SELECT action FROM jobctl.job_definitions",
+                "SELECT payload FROM jobctl.job_definitions",
+                "SELECT run_id FROM jobctl.job_attempts",
+                "SELECT key FROM jobctl.job_effects",
+                "SELECT id FROM jobctl.job_runs FOR SHARE",
                 "SELECT jobctl.enqueue('a')",
                 "SELECT jobctl.record_effect('k')",
                 "UPDATE jobctl.job_runs SET status = 'queued'",
@@ -301,6 +311,23 @@ fn an_operator_looks_retries_cancels_pauses_and_settles() {
     role.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().exits(7).complains_once();
     role.jobctl(["enqueue", "shell", "--", "id"]).run().exits(7).complains_once();
     role.jobctl(["tick"]).run().exits(7);
+}
+
+#[test]
+fn everybody_but_an_enqueuer_may_look_at_the_status() {
+    let db = furnished();
+    for part in ["viewer", "worker", "operator"] {
+        let role = Role::granted(&db, part);
+        role.jobctl(["status"]).run().success().stdout_has("job\tnightly\t");
+        role.jobctl(["status", "--prometheus", "--job", "a"]).run().success().stdout_has("jobctl_runs{job=\"a\"");
+        role.jobctl(["check", "--max-failures", "0"]).run().exits(1).stdout_has("1 dead run").stderr("");
+        role.jobctl(["check", "--job", "a"]).run().success().stdout("").stderr("");
+    }
+    let role = Role::granted(&db, "enqueuer");
+    for command in ["status", "check"] {
+        role.jobctl([command]).run().exits(7).stdout("").complains_once();
+    }
+    Role::granted(&db, "viewer").jobctl(["next"]).run().success().stdout_has("nightly");
 }
 
 #[test]

@@ -1,4 +1,4 @@
--- A monitor: sees how it goes, but no payload and no output.
+-- A monitor: sees how it goes, but no payload, no command and no output.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON
     jobctl.dead_runs,
@@ -6,3 +6,24 @@ GRANT SELECT ON
     jobctl.job_workers,
     jobctl.schema_migrations
     TO {role};
+GRANT SELECT (
+    id,
+    job_type,
+    status,
+    run_at,
+    locked_by,
+    locked_until,
+    last_error,
+    error_type,
+    failed_at,
+    started_at,
+    finished_at
+) ON jobctl.job_runs TO {role};
+GRANT SELECT (
+    name,
+    schedule,
+    time_zone,
+    enabled,
+    paused_at,
+    next_run_at
+) ON jobctl.job_definitions TO {role};

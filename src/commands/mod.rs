@@ -2,6 +2,7 @@
 
 mod apply;
 mod cancel;
+mod check;
 mod enqueue;
 mod grants;
 mod list_dead;
@@ -11,6 +12,7 @@ mod once;
 mod pause;
 mod resume;
 mod retry;
+mod status;
 mod tick;
 mod verdicts;
 
@@ -52,6 +54,8 @@ pub(crate) enum Command {
     Once(once::Arguments),
     Pause(pause::Arguments),
     Resume(resume::Arguments),
+    Status(status::Arguments),
+    Check(check::Arguments),
     Grants(grants::Arguments),
 }
 
@@ -127,8 +131,8 @@ where
 
 /// Gives every flag its variable, `JOBCTL_` and its name.
 fn with_environment(mut command: clap::Command) -> clap::Command {
-    // Set for every shell job, for the job to read; as a flag's value it would make a job that
-    // enqueues another hand its own limit on.
+    // Set for every shell job, for the job to read; as flags' values they would make a job that
+    // enqueues another hand its own limit on, and one that looks see nothing but itself.
     let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
     command = command.mut_args(|argument| {
         let Some(long) = argument.get_long() else { return argument };
@@ -136,7 +140,8 @@ fn with_environment(mut command: clap::Command) -> clap::Command {
         let is_answer = matches!(argument.get_action(), ArgAction::Help | ArgAction::Version);
         // A crontab can set a variable but not unset one.
         let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty());
-        if is_answer || is_empty || in_job && name == "JOBCTL_MAX_ATTEMPTS" {
+        let is_jobs_own = in_job && matches!(name.as_str(), "JOBCTL_JOB" | "JOBCTL_MAX_ATTEMPTS");
+        if is_answer || is_empty || is_jobs_own {
             return argument;
         }
         let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
@@ -156,6 +161,14 @@ fn definition(store: &Store, name: &str) -> anyhow::Result<Scheduled> {
         return Ok(found);
     }
     Err(no_definition(store, name).into())
+}
+
+/// Refuses the name of a job that is neither defined nor built in.
+fn known_job(store: &Store, name: &str) -> anyhow::Result<()> {
+    if !matches!(name, "shell" | "http") {
+        definition(store, name)?;
+    }
+    Ok(())
 }
 
 /// The refusal of a name that no definition has. Whoever may only enqueue may not read the names; then

@@ -1,6 +1,7 @@
 //! The only place that runs queries: one function per file in `sql/queries`, named like it. It
 //! decides nothing: no backoff, no process, no clock.
 
+mod check;
 mod definitions;
 mod effects;
 mod enqueue;
@@ -9,12 +10,14 @@ mod operate;
 mod runs;
 mod schema;
 mod session;
+mod status;
 
 use std::time::Duration;
 
 use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
+pub(crate) use check::{Facts, FailedRun};
 pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, Purpose, Scheduled};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
@@ -22,6 +25,7 @@ pub(crate) use error::{Error, Kind, Result};
 pub(crate) use operate::Asked;
 pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Limited, Wanted};
 pub(crate) use session::Limits;
+pub(crate) use status::{JobStatus, Overview, RunningRun, Worker};
 
 use crate::connect::Target;
 use session::Session;
@@ -78,7 +82,7 @@ impl Store {
 
 /// A number of seconds as a duration: what the database may hold and `Duration` can't is cut off at
 /// 100 years.
-fn seconds(seconds: f64) -> Duration {
+pub(crate) fn seconds(seconds: f64) -> Duration {
     let longest = 100.0 * 365.0 * 86400.0;
     Duration::from_secs_f64(if seconds.is_finite() { seconds.clamp(0.0, longest) } else { longest })
 }

@@ -1,0 +1,206 @@
+//! When something is wrong: from the facts to the reasons to complain. Pure.
+
+use std::time::Duration;
+
+use crate::duration::show;
+use crate::store::{Facts, FailedRun};
+
+/// What is still no reason.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) dead: i64,
+    /// Since a run was due.
+    pub(super) lag: Duration,
+    /// Since a worker's last tick.
+    pub(super) tick_age: Duration,
+    pub(super) running: Option<Duration>,
+    /// So many, within that time.
+    pub(super) failures: Option<(i64, Duration)>,
+}
+
+/// A worker that has been missed for longer is taken as gone for good, while others tick.
+const MISSED: Duration = Duration::from_secs(86400);
+
+/// Why all is not well, the likeliest cause of the others first; each says where to look.
+pub(super) fn reasons(facts: &Facts, limits: &Limits) -> Vec<String> {
+    let mut reasons = ticks(facts, limits);
+    if let Some((id, job, age)) = &facts.oldest_due
+        && *age > limits.lag
+    {
+        reasons.push(format!("run {id} {job} has been due for {}, see `jobctl status`", whole(*age)));
+    }
+    if facts.dead > limits.dead {
+        let dead = counted(facts.dead, "dead run");
+        reasons.push(format!("{dead}{}, see `jobctl list-dead`", example(facts.dead, facts.newest_dead.as_ref())));
+    }
+    if let Some(most) = limits.running
+        && let Some((id, job, worker, age)) = &facts.longest_running
+        && *age > most
+    {
+        reasons.push(format!("run {id} {job} has been running for {} on {worker}, see `jobctl status`", whole(*age)));
+    }
+    if let Some((most, within)) = limits.failures
+        && facts.failed > most
+    {
+        let failed = counted(facts.failed, "run");
+        let example = example(facts.failed, facts.newest_failed.as_ref());
+        reasons.push(format!("{failed} failed within {}{example}", show(within)));
+    }
+    reasons
+}
+
+/// Nobody ticks; or some don't who did until a short time ago.
+fn ticks(facts: &Facts, limits: &Limits) -> Vec<String> {
+    let Some((latest, age)) = facts.workers.first() else {
+        return vec!["no worker has ever ticked, is `jobctl tick` in a crontab?".to_owned()];
+    };
+    if *age > limits.tick_age {
+        return vec![format!("no worker has ticked for {}, see cron on {latest}", whole(*age))];
+    }
+    let silent = facts.workers.iter().filter(|(_, age)| *age > limits.tick_age && *age <= limits.tick_age + MISSED);
+    silent.map(|(name, age)| format!("worker {name} has not ticked for {}, see its cron", whole(*age))).collect()
+}
+
+fn counted(count: i64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn example(count: i64, run: Option<&FailedRun>) -> String {
+    let Some(FailedRun { id, job, error }) = run else { return String::new() };
+    let newest = if count == 1 { "" } else { "newest: " };
+    let error = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    format!(" ({newest}{id} {job}{error})")
+}
+
+/// Milliseconds tell nothing here.
+fn whole(age: Duration) -> String {
+    show(Duration::from_secs(age.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    const LIMITS: Limits = Limits {
+        dead: 0,
+        lag: MINUTE.saturating_mul(10),
+        tick_age: MINUTE.saturating_mul(5),
+        running: None,
+        failures: None,
+    };
+
+    fn workers(ages: &[(&str, u32)]) -> Vec<(String, Duration)> {
+        ages.iter().map(|(name, minutes)| ((*name).to_owned(), MINUTE * *minutes)).collect()
+    }
+
+    /// A worker ticks and nothing else is known.
+    fn fine() -> Facts {
+        Facts { workers: workers(&[("web1", 1)]), ..Facts::default() }
+    }
+
+    fn run(id: i64, error: Option<&str>) -> Option<FailedRun> {
+        Some(FailedRun { id, job: "mail".to_owned(), error: error.map(str::to_owned) })
+    }
+
+    #[track_caller]
+    fn says(facts: &Facts, limits: &Limits, expected: &[&str]) {
+        assert_eq!(reasons(facts, limits), expected);
+    }
+
+    #[test]
+    fn nothing_wrong_is_no_reason() {
+        says(&fine(), &LIMITS, &[]);
+    }
+
+    #[test]
+    fn dead_runs_are_counted_with_the_newest_as_example() {
+        let one = Facts { dead: 1, newest_dead: run(41, Some("HTTP status 503")), ..fine() };
+        says(&one, &LIMITS, &["1 dead run (41 mail: HTTP status 503), see `jobctl list-dead`"]);
+        let two = Facts { dead: 2, newest_dead: run(41, None), ..fine() };
+        says(&two, &LIMITS, &["2 dead runs (newest: 41 mail), see `jobctl list-dead`"]);
+        says(&two, &Limits { dead: 1, ..LIMITS }, &["2 dead runs (newest: 41 mail), see `jobctl list-dead`"]);
+        says(&two, &Limits { dead: 2, ..LIMITS }, &[]);
+    }
+
+    #[test]
+    fn a_run_may_be_due_as_long_as_the_limit() {
+        let due = |age| Facts { oldest_due: Some((17, "mail".to_owned(), age)), ..fine() };
+        says(&due(LIMITS.lag), &LIMITS, &[]);
+        says(
+            &due(LIMITS.lag + Duration::from_millis(1)),
+            &LIMITS,
+            &["run 17 mail has been due for 10m, see `jobctl status`"],
+        );
+    }
+
+    #[test]
+    fn a_run_may_be_running_for_ever_unless_there_is_a_limit() {
+        let facts =
+            Facts { longest_running: Some((17, "backup".to_owned(), "web1".to_owned(), MINUTE * 1600)), ..fine() };
+        says(&facts, &LIMITS, &[]);
+        says(&facts, &Limits { running: Some(MINUTE * 1600), ..LIMITS }, &[]);
+        says(
+            &facts,
+            &Limits { running: Some(MINUTE), ..LIMITS },
+            &["run 17 backup has been running for 26h 40m on web1, see `jobctl status`"],
+        );
+    }
+
+    #[test]
+    fn failures_count_only_where_they_are_limited() {
+        let facts = Facts { failed: 3, newest_failed: run(9, Some("exit status 1")), ..fine() };
+        says(&facts, &LIMITS, &[]);
+        says(&facts, &Limits { failures: Some((3, MINUTE)), ..LIMITS }, &[]);
+        says(
+            &facts,
+            &Limits { failures: Some((2, MINUTE * 60)), ..LIMITS },
+            &["3 runs failed within 60m (newest: 9 mail: exit status 1)"],
+        );
+    }
+
+    #[test]
+    fn somebody_must_tick() {
+        says(&Facts::default(), &LIMITS, &["no worker has ever ticked, is `jobctl tick` in a crontab?"]);
+        let silent = |ages| Facts { workers: workers(ages), ..Facts::default() };
+        says(&silent(&[("web1", 5)]), &LIMITS, &[]);
+        says(&silent(&[("web1", 6)]), &LIMITS, &["no worker has ticked for 6m, see cron on web1"]);
+        // Not ticking at all stays a reason, for however long.
+        says(
+            &silent(&[("web1", 60 * 24 * 30), ("web2", 60 * 24 * 31)]),
+            &LIMITS,
+            &["no worker has ticked for 30d, see cron on web1"],
+        );
+    }
+
+    #[test]
+    fn each_worker_is_missed_for_a_day() {
+        let with =
+            |ages: &[(&str, u32)]| Facts { workers: workers(&[&[("web1", 1)], ages].concat()), ..Facts::default() };
+        says(&with(&[("web2", 5)]), &LIMITS, &[]);
+        says(
+            &with(&[("web2", 6), ("web3", 24 * 60)]),
+            &LIMITS,
+            &["worker web2 has not ticked for 6m, see its cron", "worker web3 has not ticked for 24h, see its cron"],
+        );
+        says(&with(&[("web2", 24 * 60 + 6)]), &LIMITS, &[]);
+        // Where a host ticks once a day.
+        let daily = Limits { tick_age: MINUTE * 25 * 60, ..LIMITS };
+        says(&with(&[("web2", 26 * 60)]), &daily, &["worker web2 has not ticked for 26h, see its cron"]);
+    }
+
+    #[test]
+    fn the_likeliest_cause_comes_first() {
+        let facts = Facts {
+            dead: 1,
+            newest_dead: run(1, None),
+            oldest_due: Some((2, "mail".to_owned(), MINUTE * 60)),
+            ..Facts::default()
+        };
+        let reasons = reasons(&facts, &LIMITS);
+        let said: Vec<_> =
+            reasons.iter().map(|reason| reason.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(said, ["no worker has", "run 2 mail", "1 dead run"]);
+    }
+}

@@ -1,0 +1,122 @@
+//! How it goes: what `status` shows.
+
+use chrono::{DateTime, Utc};
+use postgres::types::Type;
+use postgres::{Client, Row};
+use serde::Serialize;
+
+use super::{Parameter, Result, Store, collect, query};
+
+/// How a job does; the fields are named as in `status --json`. `waiting` and `due` divide the queued and
+/// failed runs.
+#[derive(Debug, Serialize)]
+pub(crate) struct JobStatus {
+    pub(crate) job: String,
+    pub(crate) waiting: i64,
+    pub(crate) due: i64,
+    pub(crate) running: i64,
+    pub(crate) failed: i64,
+    pub(crate) dead: i64,
+    pub(crate) oldest_due_age_seconds: Option<f64>,
+    pub(crate) succeeded_last_24h: i64,
+    pub(crate) run_time_median_seconds: Option<f64>,
+    pub(crate) run_time_p95_seconds: Option<f64>,
+    pub(crate) run_time_max_seconds: Option<f64>,
+    pub(crate) next_fire_at: Option<DateTime<Utc>>,
+    /// Of the definition: `fires`, `paused` or `disabled`; `None` without a schedule.
+    pub(crate) state: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Worker {
+    pub(crate) worker: String,
+    pub(crate) last_tick_at: DateTime<Utc>,
+    pub(crate) version: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RunningRun {
+    pub(crate) id: i64,
+    pub(crate) job: String,
+    pub(crate) worker: String,
+    pub(crate) started_at: Option<DateTime<Utc>>,
+    pub(crate) running_for_seconds: Option<f64>,
+    pub(crate) locked_until: DateTime<Utc>,
+}
+
+/// What `status` shows, as it was at one moment.
+#[derive(Debug, Serialize)]
+pub(crate) struct Overview {
+    /// The database's.
+    pub(crate) now: DateTime<Utc>,
+    pub(crate) jobs: Vec<JobStatus>,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) running: Vec<RunningRun>,
+}
+
+/// Running runs that `status` shows.
+const LONGEST_RUNNING: i64 = 5;
+
+impl Store {
+    /// How every job does, or only `job`; who ticks; and what has been running longest.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
+        self.transact("read the status", move |client| {
+            prepare(client)?;
+            let of_job: &[Parameter<'_>] = &[(&job, Type::TEXT)];
+            let longest: &[Parameter<'_>] = &[(&job, Type::TEXT), (&LONGEST_RUNNING, Type::INT8)];
+            Ok(Overview {
+                now: client.query_typed(query!("now"), &[])?[0].try_get("now")?,
+                jobs: collect(client.query_typed(query!("status_jobs"), of_job)?, job_status)?,
+                workers: collect(client.query_typed(query!("status_workers"), &[])?, |row| {
+                    Ok(Worker {
+                        worker: row.try_get("name")?,
+                        last_tick_at: row.try_get("last_tick_at")?,
+                        version: row.try_get("version")?,
+                    })
+                })?,
+                running: collect(client.query_typed(query!("status_running"), longest)?, |row| {
+                    Ok(RunningRun {
+                        id: row.try_get("id")?,
+                        job: row.try_get("job_type")?,
+                        worker: row.try_get("locked_by")?,
+                        started_at: row.try_get("started_at")?,
+                        running_for_seconds: row.try_get("running_for")?,
+                        locked_until: row.try_get("locked_until")?,
+                    })
+                })?,
+            })
+        })
+    }
+}
+
+/// One moment for all statements of the transaction, and the partial indexes for the plans: with the
+/// default costs, meant for disks that seek, counting a long queue would read the whole history.
+pub(super) fn prepare(client: &mut Client) -> std::result::Result<(), postgres::Error> {
+    client.batch_execute(
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; \
+         SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off",
+    )
+}
+
+fn job_status(row: &Row) -> std::result::Result<JobStatus, postgres::Error> {
+    let took: Option<Vec<Option<f64>>> = row.try_get("took")?;
+    let [median, p95, max] = [0, 1, 2].map(|rank| took.as_ref().and_then(|took| took.get(rank).copied().flatten()));
+    Ok(JobStatus {
+        job: row.try_get("job_type")?,
+        waiting: row.try_get("waiting")?,
+        due: row.try_get("due")?,
+        running: row.try_get("running")?,
+        failed: row.try_get("failed")?,
+        dead: row.try_get("dead")?,
+        oldest_due_age_seconds: row.try_get("oldest_due_age")?,
+        succeeded_last_24h: row.try_get("succeeded")?,
+        run_time_median_seconds: median,
+        run_time_p95_seconds: p95,
+        run_time_max_seconds: max,
+        next_fire_at: row.try_get("next_fire_at")?,
+        state: row.try_get("state")?,
+    })
+}

@@ -1,0 +1,218 @@
+//! When `check` complains, and what it says.
+
+use serde_json::{Value, json};
+
+use crate::support::{Invocation, TestDb};
+
+const FINE: &str = "";
+
+/// A database where a worker has just ticked.
+fn ticking() -> TestDb {
+    let db = TestDb::new();
+    ticked(&db, "web1", "1 minute");
+    db
+}
+
+fn ticked(db: &TestDb, worker: &str, ago: &str) {
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('{worker}', '0.1.0', now() - interval '{ago}')
+         ON CONFLICT (name) DO UPDATE SET last_tick_at = excluded.last_tick_at"
+    ));
+}
+
+fn insert(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> i64 {
+    let sql = format!(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, {columns}) VALUES ('{job}', '{status}', 1, {values})
+         RETURNING id"
+    );
+    db.query(&sql).parse().unwrap()
+}
+
+fn dead(db: &TestDb, job: &str, ago: &str, error: &str) -> i64 {
+    let values = format!("now() - interval '{ago}', now() - interval '{ago}', '{error}'");
+    insert(db, job, "dead", "finished_at, failed_at, last_error", &values)
+}
+
+fn due(db: &TestDb, job: &str, ago: &str) -> i64 {
+    insert(db, job, "queued", "run_at", &format!("now() - interval '{ago}'"))
+}
+
+fn running(db: &TestDb, job: &str, ago: &str) -> i64 {
+    db.leaves_running();
+    let values = format!("'web1', now() + interval '1 minute', now() - interval '{ago}'");
+    insert(db, job, "running", "locked_by, locked_until, started_at", &values)
+}
+
+/// Says exactly this, or nothing with exit 0.
+#[track_caller]
+fn says(check: Invocation<'_>, line: &str) {
+    let finished = check.run().stderr("");
+    if line == FINE {
+        finished.success().stdout("");
+    } else {
+        finished.exits(1).stdout(&format!("{line}\n"));
+    }
+}
+
+#[test]
+fn nothing_is_said_while_all_is_well() {
+    let db = ticking();
+    says(db.jobctl(["check"]), FINE);
+    due(&db, "mail", "9 minutes");
+    insert(&db, "mail", "queued", "run_at", "now() + interval '1 day'");
+    running(&db, "backup", "5 days");
+    for _ in 0..3 {
+        insert(&db, "mail", "failed", "run_at, failed_at", "now() + interval '1 minute', now()");
+    }
+    says(db.jobctl(["check"]), FINE);
+    let json: Value = serde_json::from_str(&db.jobctl(["check", "--json"]).run().success().stdout).unwrap();
+    assert_eq!(json, json!({"fine": true, "reasons": []}));
+}
+
+#[test]
+fn dead_runs_are_a_reason_until_they_are_settled() {
+    let db = ticking();
+    let first = dead(&db, "mail", "40 days", "exit status 3");
+    says(db.jobctl(["check"]), &format!("1 dead run ({first} mail: exit status 3), see `jobctl list-dead`"));
+    let second = dead(&db, "send_receipt", "1 minute", "HTTP status 503");
+    let both = format!("2 dead runs (newest: {second} send_receipt: HTTP status 503), see `jobctl list-dead`");
+    says(db.jobctl(["check"]), &both);
+    says(db.jobctl(["check", "--max-dead", "1"]), &both);
+    says(db.jobctl(["check", "--max-dead", "2"]), FINE);
+    db.jobctl(["retry", "--all-dead"]).run().success();
+    says(db.jobctl(["check"]), FINE);
+}
+
+#[test]
+fn a_run_that_is_due_for_too_long_is_a_reason() {
+    let db = ticking();
+    due(&db, "backup", "2 hours 1 second");
+    let id = due(&db, "mail", "3 hours 1 second");
+    says(db.jobctl(["check"]), &format!("run {id} mail has been due for 3h, see `jobctl status`"));
+    says(db.jobctl(["check", "--max-lag", "4h"]), FINE);
+    db.execute("UPDATE jobctl.job_runs SET status = 'failed'");
+    db.jobctl(["check"]).run().exits(1);
+}
+
+#[test]
+fn workers_that_do_not_tick_are_a_reason() {
+    let db = TestDb::new();
+    says(db.jobctl(["check"]), "no worker has ever ticked, is `jobctl tick` in a crontab?");
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    says(db.jobctl(["check"]), FINE);
+    ticked(&db, "web1", "4 hours 1 second");
+    says(db.jobctl(["check"]), "no worker has ticked for 4h, see cron on web1");
+    says(db.jobctl(["check", "--max-tick-age", "5h"]), FINE);
+    ticked(&db, "web2", "1 second");
+    ticked(&db, "web3", "3 hours 1 second");
+    ticked(&db, "web4", "2 days");
+    says(
+        db.jobctl(["check"]),
+        "worker web3 has not ticked for 3h, see its cron; worker web1 has not ticked for 4h, see its cron",
+    );
+}
+
+#[test]
+fn a_run_that_runs_for_too_long_is_a_reason_where_there_is_a_limit() {
+    let db = ticking();
+    running(&db, "mail", "2 hours");
+    let id = running(&db, "backup", "26 hours 1 second");
+    says(
+        db.jobctl(["check", "--max-running", "1d"]),
+        &format!("run {id} backup has been running for 26h on web1, see `jobctl status`"),
+    );
+    says(db.jobctl(["check", "--max-running", "27h"]), FINE);
+}
+
+#[test]
+fn a_run_counts_as_failed_once_whatever_became_of_it() {
+    let db = ticking();
+    let failed_at = |ago: &str| format!("now() - interval '{ago}'");
+    let id = insert(
+        &db,
+        "mail",
+        "failed",
+        "run_at, failed_at, last_error",
+        "now() + interval '1 hour', now(), 'exit status 1'",
+    );
+    let recent = failed_at("30 minutes");
+    dead(&db, "mail", "30 minutes", "exit status 1");
+    insert(&db, "mail", "succeeded", "finished_at, failed_at", &format!("now(), {recent}"));
+    let retried = running(&db, "mail", "1 minute");
+    let interrupted = running(&db, "mail", "1 minute");
+    db.execute(&format!("UPDATE jobctl.job_runs SET failed_at = {recent} WHERE id IN ({retried}, {interrupted})"));
+    db.execute(&format!("UPDATE jobctl.job_runs SET error_type = 'interrupted' WHERE id = {interrupted}"));
+    insert(&db, "mail", "cancelled", "finished_at, failed_at", &format!("now(), {recent}"));
+    let older = failed_at("61 minutes");
+    insert(&db, "mail", "succeeded", "finished_at, failed_at", &format!("now(), {older}"));
+    insert(&db, "mail", "failed", "run_at, failed_at", &format!("now(), {older}"));
+    let check = |arguments: &[&'static str]| db.jobctl(["check", "--max-dead", "1"]).args(arguments.iter().copied());
+    says(check(&[]), FINE);
+    says(check(&["--max-failures", "4"]), FINE);
+    says(check(&["--max-failures", "3"]), &format!("4 runs failed within 60m (newest: {id} mail: exit status 1)"));
+    says(
+        check(&["--max-failures", "0", "--within", "1m"]),
+        &format!("1 run failed within 60s ({id} mail: exit status 1)"),
+    );
+    says(
+        check(&["--max-failures", "5", "--within", "2h"]),
+        &format!("6 runs failed within 2h (newest: {id} mail: exit status 1)"),
+    );
+    check(&["--within", "2h"]).run().exits(2).stdout("");
+}
+
+#[test]
+fn all_reasons_stand_in_one_line() {
+    let db = TestDb::new();
+    let late = due(&db, "mail", "3 hours 1 second");
+    let died = dead(&db, "mail", "1 hour", "one\ntwo\u{1b}[2J");
+    let reasons = [
+        "no worker has ever ticked, is `jobctl tick` in a crontab?".to_owned(),
+        format!("run {late} mail has been due for 3h, see `jobctl status`"),
+        format!("1 dead run ({died} mail: one\\ntwo\\u{{1b}}[2J), see `jobctl list-dead`"),
+    ];
+    says(db.jobctl(["check"]), &reasons.join("; "));
+    let finished = db.jobctl(["check", "--json"]).run().exits(1).stderr("");
+    let json: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert_eq!((&json["fine"], json["reasons"].as_array().unwrap().len()), (&json!(false), 3));
+    assert_eq!(json["reasons"][0], reasons[0]);
+}
+
+#[test]
+fn some_jobs_can_be_checked_alone_and_must_exist() {
+    let db = ticking();
+    db.apply("[jobs.mail]\nshell = 'true'\n[jobs.backup]\nshell = 'true'\n[jobs.report]\nshell = 'true'\n");
+    let died = dead(&db, "mail", "1 minute", "exit status 3");
+    let late = due(&db, "backup", "3 hours 1 second");
+    let runs = running(&db, "shell", "3 hours 1 second");
+    let limits = ["--max-running", "10m", "--max-failures", "0"];
+    let check = |jobs: &[&'static str]| db.jobctl(["check"]).args(limits).args(jobs.iter().copied());
+    let failed = format!("1 run failed within 60m ({died} mail: exit status 3)");
+    let died = format!("1 dead run ({died} mail: exit status 3), see `jobctl list-dead`");
+    let late = format!("run {late} backup has been due for 3h, see `jobctl status`");
+    let runs = format!("run {runs} shell has been running for 3h on web1, see `jobctl status`");
+    says(check(&["--job", "report"]), FINE);
+    says(check(&["--job", "mail"]), &format!("{died}; {failed}"));
+    says(check(&["--job", "backup", "report"]), &late);
+    says(check(&["--job", "backup,mail"]), &format!("{late}; {died}; {failed}"));
+    says(check(&["--job", "shell"]), &runs);
+    check(&["--job", "mail", "bakup"])
+        .run()
+        .exits(3)
+        .stdout("")
+        .stderr("jobctl: no definition `bakup`; did you mean `backup`?\n");
+    // Who asks about one job relies on the workers all the same.
+    db.execute("DELETE FROM jobctl.job_workers");
+    db.jobctl(["check", "--job", "report"]).run().exits(1).stdout_has("no worker");
+}
+
+#[test]
+fn a_database_that_can_not_be_reached_is_no_answer() {
+    let db = TestDb::new();
+    db.jobctl(["check"])
+        .env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/none")
+        .run()
+        .exits(5)
+        .stdout("")
+        .complains_once();
+}
