@@ -16,7 +16,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the database is and how to reach it, fully resolved. Neither `Debug` nor `Display` shows
 /// a password.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(super) servers: Vec<Server>,
     pub(super) user: String,

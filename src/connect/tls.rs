@@ -41,7 +41,7 @@ const MODES: &[(&str, SslMode)] = &[
     ("verify-full", SslMode::VerifyFull),
 ];
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct TlsSettings {
     pub(super) mode: SslMode,
     pub(super) negotiation: SslNegotiation,
@@ -53,7 +53,7 @@ pub(super) struct TlsSettings {
     server_name: ServerNameIndication,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Roots {
     /// Those that this system trusts.
     System,

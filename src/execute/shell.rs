@@ -23,6 +23,8 @@ use super::stop::Stop;
 use crate::action::{self, Shell};
 use crate::model::{Ended, Failure, Identity, Outcome, Why};
 
+/// As for cron and for system(3), whatever the PATH is; and nobody has to look for it.
+const SHELL: &str = "/bin/sh";
 /// Between SIGTERM and SIGKILL.
 pub(super) const KILL_GRACE: Duration = Duration::from_secs(5);
 /// What processes that a command left behind get to end by themselves and let go of its pipes.
@@ -43,7 +45,7 @@ pub(super) fn run(shell: &Shell, identity: &Identity, timeout: Option<Duration>,
 fn spawn(shell: &Shell, identity: &Identity) -> io::Result<Child> {
     let mut command = match &shell.command {
         action::Command::Script(script) => {
-            let mut command = Command::new("sh");
+            let mut command = Command::new(SHELL);
             command.arg("-c").arg(script);
             command
         }
@@ -79,7 +81,7 @@ fn spawn(shell: &Shell, identity: &Identity) -> io::Result<Child> {
 /// The kernel's word for a failed start, made fit for a person who sees only this line.
 fn why_not_started(shell: &Shell, error: &io::Error) -> Failure {
     let program = match &shell.command {
-        action::Command::Script(_) => "sh",
+        action::Command::Script(_) => SHELL,
         action::Command::Arguments(words) => &words[0],
     };
     if let Some(directory) = shell.cwd.as_deref().filter(|directory| !Path::new(directory).is_dir()) {

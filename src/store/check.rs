@@ -5,7 +5,6 @@ use std::time::Duration;
 use postgres::Row;
 use postgres::types::Type;
 
-use super::status::prepare;
 use super::{Parameter, Result, Store, query, seconds};
 
 /// A run that failed, for good or not.
@@ -40,7 +39,6 @@ impl Store {
     pub(crate) fn check(&self, jobs: Option<Vec<String>>, within: Option<Duration>) -> Result<Facts> {
         let within = within.map(|within| within.as_secs_f64());
         self.transact("check the jobs", move |client| {
-            prepare(client)?;
             let parameters: &[Parameter<'_>] = &[(&jobs, Type::TEXT_ARRAY), (&within, Type::FLOAT8)];
             facts(&client.query_typed(query!("check"), parameters)?[0])
         })

@@ -12,8 +12,11 @@ mod schema;
 mod session;
 mod status;
 
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
+use anyhow::Context;
 use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
@@ -63,7 +66,25 @@ impl Store {
     /// # Errors
     /// Unreachable, or not allowed.
     pub(crate) fn connect(target: &Target) -> anyhow::Result<Self> {
-        Ok(Self { session: Session::start(target.connect()?), limits: Limits::default() })
+        let (sender, connected) = mpsc::channel();
+        // Nobody can have stopped listening.
+        Self::connect_after(Duration::ZERO, target.clone(), move |store| drop(sender.send(store)));
+        connected.recv().context("cannot connect to the database: the attempt broke off")?
+    }
+
+    /// Connects when `pause` is over and hands what came of it to `connected`; does not wait for it.
+    pub(crate) fn connect_after(
+        pause: Duration,
+        target: Target,
+        connected: impl FnOnce(anyhow::Result<Self>) + Send + 'static,
+    ) {
+        let connect = move || {
+            thread::sleep(pause);
+            target.connect()
+        };
+        Session::start(connect, move |session| {
+            connected(session.map(|session| Self { session, limits: Limits::default() }));
+        });
     }
 
     /// Bounds every later statement.

@@ -37,15 +37,23 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn start(mut client: Client) -> Self {
-        let (calls, queue) = mpsc::channel::<Call>();
+    /// Calls `connect` on the session's thread, and `opened` with what came of it.
+    pub(super) fn start(
+        connect: impl FnOnce() -> anyhow::Result<Client> + Send + 'static,
+        opened: impl FnOnce(anyhow::Result<Self>) + Send + 'static,
+    ) {
         // Ends when its session is dropped; one that is stuck in a call is left to the process's end.
         thread::spawn(move || {
+            let mut client = match connect() {
+                Ok(client) => client,
+                Err(error) => return opened(Err(error)),
+            };
+            let (calls, queue) = mpsc::channel::<Call>();
+            opened(Ok(Self { calls }));
             while let Ok(call) = queue.recv() {
                 call(&mut client);
             }
         });
-        Self { calls }
     }
 
     /// Runs `work` in a transaction. `doing` completes "cannot ...".
@@ -75,9 +83,12 @@ fn transaction<T>(
     work: &impl Fn(&mut Client) -> std::result::Result<T, postgres::Error>,
 ) -> std::result::Result<T, postgres::Error> {
     // The queries name their schema; whoever may create a function in `public` must not get it called
-    // in place of one of PostgreSQL's own.
+    // in place of one of PostgreSQL's own. What they read is mostly in memory: with costs meant for disks
+    // that seek, a batch of a few runs would be looked up by reading all of them, and compiling a plan
+    // takes longer than any of them runs.
     let begin = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; \
+         SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; \
          SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}",
         limits.statement.as_millis(),
         limits.lock.as_millis()

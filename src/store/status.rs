@@ -64,7 +64,7 @@ impl Store {
     /// The database's.
     pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
         self.transact("read the status", move |client| {
-            prepare(client)?;
+            one_moment(client)?;
             let of_job: &[Parameter<'_>] = &[(&job, Type::TEXT)];
             let longest: &[Parameter<'_>] = &[(&job, Type::TEXT), (&LONGEST_RUNNING, Type::INT8)];
             Ok(Overview {
@@ -92,13 +92,9 @@ impl Store {
     }
 }
 
-/// One moment for all statements of the transaction, and the partial indexes for the plans: with the
-/// default costs, meant for disks that seek, counting a long queue would read the whole history.
-pub(super) fn prepare(client: &mut Client) -> std::result::Result<(), postgres::Error> {
-    client.batch_execute(
-        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; \
-         SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off",
-    )
+/// One moment for all statements of the transaction.
+fn one_moment(client: &mut Client) -> std::result::Result<(), postgres::Error> {
+    client.batch_execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 }
 
 fn job_status(row: &Row) -> std::result::Result<JobStatus, postgres::Error> {

@@ -1,8 +1,6 @@
 //! What a tick does when the database is away, busy or refuses. Jobs go on meanwhile, until their
 //! leases are about to end.
 
-use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Event, Tick, record};
@@ -46,7 +44,7 @@ impl Tick {
         self.connect();
     }
 
-    /// Connects on a thread of its own: signals and the ends of jobs must not wait for it.
+    /// Connects without waiting for it: signals and the ends of jobs must not.
     pub(super) fn connect(&mut self) {
         let pause = match self.connects {
             0 => Duration::ZERO,
@@ -55,12 +53,9 @@ impl Tick {
                 .mul_f64(rand::random_range(0.5..1.0)),
         };
         self.connects += 1;
-        let (target, sender) = (Arc::clone(&self.target), self.sender.clone());
-        thread::spawn(move || {
-            thread::sleep(pause);
-            // Nobody listens any more when the tick has ended.
-            let _ = sender.send(Event::Connected(Store::connect(&target)));
-        });
+        let sender = self.sender.clone();
+        // Nobody listens any more when the tick has ended.
+        Store::connect_after(pause, self.target.clone(), move |store| drop(sender.send(Event::Connected(store))));
     }
 
     /// Without a connection: forgets results whose lease is over, because others may have the runs.

@@ -92,7 +92,7 @@ enum Look {
 }
 
 struct Tick {
-    target: Arc<Target>,
+    target: Target,
     plan: Plan,
     timing: Timing,
     holder: Holder,
@@ -134,7 +134,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
     let timing = Timing::of(plan.wanted.lease);
     let now = Instant::now();
     let mut tick = Tick {
-        target: Arc::new(target),
+        target,
         holder: Holder { worker: plan.worker.clone(), tick: id::new() },
         store: None,
         pool: Pool::new(plan.concurrency, caller, sender.clone()),
