@@ -47,6 +47,7 @@ fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
         Command::Retry(arguments) => arguments.run(database),
         Command::Cancel(arguments) => arguments.run(database),
         Command::ListDead(arguments) => arguments.run(database),
+        Command::Prune(arguments) => arguments.run(database),
         Command::Grants(arguments) => arguments.run(database),
         Command::Next(arguments) => arguments.run(database),
         Command::Once(arguments) => arguments.run(database),

@@ -37,6 +37,7 @@ mod output;
 mod pause;
 mod payloads;
 mod pooler;
+mod prune;
 mod queries;
 mod recover;
 mod retries;

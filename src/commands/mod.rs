@@ -9,6 +9,7 @@ mod migrate;
 mod next;
 mod once;
 mod pause;
+mod prune;
 mod resume;
 mod retry;
 mod tick;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Once(once::Arguments),
     Pause(pause::Arguments),
     Resume(resume::Arguments),
+    Prune(prune::Arguments),
     Grants(grants::Arguments),
 }
 
@@ -130,13 +132,16 @@ fn with_environment(mut command: clap::Command) -> clap::Command {
     // Set for every shell job, for the job to read; as a flag's value it would make a job that
     // enqueues another hand its own limit on.
     let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
+    let of_apply = command.get_name() == "apply";
     command = command.mut_args(|argument| {
         let Some(long) = argument.get_long() else { return argument };
         let name = format!("JOBCTL_{}", long.to_uppercase().replace('-', "_"));
         let is_answer = matches!(argument.get_action(), ArgAction::Help | ArgAction::Version);
         // A crontab can set a variable but not unset one.
         let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty());
-        if is_answer || is_empty || in_job && name == "JOBCTL_MAX_ATTEMPTS" {
+        // What a crontab says for its ticks must not make `apply` remove definitions.
+        let means_another = of_apply && name == "JOBCTL_PRUNE" || in_job && name == "JOBCTL_MAX_ATTEMPTS";
+        if is_answer || is_empty || means_another {
             return argument;
         }
         let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
