@@ -1,4 +1,4 @@
-//! `crontab.example` under the real cron daemon.
+//! `crontab.example` and what `doctor --crontab` prints, under the real cron daemon.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -80,14 +80,28 @@ fn crontab(url: &str) -> String {
     lines
 }
 
+/// What `doctor --crontab` prints for a binary at an awkward place, behind what it tells the reader to
+/// add: the address.
+fn printed(url: &str, home: &Path) -> String {
+    let folder = home.join("50% of Bob's");
+    fs::create_dir(&folder).unwrap();
+    let program = folder.join("jobctl");
+    fs::copy(env!("CARGO_BIN_EXE_jobctl"), &program).unwrap();
+    let printed = Command::new(program).args(["doctor", "--crontab"]).env_clear().output().unwrap();
+    assert!(printed.status.success(), "{printed:?}");
+    let lines = String::from_utf8(printed.stdout).unwrap();
+    format!("JOBCTL_DATABASE_URL={url}\nHOME={}\nPATH=/nowhere\n{lines}", home.display())
+}
+
 #[test]
-fn cron_runs_jobs_with_the_line_of_the_example() {
+fn cron_runs_jobs_with_the_line_of_the_example_and_with_that_of_doctor() {
     if let Some(why) = obstacle() {
         // Past the capture of a passing test's output: nobody may take this for a test that ran.
-        let _ = writeln!(std::io::stderr(), "skipped: cron_runs_jobs_with_the_line_of_the_example: {why}");
+        let _ = writeln!(std::io::stderr(), "skipped: the lines for crontabs under cron: {why}");
         return;
     }
     let db = TestDb::new();
+    let of_doctor = TestDb::new();
     let folder = temp_dir();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -96,6 +110,8 @@ fn cron_runs_jobs_with_the_line_of_the_example() {
     };
     let done = folder.path().join("done");
     let id = db.enqueue_script(&format!("env >'{0}.new' && mv '{0}.new' '{0}'", done.display()));
+    let other = of_doctor.enqueue(["shell", "--", "true"]);
+    let lines = crontab(&db.url()) + &printed(&of_doctor.url(), folder.path());
     let (lock, log) = (file("crond.pid", ""), file("cron.log", ""));
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
 
@@ -104,7 +120,7 @@ fn cron_runs_jobs_with_the_line_of_the_example() {
         Command::new("unshare")
             .args(ISOLATE)
             .args(["sh", "-euc", CRON, "cron"])
-            .args([file("crontab", &crontab(&db.url())), lock])
+            .args([file("crontab", &lines), lock])
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .stdin(Stdio::null())
@@ -116,7 +132,10 @@ fn cron_runs_jobs_with_the_line_of_the_example() {
     // Cron wakes at the full minute.
     wait_until_within(Duration::from_secs(90), "cron to wake jobctl", || done.exists());
     db.wait_for_status(id, "succeeded");
+    of_doctor.wait_for_status(other, "succeeded");
     drop(cron);
+    let log = fs::read_to_string(folder.path().join("jobctl.log")).unwrap();
+    assert!(log.contains(&format!("run {other} shell attempt 1/10: succeeded")), "{log}");
 
     let environment = fs::read_to_string(done).unwrap();
     assert!(!environment.contains("JOBCTL_DATABASE_URL"), "a job sees the database's address:\n{environment}");

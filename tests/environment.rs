@@ -75,6 +75,7 @@ fn every_flag_in_the_help_is_tested_here() {
         "pause",
         "resume",
         "prune",
+        "doctor",
         "grants",
     ] {
         let help = jobctl([command, "--help"]).run().success().stdout;

@@ -18,6 +18,7 @@ mod connection;
 mod cron;
 mod database_faults;
 mod definitions;
+mod doctor;
 mod drill;
 mod effects;
 mod enqueue;

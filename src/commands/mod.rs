@@ -2,6 +2,7 @@
 
 mod apply;
 mod cancel;
+mod doctor;
 mod enqueue;
 mod grants;
 mod list_dead;
@@ -54,6 +55,7 @@ pub(crate) enum Command {
     Pause(pause::Arguments),
     Resume(resume::Arguments),
     Prune(prune::Arguments),
+    Doctor(doctor::Arguments),
     Grants(grants::Arguments),
 }
 

@@ -5,6 +5,7 @@ mod definitions;
 mod effects;
 mod enqueue;
 mod error;
+mod inspect;
 mod operate;
 mod prune;
 mod runs;
@@ -20,6 +21,9 @@ pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, 
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result};
+pub(crate) use inspect::{
+    HolderFacts, IndexFacts, RoleFacts, RunFacts, SessionFacts, SnapshotFacts, TableFacts, WaitingFacts,
+};
 pub(crate) use operate::Asked;
 pub(crate) use prune::Old;
 pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Limited, Wanted};
