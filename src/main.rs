@@ -10,6 +10,7 @@ mod definition;
 mod duration;
 mod execute;
 mod exit;
+mod findings;
 mod fires;
 mod model;
 mod payload;
@@ -47,6 +48,8 @@ fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
         Command::Retry(arguments) => arguments.run(database),
         Command::Cancel(arguments) => arguments.run(database),
         Command::ListDead(arguments) => arguments.run(database),
+        Command::Prune(arguments) => arguments.run(database),
+        Command::Doctor(arguments) => arguments.run(database),
         Command::Grants(arguments) => arguments.run(database),
         Command::Next(arguments) => arguments.run(database),
         Command::Once(arguments) => arguments.run(database),

@@ -1,4 +1,4 @@
-//! `crontab.example`, and a line for `check`, under the real cron daemon.
+//! `crontab.example`, what `doctor --crontab` prints, and a line for `check`, under the real cron daemon.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -107,18 +107,29 @@ fn mails(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// One daemon for both: it wakes once a minute.
+/// What `doctor --crontab` prints for a binary at an awkward place, behind what it tells the reader to
+/// add: the address.
+fn printed(url: &str, home: &Path) -> String {
+    let folder = home.join("50% of Bob's");
+    fs::create_dir(&folder).unwrap();
+    let program = folder.join("jobctl");
+    fs::copy(env!("CARGO_BIN_EXE_jobctl"), &program).unwrap();
+    let printed = Command::new(program).args(["doctor", "--crontab"]).env_clear().output().unwrap();
+    assert!(printed.status.success(), "{printed:?}");
+    let lines = String::from_utf8(printed.stdout).unwrap();
+    format!("JOBCTL_DATABASE_URL={url}\nHOME={}\nPATH=/nowhere\n{lines}", home.display())
+}
+
+/// One daemon for all: it wakes once a minute.
 #[test]
-fn cron_runs_jobs_with_the_line_of_the_example_and_mails_what_check_says() {
+fn cron_runs_jobs_with_the_lines_for_crontabs_and_mails_what_check_says() {
     if let Some(why) = obstacle() {
         // Past the capture of a passing test's output: nobody may take this for a test that ran.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: cron_runs_jobs_with_the_line_of_the_example_and_mails_what_check_says: {why}"
-        );
+        let _ = writeln!(std::io::stderr(), "skipped: the lines for crontabs under cron: {why}");
         return;
     }
     let db = TestDb::new();
+    let of_doctor = TestDb::new();
     let folder = temp_dir();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -129,6 +140,9 @@ fn cron_runs_jobs_with_the_line_of_the_example_and_mails_what_check_says() {
     let dead = db.enqueue_script("exit 64");
     db.jobctl(["tick", "--quiet"]).run().success();
     let id = db.enqueue_script(&format!("env >'{0}.new' && mv '{0}.new' '{0}'", done.display()));
+    let other = of_doctor.enqueue(["shell", "--", "true"]);
+    // A variable holds for the lines below it.
+    let lines = crontab(&db.url()) + &checks(folder.path()) + &printed(&of_doctor.url(), folder.path());
     let (lock, log) = (file("crond.pid", ""), file("cron.log", ""));
     let programs = folder.path().join("sbin");
     fs::create_dir(&programs).unwrap();
@@ -142,7 +156,7 @@ fn cron_runs_jobs_with_the_line_of_the_example_and_mails_what_check_says() {
         Command::new("unshare")
             .args(ISOLATE)
             .args(["sh", "-euc", CRON, "cron"])
-            .args([file("crontab", &(crontab(&db.url()) + &checks(folder.path()))), lock, programs.clone()])
+            .args([file("crontab", &lines), lock, programs.clone()])
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .stdin(Stdio::null())
@@ -155,7 +169,10 @@ fn cron_runs_jobs_with_the_line_of_the_example_and_mails_what_check_says() {
     wait_until_within(Duration::from_secs(90), "cron to wake jobctl", || done.exists());
     db.wait_for_status(id, "succeeded");
     wait_until("both checks", || fine.exists() && !mails(&programs).is_empty());
+    of_doctor.wait_for_status(other, "succeeded");
     drop(cron);
+    let log = fs::read_to_string(folder.path().join("jobctl.log")).unwrap();
+    assert!(log.contains(&format!("run {other} shell attempt 1/10: succeeded")), "{log}");
 
     let environment = fs::read_to_string(done).unwrap();
     assert!(!environment.contains("JOBCTL_DATABASE_URL"), "a job sees the database's address:\n{environment}");

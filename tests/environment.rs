@@ -10,7 +10,7 @@ fn variable(flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 24] = [
+const REFUSED: [(&[&str], &str, &str); 26] = [
     (&["list-dead"], "--database-url", "mysql://x"),
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
@@ -28,6 +28,8 @@ const REFUSED: [(&[&str], &str, &str); 24] = [
     (&["tick"], "--lease", "5"),
     (&["tick"], "--grace", "5"),
     (&["list-dead"], "--limit", "0"),
+    (&["prune"], "--older-than", "soon"),
+    (&["prune"], "--dead-older-than", "soon"),
     (&["next"], "--schedule", "x y"),
     (&["next", "--schedule", "@daily"], "--time-zone", "Mars/Phobos"),
     (&["next", "--schedule", "@daily"], "--from", "noon"),
@@ -44,7 +46,8 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Their tests are below.
-const SWITCHES: [&str; 7] = ["--json", "--dry-run", "--prune", "--all-dead", "--force", "--linger", "--quiet"];
+const SWITCHES: [&str; 8] =
+    ["--crontab", "--json", "--dry-run", "--prune", "--all-dead", "--force", "--linger", "--quiet"];
 
 #[test]
 fn a_variable_says_what_its_flag_says() {
@@ -71,6 +74,8 @@ fn every_flag_in_the_help_is_tested_here() {
         "once",
         "pause",
         "resume",
+        "prune",
+        "doctor",
         "grants",
     ] {
         let help = jobctl([command, "--help"]).run().success().stdout;

@@ -108,6 +108,7 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
     through().args(["retry", &doomed.to_string()]).run().success();
     through().args(["tick"]).run().success();
     through().args(["list-dead"]).run().success().stdout("");
+    through().args(["doctor"]).run().success().stdout_has("pooler\tone hands out server processes");
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|62");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"), "62");
 }

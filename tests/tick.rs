@@ -180,6 +180,15 @@ fn a_worker_is_named_on_all_that_it_holds() {
 }
 
 #[test]
+fn a_worker_is_known_by_the_queues_of_its_last_tick() {
+    let db = TestDb::new();
+    for (queues, known) in [(&["--queue", "mail,reports"][..], "w|{mail,reports}"), (&[], "w|{}")] {
+        db.jobctl(["tick", "--worker", "w"]).args(queues.iter().copied()).run().success();
+        assert_eq!(db.query("SELECT name, queues FROM jobctl.job_workers"), known);
+    }
+}
+
+#[test]
 fn a_host_that_runs_no_commands_leaves_them_to_others() {
     let db = TestDb::new();
     for shell in ["off", "defined"] {

@@ -173,6 +173,8 @@ CREATE TABLE jobctl.job_workers (
     name text PRIMARY KEY,
     version text NOT NULL,
     last_tick_at timestamptz NOT NULL,
+    -- What its last tick looked for; empty for all queues.
+    queues text[] NOT NULL DEFAULT '{}',
     claiming_tick text,
     claiming_until timestamptz,
     CONSTRAINT only_a_claiming_tick_has_a_lease CHECK ((claiming_tick IS NULL) = (claiming_until IS NULL))

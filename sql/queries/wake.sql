@@ -4,6 +4,7 @@
 -- $1  worker    $2  tick    $3  version    $4  seconds the right lasts
 -- $5  whether to take the right even if nothing waits
 -- $6  the program's schema version; nothing is written into a schema of another version
+-- $7  queues that the tick serves, empty for all
 -- Always one row; claiming_tick says who has the right now, schema_version which version was found.
 WITH seen AS MATERIALIZED (
     SELECT
@@ -25,11 +26,12 @@ schedules AS MATERIALIZED (
     FROM jobctl.job_definitions
 ),
 reported AS (
-    INSERT INTO jobctl.job_workers AS worker (name, version, last_tick_at, claiming_tick, claiming_until)
+    INSERT INTO jobctl.job_workers AS worker (name, version, last_tick_at, queues, claiming_tick, claiming_until)
     SELECT
         $1::text,
         $3::text,
         now(),
+        $7::text[],
         CASE WHEN seen.waiting OR $5::boolean THEN $2::text END,
         CASE WHEN seen.waiting OR $5::boolean THEN now() + make_interval(secs => $4::float8) END
     FROM seen
@@ -37,6 +39,7 @@ reported AS (
     ON CONFLICT (name) DO UPDATE SET
         version = excluded.version,
         last_tick_at = excluded.last_tick_at,
+        queues = excluded.queues,
         claiming_tick = CASE
             WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now() THEN worker.claiming_tick
             ELSE excluded.claiming_tick

@@ -3,6 +3,7 @@
 mod apply;
 mod cancel;
 mod check;
+mod doctor;
 mod enqueue;
 mod grants;
 mod list_dead;
@@ -10,6 +11,7 @@ mod migrate;
 mod next;
 mod once;
 mod pause;
+mod prune;
 mod resume;
 mod retry;
 mod status;
@@ -56,6 +58,8 @@ pub(crate) enum Command {
     Resume(resume::Arguments),
     Status(status::Arguments),
     Check(check::Arguments),
+    Prune(prune::Arguments),
+    Doctor(doctor::Arguments),
     Grants(grants::Arguments),
 }
 
@@ -134,6 +138,7 @@ fn with_environment(mut command: clap::Command) -> clap::Command {
     // Set for every shell job, for the job to read; as flags' values they would make a job that
     // enqueues another hand its own limit on, and one that looks see nothing but itself.
     let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
+    let of_apply = command.get_name() == "apply";
     command = command.mut_args(|argument| {
         let Some(long) = argument.get_long() else { return argument };
         let name = format!("JOBCTL_{}", long.to_uppercase().replace('-', "_"));
@@ -141,7 +146,9 @@ fn with_environment(mut command: clap::Command) -> clap::Command {
         // A crontab can set a variable but not unset one.
         let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty());
         let is_jobs_own = in_job && matches!(name.as_str(), "JOBCTL_JOB" | "JOBCTL_MAX_ATTEMPTS");
-        if is_answer || is_empty || is_jobs_own {
+        // What a crontab says for its ticks must not make `apply` remove definitions.
+        let is_ticks_own = of_apply && name == "JOBCTL_PRUNE";
+        if is_answer || is_empty || is_jobs_own || is_ticks_own {
             return argument;
         }
         let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);

@@ -49,6 +49,11 @@ pub(crate) struct Arguments {
     /// The only hosts that may be called: names, addresses, *.example.com, or * for all public ones
     #[arg(long, value_name = "HOST", num_args = 1.., value_delimiter = ',')]
     http_allow: Vec<String>,
+    /// When all is done, delete some of the old finished runs, as `jobctl prune` does
+    #[arg(long)]
+    prune: bool,
+    #[command(flatten)]
+    ages: super::prune::Ages,
     /// Only print what would be claimed
     #[arg(long)]
     dry_run: bool,
@@ -100,6 +105,7 @@ impl Arguments {
             max_time: self.max_time,
             when_idle: if self.linger { WhenIdle::Linger } else { WhenIdle::Exit },
             grace: self.grace,
+            prune: if self.prune { self.ages.old() } else { Vec::new() },
         };
         tick::run(database.target()?, plan, Caller::new(policy))?;
         Ok(Exit::Done)

@@ -106,6 +106,8 @@ struct Process<'a> {
     stdout: Capture,
     stderr: Capture,
     stop: &'a Stop,
+    /// Its end is under way: the stop's descriptor, once it is readable, would end every sleep at once.
+    ending: bool,
 }
 
 /// Why the command was told to end.
@@ -131,7 +133,7 @@ impl<'a> Process<'a> {
         match prepared {
             Ok(exited) => {
                 let (stdout, stderr) = (Capture::default(), Capture::default());
-                Ok(Self { child, group, exited, stdin: stdin.as_bytes(), stdout, stderr, stop })
+                Ok(Self { child, group, exited, stdin: stdin.as_bytes(), stdout, stderr, stop, ending: false })
             }
             Err(error) => {
                 // Out of descriptors: a command that can't be looked after must not go on.
@@ -166,6 +168,7 @@ impl<'a> Process<'a> {
     /// Ends the group: SIGTERM, which a stopped process sees only after SIGCONT, and SIGKILL when
     /// the command has not exited in time. `None`: it is stuck in the kernel and stays behind.
     fn end(&mut self) -> Option<ExitStatus> {
+        self.ending = true;
         signal(self.group, Signal::TERM);
         signal(self.group, Signal::CONT);
         let told = Instant::now();
@@ -208,12 +211,10 @@ impl<'a> Process<'a> {
     /// is waited for who merely keeps a pipe open.
     fn wait(&mut self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
-        // Once the stop has been seen, its descriptor would end every sleep at once.
-        let asked = self.stop.asked().is_some();
         loop {
             let ready = {
                 let never = PollFlags::empty();
-                let stop = PollFd::from_borrowed_fd(self.stop.wake(), if asked { never } else { PollFlags::IN });
+                let stop = PollFd::from_borrowed_fd(self.stop.wake(), if self.ending { never } else { PollFlags::IN });
                 let exited = PollFd::new(&self.exited, PollFlags::IN);
                 let mut watched = vec![exited, stop];
                 watched.extend(self.open_ends());
@@ -362,5 +363,33 @@ fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::Action;
+
+    /// What comes between the last look before the start and the first one after it.
+    #[test]
+    fn a_stop_that_came_while_the_command_started_ends_it_at_once() {
+        let Ok(Action::Shell(shell)) = Action::parse("shell", r#"{"command": ["sleep", "60"]}"#).unwrap() else {
+            unreachable!("a command")
+        };
+        let identity = Identity {
+            run_id: 1,
+            job: "shell".to_owned(),
+            attempt: 1,
+            max_attempts: 1,
+            idempotency_key: "k".to_owned(),
+            scheduled_for: None,
+        };
+        let started = Instant::now();
+        let stop = Stop::new(started + Duration::from_secs(60), Duration::ZERO).unwrap();
+        stop.ask(Why::Interrupted);
+        let ended = run(&shell, &identity, None, &stop);
+        assert!(matches!(ended.outcome, Outcome::Stopped(Why::Interrupted)), "{ended:?}");
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     }
 }

@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use serde::Serialize;
 
 use crate::exit::{Exit, Fault};
-use table::Colour;
+use table::{Colour, Height};
 
 pub(crate) use table::{Cell, instant, relative};
 
@@ -41,12 +41,35 @@ pub(crate) fn rows<T: Serialize, C: Into<Cell>>(
     rows: &[T],
     cells: impl Fn(&T) -> Vec<C>,
 ) -> anyhow::Result<()> {
+    rows_of(Height::OneLine, form, header, rows, cells)
+}
+
+/// Prints rows whose texts are to be read to their end: on a terminal they go on in the next line.
+///
+/// # Errors
+/// As `rows`.
+pub(crate) fn full_rows<T: Serialize, C: Into<Cell>>(
+    form: Form,
+    header: &[&str],
+    rows: &[T],
+    cells: impl Fn(&T) -> Vec<C>,
+) -> anyhow::Result<()> {
+    rows_of(Height::AsNeeded, form, header, rows, cells)
+}
+
+fn rows_of<T: Serialize, C: Into<Cell>>(
+    height: Height,
+    form: Form,
+    header: &[&str],
+    rows: &[T],
+    cells: impl Fn(&T) -> Vec<C>,
+) -> anyhow::Result<()> {
     if form == Form::Json {
         return json(&rows);
     }
     let rows = rows.iter().map(|row| cells(row).into_iter().map(Into::into).collect::<Vec<Cell>>());
     if io::stdout().is_terminal() {
-        return if rows.len() == 0 { Ok(()) } else { answer(&table::table(header, rows, Colour::wanted())) };
+        return if rows.len() == 0 { Ok(()) } else { answer(&table::table(header, rows, height, Colour::wanted())) };
     }
     let mut text = String::new();
     for row in rows {

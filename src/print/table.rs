@@ -108,11 +108,22 @@ impl Colour {
     }
 }
 
-/// The rows as a table for the terminal that stdout is; what does not fit into a line is cut off.
-pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<Cell>>, colour: Colour) -> String {
-    let one_line = |row: Vec<comfy_table::Cell>| {
+/// What becomes of a text that does not fit into its column.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Height {
+    /// It is cut off.
+    OneLine,
+    /// It goes on in the next line.
+    AsNeeded,
+}
+
+/// The rows as a table for the terminal that stdout is.
+pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<Cell>>, height: Height, colour: Colour) -> String {
+    let fitted = |row: Vec<comfy_table::Cell>| {
         let mut row = Row::from(row);
-        row.max_height(1);
+        if height == Height::OneLine {
+            row.max_height(1);
+        }
         row
     };
     let mut table = Table::new();
@@ -120,7 +131,7 @@ pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<Cell>>, colo
         .load_style(presets::NOTHING)
         .set_truncation_indicator("…")
         .set_header(header.iter().map(|name| name.to_uppercase()))
-        .add_rows(rows.map(|row| one_line(row.iter().map(|cell| cell.shown(colour)).collect())));
+        .add_rows(rows.map(|row| fitted(row.iter().map(|cell| cell.shown(colour)).collect())));
     match colour {
         Colour::Yes => table.enforce_styling(),
         Colour::No => table.force_no_tty(),

@@ -6,7 +6,9 @@ mod definitions;
 mod effects;
 mod enqueue;
 mod error;
+mod inspect;
 mod operate;
+mod prune;
 mod runs;
 mod schema;
 mod session;
@@ -25,7 +27,11 @@ pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, 
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result};
+pub(crate) use inspect::{
+    HolderFacts, IndexFacts, RoleFacts, RunFacts, SessionFacts, SnapshotFacts, TableFacts, WaitingFacts,
+};
 pub(crate) use operate::Asked;
+pub(crate) use prune::Old;
 pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Limited, Wanted};
 pub(crate) use session::Limits;
 pub(crate) use status::{JobStatus, Overview, RunningRun, Worker};

@@ -135,13 +135,14 @@ pub(crate) struct Expired {
 }
 
 impl Store {
-    /// Makes sure of the schema's version, reports that the tick is alive, and takes, renews or (where
-    /// no run waits and `keep` is not wanted) gives back the claim right, which lasts for `lasts`.
+    /// Makes sure of the schema's version, reports that the tick is alive and which queues it serves
+    /// (none means all), and takes, renews or (where no run waits and `keep` is not wanted) gives back
+    /// the claim right, which lasts for `lasts`.
     ///
     /// # Errors
     /// A schema that is older or newer than the program; the database's, as for all functions here.
-    pub(crate) fn wake(&self, holder: &Holder, lasts: Duration, keep: bool) -> Result<Seen> {
-        let holder = holder.clone();
+    pub(crate) fn wake(&self, holder: &Holder, queues: &[String], lasts: Duration, keep: bool) -> Result<Seen> {
+        let (holder, queues) = (holder.clone(), queues.to_vec());
         let (version, seen) = self.transact("look for due runs", move |client| {
             let lasts = lasts.as_secs_f64();
             let parameters: &[Parameter<'_>] = &[
@@ -151,6 +152,7 @@ impl Store {
                 (&lasts, Type::FLOAT8),
                 (&keep, Type::BOOL),
                 (&schema::newest(), Type::INT4),
+                (&queues, Type::TEXT_ARRAY),
             ];
             let row = &client.query_typed(query!("wake"), parameters)?[0];
             let seen = Seen {

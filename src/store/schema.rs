@@ -168,6 +168,14 @@ pub(super) fn newest() -> i32 {
     MIGRATIONS.last().map_or(0, |step| step.version)
 }
 
+/// The indexes that the migrations create.
+pub(super) fn indexes() -> Vec<&'static str> {
+    let lines = MIGRATIONS.iter().flat_map(|step| step.sql.lines());
+    let created = lines
+        .filter_map(|line| line.strip_prefix("CREATE INDEX ").or_else(|| line.strip_prefix("CREATE UNIQUE INDEX ")));
+    created.filter_map(|rest| rest.split(' ').next()).collect()
+}
+
 fn too_new(version: i32) -> Error {
     schema_fault(format!(
         "the schema is at version {version} and this program knows {}; install the jobctl that migrated it",

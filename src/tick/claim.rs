@@ -25,7 +25,7 @@ impl Tick {
         let Some(store) = &self.store else { return Ok(()) };
         let working = self.phase == Phase::Working;
         let keep = working && (self.plan.when_idle == WhenIdle::Linger || self.may_claim);
-        let wake = || store.wake(&self.holder, self.timing.right, keep);
+        let wake = || store.wake(&self.holder, &self.plan.wanted.queues, self.timing.right, keep);
         let mut seen = wake()?;
         if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| id::is_dead(tick)) {
             store.leave(&self.holder.worker, dead)?;

@@ -10,6 +10,7 @@ mod id;
 mod lease;
 mod pace;
 mod pool;
+mod prune;
 mod record;
 mod signals;
 mod timing;
@@ -24,7 +25,7 @@ use anyhow::Context;
 use crate::connect::Target;
 use crate::execute::{self, Caller, Stop};
 use crate::model::Why;
-use crate::store::{Holder, Limited, Store, Wanted};
+use crate::store::{Holder, Limited, Old, Store, Wanted};
 use pace::Pace;
 use pool::{Attempt, Pool};
 use record::Judged;
@@ -46,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) when_idle: WhenIdle,
     /// What running work gets to end by itself after a signal.
     pub(crate) grace: Duration,
+    /// What may be deleted, a piece a tick.
+    pub(crate) prune: Vec<Old>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -293,6 +296,7 @@ impl Tick {
             log::error!("run {run}: still held at the end; its lease will run out");
         }
         let left = self.give_right_back();
+        self.prune();
         match self.failure.or(self.unreached) {
             Some(failure) => Err(failure),
             None => left.map_err(Into::into),

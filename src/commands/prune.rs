@@ -1,0 +1,106 @@
+//! `jobctl prune`: deletes old finished runs and their history.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Database;
+use crate::duration;
+use crate::exit::Exit;
+use crate::model::Status;
+use crate::print::{self, Cell, Form};
+use crate::store::{Old, Store};
+
+/// Runs deleted per statement, and so per transaction: about 30 ms.
+const BATCH: i64 = 1000;
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 86400);
+
+/// Delete old finished runs with their history, oldest first
+///
+/// It works in small transactions, waits for nobody and can be stopped at any time. The keys of deleted
+/// runs are free again; recorded effects stay.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    ages: Ages,
+    /// Only count
+    #[arg(long)]
+    dry_run: bool,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long finished runs are kept.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Ages {
+    /// Prune succeeded and cancelled runs that finished longer ago
+    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = age)]
+    older_than: Duration,
+    /// Prune dead runs that finished longer ago
+    #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = age)]
+    dead_older_than: Duration,
+}
+
+impl Ages {
+    pub(super) fn old(self) -> Vec<Old> {
+        vec![
+            Old { statuses: &[Status::Succeeded, Status::Cancelled], age: self.older_than },
+            Old { statuses: &[Status::Dead], age: self.dead_older_than },
+        ]
+    }
+}
+
+/// How many runs of a status were deleted, or would be.
+#[derive(Serialize)]
+struct Count {
+    status: String,
+    runs: i64,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        let store = database.open()?;
+        let mut counts = Vec::new();
+        for old in self.ages.old() {
+            let found = if self.dry_run { store.count_old(old)? } else { delete(&store, old)? };
+            // In the order of the statuses, whatever the database's was.
+            counts.extend(old.statuses.iter().filter_map(|status| {
+                let (status, runs) = found.iter().find(|(word, _)| word == status.as_str())?;
+                Some(Count { status: status.clone(), runs: *runs })
+            }));
+        }
+        print::rows(Form::new(self.json), &["status", "runs"], &counts, |count| {
+            vec![Cell::Status(count.status.clone()), count.runs.into()]
+        })?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Deletes batch by batch until there are no more; returns how many of each status.
+fn delete(store: &Store, old: Old) -> anyhow::Result<Vec<(String, i64)>> {
+    let mut deleted: Vec<(String, i64)> = old.statuses.iter().map(|status| (status.as_str().to_owned(), 0)).collect();
+    let mut last = None;
+    loop {
+        let mut batch = store.prune(old, last.as_ref(), BATCH)?;
+        for run in &batch {
+            deleted.iter_mut().filter(|(status, _)| *status == run.status).for_each(|(_, runs)| *runs += 1);
+        }
+        let is_last = (batch.len() as i64) < BATCH;
+        last = batch.pop();
+        if is_last {
+            break;
+        }
+        let runs: i64 = deleted.iter().map(|(_, runs)| runs).sum();
+        print::progress(&format!("{runs} deleted"));
+    }
+    print::progress("");
+    deleted.retain(|(_, runs)| *runs > 0);
+    Ok(deleted)
+}
+
+fn age(text: &str) -> Result<Duration, String> {
+    duration::parse_within(text, Duration::ZERO, CENTURY)
+}

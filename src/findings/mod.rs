@@ -1,0 +1,153 @@
+//! What `doctor` makes of the facts: a verdict on each, and what to do about it. Pure.
+
+mod server;
+mod tables;
+mod work;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::store;
+
+pub(crate) use server::{Clock, Link, clock, connection, database, durability, pooler, role, writes};
+pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
+pub(crate) use work::{dead, definitions, leases, queues, schedules, ticks};
+
+/// Cron wakes a worker every minute: what has not happened for so long does not happen by itself.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// From best to worst.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verdict {
+    Ok,
+    /// The role may not see it.
+    Unknown,
+    /// Worth knowing; nothing stands still.
+    Warn,
+    /// Needs a person.
+    Bad,
+}
+
+impl Verdict {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unknown => "unknown",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// One line of the answer; the fields are named as the columns are.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) verdict: Verdict,
+    pub(crate) check: &'static str,
+    pub(crate) found: String,
+    pub(crate) remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Ok, check, found: found.into(), remedy: None }
+    }
+
+    fn unknown(check: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Unknown, check, found: found.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn warn(check: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Warn, check, found: found.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn bad(check: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Bad, check, found: found.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+/// A fact that the database would not tell.
+pub(crate) fn untold(check: &'static str, error: &store::Error) -> Finding {
+    let (found, remedy) = parts(error);
+    Finding { verdict: Verdict::Unknown, check, found, remedy }
+}
+
+/// The schema, as the look for missing migrations found it: the names of those, or what is wrong.
+pub(crate) fn schema(missing: Result<&[&str], &store::Error>) -> Finding {
+    const CHECK: &str = "schema";
+    match missing {
+        Ok([]) => Finding::ok(CHECK, "as this program needs it"),
+        Ok(missing) => Finding::bad(CHECK, format!("missing: {}", missing.join(", ")), "run `jobctl migrate`"),
+        Err(error) => {
+            let (found, remedy) = parts(error);
+            Finding { verdict: Verdict::Bad, check: CHECK, found, remedy }
+        }
+    }
+}
+
+/// An error's cause and its remedy.
+fn parts(error: &store::Error) -> (String, Option<String>) {
+    let line = error.to_string();
+    match line.rsplit_once("; ") {
+        Some((cause, remedy)) => (cause.to_owned(), Some(remedy.to_owned())),
+        None => (line, None),
+    }
+}
+
+/// `1 run`, `2 runs`.
+fn count(number: i64, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
+/// The first few names, and how many more there are.
+fn some(names: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::SessionFacts;
+
+    /// What an ordinary server says.
+    pub(super) fn session(pid: i32) -> SessionFacts {
+        SessionFacts {
+            pid,
+            age: Duration::from_millis(5),
+            server_version: "15.13 (Debian 15.13-0+deb12u1)".to_owned(),
+            is_local: true,
+            encrypted: Some(false),
+            tls_version: None,
+            role: "app".to_owned(),
+            database: "app".to_owned(),
+            encoding: "UTF8".to_owned(),
+            time_zone: "UTC".to_owned(),
+            standby: false,
+            read_only: false,
+            isolation: "read committed".to_owned(),
+            synchronous_commit: "on".to_owned(),
+            fsync: true,
+            full_page_writes: true,
+            autovacuum: true,
+        }
+    }
+
+    #[test]
+    fn an_enumeration_ends_in_time() {
+        assert_eq!(some(&["a"]), "a");
+        assert_eq!(some(&["a", "b", "c"]), "a, b, c");
+        assert_eq!(some(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
+    }
+
+    #[test]
+    fn verdicts_go_from_best_to_worst() {
+        assert!(Verdict::Ok < Verdict::Unknown && Verdict::Unknown < Verdict::Warn && Verdict::Warn < Verdict::Bad);
+    }
+}

@@ -1,0 +1,243 @@
+//! The facts that `doctor` judges. None of them needs more than a look at the catalogs, the statistics
+//! or an index.
+
+use std::time::Duration;
+
+use postgres::types::Type;
+
+use super::{Parameter, Result, Store, collect, query, schema, seconds};
+
+/// What kind of session a connection got.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionFacts {
+    /// Of the server process that answered this time.
+    pub(crate) pid: i32,
+    /// Since that process was started.
+    pub(crate) age: Duration,
+    pub(crate) server_version: String,
+    /// Whether whoever talks to the server does so from its own host.
+    pub(crate) is_local: bool,
+    /// `None` where the server does not say.
+    pub(crate) encrypted: Option<bool>,
+    pub(crate) tls_version: Option<String>,
+    pub(crate) role: String,
+    pub(crate) database: String,
+    pub(crate) encoding: String,
+    pub(crate) time_zone: String,
+    pub(crate) standby: bool,
+    pub(crate) read_only: bool,
+    pub(crate) isolation: String,
+    pub(crate) synchronous_commit: String,
+    pub(crate) fsync: bool,
+    pub(crate) full_page_writes: bool,
+    /// Whether the server vacuums by itself at all.
+    pub(crate) autovacuum: bool,
+}
+
+/// What the current role may do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RoleFacts {
+    pub(crate) enters: bool,
+    pub(crate) enqueues: bool,
+    pub(crate) ticks: bool,
+    pub(crate) operates: bool,
+    pub(crate) prunes: bool,
+    pub(crate) views: bool,
+}
+
+/// An index that a migration creates.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexFacts {
+    pub(crate) name: String,
+    /// `None`: it is missing.
+    pub(crate) valid: Option<bool>,
+    pub(crate) scans: i64,
+    /// An estimate.
+    pub(crate) entries: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TableFacts {
+    pub(crate) name: String,
+    /// With its indexes and what is stored out of line, in words.
+    pub(crate) size: String,
+    pub(crate) heap_bytes: i64,
+    /// Estimates, both.
+    pub(crate) live: i64,
+    pub(crate) dead: i64,
+    /// `None`: never.
+    pub(crate) vacuumed_ago: Option<Duration>,
+    /// Whether autovacuum is told to leave it alone.
+    pub(crate) left_alone: bool,
+}
+
+/// Who keeps dead rows from being taken away.
+#[derive(Clone, Debug)]
+pub(crate) struct HolderFacts {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) state: Option<String>,
+    /// `None` for a slot, which does not say.
+    pub(crate) held_for: Option<Duration>,
+    /// Begun since.
+    pub(crate) transactions: i32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SnapshotFacts {
+    /// Whether the role may see what others' sessions hold.
+    pub(crate) sees_all: bool,
+    /// The oldest horizon first.
+    pub(crate) holders: Vec<HolderFacts>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunFacts {
+    pub(crate) dead: i64,
+    /// Runs whose lease has expired, and since when the first.
+    pub(crate) lost: i64,
+    pub(crate) lost_for: Option<Duration>,
+    /// Schedules whose time has come, and since when the first.
+    pub(crate) late_schedules: Vec<String>,
+    pub(crate) late_for: Option<Duration>,
+    /// Who ticked last, and when; `None`: nobody ever did.
+    pub(crate) ticked: Option<(String, Duration)>,
+}
+
+/// Waiting runs of one job in one queue.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitingFacts {
+    pub(crate) job_type: String,
+    pub(crate) queue: String,
+    pub(crate) runs: i64,
+    /// Of these.
+    pub(crate) overdue: i64,
+    pub(crate) defined: bool,
+    pub(crate) served: bool,
+}
+
+impl Store {
+    /// # Errors
+    /// The database's, as of all of these.
+    pub(crate) fn inspect_session(&self) -> Result<SessionFacts> {
+        self.transact("inspect the session", |client| {
+            let row = &client.query_typed(query!("inspect_session"), &[])?[0];
+            Ok(SessionFacts {
+                pid: row.try_get("pid")?,
+                age: seconds(row.try_get("age")?),
+                server_version: row.try_get("server_version")?,
+                is_local: row.try_get("is_local")?,
+                encrypted: row.try_get("encrypted")?,
+                tls_version: row.try_get("tls_version")?,
+                role: row.try_get("role")?,
+                database: row.try_get("database")?,
+                encoding: row.try_get("encoding")?,
+                time_zone: row.try_get("time_zone")?,
+                standby: row.try_get("standby")?,
+                read_only: row.try_get("read_only")?,
+                isolation: row.try_get("isolation")?,
+                synchronous_commit: row.try_get("synchronous_commit")?,
+                fsync: row.try_get("fsync")?,
+                full_page_writes: row.try_get("full_page_writes")?,
+                autovacuum: row.try_get("autovacuum")?,
+            })
+        })
+    }
+
+    pub(crate) fn inspect_role(&self) -> Result<RoleFacts> {
+        self.transact("inspect the role", |client| {
+            let row = &client.query_typed(query!("inspect_role"), &[])?[0];
+            Ok(RoleFacts {
+                enters: row.try_get("enters")?,
+                enqueues: row.try_get("enqueues")?,
+                ticks: row.try_get("ticks")?,
+                operates: row.try_get("operates")?,
+                prunes: row.try_get("prunes")?,
+                views: row.try_get("views")?,
+            })
+        })
+    }
+
+    /// The indexes that the migrations create, by name.
+    pub(crate) fn inspect_indexes(&self) -> Result<Vec<IndexFacts>> {
+        self.transact("inspect indexes", |client| {
+            let parameters: &[Parameter<'_>] = &[(&schema::indexes(), Type::TEXT_ARRAY)];
+            collect(client.query_typed(query!("inspect_indexes"), parameters)?, |row| {
+                Ok(IndexFacts {
+                    name: row.try_get("name")?,
+                    valid: row.try_get("valid")?,
+                    scans: row.try_get("scans")?,
+                    entries: row.try_get("entries")?,
+                })
+            })
+        })
+    }
+
+    pub(crate) fn inspect_tables(&self) -> Result<Vec<TableFacts>> {
+        self.transact("inspect tables", |client| {
+            collect(client.query_typed(query!("inspect_tables"), &[])?, |row| {
+                Ok(TableFacts {
+                    name: row.try_get("name")?,
+                    size: row.try_get("size")?,
+                    heap_bytes: row.try_get("heap_bytes")?,
+                    live: row.try_get("live")?,
+                    dead: row.try_get("dead")?,
+                    vacuumed_ago: row.try_get::<_, Option<f64>>("vacuumed_ago")?.map(seconds),
+                    left_alone: row.try_get("left_alone")?,
+                })
+            })
+        })
+    }
+
+    pub(crate) fn inspect_snapshots(&self) -> Result<SnapshotFacts> {
+        self.transact("inspect snapshots", |client| {
+            let mut facts = SnapshotFacts::default();
+            for row in client.query_typed(query!("inspect_snapshots"), &[])? {
+                facts.sees_all = row.try_get("sees_all")?;
+                if let Some(kind) = row.try_get("kind")? {
+                    facts.holders.push(HolderFacts {
+                        kind,
+                        name: row.try_get("name")?,
+                        state: row.try_get("state")?,
+                        held_for: row.try_get::<_, Option<f64>>("held_for")?.map(seconds),
+                        transactions: row.try_get("transactions")?,
+                    });
+                }
+            }
+            Ok(facts)
+        })
+    }
+
+    pub(crate) fn inspect_runs(&self) -> Result<RunFacts> {
+        self.transact("inspect runs", |client| {
+            let row = &client.query_typed(query!("inspect_runs"), &[])?[0];
+            let length = |column| row.try_get::<_, Option<f64>>(column).map(|length| length.map(seconds));
+            Ok(RunFacts {
+                dead: row.try_get("dead")?,
+                lost: row.try_get("lost")?,
+                lost_for: length("lost_for")?,
+                late_schedules: row.try_get("late_schedules")?,
+                late_for: length("late_for")?,
+                ticked: row.try_get::<_, Option<String>>("worker")?.zip(length("ticked_ago")?),
+            })
+        })
+    }
+
+    /// What waits, by job and queue. A worker counts for as long as `recent` after its last tick, and
+    /// what is due for longer is overdue.
+    pub(crate) fn inspect_waiting(&self, recent: Duration) -> Result<Vec<WaitingFacts>> {
+        self.transact("inspect waiting runs", move |client| {
+            let parameters: &[Parameter<'_>] = &[(&recent.as_secs_f64(), Type::FLOAT8)];
+            collect(client.query_typed(query!("inspect_waiting"), parameters)?, |row| {
+                Ok(WaitingFacts {
+                    job_type: row.try_get("job_type")?,
+                    queue: row.try_get("queue")?,
+                    runs: row.try_get("runs")?,
+                    overdue: row.try_get("overdue")?,
+                    defined: row.try_get("defined")?,
+                    served: row.try_get("served")?,
+                })
+            })
+        })
+    }
+}

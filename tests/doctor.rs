@@ -1,0 +1,272 @@
+//! What `doctor` finds, each finding provoked.
+
+use serde_json::Value;
+
+use crate::cancel::run_in;
+use crate::support::{Invocation, Role, TestDb, jobctl, temp_dir, wait_until};
+
+/// A database where everything is in order: migrated, defined, ticking.
+fn healthy() -> TestDb {
+    let db = TestDb::new();
+    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '0 2 * * *'\n");
+    db.enqueue(["nightly"]);
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    db
+}
+
+/// Runs `doctor` and checks that its exit status is what its verdicts are.
+#[track_caller]
+fn findings(doctor: Invocation<'_>) -> Vec<Value> {
+    let finished = doctor.args(["--json"]).run().stderr("");
+    let findings: Vec<Value> = serde_json::from_str(&finished.stdout).unwrap_or_else(|_| panic!("{finished}"));
+    let is_bad = findings.iter().any(|finding| finding["verdict"] == "bad");
+    assert_eq!(finished.status.code(), Some(i32::from(is_bad)), "{finished}");
+    findings
+}
+
+/// The one finding of a check.
+#[track_caller]
+fn find(findings: &[Value], check: &str) -> (String, String, String) {
+    let found = findings.iter().find(|finding| finding["check"] == check);
+    let found = found.unwrap_or_else(|| panic!("no {check} in {findings:?}"));
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    (text("verdict"), text("found"), text("remedy"))
+}
+
+#[track_caller]
+fn finds(db: &TestDb, check: &str, verdict: &str, found: &str) {
+    let all = findings(db.jobctl(["doctor"]));
+    let (is, text, remedy) = find(&all, check);
+    assert_eq!((is.as_str(), text.as_str()), (verdict, found), "{check}");
+    assert_eq!(remedy.is_empty(), verdict == "ok", "{check}: {remedy}");
+    // What was provoked spoils nothing else.
+    for other in all.iter().filter(|finding| finding["check"] != check) {
+        assert_ne!(other["verdict"], "bad", "{other}");
+    }
+}
+
+#[test]
+fn nothing_is_wrong_where_everything_is_in_order() {
+    let db = healthy();
+    let finished = db.jobctl(["doctor"]).run().success().stderr("");
+    let lines: Vec<Vec<_>> = finished.stdout.lines().map(|line| line.split('\t').collect()).collect();
+    let checks: Vec<_> = lines.iter().map(|line| line[1]).collect();
+    assert_eq!(
+        checks,
+        [
+            "connection",
+            "pooler",
+            "writes",
+            "durability",
+            "database",
+            "clock",
+            "schema",
+            "role",
+            "ticks",
+            "leases",
+            "schedules",
+            "dead runs",
+            "definitions",
+            "queues",
+            "indexes",
+            "vacuum",
+            "size",
+            "snapshots"
+        ]
+    );
+    // The suite's own server does without fsync.
+    for line in lines.iter().filter(|line| line[1] != "durability") {
+        assert_eq!((line[0], line[3], line.len()), ("ok", "", 4), "{line:?}");
+    }
+    finished.stdout_has("none seen").stdout_has("by web1\t\n").stdout_has("may enqueue, tick, retry and cancel, prune");
+}
+
+#[test]
+fn a_schema_that_is_missing_or_newer_is_a_finding() {
+    let db = TestDb::empty();
+    finds(&db, "schema", "bad", "missing: 0001_initial");
+    db.jobctl(["migrate"]).run().success();
+    db.execute("UPDATE jobctl.schema_migrations SET version = 99");
+    finds(&db, "schema", "bad", "the schema is at version 99 and this program knows 1");
+}
+
+#[test]
+fn a_database_that_can_not_be_reached_is_the_usual_refusal() {
+    jobctl(["doctor", "--database-url", "postgres://nobody@127.0.0.1:1/x"]).run().exits(5).stdout("").complains_once();
+}
+
+#[test]
+fn an_encoding_that_jobctl_can_not_use_is_found() {
+    let db = TestDb::encoded("LATIN1");
+    let found = findings(db.jobctl(["doctor"]));
+    assert_eq!(find(&found, "database").0, "bad");
+}
+
+#[test]
+fn a_database_that_takes_no_writes_is_found() {
+    let db = healthy();
+    db.execute(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", db.name()));
+    let found = format!("default_transaction_read_only is on for role postgres in {}", db.name());
+    finds(&db, "writes", "bad", &found);
+}
+
+#[test]
+fn nobody_ticking_is_found() {
+    let db = TestDb::new();
+    finds(&db, "ticks", "bad", "no worker has ever ticked");
+    assert_eq!(find(&findings(db.jobctl(["doctor"])), "queues").0, "unknown");
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '12 minutes'");
+    finds(&db, "ticks", "bad", "the last was 12m ago, by web1");
+}
+
+#[test]
+fn a_lease_that_nobody_takes_back_is_found() {
+    let db = healthy();
+    db.leaves_running();
+    let id = run_in(&db, "running");
+    db.expire_leases();
+    finds(&db, "leases", "ok", "1 run lost just now; the next tick takes back");
+    db.execute(&format!("UPDATE jobctl.job_runs SET locked_until = now() - interval '6 minutes' WHERE id = {id}"));
+    finds(&db, "leases", "bad", "1 run held by nobody, the first for 6m");
+}
+
+#[test]
+fn a_schedule_that_does_not_fire_is_found_unless_it_is_meant_not_to() {
+    let db = healthy();
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '6 minutes'");
+    finds(&db, "schedules", "bad", "not fired for 6m: nightly");
+    db.execute("UPDATE jobctl.job_definitions SET paused_at = now()");
+    finds(&db, "schedules", "ok", "none is late");
+    db.execute("UPDATE jobctl.job_definitions SET paused_at = NULL, enabled = false");
+    finds(&db, "schedules", "ok", "none is late");
+}
+
+#[test]
+fn dead_runs_are_a_warning() {
+    let db = healthy();
+    run_in(&db, "dead");
+    finds(&db, "dead runs", "warn", "1");
+}
+
+#[test]
+fn a_run_that_nobody_has_defined_is_found() {
+    let db = healthy();
+    db.enqueue(["nightly", "--in", "1h"]);
+    finds(&db, "definitions", "ok", "every run that waits has one");
+    db.execute("DELETE FROM jobctl.job_definitions");
+    finds(&db, "definitions", "bad", "1 run without one, which will end dead: nightly");
+}
+
+#[test]
+fn a_queue_that_no_worker_serves_is_found() {
+    let db = healthy();
+    let id = db.enqueue(["shell", "--queue", "slow", "--", "true"]);
+    db.jobctl(["tick", "--worker", "web1", "--queue", "mail", "default"]).run().success();
+    // Somebody may look soon.
+    finds(&db, "queues", "ok", "every run that is overdue is in one that a worker serves");
+    db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() - interval '6 minutes' WHERE id = {id}"));
+    finds(&db, "queues", "bad", "1 run overdue where no worker looks: slow");
+    // A worker of long ago serves nothing.
+    db.execute(
+        "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('w', '1', now() - interval '6 minutes')",
+    );
+    finds(&db, "queues", "bad", "1 run overdue where no worker looks: slow");
+    for queues in ["{mail,slow}", "{}"] {
+        db.execute(&format!("UPDATE jobctl.job_workers SET queues = '{queues}' WHERE name = 'web1'"));
+        finds(&db, "queues", "ok", "every run that is overdue is in one that a worker serves");
+    }
+}
+
+#[test]
+fn an_index_that_is_missing_or_not_valid_is_found() {
+    let db = healthy();
+    db.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobctl.job_runs_finished'::regclass");
+    finds(&db, "indexes", "bad", "not valid: job_runs_finished");
+    db.execute("DROP INDEX jobctl.job_runs_waiting");
+    finds(&db, "indexes", "bad", "missing: job_runs_waiting");
+}
+
+#[test]
+fn a_table_that_is_not_vacuumed_is_found() {
+    let db = healthy();
+    db.execute("ALTER TABLE jobctl.job_effects SET (autovacuum_enabled = off)");
+    finds(&db, "vacuum", "bad", "autovacuum is off for job_effects");
+}
+
+#[test]
+fn dead_rows_and_who_keeps_them_are_found() {
+    let db = healthy();
+    let mut holder = db.client();
+    holder.batch_execute("SET application_name = 'nightly-export'").unwrap();
+    let pid: i32 = holder.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
+    assert_eq!(find(&findings(db.jobctl(["doctor"])), "snapshots").0, "ok");
+    // As many transactions as a busy hour has.
+    db.execute(
+        "CREATE TEMP TABLE t (n int);
+         DO $$ BEGIN
+             FOR n IN 1..100001 LOOP
+                 BEGIN INSERT INTO t VALUES (n); EXCEPTION WHEN division_by_zero THEN NULL; END;
+             END LOOP;
+         END $$;
+         INSERT INTO jobctl.job_effects (key) SELECT 'k' || n FROM generate_series(1, 10100) AS n;
+         DELETE FROM jobctl.job_effects;
+         SELECT pg_stat_force_next_flush()",
+    );
+    let found = findings(db.jobctl(["doctor"]));
+    let (verdict, text, remedy) = find(&found, "snapshots");
+    assert_eq!(verdict, "warn");
+    let who = format!("session {pid} nightly-export of postgres, idle in transaction, keeps dead rows for ");
+    assert!(text.starts_with(&who), "{text}");
+    assert!(remedy.contains(&format!("pg_terminate_backend({pid})")), "{remedy}");
+    let dead = || find(&findings(db.jobctl(["doctor"])), "vacuum");
+    wait_until("dead rows to be counted", || dead().0 == "warn");
+    assert!(dead().1.starts_with("job_effects: 10100 dead rows beside 0 live ones"), "{:?}", dead());
+    // Whoever may not see the others' sessions can't say that all is well.
+    let operator = Role::granted(&db, "operator");
+    let hidden = find(&findings(operator.jobctl(["doctor"])), "snapshots");
+    assert_eq!(hidden.0, "unknown");
+    drop(holder);
+}
+
+#[test]
+fn a_role_is_told_what_it_may_and_what_it_can_not_see() {
+    let db = healthy();
+    let parts = [
+        ("enqueuer", "enqueue", "unknown"),
+        ("worker", "tick, look", "ok"),
+        ("operator", "enqueue, retry and cancel, prune, look", "ok"),
+        ("viewer", "look", "unknown"),
+    ];
+    for (part, may, ticks) in parts {
+        let role = Role::granted(&db, part);
+        let found = findings(role.jobctl(["doctor"]));
+        assert_eq!(find(&found, "role"), ("ok".to_owned(), format!("{} may {may}", role.name()), String::new()));
+        assert_eq!(find(&found, "ticks").0, ticks, "{part}");
+        assert_eq!(find(&found, "indexes").0, "ok", "{part}");
+    }
+    let nobody = Role::new(&db);
+    let found = findings(nobody.jobctl(["doctor"]));
+    assert_eq!(find(&found, "role").0, "bad");
+    assert_eq!(find(&found, "schema").0, "bad");
+}
+
+#[test]
+fn a_narrow_terminal_shows_every_word() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let typescript = folder.path().join("typescript");
+    let script = "script -qc \"stty cols 80; '$jobctl' doctor\" \"$typescript\" </dev/null >/dev/null";
+    db.script(script).env("typescript", typescript.to_str().unwrap()).run().success();
+    let shown = std::fs::read_to_string(typescript).unwrap();
+    assert!(shown.contains("VERDICT  CHECK") && !shown.contains('…'), "{shown}");
+    let words: Vec<_> = shown.split_whitespace().collect();
+    for word in ["`jobctl", "doctor", "--crontab`", "prints", "line"] {
+        assert!(words.contains(&word), "{word} in {shown}");
+    }
+    assert!(
+        shown.lines().filter(|line| !line.contains("Script")).all(|line| line.trim_end().chars().count() <= 80),
+        "{shown}"
+    );
+}

@@ -1,0 +1,177 @@
+//! What `prune` deletes, what it leaves alone, and that it is in nobody's way.
+
+use crate::cancel::{STATUSES, run_in};
+use crate::support::{Role, TestDb, jobctl};
+
+/// A run in this status that finished so many days ago, if it did, with an attempt in its history.
+fn run_of(db: &TestDb, status: &str, days: u32) -> i64 {
+    let id = run_in(db, status);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET created_at = now() - interval '{days} days',
+             finished_at = finished_at - interval '{days} days' WHERE id = {id};
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+         VALUES ({id}, 1, 'w', now(), now(), 'failed')"
+    ));
+    id
+}
+
+/// So many succeeded runs of 31 days ago.
+fn many(db: &TestDb, runs: u32) {
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at)
+         SELECT 'shell', 'succeeded', 1, now() - interval '31 days' - n * interval '1 second'
+         FROM generate_series(1, {runs}) AS n"
+    ));
+}
+
+fn ids(db: &TestDb) -> Vec<i64> {
+    db.query("SELECT id FROM jobctl.job_runs ORDER BY id").lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[test]
+fn finished_runs_go_when_they_are_old_enough_and_others_never() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let mut kept = Vec::new();
+    for status in STATUSES {
+        let (younger, older) = if status == "dead" { (89, 91) } else { (29, 31) };
+        kept.push(run_of(&db, status, younger));
+        let old = run_of(&db, status, older);
+        if matches!(status, "queued" | "running" | "failed") {
+            kept.push(old);
+        }
+    }
+    db.jobctl(["prune", "--dry-run"]).run().success().stdout("succeeded\t1\ncancelled\t1\ndead\t1\n").stderr("");
+    assert_eq!(ids(&db).len(), 12);
+    db.jobctl(["prune"]).run().success().stdout("succeeded\t1\ncancelled\t1\ndead\t1\n").stderr("");
+    assert_eq!(ids(&db), kept);
+    let history = db.query("SELECT run_id FROM jobctl.job_attempts ORDER BY run_id");
+    assert_eq!(history, kept.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
+    db.jobctl(["prune"]).run().success().stdout("").stderr("");
+    db.jobctl(["prune", "--json"]).run().success().stdout("[]\n");
+    let json = r#"[{"status":"succeeded","runs":1},{"status":"cancelled","runs":1}]"#;
+    db.jobctl(["prune", "--older-than", "28d", "--json"]).run().success().stdout(&format!("{json}\n"));
+    db.jobctl(["prune", "--dead-older-than", "88d"]).run().success().stdout("dead\t1\n");
+    assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs ORDER BY 1"), "failed\nqueued\nrunning");
+}
+
+#[test]
+fn many_are_deleted_batch_by_batch_and_a_locked_one_is_waited_for_by_nobody() {
+    let db = TestDb::new();
+    many(&db, 2500);
+    let mut other = db.client();
+    let mut open = other.transaction().unwrap();
+    let locked: i64 =
+        open.query_one("SELECT id FROM jobctl.job_runs ORDER BY finished_at LIMIT 1 FOR UPDATE", &[]).unwrap().get(0);
+    db.jobctl(["prune", "--dry-run"]).run().success().stdout("succeeded\t2500\n");
+    db.jobctl(["prune"]).run().success().stdout("succeeded\t2499\n").stderr("");
+    assert_eq!(ids(&db), [locked]);
+    open.rollback().unwrap();
+    drop(other);
+    db.jobctl(["prune"]).run().success().stdout("succeeded\t1\n");
+}
+
+#[test]
+fn a_full_last_batch_is_the_last() {
+    let db = TestDb::new();
+    many(&db, 2000);
+    db.jobctl(["prune"]).run().success().stdout("succeeded\t2000\n");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+}
+
+#[test]
+fn the_key_of_a_pruned_run_is_free_again_and_a_recorded_effect_is_not() {
+    let db = TestDb::new();
+    let first = db.enqueue(["shell", "--key", "k", "--", "true"]);
+    db.jobctl(["once", "k", "--", "true"]).run().success();
+    db.execute("UPDATE jobctl.job_effects SET recorded_at = now() - interval '1 year', completed_at = recorded_at");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.enqueue(["shell", "--key", "k", "--", "true"]), first);
+    db.jobctl(["prune", "--older-than", "0s"]).run().success().stdout("succeeded\t1\n");
+    assert!(db.enqueue(["shell", "--key", "k", "--", "true"]) > first);
+    db.jobctl(["once", "k", "--", "sh", "-c", "exit 3"]).run().success();
+}
+
+#[test]
+fn a_schedule_does_not_fire_again_for_a_time_whose_run_is_pruned() {
+    let db = TestDb::new();
+    let jobs = "[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n";
+    db.apply(jobs);
+    db.execute(
+        "UPDATE jobctl.job_definitions
+         SET next_run_at = date_trunc('year', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'",
+    );
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.query("SELECT status FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL"), "succeeded");
+    db.jobctl(["prune", "--older-than", "0s"]).run().success().stdout("succeeded\t1\n");
+    db.jobctl(["tick"]).run().success().stderr("");
+    db.apply(jobs);
+    db.jobctl(["tick"]).run().success().stderr("");
+    assert!(ids(&db).is_empty());
+}
+
+#[test]
+fn a_tick_prunes_a_thousand_when_its_work_is_done() {
+    let db = TestDb::new();
+    many(&db, 1500);
+    let dead = run_of(&db, "dead", 91);
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(ids(&db).len(), 1502);
+    let tick = db.jobctl(["tick", "--prune"]).run().success();
+    let lines: Vec<_> = tick.stderr.lines().map(|line| line.split_once("info  ").unwrap().1).collect();
+    assert_eq!(lines, ["1000 old runs pruned"]);
+    db.jobctl(["tick", "--quiet"]).env("JOBCTL_PRUNE", "1").run().success().stderr("");
+    assert_eq!(ids(&db), [id]);
+    assert!(dead < id);
+    db.jobctl(["tick", "--prune"]).run().success().stderr("");
+    db.jobctl(["tick", "--prune", "--older-than", "0s"]).run().success().stderr_has("1 old run pruned");
+}
+
+#[test]
+fn a_tick_that_is_told_to_stop_prunes_nothing() {
+    let db = TestDb::new();
+    many(&db, 1);
+    let id = db.enqueue(["shell", "--", "sleep", "60"]);
+    let tick = db.jobctl(["tick", "--prune", "--grace", "0s"]).spawn();
+    db.wait_for_status(id, "running");
+    tick.signal(rustix::process::Signal::TERM);
+    tick.wait().success();
+    assert_eq!(ids(&db).len(), 2);
+}
+
+#[test]
+fn a_worker_that_may_not_delete_says_so_once_and_works() {
+    let db = TestDb::new();
+    let worker = Role::granted(&db, "worker");
+    many(&db, 1);
+    let id = db.enqueue(["shell", "--", "true"]);
+    let tick = worker.jobctl(["tick", "--prune", "--quiet"]).run().success();
+    assert_eq!(tick.stderr.lines().count(), 1, "{tick}");
+    assert!(tick.stderr.contains(
+        "warn  old runs stay: cannot prune: permission denied for table job_runs; grant the role what it lacks"
+    ));
+    assert_eq!(db.status(id), "succeeded");
+    worker.jobctl(["prune"]).run().exits(7).complains_once();
+    db.execute(&format!("GRANT DELETE ON jobctl.job_runs TO {}", worker.name()));
+    worker.jobctl(["tick", "--prune", "--quiet"]).run().success().stderr("");
+    assert_eq!(ids(&db), [id]);
+    Role::granted(&db, "operator").jobctl(["prune", "--older-than", "0s"]).run().success().stdout("succeeded\t1\n");
+}
+
+#[test]
+fn what_a_crontab_says_for_its_ticks_makes_apply_remove_nothing() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    let empty = crate::support::temp_dir();
+    std::fs::write(empty.path().join("jobs.toml"), "").unwrap();
+    db.jobctl(["apply", "jobs.toml"]).current_dir(empty.path()).env("JOBCTL_PRUNE", "1").run().success();
+    assert_eq!(db.query("SELECT name, enabled FROM jobctl.job_definitions"), "a|f");
+}
+
+#[test]
+fn an_age_is_a_duration() {
+    for age in ["30", "1M", "-1d", "101y"] {
+        jobctl(["prune", &format!("--older-than={age}")]).run().exits(2).stdout("");
+    }
+}
