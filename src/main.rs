@@ -14,11 +14,13 @@ mod fires;
 mod model;
 mod payload;
 mod print;
+mod redact;
 mod schedule;
 mod spelling;
 mod store;
 mod tick;
 mod verdict;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -46,7 +48,9 @@ fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
         Command::Tick(arguments) => arguments.run(database),
         Command::Retry(arguments) => arguments.run(database),
         Command::Cancel(arguments) => arguments.run(database),
+        Command::List(arguments) => arguments.run(database),
         Command::ListDead(arguments) => arguments.run(database),
+        Command::Show(arguments) => arguments.run(database),
         Command::Grants(arguments) => arguments.run(database),
         Command::Next(arguments) => arguments.run(database),
         Command::Once(arguments) => arguments.run(database),

@@ -3,7 +3,9 @@
 mod apply;
 mod cancel;
 mod enqueue;
+mod filter;
 mod grants;
+mod list;
 mod list_dead;
 mod migrate;
 mod next;
@@ -11,6 +13,7 @@ mod once;
 mod pause;
 mod resume;
 mod retry;
+mod show;
 mod tick;
 mod verdicts;
 
@@ -47,7 +50,9 @@ pub(crate) enum Command {
     Tick(tick::Arguments),
     Retry(retry::Arguments),
     Cancel(cancel::Arguments),
+    List(list::Arguments),
     ListDead(list_dead::Arguments),
+    Show(show::Arguments),
     Next(next::Arguments),
     Once(once::Arguments),
     Pause(pause::Arguments),
@@ -64,6 +69,10 @@ impl Command {
         }
     }
 }
+
+/// Set for every shell job, for the job to read. As the values of flags they would make a job that
+/// enqueues another hand its own limit on, and one that lists runs see its own only.
+const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATTEMPTS"];
 
 /// Where the database is.
 #[derive(Args, Debug)]
@@ -127,8 +136,6 @@ where
 
 /// Gives every flag its variable, `JOBCTL_` and its name.
 fn with_environment(mut command: clap::Command) -> clap::Command {
-    // Set for every shell job, for the job to read; as a flag's value it would make a job that
-    // enqueues another hand its own limit on.
     let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
     command = command.mut_args(|argument| {
         let Some(long) = argument.get_long() else { return argument };
@@ -136,7 +143,7 @@ fn with_environment(mut command: clap::Command) -> clap::Command {
         let is_answer = matches!(argument.get_action(), ArgAction::Help | ArgAction::Version);
         // A crontab can set a variable but not unset one.
         let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty());
-        if is_answer || is_empty || in_job && name == "JOBCTL_MAX_ATTEMPTS" {
+        if is_answer || is_empty || in_job && TOLD_TO_JOBS.contains(&name.as_str()) {
             return argument;
         }
         let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);

@@ -5,10 +5,12 @@ mod definitions;
 mod effects;
 mod enqueue;
 mod error;
+mod look;
 mod operate;
 mod runs;
 mod schema;
 mod session;
+mod show;
 
 use std::time::Duration;
 
@@ -19,9 +21,11 @@ pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, 
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result};
+pub(crate) use look::{Filter, Run};
 pub(crate) use operate::Asked;
 pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Limited, Wanted};
 pub(crate) use session::Limits;
+pub(crate) use show::{Attempt, Shown};
 
 use crate::connect::Target;
 use session::Session;
