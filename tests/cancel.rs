@@ -1,5 +1,6 @@
 //! What `cancel` does to a run in each status.
 
+use crate::retry::answered;
 use crate::support::TestDb;
 
 pub const STATUSES: [&str; 6] = ["queued", "running", "succeeded", "failed", "dead", "cancelled"];
@@ -112,4 +113,48 @@ fn cancelling_many_at_once_from_both_ends_ends_in_no_deadlock() {
     let answers = both.map(|one| one.wait().stdout.lines().count());
     assert_eq!(answers[0] + answers[1], 50);
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'cancelled'"), "50");
+}
+
+#[test]
+fn all_waiting_runs_are_cancelled_or_those_that_the_filters_leave() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let ids = STATUSES.map(|status| (status, run_in(&db, status)));
+    let [other, of_job] = [run_in(&db, "queued"), run_in(&db, "failed")];
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET job_type = 'report', created_at = now() - interval '2 days' WHERE id = {of_job}"
+    ));
+    db.jobctl(["cancel", "--all-waiting", "--job", "report", "--since", "1d"]).run().success().stdout("").stderr("");
+    let cancelled = db.jobctl(["cancel", "--all-waiting", "--job", "report", "--until", "1d"]).run().success();
+    cancelled.stdout(&format!("{of_job}\tcancelled\n")).stderr("");
+    assert_eq!(db.status(other), "queued");
+    db.jobctl(["cancel", "--all-waiting"]).run().success().stderr("").stdout(
+        &ids.iter()
+            .filter(|(status, _)| matches!(*status, "queued" | "failed"))
+            .map(|(_, id)| *id)
+            .chain([other])
+            .map(|id| format!("{id}\tcancelled\n"))
+            .collect::<String>(),
+    );
+    for (status, id) in ids {
+        let now = if matches!(status, "queued" | "failed") { "cancelled" } else { status };
+        assert_eq!(
+            db.of_run(id, "status, cancel_requested_at IS NULL"),
+            format!("{now}|{}", if now == status { "t" } else { "f" })
+        );
+    }
+    let why = "jobctl: cannot tell which runs are meant; filters narrow down --all-waiting: add it\n";
+    db.jobctl(["cancel", "--queue", "mail"]).run().exits(2).stdout("").stderr(why);
+}
+
+#[test]
+fn a_terminal_is_asked_before_all_waiting_runs_are_cancelled() {
+    let db = TestDb::new();
+    let id = run_in(&db, "queued");
+    let (shown, finished) = answered(&db, "cancel --all-waiting", "n");
+    assert!(shown.contains("cancel 1 waiting run? [y/N] "), "{shown}");
+    finished.exits(1);
+    assert_eq!(db.status(id), "queued");
+    answered(&db, "cancel --all-waiting", "y").1.success();
+    assert_eq!(db.status(id), "cancelled");
 }

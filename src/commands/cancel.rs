@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
     all_waiting: bool,
     #[command(flatten)]
     filter: Filter,
-    /// Do not ask; only a terminal is asked
-    #[arg(long, short, requires = "all_waiting")]
+    /// Do not ask before --all-waiting; only who sits at a terminal is asked
+    #[arg(long)]
     yes: bool,
     /// Print a JSON array
     #[arg(long)]

@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 86400);
 #[derive(Args, Debug)]
 pub(super) struct Filter {
     /// Only runs of this job: a definition's name, or shell or http
-    #[arg(long, value_name = "JOB", help_heading = "Which runs")]
+    #[arg(long, value_name = "JOB", value_parser = job, help_heading = "Which runs")]
     job: Option<String>,
     /// Only runs of this queue
     #[arg(long, value_name = "Q", value_parser = super::enqueue::queue, help_heading = "Which runs")]
@@ -95,6 +95,14 @@ impl Filter {
 /// It is none; names them all.
 pub(super) fn status(text: &str) -> Result<Status, String> {
     Status::parse(text).ok_or_else(|| format!("allowed are {}", Status::ALL.map(Status::as_str).join(", ")))
+}
+
+/// Any name that a row can hold: not only definitions have runs.
+fn job(text: &str) -> Result<String, String> {
+    if (1..=63).contains(&text.chars().count()) {
+        return Ok(text.to_owned());
+    }
+    Err("a job's name has 1 to 63 characters".to_owned())
 }
 
 fn error_type(text: &str) -> Result<String, String> {

@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     filter: Filter,
     /// Count them by job and error type, the most first
-    #[arg(long, conflicts_with = "limit")]
+    #[arg(long)]
     group: bool,
     /// Show so many at most
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, i64::MAX))]
@@ -31,7 +31,9 @@ impl Arguments {
         let filter = self.filter.resolve(&store, &[Status::Dead])?;
         if self.group {
             let header = ["job", "error type", "runs", "first died", "last died", "newest", "error"];
-            print::rows(form, &header, &store.group_dead(filter)?, |group| {
+            let mut groups = store.group_dead(filter)?;
+            groups.truncate(self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
+            print::rows(form, &header, &groups, |group| {
                 vec![
                     Cell::from(group.job_type.clone()),
                     group.error_type.clone().into(),

@@ -26,8 +26,8 @@ pub(crate) struct Arguments {
     all_dead: bool,
     #[command(flatten)]
     filter: Filter,
-    /// Do not ask; only a terminal is asked
-    #[arg(long, short, requires = "all_dead")]
+    /// Do not ask before --all-dead; only who sits at a terminal is asked
+    #[arg(long)]
     yes: bool,
     /// Also take running runs from their holders, whose results then count for nothing
     #[arg(long)]

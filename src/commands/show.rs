@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "ID", allow_negative_numbers = true, value_parser = verdicts::run_id)]
     id: i64,
     /// Only print what its last attempt printed, byte by byte
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     output: bool,
     /// What another attempt printed
     #[arg(long, value_name = "N", requires = "output", allow_negative_numbers = true, value_parser = super::within(1, i32::MAX))]

@@ -71,7 +71,7 @@ impl Request<'_> {
         if ids.is_empty() {
             print::hint(form, &format!("{count} matches"));
         } else if !sure && !print::confirm(&format!("{} {count}?", self.verb))? {
-            return Err(Fault::new(Exit::CouldNot, format!("{count} left as they are")).into());
+            return Err(Fault::new(Exit::CouldNot, format!("{count} left alone")).into());
         }
         // Who has moved on since matches no more, and that is no refusal.
         let matches =
