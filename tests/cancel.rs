@@ -1,7 +1,7 @@
 //! What `cancel` does to a run in each status.
 
 use crate::retry::answered;
-use crate::support::TestDb;
+use crate::support::{TestDb, wait_until};
 
 pub const STATUSES: [&str; 6] = ["queued", "running", "succeeded", "failed", "dead", "cancelled"];
 
@@ -157,4 +157,33 @@ fn a_terminal_is_asked_before_all_waiting_runs_are_cancelled() {
     assert_eq!(db.status(id), "queued");
     answered(&db, "cancel --all-waiting", "y").1.success();
     assert_eq!(db.status(id), "cancelled");
+}
+
+#[test]
+fn a_run_that_has_moved_on_since_it_was_found_is_left_alone() {
+    let db = TestDb::new();
+    db.leaves_running();
+    for (command, status, becomes) in [
+        (
+            ["cancel", "--all-waiting"],
+            "queued",
+            "status = 'running', attempts = 1, locked_by = 'w', locked_until = now() + interval '1 hour'",
+        ),
+        (["retry", "--all-dead"], "dead", "status = 'cancelled'"),
+    ] {
+        let id = run_in(&db, status);
+        let mut client = db.client();
+        let mut other = client.transaction().unwrap();
+        other.batch_execute(&format!("UPDATE jobctl.job_runs SET {becomes} WHERE id = {id}")).unwrap();
+        let moved = other.query_one("SELECT run::text FROM jobctl.job_runs AS run WHERE id = $1", &[&id]).unwrap();
+        let asked = db.jobctl(command).spawn();
+        wait_until("the row to be waited for", || {
+            db.query(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+            ) == "1"
+        });
+        other.commit().unwrap();
+        asked.wait().success().stdout("").stderr("");
+        assert_eq!(db.of_run(id, "job_runs::text"), moved.get::<_, String>(0), "{command:?}");
+    }
 }
