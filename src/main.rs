@@ -15,11 +15,13 @@ mod fires;
 mod model;
 mod payload;
 mod print;
+mod redact;
 mod schedule;
 mod spelling;
 mod store;
 mod tick;
 mod verdict;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -47,9 +49,11 @@ fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
         Command::Tick(arguments) => arguments.run(database),
         Command::Retry(arguments) => arguments.run(database),
         Command::Cancel(arguments) => arguments.run(database),
+        Command::List(arguments) => arguments.run(database),
         Command::ListDead(arguments) => arguments.run(database),
         Command::Prune(arguments) => arguments.run(database),
         Command::Doctor(arguments) => arguments.run(database),
+        Command::Show(arguments) => arguments.run(database),
         Command::Grants(arguments) => arguments.run(database),
         Command::Next(arguments) => arguments.run(database),
         Command::Once(arguments) => arguments.run(database),

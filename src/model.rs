@@ -37,6 +37,9 @@ pub(crate) enum Status {
 }
 
 impl Status {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Queued, Self::Running, Self::Succeeded, Self::Failed, Self::Dead, Self::Cancelled];
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -50,11 +53,24 @@ impl Status {
 
     /// `None` for a word that is no status.
     pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Self::Queued, Self::Running, Self::Succeeded, Self::Failed, Self::Dead, Self::Cancelled]
-            .into_iter()
-            .find(|status| status.as_str() == word)
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 }
+
+/// What groups failures: the words of the `error_type` column.
+pub(crate) const ERROR_TYPES: [&str; 11] = [
+    "exit_code",
+    "signal",
+    "timeout",
+    "spawn",
+    "http_status",
+    "transport",
+    "tls",
+    "bad_payload",
+    "lease_expired",
+    "interrupted",
+    "cancelled",
+];
 
 /// What an attempt came to, and what is known about it.
 #[derive(Debug)]

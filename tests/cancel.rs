@@ -1,6 +1,7 @@
 //! What `cancel` does to a run in each status.
 
-use crate::support::TestDb;
+use crate::retry::answered;
+use crate::support::{TestDb, wait_until};
 
 pub const STATUSES: [&str; 6] = ["queued", "running", "succeeded", "failed", "dead", "cancelled"];
 
@@ -112,4 +113,77 @@ fn cancelling_many_at_once_from_both_ends_ends_in_no_deadlock() {
     let answers = both.map(|one| one.wait().stdout.lines().count());
     assert_eq!(answers[0] + answers[1], 50);
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'cancelled'"), "50");
+}
+
+#[test]
+fn all_waiting_runs_are_cancelled_or_those_that_the_filters_leave() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let ids = STATUSES.map(|status| (status, run_in(&db, status)));
+    let [other, of_job] = [run_in(&db, "queued"), run_in(&db, "failed")];
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET job_type = 'report', created_at = now() - interval '2 days' WHERE id = {of_job}"
+    ));
+    db.jobctl(["cancel", "--all-waiting", "--job", "report", "--since", "1d"]).run().success().stdout("").stderr("");
+    let cancelled = db.jobctl(["cancel", "--all-waiting", "--job", "report", "--until", "1d"]).run().success();
+    cancelled.stdout(&format!("{of_job}\tcancelled\n")).stderr("");
+    assert_eq!(db.status(other), "queued");
+    db.jobctl(["cancel", "--all-waiting"]).run().success().stderr("").stdout(
+        &ids.iter()
+            .filter(|(status, _)| matches!(*status, "queued" | "failed"))
+            .map(|(_, id)| *id)
+            .chain([other])
+            .map(|id| format!("{id}\tcancelled\n"))
+            .collect::<String>(),
+    );
+    for (status, id) in ids {
+        let now = if matches!(status, "queued" | "failed") { "cancelled" } else { status };
+        assert_eq!(
+            db.of_run(id, "status, cancel_requested_at IS NULL"),
+            format!("{now}|{}", if now == status { "t" } else { "f" })
+        );
+    }
+    let why = "jobctl: cannot tell which runs are meant; filters narrow down --all-waiting: add it\n";
+    db.jobctl(["cancel", "--queue", "mail"]).run().exits(2).stdout("").stderr(why);
+}
+
+#[test]
+fn a_terminal_is_asked_before_all_waiting_runs_are_cancelled() {
+    let db = TestDb::new();
+    let id = run_in(&db, "queued");
+    let (shown, finished) = answered(&db, "cancel --all-waiting", "n");
+    assert!(shown.contains("cancel 1 waiting run? [y/N] "), "{shown}");
+    finished.exits(1);
+    assert_eq!(db.status(id), "queued");
+    answered(&db, "cancel --all-waiting", "y").1.success();
+    assert_eq!(db.status(id), "cancelled");
+}
+
+#[test]
+fn a_run_that_has_moved_on_since_it_was_found_is_left_alone() {
+    let db = TestDb::new();
+    db.leaves_running();
+    for (command, status, becomes) in [
+        (
+            ["cancel", "--all-waiting"],
+            "queued",
+            "status = 'running', attempts = 1, locked_by = 'w', locked_until = now() + interval '1 hour'",
+        ),
+        (["retry", "--all-dead"], "dead", "status = 'cancelled'"),
+    ] {
+        let id = run_in(&db, status);
+        let mut client = db.client();
+        let mut other = client.transaction().unwrap();
+        other.batch_execute(&format!("UPDATE jobctl.job_runs SET {becomes} WHERE id = {id}")).unwrap();
+        let moved = other.query_one("SELECT run::text FROM jobctl.job_runs AS run WHERE id = $1", &[&id]).unwrap();
+        let asked = db.jobctl(command).spawn();
+        wait_until("the row to be waited for", || {
+            db.query(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+            ) == "1"
+        });
+        other.commit().unwrap();
+        asked.wait().success().stdout("").stderr("");
+        assert_eq!(db.of_run(id, "job_runs::text"), moved.get::<_, String>(0), "{command:?}");
+    }
 }

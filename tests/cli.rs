@@ -61,6 +61,8 @@ fn a_number_out_of_its_range_is_refused_with_flag_and_range() {
         (&["tick"][..], "--concurrency", "allowed are 1 to 1024", &["0", "-1", "1025"][..]),
         (&["tick"], "--limit", "allowed are 1 to 4294967295", &["0", "-1"]),
         (&["list-dead"], "--limit", "allowed are 1 to 9223372036854775807", &["0", "-1"]),
+        (&["list"], "--limit", "allowed are 1 to 9223372036854775806", &["0", "-1"]),
+        (&["show", "1", "--output"], "--attempt", "allowed are 1 to 2147483647", &["0", "-1"]),
         (&["enqueue", "shell", "{}"], "--max-attempts", "allowed are 1 to 1000", &["0", "-1", "1001"]),
         (&["enqueue", "shell", "{}"], "--priority", "allowed are -2147483648 to 2147483647", &["2147483648"]),
     ];
@@ -95,10 +97,11 @@ fn a_duration_without_a_unit_or_out_of_its_range_is_refused() {
 #[test]
 fn an_id_is_a_positive_number() {
     let database = Untouched::new();
-    for command in ["cancel", "retry"] {
-        database.jobctl([command]).run().exits(2).stdout("").stderr_has("<ID>...");
+    for command in ["cancel", "retry", "show"] {
+        database.jobctl([command]).run().exits(2).stdout("").stderr_has("<ID>");
         for id in ["0", "-1", "abc", "", " 1", "1.0", "0x1", "9223372036854775808", "1;drop table x"] {
-            let refused = database.jobctl([command, "1", id]).run().exits(2).stdout("");
+            let first = if command == "show" { None } else { Some("1") };
+            let refused = database.jobctl([command]).args(first).args([id]).run().exits(2).stdout("");
             refused.stderr_has("ids are whole numbers from 1 to 9223372036854775807");
         }
     }
@@ -121,7 +124,20 @@ fn what_nobody_defined_is_refused() {
         &["enqueue"],
         &["enqueue", "--key", "a", "--key", "b", "shell", "{}"],
         &["enqueue", "shell", "{}", "surplus"],
+        &["list", "--status", "done"],
+        &["list", "--status", "dead,"],
+        &["list", "--error-type", "Timeout"],
+        &["list", "--job", ""],
+        &["list", "1"],
+        &["list-dead", "--status", "dead"],
+        &["show"],
+        &["show", "1", "2"],
+        &["show", "1", "--attempt", "1"],
         &["retry", "--all-dead", "1"],
+        &["retry", "--job", "a"],
+        &["retry", "--job", "a", "1"],
+        &["cancel", "--all-waiting", "1"],
+        &["cancel", "--since", "1h"],
         &["tick", "--shell", "some"],
         &["tick", "--queue", "a b"],
         &["tick", "--worker", ""],
@@ -159,8 +175,8 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, last_error) \
          SELECT 'shell', 'dead', 1, now(), repeat('x', 100) FROM generate_series(1, 10000)",
     );
-    for form in ["", "--json"] {
-        let script = format!("{{ \"$jobctl\" list-dead {form}; echo \"status $?\" >&2; }} | head -c 20");
+    for form in ["list-dead", "list-dead --json", "list --limit 20000", "list --limit 20000 --json", "show 1"] {
+        let script = format!("{{ \"$jobctl\" {form}; echo \"status $?\" >&2; }} | head -c 20");
         let finished = db.script(&script).run().success().stderr("status 0\n");
         assert_eq!(finished.stdout.len(), 20, "{finished}");
     }
@@ -172,7 +188,17 @@ fn an_answer_that_can_not_be_written_is_an_error_of_one_line() {
     let empty = TestDb::empty();
     run_in(&db, "dead");
     for redirection in [">&-", ">/dev/full"] {
-        for command in ["list-dead", "list-dead --json", "tick --dry-run", "--version", "--help", "help enqueue"] {
+        for command in [
+            "list-dead",
+            "list-dead --json",
+            "list",
+            "show 1",
+            "show 1 --json",
+            "tick --dry-run",
+            "--version",
+            "--help",
+            "help enqueue",
+        ] {
             let script = format!("\"$jobctl\" {command} {redirection}");
             db.enqueue(["shell", "--", "true"]);
             db.script(&script).run().exits(1).complains_once().stderr_has("cannot write the answer");

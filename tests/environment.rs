@@ -10,7 +10,7 @@ fn variable(flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 26] = [
+const REFUSED: [(&[&str], &str, &str); 32] = [
     (&["list-dead"], "--database-url", "mysql://x"),
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
@@ -30,6 +30,12 @@ const REFUSED: [(&[&str], &str, &str); 26] = [
     (&["list-dead"], "--limit", "0"),
     (&["prune"], "--older-than", "soon"),
     (&["prune"], "--dead-older-than", "soon"),
+    (&["list"], "--status", "done"),
+    (&["list"], "--job", "x123456789x123456789x123456789x123456789x123456789x123456789x123456789"),
+    (&["list"], "--error-type", "bad luck"),
+    (&["list"], "--since", "yesterday"),
+    (&["list"], "--until", "1M"),
+    (&["show", "1", "--output"], "--attempt", "0"),
     (&["next"], "--schedule", "x y"),
     (&["next", "--schedule", "@daily"], "--time-zone", "Mars/Phobos"),
     (&["next", "--schedule", "@daily"], "--from", "noon"),
@@ -46,8 +52,20 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Their tests are below.
-const SWITCHES: [&str; 8] =
-    ["--crontab", "--json", "--dry-run", "--prune", "--all-dead", "--force", "--linger", "--quiet"];
+const SWITCHES: [&str; 12] = [
+    "--crontab",
+    "--json",
+    "--dry-run",
+    "--prune",
+    "--all-dead",
+    "--all-waiting",
+    "--yes",
+    "--force",
+    "--group",
+    "--output",
+    "--linger",
+    "--quiet",
+];
 
 #[test]
 fn a_variable_says_what_its_flag_says() {
@@ -69,7 +87,9 @@ fn every_flag_in_the_help_is_tested_here() {
         "tick",
         "retry",
         "cancel",
+        "list",
         "list-dead",
+        "show",
         "next",
         "once",
         "pause",
@@ -87,6 +107,14 @@ fn every_flag_in_the_help_is_tested_here() {
             assert!(known.contains(&*flag), "{command} {flag}");
         }
     }
+}
+
+#[test]
+fn what_is_said_for_ticks_does_not_decide_which_runs_are_meant() {
+    let db = TestDb::new();
+    let dead = run_in(&db, "dead");
+    db.jobctl(["retry", &dead.to_string()]).env("JOBCTL_QUEUE", "mail").run().success();
+    db.jobctl(["cancel", "--all-waiting"]).env("JOBCTL_QUEUE", "mail").run().success().stdout_has("cancelled");
 }
 
 #[test]
@@ -114,6 +142,12 @@ fn a_switch_is_on_unless_its_variable_says_no() {
     db.jobctl(["retry", &id.to_string()]).env("JOBCTL_FORCE", "1").run().success();
     let id = run_in(&db, "dead");
     db.jobctl(["retry"]).env("JOBCTL_ALL_DEAD", "1").run().success().stdout(&format!("{id}\tqueued\n"));
+    db.jobctl(["cancel"]).env("JOBCTL_ALL_WAITING", "1").run().success().stdout_has("cancelled");
+    let dead = run_in(&db, "dead");
+    db.jobctl(["list-dead"]).env("JOBCTL_GROUP", "1").run().success().stdout_has("shell\t\t1\t");
+    let shown = db.jobctl(["show", &dead.to_string()]).env("JOBCTL_OUTPUT", "1").env("JOBCTL_JSON", "1").run();
+    shown.exits(3).complains_once().stderr_has("no attempt has ended");
+    db.jobctl(["retry", &dead.to_string()]).env("JOBCTL_YES", "1").run().success();
     // Also where it asks for nothing: a crontab sets it for all commands.
     db.jobctl(["tick"]).env("JOBCTL_QUIET", "1").env("JOBCTL_JSON", "1").run().success().stdout("").stderr("");
     let lingering = db.jobctl(["tick"]).env("JOBCTL_LINGER", "1").env("JOBCTL_MAX_TIME", "1s").run().success();
@@ -148,6 +182,13 @@ fn a_job_that_enqueues_does_not_hand_on_its_own_limit() {
     db.jobctl(["tick", "--quiet"]).run().success().stderr("");
     assert_eq!(db.status(outer), "succeeded");
     assert_eq!(db.query(&format!("SELECT max_attempts FROM jobctl.job_runs WHERE id <> {outer}")), "10");
+    // Nor does one that lists runs see its own only, nor one that shows a run its own attempt.
+    let script = "\"$jobctl\" list --database-url \"$url\" && \"$jobctl\" show 1 --database-url \"$url\"";
+    let lister = serde_json::json!({"command": ["sh", "-c", script], "env": {"jobctl": env!("CARGO_BIN_EXE_jobctl"), "url": db.url()}});
+    db.execute("INSERT INTO jobctl.job_runs (job_type, run_at) VALUES ('elsewhere', now() + interval '1 hour')");
+    let lister = db.enqueue(["shell", &lister.to_string()]);
+    db.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    assert_eq!(db.of_attempt(lister, 1, "output ~ 'elsewhere', output ~ 'run: +1'"), "t|t");
     // Elsewhere the variable is a flag like any other.
     let id = db.jobctl(["enqueue", "shell", "--", "true"]).env("JOBCTL_MAX_ATTEMPTS", "3").run().success();
     assert_eq!(db.of_run(id.stdout.trim().parse().unwrap(), "max_attempts"), "3");

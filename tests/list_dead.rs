@@ -76,8 +76,8 @@ fn json_holds_every_column_and_null_for_what_is_missing() {
 
 /// What an enemy might put into a name or an error: clear the screen, a link, a bell, a forged line,
 /// a change of direction, an 8-bit control.
-const HOSTILE: &str = "\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
-const HARMLESS: &str = r"\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
+pub const HOSTILE: &str = "\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
+pub const HARMLESS: &str = r"\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
 
 /// Everything stored by somebody else, in every place that shows it.
 fn hostile(db: &TestDb) -> i64 {
@@ -131,4 +131,36 @@ fn a_terminal_gets_an_aligned_table() {
     assert_eq!(words(row), [&id.to_string(), "shell", "3/5", "2026-01-31T08:00:01Z", "exit_code", "exit status 3"]);
     assert_eq!(row.find("3/5"), lines[header].find("ATTEMPTS"));
     assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown:?}");
+}
+
+#[test]
+fn the_dead_are_counted_by_what_they_died_of() {
+    let db = TestDb::new();
+    db.jobctl(["list-dead", "--group"]).run().success().stdout("").stderr("");
+    db.jobctl(["list-dead", "--group", "--json"]).run().success().stdout("[]\n").stderr("");
+    let timeout = ", job_type = 'report', error_type = 'timeout', last_error = 'timed out after 5s'";
+    dead(&db, 7, ", job_type = 'report', error_type = 'exit_code', last_error = 'exit status 1'");
+    dead(&db, 2, timeout);
+    let newest = dead(&db, 1, &timeout.replace("5s", "6s"));
+    let unknown = dead(&db, 3, "");
+    run_in(&db, "cancelled");
+    let line =
+        format!("report\ttimeout\t2\t2026-01-31T08:00:01Z\t2026-01-31T08:00:02Z\t{newest}\ttimed out after 6s\n");
+    let other = "report\texit_code\t1\t2026-01-31T08:00:07Z\t2026-01-31T08:00:07Z\t1\texit status 1\n";
+    let last = format!("shell\t\t1\t2026-01-31T08:00:03Z\t2026-01-31T08:00:03Z\t{unknown}\t\n");
+    db.jobctl(["list-dead", "--group"]).run().success().stdout(&format!("{line}{other}{last}")).stderr("");
+    db.jobctl(["list-dead", "--group", "--limit", "1"]).run().success().stdout(&line);
+    let within = ["--since", "2026-01-31T08:00:02Z", "--until", "2026-01-31T08:00:07Z"];
+    let finished = db.jobctl(["list-dead", "--group", "--json"]).args(within).run().success();
+    let expected = serde_json::json!([
+        {
+            "job_type": "shell", "error_type": null, "runs": 1, "first_died_at": "2026-01-31T08:00:03Z",
+            "last_died_at": "2026-01-31T08:00:03Z", "newest_id": unknown, "last_error": null,
+        },
+        {
+            "job_type": "report", "error_type": "timeout", "runs": 1, "first_died_at": "2026-01-31T08:00:02Z",
+            "last_died_at": "2026-01-31T08:00:02Z", "newest_id": newest - 1, "last_error": "timed out after 5s",
+        },
+    ]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
 }

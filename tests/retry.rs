@@ -1,7 +1,7 @@
 //! What `retry` does to a run in each status.
 
 use crate::cancel::{STATUSES, run_in};
-use crate::support::TestDb;
+use crate::support::{Finished, TestDb, temp_dir};
 
 /// What a run looks like when it waits for nothing but a tick.
 const DUE: &str = "status, run_at <= now(), attempts < max_attempts, locked_by, locked_until, finished_at, \
@@ -121,4 +121,88 @@ fn a_retried_run_runs() {
     db.jobctl(["retry", &id.to_string()]).run().success();
     db.jobctl(["tick", "--quiet"]).current_dir(directory.path()).run().success().stderr("");
     assert_eq!(db.of_run(id, "status, attempts, max_attempts, finished_at IS NOT NULL"), "succeeded|11|20|t");
+}
+
+/// What is printed when this is typed at a terminal, and the answer to its question.
+pub fn answered(db: &TestDb, command: &str, answer: &str) -> (String, Finished) {
+    let directory = temp_dir();
+    let typescript = directory.path().join("typescript");
+    let script =
+        format!("printf '{answer}\\n' | script -qec \"'$jobctl' {command}\" \"$typescript\" >/dev/null; exit $?");
+    let finished = db.script(&script).env("typescript", typescript.to_str().unwrap()).env("NO_COLOR", "1").run();
+    (std::fs::read_to_string(typescript).unwrap(), finished)
+}
+
+#[test]
+fn of_all_dead_runs_those_are_retried_that_the_filters_leave() {
+    let db = TestDb::new();
+    let dead = |columns: &str| {
+        let id = run_in(&db, "dead");
+        db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {id}"));
+        id
+    };
+    for (filter, columns) in [
+        (["--job", "report"], "job_type = 'report'"),
+        (["--queue", "mail"], "queue = 'mail'"),
+        (["--key", "k"], "idempotency_key = 'k'"),
+        (["--error-type", "timeout"], "error_type = 'timeout'"),
+        // When it died counts, not when it was created.
+        (["--since", "1h"], "finished_at = now() - interval '30 minutes', created_at = now() - interval '9 days'"),
+        (["--until", "2d"], "finished_at = now() - interval '3 days'"),
+    ] {
+        let other = dead("finished_at = now() - interval '1 day', created_at = now()");
+        let id = dead(columns);
+        let failed = run_in(&db, "failed");
+        db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'report', queue = 'mail' WHERE id = {failed}"));
+        let retried = db.jobctl(["retry", "--all-dead"]).args(filter).run().success();
+        retried.stdout(&format!("{id}\tqueued\n")).stderr("");
+        assert_eq!([other, failed].map(|id| db.status(id)), ["dead", "failed"], "{filter:?}");
+        db.execute("DELETE FROM jobctl.job_runs");
+    }
+    let why = "jobctl: cannot tell which runs are meant; filters narrow down --all-dead: add it\n";
+    db.jobctl(["retry", "--job", "report"]).run().exits(2).stdout("").stderr(why);
+}
+
+#[test]
+fn thousands_are_retried_in_the_order_of_their_ids_and_a_key_goes_to_the_newest() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, idempotency_key, key_scope)
+         SELECT 'a', 'dead', 1, now() - n * interval '1 second', CASE WHEN n IN (1, 2500) THEN 'k' END,
+            CASE WHEN n IN (1, 2500) THEN 'live' ELSE 'retained' END
+         FROM generate_series(1, 2500) AS n",
+    );
+    let finished = db.jobctl(["retry", "--all-dead"]).run().exits(4);
+    let expected: String = (2..=2500).map(|id| format!("{id}\tqueued\n")).collect();
+    let refused = "jobctl: cannot retry run 1: its key is live in another run; cancel that one first\n";
+    finished.stdout(&expected).stderr(refused);
+    assert_eq!(db.query("SELECT id FROM jobctl.job_runs WHERE status = 'dead'"), "1");
+}
+
+#[test]
+fn a_terminal_is_asked_before_all_dead_runs_are_retried() {
+    let db = TestDb::new();
+    for _ in 0..3 {
+        run_in(&db, "dead");
+    }
+    let dead = || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'");
+    for no in ["n", "", "yess"] {
+        let (shown, finished) = answered(&db, "retry --all-dead", no);
+        assert!(shown.contains("retry 3 dead runs? [y/N] "), "{shown}");
+        assert!(shown.contains("jobctl: 3 dead runs left alone"), "{shown}");
+        finished.exits(1);
+        assert_eq!(dead(), "3");
+    }
+    let (shown, finished) = answered(&db, "retry --all-dead --job shell --error-type timeout", "y");
+    assert!(shown.contains("jobctl: no dead run matches"), "{shown}");
+    finished.success();
+    let (shown, finished) = answered(&db, "retry --all-dead", "y");
+    assert!(shown.contains("[y/N] ") && shown.contains("queued"), "{shown}");
+    finished.success();
+    assert_eq!(dead(), "0");
+    run_in(&db, "dead");
+    let (shown, finished) = answered(&db, "retry --all-dead --yes", "n");
+    assert!(!shown.contains("[y/N]"), "{shown}");
+    finished.success();
+    assert_eq!(dead(), "0");
 }

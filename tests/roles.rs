@@ -229,6 +229,8 @@ fn an_enqueuer_enqueues_from_the_command_line_and_can_do_no_more() {
         &["retry", id],
         &["cancel", id],
         &["list-dead"],
+        &["list"],
+        &["show", id],
         &["pause", "nightly"],
         &["resume", "nightly"],
         &["once", "k", "--", "true"],
@@ -290,6 +292,9 @@ fn an_operator_looks_retries_cancels_pauses_and_settles() {
     let role = Role::granted(&db, "operator");
     let dead = db.query("SELECT id FROM jobctl.dead_runs");
     role.jobctl(["list-dead"]).run().success().stdout_has(&dead);
+    role.jobctl(["list-dead", "--group"]).run().success().stdout_has(&dead);
+    role.jobctl(["list", "--since", "1h"]).run().success().stdout_has(&dead);
+    role.jobctl(["show", &dead]).run().success().stdout_has("status:");
     role.jobctl(["retry", &dead]).run().success();
     role.jobctl(["cancel", &dead]).run().success();
     role.jobctl(["retry", "--all-dead"]).run().success();

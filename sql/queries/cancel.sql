@@ -1,6 +1,6 @@
 -- queued or failed -> cancelled at once; a running run is asked to end, which its holder sees at its
 -- next heartbeat.
--- $1  run ids
+-- $1  run ids    $2  statuses that a run may be moved from
 -- A row per id that exists: its status before, and whether the request was granted.
 WITH asked AS MATERIALIZED (
     SELECT run.id, run.status
@@ -21,6 +21,7 @@ stopped AS (
     FROM asked
     WHERE run.id = asked.id
         AND asked.status IN ('queued', 'failed', 'running')
+        AND asked.status = ANY ($2::text[])
     RETURNING run.id
 )
 SELECT

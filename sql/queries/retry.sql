@@ -1,6 +1,6 @@
--- failed, dead, cancelled or queued -> queued, due now; with force also running -> queued, which
--- takes the run from its holder. Used-up attempts are granted once more.
--- $1  run ids    $2  whether to force
+-- failed, dead, cancelled or queued -> queued, due now; where it is asked for also running -> queued,
+-- which takes the run from its holder. Used-up attempts are granted once more.
+-- $1  run ids    $2  statuses that a run may be moved from
 -- A row per id that exists: its status before, and whether it was retried. One whose status allows it
 -- and that was not, has its live key taken.
 WITH asked AS MATERIALIZED (
@@ -26,7 +26,8 @@ retried AS (
         updated_at = now()
     FROM asked
     WHERE run.id = asked.id
-        AND (asked.status IN ('queued', 'failed', 'dead', 'cancelled') OR asked.status = 'running' AND $2::boolean)
+        AND asked.status = ANY ($2::text[])
+        AND asked.status <> 'succeeded'
         -- A live key is taken by the run that came after this one had ended.
         AND NOT EXISTS (
             SELECT FROM jobctl.job_runs AS heir

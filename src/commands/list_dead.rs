@@ -3,12 +3,19 @@
 use clap::Args;
 
 use super::Database;
+use super::filter::Filter;
 use crate::exit::Exit;
+use crate::model::Status;
 use crate::print::{self, Cell, Form};
 
 /// List dead runs, the latest death first
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    filter: Filter,
+    /// Count them by job and error type, the most first
+    #[arg(long)]
+    group: bool,
     /// Show so many at most
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, i64::MAX))]
     limit: Option<i64>,
@@ -19,22 +26,37 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        let dead = database.open()?.list_dead(self.limit)?;
-        print::rows(
-            Form::new(self.json),
-            &["id", "job", "attempts", "died at", "error type", "error"],
-            &dead,
-            |run| {
+        let store = database.open()?;
+        let form = Form::new(self.json);
+        let filter = self.filter.resolve(&store, &[Status::Dead])?;
+        if self.group {
+            let header = ["job", "error type", "runs", "first died", "last died", "newest", "error"];
+            let mut groups = store.group_dead(filter)?;
+            groups.truncate(self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
+            print::rows(form, &header, &groups, |group| {
                 vec![
-                    Cell::from(run.id),
-                    run.job_type.clone().into(),
-                    format!("{}/{}", run.attempts, run.max_attempts).into(),
-                    run.finished_at.into(),
-                    run.error_type.clone().into(),
-                    run.last_error.clone().into(),
+                    Cell::from(group.job_type.clone()),
+                    group.error_type.clone().into(),
+                    group.runs.into(),
+                    Cell::Since(group.first_died_at, group.now),
+                    Cell::Since(group.last_died_at, group.now),
+                    group.newest_id.into(),
+                    group.last_error.clone().into(),
                 ]
-            },
-        )?;
+            })?;
+            return Ok(Exit::Done);
+        }
+        let header = ["id", "job", "attempts", "died at", "error type", "error"];
+        print::rows(form, &header, &store.list_dead(filter, self.limit)?, |run| {
+            vec![
+                Cell::from(run.id),
+                run.job_type.clone().into(),
+                format!("{}/{}", run.attempts, run.max_attempts).into(),
+                run.finished_at.into(),
+                run.error_type.clone().into(),
+                run.last_error.clone().into(),
+            ]
+        })?;
         Ok(Exit::Done)
     }
 }

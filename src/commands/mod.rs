@@ -5,7 +5,9 @@ mod cancel;
 mod check;
 mod doctor;
 mod enqueue;
+mod filter;
 mod grants;
+mod list;
 mod list_dead;
 mod migrate;
 mod next;
@@ -14,6 +16,7 @@ mod pause;
 mod prune;
 mod resume;
 mod retry;
+mod show;
 mod status;
 mod tick;
 mod verdicts;
@@ -51,7 +54,9 @@ pub(crate) enum Command {
     Tick(tick::Arguments),
     Retry(retry::Arguments),
     Cancel(cancel::Arguments),
+    List(list::Arguments),
     ListDead(list_dead::Arguments),
+    Show(show::Arguments),
     Next(next::Arguments),
     Once(once::Arguments),
     Pause(pause::Arguments),
@@ -72,6 +77,10 @@ impl Command {
         }
     }
 }
+
+/// Set for every shell job, for the job to read. As the values of flags they would make a job that
+/// enqueues another hand its own limit on, and one that lists runs see its own only.
+const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATTEMPTS"];
 
 /// Where the database is.
 #[derive(Args, Debug)]
@@ -135,19 +144,20 @@ where
 
 /// Gives every flag its variable, `JOBCTL_` and its name.
 fn with_environment(mut command: clap::Command) -> clap::Command {
-    // Set for every shell job, for the job to read; as flags' values they would make a job that
-    // enqueues another hand its own limit on, and one that looks see nothing but itself.
     let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
     let of_apply = command.get_name() == "apply";
+    let acts_on_runs = matches!(command.get_name(), "retry" | "cancel");
     command = command.mut_args(|argument| {
         let Some(long) = argument.get_long() else { return argument };
         let name = format!("JOBCTL_{}", long.to_uppercase().replace('-', "_"));
         let is_answer = matches!(argument.get_action(), ArgAction::Help | ArgAction::Version);
         // A crontab can set a variable but not unset one.
         let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty());
-        let is_jobs_own = in_job && matches!(name.as_str(), "JOBCTL_JOB" | "JOBCTL_MAX_ATTEMPTS");
-        // What a crontab says for its ticks must not make `apply` remove definitions.
-        let is_ticks_own = of_apply && name == "JOBCTL_PRUNE";
+        let is_jobs_own = in_job && TOLD_TO_JOBS.contains(&name.as_str());
+        // What a crontab says for its ticks must neither make `apply` remove definitions nor decide which
+        // runs are retried or cancelled.
+        let is_ticks_own =
+            of_apply && name == "JOBCTL_PRUNE" || acts_on_runs && argument.get_help_heading() == Some(filter::HEADING);
         if is_answer || is_empty || is_jobs_own || is_ticks_own {
             return argument;
         }

@@ -89,6 +89,44 @@ pub(crate) fn heading(form: Form, text: &str) -> anyhow::Result<()> {
     answer(&format!("{}\n\n", plain(text)))
 }
 
+/// Prints facts line by line, their names aligned; what there is nothing of is left out. People get
+/// instants with their distance from now.
+///
+/// # Errors
+/// As `answer`.
+pub(crate) fn facts(facts: Vec<(&str, Cell)>) -> anyhow::Result<()> {
+    let people = io::stdout().is_terminal();
+    let facts = facts.into_iter().filter(|(_, cell)| !matches!(cell, Cell::Nothing));
+    let values: Vec<_> = facts
+        .map(|(name, cell)| match cell {
+            Cell::Since(at, now) if people => (name, format!("{} ({})", instant(at), relative(at, now))),
+            cell => (name, cell.bare()),
+        })
+        .collect();
+    let width = values.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    answer(
+        &values
+            .iter()
+            .map(|(name, value)| format!("{:1$}  {value}\n", format!("{name}:"), width + 1))
+            .collect::<String>(),
+    )
+}
+
+/// Prints the last lines of what a job printed, indented and harmless.
+///
+/// # Errors
+/// As `answer`.
+pub(crate) fn excerpt(text: &str, lines: usize) -> anyhow::Result<()> {
+    let skipped = text.lines().count().saturating_sub(lines);
+    let mut excerpt = String::new();
+    for line in text.lines().skip(skipped) {
+        // A tab commands nothing and keeps columns apart.
+        let line: Vec<_> = line.split('\t').map(plain).collect();
+        excerpt.extend(["    ", line.join("\t").trim_end(), "\n"]);
+    }
+    answer(&excerpt)
+}
+
 /// Prints one value as JSON.
 ///
 /// # Errors
@@ -139,6 +177,28 @@ pub(crate) fn complain(line: &str) {
 pub(crate) fn explain(lines: &str) {
     let lines: Vec<_> = lines.lines().map(plain).collect();
     let _ = writeln!(io::stderr(), "jobctl: {}", lines.join("\n"));
+}
+
+/// Says on stderr what somebody who reads the answer on a terminal may want to know besides.
+pub(crate) fn hint(form: Form, line: &str) {
+    if form == Form::Text && io::stdout().is_terminal() {
+        complain(line);
+    }
+}
+
+/// Asks whoever sits at the terminal that stdin is; elsewhere nobody can be asked, and it is a yes.
+///
+/// # Errors
+/// stdin can't be read.
+pub(crate) fn confirm(question: &str) -> anyhow::Result<bool> {
+    let stdin = io::stdin();
+    if !stdin.is_terminal() {
+        return Ok(true);
+    }
+    let _ = write!(io::stderr(), "{} [y/N] ", plain(question));
+    let mut line = String::new();
+    stdin.read_line(&mut line).context("cannot read the answer")?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
 /// Says on stderr how far a long command is, where somebody looks on.

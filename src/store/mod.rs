@@ -7,11 +7,13 @@ mod effects;
 mod enqueue;
 mod error;
 mod inspect;
+mod look;
 mod operate;
 mod prune;
 mod runs;
 mod schema;
 mod session;
+mod show;
 mod status;
 
 use std::sync::mpsc;
@@ -30,10 +32,12 @@ pub(crate) use error::{Error, Kind, Result};
 pub(crate) use inspect::{
     HolderFacts, IndexFacts, RoleFacts, RunFacts, SessionFacts, SnapshotFacts, TableFacts, WaitingFacts,
 };
+pub(crate) use look::{Filter, Run};
 pub(crate) use operate::Asked;
 pub(crate) use prune::Old;
 pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Limited, Wanted};
 pub(crate) use session::Limits;
+pub(crate) use show::{Attempt, Shown};
 pub(crate) use status::{JobStatus, Overview, RunningRun, Worker};
 
 use crate::connect::Target;

@@ -1,0 +1,30 @@
+-- The ids of runs that match: the newest first, or the latest end first.
+-- $1  statuses    $2  job    $3  queue    $4  key    $5  error type; NULL for any
+-- $6  since       $7  until, which is not included; NULL for no bound. What counts is when a run
+--                 ended, or when it was created while it has not ended.
+-- $8  whether the latest end comes first    $9  at most so many; NULL for all
+-- Zero rows: none matches.
+--
+-- Waiting and running runs stand apart below because each has an index of its own.
+SELECT run.id
+FROM jobctl.job_runs AS run
+WHERE ($1::text[] IS NULL OR run.status = ANY ($1::text[]))
+    AND ($2::text IS NULL OR run.job_type = $2::text)
+    AND ($3::text IS NULL OR run.queue = $3::text)
+    AND ($4::text IS NULL OR run.idempotency_key = $4::text)
+    AND ($5::text IS NULL OR run.error_type = $5::text)
+    AND (
+        $6::timestamptz IS NULL AND $7::timestamptz IS NULL
+        OR run.finished_at >= coalesce($6::timestamptz, '-infinity')
+            AND run.finished_at < coalesce($7::timestamptz, 'infinity')
+        OR run.status IN ('queued', 'failed')
+            AND run.created_at >= coalesce($6::timestamptz, '-infinity')
+            AND run.created_at < coalesce($7::timestamptz, 'infinity')
+        OR run.status = 'running'
+            AND run.created_at >= coalesce($6::timestamptz, '-infinity')
+            AND run.created_at < coalesce($7::timestamptz, 'infinity')
+    )
+ORDER BY
+    CASE WHEN $8::boolean THEN run.finished_at END DESC,
+    run.id DESC
+LIMIT $9::bigint

@@ -1,0 +1,30 @@
+-- Runs by their ids, in the order in which these are given; how long the last attempt took, or takes.
+-- $1  run ids
+-- A run that was deleted meanwhile is missing.
+SELECT
+    run.id,
+    run.job_type,
+    run.status,
+    run.queue,
+    run.priority,
+    run.attempts,
+    run.max_attempts,
+    run.error_type,
+    run.last_error,
+    run.idempotency_key,
+    run.run_at,
+    run.created_at,
+    run.started_at,
+    run.failed_at,
+    run.finished_at,
+    round(extract(epoch FROM CASE
+        WHEN run.status = 'running' THEN now() - run.started_at
+        ELSE attempt.finished_at - attempt.started_at
+    END)::numeric, 3)::float8 AS run_seconds,
+    now() AS now
+FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted (id, place)
+JOIN jobctl.job_runs AS run ON run.id = wanted.id
+LEFT JOIN jobctl.job_attempts AS attempt
+    ON attempt.run_id = run.id
+    AND attempt.attempt = run.attempts
+ORDER BY wanted.place

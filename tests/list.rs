@@ -1,0 +1,197 @@
+//! What `list` shows: which runs, in which order, in each of its forms.
+
+use serde_json::{Value, json};
+
+use crate::cancel::{STATUSES, run_in};
+use crate::list_dead::{HARMLESS, HOSTILE};
+use crate::support::{TestDb, temp_dir};
+
+/// The ids that a list shows.
+#[track_caller]
+fn listed<'a>(db: &TestDb, arguments: impl IntoIterator<Item = &'a str>) -> Vec<i64> {
+    let finished = db.jobctl(["list"]).args(arguments).run().success().stderr("");
+    finished.stdout.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect()
+}
+
+fn set(db: &TestDb, id: i64, columns: &str) -> i64 {
+    db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {id}"));
+    id
+}
+
+#[test]
+fn nothing_is_listed_as_nothing() {
+    let db = TestDb::new();
+    for arguments in [&[][..], &["--job", "nobody_defined_it"], &["--status", "dead", "--since", "1h"]] {
+        db.jobctl(["list"]).args(arguments.iter().copied()).run().success().stdout("").stderr("");
+        db.jobctl(["list", "--json"]).args(arguments.iter().copied()).run().success().stdout("[]\n").stderr("");
+    }
+}
+
+#[test]
+fn runs_are_listed_with_the_newest_first() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let created = "created_at = '2026-01-31 07:00:00+00'";
+    let queued = set(&db, run_in(&db, "queued"), created);
+    let dead = set(
+        &db,
+        run_in(&db, "dead"),
+        &format!("{created}, finished_at = '2026-01-31 08:00:00+00', last_error = 'exit status 3', attempts = 2"),
+    );
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+         SELECT {dead}, n, 'w', now(), now() + n * interval '33 seconds', 'failed' FROM generate_series(1, 2) AS n"
+    ));
+    let running =
+        set(&db, run_in(&db, "running"), &format!("{created}, started_at = now() - interval '3 hours 5 seconds'"));
+    let lines = [
+        format!("{running}\tshell\trunning\t1/10\t2026-01-31T07:00:00Z\t\t3h\t\n"),
+        format!("{dead}\tshell\tdead\t2/10\t2026-01-31T07:00:00Z\t2026-01-31T08:00:00Z\t66s\texit status 3\n"),
+        format!("{queued}\tshell\tqueued\t0/10\t2026-01-31T07:00:00Z\t\t\t\n"),
+    ];
+    db.jobctl(["list"]).run().success().stdout(&lines.concat()).stderr("");
+    db.jobctl(["list", "--limit", "2"]).run().success().stdout(&lines[..2].concat()).stderr("");
+    let finished = db.jobctl(["list", "--json", "--status", "dead"]).run().success().stderr("");
+    let mut shown: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert!(shown[0]["run_at"].take().is_string());
+    assert_eq!(
+        shown,
+        json!([{
+            "id": dead, "job_type": "shell", "status": "dead", "queue": "default", "priority": 0, "attempts": 2,
+            "max_attempts": 10, "error_type": null, "last_error": "exit status 3", "idempotency_key": null,
+            "run_at": null, "created_at": "2026-01-31T07:00:00Z", "started_at": null, "failed_at": null,
+            "finished_at": "2026-01-31T08:00:00Z", "run_seconds": 66.0,
+        }])
+    );
+}
+
+#[test]
+fn fifty_are_shown_where_nobody_says_how_many() {
+    let db = TestDb::new();
+    db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 60)");
+    assert_eq!(listed(&db, []), (11..=60).rev().collect::<Vec<_>>());
+    assert_eq!(listed(&db, ["--limit", "60"]).len(), 60);
+}
+
+#[test]
+fn each_status_can_be_asked_for_and_several_at_once() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let ids = STATUSES.map(|status| run_in(&db, status));
+    for (status, id) in STATUSES.iter().zip(ids) {
+        assert_eq!(listed(&db, ["--status", status]), [id], "{status}");
+    }
+    let [queued, running, succeeded, ..] = ids;
+    assert_eq!(listed(&db, ["--status", "running,queued"]), [running, queued]);
+    assert_eq!(listed(&db, ["--status", "succeeded", "--status", "queued"]), [succeeded, queued]);
+    db.jobctl(["list", "--status", "done"]).run().exits(2).stdout("").stderr_has(
+        "invalid value 'done' for '--status <STATUS>': allowed are queued, running, succeeded, failed, dead, cancelled",
+    );
+    db.jobctl(["list", "--error-type", "oops"]).run().exits(2).stdout("").stderr_has(
+        "allowed are exit_code, signal, timeout, spawn, http_status, transport, tls, bad_payload, lease_expired, \
+         interrupted, cancelled",
+    );
+}
+
+#[test]
+fn every_filter_narrows_and_all_must_hold() {
+    let db = TestDb::new();
+    let plain = run_in(&db, "dead");
+    let job = set(&db, run_in(&db, "dead"), "job_type = 'report'");
+    let queue = set(&db, run_in(&db, "dead"), "queue = 'mail'");
+    let key = set(&db, run_in(&db, "dead"), "idempotency_key = 'k'");
+    let error = set(&db, run_in(&db, "dead"), "error_type = 'timeout'");
+    for (filter, id) in [
+        (["--job", "report"], job),
+        (["--queue", "mail"], queue),
+        (["--key", "k"], key),
+        (["--error-type", "timeout"], error),
+    ] {
+        assert_eq!(listed(&db, filter), [id], "{filter:?}");
+        // The same of all that take filters.
+        let dead = db.jobctl(["list-dead"]).args(filter).run().success();
+        assert!(dead.stdout.starts_with(&format!("{id}\t")) && dead.stdout.lines().count() == 1, "{dead}");
+        let grouped = db.jobctl(["list-dead", "--group", "--json"]).args(filter).run().success();
+        let groups: Value = serde_json::from_str(&grouped.stdout).unwrap();
+        assert_eq!((groups.as_array().unwrap().len(), &groups[0]["newest_id"]), (1, &json!(id)), "{filter:?}");
+    }
+    let both = set(&db, run_in(&db, "queued"), "job_type = 'report', queue = 'mail'");
+    assert_eq!(listed(&db, ["--job", "report", "--queue", "mail"]), [both]);
+    assert_eq!(listed(&db, ["--job", "report", "--queue", "mail", "--status", "dead"]), [] as [i64; 0]);
+    assert_eq!(listed(&db, []), [both, error, key, queue, job, plain]);
+}
+
+#[test]
+fn a_time_is_about_the_end_of_a_run_and_about_the_creation_of_one_that_has_not_ended() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let hours_ago = |hours: u32| format!("now() - interval '{hours} hours'");
+    for status in STATUSES {
+        let ends = !matches!(status, "queued" | "failed" | "running");
+        let aged = |created: u32, ended: u32| {
+            let ended = if ends { format!(", finished_at = {}", hours_ago(ended)) } else { String::new() };
+            set(&db, run_in(&db, status), &format!("created_at = {}{ended}", hours_ago(created)))
+        };
+        let [early, late, old] =
+            [aged(if ends { 40 } else { 10 }, 10), aged(if ends { 40 } else { 2 }, 2), aged(50, 50)];
+        let with = |arguments: &[&str]| listed(&db, arguments.iter().copied().chain(["--status", status]));
+        assert_eq!(with(&["--since", "12h"]), [late, early], "{status}");
+        assert_eq!(with(&["--since", "5h"]), [late], "{status}");
+        assert_eq!(with(&["--until", "5h"]), [old, early], "{status}");
+        assert_eq!(with(&["--since", "12h", "--until", "5h"]), [early], "{status}");
+        assert_eq!(with(&["--since", "1h", "--until", "5h"]), [] as [i64; 0], "{status}");
+    }
+}
+
+#[test]
+fn a_time_can_be_named_and_until_is_before_it() {
+    let db = TestDb::new();
+    let at = |second: u32| set(&db, run_in(&db, "dead"), &format!("finished_at = '2026-01-31 08:00:{second:02}+00'"));
+    let [first, second, third] = [at(1), at(2), at(3)];
+    assert_eq!(listed(&db, ["--since", "2026-01-31T09:00:02+01:00"]), [third, second]);
+    assert_eq!(listed(&db, ["--until", "2026-01-31T08:00:02Z"]), [first]);
+    let dead = db.jobctl(["list-dead", "--since", "2026-01-31T08:00:02Z", "--until", "2026-01-31T08:00:03Z"]).run();
+    assert!(dead.stdout.starts_with(&format!("{second}\t")) && dead.stdout.lines().count() == 1, "{dead}");
+    for wrong in ["yesterday", "5", "-1h", "1M", "2026-01-31", "2026-01-31T08:00:00", "36501d"] {
+        let refused = db.jobctl(["list", &format!("--since={wrong}")]).run().exits(2).stdout("");
+        refused.stderr_has("nor a time, as 2026-01-31T08:00:00+01:00");
+    }
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_written_out() {
+    let db = TestDb::new();
+    let id = run_in(&db, "dead");
+    let update = "UPDATE jobctl.job_runs SET job_type = $1, last_error = $1 WHERE id = $2";
+    db.client().execute(update, &[&HOSTILE, &id]).unwrap();
+    let finished = db.jobctl(["list"]).run().success();
+    let cells: Vec<_> = finished.stdout.trim_end_matches('\n').split('\t').collect();
+    assert_eq!((cells.len(), cells[1], cells[7]), (8, HARMLESS, HARMLESS), "{finished}");
+    assert_eq!(listed(&db, ["--job", HOSTILE]), [id]);
+}
+
+#[test]
+fn a_terminal_gets_a_table_that_fits_and_is_told_when_there_is_more() {
+    let db = TestDb::new();
+    for _ in 0..2 {
+        let id = run_in(&db, "dead");
+        set(&db, id, "last_error = repeat('long ', 100), created_at = now() - interval '3 hours 5 seconds'");
+    }
+    let directory = temp_dir();
+    let typescript = directory.path().join("typescript");
+    let script = "script -qec \"stty cols 100; '$jobctl' list $limit\" \"$typescript\" </dev/null >/dev/null";
+    let shown = |limit: &str| {
+        db.script(script)
+            .env("typescript", typescript.to_str().unwrap())
+            .env("limit", limit)
+            .env("NO_COLOR", "1")
+            .run()
+            .success();
+        std::fs::read_to_string(&typescript).unwrap()
+    };
+    let one = shown("--limit 1");
+    assert!(one.contains("jobctl: these are the newest 1; --limit shows more"), "{one}");
+    assert!(one.contains("3h ago") && one.contains("CREATED"), "{one}");
+    assert!(one.lines().all(|line| line.trim_end().chars().count() <= 100 || line.contains("cript ")), "{one}");
+    assert!(!shown("--limit 2").contains("--limit shows"));
+}
