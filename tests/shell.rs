@@ -192,9 +192,10 @@ fn a_command_that_can_not_be_started_says_why_and_the_next_one_runs() {
     }
     assert_eq!(db.status(next), "succeeded");
 
+    // A script needs no PATH, as with cron.
     let id = db.enqueue_script("true");
     db.jobctl(["tick"]).env("PATH", &path("gone")).run().success();
-    assert_eq!(db.of_run(id, "status, last_error"), "failed|could not start: no such program `sh`");
+    assert_eq!(db.status(id), "succeeded");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn spawn(shell: &Shell, identity: &Identity) -> io::Result<Child> {
     let mut command = match &shell.command {
         action::Command::Script(script) => {
             let mut command = Command::new(SHELL);
-            command.arg("-c").arg(script);
+            command.arg0("sh").arg("-c").arg(script);
             command
         }
         action::Command::Arguments(words) => {
