@@ -14,6 +14,7 @@ mod fires;
 mod model;
 mod payload;
 mod print;
+mod report;
 mod schedule;
 mod spelling;
 mod store;
@@ -50,6 +51,7 @@ fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
         Command::Grants(arguments) => arguments.run(database),
         Command::Next(arguments) => arguments.run(database),
         Command::Once(arguments) => arguments.run(database),
+        Command::Report(arguments) => arguments.run(database),
         Command::Pause(arguments) => arguments.run(database),
         Command::Resume(arguments) => arguments.run(database),
     }

@@ -39,6 +39,7 @@ mod payloads;
 mod pooler;
 mod queries;
 mod recover;
+mod report;
 mod retries;
 mod retry;
 mod roles;

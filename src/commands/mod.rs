@@ -9,6 +9,7 @@ mod migrate;
 mod next;
 mod once;
 mod pause;
+mod report;
 mod resume;
 mod retry;
 mod tick;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Once(once::Arguments),
     Pause(pause::Arguments),
     Resume(resume::Arguments),
+    Report(report::Arguments),
     Grants(grants::Arguments),
 }
 

@@ -6,6 +6,7 @@ mod effects;
 mod enqueue;
 mod error;
 mod operate;
+mod report;
 mod runs;
 mod schema;
 mod session;
@@ -20,6 +21,7 @@ pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result};
 pub(crate) use operate::Asked;
+pub(crate) use report::{Bin, Failure, Job, NextFire, Scope, Snapshot, Summary};
 pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Limited, Wanted};
 pub(crate) use session::Limits;
 
