@@ -17,7 +17,7 @@ pub(super) const UNUSED: Mark = PreEscaped(concat!(
     r#"<path d="M7 12h10"/></svg>"#
 ));
 
-/// What a mark of the timeline means; drawn in a box of 12 by 24 as in a lane.
+/// What a mark of the timeline means; drawn as in a lane, in a box of 12 by 24.
 #[derive(Clone, Copy)]
 pub(super) enum Sample {
     Succeeded,
@@ -29,15 +29,16 @@ pub(super) enum Sample {
 
 impl Sample {
     pub(super) fn svg(self) -> Markup {
-        let (class, path) = match self {
-            Self::Succeeded => ("s", "M2 16V5h8v11z"),
-            Self::Failed => ("f", "M2 16h8v4h-8z"),
-            Self::Dead => ("d", "M0 16h12v8h-12z"),
-            Self::Cancelled => ("c", "M2 16V5h8v11z"),
-            Self::Running => ("r", "M1 16V7h10v9z"),
+        // What hangs from the line is moved up, to stand beside its word.
+        let (class, path, top) = match self {
+            Self::Succeeded => ("s", "M2 16V5h8v11z", 0),
+            Self::Failed => ("f", "M2 16h8v4h-8z", 6),
+            Self::Dead => ("d", "M0 16h12v8h-12z", 8),
+            Self::Cancelled => ("c", "M2 16V5h8v11z", 0),
+            Self::Running => ("r", "M1 16V7h10v9z", 0),
         };
         html! {
-            svg.sample viewBox="0 0 12 24" aria-hidden="true" {
+            svg.sample viewBox={ "0 " (top) " 12 24" } aria-hidden="true" {
                 path.(class) d=(path) {}
                 path.base d="M0 16H12" {}
             }
