@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// How far to look back: 30s, 5m, 2h, 1d
+    /// How far to look back: 5m, 2h, 1d; 1m to 366d
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = since)]
     since: Duration,
     /// The page's title [default: `Jobs in` and the database's name]
