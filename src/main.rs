@@ -13,6 +13,7 @@ mod exit;
 mod findings;
 mod fires;
 mod model;
+mod patience;
 mod payload;
 mod print;
 mod redact;

@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{count, moment, more, name, verdict};
+use super::{count, moment, more, name};
+use crate::patience::PATIENCE;
 use crate::schedule::Schedule;
 use crate::store::{Failure, NextFire, Snapshot};
 
@@ -75,7 +76,7 @@ fn next(fire: &NextFire, axis: &Axis) -> Markup {
             (true, Some(since), _) => { span.badge { "paused" } " since " (moment(axis, since)) },
             (true, None, None) => span.quiet { "never again" },
             (true, None, Some(at)) => {
-                @if (axis.now - at).to_std().is_ok_and(|late| late >= verdict::PATIENCE) { span.badge.bad { "late" } " " }
+                @if (axis.now - at).to_std().is_ok_and(|late| late >= PATIENCE) { span.badge.bad { "late" } " " }
                 (moment(axis, at))
             }
         }
@@ -100,7 +101,7 @@ pub(super) fn workers(seen: &Snapshot, axis: &Axis) -> Markup {
                     thead { tr { th scope="col" { "Worker" } th scope="col" { "Last tick" } th scope="col" { "Version" } } }
                     tbody {
                         @for worker in &seen.workers {
-                            @let is_silent = (axis.now - worker.last_tick_at).to_std().is_ok_and(|age| age >= verdict::PATIENCE);
+                            @let is_silent = (axis.now - worker.last_tick_at).to_std().is_ok_and(|age| age >= PATIENCE);
                             tr {
                                 th scope="row" { (name(&worker.name)) }
                                 td data-label="Last tick" {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::patience::PATIENCE;
 use crate::print;
 use crate::schedule::Clock;
 use crate::store::{Job, Scope, Snapshot};
@@ -40,7 +41,7 @@ impl Wish {
     pub(crate) fn scope(&self, now: DateTime<Utc>) -> Scope {
         let axis = self.axis(now);
         let bin = Duration::from_secs(axis.bin.unsigned_abs());
-        Scope { from: axis.from, bin, patience: verdict::PATIENCE, jobs: JOBS, rows: ROWS }
+        Scope { from: axis.from, bin, patience: PATIENCE, jobs: JOBS, rows: ROWS }
     }
 
     fn axis(&self, now: DateTime<Utc>) -> Axis {

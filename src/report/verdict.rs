@@ -6,11 +6,8 @@ use chrono::{DateTime, Utc};
 
 use super::count;
 use crate::duration;
+use crate::patience::{LAG, PATIENCE};
 use crate::store::Summary;
-
-/// How long a due run may wait, a schedule be late, and a worker not tick: cron wakes it every minute,
-/// and four of five may be lost.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Mood {
@@ -48,7 +45,7 @@ pub(super) fn of(summary: &Summary, now: DateTime<Utc>, window: Duration) -> Ver
 
 fn troubles(summary: &Summary, now: DateTime<Utc>, window: &str) -> Vec<String> {
     let age = |at: DateTime<Utc>| (now - at).to_std().unwrap_or_default();
-    let late = |at: Option<DateTime<Utc>>| at.map(age).filter(|age| *age >= PATIENCE).map(whole);
+    let late = |at: Option<DateTime<Utc>>, limit| at.map(age).filter(|age| *age >= limit).map(whole);
     let mut troubles = Vec::new();
     if summary.dead > 0 {
         let runs = count::of(summary.dead, "dead run");
@@ -63,11 +60,11 @@ fn troubles(summary: &Summary, now: DateTime<Utc>, window: &str) -> Vec<String> 
         Some(age) if age >= PATIENCE => troubles.push(format!("no worker has ticked for {}", whole(age))),
         Some(_) => {}
     }
-    if let Some(age) = late(summary.due_since) {
+    if let Some(age) = late(summary.due_since, LAG) {
         let wait = if summary.due == 1 { "is due and waits" } else { "are due, the oldest" };
         troubles.push(format!("{} {wait} for {age}", count::of(summary.due, "run")));
     }
-    if let Some(age) = late(summary.late_since) {
+    if let Some(age) = late(summary.late_since, PATIENCE) {
         troubles.push(format!("a schedule is late by {age}"));
     }
     if summary.lost > 0 {
