@@ -40,7 +40,7 @@ pub(crate) fn show(duration: Duration) -> String {
     if seconds < 120 {
         return format!("{seconds}s");
     }
-    let (unit, names) = if seconds < 7200 && seconds % 3600 != 0 {
+    let (unit, names) = if seconds < 7200 && !seconds.is_multiple_of(3600) {
         (60, ["m", "s"])
     } else if seconds < 172_800 {
         (3600, ["h", "m"])

@@ -152,7 +152,7 @@ fn a_page_begins_with_whether_all_is_well() {
     ended(&db, "hook", "dead", "2 hours", 2);
     ended(&db, "hook", "dead", "3 days", 1);
     says(&page(&db, &[]), "Needs attention: 3 dead runs, 2 in the last 24h.");
-    says(&page(&db, &["--since", "1h"]), "Needs attention: 3 dead runs, none in the last 60m.");
+    says(&page(&db, &["--since", "1h"]), "Needs attention: 3 dead runs, none in the last 1h.");
     says(&page(&db, &["--since", "7d"]), "Needs attention: 3 dead runs in the last 7d.");
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '2 hours';
