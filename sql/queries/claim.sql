@@ -115,13 +115,17 @@ due AS MATERIALIZED (
             AND run.queue = lane.queue
             AND run.priority = lane.priority
             AND run.run_at <= now()
-            AND run.job_type <> ALL ((SELECT left_out.job_types FROM left_out)::text[])
+            -- `coalesce` keeps the planner from guessing: where most runs are of one job, it would take the
+            -- comparison for one that hardly any run passes, and read and sort the whole lane.
+            AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)
             AND (
                 run.definition_id IS NULL
                 OR run.definition_id NOT IN (SELECT limited.id FROM limited)
                 OR run.id IN (SELECT within_limits.id FROM within_limits)
             )
         ORDER BY run.run_at, run.id
+        -- More than the outer limit needs, but without it the planner would sort whole lanes.
+        LIMIT $5::integer
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS waiting
     LIMIT coalesce((SELECT room.runs FROM room), 0)

@@ -6,8 +6,8 @@
 -- $14 output bytes    $15 truncated       $16 seconds since start    $17 seconds since end
 -- A run that somebody asked to cancel is not queued or retried any more, and one whose max_attempts
 -- were lowered meanwhile is dead.
--- Returns the attempts that are recorded: now, or when this was sent before and the answer was lost.
--- One that is missing lost its lease: nothing of it was written.
+-- A row per attempt that is recorded now, with the status of its run. Of one that is missing nothing was
+-- written: its lease is lost, or it was recorded before, see recorded_before.sql.
 WITH ended AS MATERIALIZED (
     SELECT
         *,
@@ -116,19 +116,6 @@ history AS (
     ON CONFLICT (run_id, attempt) DO NOTHING
 )
 SELECT
-    ended.run_id,
+    recorded.id AS run_id,
     recorded.status
-FROM ended
-JOIN recorded
-    ON recorded.id = ended.run_id
-    AND recorded.attempt = ended.attempt
-UNION ALL
-SELECT
-    ended.run_id,
-    ended.status
-FROM ended
-JOIN jobctl.job_attempts AS attempt
-    ON attempt.run_id = ended.run_id
-    AND attempt.attempt = ended.attempt
-    AND attempt.worker = $1::text
-    AND attempt.outcome = ended.outcome
+FROM recorded

@@ -4,8 +4,6 @@ mod server;
 mod tables;
 mod work;
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 use crate::store;

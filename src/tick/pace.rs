@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 /// What is claimed ahead starts within this time.
-const BLINK: Duration = Duration::from_millis(50);
+const BLINK: Duration = Duration::from_millis(100);
 /// A claim that has waited so long for a worker goes back; another host may be idle.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 /// Rest for each time spent in statements.
 const REST: u32 = 2;
 /// Longest time that a result waits while others are written in batches.
-const LONGEST_REST: Duration = Duration::from_millis(20);
+const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Runs claimed ahead at most.
 const AHEAD: usize = 1000;
 
@@ -86,16 +86,22 @@ mod tests {
 
     #[test]
     fn long_runs_are_never_claimed_ahead() {
-        assert_eq!(after(&[60, 5000]).wanted(4, 4), 0);
+        assert_eq!(after(&[110, 5000]).wanted(4, 4), 0);
         assert_eq!(after(&[1, 1, 1, 5000]).wanted(4, 4), 0);
     }
 
     #[test]
     fn short_runs_are_claimed_a_blink_ahead_by_the_handful() {
         let pace = after(&[5; 50]);
-        assert_eq!(pace.wanted(4, 0), 4 + 36);
-        assert_eq!(pace.wanted(4, 30), 0);
-        assert_eq!(pace.wanted(4, 20), 20);
+        assert_eq!(pace.wanted(4, 0), 4 + 76);
+        assert_eq!(pace.wanted(4, 42), 0);
+        assert_eq!(pace.wanted(4, 41), 39);
         assert!(after(&[0; 50]).wanted(4, 0) <= 4 + AHEAD);
+    }
+
+    #[test]
+    fn the_database_rests_longer_than_it_worked_but_not_long() {
+        assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(8));
+        assert_eq!(rest_after(Duration::from_secs(9)), LONGEST_REST);
     }
 }
