@@ -7,6 +7,7 @@ mod doctor;
 mod enqueue;
 mod filter;
 mod grants;
+mod groups;
 mod list;
 mod list_dead;
 mod migrate;
@@ -33,12 +34,17 @@ use crate::connect::Target;
 use crate::exit::{Exit, Fault};
 use crate::store::{Scheduled, Store};
 use crate::{print, spelling};
+use groups::grouped;
 
 /// Background jobs out of PostgreSQL tables, woken by cron
-///
-/// Every flag can also be given as JOBCTL_<FLAG> in the environment.
 #[derive(Debug, Parser)]
-#[command(name = "jobctl", version, arg_required_else_help = true, subcommand_required = true)]
+#[command(
+    name = "jobctl",
+    version,
+    arg_required_else_help = true,
+    subcommand_required = true,
+    after_help = "`jobctl help COMMAND` says more. Every flag can also be set as JOBCTL_<FLAG>."
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) database: Database,
@@ -85,7 +91,7 @@ const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATT
 /// Where the database is.
 #[derive(Args, Debug)]
 pub(crate) struct Database {
-    /// URL or key=value string; else DATABASE_URL, else the PG* variables, as psql reads them
+    /// URL or key=value string; else DATABASE_URL, else PG*
     #[arg(long, global = true, value_name = "URL", help_heading = "Connection")]
     database_url: Option<String>,
 }
@@ -106,8 +112,16 @@ impl Database {
 /// # Errors
 /// Wrong usage; also `--help` and `--version`, which are answers.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    let matches = with_environment(Cli::command()).try_get_matches()?;
+    let matches = match with_environment(Cli::command()).try_get_matches() {
+        // Only who asks for help waits until its text is made.
+        Err(usage) if shows_help(usage.kind()) => with_environment(grouped(Cli::command())).try_get_matches()?,
+        matches => matches?,
+    };
     Cli::from_arg_matches(&matches)
+}
+
+fn shows_help(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)
 }
 
 /// Prints what clap has to say: an answer to stdout, a complaint to stderr.
