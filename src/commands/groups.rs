@@ -6,7 +6,7 @@ use clap::Command;
 
 /// Every command stands in one group.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Set up", &["migrate", "apply", "grants", "doctor"]),
+    ("Set up", &["migrate", "apply", "grants", "doctor", "completions"]),
     ("Enqueue", &["enqueue", "once"]),
     ("Run", &["tick", "prune"]),
     ("Look", &["list", "list-dead", "show", "status", "check", "next"]),

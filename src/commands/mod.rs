@@ -3,6 +3,7 @@
 mod apply;
 mod cancel;
 mod check;
+mod completions;
 mod doctor;
 mod enqueue;
 mod filter;
@@ -10,6 +11,8 @@ mod grants;
 mod groups;
 mod list;
 mod list_dead;
+#[cfg(test)]
+mod man;
 mod migrate;
 mod next;
 mod once;
@@ -72,6 +75,7 @@ pub(crate) enum Command {
     Prune(prune::Arguments),
     Doctor(doctor::Arguments),
     Grants(grants::Arguments),
+    Completions(completions::Arguments),
 }
 
 impl Command {
