@@ -97,7 +97,7 @@ mod tests {
     fn each_rule_yields_the_table_in_the_readme() {
         waits("fixed:1m", &["60s", "60s", "60s"]);
         waits("exponential:1m..30m", &["60s", "2m", "4m", "8m", "16m", "30m", "30m"]);
-        waits("exponential:1m", &["60s", "2m", "4m", "8m", "16m", "32m", "60m", "60m"]);
+        waits("exponential:1m", &["60s", "2m", "4m", "8m", "16m", "32m", "1h", "1h"]);
         waits("polynomial:10s", &["10s", "40s", "90s", "2m 40s"]);
         waits("list:1m,5m,30m,2h", &["60s", "5m", "30m", "2h", "2h"]);
     }

@@ -40,7 +40,7 @@ pub(crate) fn show(duration: Duration) -> String {
     if seconds < 120 {
         return format!("{seconds}s");
     }
-    let (unit, names) = if seconds < 7200 {
+    let (unit, names) = if seconds < 7200 && !seconds.is_multiple_of(3600) {
         (60, ["m", "s"])
     } else if seconds < 172_800 {
         (3600, ["h", "m"])
@@ -114,6 +114,8 @@ mod tests {
         shows(64_000, "64s");
         shows(330_000, "5m 30s");
         shows(300_000, "5m");
+        shows(3_600_000, "1h");
+        shows(3_660_000, "61m");
         shows(7_500_000, "2h 5m");
         shows(90_000_000, "25h");
         shows(270_000_000, "3d 3h");

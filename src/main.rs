@@ -13,9 +13,11 @@ mod exit;
 mod findings;
 mod fires;
 mod model;
+mod patience;
 mod payload;
 mod print;
 mod redact;
+mod report;
 mod schedule;
 mod spelling;
 mod store;
@@ -57,6 +59,7 @@ fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
         Command::Grants(arguments) => arguments.run(database),
         Command::Next(arguments) => arguments.run(database),
         Command::Once(arguments) => arguments.run(database),
+        Command::Report(arguments) => arguments.run(database),
         Command::Pause(arguments) => arguments.run(database),
         Command::Resume(arguments) => arguments.run(database),
         Command::Status(arguments) => arguments.run(database),

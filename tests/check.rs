@@ -149,7 +149,7 @@ fn a_run_counts_as_failed_once_whatever_became_of_it() {
     let check = |arguments: &[&'static str]| db.jobctl(["check", "--max-dead", "1"]).args(arguments.iter().copied());
     says(check(&[]), FINE);
     says(check(&["--max-failures", "4"]), FINE);
-    says(check(&["--max-failures", "3"]), &format!("4 runs failed within 60m (newest: {id} mail: exit status 1)"));
+    says(check(&["--max-failures", "3"]), &format!("4 runs failed within 1h (newest: {id} mail: exit status 1)"));
     says(
         check(&["--max-failures", "0", "--within", "1m"]),
         &format!("1 run failed within 60s ({id} mail: exit status 1)"),
@@ -187,7 +187,7 @@ fn some_jobs_can_be_checked_alone_and_must_exist() {
     let runs = running(&db, "shell", "3 hours 1 second");
     let limits = ["--max-running", "10m", "--max-failures", "0"];
     let check = |jobs: &[&'static str]| db.jobctl(["check"]).args(limits).args(jobs.iter().copied());
-    let failed = format!("1 run failed within 60m ({died} mail: exit status 3)");
+    let failed = format!("1 run failed within 1h ({died} mail: exit status 3)");
     let died = format!("1 dead run ({died} mail: exit status 3), see `jobctl list-dead`");
     let late = format!("run {late} backup has been due for 3h, see `jobctl status`");
     let runs = format!("run {runs} shell has been running for 3h on web1, see `jobctl status`");

@@ -44,6 +44,7 @@ mod pooler;
 mod prune;
 mod queries;
 mod recover;
+mod report;
 mod retries;
 mod retry;
 mod roles;

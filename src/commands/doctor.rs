@@ -10,6 +10,7 @@ use super::Database;
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
 use crate::findings::{self, Clock, Finding, Link, Verdict};
+use crate::patience::PATIENCE;
 use crate::print::{self, Cell, Form};
 use crate::store::{self, Store};
 
@@ -90,7 +91,7 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
         findings.push(tell("leases", &runs, findings::leases));
         findings.push(tell("schedules", &runs, findings::schedules));
         findings.push(tell("dead runs", &runs, findings::dead));
-        let waiting = store.inspect_waiting(findings::PATIENCE);
+        let waiting = store.inspect_waiting(PATIENCE);
         findings.push(tell("definitions", &waiting, |waiting| findings::definitions(waiting)));
         if let Ok(runs) = &runs {
             findings.push(tell("queues", &waiting, |waiting| findings::queues(runs, waiting)));

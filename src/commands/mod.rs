@@ -18,6 +18,7 @@ mod next;
 mod once;
 mod pause;
 mod prune;
+mod report;
 mod resume;
 mod retry;
 mod show;
@@ -74,6 +75,7 @@ pub(crate) enum Command {
     Check(check::Arguments),
     Prune(prune::Arguments),
     Doctor(doctor::Arguments),
+    Report(report::Arguments),
     Grants(grants::Arguments),
     Completions(completions::Arguments),
 }

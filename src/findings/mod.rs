@@ -14,9 +14,6 @@ pub(crate) use server::{Clock, Link, clock, connection, database, durability, po
 pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
 pub(crate) use work::{dead, definitions, leases, queues, schedules, ticks};
 
-/// Cron wakes a worker every minute: what has not happened for so long does not happen by itself.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
-
 /// From best to worst.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,7 +1,8 @@
 //! What keeps the tables fast: indexes, vacuum, and nobody in its way.
 
-use super::{Finding, PATIENCE, count, some};
+use super::{Finding, count, some};
 use crate::duration;
+use crate::patience::PATIENCE;
 use crate::store::{HolderFacts, IndexFacts, SessionFacts, SnapshotFacts, TableFacts};
 
 /// Versions of rows that a busy queue leaves behind while a snapshot of that age is held.

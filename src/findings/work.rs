@@ -1,7 +1,8 @@
 //! The work: whether somebody ticks, and what stands still or is in the way of a run.
 
-use super::{Finding, PATIENCE, count, some};
+use super::{Finding, count, some};
 use crate::duration;
+use crate::patience::PATIENCE;
 use crate::store::{RunFacts, WaitingFacts};
 
 pub(crate) fn ticks(facts: &RunFacts) -> Finding {

@@ -8,7 +8,7 @@ use chrono::{Offset, TimeDelta, TimeZone, Utc};
 use chrono_tz::{TZ_VARIANTS, Tz};
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock(Tz);
+pub(crate) struct Clock(Tz);
 
 /// A part of a day of UTC in which the clock is not changed.
 pub(super) struct Stretch {
@@ -38,7 +38,7 @@ pub(super) enum Pass {
 impl Clock {
     /// # Errors
     /// There is no such zone. It is never taken for UTC.
-    pub(super) fn parse(name: &str) -> Result<Self, String> {
+    pub(crate) fn parse(name: &str) -> Result<Self, String> {
         name.parse().map(Self).map_err(|_| {
             let meant = nearest(name).map(|zone| format!("did you mean `{zone}`?"));
             let remedy = meant.unwrap_or_else(|| "write a name such as Europe/Berlin, or UTC".to_owned());
@@ -46,11 +46,11 @@ impl Clock {
         })
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         self.0.name()
     }
 
-    pub(super) fn show(self, at: DateTime<Utc>) -> DateTime<FixedOffset> {
+    pub(crate) fn show(self, at: DateTime<Utc>) -> DateTime<FixedOffset> {
         at.with_timezone(&self.0).fixed_offset()
     }
 

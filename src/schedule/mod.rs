@@ -16,7 +16,8 @@ use std::iter;
 
 use chrono::{DateTime, Datelike, Days, NaiveDate, Utc};
 
-use clock::{Clock, Gap, Pass, Stretch};
+pub(crate) use clock::Clock;
+use clock::{Gap, Pass, Stretch};
 use expression::Expression;
 pub(crate) use fire::{Fire, Mark};
 pub(crate) use spread::spread_of;

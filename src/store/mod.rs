@@ -10,6 +10,7 @@ mod inspect;
 mod look;
 mod operate;
 mod prune;
+mod report;
 mod runs;
 mod schema;
 mod session;
@@ -35,6 +36,7 @@ pub(crate) use inspect::{
 pub(crate) use look::{Filter, Run};
 pub(crate) use operate::Asked;
 pub(crate) use prune::Old;
+pub(crate) use report::{Bin, Failure, Job, NextFire, Scope, Snapshot, Summary};
 pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Limited, Wanted};
 pub(crate) use session::Limits;
 pub(crate) use show::{Attempt, Shown};

@@ -118,6 +118,8 @@ struct Tick {
     next_beat: Instant,
     /// Before this the database is left alone.
     paused_until: Instant,
+    /// Before this it is, as long as every thread has work.
+    rested_until: Instant,
     /// Since the database last did what it was asked; a connection alone proves nothing.
     connects: u32,
     /// Why the connection was lost, until it serves again.
@@ -154,6 +156,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         taken: 0,
         next_beat: now + timing.heartbeat,
         paused_until: now,
+        rested_until: now,
         connects: 0,
         unreached: None,
         failure: None,
@@ -176,15 +179,27 @@ impl Tick {
             self.give_up_expired();
             return;
         }
-        if Instant::now() < self.paused_until {
+        let began = Instant::now();
+        if began < self.paused_until || self.rests() {
             return;
         }
         let done =
             self.release_waiting().and_then(|()| self.beat()).and_then(|()| self.record()).and_then(|()| self.claim());
+        self.rested_until = Instant::now() + pace::rest_after(began.elapsed());
         match done {
             Ok(()) => (self.connects, self.unreached) = (0, None),
             Err(error) => self.trouble(error),
         }
+    }
+
+    /// Whether the next statement gives way to the jobs. Nobody waits for it: no thread is idle, and what
+    /// is held is not near its end.
+    fn rests(&self) -> bool {
+        let now = Instant::now();
+        now < self.rested_until
+            && now < self.next_beat
+            && self.phase == Phase::Working
+            && self.pool.waiting_for().is_some()
     }
 
     fn is_done(&self) -> bool {
@@ -224,7 +239,8 @@ impl Tick {
             Phase::Stopping(instant) | Phase::Ending(instant) => at(instant),
         }
         if self.store.is_some() {
-            let not_before = |instant: Instant| instant.max(self.paused_until);
+            let resting = if self.rests() { self.rested_until } else { now };
+            let not_before = |instant: Instant| instant.max(self.paused_until).max(resting);
             if !self.held.is_empty() || self.may_claim {
                 at(not_before(self.next_beat));
             }

@@ -7,8 +7,19 @@ use std::time::Duration;
 const BLINK: Duration = Duration::from_millis(50);
 /// A claim that has waited so long for a worker goes back; another host may be idle.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
+/// Rest for each time spent in statements.
+const REST: u32 = 2;
+/// Longest time that a result waits while others are written in batches.
+const LONGEST_REST: Duration = Duration::from_millis(20);
 /// Runs claimed ahead at most.
 const AHEAD: usize = 1000;
+
+/// How long the database is left alone after statements that took so long. A result that comes while
+/// nothing else is going on is recorded at once; in a flood of them, statement after statement would
+/// take the processors from the very jobs, where the database shares them.
+pub(super) fn rest_after(took: Duration) -> Duration {
+    (took * REST).min(LONGEST_REST)
+}
 
 /// How long runs take, as far as this tick has seen.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::Database;
 use crate::exit::Exit;
+use crate::patience::{LAG, PATIENCE};
 use crate::{duration, print};
 use reasons::Limits;
 
@@ -30,10 +31,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true, value_parser = super::within(0, i64::MAX))]
     max_dead: i64,
     /// For how long a run may be due without being started
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = limit)]
+    #[arg(long, value_name = "DURATION", default_value = duration::show(LAG), value_parser = limit)]
     max_lag: Duration,
     /// For how long a worker may not tick; one that is missed for a day more is taken as gone
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = limit)]
+    #[arg(long, value_name = "DURATION", default_value = duration::show(PATIENCE), value_parser = limit)]
     max_tick_age: Duration,
     /// For how long a run may be running [default: as long as its timeout lets it]
     #[arg(long, value_name = "DURATION", value_parser = limit)]

@@ -156,7 +156,7 @@ mod tests {
         says(
             &facts,
             &Limits { failures: Some((2, MINUTE * 60)), ..LIMITS },
-            &["3 runs failed within 60m (newest: 9 mail: exit status 1)"],
+            &["3 runs failed within 1h (newest: 9 mail: exit status 1)"],
         );
     }
 

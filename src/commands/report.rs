@@ -1,0 +1,100 @@
+//! `jobctl report`: one self-contained HTML page.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use super::Database;
+use crate::exit::Exit;
+use crate::report::Wish;
+use crate::schedule::Clock;
+use crate::store::Limits;
+use crate::{duration, print};
+
+const SHORTEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(366 * 86400);
+/// For a statement: a window of a year may hold many millions of runs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Write one HTML page that shows how it goes
+///
+/// It needs no other file, so a web server can serve it as it is:
+///
+///   */10 * * * *  jobctl report -o /var/www/jobs.html
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// How far to look back: 5m, 2h, 1d; 1m to 366d
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = since)]
+    since: Duration,
+    /// The page's title [default: `Jobs in` and the database's name]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// By whose clock times are shown: UTC, or an area and city as in America/New_York
+    #[arg(long, value_name = "TZ", default_value = "UTC", value_parser = Clock::parse)]
+    time_zone: Clock,
+    /// Write to this file, which is replaced at once and whole [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        let wish = Wish { title: self.title, since: self.since, clock: self.time_zone };
+        let asked = wish.clone();
+        let mut store = database.open()?;
+        store.limit(Limits { statement: PATIENCE, ..Limits::default() });
+        let seen = store.report(move |now| asked.scope(now))?;
+        let page = wish.page(&seen);
+        match self.output.filter(|file| file.as_os_str() != "-") {
+            Some(file) => replace(&file, &page).with_context(|| format!("cannot write {}", file.display()))?,
+            None => print::answer(&page)?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn since(text: &str) -> Result<Duration, String> {
+    duration::parse_within(text, SHORTEST, LONGEST)
+}
+
+/// Puts a text in a file's place, so that whoever reads the file finds the old text or the new one, and
+/// never a part. The file's permissions stay.
+fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
+    // A link stays a link.
+    let file = &match fs::canonicalize(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
+        path => path?,
+    };
+    let permissions = match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        found => {
+            let found = found?;
+            // Renaming over a device would put a page in place of /dev/null.
+            if !found.is_file() {
+                bail!("it is no file; leave -o out to write to stdout");
+            }
+            Some(found.permissions())
+        }
+    };
+    let name = file.file_name().context("it has no name")?;
+    let new = file.with_file_name(format!(".{}.{:08x}", name.to_string_lossy(), rand::random::<u32>()));
+    let opened = OpenOptions::new().write(true).create_new(true).open(&new);
+    let written = opened.and_then(|mut opened: File| {
+        if let Some(permissions) = permissions {
+            opened.set_permissions(permissions)?;
+        }
+        opened.write_all(text.as_bytes())?;
+        opened.sync_all()?;
+        fs::rename(&new, file)
+    });
+    if written.is_err() {
+        // What is left of the attempt; why it failed is what counts.
+        let _ = fs::remove_file(&new);
+    }
+    Ok(written?)
+}

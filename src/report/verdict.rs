@@ -1,0 +1,80 @@
+//! Whether all is well, in one sentence. Pure.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::count;
+use crate::duration;
+use crate::patience::{LAG, PATIENCE};
+use crate::store::Summary;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Mood {
+    Well,
+    Troubled,
+    /// There is nothing to judge.
+    Unused,
+}
+
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) mood: Mood,
+    /// Begins the sentence.
+    pub(super) opening: &'static str,
+    pub(super) rest: String,
+}
+
+/// `window` is how long the report looks back.
+pub(super) fn of(summary: &Summary, now: DateTime<Utc>, window: Duration) -> Verdict {
+    if !summary.used {
+        let rest = "There is no job and no run in this database.".to_owned();
+        return Verdict { mood: Mood::Unused, opening: "Nothing here yet.", rest };
+    }
+    let window = duration::show(window);
+    let troubles = troubles(summary, now, &window);
+    if troubles.is_empty() {
+        let rest = match summary.succeeded {
+            0 => format!("Nothing ran in the last {window}; nothing is dead or late."),
+            runs => format!("{} succeeded in the last {window}; nothing is dead or late.", count::of(runs, "run")),
+        };
+        return Verdict { mood: Mood::Well, opening: "All well.", rest };
+    }
+    Verdict { mood: Mood::Troubled, opening: "Needs attention:", rest: format!("{}.", troubles.join("; ")) }
+}
+
+fn troubles(summary: &Summary, now: DateTime<Utc>, window: &str) -> Vec<String> {
+    let age = |at: DateTime<Utc>| (now - at).to_std().unwrap_or_default();
+    let late = |at: Option<DateTime<Utc>>, limit| at.map(age).filter(|age| *age >= limit).map(whole);
+    let mut troubles = Vec::new();
+    if summary.dead > 0 {
+        let runs = count::of(summary.dead, "dead run");
+        troubles.push(match summary.dead_lately {
+            0 => format!("{runs}, none in the last {window}"),
+            lately if lately == summary.dead => format!("{runs} in the last {window}"),
+            lately => format!("{runs}, {} in the last {window}", count::grouped(lately)),
+        });
+    }
+    match summary.last_tick_at.map(age) {
+        None => troubles.push("no worker has ever ticked".to_owned()),
+        Some(age) if age >= PATIENCE => troubles.push(format!("no worker has ticked for {}", whole(age))),
+        Some(_) => {}
+    }
+    if let Some(age) = late(summary.due_since, LAG) {
+        let wait = if summary.due == 1 { "is due and waits" } else { "are due, the oldest" };
+        troubles.push(format!("{} {wait} for {age}", count::of(summary.due, "run")));
+    }
+    if let Some(age) = late(summary.late_since, PATIENCE) {
+        troubles.push(format!("a schedule is late by {age}"));
+    }
+    if summary.lost > 0 {
+        let is = if summary.lost == 1 { "is" } else { "are" };
+        troubles.push(format!("{} {is} running without a lease", count::of(summary.lost, "run")));
+    }
+    troubles
+}
+
+/// Without fractions of a second.
+pub(super) fn whole(length: Duration) -> String {
+    duration::show(Duration::from_secs(length.as_secs()))
+}

@@ -1,0 +1,399 @@
+//! The page that `report` writes: what it says, that it is whole and needs nothing else, and that
+//! nothing stored in the database can become a part of it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::cancel::{STATUSES, run_in};
+use crate::support::{Role, TestDb, temp_dir};
+
+/// A database in which all is well: a worker that has just ticked, and a schedule that is not due.
+fn furnished() -> TestDb {
+    let db = TestDb::new();
+    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '30 2 * * *'\n[jobs.hook]\nshell = 'true'\n");
+    db.execute("INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('w', '1', now())");
+    db
+}
+
+/// Runs that ended so long ago, each after three seconds.
+fn ended(db: &TestDb, job: &str, status: &str, ago: &str, runs: u32) {
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at, error_type, last_error)
+         SELECT '{job}', '{status}', 1, now() - interval '{ago}' - interval '3 seconds', now() - interval '{ago}',
+            CASE WHEN '{status}' = 'dead' THEN 'exit_code' END, CASE WHEN '{status}' = 'dead' THEN 'exit status 3' END
+         FROM generate_series(1, {runs})"
+    ));
+}
+
+fn page(db: &TestDb, arguments: &[&str]) -> String {
+    let page = db.jobctl(["report"]).args(arguments.iter().copied()).run().success().stderr("").stdout;
+    check(&page);
+    page
+}
+
+/// A page without its style.
+fn without_style(page: &str) -> String {
+    let (head, rest) = page.split_once("<style>").expect("a style");
+    let (_, body) = rest.split_once("</style>").expect("the style's end");
+    format!("{head}{body}")
+}
+
+/// The text of a page as it is read, each run of white space one space.
+fn text(page: &str) -> String {
+    let mut text = String::new();
+    for piece in without_style(page).split('<').skip(1) {
+        let (tag, words) = piece.split_once('>').unwrap_or((piece, ""));
+        let name = tag.trim_start_matches('/').split(' ').next().unwrap_or_default();
+        if !["wbr", "span", "strong", "code", "time"].contains(&name) {
+            text.push(' ');
+        }
+        text.push_str(words);
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn says(page: &str, what: &str) {
+    let text = text(page);
+    assert!(text.contains(what), "no `{what}` in\n{text}");
+}
+
+#[track_caller]
+fn is_silent_about(page: &str, what: &str) {
+    let text = text(page);
+    assert!(!text.contains(what), "`{what}` in\n{text}");
+}
+
+/// The tags of a page: name and attributes. Every one is closed in its order, every attribute quoted
+/// and given once, and every id unique.
+fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
+    const VOID: [&str; 5] = ["br", "link", "meta", "wbr", "!DOCTYPE"];
+    let (mut tags, mut open) = (Vec::new(), Vec::new());
+    for piece in without_style(page).split('<').skip(1) {
+        let (tag, _) = piece.split_once('>').unwrap_or_else(|| panic!("no end of <{piece}"));
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "</{name}> closes another");
+            continue;
+        }
+        let (name, mut rest) = tag.split_once(' ').unwrap_or((tag, ""));
+        let mut attributes = Vec::new();
+        while name != "!DOCTYPE" && !rest.is_empty() {
+            let (key, value) = rest.split_once("=\"").unwrap_or_else(|| panic!("no value in <{tag}>"));
+            let (value, after) = value.split_once('"').unwrap_or_else(|| panic!("no end of a value in <{tag}>"));
+            attributes.push((key.trim().to_owned(), value.to_owned()));
+            rest = after.trim_start().trim_end_matches('/');
+        }
+        let closes_itself = tag.ends_with('/');
+        if !VOID.contains(&name) && !closes_itself {
+            open.push(name.to_owned());
+        }
+        tags.push((name.to_owned(), attributes));
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+    tags
+}
+
+/// What holds of every page, whatever is in it.
+#[track_caller]
+fn check(page: &str) {
+    assert!(page.starts_with("<!DOCTYPE html><html lang=\"en\">") && page.ends_with("</html>\n"), "{page}");
+    assert!(page.len() < 500 * 1024, "{} bytes", page.len());
+    assert!(page.chars().all(|c| c == '\n' || !c.is_control()), "a control character in\n{page}");
+    let style = page.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
+    for outside in ["url(", "@import", "@font-face", "animation", "transition", "<"] {
+        assert!(!style.contains(outside), "the style has {outside}");
+    }
+    let tags = tags(page);
+    const KNOWN: &str = "!DOCTYPE html head meta title link style body header main footer section h1 h2 h3 p span strong \
+                         code pre br wbr time table caption thead tbody tr th td dl dt dd div ul ol li svg g path desc circle";
+    let mut ids = HashSet::new();
+    for (name, attributes) in &tags {
+        assert!(KNOWN.split_whitespace().any(|known| known == name), "<{name}>");
+        for (key, value) in attributes {
+            assert!(
+                !key.starts_with("on") && !value.contains("://") && !value.contains("javascript:"),
+                "{key}={value}"
+            );
+            assert!(!matches!(key.as_str(), "src" | "srcset" | "action" | "xlink:href"), "{key}={value}");
+            assert!(key != "href" || value == "data:,", "{key}={value}");
+            assert!(key != "id" || ids.insert(value.clone()), "two ids `{value}`");
+        }
+        let has = |key: &str| attributes.iter().any(|(other, _)| other == key);
+        assert!(name != "th" || has("scope"), "a header of no scope");
+        assert!(
+            name != "svg" || has("aria-hidden") || has("role") && has("aria-labelledby"),
+            "a drawing without a name"
+        );
+    }
+    for (_, value) in tags.iter().flat_map(|(_, attributes)| attributes).filter(|(key, _)| key == "aria-labelledby") {
+        assert!(value.split(' ').all(|id| ids.contains(id)), "nothing is called {value}");
+    }
+}
+
+#[test]
+fn an_empty_database_is_told_what_to_do_next() {
+    let db = TestDb::new();
+    let page = page(&db, &[]);
+    says(&page, &format!("Nothing here yet · Jobs in {}", db.name()));
+    says(&page, "jobctl apply jobs.toml");
+    says(&page, "* * * * * jobctl tick");
+    is_silent_about(&page, "What ran");
+}
+
+#[test]
+fn a_page_begins_with_whether_all_is_well() {
+    let db = furnished();
+    says(&page(&db, &[]), "All well. Nothing ran in the last 24h; nothing is dead or late.");
+    ended(&db, "hook", "succeeded", "1 hour", 1234);
+    let well = page(&db, &["--title", "Our jobs"]);
+    says(&well, "All well · Our jobs");
+    says(&well, "All well. 1,234 runs succeeded in the last 24h; nothing is dead or late.");
+    ended(&db, "hook", "dead", "2 hours", 2);
+    ended(&db, "hook", "dead", "3 days", 1);
+    says(&page(&db, &[]), "Needs attention: 3 dead runs, 2 in the last 24h.");
+    says(&page(&db, &["--since", "1h"]), "Needs attention: 3 dead runs, none in the last 1h.");
+    says(&page(&db, &["--since", "7d"]), "Needs attention: 3 dead runs in the last 7d.");
+    db.execute(
+        "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '2 hours';
+         UPDATE jobctl.job_definitions SET next_run_at = now() - interval '3 hours' WHERE name = 'nightly';
+         INSERT INTO jobctl.job_runs (job_type, run_at) VALUES ('hook', now() - interval '4 hours'), ('hook', now());
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at)
+         VALUES ('hook', 'running', 1, 'w', now() - interval '1 hour', now() - interval '2 hours')",
+    );
+    db.leaves_running();
+    says(
+        &page(&db, &[]),
+        "Needs attention: 3 dead runs, 2 in the last 24h; no worker has ticked for 2h; 2 runs are due, the oldest for 4h; a \
+         schedule is late by 3h; 1 run is running without a lease.",
+    );
+}
+
+#[test]
+fn what_cron_makes_up_for_within_minutes_is_no_trouble() {
+    let db = furnished();
+    db.execute(
+        "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '4 minutes';
+         UPDATE jobctl.job_definitions SET next_run_at = now() - interval '4 minutes' WHERE name = 'nightly';
+         INSERT INTO jobctl.job_runs (job_type, run_at) VALUES ('hook', now() - interval '4 minutes')",
+    );
+    says(&page(&db, &[]), "All well.");
+    db.execute("DELETE FROM jobctl.job_workers");
+    says(&page(&db, &[]), "Needs attention: no worker has ever ticked.");
+}
+
+#[test]
+fn a_lane_shows_what_ended_when() {
+    let db = furnished();
+    ended(&db, "hook", "succeeded", "2 hours", 4);
+    ended(&db, "hook", "cancelled", "5 hours", 1);
+    ended(&db, "hook", "dead", "8 hours", 2);
+    ended(&db, "hook", "succeeded", "25 hours", 99);
+    // Succeeded at the third attempt, and died at the second: three attempts failed and were retried.
+    db.execute(
+        "WITH tried AS (
+             INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at)
+             SELECT 'hook', status, attempts, now() - interval '11 hours', now() - interval '11 hours'
+             FROM (VALUES ('succeeded', 3), ('dead', 2)) AS run (status, attempts)
+             RETURNING id, status, attempts
+         )
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+         SELECT id, attempt, 'w', now() - interval '11 hours', now() - interval '11 hours',
+            CASE WHEN attempt = attempts AND status = 'succeeded' THEN 'succeeded' ELSE 'failed' END
+         FROM tried, generate_series(1, attempts) AS attempt",
+    );
+    let page = page(&db, &[]);
+    says(&page, "hook 5 runs succeeded, 3 failed attempts, 3 dead, 1 cancelled");
+    says(&page, "5 ok 3 dead, 3 retried");
+    for words in [": 4 succeeded", ": 1 cancelled", ": 2 dead", ": 1 succeeded, 3 retried, 1 dead"] {
+        assert!(page.contains(&format!("{words}</title>")), "no {words} in\n{page}");
+    }
+    // A schedule that did not run is shown, too.
+    says(&page, "nightly 0 runs succeeded");
+}
+
+#[test]
+fn what_takes_longer_than_a_mark_is_drawn_with_its_length() {
+    let db = furnished();
+    let lengths = |page: &str| page.matches("<path class=\"long\"").count();
+    ended(&db, "hook", "succeeded", "2 hours", 3);
+    assert_eq!(lengths(&page(&db, &[])), 0);
+    db.execute("UPDATE jobctl.job_runs SET started_at = finished_at - interval '40 minutes' WHERE id % 3 = 0");
+    let page = page(&db, &[]);
+    assert_eq!(lengths(&page), 1);
+    says(&page, "0 to 40m median 3s");
+}
+
+#[test]
+fn failures_are_grouped_with_the_newest_first_and_the_rest_is_counted() {
+    let db = furnished();
+    ended(&db, "hook", "dead", "3 hours", 7);
+    db.execute(
+        "UPDATE jobctl.job_runs SET last_error = 'the newest', finished_at = now() - interval '2 hours' WHERE id = 3;
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, run_at, failed_at, error_type, last_error)
+         VALUES ('other', 'failed', 2, now() + interval '1 minute', now() - interval '1 minute', 'timeout', 'timed out after 5s')",
+    );
+    let few = page(&db, &[]);
+    says(&few, "1 to retry other timeout timed out after 5s");
+    says(&few, "7 dead hook exit_code the newest Newest:");
+    says(&few, "run 3, attempt 1 of 10. jobctl show 3");
+    assert!(few.find("timed out after 5s") < few.find("the newest"));
+    for job in 0..28 {
+        ended(&db, &format!("job{job}"), "dead", "4 hours", 1);
+    }
+    let many = page(&db, &[]);
+    says(&many, "And 5 more groups; jobctl list-dead lists every dead run.");
+    says(&many, "And 7 more jobs; shown are those with trouble, then those with the most runs.");
+}
+
+#[test]
+fn schedules_workers_and_running_runs_are_listed_with_what_is_odd_about_them() {
+    let db = furnished();
+    db.apply(
+        "[jobs.fires]\nshell = 'true'\nschedule = '*/15 * * * *'\ntime_zone = 'Europe/Berlin'\n
+         [jobs.late]\nshell = 'true'\nschedule = '0 0 * * *'\n[jobs.held]\nshell = 'true'\nschedule = '0 0 * * *'\n",
+    );
+    db.jobctl(["pause", "held"]).run().success();
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = now() - interval '6 minutes' WHERE name = 'late';
+         UPDATE jobctl.job_definitions SET next_run_at = now() + interval '5 minutes 1 second' WHERE name = 'fires';
+         INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('old', '0.9', now() - interval '3 days');
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at, cancel_requested_at)
+         VALUES ('fires', 'running', 2, 'w', now() + interval '1 minute', now() - interval '90 seconds', NULL),
+            ('late', 'running', 1, 'old', now() - interval '1 minute', now() - interval '1 hour', now())",
+    );
+    db.leaves_running();
+    let page = page(&db, &[]);
+    let text = text(&page);
+    let texts = |from: &str, to: &str| {
+        let (_, after) = text.split_once(from).unwrap_or_else(|| panic!("no {from} in {text}"));
+        after.split_once(to).map_or(after, |(before, _)| before).to_owned()
+    };
+    let fires = texts("What fires next", "Who works");
+    assert!(fires.contains("fires") && fires.contains(", in 5m"), "{fires}");
+    assert!(fires.contains("*/15 * * * * Every 15 minutes every day (Europe/Berlin time)."), "{fires}");
+    assert!(fires.find("late late") < fires.find("held paused since"), "{fires}");
+    assert!(fires.find("held paused since") < fires.find("nightly disabled"), "{fires}");
+    let workers = texts("Who works", "What runs now");
+    assert!(workers.find("w ") < workers.find("old silent"), "{workers}");
+    let running = texts("What runs now", "jobctl 0");
+    assert!(running.find("lease lost cancel requested") < running.find("90s ago w 2 of 10"), "{running}");
+}
+
+/// What an enemy might put wherever text can be put.
+const HOSTILE: &str =
+    "</title></style><script>x</script>\"'><img src=http://e onerror=x>&lt;\u{1b}[2J\u{1}\u{202e}\r\n\u{85}";
+
+#[test]
+fn nothing_that_is_stored_becomes_a_part_of_the_page() {
+    let db = furnished();
+    db.leaves_running();
+    for status in STATUSES {
+        run_in(&db, status);
+    }
+    let mut client = db.client();
+    for update in [
+        "UPDATE jobctl.job_runs SET job_type = left($1, 63), last_error = $1, error_type = $1, started_at = now() - interval '1 hour'",
+        "UPDATE jobctl.job_runs SET locked_by = $1 WHERE status = 'running'",
+        "UPDATE jobctl.job_definitions SET schedule = $1, time_zone = $1",
+        "UPDATE jobctl.job_workers SET name = $1, version = $1",
+    ] {
+        client.execute(update, &[&HOSTILE]).unwrap();
+    }
+    let page = page(&db, &["--title", HOSTILE]);
+    // Each is shown, and `check` has found nothing in the tags but what jobctl writes.
+    assert!(
+        page.contains("&lt;script&gt;x&lt;/script&gt;&quot;'&gt;&lt;img src=http://e onerror=x&gt;&amp;lt;"),
+        "{page}"
+    );
+    assert!(page.contains(r"\u{1b}[2J\u{1}\u{202e}"), "{page}");
+    assert!(!page.contains("<script") && !page.contains("<img"));
+}
+
+#[test]
+fn ten_thousand_runs_fit_into_a_page_even_if_every_job_fails_all_the_time() {
+    let db = furnished();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at, error_type, last_error)
+         SELECT 'a_job_with_a_name_of_quite_some_length_' || job, status, 2, at, at + interval '1 minute', 'exit_code', 'exit status 3'
+         FROM generate_series(1, 26) AS job, generate_series(now() - interval '24 hours', now(), interval '15 minutes') AS at,
+            (VALUES ('succeeded'), ('dead'), ('cancelled'), ('succeeded')) AS outcome (status);
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+         SELECT id, 1, 'w', started_at, finished_at, 'failed' FROM jobctl.job_runs",
+    );
+    assert_eq!(db.query("SELECT count(*) > 10000 FROM jobctl.job_runs"), "t");
+    let page = page(&db, &[]);
+    says(&page, "And 3 more jobs; shown are those with trouble, then those with the most runs.");
+}
+
+#[test]
+fn times_are_shown_by_the_clock_that_is_asked_for() {
+    let db = furnished();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type, last_error)
+         VALUES ('hook', 'dead', 1, '2020-01-06 12:00:00+00', 'exit_code', 'exit status 3')",
+    );
+    let utc = page(&db, &[]);
+    says(&utc, "Newest: 2020-01-06 12:00,");
+    says(&utc, "Times are in UTC.");
+    let local = page(&db, &["--time-zone", "Asia/Kathmandu"]);
+    says(&local, "Newest: 2020-01-06 17:45,");
+    says(&local, "Times are in Asia/Kathmandu.");
+    assert!(
+        local.contains("<time datetime=\"2020-01-06T12:00:00Z\" title=\"Mon 2020-01-06 17:45:00 Asia/Kathmandu\">")
+    );
+    let refused = db.jobctl(["report", "--time-zone", "Europe/Berln"]).run().exits(2).stdout("");
+    refused.stderr_has("did you mean `Europe/Berlin`?");
+    for since in ["59s", "367d", "-1h", "1", "1M"] {
+        db.jobctl(["report", &format!("--since={since}")]).run().exits(2).stdout("");
+    }
+}
+
+#[test]
+fn a_file_is_replaced_at_once_and_keeps_its_permissions() {
+    let db = furnished();
+    let folder = temp_dir();
+    let write = |file: &str| db.jobctl(["report", "-o", file]).current_dir(folder.path()).run();
+    let file = folder.path().join("jobs.html");
+    write("jobs.html").success().stdout("").stderr("");
+    let first = fs::read_to_string(&file).unwrap();
+    check(&first);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("jobs.html", folder.path().join("link")).unwrap();
+    // Whoever has opened the old page reads it to its end.
+    let mut old = fs::File::open(&file).unwrap();
+    ended(&db, "hook", "succeeded", "1 hour", 3);
+    write("link").success();
+    assert_eq!(std::io::read_to_string(&mut old).unwrap(), first);
+    says(&fs::read_to_string(&file).unwrap(), "3 runs succeeded");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(folder.path().join("link").is_symlink());
+    let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["jobs.html", "link"]);
+}
+
+#[test]
+fn what_can_not_be_written_is_said_and_what_was_there_stays() {
+    let db = furnished();
+    let folder = temp_dir();
+    let write = |file: &str| db.jobctl(["report", "-o", file]).current_dir(folder.path()).run();
+    write("absent/jobs.html").exits(1).complains_once().stderr_has("cannot write absent/jobs.html: No such file");
+    write(".").exits(1).complains_once().stderr_has("cannot write .: it is no file; leave -o out to write to stdout");
+    // As any device would be; /dev/null itself is not put at risk.
+    let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+    write("socket").exits(1).complains_once().stderr_has("it is no file");
+    assert!(write("-").success().stdout.starts_with("<!DOCTYPE html>"));
+    fs::write(folder.path().join("jobs.html"), "old").unwrap();
+    let elsewhere = db.jobctl(["report", "-o", "jobs.html"]).current_dir(folder.path());
+    elsewhere.env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/none").run().exits(5).complains_once();
+    assert_eq!(fs::read_to_string(folder.path().join("jobs.html")).unwrap(), "old");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn an_operator_may_report_and_a_viewer_may_not() {
+    let db = furnished();
+    Role::granted(&db, "operator").jobctl(["report"]).run().success();
+    Role::granted(&db, "viewer").jobctl(["report"]).run().exits(7).stdout("").complains_once();
+}
