@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Set up", &["migrate", "apply", "grants", "doctor", "completions"]),
     ("Enqueue", &["enqueue", "once"]),
     ("Run", &["tick", "prune"]),
-    ("Look", &["list", "list-dead", "show", "status", "check", "next"]),
+    ("Look", &["list", "list-dead", "show", "status", "check", "report", "next"]),
     ("Act", &["retry", "cancel", "pause", "resume"]),
 ];
 
