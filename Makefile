@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
+SHARE = $(DESTDIR)$(PREFIX)/share
 # As cargo itself sees it; a build folder named in its configuration file is to be named here too.
 TARGET = $${CARGO_TARGET_DIR:-target}
 
@@ -37,9 +38,15 @@ lint: ## check formatting, lints and the rules of the layers
 	$(CARGO) clippy --all-targets --locked -- -D warnings
 	.ci/layers
 
-install: build ## install the binary under PREFIX (/usr/local)
-	install -d "$(DESTDIR)$(PREFIX)/bin"
+# Each shell looks for completions in a folder of its own.
+install: build ## install the binary, its manual pages and completions under PREFIX (/usr/local)
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(SHARE)/man/man1" "$(SHARE)/bash-completion/completions" \
+		"$(SHARE)/fish/vendor_completions.d" "$(SHARE)/zsh/site-functions"
 	install -m 755 "$(TARGET)/release/jobctl" "$(DESTDIR)$(PREFIX)/bin/jobctl"
+	install -m 644 man/*.1 "$(SHARE)/man/man1"
+	umask 022 && "$(TARGET)/release/jobctl" completions bash >"$(SHARE)/bash-completion/completions/jobctl"
+	umask 022 && "$(TARGET)/release/jobctl" completions fish >"$(SHARE)/fish/vendor_completions.d/jobctl.fish"
+	umask 022 && "$(TARGET)/release/jobctl" completions zsh >"$(SHARE)/zsh/site-functions/_jobctl"
 
 clean: ## remove what was built
 	$(CARGO) clean

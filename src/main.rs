@@ -64,6 +64,7 @@ fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
         Command::Resume(arguments) => arguments.run(database),
         Command::Status(arguments) => arguments.run(database),
         Command::Check(arguments) => arguments.run(database),
+        Command::Completions(arguments) => arguments.run(database),
     }
 }
 

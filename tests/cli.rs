@@ -55,6 +55,18 @@ fn help_and_version_need_neither_an_environment_nor_a_database() {
 }
 
 #[test]
+fn the_help_shows_the_commands_in_their_groups() {
+    let help =
+        jobctl(["--help"]).run().success().stdout_has("\nSet up   migrate      Bring").stdout_has("\nAct      retry ");
+    for word in ["-h", "help"] {
+        jobctl([word]).run().success().stdout(&help.stdout).stderr("");
+    }
+    jobctl([]).run().exits(2).stderr(&format!("jobctl: which command?\n\n{}", help.stdout));
+    jobctl(["help", "tick"]).run().success().stdout_has("\n  jobctl tick --queue ").nowhere("Set up");
+    jobctl(["lst"]).run().exits(2).stdout("").stderr_has("'list-dead', 'list'");
+}
+
+#[test]
 fn a_number_out_of_its_range_is_refused_with_flag_and_range() {
     let database = Untouched::new();
     let flags = [

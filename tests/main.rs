@@ -15,6 +15,7 @@ mod cancel;
 mod check;
 mod claim;
 mod cli;
+mod completions;
 mod connection;
 mod cron;
 mod database_faults;

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -15,12 +15,16 @@ use crate::store::{Applied, Others, Purpose};
 
 /// Make the job definitions match a TOML file
 ///
-/// Definitions that the file does not have are disabled: their schedules stop. Nothing is changed
-/// when anything in the file is wrong.
+/// Definitions that the file does not have are disabled: their schedules stop.
+/// Nothing is changed when anything in the file is wrong.
+///
+///   jobctl apply jobs.toml --dry-run
+///   jobctl apply jobs.toml
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// See examples/jobs.toml
-    #[arg(value_name = "FILE")]
+    /// A TOML file, as examples/jobs.toml is one
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: String,
     /// Only print what would change
     #[arg(long)]

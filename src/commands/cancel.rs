@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::model::Status;
 use crate::print::Form;
 
-/// Stop runs: waiting ones at once, running ones within seconds
+/// Stop runs: waiting ones at once, running within seconds
 ///
 ///   jobctl cancel 3 4
 ///   jobctl cancel --all-waiting --job send_weekly_report

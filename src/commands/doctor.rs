@@ -17,10 +17,13 @@ use crate::store::{self, Store};
 /// The quickest answer tells the most about the clock.
 const QUESTIONS: usize = 3;
 
-/// Look whether everything is in order, and say what to do where it is not
+/// Look whether all is in order, and say what to do if not
 ///
-/// Changes nothing. Each line is ok, warn, bad (needs a person: exit status 1) or unknown (this role may
-/// not see it).
+/// Changes nothing. Each line is ok, warn, bad (needs a person: exit status 1) or
+/// unknown (this role may not see it). As the user whose crontab it is:
+///
+///   jobctl doctor
+///   jobctl doctor --crontab
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -27,12 +27,13 @@ const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 
 /// Enqueue a job and print its run's id
 ///
-/// JOB is the name of a definition, which says what to run, or shell or http, whose payload does:
+/// JOB is the name of a definition, which says what to run, or shell or http,
+/// whose payload does:
 ///
 ///   jobctl enqueue send_weekly_report '{"user_id": 12345}'
 ///   jobctl enqueue shell -- pg_dump -f /backup/app.sql app
 ///   jobctl enqueue shell '{"command": "pg_dump app | gzip > /backup/app.gz"}'
-///   jobctl enqueue http '{"url": "https://app.example/jobs/report", "json": {"user": 5}}'
+///   jobctl enqueue http '{"url": "https://app.example/mail", "json": {"user": 5}}'
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -59,7 +60,7 @@ pub(crate) struct Arguments {
     /// Smaller runs first [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(i32::MIN, i32::MAX))]
     priority: Option<i32>,
-    /// [default: default]
+    /// The queue, for ticks that serve only some [default: default]
     #[arg(long, value_name = "Q", value_parser = queue)]
     queue: Option<String>,
     /// Starts at most, crashes included [default: 10]
@@ -72,12 +73,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SPEC", value_parser = backoff)]
     backoff: Option<String>,
     /// Read the payload from a file, or from stdin
-    #[arg(long, value_name = "FILE|-", conflicts_with = "payload")]
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath, conflicts_with = "payload")]
     payload_file: Option<String>,
     /// Enqueue a file of JSON Lines, all or nothing; keys are job, payload and the flags' names
     #[arg(
         long,
         value_name = "FILE|-",
+        value_hint = ValueHint::FilePath,
         conflicts_with_all = ["job", "payload", "command", "run_at", "in", "key", "key_scope", "priority", "queue", "max_attempts", "timeout", "backoff", "payload_file"]
     )]
     batch: Option<String>,

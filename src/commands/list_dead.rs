@@ -9,7 +9,13 @@ use crate::model::Status;
 use crate::print::{self, Cell, Form};
 
 /// List dead runs, the latest death first
+///
+/// What most of them died of, and which they are:
+///
+///   jobctl list-dead --group
+///   jobctl list-dead --job send_weekly_report --since 1d
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     filter: Filter,

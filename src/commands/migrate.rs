@@ -7,8 +7,14 @@ use crate::exit::Exit;
 use crate::print;
 use crate::store::Store;
 
-/// Bring the database's schema up to date; safe to run many times at once
+/// Bring the database's schema up to date
+///
+/// Safe to run at any time, and many times at once.
+///
+///   jobctl migrate --dry-run
+///   jobctl migrate
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// Only say which migrations are missing
     #[arg(long)]

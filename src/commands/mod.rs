@@ -3,12 +3,16 @@
 mod apply;
 mod cancel;
 mod check;
+mod completions;
 mod doctor;
 mod enqueue;
 mod filter;
 mod grants;
+mod groups;
 mod list;
 mod list_dead;
+#[cfg(test)]
+mod man;
 mod migrate;
 mod next;
 mod once;
@@ -34,12 +38,17 @@ use crate::connect::Target;
 use crate::exit::{Exit, Fault};
 use crate::store::{Scheduled, Store};
 use crate::{print, spelling};
+use groups::grouped;
 
 /// Background jobs out of PostgreSQL tables, woken by cron
-///
-/// Every flag can also be given as JOBCTL_<FLAG> in the environment.
 #[derive(Debug, Parser)]
-#[command(name = "jobctl", version, arg_required_else_help = true, subcommand_required = true)]
+#[command(
+    name = "jobctl",
+    version,
+    arg_required_else_help = true,
+    subcommand_required = true,
+    after_help = "`jobctl help COMMAND` says more. Every flag can also be set as JOBCTL_<FLAG>."
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) database: Database,
@@ -68,6 +77,7 @@ pub(crate) enum Command {
     Doctor(doctor::Arguments),
     Report(report::Arguments),
     Grants(grants::Arguments),
+    Completions(completions::Arguments),
 }
 
 impl Command {
@@ -87,7 +97,7 @@ const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATT
 /// Where the database is.
 #[derive(Args, Debug)]
 pub(crate) struct Database {
-    /// URL or key=value string; else DATABASE_URL, else the PG* variables, as psql reads them
+    /// URL or key=value string; else DATABASE_URL, else PG*
     #[arg(long, global = true, value_name = "URL", help_heading = "Connection")]
     database_url: Option<String>,
 }
@@ -108,8 +118,16 @@ impl Database {
 /// # Errors
 /// Wrong usage; also `--help` and `--version`, which are answers.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    let matches = with_environment(Cli::command()).try_get_matches()?;
+    let matches = match with_environment(Cli::command()).try_get_matches() {
+        // Only who asks for help waits until its text is made.
+        Err(usage) if shows_help(usage.kind()) => with_environment(grouped(Cli::command())).try_get_matches()?,
+        matches => matches?,
+    };
     Cli::from_arg_matches(&matches)
+}
+
+fn shows_help(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)
 }
 
 /// Prints what clap has to say: an answer to stdout, a complaint to stderr.

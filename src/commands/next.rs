@@ -12,8 +12,8 @@ use crate::store::Scheduled;
 
 /// Show when schedules fire, clock changes included
 ///
-/// Without a name: the next time of every definition. With --schedule no database is needed, which is
-/// the way to try an expression:
+/// Without a name: the next time of every definition. With --schedule no database
+/// is needed, which is the way to try an expression:
 ///
 ///   jobctl next --schedule '30 2 * * mon-fri' --time-zone Europe/Berlin
 #[derive(Args, Debug)]

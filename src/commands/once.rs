@@ -11,12 +11,14 @@ use crate::store::Effect;
 
 /// Run a command whose effect must happen once
 ///
-/// KEY is recorded before the command runs, completed when it succeeds, and taken back when it fails.
-/// A completed key is exit 0 without running anything. A key that a crash left open is not run again:
-/// exit 8, and a person says with --settle whether the effect happened. A command that fails passes
-/// its exit status on.
+/// KEY is recorded before the command runs, completed when it succeeds, and taken
+/// back when it fails. A completed key is exit 0 without running anything. A key
+/// that a crash left open is not run again: exit 8, and a person says with
+/// --settle whether the effect happened. A command that fails passes its exit
+/// status on.
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
+///   jobctl once --settle done invoice:4711
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

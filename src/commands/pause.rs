@@ -7,7 +7,12 @@ use crate::exit::Exit;
 use crate::print;
 
 /// Stop a definition's schedule until it is resumed
+///
+/// Runs that wait are run all the same, and it can be enqueued.
+///
+///   jobctl pause cleanup_nightly
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The definition's name
     name: String,

@@ -18,8 +18,11 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// Delete old finished runs with their history, oldest first
 ///
-/// It works in small transactions, waits for nobody and can be stopped at any time. The keys of deleted
-/// runs are free again; recorded effects stay.
+/// It works in small transactions, waits for nobody and can be stopped at any
+/// time. The keys of deleted runs are free again; recorded effects stay.
+///
+///   jobctl prune --older-than 7d --dry-run
+///   jobctl prune --older-than 7d
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

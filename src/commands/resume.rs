@@ -7,8 +7,13 @@ use super::Database;
 use crate::exit::{Exit, Fault};
 use crate::{fires, print};
 
-/// Let a paused schedule go on from now; what the pause left out is not made up for
+/// Let a paused schedule go on from now
+///
+/// What the pause left out is not made up for.
+///
+///   jobctl resume cleanup_nightly
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The definition's name
     name: String,

@@ -22,9 +22,13 @@ const PAYLOAD_SHOWN: usize = 1000;
 
 /// Show a run, why it is not running, and its history
 ///
-/// Of a built-in job's payload, values of headers and of the environment and the query of a URL are
-/// not shown.
+/// Of a built-in job's payload, values of headers and of the environment and the
+/// query of a URL are not shown. What the last attempt printed, in full:
+///
+///   jobctl show 3
+///   jobctl show 3 --output | less
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// A run's id
     #[arg(value_name = "ID", allow_negative_numbers = true, value_parser = verdicts::run_id)]

@@ -16,8 +16,16 @@ use crate::tick::{self, Plan, WhenIdle};
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86400);
 
-/// Recover lost leases, then claim and run what is due; exit when nothing is
+/// Run what is due, then exit: what cron calls
+///
+/// It recovers runs whose lease was lost, fires schedules, and claims and runs
+/// until nothing is due. Its exit status is 0 even when jobs failed. To run all of
+/// a queue now, and in a crontab:
+///
+///   jobctl tick --queue mail --max-time 1h
+///   * * * * * jobctl tick --quiet
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// Jobs to run at a time, over all ticks of this worker
     #[arg(long, value_name = "N", default_value = "4", allow_negative_numbers = true, value_parser = super::within(1_u16, 1024))]

@@ -16,9 +16,10 @@ use reasons::Limits;
 const WEEK: Duration = Duration::from_secs(7 * 86400);
 const YEAR: Duration = Duration::from_secs(365 * 86400);
 
-/// Complain, in one line and with exit status 1, unless all is well
+/// Complain in one line, with exit 1, unless all is well
 ///
-/// For cron, which mails what is printed, and for any monitor that looks at the exit status:
+/// For cron, which mails what is printed, and for any monitor that looks at the
+/// exit status:
 ///
 ///   */5 * * * * jobctl check --max-lag 30m
 ///

@@ -1,0 +1,56 @@
+//! `jobctl completions` in the shells it is for.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::cli::Untouched;
+use crate::support::{Invocation, temp_dir};
+
+/// The words that bash offers behind a line; a line that ends in a space asks for the next word.
+fn offered(line: &str) -> String {
+    let script = r#"
+exec bash --norc -uc '
+source <("$jobctl" completions bash)
+read -ra COMP_WORDS <<<"$1"
+[[ $1 != *" " ]] || COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_jobctl jobctl "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+echo "${COMPREPLY[@]}"' bash "$line""#;
+    Invocation::script(script, None).env("line", line).run().success().stderr("").stdout
+}
+
+#[test]
+fn bash_completes_commands_flags_and_values() {
+    assert_eq!(offered("jobctl li"), "list list-dead\n");
+    assert_eq!(offered("jobctl help li"), "list list-dead\n");
+    assert_eq!(offered("jobctl --database-url postgres://db/app li"), "list list-dead\n");
+    assert_eq!(offered("jobctl tick --max"), "--max-time\n");
+    assert_eq!(offered("jobctl tick --shell "), "any defined off\n");
+    assert_eq!(offered("jobctl grants --as "), "enqueuer worker operator viewer\n");
+    assert_eq!(offered("jobctl completions z"), "zsh\n");
+    assert_eq!(offered("jobctl frob"), "\n");
+}
+
+#[test]
+fn every_script_is_its_shells_language_and_needs_no_database() {
+    let folder = temp_dir();
+    for shell in ["bash", "fish", "zsh"] {
+        let printed =
+            Untouched::new().jobctl(["completions", shell]).run().success().stderr("").stdout_has("list-dead");
+        let script = folder.path().join(shell);
+        std::fs::write(&script, &printed.stdout).unwrap();
+        if Command::new(shell).args(["-c", "true"]).stdin(Stdio::null()).status().is_err() {
+            // Past the capture of a passing test's output: nobody may take this for a test that ran.
+            let _ = writeln!(std::io::stderr(), "skipped: completions for {shell}: it is not installed");
+            continue;
+        }
+        let checked = Command::new(shell).arg("-n").arg(&script).output().unwrap();
+        assert!(checked.status.success() && checked.stderr.is_empty(), "{shell}: {checked:?}");
+    }
+}
+
+#[test]
+fn an_unknown_shell_is_refused_with_those_that_are_known() {
+    Untouched::new().jobctl(["completions", "tcsh"]).run().exits(2).stdout("").stderr_has("bash, fish, zsh");
+    Untouched::new().jobctl(["completions"]).run().exits(2).stdout("").stderr_has("<SHELL>");
+}
