@@ -108,6 +108,8 @@ fn some(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::store::SessionFacts;
 
