@@ -45,6 +45,15 @@ pub fn time(mut command: Command) -> Duration {
     took
 }
 
+/// From start to end of a process that may find something to complain of.
+#[track_caller]
+pub fn time_whatever_it_exits_with(mut command: Command) -> Duration {
+    let started = Instant::now();
+    let status = command.status().unwrap();
+    assert!(matches!(status.code(), Some(0 | 1)), "{command:?}: {status}");
+    started.elapsed()
+}
+
 /// The peak of a command's resident memory, in MiB.
 #[track_caller]
 pub fn peak_memory(command: Jobctl) -> f64 {
