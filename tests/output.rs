@@ -89,6 +89,19 @@ fn of_a_flood_both_ends_are_kept_all_is_counted_and_memory_stays_small() {
 }
 
 #[test]
+fn a_tick_goes_on_until_nothing_is_due_however_much_its_jobs_print() {
+    const RUNS: usize = 400;
+    let db = TestDb::new();
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, payload) \
+         SELECT 'shell', '{{\"command\": \"head -c 100000 /dev/zero | tr ''\\\\0'' x\"}}' FROM generate_series(1, {RUNS})"
+    ));
+    // More outputs at once than fit into one statement.
+    db.jobctl(["tick", "--concurrency", "64", "--quiet"]).run().success().stderr("");
+    assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY status"), format!("succeeded|{RUNS}"));
+}
+
+#[test]
 fn two_streams_that_flood_in_turn_do_not_wait_for_each_other() {
     let db = TestDb::new();
     let block = |letter: char| format!("head -c 65537 /dev/zero | tr '\\0' {letter}");

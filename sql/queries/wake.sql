@@ -8,7 +8,7 @@
 -- Always one row; claiming_tick says who has the right now, schema_version which version was found.
 WITH seen AS MATERIALIZED (
     SELECT
-        (SELECT max(version) FROM jobctl.schema_migrations) AS schema_version,
+        (SELECT version FROM jobctl.schema_migrations ORDER BY version DESC LIMIT 1) AS schema_version,
         EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status IN ('queued', 'failed')
@@ -18,12 +18,6 @@ WITH seen AS MATERIALIZED (
             WHERE run.status = 'running'
                 AND run.locked_until < now()
         ) AS lost
-),
-schedules AS MATERIALIZED (
-    SELECT
-        coalesce(bool_or(enabled AND paused_at IS NULL AND next_run_at <= now()), false) AS fires,
-        coalesce(bool_or(max_running IS NOT NULL OR overlap = 'queue'), false) AS limited
-    FROM jobctl.job_definitions
 ),
 reported AS (
     INSERT INTO jobctl.job_workers AS worker (name, version, last_tick_at, queues, claiming_tick, claiming_until)
@@ -53,9 +47,17 @@ reported AS (
 SELECT
     seen.schema_version,
     seen.lost,
-    schedules.fires,
-    schedules.limited,
+    EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.enabled
+            AND definition.paused_at IS NULL
+            AND definition.next_run_at <= now()
+    ) AS fires,
+    EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.max_running IS NOT NULL
+            OR definition.overlap = 'queue'
+    ) AS limited,
     reported.claiming_tick
 FROM seen
-CROSS JOIN schedules
 LEFT JOIN reported ON true

@@ -280,8 +280,8 @@ impl Store {
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn finish(&self, worker: &str, ended: &[Finish]) -> Result<HashMap<i64, Status>> {
-        let (worker, ended) = (worker.to_owned(), ended.to_vec());
+    pub(crate) fn finish(&self, worker: &str, ended: Vec<Finish>) -> Result<HashMap<i64, Status>> {
+        let worker = worker.to_owned();
         self.transact("record results", move |client| {
             /// A column of the batch, in the order of its rows.
             macro_rules! column {

@@ -31,6 +31,8 @@ use pool::{Attempt, Pool};
 use record::Judged;
 use timing::Timing;
 
+/// Bytes of output that may wait to be recorded.
+const BYTES_AT_REST: usize = 1024 * 1024;
 /// What executions get to end after they were told to, before the process ends without them.
 const END_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -90,7 +92,7 @@ enum Phase {
 enum Look {
     Now,
     At(Instant),
-    /// Nothing is due, or no thread is free: not before a run has ended.
+    /// Nothing is due, or no thread is free: not before a run has ended and is recorded.
     AfterRun,
 }
 
@@ -192,14 +194,15 @@ impl Tick {
         }
     }
 
-    /// Whether the next statement gives way to the jobs. Nobody waits for it: no thread is idle, and what
-    /// is held is not near its end.
+    /// Whether the next statement gives way to the jobs. Nobody waits for it: every thread has work, no
+    /// lease is to be renewed, and what is to be written takes little memory.
     fn rests(&self) -> bool {
         let now = Instant::now();
         now < self.rested_until
             && now < self.next_beat
             && self.phase == Phase::Working
             && self.pool.waiting_for().is_some()
+            && self.ended.iter().map(Judged::bytes).sum::<usize>() < BYTES_AT_REST
     }
 
     fn is_done(&self) -> bool {
@@ -273,15 +276,14 @@ impl Tick {
             Event::Ended(attempt) => {
                 self.pace.observe(attempt.finished - attempt.started);
                 self.ended.push(Judged::new(*attempt));
-                if self.look == Look::AfterRun {
-                    self.look = Look::Now;
-                }
             }
             Event::Signal => self.stop(),
             Event::Connected(Ok(mut store)) => {
                 store.limit(self.timing.limits);
                 self.store = Some(store);
                 self.next_beat = Instant::now();
+                // Runs may have been given up meanwhile.
+                self.look = Look::Now;
             }
             Event::Connected(Err(error)) => self.lost(error),
         }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::Tick;
 use super::pool::Attempt;
+use super::{Look, Tick};
 use crate::duration;
 use crate::model::{Outcome, Status, Why};
 use crate::store::{self, Claimed, Expired, Finish, Kind};
@@ -23,18 +23,32 @@ impl Judged {
             Verdict::of(&attempt.ended, attempt.prospect, run.attempt, run.max_attempts, &run.backoff, rand::random());
         Self { attempt, verdict }
     }
+
+    /// What it keeps in memory until it is recorded.
+    pub(super) fn bytes(&self) -> usize {
+        self.attempt.ended.output.text.len()
+    }
 }
 
+/// Bytes of output in one statement; more wait for the next.
+const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
+
 impl Tick {
-    /// Records what has ended; whatever fails stays to be recorded later.
+    /// Records what has ended, all of it unless it is much; whatever fails stays to be recorded later.
     pub(super) fn record(&mut self) -> store::Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
         if self.ended.is_empty() {
             return Ok(());
         }
-        let finishes: Vec<_> = self.ended.iter().map(finish).collect();
+        let mut bytes = 0;
+        let fits = |judged: &&Judged| {
+            bytes += judged.bytes();
+            bytes <= BYTES_AT_ONCE
+        };
+        let batch = self.ended.iter().take_while(fits).count().max(1);
+        let finishes = self.ended[..batch].iter().map(finish);
         let worker = &self.holder.worker;
-        let recorded = match store.finish(worker, &finishes) {
+        let recorded = match store.finish(worker, finishes.clone().collect()) {
             // One value that PostgreSQL refuses must not cost the others their results.
             Err(error) if error.kind == Kind::Data => {
                 let mut recorded = HashMap::new();
@@ -45,8 +59,11 @@ impl Tick {
             }
             other => other?,
         };
+        if self.look == Look::AfterRun {
+            self.look = Look::Now;
+        }
         let mut lost = Vec::new();
-        for judged in std::mem::take(&mut self.ended) {
+        for judged in self.ended.drain(..batch) {
             let run = &judged.attempt.run;
             self.held.remove(&run.id);
             match recorded.get(&run.id) {
@@ -66,13 +83,13 @@ impl Tick {
 
 /// Records one result; where its text can't be stored, the state is.
 fn finish_alone(store: &store::Store, worker: &str, mut one: Finish) -> store::Result<HashMap<i64, Status>> {
-    match store.finish(worker, std::slice::from_ref(&one)) {
+    match store.finish(worker, vec![one.clone()]) {
         Err(error) if error.kind == Kind::Data => {
             log::warn!("run {}: output not stored: {error}", one.id);
             one.output = Some("[output could not be stored]".to_owned());
             one.error = one.error.map(|_| "error could not be stored".to_owned());
             one.detail = None;
-            store.finish(worker, &[one])
+            store.finish(worker, vec![one])
         }
         other => other,
     }
