@@ -1,15 +1,12 @@
 //! Draining a queue: how much of what the machine can do without a database is left with one.
 
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::database::Database;
 use crate::process::{Jobctl, peak_memory};
-use crate::server::{self, Server};
+use crate::server::Server;
 use crate::table::{Goal, Measured, median};
-use crate::{Scale, peers};
+use crate::{Scale, alone, peers};
 
 /// Each comparison is made so often, in turn.
 const ROUNDS: usize = 3;
@@ -19,10 +16,11 @@ const SHELL: &str = r#"{"command": "true"}"#;
 pub fn shell(scale: Scale) -> Vec<Measured> {
     const CONCURRENCY: usize = 8;
     let runs = scale.of(4000, 1500);
-    let mut pool = Vec::new();
+    let (mut pool, mut executed) = (Vec::new(), Vec::new());
     let rounds = (0..ROUNDS).map(|_| {
-        let alone = spawn(runs, CONCURRENCY);
+        let alone = alone::spawn(runs, CONCURRENCY);
         pool.push(alone);
+        executed.push((alone::executions(runs, CONCURRENCY, "shell", SHELL), alone));
         let database = Database::new();
         database.fill(runs, "shell", SHELL);
         let took = Jobctl::new(&database, ["tick", "--concurrency", "8"]).run();
@@ -34,7 +32,11 @@ pub fn shell(scale: Scale) -> Vec<Measured> {
         goal: Goal::AtLeast(0.9),
         ..compare(runs, rounds.collect())
     };
-    let mut rows = vec![ours];
+    let without_database = Measured {
+        what: "the same, executed by jobctl's own code with no database".to_owned(),
+        ..compare(runs, executed)
+    };
+    let mut rows = vec![ours, without_database];
     if !scale.quick {
         rows.extend(peers::shell(runs, pool.into_iter().min().unwrap()));
     }
@@ -47,7 +49,7 @@ pub fn http(scale: Scale) -> Vec<Measured> {
     let runs = scale.of(20_000, 5000);
     let server = Server::start(usize::MAX);
     let rounds = (0..ROUNDS).map(|_| {
-        let alone = server::call(&server, runs, CONCURRENCY);
+        let alone = alone::executions(runs, CONCURRENCY, "http", &payload(&server));
         let database = Database::new();
         database.fill(runs, "http", &payload(&server));
         let took = Jobctl::new(&database, ["tick", "--concurrency", "16"]).run();
@@ -140,24 +142,6 @@ pub fn memory(scale: Scale) -> Vec<Measured> {
 
 fn payload(server: &Server) -> String {
     format!(r#"{{"url": "{}", "json": {{"user": 5}}}}"#, server.url)
-}
-
-/// So many `sh -c true` from a pool of threads and nothing else.
-fn spawn(count: usize, threads: usize) -> Duration {
-    let next = AtomicUsize::new(0);
-    let started = Instant::now();
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while next.fetch_add(1, Ordering::Relaxed) < count {
-                    let mut command = Command::new("sh");
-                    command.args(["-c", "true"]).stdin(Stdio::null());
-                    assert!(command.status().unwrap().success());
-                }
-            });
-        }
-    });
-    started.elapsed()
 }
 
 /// The median ratio of jobctl's rate to its reference's; pairs of jobctl's time and the reference's.

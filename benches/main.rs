@@ -9,6 +9,21 @@
 #![allow(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 #![allow(unreachable_pub)]
 
+// The product's own execution, as it is: it knows no database, and so runs without one.
+#[allow(dead_code)]
+#[path = "../src/action.rs"]
+mod action;
+#[allow(dead_code)]
+#[path = "../src/duration.rs"]
+mod duration;
+#[allow(dead_code, unused_imports)]
+#[path = "../src/execute/mod.rs"]
+mod execute;
+#[allow(dead_code)]
+#[path = "../src/model.rs"]
+mod model;
+
+mod alone;
 mod bulk;
 mod claim;
 mod database;

@@ -1,12 +1,11 @@
-//! An HTTP server that answers at once and counts, and the loop that calls it with no database: the
-//! HTTP library that jobctl uses, as it comes.
+//! An HTTP server that answers at once and counts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub struct Server {
     pub url: String,
@@ -80,38 +79,4 @@ fn serve(connection: TcpStream, progress: &Progress) {
             return;
         }
     }
-}
-
-/// Calls the server so many times from so many threads, with the headers that jobctl sends.
-pub fn call(server: &Server, calls: usize, threads: usize) -> Duration {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(Duration::from_secs(30)))
-        .timeout_connect(Some(Duration::from_secs(5)))
-        .max_idle_connections_per_host(threads)
-        .build()
-        .into();
-    let next = AtomicUsize::new(0);
-    let started = Instant::now();
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let id = next.fetch_add(1, Ordering::Relaxed);
-                    if id >= calls {
-                        break;
-                    }
-                    let mut answer = agent
-                        .post(&server.url)
-                        .header("content-type", "application/json")
-                        .header("idempotency-key", format!("jobctl-run-{id}"))
-                        .header("x-jobctl-run-id", id.to_string())
-                        .header("x-jobctl-attempt", "1")
-                        .send(r#"{"user": 5}"#)
-                        .unwrap();
-                    answer.body_mut().with_config().limit(64 * 1024).read_to_vec().unwrap();
-                }
-            });
-        }
-    });
-    started.elapsed()
 }

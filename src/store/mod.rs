@@ -17,6 +17,7 @@ mod session;
 mod show;
 mod status;
 
+use std::cell::Cell;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -57,6 +58,7 @@ use query;
 pub(crate) struct Store {
     session: Session,
     limits: Limits,
+    transactions: Cell<u64>,
 }
 
 /// A parameter and the type it is cast to in the query.
@@ -95,7 +97,7 @@ impl Store {
             target.connect()
         };
         Session::start(connect, move |session| {
-            connected(session.map(|session| Self { session, limits: Limits::default() }));
+            connected(session.map(|session| Self { session, limits: Limits::default(), transactions: Cell::new(0) }));
         });
     }
 
@@ -104,11 +106,17 @@ impl Store {
         self.limits = limits;
     }
 
+    /// How many were asked for so far.
+    pub(crate) fn transactions(&self) -> u64 {
+        self.transactions.get()
+    }
+
     fn transact<T: Send + 'static>(
         &self,
         doing: &'static str,
         work: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
     ) -> Result<T> {
+        self.transactions.set(self.transactions.get() + 1);
         self.session.transact(doing, self.limits, work)
     }
 }

@@ -314,6 +314,9 @@ impl Tick {
             log::error!("run {run}: still held at the end; its lease will run out");
         }
         let left = self.give_right_back();
+        if let Some(store) = &self.store {
+            log::debug!("{} runs started, {} transactions, in {}", self.taken, store.transactions(), crate::duration::show(self.started.elapsed()));
+        }
         self.prune();
         match self.failure.or(self.unreached) {
             Some(failure) => Err(failure),
