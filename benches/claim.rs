@@ -59,8 +59,9 @@ fn filled(finished: usize, future: usize, due: usize) -> Database {
 /// One claim on a new connection, undone so that the next finds the same.
 fn milliseconds(database: &Database) -> f64 {
     let mut client = database.client();
-    let (worker, concurrency, held, lease) = ("bench", CLAIMED, 0, 120.0_f64);
-    let (none, all, nobody) = (Vec::<String>::new(), false, Vec::<i64>::new());
+    let (worker, lease, keep) = ("bench", 120.0_f64, false);
+    let (words, numbers, ids) = (Vec::<String>::new(), Vec::<i32>::new(), Vec::<i64>::new());
+    let times = Vec::<chrono::DateTime<chrono::Utc>>::new();
     let started = Instant::now();
     client.batch_execute("BEGIN; SET LOCAL search_path = pg_catalog, pg_temp").unwrap();
     let claimed = client
@@ -69,15 +70,17 @@ fn milliseconds(database: &Database) -> f64 {
             &[
                 (&worker, Type::TEXT),
                 (&worker, Type::TEXT),
-                (&concurrency, Type::INT4),
-                (&held, Type::INT4),
                 (&CLAIMED, Type::INT4),
                 (&lease, Type::FLOAT8),
-                (&none, Type::TEXT_ARRAY),
-                (&none, Type::TEXT_ARRAY),
-                (&all, Type::BOOL),
-                (&none, Type::TEXT_ARRAY),
-                (&nobody, Type::INT8_ARRAY),
+                (&words, Type::TEXT_ARRAY),
+                (&words, Type::TEXT_ARRAY),
+                (&words, Type::TEXT_ARRAY),
+                (&ids, Type::INT8_ARRAY),
+                (&keep, Type::BOOL),
+                (&words, Type::TEXT_ARRAY),
+                (&numbers, Type::INT4_ARRAY),
+                (&times, Type::TIMESTAMPTZ_ARRAY),
+                (&ids, Type::INT8_ARRAY),
             ],
         )
         .unwrap();

@@ -23,6 +23,10 @@ mod execute;
 #[path = "../src/model.rs"]
 mod model;
 
+#[allow(dead_code)]
+#[path = "../src/payload.rs"]
+mod payload;
+
 mod alone;
 mod bulk;
 mod claim;

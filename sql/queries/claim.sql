@@ -1,14 +1,20 @@
 -- queued or failed, and due -> running: takes up to n runs, each with a lease, for a tick that holds
 -- its worker's claim right.
--- $1  worker    $2  tick    $3  concurrency of the worker    $4  runs this tick holds already
--- $5  n         $6  lease, seconds    $7  queues, empty for all    $8  job types left to others
+-- $1  worker    $2  tick    $3  n    $4  lease, seconds    $5  queues, empty for all
+-- $6  job types left to others    $7  kinds of definitions left to others
+-- $8  definitions locked by lock_limited.sql
 -- $9  whether to give the claim right back when fewer than n are due
--- $10 kinds of definitions left to others    $11 definitions locked by lock_limited.sql
+-- Lanes, and after which run to go on in each; empty to look everywhere:
+-- $10 queues    $11 priorities    $12 run at    $13 run ids
 -- Zero rows: nothing is due, nothing is free, or the right is somebody else's.
 --
 -- Order: smaller priority first, then run_at. The index job_runs_waiting is walked lane by lane (a
 -- queue's priority), each found by one probe from the one before, so that neither runs of the future
 -- nor other queues are read over. Lanes of one priority take turns by their oldest run.
+--
+-- While any session holds an old snapshot, nothing that was claimed since leaves the index, and each
+-- walk from a lane's beginning is longer than the one before. A tick that meets this goes on from where
+-- it was, and looks everywhere only now and then.
 --
 -- SKIP LOCKED: other hosts claim at the same time, and nobody waits for anybody. NO KEY UPDATE: the
 -- history's foreign key may be checked meanwhile. MATERIALIZED: without that fence the planner may
@@ -18,6 +24,7 @@ WITH RECURSIVE lanes AS (
         SELECT run.queue, run.priority
         FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
+            AND cardinality($10::text[]) = 0
         ORDER BY run.queue, run.priority
         LIMIT 1
     )
@@ -33,22 +40,16 @@ WITH RECURSIVE lanes AS (
         LIMIT 1
     ) AS following
 ),
--- What other ticks of this worker still run leaves less for this one; a tick alone may hold more
--- than its concurrency, because very short runs are claimed a blink ahead.
-room AS MATERIALIZED (
+starts AS (
+    SELECT lanes.queue, lanes.priority, timestamptz '-infinity' AS run_at, 0::bigint AS id
+    FROM lanes
+    UNION ALL
+    SELECT *
+    FROM unnest($10::text[], $11::integer[], $12::timestamptz[], $13::bigint[])
+),
+claim_right AS MATERIALIZED (
     SELECT
-        CASE
-            WHEN running.others <= 0 THEN $5::integer
-            ELSE greatest(0, least($5::integer, $3::integer - $4::integer - running.others))
-        END AS runs
     FROM jobctl.job_workers AS worker
-    CROSS JOIN (
-        SELECT count(*)::integer - $4::integer AS others
-        FROM jobctl.job_runs AS run
-        WHERE run.status = 'running'
-            AND run.locked_by = $1::text
-            AND run.locked_until > now()
-    ) AS running
     WHERE worker.name = $1::text
         AND worker.claiming_tick = $2::text
         AND worker.claiming_until > now()
@@ -72,7 +73,7 @@ within_limits AS MATERIALIZED (
         WHERE run.status IN ('queued', 'failed')
             AND run.definition_id = limited.id
             AND run.run_at <= now()
-            AND (cardinality($7::text[]) = 0 OR run.queue = ANY ($7::text[]))
+            AND (cardinality($5::text[]) = 0 OR run.queue = ANY ($5::text[]))
         ORDER BY run.priority, run.run_at, run.id
         LIMIT greatest(0, limited.most - (
             SELECT count(*)
@@ -81,32 +82,33 @@ within_limits AS MATERIALIZED (
                 AND run.definition_id = limited.id
         ))
     ) AS waiting
-    WHERE limited.id = ANY ($11::bigint[])
+    WHERE limited.id = ANY ($8::bigint[])
 ),
 left_out AS MATERIALIZED (
-    SELECT $8::text[] || ARRAY(
+    SELECT $6::text[] || ARRAY(
         SELECT definition.name
         FROM jobctl.job_definitions AS definition
-        WHERE definition.kind = ANY ($10::text[])
+        WHERE definition.kind = ANY ($7::text[])
     ) AS job_types
 ),
 due AS MATERIALIZED (
     SELECT waiting.id
     FROM (
-        SELECT lanes.queue, lanes.priority
-        FROM lanes
+        SELECT starts.*
+        FROM starts
         CROSS JOIN LATERAL (
             SELECT run.run_at
             FROM jobctl.job_runs AS run
             WHERE run.status IN ('queued', 'failed')
-                AND run.queue = lanes.queue
-                AND run.priority = lanes.priority
+                AND run.queue = starts.queue
+                AND run.priority = starts.priority
+                AND (run.run_at, run.id) > (starts.run_at, starts.id)
                 AND run.run_at <= now()
-            ORDER BY run.run_at
+            ORDER BY run.run_at, run.id
             LIMIT 1
         ) AS head
-        WHERE cardinality($7::text[]) = 0 OR lanes.queue = ANY ($7::text[])
-        ORDER BY lanes.priority, head.run_at
+        WHERE cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[])
+        ORDER BY starts.priority, head.run_at
     ) AS lane
     CROSS JOIN LATERAL (
         SELECT run.id
@@ -114,6 +116,7 @@ due AS MATERIALIZED (
         WHERE run.status IN ('queued', 'failed')
             AND run.queue = lane.queue
             AND run.priority = lane.priority
+            AND (run.run_at, run.id) > (lane.run_at, lane.id)
             AND run.run_at <= now()
             -- `coalesce` keeps the planner from guessing: where most runs are of one job, it would take the
             -- comparison for one that hardly any run passes, and read and sort the whole lane.
@@ -125,10 +128,10 @@ due AS MATERIALIZED (
             )
         ORDER BY run.run_at, run.id
         -- More than the outer limit needs, but without it the planner would sort whole lanes.
-        LIMIT $5::integer
+        LIMIT $3::integer
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS waiting
-    LIMIT coalesce((SELECT room.runs FROM room), 0)
+    LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN $3::integer ELSE 0 END
 ),
 claimed AS (
     UPDATE jobctl.job_runs AS run
@@ -136,7 +139,7 @@ claimed AS (
         status = 'running',
         attempts = run.attempts + 1,
         locked_by = $1::text,
-        locked_until = now() + make_interval(secs => $6::float8),
+        locked_until = now() + make_interval(secs => $4::float8),
         started_at = now(),
         updated_at = now()
     FROM due
@@ -152,11 +155,14 @@ given_back AS (
     WHERE worker.name = $1::text
         AND worker.claiming_tick = $2::text
         AND $9::boolean
-        AND (SELECT count(*) FROM claimed) < $5::integer
+        AND (SELECT count(*) FROM claimed) < $3::integer
 )
 SELECT
     claimed.id,
     claimed.job_type,
+    claimed.queue,
+    claimed.priority,
+    claimed.run_at,
     claimed.payload::text AS payload,
     claimed.attempts,
     claimed.max_attempts,

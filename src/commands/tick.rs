@@ -97,7 +97,6 @@ impl Arguments {
                 Shell::Any | Shell::Defined => Vec::new(),
                 Shell::Off => vec!["shell".to_owned()],
             },
-            concurrency: i32::from(self.concurrency),
             lease: self.lease,
         };
         let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);

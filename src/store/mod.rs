@@ -38,7 +38,7 @@ pub(crate) use look::{Filter, Run};
 pub(crate) use operate::Asked;
 pub(crate) use prune::Old;
 pub(crate) use report::{Bin, Failure, Job, NextFire, Scope, Snapshot, Summary};
-pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Limited, Wanted};
+pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Lane, Limited, Wanted};
 pub(crate) use session::Limits;
 pub(crate) use show::{Attempt, Shown};
 pub(crate) use status::{JobStatus, Overview, RunningRun, Worker};

@@ -46,8 +46,6 @@ pub(crate) struct Wanted {
     pub(crate) left_out: Vec<String>,
     /// Kinds of definitions that are.
     pub(crate) left_out_kinds: Vec<String>,
-    /// Of the worker, over all its ticks.
-    pub(crate) concurrency: i32,
     pub(crate) lease: Duration,
 }
 
@@ -59,11 +57,21 @@ pub(crate) struct Defined {
     pub(crate) action: String,
 }
 
+/// A queue's priority, and a run of it: the place in the order of claims.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    pub(crate) queue: String,
+    pub(crate) priority: i32,
+    pub(crate) run_at: DateTime<Utc>,
+    pub(crate) id: i64,
+}
+
 /// A run in the hands of a tick, with what it takes to execute it and to prove that it is held.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) id: i64,
     pub(crate) job_type: String,
+    pub(crate) lane: Lane,
     /// JSON text.
     pub(crate) payload: String,
     /// As it was when the run was claimed; `None` for a built-in job, or when there is none.
@@ -166,8 +174,8 @@ impl Store {
         schema::check(version).map(|()| seen)
     }
 
-    /// Takes up to `at_most` due runs for a tick that holds `held` already. With `keep` false the
-    /// claim right goes back when fewer are due.
+    /// Takes up to `at_most` due runs: after the given ones in their lanes, or, without any, in all. With
+    /// `keep` false the claim right goes back when fewer are due.
     ///
     /// # Errors
     /// The database's.
@@ -175,12 +183,12 @@ impl Store {
         &self,
         holder: &Holder,
         wanted: &Wanted,
-        held: i32,
         at_most: i32,
+        after: &[Lane],
         keep: bool,
         limits: Limited,
     ) -> Result<Vec<Claimed>> {
-        let (holder, wanted) = (holder.clone(), wanted.clone());
+        let (holder, wanted, after) = (holder.clone(), wanted.clone(), after.to_vec());
         self.transact("claim runs", move |client| {
             let lease = wanted.lease.as_secs_f64();
             let give_back = !keep;
@@ -191,20 +199,28 @@ impl Store {
             let parameters: &[Parameter<'_>] = &[
                 (&holder.worker, Type::TEXT),
                 (&holder.tick, Type::TEXT),
-                (&wanted.concurrency, Type::INT4),
-                (&held, Type::INT4),
                 (&at_most, Type::INT4),
                 (&lease, Type::FLOAT8),
                 (&wanted.queues, Type::TEXT_ARRAY),
                 (&wanted.left_out, Type::TEXT_ARRAY),
-                (&give_back, Type::BOOL),
                 (&wanted.left_out_kinds, Type::TEXT_ARRAY),
                 (&locked, Type::INT8_ARRAY),
+                (&give_back, Type::BOOL),
+                (&after.iter().map(|lane| lane.queue.as_str()).collect::<Vec<_>>(), Type::TEXT_ARRAY),
+                (&after.iter().map(|lane| lane.priority).collect::<Vec<_>>(), Type::INT4_ARRAY),
+                (&after.iter().map(|lane| lane.run_at).collect::<Vec<_>>(), Type::TIMESTAMPTZ_ARRAY),
+                (&after.iter().map(|lane| lane.id).collect::<Vec<_>>(), Type::INT8_ARRAY),
             ];
             collect(client.query_typed(query!("claim"), parameters)?, |row| {
                 Ok(Claimed {
                     id: row.try_get("id")?,
                     job_type: row.try_get("job_type")?,
+                    lane: Lane {
+                        queue: row.try_get("queue")?,
+                        priority: row.try_get("priority")?,
+                        run_at: row.try_get("run_at")?,
+                        id: row.try_get("id")?,
+                    },
                     payload: row.try_get("payload")?,
                     definition: match (row.try_get("kind")?, row.try_get("action")?) {
                         (Some(kind), Some(action)) => Some(Defined { kind, action }),
@@ -218,6 +234,18 @@ impl Store {
                     scheduled_for: row.try_get("scheduled_for")?,
                 })
             })
+        })
+    }
+
+    /// How many runs a worker holds, over all its ticks.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn held(&self, worker: &str) -> Result<usize> {
+        let worker = worker.to_owned();
+        self.transact("count the worker's runs", move |client| {
+            let held: i32 = client.query_typed(query!("held"), &[(&worker, Type::TEXT)])?[0].try_get("held")?;
+            Ok(usize::try_from(held).unwrap_or(0))
         })
     }
 

@@ -37,7 +37,11 @@ impl Tick {
             seen = wake()?;
         }
         self.limits = seen.limits;
+        let gained = !self.may_claim;
         self.may_claim = seen.claiming_tick.as_ref() == Some(&self.holder.tick);
+        if self.may_claim && (gained || self.others > 0) {
+            self.others = store.held(&self.holder.worker)?.saturating_sub(self.held.len());
+        }
         if seen.lost {
             self.recover()?;
         }
@@ -109,20 +113,41 @@ impl Tick {
                 return Ok(());
             }
         }
+        let wanted = wanted.min(self.room());
+        if wanted == 0 {
+            self.look = if lingers { Look::At(Instant::now() + RIGHT_POLL) } else { Look::AfterRun };
+            return if lingers { Ok(()) } else { self.give_right_back() };
+        }
         let Some(store) = &self.store else { return Ok(()) };
         let sent = Instant::now();
-        let held = i32::try_from(self.held.len()).unwrap_or(i32::MAX);
+        let lanes = self.lanes.next(sent);
+        // Only who has looked everywhere knows that nothing is due.
+        let keep = lingers || !lanes.is_empty();
         let at_most = i32::try_from(wanted).unwrap_or(i32::MAX);
-        let claimed = store.claim(&self.holder, &self.plan.wanted, held, at_most, lingers, self.limits)?;
+        let claimed = store.claim(&self.holder, &self.plan.wanted, at_most, &lanes, keep, self.limits)?;
+        self.lanes.learn(&lanes, sent.elapsed(), Instant::now(), &claimed);
         let short = claimed.len() < wanted;
-        self.may_claim = lingers || !short;
+        self.may_claim = keep || !short;
         self.look = match short {
             false => Look::Now,
+            true if !lanes.is_empty() => {
+                self.lanes.forget();
+                Look::Now
+            }
             true if lingers => Look::At(Instant::now() + LINGER_POLL),
             true => Look::AfterRun,
         };
         self.start(claimed, sent);
         Ok(())
+    }
+
+    /// How many runs the worker may hold beyond what this tick holds. A tick alone may hold more than its
+    /// concurrency, because very short runs are claimed a blink ahead.
+    fn room(&self) -> usize {
+        match self.others {
+            0 => usize::MAX,
+            others => self.plan.concurrency.saturating_sub(self.held.len() + others),
+        }
     }
 
     /// Hands claimed runs to the pool. `claimed` was asked for at `sent`.
@@ -156,6 +181,7 @@ impl Tick {
         let late = self.pool.waiting_for().is_some_and(|waited| waited >= pace::PATIENCE);
         if late || matches!(self.phase, Phase::Stopping(_) | Phase::Ending(_)) {
             self.pace.reset();
+            self.lanes.forget();
             self.release()?;
         }
         Ok(())

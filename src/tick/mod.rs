@@ -7,6 +7,7 @@
 mod claim;
 mod connection;
 mod id;
+mod lanes;
 mod lease;
 mod pace;
 mod pool;
@@ -26,6 +27,7 @@ use crate::connect::Target;
 use crate::execute::{self, Caller, Stop};
 use crate::model::Why;
 use crate::store::{Holder, Limited, Old, Store, Wanted};
+use lanes::Lanes;
 use pace::Pace;
 use pool::{Attempt, Pool};
 use record::Judged;
@@ -110,6 +112,9 @@ struct Tick {
     /// Ended, and not recorded yet.
     ended: Vec<Judged>,
     pace: Pace,
+    lanes: Lanes,
+    /// Runs that other ticks of the worker hold: they can only become fewer while this one may claim.
+    others: usize,
     phase: Phase,
     look: Look,
     may_claim: bool,
@@ -150,6 +155,8 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         held: HashMap::new(),
         ended: Vec::new(),
         pace: Pace::default(),
+        lanes: Lanes::new(now),
+        others: 0,
         phase: Phase::Working,
         look: Look::Now,
         may_claim: false,
@@ -315,7 +322,12 @@ impl Tick {
         }
         let left = self.give_right_back();
         if let Some(store) = &self.store {
-            log::debug!("{} runs started, {} transactions, in {}", self.taken, store.transactions(), crate::duration::show(self.started.elapsed()));
+            log::debug!(
+                "{} runs started, {} transactions, in {}",
+                self.taken,
+                store.transactions(),
+                crate::duration::show(self.started.elapsed())
+            );
         }
         self.prune();
         match self.failure.or(self.unreached) {
