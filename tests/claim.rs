@@ -77,6 +77,37 @@ fn what_a_slow_claim_brings_is_executed() {
     }
 }
 
+#[test]
+fn where_claims_are_slow_a_tick_still_runs_all_that_is_due() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    // Longer than a claim of a table in order takes, so that the next ones go on where it ended.
+    proxy.delay(Duration::from_millis(15));
+    let early = "UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour' WHERE queue = 'early'";
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload, queue, priority, run_at) \
+         SELECT 'shell', '{\"command\": \"true\"}', 'q' || n % 3, n % 2, now() - interval '1 minute' + interval '1 ms' * (n / 4) \
+         FROM generate_series(1, 200) AS n; \
+         INSERT INTO jobctl.job_runs (job_type, payload, queue, run_at) \
+         SELECT 'shell', '{\"command\": \"true\"}', 'early', now() + interval '1 hour' FROM generate_series(1, 3)",
+    );
+    let tick = db.jobctl(["tick", "--concurrency", "2"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    wait_until("the first result", || db.query("SELECT count(*) > 0 FROM jobctl.job_attempts") == "t");
+    // Behind its back, in a lane that it has not seen.
+    db.execute(early);
+    tick.wait().success();
+    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|203");
+}
+
+#[test]
+fn a_tick_whose_threads_are_often_idle_keeps_its_right() {
+    let db = TestDb::new();
+    insert(&db, 60, "sleep 0.03");
+    // The right lasts as long as the lease here, and is renewed three times in it.
+    db.jobctl(["tick", "--concurrency", "1", "--lease", "1s"]).run().success();
+    assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY status"), "succeeded|60");
+}
+
 /// A tick of worker `w` that lingers with the claim right and runs what waits at the gate.
 fn lingering<'db>(db: &'db TestDb, flags: &[&str]) -> Running<'db> {
     let tick = db.jobctl(["tick", "--worker", "w", "--linger"]).args(flags.iter().copied()).spawn();

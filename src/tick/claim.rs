@@ -25,6 +25,7 @@ impl Tick {
         let Some(store) = &self.store else { return Ok(()) };
         let working = self.phase == Phase::Working;
         let keep = working && (self.plan.when_idle == WhenIdle::Linger || self.may_claim);
+        let sent = Instant::now();
         let wake = || store.wake(&self.holder, &self.plan.wanted.queues, self.timing.right, keep);
         let mut seen = wake()?;
         if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| id::is_dead(tick)) {
@@ -35,6 +36,10 @@ impl Tick {
             self.fire()?;
             // What was fired may be due.
             seen = wake()?;
+        }
+        // The right is fresh; leases are renewed at their own time.
+        if self.held.is_empty() {
+            self.next_beat = sent + self.timing.heartbeat;
         }
         self.limits = seen.limits;
         let gained = !self.may_claim;
@@ -125,7 +130,7 @@ impl Tick {
         let keep = lingers || !lanes.is_empty();
         let at_most = i32::try_from(wanted).unwrap_or(i32::MAX);
         let claimed = store.claim(&self.holder, &self.plan.wanted, at_most, &lanes, keep, self.limits)?;
-        self.lanes.learn(&lanes, sent.elapsed(), Instant::now(), &claimed);
+        self.lanes.learn(&lanes, sent, sent.elapsed(), claimed.iter().map(|run| &run.lane));
         let short = claimed.len() < wanted;
         self.may_claim = keep || !short;
         self.look = match short {
@@ -169,9 +174,6 @@ impl Tick {
             }
         }
         self.taken += tasks.len();
-        if !tasks.is_empty() && self.held.len() == tasks.len() {
-            self.next_beat = sent + self.timing.heartbeat;
-        }
         self.pool.submit(tasks);
     }
 

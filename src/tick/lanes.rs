@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::store::{Claimed, Lane};
+use crate::store::Lane;
 
 /// A claim that looked everywhere and took longer has read over what is dead.
 const LONG: Duration = Duration::from_millis(20);
@@ -31,19 +31,64 @@ impl Lanes {
         if now >= self.everywhere_from { Vec::new() } else { self.last.values().cloned().collect() }
     }
 
-    /// Learns from a claim that went on in `lanes` and took so long.
-    pub(super) fn learn(&mut self, lanes: &[Lane], took: Duration, now: Instant, claimed: &[Claimed]) {
+    /// Learns from a claim that went on in `lanes`, was sent at that time and took so long.
+    pub(super) fn learn<'a>(
+        &mut self,
+        lanes: &[Lane],
+        sent: Instant,
+        took: Duration,
+        claimed: impl Iterator<Item = &'a Lane>,
+    ) {
         if lanes.is_empty() {
             self.last.clear();
-            self.everywhere_from = if took > LONG { now + took * SHARE } else { now };
+            self.everywhere_from = if took > LONG { sent + took * SHARE } else { sent };
         }
-        for run in claimed {
-            self.last.insert((run.lane.queue.clone(), run.lane.priority), run.lane.clone());
+        for lane in claimed {
+            self.last.insert((lane.queue.clone(), lane.priority), lane.clone());
         }
     }
 
     /// The next claim is to look everywhere.
     pub(super) fn forget(&mut self) {
         self.last.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+
+    fn run(queue: &str, id: i64) -> Lane {
+        Lane { queue: queue.to_owned(), priority: 0, run_at: DateTime::UNIX_EPOCH, id }
+    }
+
+    fn places(lanes: &Lanes, now: Instant) -> Vec<(String, i64)> {
+        lanes.next(now).into_iter().map(|lane| (lane.queue, lane.id)).collect()
+    }
+
+    #[test]
+    fn a_claim_that_is_quick_is_followed_by_one_that_looks_everywhere() {
+        let now = Instant::now();
+        let mut lanes = Lanes::new(now);
+        assert!(places(&lanes, now).is_empty());
+        lanes.learn(&[], now, LONG, [run("a", 1)].iter());
+        assert!(places(&lanes, now).is_empty());
+    }
+
+    #[test]
+    fn after_a_slow_one_claims_go_on_in_their_lanes_for_a_while() {
+        let now = Instant::now();
+        let mut lanes = Lanes::new(now);
+        let slow = 2 * LONG;
+        lanes.learn(&[], now, slow, [run("a", 1), run("a", 2), run("b", 7)].iter());
+        let seen = lanes.next(now + slow);
+        assert_eq!(places(&lanes, now + slow), [("a".to_owned(), 2), ("b".to_owned(), 7)]);
+        lanes.learn(&seen, now + slow, LONG / 9, [run("a", 3)].iter());
+        assert_eq!(places(&lanes, now + slow), [("a".to_owned(), 3), ("b".to_owned(), 7)]);
+        assert!(places(&lanes, now + slow * SHARE).is_empty());
+        lanes.forget();
+        assert!(places(&lanes, now + slow).is_empty());
     }
 }
