@@ -125,7 +125,7 @@ struct Tick {
     next_beat: Instant,
     /// Before this the database is left alone.
     paused_until: Instant,
-    /// Before this it is, as long as every thread has work.
+    /// Before this it is, as long as there is work for all threads.
     rested_until: Instant,
     /// Since the database last did what it was asked; a connection alone proves nothing.
     connects: u32,
@@ -201,14 +201,14 @@ impl Tick {
         }
     }
 
-    /// Whether the next statement gives way to the jobs. Nobody waits for it: every thread has work, no
+    /// Whether the next statement gives way to the jobs. Nobody waits for it: there is work for a while, no
     /// lease is to be renewed, and what is to be written takes little memory.
     fn rests(&self) -> bool {
         let now = Instant::now();
         now < self.rested_until
             && now < self.next_beat
             && self.phase == Phase::Working
-            && self.pool.waiting_for().is_some()
+            && self.pace.is_enough(self.plan.concurrency, self.pool.waiting())
             && self.ended.iter().map(Judged::bytes).sum::<usize>() < BYTES_AT_REST
     }
 

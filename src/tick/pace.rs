@@ -12,7 +12,7 @@ const REST: u32 = 2;
 /// Longest time that a result waits while others are written in batches.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Runs claimed ahead at most.
-const AHEAD: usize = 1000;
+const AHEAD: usize = 2000;
 
 /// How long the database is left alone after statements that took so long. A result that comes while
 /// nothing else is going on is recorded at once; in a flood of them, statement after statement would
@@ -50,6 +50,11 @@ impl Pace {
         let wanted = (workers + ahead).saturating_sub(held);
         // Asked for in handfuls: while half of what is ahead is there, nobody waits.
         if wanted > ahead / 2 { wanted } else { 0 }
+    }
+
+    /// Whether so many `waiting` runs give the threads work while the next are claimed.
+    pub(super) fn is_enough(&self, workers: usize, waiting: usize) -> bool {
+        waiting > self.ahead(workers) / 2
     }
 
     fn ahead(&self, workers: usize) -> usize {

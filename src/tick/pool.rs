@@ -75,6 +75,11 @@ impl Pool {
         self.shared.tasks().waiting.drain(..).collect()
     }
 
+    /// Tasks that no thread has started.
+    pub(super) fn waiting(&self) -> usize {
+        self.shared.tasks().waiting.len()
+    }
+
     /// How long the next task has been waiting for a thread.
     pub(super) fn waiting_for(&self) -> Option<Duration> {
         self.shared.tasks().waiting.front().map(|task| task.submitted.elapsed())
