@@ -1,5 +1,5 @@
 -- Runs by their ids, in the order in which these are given; how long the last attempt took, or takes.
--- $1  run ids
+-- $1  run ids    $2  whether that length is wanted; it takes a look at the history for each
 -- A run that was deleted meanwhile is missing.
 SELECT
     run.id,
@@ -27,4 +27,5 @@ JOIN jobctl.job_runs AS run ON run.id = wanted.id
 LEFT JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = run.id
     AND attempt.attempt = run.attempts
+    AND $2::boolean
 ORDER BY wanted.place

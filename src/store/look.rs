@@ -94,7 +94,7 @@ impl Store {
     pub(crate) fn list_runs(&self, filter: Filter, at_most: i64) -> Result<Vec<Run>> {
         self.transact("list runs", move |client| {
             let ids = list_ids(client, &filter, Order::Newest, Some(at_most))?;
-            collect(list_runs(client, &ids)?, |row| {
+            collect(list_runs(client, &ids, Order::Newest)?, |row| {
                 Ok(Run {
                     id: row.try_get("id")?,
                     job_type: row.try_get("job_type")?,
@@ -133,7 +133,7 @@ impl Store {
     pub(crate) fn list_dead(&self, filter: Filter, at_most: Option<i64>) -> Result<Vec<DeadRun>> {
         self.transact("list dead runs", move |client| {
             let ids = list_ids(client, &filter, Order::LatestEnd, at_most)?;
-            collect(list_runs(client, &ids)?, |row| {
+            collect(list_runs(client, &ids, Order::LatestEnd)?, |row| {
                 Ok(DeadRun {
                     id: row.try_get("id")?,
                     job_type: row.try_get("job_type")?,
@@ -204,6 +204,8 @@ fn list_ids(
     collect(client.query_typed(query!("list_ids"), parameters)?, |row| row.try_get("id"))
 }
 
-fn list_runs(client: &mut Client, ids: &[i64]) -> std::result::Result<Vec<Row>, postgres::Error> {
-    client.query_typed(query!("list_runs"), &[(&ids, Type::INT8_ARRAY)])
+/// Only the list of runs of every status shows how long they took.
+fn list_runs(client: &mut Client, ids: &[i64], order: Order) -> std::result::Result<Vec<Row>, postgres::Error> {
+    let timed = order == Order::Newest;
+    client.query_typed(query!("list_runs"), &[(&ids, Type::INT8_ARRAY), (&timed, Type::BOOL)])
 }
