@@ -60,6 +60,11 @@ pub(crate) fn show(duration: Duration) -> String {
     }
 }
 
+/// The duration in words, in whole seconds.
+pub(crate) fn show_whole(duration: Duration) -> String {
+    show(Duration::from_secs(duration.as_secs()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

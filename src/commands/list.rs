@@ -1,7 +1,5 @@
 //! `jobctl list`: what happened, and what is to come.
 
-use std::time::Duration;
-
 use clap::Args;
 
 use super::Database;
@@ -9,7 +7,7 @@ use super::filter::{self, Filter};
 use crate::exit::Exit;
 use crate::model::Status;
 use crate::print::{self, Cell, Form};
-use crate::store::Run;
+use crate::store::{self, Run};
 
 /// List runs, the newest first
 ///
@@ -58,7 +56,7 @@ fn cells(run: &Run) -> Vec<Cell> {
         format!("{}/{}", run.attempts, run.max_attempts).into(),
         Cell::Since(run.created_at, run.now),
         run.finished_at.map_or(Cell::Nothing, |at| Cell::Since(at, run.now)),
-        run.run_seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))).into(),
+        run.run_seconds.map(store::seconds).into(),
         run.last_error.clone().into(),
     ]
 }

@@ -1,7 +1,5 @@
 //! `jobctl show`: one run, why it is not running, and its history.
 
-use std::time::Duration;
-
 use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
@@ -10,8 +8,8 @@ use serde_json::value::RawValue;
 use super::{Database, verdicts};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Cell, Form};
-use crate::store::{Attempt, Shown, Store};
-use crate::{redact, waiting};
+use crate::store::{self, Attempt, Shown, Store};
+use crate::{duration, redact, waiting};
 
 /// Lines of an output that are shown, from its end.
 const LINES: usize = 20;
@@ -166,7 +164,7 @@ fn text(run: &Shown) -> anyhow::Result<()> {
         ("cancel asked", since(run.cancel_requested_at)),
         ("ended", since(run.finished_at)),
         ("attempts", format!("{}/{}", run.attempts, run.max_attempts).into()),
-        ("timeout", run.timeout_seconds.map(|seconds| crate::duration::show(length(seconds))).into()),
+        ("timeout", run.timeout_seconds.map(|seconds| duration::show(store::seconds(seconds))).into()),
         ("backoff", run.backoff.as_str().into()),
         ("error type", run.error_type.clone().into()),
         ("error", run.last_error.clone().into()),
@@ -190,7 +188,7 @@ fn history(attempt: &Attempt, now: DateTime<Utc>) -> anyhow::Result<()> {
         ("  outcome", attempt.outcome.as_str().into()),
         ("  worker", attempt.worker.as_str().into()),
         ("  started", Cell::Since(attempt.started_at, now)),
-        ("  took", crate::duration::show(took).into()),
+        ("  took", duration::show(took).into()),
         ("  exit status", attempt.exit_code.map(|code| code.to_string()).into()),
         ("  signal", attempt.signal.map(|signal| signal.to_string()).into()),
         ("  HTTP status", attempt.http_status.map(|status| status.to_string()).into()),
@@ -199,10 +197,6 @@ fn history(attempt: &Attempt, now: DateTime<Utc>) -> anyhow::Result<()> {
         ("  output", Some(shown).filter(|_| attempt.output_bytes > 0).into()),
     ])?;
     print::excerpt(output, LINES)
-}
-
-fn length(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 fn bounded(payload: &str) -> String {

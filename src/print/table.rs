@@ -151,10 +151,9 @@ pub(crate) fn instant(at: DateTime<Utc>) -> String {
 
 /// An instant by its distance from now: `3m 12s ago`, `in 2h`, `now`.
 pub(crate) fn relative(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
-    let whole = |length: Duration| duration::show(Duration::from_secs(length.as_secs()));
     match ((now - at).to_std(), (at - now).to_std()) {
-        (Ok(past), _) if past >= Duration::from_secs(1) => format!("{} ago", whole(past)),
-        (_, Ok(ahead)) if ahead >= Duration::from_secs(1) => format!("in {}", whole(ahead)),
+        (Ok(past), _) if past >= Duration::from_secs(1) => format!("{} ago", duration::show_whole(past)),
+        (_, Ok(ahead)) if ahead >= Duration::from_secs(1) => format!("in {}", duration::show_whole(ahead)),
         _ => "now".to_owned(),
     }
 }

@@ -1,14 +1,12 @@
 //! How long the runs of each job took, over time.
 
-use std::time::Duration;
-
 use maud::{Markup, html};
 
 use super::axis::{Axis, Tick};
 use super::name;
 use super::timeline::{HEIGHT, grid, hours};
 use crate::duration;
-use crate::store::{Bin, Job, Snapshot};
+use crate::store::{self, Bin, Job, Snapshot};
 
 pub(super) fn section(seen: &Snapshot, axis: &Axis) -> Markup {
     let ticks = axis.ticks();
@@ -53,7 +51,7 @@ struct Length(f64);
 
 impl Length {
     fn show(&self) -> String {
-        duration::show(Duration::try_from_secs_f64(self.0.max(0.0)).unwrap_or_default())
+        duration::show(store::seconds(self.0))
     }
 }
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{count, verdict};
+use super::count;
 use crate::store::Summary;
 use crate::{duration, print};
 
@@ -21,7 +21,7 @@ struct Figure {
 
 pub(super) fn section(summary: &Summary, axis: &Axis, window: Duration) -> Markup {
     let window = duration::show(window);
-    let wait = |at: DateTime<Utc>| verdict::whole((axis.now - at).to_std().unwrap_or_default().max(SECOND));
+    let wait = |at: DateTime<Utc>| duration::show_whole((axis.now - at).to_std().unwrap_or_default().max(SECOND));
     let due = summary.due_since.map(|at| format!("the oldest for {}", wait(at))).unwrap_or_default();
     let last_tick = |at| format!("last tick {}", print::relative(at, axis.now));
     let last_tick = summary.last_tick_at.map_or_else(|| "none so far".to_owned(), last_tick);

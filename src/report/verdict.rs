@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::count;
-use crate::duration;
+use crate::duration::{self, show_whole};
 use crate::patience::{LAG, PATIENCE};
 use crate::store::Summary;
 
@@ -45,7 +45,7 @@ pub(super) fn of(summary: &Summary, now: DateTime<Utc>, window: Duration) -> Ver
 
 fn troubles(summary: &Summary, now: DateTime<Utc>, window: &str) -> Vec<String> {
     let age = |at: DateTime<Utc>| (now - at).to_std().unwrap_or_default();
-    let late = |at: Option<DateTime<Utc>>, limit| at.map(age).filter(|age| *age >= limit).map(whole);
+    let late = |at: Option<DateTime<Utc>>, limit| at.map(age).filter(|age| *age >= limit).map(show_whole);
     let mut troubles = Vec::new();
     if summary.dead > 0 {
         let runs = count::of(summary.dead, "dead run");
@@ -57,7 +57,7 @@ fn troubles(summary: &Summary, now: DateTime<Utc>, window: &str) -> Vec<String> 
     }
     match summary.last_tick_at.map(age) {
         None => troubles.push("no worker has ever ticked".to_owned()),
-        Some(age) if age >= PATIENCE => troubles.push(format!("no worker has ticked for {}", whole(age))),
+        Some(age) if age >= PATIENCE => troubles.push(format!("no worker has ticked for {}", show_whole(age))),
         Some(_) => {}
     }
     if let Some(age) = late(summary.due_since, LAG) {
@@ -72,9 +72,4 @@ fn troubles(summary: &Summary, now: DateTime<Utc>, window: &str) -> Vec<String> 
         troubles.push(format!("{} {is} running without a lease", count::of(summary.lost, "run")));
     }
     troubles
-}
-
-/// Without fractions of a second.
-pub(super) fn whole(length: Duration) -> String {
-    duration::show(Duration::from_secs(length.as_secs()))
 }

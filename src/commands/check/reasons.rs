@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::duration::show;
+use crate::duration::{show, show_whole};
 use crate::store::{Facts, FailedRun};
 
 /// What is still no reason.
@@ -27,7 +27,7 @@ pub(super) fn reasons(facts: &Facts, limits: &Limits) -> Vec<String> {
     if let Some((id, job, age)) = &facts.oldest_due
         && *age > limits.lag
     {
-        reasons.push(format!("run {id} {job} has been due for {}, see `jobctl status`", whole(*age)));
+        reasons.push(format!("run {id} {job} has been due for {}, see `jobctl status`", show_whole(*age)));
     }
     if facts.dead > limits.dead {
         let dead = counted(facts.dead, "dead run");
@@ -37,7 +37,8 @@ pub(super) fn reasons(facts: &Facts, limits: &Limits) -> Vec<String> {
         && let Some((id, job, worker, age)) = &facts.longest_running
         && *age > most
     {
-        reasons.push(format!("run {id} {job} has been running for {} on {worker}, see `jobctl status`", whole(*age)));
+        reasons
+            .push(format!("run {id} {job} has been running for {} on {worker}, see `jobctl status`", show_whole(*age)));
     }
     if let Some((most, within)) = limits.failures
         && facts.failed > most
@@ -55,10 +56,10 @@ fn ticks(facts: &Facts, limits: &Limits) -> Vec<String> {
         return vec!["no worker has ever ticked, is `jobctl tick` in a crontab?".to_owned()];
     };
     if *age > limits.tick_age {
-        return vec![format!("no worker has ticked for {}, see cron on {latest}", whole(*age))];
+        return vec![format!("no worker has ticked for {}, see cron on {latest}", show_whole(*age))];
     }
     let silent = facts.workers.iter().filter(|(_, age)| *age > limits.tick_age && *age <= limits.tick_age + MISSED);
-    silent.map(|(name, age)| format!("worker {name} has not ticked for {}, see its cron", whole(*age))).collect()
+    silent.map(|(name, age)| format!("worker {name} has not ticked for {}, see its cron", show_whole(*age))).collect()
 }
 
 fn counted(count: i64, what: &str) -> String {
@@ -70,11 +71,6 @@ fn example(count: i64, run: Option<&FailedRun>) -> String {
     let newest = if count == 1 { "" } else { "newest: " };
     let error = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
     format!(" ({newest}{id} {job}{error})")
-}
-
-/// Milliseconds tell nothing here.
-fn whole(age: Duration) -> String {
-    show(Duration::from_secs(age.as_secs()))
 }
 
 #[cfg(test)]
