@@ -6,6 +6,7 @@ mod action;
 mod backoff;
 mod commands;
 mod connect;
+mod count;
 mod definition;
 mod duration;
 mod execute;

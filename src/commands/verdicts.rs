@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde::Serialize;
 
 use super::filter::Filter;
+use crate::count;
 use crate::exit::{Exit, Fault};
 use crate::model::Status;
 use crate::print::{self, Form};
@@ -63,15 +64,14 @@ impl Request<'_> {
     ) -> anyhow::Result<Exit> {
         let mut ids = store.list_ids(filter.resolve(store, self.from)?)?;
         ids.reverse();
-        let count = match ids.len() {
+        let matching = match ids.len() {
             0 => format!("no {words} run"),
-            1 => format!("1 {words} run"),
-            more => format!("{more} {words} runs"),
+            more => count::of(i64::try_from(more).unwrap_or(i64::MAX), &format!("{words} run")),
         };
         if ids.is_empty() {
-            print::hint(form, &format!("{count} matches"));
-        } else if !sure && !print::confirm(&format!("{} {count}?", self.verb))? {
-            return Err(Fault::new(Exit::CouldNot, format!("{count} left alone")).into());
+            print::hint(form, &format!("{matching} matches"));
+        } else if !sure && !print::confirm(&format!("{} {matching}?", self.verb))? {
+            return Err(Fault::new(Exit::CouldNot, format!("{matching} left alone")).into());
         }
         // Who has moved on since matches no more, and that is no refusal.
         let matches =

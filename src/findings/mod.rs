@@ -91,11 +91,6 @@ fn parts(error: &store::Error) -> (String, Option<String>) {
     }
 }
 
-/// `1 run`, `2 runs`.
-fn count(number: i64, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
-}
-
 /// The first few names, and how many more there are.
 fn some(names: &[&str]) -> String {
     const SHOWN: usize = 3;

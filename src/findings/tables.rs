@@ -1,6 +1,7 @@
 //! What keeps the tables fast: indexes, vacuum, and nobody in its way.
 
-use super::{Finding, count, some};
+use super::{Finding, some};
+use crate::count;
 use crate::duration;
 use crate::patience::PATIENCE;
 use crate::store::{HolderFacts, IndexFacts, SessionFacts, SnapshotFacts, TableFacts};
@@ -30,7 +31,7 @@ pub(crate) fn indexes(facts: &[IndexFacts]) -> Finding {
         return Finding::bad(CHECK, format!("not valid: {}", some(&broken)), remedy);
     }
     let scans: i64 = facts.iter().map(|index| index.scans).sum();
-    Finding::ok(CHECK, format!("all {} there and valid, scanned {}", facts.len(), count(scans, "time")))
+    Finding::ok(CHECK, format!("all {} there and valid, scanned {}", facts.len(), count::of(scans, "time")))
 }
 
 pub(crate) fn vacuum(session: &SessionFacts, tables: &[TableFacts]) -> Finding {
@@ -58,7 +59,7 @@ pub(crate) fn vacuum(session: &SessionFacts, tables: &[TableFacts]) -> Finding {
     let runs = tables.iter().find(|table| table.name == "job_runs").and_then(|table| table.vacuumed_ago);
     let when =
         runs.map_or_else(|| "not vacuumed yet".to_owned(), |ago| format!("vacuumed {} ago", duration::show(ago)));
-    Finding::ok(CHECK, format!("{}; job_runs {when}", count(dead, "dead row")))
+    Finding::ok(CHECK, format!("{}; job_runs {when}", count::of(dead, "dead row")))
 }
 
 pub(crate) fn sizes(tables: &[TableFacts], indexes: &[IndexFacts]) -> Finding {
@@ -71,10 +72,10 @@ pub(crate) fn sizes(tables: &[TableFacts], indexes: &[IndexFacts]) -> Finding {
     match bloated {
         Some(table) => Finding::warn(
             CHECK,
-            format!("{all}; {} is mostly empty: {}", table.name, count(table.live, "row")),
+            format!("{all}; {} is mostly empty: {}", table.name, count::of(table.live, "row")),
             format!("VACUUM (FULL) jobctl.{} in a quiet minute: it locks the table", table.name),
         ),
-        None => Finding::ok(CHECK, format!("{all}; about {} taken", count(keys, "key"))),
+        None => Finding::ok(CHECK, format!("{all}; about {} taken", count::of(keys, "key"))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The work: whether somebody ticks, and what stands still or is in the way of a run.
 
-use super::{Finding, count, some};
+use super::{Finding, some};
+use crate::count;
 use crate::duration;
 use crate::patience::PATIENCE;
 use crate::store::{RunFacts, WaitingFacts};
@@ -33,10 +34,12 @@ pub(crate) fn leases(facts: &RunFacts) -> Finding {
     match facts.lost_for {
         Some(since) if since >= PATIENCE => Finding::bad(
             CHECK,
-            format!("{} held by nobody, the first for {}", count(facts.lost, "run"), duration::show(since)),
+            format!("{} held by nobody, the first for {}", count::of(facts.lost, "run"), duration::show(since)),
             "any tick takes them back: see why none does",
         ),
-        Some(_) => Finding::ok(CHECK, format!("{} lost just now; the next tick takes back", count(facts.lost, "run"))),
+        Some(_) => {
+            Finding::ok(CHECK, format!("{} lost just now; the next tick takes back", count::of(facts.lost, "run")))
+        }
         None => Finding::ok(CHECK, "none is lost"),
     }
 }
@@ -73,7 +76,7 @@ pub(crate) fn definitions(waiting: &[WaitingFacts]) -> Finding {
     jobs.dedup();
     Finding::bad(
         CHECK,
-        format!("{} without one, which will end dead: {}", count(runs, "run"), some(&jobs)),
+        format!("{} without one, which will end dead: {}", count::of(runs, "run"), some(&jobs)),
         "`jobctl apply` the file that defines them, or cancel them",
     )
 }
@@ -94,7 +97,7 @@ pub(crate) fn queues(facts: &RunFacts, waiting: &[WaitingFacts]) -> Finding {
     queues.dedup();
     Finding::bad(
         CHECK,
-        format!("{} overdue where no worker looks: {}", count(runs, "run"), some(&queues)),
+        format!("{} overdue where no worker looks: {}", count::of(runs, "run"), some(&queues)),
         "tick with `--queue` and these, or without it",
     )
 }

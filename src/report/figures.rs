@@ -6,9 +6,8 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::count;
 use crate::store::Summary;
-use crate::{duration, print};
+use crate::{count, duration, print};
 
 const SECOND: Duration = Duration::from_secs(1);
 

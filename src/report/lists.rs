@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{count, moment, more, name};
+use super::{moment, more, name};
+use crate::count;
 use crate::patience::PATIENCE;
 use crate::schedule::Schedule;
 use crate::store::{Failure, NextFire, Snapshot};

@@ -2,7 +2,6 @@
 //! in, text out.
 
 mod axis;
-mod count;
 mod durations;
 mod figures;
 mod lists;
@@ -16,9 +15,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::patience::PATIENCE;
-use crate::print;
 use crate::schedule::Clock;
 use crate::store::{Job, Scope, Snapshot};
+use crate::{count, print};
 use axis::Axis;
 use verdict::{Mood, Verdict};
 
@@ -163,6 +162,6 @@ fn exactly(axis: &Axis, at: DateTime<Utc>) -> Markup {
 fn more(all: i64, shown: usize, noun: &str, where_else: &Markup) -> Markup {
     let rest = all - i64::try_from(shown).unwrap_or(i64::MAX);
     html! {
-        @if rest > 0 { p.quiet { "And " (count::of(rest, &format!("more {noun}"))) "; " (where_else) "." } }
+        @if rest > 0 { p.quiet { "And " (count::grouped_of(rest, &format!("more {noun}"))) "; " (where_else) "." } }
     }
 }

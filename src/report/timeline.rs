@@ -11,9 +11,9 @@ use maud::{Markup, html};
 
 use super::axis::{Axis, Tick};
 use super::marks::Sample;
-use super::{count, name};
-use crate::duration;
+use super::name;
 use crate::store::{Bin, Job, Snapshot};
+use crate::{count, duration};
 
 /// Of a strip; in units that are stretched to the height that it is given.
 pub(super) const HEIGHT: f64 = 24.0;
@@ -96,9 +96,9 @@ fn lane(number: usize, job: &Job, axis: &Axis, ticks: &[Tick]) -> Markup {
 
 /// What a lane shows, for those who can't see it.
 fn said(job: &Job, retries: i64) -> String {
-    let mut said = vec![format!("{} succeeded", count::of(job.succeeded, "run"))];
+    let mut said = vec![format!("{} succeeded", count::grouped_of(job.succeeded, "run"))];
     let others = [
-        (retries, count::of(retries, "failed attempt")),
+        (retries, count::grouped_of(retries, "failed attempt")),
         (job.dead, format!("{} dead", job.dead)),
         (job.cancelled, format!("{} cancelled", job.cancelled)),
         (job.running, format!("{} running", job.running)),
@@ -124,7 +124,7 @@ fn strip(number: usize, job: &Job, said: &str, axis: &Axis, ticks: &[Tick]) -> M
             (grid(ticks))
             @if let Some(since) = job.running_since {
                 path.r d=(format!("M{:.2} {BASE}v-9H{:.2}v9z", axis.place(since), axis.place(axis.now))) {
-                    title { (count::of(job.running, "run")) " running, since " (axis.show(since)) }
+                    title { (count::grouped_of(job.running, "run")) " running, since " (axis.show(since)) }
                 }
             }
             path.base d={ "M0 " (BASE) "H" (axis.bins) } {}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::count;
+use crate::count;
 use crate::duration::{self, show_whole};
 use crate::patience::{LAG, PATIENCE};
 use crate::store::Summary;
@@ -36,7 +36,9 @@ pub(super) fn of(summary: &Summary, now: DateTime<Utc>, window: Duration) -> Ver
     if troubles.is_empty() {
         let rest = match summary.succeeded {
             0 => format!("Nothing ran in the last {window}; nothing is dead or late."),
-            runs => format!("{} succeeded in the last {window}; nothing is dead or late.", count::of(runs, "run")),
+            runs => {
+                format!("{} succeeded in the last {window}; nothing is dead or late.", count::grouped_of(runs, "run"))
+            }
         };
         return Verdict { mood: Mood::Well, opening: "All well.", rest };
     }
@@ -48,7 +50,7 @@ fn troubles(summary: &Summary, now: DateTime<Utc>, window: &str) -> Vec<String> 
     let late = |at: Option<DateTime<Utc>>, limit| at.map(age).filter(|age| *age >= limit).map(show_whole);
     let mut troubles = Vec::new();
     if summary.dead > 0 {
-        let runs = count::of(summary.dead, "dead run");
+        let runs = count::grouped_of(summary.dead, "dead run");
         troubles.push(match summary.dead_lately {
             0 => format!("{runs}, none in the last {window}"),
             lately if lately == summary.dead => format!("{runs} in the last {window}"),
@@ -62,14 +64,14 @@ fn troubles(summary: &Summary, now: DateTime<Utc>, window: &str) -> Vec<String> 
     }
     if let Some(age) = late(summary.due_since, LAG) {
         let wait = if summary.due == 1 { "is due and waits" } else { "are due, the oldest" };
-        troubles.push(format!("{} {wait} for {age}", count::of(summary.due, "run")));
+        troubles.push(format!("{} {wait} for {age}", count::grouped_of(summary.due, "run")));
     }
     if let Some(age) = late(summary.late_since, PATIENCE) {
         troubles.push(format!("a schedule is late by {age}"));
     }
     if summary.lost > 0 {
         let is = if summary.lost == 1 { "is" } else { "are" };
-        troubles.push(format!("{} {is} running without a lease", count::of(summary.lost, "run")));
+        troubles.push(format!("{} {is} running without a lease", count::grouped_of(summary.lost, "run")));
     }
     troubles
 }

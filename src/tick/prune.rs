@@ -1,6 +1,7 @@
 //! What a tick does last: deletes a piece of the old history, so that nobody has to think of it.
 
 use super::{Phase, Tick};
+use crate::count;
 
 /// Runs deleted per tick at most, in about 30 ms: with a tick a minute, 1.4 million a day.
 const PRUNED_AT_ONCE: i64 = 1000;
@@ -24,8 +25,7 @@ impl Tick {
         }
         match PRUNED_AT_ONCE - left {
             0 => {}
-            1 => log::info!("1 old run pruned"),
-            runs => log::info!("{runs} old runs pruned"),
+            runs => log::info!("{} pruned", count::of(runs, "old run")),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::count;
 use crate::duration::{show, show_whole};
 use crate::store::{Facts, FailedRun};
 
@@ -30,7 +31,7 @@ pub(super) fn reasons(facts: &Facts, limits: &Limits) -> Vec<String> {
         reasons.push(format!("run {id} {job} has been due for {}, see `jobctl status`", show_whole(*age)));
     }
     if facts.dead > limits.dead {
-        let dead = counted(facts.dead, "dead run");
+        let dead = count::of(facts.dead, "dead run");
         reasons.push(format!("{dead}{}, see `jobctl list-dead`", example(facts.dead, facts.newest_dead.as_ref())));
     }
     if let Some(most) = limits.running
@@ -43,7 +44,7 @@ pub(super) fn reasons(facts: &Facts, limits: &Limits) -> Vec<String> {
     if let Some((most, within)) = limits.failures
         && facts.failed > most
     {
-        let failed = counted(facts.failed, "run");
+        let failed = count::of(facts.failed, "run");
         let example = example(facts.failed, facts.newest_failed.as_ref());
         reasons.push(format!("{failed} failed within {}{example}", show(within)));
     }
@@ -60,10 +61,6 @@ fn ticks(facts: &Facts, limits: &Limits) -> Vec<String> {
     }
     let silent = facts.workers.iter().filter(|(_, age)| *age > limits.tick_age && *age <= limits.tick_age + MISSED);
     silent.map(|(name, age)| format!("worker {name} has not ticked for {}, see its cron", show_whole(*age))).collect()
-}
-
-fn counted(count: i64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn example(count: i64, run: Option<&FailedRun>) -> String {

@@ -1,0 +1,46 @@
+//! Numbers of things in words. Pure.
+
+/// `1 run`, `2 runs`.
+pub(crate) fn of(number: i64, noun: &str) -> String {
+    format!("{number} {}", inflected(number, noun))
+}
+
+/// `1 run`, `12,345 runs`.
+pub(crate) fn grouped_of(number: i64, noun: &str) -> String {
+    format!("{} {}", grouped(number), inflected(number, noun))
+}
+
+/// `12,345`.
+pub(crate) fn grouped(number: i64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn inflected(number: i64, noun: &str) -> String {
+    if number == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!([of(0, "run"), of(1, "run"), of(2000, "run")], ["0 runs", "1 run", "2000 runs"]);
+        assert_eq!([0, 1, 2000].map(|number| grouped_of(number, "run")), ["0 runs", "1 run", "2,000 runs"]);
+    }
+}
