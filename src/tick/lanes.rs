@@ -41,7 +41,10 @@ impl Lanes {
     ) {
         if lanes.is_empty() {
             self.last.clear();
-            self.everywhere_from = if took > LONG { sent + took * SHARE } else { sent };
+            if took <= LONG {
+                return;
+            }
+            self.everywhere_from = sent + took * SHARE;
         }
         for lane in claimed {
             self.last.insert((lane.queue.clone(), lane.priority), lane.clone());

@@ -66,6 +66,7 @@ impl Tick {
         for judged in self.ended.drain(..batch) {
             let run = &judged.attempt.run;
             self.held.remove(&run.id);
+            self.ended_bytes -= judged.bytes();
             match recorded.get(&run.id) {
                 Some(status) => log_recorded(&judged, *status),
                 None => {
