@@ -37,21 +37,18 @@ pub fn psql(database: &Database) -> Command {
 
 /// From start to end of a process.
 #[track_caller]
-pub fn time(mut command: Command) -> Duration {
+pub fn time(command: Command) -> Duration {
+    time_ending_in(command, &[0])
+}
+
+/// From start to end of a process that ends in one of these exit statuses.
+#[track_caller]
+pub fn time_ending_in(mut command: Command, statuses: &[i32]) -> Duration {
     let started = Instant::now();
     let status = command.status().unwrap();
     let took = started.elapsed();
-    assert!(status.success(), "{command:?}: {status}");
+    assert!(status.code().is_some_and(|code| statuses.contains(&code)), "{command:?}: {status}");
     took
-}
-
-/// From start to end of a process that may find something to complain of.
-#[track_caller]
-pub fn time_whatever_it_exits_with(mut command: Command) -> Duration {
-    let started = Instant::now();
-    let status = command.status().unwrap();
-    assert!(matches!(status.code(), Some(0 | 1)), "{command:?}: {status}");
-    started.elapsed()
 }
 
 /// The peak of a command's resident memory, in MiB.
