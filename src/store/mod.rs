@@ -2,6 +2,7 @@
 //! decides nothing: no backoff, no process, no clock.
 
 mod check;
+mod claim;
 mod definitions;
 mod effects;
 mod enqueue;
@@ -27,6 +28,7 @@ use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
 pub(crate) use check::{Facts, FailedRun};
+pub(crate) use claim::{Claimed, Holder, Lane, Limited, Wanted};
 pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, Purpose, Scheduled};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
@@ -38,7 +40,7 @@ pub(crate) use look::{Filter, Run};
 pub(crate) use operate::Asked;
 pub(crate) use prune::Old;
 pub(crate) use report::{Bin, Failure, Job, NextFire, Scope, Snapshot, Summary};
-pub(crate) use runs::{Claimed, Expired, Finish, Held, Holder, Lane, Limited, Wanted};
+pub(crate) use runs::{Expired, Finish, Held};
 pub(crate) use session::Limits;
 pub(crate) use show::{Attempt, Shown};
 pub(crate) use status::{JobStatus, Overview, RunningRun, Worker};
