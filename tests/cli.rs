@@ -221,8 +221,10 @@ fn an_answer_that_can_not_be_written_is_an_error_of_one_line() {
             db.script(&format!("\"$jobctl\" {command} {id} {redirection}")).run().exits(1).complains_once();
         }
     }
-    // `/dev/null` is neither closed nor full.
-    db.script("\"$jobctl\" list-dead >/dev/null").run().success().stderr("");
+    // `/dev/null` is neither closed nor full, even as daemons and other languages open it: both ways.
+    for redirection in [">/dev/null", "1<>/dev/null", "<>/dev/null >&0 2>&0"] {
+        db.script(&format!("\"$jobctl\" list-dead {redirection}")).run().success().stderr("");
+    }
 }
 
 #[test]

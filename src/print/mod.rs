@@ -1,6 +1,7 @@
 //! The only place that writes to a terminal, a pipe or a log: answers to stdout, the rest to stderr,
 //! and nothing that a job's name or output could use to command the terminal.
 
+mod closed;
 mod table;
 
 use std::fmt::Write as _;
@@ -8,7 +9,6 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::Context;
 use log::LevelFilter;
-use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use serde::Serialize;
 
 use crate::exit::{Exit, Fault};
@@ -147,7 +147,7 @@ pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut stdout = io::stdout().lock();
-    let written = if is_closed() { Err(ErrorKind::NotConnected.into()) } else { stdout.write_all(text.as_bytes()) };
+    let written = if closed::stdout() { Err(ErrorKind::NotConnected.into()) } else { stdout.write_all(text.as_bytes()) };
     match written.and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotConnected => {
@@ -155,16 +155,6 @@ pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
         }
         done => done.context("cannot write the answer"),
     }
-}
-
-/// Whether jobctl was started without a stdout. Rust's start-up code puts `/dev/null` there, opened
-/// for reading and writing, which no redirection to it is.
-fn is_closed() -> bool {
-    /// Major 1, minor 3, on every Linux.
-    const NULL_DEVICE: u64 = 0x103;
-    let stdout = io::stdout();
-    let null = fstat(&stdout).is_ok_and(|stat| stat.st_rdev == NULL_DEVICE);
-    null && fcntl_getfl(&stdout).is_ok_and(|flags| flags.contains(OFlags::RDWR))
 }
 
 /// Says on stderr, in one line, what went wrong.
