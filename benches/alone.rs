@@ -31,7 +31,7 @@ pub fn executions(count: usize, threads: usize, job: &str, payload: &str) -> Dur
             idempotency_key: format!("jobctl-run-{number}"),
             scheduled_for: None,
         };
-        let stop = Stop::new(Instant::now() + Duration::from_secs(60), Duration::from_secs(1)).unwrap();
+        let stop = Stop::new(Instant::now() + Duration::from_secs(60), Duration::from_secs(1));
         let ended = execute(&action, &identity, None, &caller, &stop);
         assert!(matches!(ended.outcome, Outcome::Succeeded), "{ended:?}");
     })

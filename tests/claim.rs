@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::support::http_server::HttpServer;
 use crate::support::{Finished, Gate, Proxy, Running, TestDb, temp_dir, wait_until};
 
 fn insert(db: &TestDb, runs: u32, script: &str) {
@@ -266,4 +267,16 @@ fn what_was_claimed_ahead_goes_back_uncounted_when_jobs_turn_out_to_be_long() {
         assert_eq!(gate.count("start"), 1);
         assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"), "101");
     }
+}
+
+#[test]
+fn what_waits_for_a_thread_takes_no_descriptor() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let payload = serde_json::json!({ "url": server.url("/echo") });
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'http', '{payload}' FROM generate_series(1, 1500)"
+    ));
+    db.script("ulimit -n 64; exec \"$jobctl\" tick --concurrency 16 --quiet").run().success().stderr("");
+    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|1500");
 }

@@ -72,10 +72,13 @@ recorded AS (
         updated_at = now()
     FROM ended
     WHERE run.id = ended.run_id
-        AND run.status = 'running'
-        AND run.locked_by = $1::text
-        AND run.attempts = ended.attempt
-    RETURNING run.id, run.attempts AS attempt, run.status
+        AND run.id = ANY ($2::bigint[])
+        -- `coalesce` keeps the planner from looking for the worker's runs in job_runs_running, where, while any
+        -- session holds an old snapshot, all that it has run since would be read over.
+        AND coalesce(run.status = 'running' AND run.locked_by = $1::text AND run.attempts = ended.attempt, false)
+    RETURNING
+        run.status AS status_now,
+        ended.*
 ),
 history AS (
     INSERT INTO jobctl.job_attempts (
@@ -95,27 +98,24 @@ history AS (
         output_truncated
     )
     SELECT
-        ended.run_id,
-        ended.attempt,
+        recorded.run_id,
+        recorded.attempt,
         $1::text,
-        now() - make_interval(secs => ended.started_ago),
-        now() - make_interval(secs => ended.ended_ago),
-        ended.outcome,
-        ended.error_type,
-        coalesce(ended.detail, ended.error),
-        ended.exit_code,
-        ended.signal,
-        ended.http_status,
-        ended.output,
-        ended.output_bytes,
-        ended.output_truncated
-    FROM ended
-    JOIN recorded
-        ON recorded.id = ended.run_id
-        AND recorded.attempt = ended.attempt
+        now() - make_interval(secs => recorded.started_ago),
+        now() - make_interval(secs => recorded.ended_ago),
+        recorded.outcome,
+        recorded.error_type,
+        coalesce(recorded.detail, recorded.error),
+        recorded.exit_code,
+        recorded.signal,
+        recorded.http_status,
+        recorded.output,
+        recorded.output_bytes,
+        recorded.output_truncated
+    FROM recorded
     ON CONFLICT (run_id, attempt) DO NOTHING
 )
 SELECT
-    recorded.id AS run_id,
-    recorded.status
+    recorded.run_id,
+    recorded.status_now AS status
 FROM recorded

@@ -106,6 +106,7 @@ struct Process<'a> {
     stdout: Capture,
     stderr: Capture,
     stop: &'a Stop,
+    bell: BorrowedFd<'a>,
     /// Its end is under way: the stop's descriptor, once it is readable, would end every sleep at once.
     ending: bool,
 }
@@ -120,6 +121,7 @@ impl<'a> Process<'a> {
     fn new(mut child: Child, stdin: &'a str, stop: &'a Stop) -> io::Result<Self> {
         let group = Pid::from_child(&child);
         let prepared = pidfd_open(group, PidfdFlags::empty()).map_err(io::Error::from).and_then(|exited| {
+            let bell = stop.bell()?;
             let ends = [
                 child.stdin.as_ref().map(AsFd::as_fd),
                 child.stdout.as_ref().map(AsFd::as_fd),
@@ -128,12 +130,12 @@ impl<'a> Process<'a> {
             for end in ends.into_iter().flatten() {
                 fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
             }
-            Ok(exited)
+            Ok((exited, bell))
         });
         match prepared {
-            Ok(exited) => {
+            Ok((exited, bell)) => {
                 let (stdout, stderr) = (Capture::default(), Capture::default());
-                Ok(Self { child, group, exited, stdin: stdin.as_bytes(), stdout, stderr, stop, ending: false })
+                Ok(Self { child, group, exited, stdin: stdin.as_bytes(), stdout, stderr, stop, bell, ending: false })
             }
             Err(error) => {
                 // Out of descriptors: a command that can't be looked after must not go on.
@@ -214,7 +216,7 @@ impl<'a> Process<'a> {
         loop {
             let ready = {
                 let never = PollFlags::empty();
-                let stop = PollFd::from_borrowed_fd(self.stop.wake(), if self.ending { never } else { PollFlags::IN });
+                let stop = PollFd::from_borrowed_fd(self.bell, if self.ending { never } else { PollFlags::IN });
                 let exited = PollFd::new(&self.exited, PollFlags::IN);
                 let mut watched = vec![exited, stop];
                 watched.extend(self.open_ends());
@@ -386,7 +388,7 @@ mod tests {
             scheduled_for: None,
         };
         let started = Instant::now();
-        let stop = Stop::new(started + Duration::from_secs(60), Duration::ZERO).unwrap();
+        let stop = Stop::new(started + Duration::from_secs(60), Duration::ZERO);
         stop.ask(Why::Interrupted);
         let ended = run(&shell, &identity, None, &stop);
         assert!(matches!(ended.outcome, Outcome::Stopped(Why::Interrupted)), "{ended:?}");

@@ -2,8 +2,10 @@
 //! looks, or sleeps on the descriptor. An execution also ends by itself when nobody has prolonged
 //! it in time, so that a supervisor that is stuck can't keep it alive.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,7 +20,8 @@ pub(crate) struct Stop {
     until: AtomicU64,
     epoch: Instant,
     lost_grace: Duration,
-    wake: OwnedFd,
+    /// Only for who sleeps on it: runs by the thousand may wait for their execution.
+    bell: OnceLock<OwnedFd>,
 }
 
 const CANCELLED: u8 = 1;
@@ -30,15 +33,16 @@ const NOW: u8 = 8;
 impl Stop {
     /// An execution that may go on until then, and has `lost_grace` to end politely when it is not
     /// prolonged.
-    ///
-    /// # Errors
-    /// The process is out of file descriptors.
-    pub(crate) fn new(until: Instant, lost_grace: Duration) -> std::io::Result<Self> {
-        let epoch = Instant::now();
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let stop = Self { asked: AtomicU8::new(0), until: AtomicU64::new(0), epoch, lost_grace, wake };
+    pub(crate) fn new(until: Instant, lost_grace: Duration) -> Self {
+        let stop = Self {
+            asked: AtomicU8::new(0),
+            until: AtomicU64::new(0),
+            epoch: Instant::now(),
+            lost_grace,
+            bell: OnceLock::new(),
+        };
         stop.prolong(until);
-        Ok(stop)
+        stop
     }
 
     /// Lets the execution go on until then, unless it is asked to end.
@@ -96,12 +100,26 @@ impl Stop {
     }
 
     /// Becomes readable when somebody asks; never read, so it stays so.
-    pub(crate) fn wake(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+    ///
+    /// # Errors
+    /// The process is out of file descriptors.
+    pub(crate) fn bell(&self) -> io::Result<BorrowedFd<'_>> {
+        if self.bell.get().is_none() {
+            let _ = self.bell.set(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+            // Who asked before found no bell to ring. The fences see to it that one of both sees the other.
+            fence(Ordering::SeqCst);
+            if self.asked.load(Ordering::Acquire) != 0 {
+                self.ring();
+            }
+        }
+        Ok(self.bell.get().map_or_else(|| unreachable!("it was set"), AsFd::as_fd))
     }
 
     fn ring(&self) {
-        // An eventfd refuses a write only when its counter is full, and then it is readable anyway.
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        fence(Ordering::SeqCst);
+        if let Some(bell) = self.bell.get() {
+            // An eventfd refuses a write only when its counter is full, and then it is readable anyway.
+            let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+        }
     }
 }

@@ -147,7 +147,8 @@ pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut stdout = io::stdout().lock();
-    let written = if closed::stdout() { Err(ErrorKind::NotConnected.into()) } else { stdout.write_all(text.as_bytes()) };
+    let written =
+        if closed::stdout() { Err(ErrorKind::NotConnected.into()) } else { stdout.write_all(text.as_bytes()) };
     match written.and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotConnected => {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use postgres::Client;
 use postgres::types::Type;
 use serde::Serialize;
 
@@ -61,6 +62,18 @@ pub(crate) struct Lane {
     pub(crate) priority: i32,
     pub(crate) run_at: DateTime<Utc>,
     pub(crate) id: i64,
+}
+
+/// How many due runs to take, and from where.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) wanted: Wanted,
+    pub(crate) at_most: i32,
+    /// After these in their lanes; without any, in all lanes.
+    pub(crate) after: Vec<Lane>,
+    /// Whether the claim right goes back when fewer are due.
+    pub(crate) give_back: bool,
+    pub(crate) limits: Limited,
 }
 
 /// A run in the hands of a tick, with what it takes to execute it and to prove that it is held.
@@ -128,69 +141,6 @@ impl Store {
         schema::check(version).map(|()| seen)
     }
 
-    /// Takes up to `at_most` due runs: after the given ones in their lanes, or, without any, in all. With
-    /// `keep` false the claim right goes back when fewer are due.
-    ///
-    /// # Errors
-    /// The database's.
-    pub(crate) fn claim(
-        &self,
-        holder: &Holder,
-        wanted: &Wanted,
-        at_most: i32,
-        after: &[Lane],
-        keep: bool,
-        limits: Limited,
-    ) -> Result<Vec<Claimed>> {
-        let (holder, wanted, after) = (holder.clone(), wanted.clone(), after.to_vec());
-        self.transact("claim runs", move |client| {
-            let lease = wanted.lease.as_secs_f64();
-            let give_back = !keep;
-            let locked: Vec<i64> = match limits {
-                Limited::Yes => collect(client.query_typed(query!("lock_limited"), &[])?, |row| row.try_get("id"))?,
-                Limited::No => Vec::new(),
-            };
-            let parameters: &[Parameter<'_>] = &[
-                (&holder.worker, Type::TEXT),
-                (&holder.tick, Type::TEXT),
-                (&at_most, Type::INT4),
-                (&lease, Type::FLOAT8),
-                (&wanted.queues, Type::TEXT_ARRAY),
-                (&wanted.left_out, Type::TEXT_ARRAY),
-                (&wanted.left_out_kinds, Type::TEXT_ARRAY),
-                (&locked, Type::INT8_ARRAY),
-                (&give_back, Type::BOOL),
-                (&after.iter().map(|lane| lane.queue.as_str()).collect::<Vec<_>>(), Type::TEXT_ARRAY),
-                (&after.iter().map(|lane| lane.priority).collect::<Vec<_>>(), Type::INT4_ARRAY),
-                (&after.iter().map(|lane| lane.run_at).collect::<Vec<_>>(), Type::TIMESTAMPTZ_ARRAY),
-                (&after.iter().map(|lane| lane.id).collect::<Vec<_>>(), Type::INT8_ARRAY),
-            ];
-            collect(client.query_typed(query!("claim"), parameters)?, |row| {
-                Ok(Claimed {
-                    id: row.try_get("id")?,
-                    job_type: row.try_get("job_type")?,
-                    lane: Lane {
-                        queue: row.try_get("queue")?,
-                        priority: row.try_get("priority")?,
-                        run_at: row.try_get("run_at")?,
-                        id: row.try_get("id")?,
-                    },
-                    payload: row.try_get("payload")?,
-                    definition: match (row.try_get("kind")?, row.try_get("action")?) {
-                        (Some(kind), Some(action)) => Some(Defined { kind, action }),
-                        _ => None,
-                    },
-                    attempt: row.try_get("attempts")?,
-                    max_attempts: row.try_get("max_attempts")?,
-                    timeout: row.try_get::<_, Option<f64>>("timeout")?.map(seconds),
-                    backoff: row.try_get("backoff")?,
-                    key: row.try_get("idempotency_key")?,
-                    scheduled_for: row.try_get("scheduled_for")?,
-                })
-            })
-        })
-    }
-
     /// How many runs a worker holds, over all its ticks.
     ///
     /// # Errors
@@ -255,4 +205,59 @@ impl Store {
             client.query_typed(query!("leave"), parameters).map(|_| ())
         })
     }
+}
+
+/// Takes due runs, each with a lease.
+///
+/// # Errors
+/// The database's.
+pub(super) fn claim(
+    client: &mut Client,
+    holder: &Holder,
+    claim: &Claim,
+) -> std::result::Result<Vec<Claimed>, postgres::Error> {
+    let Claim { wanted, after, .. } = claim;
+    let lease = wanted.lease.as_secs_f64();
+    let locked: Vec<i64> = match claim.limits {
+        Limited::Yes => collect(client.query_typed(query!("lock_limited"), &[])?, |row| row.try_get("id"))?,
+        Limited::No => Vec::new(),
+    };
+    let parameters: &[Parameter<'_>] = &[
+        (&holder.worker, Type::TEXT),
+        (&holder.tick, Type::TEXT),
+        (&claim.at_most, Type::INT4),
+        (&lease, Type::FLOAT8),
+        (&wanted.queues, Type::TEXT_ARRAY),
+        (&wanted.left_out, Type::TEXT_ARRAY),
+        (&wanted.left_out_kinds, Type::TEXT_ARRAY),
+        (&locked, Type::INT8_ARRAY),
+        (&claim.give_back, Type::BOOL),
+        (&after.iter().map(|lane| lane.queue.as_str()).collect::<Vec<_>>(), Type::TEXT_ARRAY),
+        (&after.iter().map(|lane| lane.priority).collect::<Vec<_>>(), Type::INT4_ARRAY),
+        (&after.iter().map(|lane| lane.run_at).collect::<Vec<_>>(), Type::TIMESTAMPTZ_ARRAY),
+        (&after.iter().map(|lane| lane.id).collect::<Vec<_>>(), Type::INT8_ARRAY),
+    ];
+    collect(client.query_typed(query!("claim"), parameters)?, |row| {
+        Ok(Claimed {
+            id: row.try_get("id")?,
+            job_type: row.try_get("job_type")?,
+            lane: Lane {
+                queue: row.try_get("queue")?,
+                priority: row.try_get("priority")?,
+                run_at: row.try_get("run_at")?,
+                id: row.try_get("id")?,
+            },
+            payload: row.try_get("payload")?,
+            definition: match (row.try_get("kind")?, row.try_get("action")?) {
+                (Some(kind), Some(action)) => Some(Defined { kind, action }),
+                _ => None,
+            },
+            attempt: row.try_get("attempts")?,
+            max_attempts: row.try_get("max_attempts")?,
+            timeout: row.try_get::<_, Option<f64>>("timeout")?.map(seconds),
+            backoff: row.try_get("backoff")?,
+            key: row.try_get("idempotency_key")?,
+            scheduled_for: row.try_get("scheduled_for")?,
+        })
+    })
 }

@@ -7,6 +7,7 @@ mod definitions;
 mod effects;
 mod enqueue;
 mod error;
+mod exchange;
 mod inspect;
 mod look;
 mod operate;
@@ -28,11 +29,12 @@ use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
 pub(crate) use check::{Facts, FailedRun};
-pub(crate) use claim::{Claimed, Holder, Lane, Limited, Wanted};
+pub(crate) use claim::{Claim, Claimed, Holder, Lane, Limited, Wanted};
 pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, Purpose, Scheduled};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result};
+pub(crate) use exchange::Exchanged;
 pub(crate) use inspect::{
     HolderFacts, IndexFacts, RoleFacts, RunFacts, SessionFacts, SnapshotFacts, TableFacts, WaitingFacts,
 };
@@ -41,7 +43,7 @@ pub(crate) use operate::Asked;
 pub(crate) use prune::Old;
 pub(crate) use report::{Bin, Failure, Job, NextFire, Scope, Snapshot, Summary};
 pub(crate) use runs::{Expired, Finish, Held};
-pub(crate) use session::Limits;
+pub(crate) use session::{Limits, Pending};
 pub(crate) use show::{Attempt, Shown};
 pub(crate) use status::{JobStatus, Overview, RunningRun, Worker};
 
@@ -120,6 +122,16 @@ impl Store {
     ) -> Result<T> {
         self.transactions.set(self.transactions.get() + 1);
         self.session.transact(doing, self.limits, work)
+    }
+
+    fn send<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
+        answered: impl FnOnce() + Send + 'static,
+    ) -> Pending<T> {
+        self.transactions.set(self.transactions.get() + 1);
+        self.session.send(doing, self.limits, work, answered)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use postgres::Row;
 use postgres::types::Type;
+use postgres::{Client, Row};
 
 use super::{Parameter, Result, Store, collect, query};
 use crate::model::Status;
@@ -80,55 +80,6 @@ impl Store {
         })
     }
 
-    /// Writes what attempts came to, all in one statement. Returns those that are recorded, with the
-    /// status the run has now; one that is missing lost its lease, and nothing was written.
-    ///
-    /// # Errors
-    /// The database's.
-    pub(crate) fn finish(&self, worker: &str, ended: Vec<Finish>) -> Result<HashMap<i64, Status>> {
-        let worker = worker.to_owned();
-        self.transact("record results", move |client| {
-            /// A column of the batch, in the order of its rows.
-            macro_rules! column {
-                ($of:expr) => {
-                    ended.iter().map($of).collect::<Vec<_>>()
-                };
-            }
-            let parameters: &[Parameter<'_>] = &[
-                (&worker, Type::TEXT),
-                (&column!(|one| one.id), Type::INT8_ARRAY),
-                (&column!(|one| one.attempt), Type::INT4_ARRAY),
-                (&column!(|one| one.status.as_str()), Type::TEXT_ARRAY),
-                (&column!(|one| one.wait.as_secs_f64()), Type::FLOAT8_ARRAY),
-                (&column!(|one| one.outcome), Type::TEXT_ARRAY),
-                (&column!(|one| one.error_type), Type::TEXT_ARRAY),
-                (&column!(|one| one.error.as_deref()), Type::TEXT_ARRAY),
-                (&column!(|one| one.detail.as_deref()), Type::TEXT_ARRAY),
-                (&column!(|one| one.exit_code), Type::INT4_ARRAY),
-                (&column!(|one| one.signal), Type::INT4_ARRAY),
-                (&column!(|one| one.http_status), Type::INT4_ARRAY),
-                (&column!(|one| one.output.as_deref()), Type::TEXT_ARRAY),
-                (&column!(|one| one.output_bytes), Type::INT8_ARRAY),
-                (&column!(|one| one.output_truncated), Type::BOOL_ARRAY),
-                (&column!(|one| one.started_ago.as_secs_f64()), Type::FLOAT8_ARRAY),
-                (&column!(|one| one.ended_ago.as_secs_f64()), Type::FLOAT8_ARRAY),
-            ];
-            let now = client.query_typed(query!("finish"), parameters)?;
-            let mut rows = Vec::new();
-            if now.len() < ended.len() {
-                let again = [0, 1, 2, 3, 5].map(|index| parameters[index].clone());
-                rows = client.query_typed(query!("recorded_before"), &again)?;
-            }
-            // Also what was recorded just now has been recorded before; the later word counts.
-            rows.extend(now);
-            let read = |row: &Row| {
-                let status = Status::parse(row.try_get("status")?).unwrap_or(Status::Dead);
-                Ok((row.try_get("run_id")?, status))
-            };
-            rows.iter().map(read).collect()
-        })
-    }
-
     /// Notes in the history that an attempt lost its lease, unless that stands there.
     ///
     /// # Errors
@@ -197,4 +148,54 @@ impl Store {
             })
         })
     }
+}
+
+/// Writes what attempts came to, all in one statement. Returns those that are recorded, with the status
+/// the run has now; one that is missing lost its lease, and nothing was written.
+///
+/// # Errors
+/// The database's.
+pub(super) fn finish(
+    client: &mut Client,
+    worker: &str,
+    ended: &[Finish],
+) -> std::result::Result<HashMap<i64, Status>, postgres::Error> {
+    /// A column of the batch, in the order of its rows.
+    macro_rules! column {
+        ($of:expr) => {
+            ended.iter().map($of).collect::<Vec<_>>()
+        };
+    }
+    let parameters: &[Parameter<'_>] = &[
+        (&worker, Type::TEXT),
+        (&column!(|one| one.id), Type::INT8_ARRAY),
+        (&column!(|one| one.attempt), Type::INT4_ARRAY),
+        (&column!(|one| one.status.as_str()), Type::TEXT_ARRAY),
+        (&column!(|one| one.wait.as_secs_f64()), Type::FLOAT8_ARRAY),
+        (&column!(|one| one.outcome), Type::TEXT_ARRAY),
+        (&column!(|one| one.error_type), Type::TEXT_ARRAY),
+        (&column!(|one| one.error.as_deref()), Type::TEXT_ARRAY),
+        (&column!(|one| one.detail.as_deref()), Type::TEXT_ARRAY),
+        (&column!(|one| one.exit_code), Type::INT4_ARRAY),
+        (&column!(|one| one.signal), Type::INT4_ARRAY),
+        (&column!(|one| one.http_status), Type::INT4_ARRAY),
+        (&column!(|one| one.output.as_deref()), Type::TEXT_ARRAY),
+        (&column!(|one| one.output_bytes), Type::INT8_ARRAY),
+        (&column!(|one| one.output_truncated), Type::BOOL_ARRAY),
+        (&column!(|one| one.started_ago.as_secs_f64()), Type::FLOAT8_ARRAY),
+        (&column!(|one| one.ended_ago.as_secs_f64()), Type::FLOAT8_ARRAY),
+    ];
+    let now = client.query_typed(query!("finish"), parameters)?;
+    let mut rows = Vec::new();
+    if now.len() < ended.len() {
+        let again = [0, 1, 2, 3, 5].map(|index| parameters[index].clone());
+        rows = client.query_typed(query!("recorded_before"), &again)?;
+    }
+    // Also what was recorded just now has been recorded before; the later word counts.
+    rows.extend(now);
+    let read = |row: &Row| {
+        let status = Status::parse(row.try_get("status")?).unwrap_or(Status::Dead);
+        Ok((row.try_get("run_id")?, status))
+    };
+    rows.iter().map(read).collect()
 }

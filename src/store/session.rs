@@ -4,9 +4,9 @@
 //! Every call is a transaction of its own and leaves no state in the session, so it works behind a
 //! pooler that hands each transaction to another server process.
 
-use std::sync::mpsc;
+use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postgres::Client;
 
@@ -63,16 +63,48 @@ impl Session {
         limits: Limits,
         work: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
     ) -> Result<T> {
-        let (answer, answered) = mpsc::channel();
+        let pending = self.send(doing, limits, work, || ());
+        match pending.answers.recv_timeout(pending.until.saturating_duration_since(Instant::now())) {
+            Ok(done) => done.map_err(|error| Error::of(doing, &error)),
+            Err(_) => Err(Error::silent(doing)),
+        }
+    }
+
+    /// Sends `work` to be done in a transaction, and calls `answered` when it is.
+    pub(super) fn send<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        limits: Limits,
+        work: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
+        answered: impl FnOnce() + Send + 'static,
+    ) -> Pending<T> {
+        let (answer, answers) = mpsc::channel();
         let call: Call = Box::new(move |client| {
             // Nobody listens any more when the answer came too late.
             let _ = answer.send(transaction(client, limits, &work));
+            answered();
         });
-        let sent = self.calls.send(call).is_ok();
-        match answered.recv_timeout(limits.statement + SILENCE) {
-            Ok(done) => done.map_err(|error| Error::of(doing, &error)),
-            Err(_) if sent => Err(Error::silent(doing)),
-            Err(_) => unreachable!("the session's thread ends only with the session"),
+        // The thread ends only with the session; if it did not, there would be no answer.
+        let _ = self.calls.send(call);
+        Pending { doing, answers, until: Instant::now() + limits.statement + SILENCE }
+    }
+}
+
+/// An answer that is on its way.
+pub(crate) struct Pending<T> {
+    doing: &'static str,
+    answers: mpsc::Receiver<std::result::Result<T, postgres::Error>>,
+    /// Without an answer until then the server is taken for silent.
+    pub(crate) until: Instant,
+}
+
+impl<T> Pending<T> {
+    /// The answer, if it is there.
+    pub(crate) fn poll(&self) -> Option<Result<T>> {
+        match self.answers.try_recv() {
+            Ok(done) => Some(done.map_err(|error| Error::of(self.doing, &error))),
+            Err(TryRecvError::Empty) if Instant::now() < self.until => None,
+            Err(_) => Some(Err(Error::silent(self.doing))),
         }
     }
 }

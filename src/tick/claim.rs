@@ -1,5 +1,5 @@
 //! What a tick does when it looks for work: takes the claim right, fires schedules, recovers lost
-//! leases, claims, and gives back what it does not need. None of it is done for good before the
+//! leases, says what to claim, and gives back what it does not need. None of it is done for good before the
 //! database has said so.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::pool::Task;
 use super::{HeldRun, Look, Phase, Tick, WhenIdle, id, pace, record};
 use crate::execute::Stop;
-use crate::store::{self, Claimed};
+use crate::store::{self, Claim, Claimed};
 use crate::{fires, verdict};
 
 /// How often a lingering tick with nothing to do looks: a run starts about half of this after its
@@ -95,83 +95,76 @@ impl Tick {
         Ok(())
     }
 
-    /// Claims what can start at once, and a blink ahead.
-    pub(super) fn claim(&mut self) -> store::Result<()> {
+    /// What to claim now, when so many runs are `held`.
+    pub(super) fn next_claim(&mut self, held: usize) -> store::Result<Option<Claim>> {
         if self.phase != Phase::Working {
-            return self.give_right_back();
+            return self.give_right_back().map(|()| None);
         }
         match self.look {
-            Look::AfterRun => return Ok(()),
-            Look::At(instant) if Instant::now() < instant => return Ok(()),
+            Look::AfterRun => return Ok(None),
+            Look::At(instant) if Instant::now() < instant => return Ok(None),
             _ => {}
         }
         let lingers = self.plan.when_idle == WhenIdle::Linger;
-        let wanted = self.pace.wanted(self.plan.concurrency, self.held.len()).min(self.plan.limit - self.taken);
+        let wanted = self.pace.wanted(self.plan.concurrency, held).min(self.plan.limit - self.taken);
         if wanted == 0 {
             self.look = Look::AfterRun;
-            return Ok(());
+            return Ok(None);
         }
         if !self.may_claim {
             self.wake()?;
-            if !self.may_claim {
-                self.look = if lingers { Look::At(Instant::now() + RIGHT_POLL) } else { Look::AfterRun };
-                return Ok(());
-            }
         }
-        let wanted = wanted.min(self.room());
+        let wanted = if self.may_claim { wanted.min(self.room(held)) } else { 0 };
         if wanted == 0 {
             self.look = if lingers { Look::At(Instant::now() + RIGHT_POLL) } else { Look::AfterRun };
-            return if lingers { Ok(()) } else { self.give_right_back() };
+            return if lingers { Ok(None) } else { self.give_right_back().map(|()| None) };
         }
-        let Some(store) = &self.store else { return Ok(()) };
-        let sent = Instant::now();
-        let lanes = self.lanes.next(sent);
-        // Only who has looked everywhere knows that nothing is due.
-        let keep = lingers || !lanes.is_empty();
-        let at_most = i32::try_from(wanted).unwrap_or(i32::MAX);
-        let claimed = store.claim(&self.holder, &self.plan.wanted, at_most, &lanes, keep, self.limits)?;
-        self.lanes.learn(&lanes, sent, sent.elapsed(), claimed.iter().map(|run| &run.lane));
-        let short = claimed.len() < wanted;
-        self.may_claim = keep || !short;
+        let after = self.lanes.next(Instant::now());
+        Ok(Some(Claim {
+            wanted: self.plan.wanted.clone(),
+            at_most: i32::try_from(wanted).unwrap_or(i32::MAX),
+            // Only who has looked everywhere knows that nothing is due.
+            give_back: !lingers && after.is_empty(),
+            after,
+            limits: self.limits,
+        }))
+    }
+
+    /// When and where to look next, after a claim that was sent at that time and took so long.
+    pub(super) fn learn(&mut self, claim: &Claim, sent: Instant, took: Duration, claimed: &[Claimed]) {
+        self.lanes.learn(&claim.after, sent, took, claimed.iter().map(|run| &run.lane));
+        let short = claimed.len() < usize::try_from(claim.at_most).unwrap_or(0);
+        self.may_claim = !(short && claim.give_back);
         self.look = match short {
             false => Look::Now,
-            true if !lanes.is_empty() => {
+            true if !claim.after.is_empty() => {
                 self.lanes.forget();
                 Look::Now
             }
-            true if lingers => Look::At(Instant::now() + LINGER_POLL),
+            true if self.plan.when_idle == WhenIdle::Linger => Look::At(Instant::now() + LINGER_POLL),
             true => Look::AfterRun,
         };
-        self.start(claimed, sent);
-        Ok(())
     }
 
-    /// How many runs the worker may hold beyond what this tick holds. A tick alone may hold more than its
+    /// How many runs the worker may hold beyond those that this tick has `held`. A tick alone may hold more than its
     /// concurrency, because very short runs are claimed a blink ahead.
-    fn room(&self) -> usize {
+    fn room(&self, held: usize) -> usize {
         match self.others {
             0 => usize::MAX,
-            others => self.plan.concurrency.saturating_sub(self.held.len() + others),
+            others => self.plan.concurrency.saturating_sub(held + others),
         }
     }
 
     /// Hands claimed runs to the pool. `claimed` was asked for at `sent`.
-    fn start(&mut self, claimed: Vec<Claimed>, sent: Instant) {
+    pub(super) fn start(&mut self, claimed: Vec<Claimed>, sent: Instant) {
         let mut tasks = Vec::with_capacity(claimed.len());
         for run in claimed {
             log::debug!("run {} {} attempt {}/{}: claimed", run.id, run.job_type, run.attempt, run.max_attempts);
-            match Stop::new(sent + self.timing.fence, self.timing.lost_grace) {
-                Ok(stop) => {
-                    let stop = Arc::new(stop);
-                    let held =
-                        HeldRun { attempt: run.attempt, stop: Arc::clone(&stop), expires: sent + self.timing.lease };
-                    self.held.insert(run.id, held);
-                    // Counted from here: however long the claim took, a free thread gets its chance.
-                    tasks.push(Task { run, stop, submitted: Instant::now() });
-                }
-                // Out of descriptors: its lease will run out.
-                Err(error) => log::error!("run {}: cannot start: {error}", run.id),
-            }
+            let stop = Arc::new(Stop::new(sent + self.timing.fence, self.timing.lost_grace));
+            let expires = sent + self.timing.lease;
+            self.held.insert(run.id, HeldRun { attempt: run.attempt, stop: Arc::clone(&stop), expires });
+            // Counted from here: however long the claim took, a free thread gets its chance.
+            tasks.push(Task { run, stop, submitted: Instant::now() });
         }
         self.taken += tasks.len();
         self.pool.submit(tasks);
@@ -181,26 +174,27 @@ impl Tick {
     /// not any more.
     pub(super) fn release_waiting(&mut self) -> store::Result<()> {
         let late = self.pool.waiting_for().is_some_and(|waited| waited >= pace::PATIENCE);
-        if late || matches!(self.phase, Phase::Stopping(_) | Phase::Ending(_)) {
-            self.pace.reset();
-            self.lanes.forget();
-            self.release()?;
+        if !late && !self.is_stopping() {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Gives back all claims that were not started; they are not executed whatever the answer is.
-    fn release(&mut self) -> store::Result<()> {
+        self.pace.reset();
+        self.lanes.forget();
+        // They are not executed, whatever the answer is.
         let unstarted: Vec<_> = self.pool.take_back().iter().map(|task| (task.run.id, task.run.attempt)).collect();
         for (id, _) in &unstarted {
             self.held.remove(id);
         }
         self.taken -= unstarted.len();
-        if !unstarted.is_empty() {
-            self.look = Look::Now;
-        }
+        self.release(&unstarted)
+    }
+
+    /// Gives back claims that were not started.
+    pub(super) fn release(&mut self, unstarted: &[(i64, i32)]) -> store::Result<()> {
         match &self.store {
-            Some(store) if !unstarted.is_empty() => store.release(&self.holder.worker, &unstarted),
+            Some(store) if !unstarted.is_empty() => {
+                self.look = Look::Now;
+                store.release(&self.holder.worker, unstarted)
+            }
             _ => Ok(()),
         }
     }

@@ -31,7 +31,7 @@ impl Tick {
     /// The connection is gone, or could not be made. While something is held it is worth trying
     /// again: the jobs go on meanwhile, until their leases are about to end.
     pub(super) fn lost(&mut self, error: anyhow::Error) {
-        self.store = None;
+        (self.store, self.exchange) = (None, None);
         self.may_claim = false;
         if self.held.is_empty() && self.ended.is_empty() {
             self.failure = Some(error);

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::store::Lane;
 
-/// A claim that looked everywhere and took longer has read over what is dead.
+/// A claim that looked everywhere and took longer than this, with this for each run, has read over what
+/// is dead.
 const LONG: Duration = Duration::from_millis(20);
+const LONG_A_RUN: Duration = Duration::from_micros(40);
 /// Such claims are made for one part in so many of the time.
 const SHARE: u32 = 20;
 
@@ -37,11 +39,11 @@ impl Lanes {
         lanes: &[Lane],
         sent: Instant,
         took: Duration,
-        claimed: impl Iterator<Item = &'a Lane>,
+        claimed: impl ExactSizeIterator<Item = &'a Lane>,
     ) {
         if lanes.is_empty() {
             self.last.clear();
-            if took <= LONG {
+            if took <= LONG + LONG_A_RUN * u32::try_from(claimed.len()).unwrap_or(u32::MAX) {
                 return;
             }
             self.everywhere_from = sent + took * SHARE;

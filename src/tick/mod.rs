@@ -6,6 +6,7 @@
 
 mod claim;
 mod connection;
+mod exchange;
 mod id;
 mod lanes;
 mod lease;
@@ -25,11 +26,12 @@ use anyhow::Context;
 
 use crate::connect::Target;
 use crate::execute::{self, Caller, Stop};
-use crate::model::Why;
-use crate::store::{Holder, Limited, Old, Store, Wanted};
+use crate::model::{Status, Why};
+use crate::store::{self, Holder, Limited, Old, Store, Wanted};
+use exchange::Exchange;
 use lanes::Lanes;
 use pace::Pace;
-use pool::{Attempt, Pool};
+use pool::{Attention, Pool};
 use record::Judged;
 use timing::Timing;
 
@@ -64,9 +66,12 @@ pub(crate) enum WhenIdle {
 
 /// What wakes the tick's thread.
 enum Event {
-    Ended(Box<Attempt>),
+    /// The pool has what it was told to call for.
+    Ended,
     Signal,
     Connected(anyhow::Result<Store>),
+    /// The database has answered the exchange.
+    Answered,
 }
 
 /// A run whose lease this tick has.
@@ -113,6 +118,10 @@ struct Tick {
     ended: Vec<Judged>,
     /// What that keeps in memory; asked at every event, of which there are thousands a second.
     ended_bytes: usize,
+    /// Recorded, or lost where there is no status, and not in the log yet.
+    untold: Vec<(Judged, Option<Status>)>,
+    /// Under way; as long as it is, nothing else is asked.
+    exchange: Option<Exchange>,
     pace: Pace,
     lanes: Lanes,
     /// Runs that other ticks of the worker hold: they can only become fewer while this one may claim.
@@ -157,6 +166,8 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         held: HashMap::new(),
         ended: Vec::new(),
         ended_bytes: 0,
+        untold: Vec::new(),
+        exchange: None,
         pace: Pace::default(),
         lanes: Lanes::new(now),
         others: 0,
@@ -191,17 +202,23 @@ impl Tick {
             self.give_up_expired();
             return;
         }
-        let began = Instant::now();
-        if began < self.paused_until || self.rests() {
-            return;
-        }
-        let done =
-            self.release_waiting().and_then(|()| self.beat()).and_then(|()| self.record()).and_then(|()| self.claim());
-        self.rested_until = Instant::now() + pace::rest_after(began.elapsed());
-        match done {
+        match self.talk() {
+            // Sending proves nothing.
+            Ok(()) if self.exchange.is_some() => {}
             Ok(()) => (self.connects, self.unreached) = (0, None),
             Err(error) => self.trouble(error),
         }
+        self.tell();
+    }
+
+    /// All that there is to say to the database now.
+    fn talk(&mut self) -> store::Result<()> {
+        if !self.settle()? || Instant::now() < self.paused_until || self.rests() {
+            return Ok(());
+        }
+        self.release_waiting()?;
+        self.beat()?;
+        self.exchange()
     }
 
     /// Whether the next statement gives way to the jobs. Nobody waits for it: there is work for a while, no
@@ -211,16 +228,17 @@ impl Tick {
         now < self.rested_until
             && now < self.next_beat
             && self.phase == Phase::Working
-            && self.pace.is_enough(self.plan.concurrency, self.pool.waiting())
+            && self.pool.waiting() > self.pace.few(self.plan.concurrency)
+            && self.ended.len() < pace::PLENTY
             && self.ended_bytes < BYTES_AT_REST
     }
 
     fn is_done(&self) -> bool {
-        let idle = self.held.is_empty() && self.ended.is_empty();
+        let idle = self.held.is_empty() && self.ended.is_empty() && self.exchange.is_none();
         match self.phase {
             Phase::Working => idle && (self.failure.is_some() || self.store.is_some() && self.look == Look::AfterRun),
             Phase::Draining | Phase::Stopping(_) => idle,
-            Phase::Ending(until) => idle || Instant::now() >= until,
+            Phase::Ending(until) => idle || Instant::now() >= until && self.exchange.is_none(),
         }
     }
 
@@ -233,6 +251,10 @@ impl Tick {
             Phase::Stopping(until) if Instant::now() >= until => self.end_all(),
             _ => {}
         }
+    }
+
+    fn is_stopping(&self) -> bool {
+        matches!(self.phase, Phase::Stopping(_) | Phase::Ending(_))
     }
 
     /// What waits for a thread may yet go back, and others be started instead.
@@ -251,7 +273,9 @@ impl Tick {
             Phase::Draining => {}
             Phase::Stopping(instant) | Phase::Ending(instant) => at(instant),
         }
-        if self.store.is_some() {
+        if let Some(exchange) = &self.exchange {
+            at(exchange.answer.until);
+        } else if self.store.is_some() {
             let resting = if self.rests() { self.rested_until } else { now };
             let not_before = |instant: Instant| instant.max(self.paused_until).max(resting);
             if !self.held.is_empty() || self.may_claim {
@@ -272,6 +296,9 @@ impl Tick {
         } else if let Some(expires) = self.held.values().map(|held| held.expires).min() {
             at(expires);
         }
+        if self.pool.attend(self.attention()) {
+            until = now;
+        }
         match self.events.recv_timeout(until.saturating_duration_since(now)) {
             Ok(event) => self.take(event),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -279,16 +306,32 @@ impl Tick {
         while let Ok(event) = self.events.try_recv() {
             self.take(event);
         }
+        for attempt in self.pool.ended() {
+            self.pace.observe(attempt.finished - attempt.started);
+            let judged = Judged::new(attempt);
+            self.ended_bytes += judged.bytes();
+            self.ended.push(judged);
+        }
+    }
+
+    /// What the pool is to call for: there may be thousands of ends a second.
+    fn attention(&self) -> Attention {
+        if self.exchange.is_some() {
+            Attention::None
+        } else if self.rests() {
+            let waiting = self.pace.few(self.plan.concurrency);
+            Attention::Shortage {
+                waiting,
+                ended: pace::PLENTY - self.ended.len(),
+                bytes: BYTES_AT_REST - self.ended_bytes,
+            }
+        } else {
+            Attention::Ended
+        }
     }
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Ended(attempt) => {
-                self.pace.observe(attempt.finished - attempt.started);
-                let judged = Judged::new(*attempt);
-                self.ended_bytes += judged.bytes();
-                self.ended.push(judged);
-            }
             Event::Signal => self.stop(),
             Event::Connected(Ok(mut store)) => {
                 store.limit(self.timing.limits);
@@ -298,6 +341,8 @@ impl Tick {
                 self.look = Look::Now;
             }
             Event::Connected(Err(error)) => self.lost(error),
+            // Where it comes from is asked at every step.
+            Event::Ended | Event::Answered => {}
         }
     }
 

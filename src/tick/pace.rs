@@ -9,10 +9,12 @@ const BLINK: Duration = Duration::from_millis(100);
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 /// Rest for each time spent in statements.
 const REST: u32 = 2;
+/// With so many results at hand there is nothing more to gain by waiting for others.
+pub(super) const PLENTY: usize = 500;
 /// Longest time that a result waits while others are written in batches.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Runs claimed ahead at most.
-const AHEAD: usize = 2000;
+const AHEAD: usize = 4000;
 
 /// How long the database is left alone after statements that took so long. A result that comes while
 /// nothing else is going on is recorded at once; in a flood of them, statement after statement would
@@ -49,12 +51,12 @@ impl Pace {
         let ahead = self.ahead(workers);
         let wanted = (workers + ahead).saturating_sub(held);
         // Asked for in handfuls: while half of what is ahead is there, nobody waits.
-        if wanted > ahead / 2 { wanted } else { 0 }
+        if wanted > self.few(workers) { wanted } else { 0 }
     }
 
-    /// Whether so many `waiting` runs give the threads work while the next are claimed.
-    pub(super) fn is_enough(&self, workers: usize, waiting: usize) -> bool {
-        waiting > self.ahead(workers) / 2
+    /// When so few runs wait for a thread, it is time to claim the next.
+    pub(super) fn few(&self, workers: usize) -> usize {
+        self.ahead(workers) / 2
     }
 
     fn ahead(&self, workers: usize) -> usize {

@@ -31,29 +31,58 @@ pub(super) struct Attempt {
     pub(super) finished: Instant,
 }
 
+/// What the tick's thread wants to be woken for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Attention {
+    /// Nothing: it has yet to hear from the database.
+    #[default]
+    None,
+    /// No more than so many tasks wait, or so many attempts ended, or with so many bytes of output.
+    Shortage { waiting: usize, ended: usize, bytes: usize },
+    /// Any attempt that ends.
+    Ended,
+}
+
 pub(super) struct Pool {
     shared: Arc<Shared>,
     size: usize,
     threads: usize,
-    events: Sender<Event>,
 }
 
 struct Shared {
     tasks: Mutex<Tasks>,
     arrived: Condvar,
     caller: Caller,
+    events: Sender<Event>,
 }
 
 #[derive(Default)]
 struct Tasks {
     waiting: VecDeque<Task>,
     idle: usize,
+    ended: Vec<Attempt>,
+    /// Of output, in `ended`.
+    bytes: usize,
+    attention: Attention,
+}
+
+impl Tasks {
+    /// Whether there is what the tick's thread wants to be woken for.
+    fn calls(&self) -> bool {
+        match self.attention {
+            Attention::None => false,
+            Attention::Shortage { waiting, ended, bytes } => {
+                self.waiting.len() <= waiting || self.ended.len() >= ended || self.bytes >= bytes
+            }
+            Attention::Ended => !self.ended.is_empty(),
+        }
+    }
 }
 
 impl Pool {
     pub(super) fn new(size: usize, caller: Caller, events: Sender<Event>) -> Self {
-        let shared = Shared { tasks: Mutex::default(), arrived: Condvar::new(), caller };
-        Self { shared: Arc::new(shared), size, threads: 0, events }
+        let shared = Shared { tasks: Mutex::default(), arrived: Condvar::new(), caller, events };
+        Self { shared: Arc::new(shared), size, threads: 0 }
     }
 
     /// Hands tasks over, in the order in which they are to start.
@@ -64,8 +93,8 @@ impl Pool {
         drop(queue);
         self.shared.arrived.notify_all();
         for _ in 0..missing {
-            let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
-            thread::spawn(move || shared.work(&events));
+            let shared = Arc::clone(&self.shared);
+            thread::spawn(move || shared.work());
             self.threads += 1;
         }
     }
@@ -73,6 +102,24 @@ impl Pool {
     /// Takes back what no thread has started.
     pub(super) fn take_back(&self) -> Vec<Task> {
         self.shared.tasks().waiting.drain(..).collect()
+    }
+
+    /// Wakes the tick's thread, once, by `Event::Ended` for what it wants; true: it is there already.
+    pub(super) fn attend(&self, attention: Attention) -> bool {
+        let mut tasks = self.shared.tasks();
+        tasks.attention = attention;
+        let calls = tasks.calls();
+        if calls {
+            tasks.attention = Attention::None;
+        }
+        calls
+    }
+
+    /// Takes what has ended.
+    pub(super) fn ended(&self) -> Vec<Attempt> {
+        let mut tasks = self.shared.tasks();
+        tasks.bytes = 0;
+        std::mem::take(&mut tasks.ended)
     }
 
     /// Tasks that no thread has started.
@@ -93,26 +140,35 @@ impl Shared {
     }
 
     /// A thread's life; it ends with the process.
-    fn work(&self, events: &Sender<Event>) {
+    fn work(&self) {
+        let mut ended = None;
         loop {
-            let task = self.next();
+            let task = self.next(ended);
             let started = Instant::now();
             // A panic is a bug, but the run that met it must not take the others with it.
             let action = action(&task.run);
-            let ended = catch_unwind(AssertUnwindSafe(|| attempt(&task, action.as_ref(), &self.caller)))
+            let outcome = catch_unwind(AssertUnwindSafe(|| attempt(&task, action.as_ref(), &self.caller)))
                 .unwrap_or_else(|_| Ended::unstarted(Failure::Spawn("jobctl panicked; please report it".to_owned())));
-            let prospect = Prospect::of(&ended.outcome, action.as_ref().ok());
-            let attempt = Attempt { run: task.run, ended, prospect, started, finished: Instant::now() };
-            if events.send(Event::Ended(Box::new(attempt))).is_err() {
-                return;
-            }
+            let prospect = Prospect::of(&outcome.outcome, action.as_ref().ok());
+            ended = Some(Attempt { run: task.run, ended: outcome, prospect, started, finished: Instant::now() });
         }
     }
 
-    fn next(&self) -> Task {
+    /// Hands over what has ended, and waits for the next task.
+    fn next(&self, ended: Option<Attempt>) -> Task {
         let mut tasks = self.tasks();
+        if let Some(attempt) = ended {
+            tasks.bytes += attempt.ended.output.text.len();
+            tasks.ended.push(attempt);
+        }
         loop {
-            if let Some(task) = tasks.waiting.pop_front() {
+            let task = tasks.waiting.pop_front();
+            if tasks.calls() {
+                tasks.attention = Attention::None;
+                // Nobody listens any more when the tick has ended.
+                let _ = self.events.send(Event::Ended);
+            }
+            if let Some(task) = task {
                 return task;
             }
             tasks.idle += 1;

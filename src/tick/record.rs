@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::Tick;
 use super::pool::Attempt;
-use super::{Look, Tick};
 use crate::duration;
 use crate::model::{Outcome, Status, Why};
 use crate::store::{self, Claimed, Expired, Finish, Kind};
@@ -34,69 +34,73 @@ impl Judged {
 const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
 impl Tick {
-    /// Records what has ended, all of it unless it is much; whatever fails stays to be recorded later.
-    pub(super) fn record(&mut self) -> store::Result<()> {
-        let Some(store) = &self.store else { return Ok(()) };
-        if self.ended.is_empty() {
-            return Ok(());
-        }
+    /// How many results go into the next statement: all, unless it is much.
+    pub(super) fn batch(&self) -> usize {
         let mut bytes = 0;
         let fits = |judged: &&Judged| {
             bytes += judged.bytes();
             bytes <= BYTES_AT_ONCE
         };
-        let batch = self.ended.iter().take_while(fits).count().max(1);
-        let finishes = self.ended[..batch].iter().map(finish);
-        let worker = &self.holder.worker;
-        let recorded = match store.finish(worker, finishes.clone().collect()) {
-            // One value that PostgreSQL refuses must not cost the others their results.
+        self.ended.iter().take_while(fits).count().max(1).min(self.ended.len())
+    }
+
+    /// Records the first `count` results, each alone.
+    pub(super) fn record_one_by_one(&self, count: usize) -> store::Result<HashMap<i64, Status>> {
+        let mut recorded = HashMap::new();
+        for one in &self.ended[..count] {
+            recorded.extend(self.record_alone(finish(one))?);
+        }
+        Ok(recorded)
+    }
+
+    /// Records one result; where its text can't be stored, the state is.
+    fn record_alone(&self, mut one: Finish) -> store::Result<HashMap<i64, Status>> {
+        let Some(store) = &self.store else { return Ok(HashMap::new()) };
+        match store.record(&self.holder.worker, one.clone()) {
             Err(error) if error.kind == Kind::Data => {
-                let mut recorded = HashMap::new();
-                for one in finishes {
-                    recorded.extend(finish_alone(store, worker, one)?);
-                }
-                recorded
+                log::warn!("run {}: output not stored: {error}", one.id);
+                one.output = Some("[output could not be stored]".to_owned());
+                one.error = one.error.map(|_| "error could not be stored".to_owned());
+                one.detail = None;
+                store.record(&self.holder.worker, one)
             }
-            other => other?,
-        };
-        if self.look == Look::AfterRun {
-            self.look = Look::Now;
+            other => other,
         }
-        let mut lost = Vec::new();
-        for judged in self.ended.drain(..batch) {
-            let run = &judged.attempt.run;
-            self.held.remove(&run.id);
+    }
+
+    /// Lets go of the oldest `count` results: each is recorded, or its lease is lost.
+    pub(super) fn let_go(&mut self, count: usize, recorded: &HashMap<i64, Status>) {
+        for judged in self.ended.drain(..count) {
+            let id = judged.attempt.run.id;
+            self.held.remove(&id);
             self.ended_bytes -= judged.bytes();
-            match recorded.get(&run.id) {
-                Some(status) => log_recorded(&judged, *status),
-                None => {
-                    log::warn!("{}: lease lost, result not recorded", subject(run));
-                    lost.push((run.id, run.attempt, judged.attempt.started));
-                }
-            }
+            self.untold.push((judged, recorded.get(&id).copied()));
         }
-        for (id, attempt, started) in lost {
-            store.note_lost(worker, id, attempt, "its worker lost the lease and ended it", started.elapsed())?;
+    }
+
+    /// Notes in the history which leases were lost.
+    pub(super) fn note_lost(&self) -> store::Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        for (Judged { attempt, .. }, _) in self.untold.iter().filter(|(_, status)| status.is_none()) {
+            let (run, started_ago) = (&attempt.run, attempt.started.elapsed());
+            let why = "its worker lost the lease and ended it";
+            store.note_lost(&self.holder.worker, run.id, run.attempt, why, started_ago)?;
         }
         Ok(())
     }
-}
 
-/// Records one result; where its text can't be stored, the state is.
-fn finish_alone(store: &store::Store, worker: &str, mut one: Finish) -> store::Result<HashMap<i64, Status>> {
-    match store.finish(worker, vec![one.clone()]) {
-        Err(error) if error.kind == Kind::Data => {
-            log::warn!("run {}: output not stored: {error}", one.id);
-            one.output = Some("[output could not be stored]".to_owned());
-            one.error = one.error.map(|_| "error could not be stored".to_owned());
-            one.detail = None;
-            store.finish(worker, vec![one])
+    /// Says in the log what became of results; nobody waits for that.
+    pub(super) fn tell(&mut self) {
+        for (judged, status) in self.untold.drain(..) {
+            match status {
+                Some(status) => log_recorded(&judged, status),
+                None => log::warn!("{}: lease lost, result not recorded", subject(&judged.attempt.run)),
+            }
         }
-        other => other,
     }
 }
 
-fn finish(judged: &Judged) -> Finish {
+pub(super) fn finish(judged: &Judged) -> Finish {
     let Judged { attempt: Attempt { run, ended, started, finished, .. }, verdict } = judged;
     let now = Instant::now();
     Finish {

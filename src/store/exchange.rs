@@ -1,0 +1,63 @@
+//! What a tick with work to do does over and over: results in, due runs out, in one transaction.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use postgres::Client;
+
+use super::claim::{Claim, Claimed, Holder, claim};
+use super::runs::{Finish, finish};
+use super::{Pending, Result, Store};
+use crate::model::Status;
+
+/// What came of an exchange.
+pub(crate) struct Exchanged {
+    /// The results that are recorded, with the status the run has now. Of one that is missing nothing was
+    /// written: its lease is lost.
+    pub(crate) recorded: HashMap<i64, Status>,
+    pub(crate) claimed: Vec<Claimed>,
+    /// How long the claim alone took.
+    pub(crate) claiming: Duration,
+}
+
+/// Each run is looked up by its id, or found at the head of its lane. The planner would rather read a table of
+/// some ten thousand runs for a few hundred of them: it takes them to lie on a disk.
+const NO_SCANS: &str = "SET LOCAL enable_seqscan = off";
+
+impl Store {
+    /// Writes what attempts came to, then takes due runs: both or neither. Does not wait for the answer, but
+    /// calls `answered` when it is there.
+    pub(crate) fn exchange(
+        &self,
+        holder: &Holder,
+        ended: Vec<Finish>,
+        wanted: Option<Claim>,
+        answered: impl FnOnce() + Send + 'static,
+    ) -> Pending<Exchanged> {
+        let holder = holder.clone();
+        let doing = if ended.is_empty() { "claim runs" } else { "record results" };
+        let work = move |client: &mut Client| {
+            client.batch_execute(NO_SCANS)?;
+            let recorded = match ended.as_slice() {
+                [] => HashMap::new(),
+                ended => finish(client, &holder.worker, ended)?,
+            };
+            let began = Instant::now();
+            let claimed = match &wanted {
+                Some(wanted) => claim(client, &holder, wanted)?,
+                None => Vec::new(),
+            };
+            Ok(Exchanged { recorded, claimed, claiming: began.elapsed() })
+        };
+        self.send(doing, work, answered)
+    }
+
+    /// Writes what one attempt came to; answers as an exchange does.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn record(&self, worker: &str, ended: Finish) -> Result<HashMap<i64, Status>> {
+        let (worker, ended) = (worker.to_owned(), [ended]);
+        self.transact("record results", move |client| finish(client, &worker, &ended))
+    }
+}

@@ -1,0 +1,70 @@
+//! What a tick with work to do and the database tell each other: results in, due runs out, one transaction
+//! after the other. The tick's thread does not wait for an answer; meanwhile it judges what ends, and sees
+//! signals.
+
+use std::time::Instant;
+
+use super::{Event, Look, Tick, pace, record};
+use crate::store::{self, Claim, Exchanged, Kind, Pending};
+
+/// One that is under way.
+pub(super) struct Exchange {
+    pub(super) answer: Pending<Exchanged>,
+    /// It records so many of the oldest results.
+    results: usize,
+    claim: Option<Claim>,
+    sent: Instant,
+}
+
+impl Tick {
+    /// Sends what has ended, and asks for what can start at once and a blink ahead.
+    pub(super) fn exchange(&mut self) -> store::Result<()> {
+        let results = self.batch();
+        if results > 0 && self.look == Look::AfterRun {
+            self.look = Look::Now;
+        }
+        let claim = self.next_claim(self.held.len() - results)?;
+        let Some(store) = self.store.as_ref().filter(|_| results > 0 || claim.is_some()) else { return Ok(()) };
+        let sent = Instant::now();
+        let ended = self.ended[..results].iter().map(record::finish).collect();
+        let sender = self.sender.clone();
+        // Nobody listens any more when the tick has ended.
+        let answered = move || drop(sender.send(Event::Answered));
+        let answer = store.exchange(&self.holder, ended, claim.clone(), answered);
+        self.exchange = Some(Exchange { answer, results, claim, sent });
+        Ok(())
+    }
+
+    /// Takes in the answer to what was sent. False: it is not there yet.
+    pub(super) fn settle(&mut self) -> store::Result<bool> {
+        let Some(exchange) = self.exchange.take() else { return Ok(true) };
+        let Some(answer) = exchange.answer.poll() else {
+            self.exchange = Some(exchange);
+            return Ok(false);
+        };
+        let Exchange { results, claim, sent, .. } = exchange;
+        self.rested_until = Instant::now() + pace::rest_after(sent.elapsed());
+        match answer {
+            // One value that PostgreSQL refuses must not cost the others their results.
+            Err(error) if error.kind == Kind::Data && results > 0 => {
+                let recorded = self.record_one_by_one(results)?;
+                self.let_go(results, &recorded);
+            }
+            answer => {
+                let Exchanged { recorded, claimed, claiming } = answer?;
+                self.let_go(results, &recorded);
+                if let Some(claim) = claim {
+                    self.learn(&claim, sent, claiming, &claimed);
+                    if self.is_stopping() {
+                        // The signal came while they were on their way.
+                        let unstarted: Vec<_> = claimed.iter().map(|run| (run.id, run.attempt)).collect();
+                        self.release(&unstarted)?;
+                    } else {
+                        self.start(claimed, sent);
+                    }
+                }
+            }
+        }
+        self.note_lost().map(|()| true)
+    }
+}
