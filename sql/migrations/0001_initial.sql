@@ -56,7 +56,9 @@ CREATE TABLE jobctl.job_runs (
         -- Eight times the limit on what is given: a list of digits takes six times its text.
         CONSTRAINT payload_is_bounded CHECK (pg_column_size(payload) <= 8 * 262144),
     queue text NOT NULL DEFAULT 'default'
-        CONSTRAINT queue_is_short_and_plain CHECK (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'),
+        -- A CHECK is evaluated at every update, whatever changes: a regular expression only if it must be.
+        CONSTRAINT queue_is_short_and_plain
+            CHECK (queue = 'default' OR queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'),
     priority integer NOT NULL DEFAULT 0,
     run_at timestamptz NOT NULL DEFAULT now()
         CONSTRAINT run_at_is_finite CHECK (isfinite(run_at)),
@@ -69,7 +71,9 @@ CREATE TABLE jobctl.job_runs (
     timeout interval
         CONSTRAINT timeout_is_positive CHECK (timeout > interval '0'),
     backoff text NOT NULL DEFAULT 'exponential:1m..30m'
-        CONSTRAINT backoff_is_known CHECK (backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'),
+        CONSTRAINT backoff_is_known CHECK (
+            backoff = 'exponential:1m..30m' OR backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'
+        ),
     idempotency_key text
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(idempotency_key) BETWEEN 1 AND 255)
         CONSTRAINT key_has_no_control_characters CHECK (idempotency_key !~ '[[:cntrl:]]'),
