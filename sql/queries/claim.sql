@@ -2,7 +2,7 @@
 -- its worker's claim right.
 -- $1  worker    $2  tick    $3  n    $4  lease, seconds    $5  queues, empty for all
 -- $6  job types left to others    $7  kinds of definitions left to others
--- $8  definitions locked by lock_limited.sql
+-- $8  of limited definitions only these runs, see within_limits.sql
 -- $9  whether to give the claim right back when fewer than n are due
 -- Lanes, and after which run to go on in each; empty to look everywhere:
 -- $10 queues    $11 priorities    $12 run at    $13 run ids
@@ -20,14 +20,9 @@
 -- history's foreign key may be checked meanwhile. MATERIALIZED: without that fence the planner may
 -- run the subquery once per candidate row of the UPDATE, and LIMIT 1 can claim fifty.
 WITH RECURSIVE lanes AS (
-    (
-        SELECT run.queue, run.priority
-        FROM jobctl.job_runs AS run
-        WHERE run.status IN ('queued', 'failed')
-            AND cardinality($10::text[]) = 0
-        ORDER BY run.queue, run.priority
-        LIMIT 1
-    )
+    -- Comes before every lane, and is none.
+    SELECT ''::text AS queue, -2147483648 AS priority
+    WHERE cardinality($10::text[]) = 0
     UNION ALL
     SELECT following.queue, following.priority
     FROM lanes
@@ -54,35 +49,11 @@ claim_right AS MATERIALIZED (
         AND worker.claiming_tick = $2::text
         AND worker.claiming_until > now()
 ),
--- Of a definition that limits how many of its runs go at once, only runs within the limit. Its row is
--- locked before this statement began, so that nobody else counts at the same time.
 limited AS MATERIALIZED (
-    SELECT
-        definition.id,
-        least(definition.max_running, CASE WHEN definition.overlap = 'queue' THEN 1 END) AS most
+    SELECT definition.id
     FROM jobctl.job_definitions AS definition
     WHERE definition.max_running IS NOT NULL
         OR definition.overlap = 'queue'
-),
-within_limits AS MATERIALIZED (
-    SELECT waiting.id
-    FROM limited
-    CROSS JOIN LATERAL (
-        SELECT run.id
-        FROM jobctl.job_runs AS run
-        WHERE run.status IN ('queued', 'failed')
-            AND run.definition_id = limited.id
-            AND run.run_at <= now()
-            AND (cardinality($5::text[]) = 0 OR run.queue = ANY ($5::text[]))
-        ORDER BY run.priority, run.run_at, run.id
-        LIMIT greatest(0, limited.most - (
-            SELECT count(*)
-            FROM jobctl.job_runs AS run
-            WHERE run.status = 'running'
-                AND run.definition_id = limited.id
-        ))
-    ) AS waiting
-    WHERE limited.id = ANY ($8::bigint[])
 ),
 left_out AS MATERIALIZED (
     SELECT $6::text[] || ARRAY(
@@ -124,7 +95,7 @@ due AS MATERIALIZED (
             AND (
                 run.definition_id IS NULL
                 OR run.definition_id NOT IN (SELECT limited.id FROM limited)
-                OR run.id IN (SELECT within_limits.id FROM within_limits)
+                OR run.id = ANY ($8::bigint[])
             )
         ORDER BY run.run_at, run.id
         -- More than the outer limit needs, but without it the planner would sort whole lanes.

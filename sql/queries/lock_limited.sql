@@ -1,5 +1,5 @@
 -- Locks the definitions that limit how many of their runs go at once and have runs due, until the end of
--- the transaction; claim.sql, with a snapshot of its own, then counts what runs. One that another
+-- the transaction; within_limits.sql, with a snapshot of its own, then counts what runs. One that another
 -- claim has locked is left to it.
 -- Zero rows: there is nothing limited to claim.
 SELECT definition.id

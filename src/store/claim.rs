@@ -218,8 +218,8 @@ pub(super) fn claim(
 ) -> std::result::Result<Vec<Claimed>, postgres::Error> {
     let Claim { wanted, after, .. } = claim;
     let lease = wanted.lease.as_secs_f64();
-    let locked: Vec<i64> = match claim.limits {
-        Limited::Yes => collect(client.query_typed(query!("lock_limited"), &[])?, |row| row.try_get("id"))?,
+    let within_limits = match claim.limits {
+        Limited::Yes => within_limits(client, &wanted.queues)?,
         Limited::No => Vec::new(),
     };
     let parameters: &[Parameter<'_>] = &[
@@ -230,7 +230,7 @@ pub(super) fn claim(
         (&wanted.queues, Type::TEXT_ARRAY),
         (&wanted.left_out, Type::TEXT_ARRAY),
         (&wanted.left_out_kinds, Type::TEXT_ARRAY),
-        (&locked, Type::INT8_ARRAY),
+        (&within_limits, Type::INT8_ARRAY),
         (&claim.give_back, Type::BOOL),
         (&after.iter().map(|lane| lane.queue.as_str()).collect::<Vec<_>>(), Type::TEXT_ARRAY),
         (&after.iter().map(|lane| lane.priority).collect::<Vec<_>>(), Type::INT4_ARRAY),
@@ -260,4 +260,11 @@ pub(super) fn claim(
             scheduled_for: row.try_get("scheduled_for")?,
         })
     })
+}
+
+/// Locks the definitions that limit their runs, and returns which of these may be claimed.
+fn within_limits(client: &mut Client, queues: &[String]) -> std::result::Result<Vec<i64>, postgres::Error> {
+    let locked: Vec<i64> = collect(client.query_typed(query!("lock_limited"), &[])?, |row| row.try_get("id"))?;
+    let parameters: &[Parameter<'_>] = &[(&locked, Type::INT8_ARRAY), (&queues, Type::TEXT_ARRAY)];
+    collect(client.query_typed(query!("within_limits"), parameters)?, |row| row.try_get("id"))
 }
