@@ -7,7 +7,7 @@ use postgres::Client;
 
 use super::claim::{Claim, Claimed, Holder, claim};
 use super::runs::{Finish, finish};
-use super::{Pending, Result, Store};
+use super::{Pending, Result, Store, look_up};
 use crate::model::Status;
 
 /// What came of an exchange.
@@ -19,10 +19,6 @@ pub(crate) struct Exchanged {
     /// How long the claim alone took.
     pub(crate) claiming: Duration,
 }
-
-/// Each run is looked up by its id, or found at the head of its lane. The planner would rather read a table of
-/// some ten thousand runs for a few hundred of them: it takes them to lie on a disk.
-const NO_SCANS: &str = "SET LOCAL enable_seqscan = off";
 
 impl Store {
     /// Writes what attempts came to, then takes due runs: both or neither. Does not wait for the answer, but
@@ -37,7 +33,7 @@ impl Store {
         let holder = holder.clone();
         let doing = if ended.is_empty() { "claim runs" } else { "record results" };
         let work = move |client: &mut Client| {
-            client.batch_execute(NO_SCANS)?;
+            look_up(client)?;
             let recorded = match ended.as_slice() {
                 [] => HashMap::new(),
                 ended => finish(client, &holder.worker, ended)?,
@@ -58,6 +54,9 @@ impl Store {
     /// The database's.
     pub(crate) fn record(&self, worker: &str, ended: Finish) -> Result<HashMap<i64, Status>> {
         let (worker, ended) = (worker.to_owned(), [ended]);
-        self.transact("record results", move |client| finish(client, &worker, &ended))
+        self.transact("record results", move |client| {
+            look_up(client)?;
+            finish(client, &worker, &ended)
+        })
     }
 }

@@ -12,8 +12,11 @@ impl Tick {
     pub(super) fn beat(&mut self) -> store::Result<()> {
         let Some(store) = self.store.as_ref().filter(|_| Instant::now() >= self.next_beat) else { return Ok(()) };
         let sent = Instant::now();
-        if !self.held.is_empty() {
-            let held: Vec<_> = self.held.iter().map(|(id, run)| (*id, run.attempt)).collect();
+        // Nothing is to be renewed that was claimed just now; of short runs there may be thousands.
+        let fresh = sent + self.timing.lease - self.timing.heartbeat / 5;
+        let held = self.held.iter().filter(|(_, run)| run.expires < fresh).map(|(id, run)| (*id, run.attempt));
+        let held: Vec<_> = held.collect();
+        if !held.is_empty() {
             for (id, answer) in store.heartbeat(&self.holder.worker, &held, self.timing.lease)? {
                 let Some(run) = self.held.get_mut(&id) else { continue };
                 match answer {

@@ -8,7 +8,7 @@ const BLINK: Duration = Duration::from_millis(100);
 /// A claim that has waited so long for a worker goes back; another host may be idle.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 /// Rest for each time spent in statements.
-const REST: u32 = 2;
+const REST: u32 = 4;
 /// With so many results at hand there is nothing more to gain by waiting for others.
 pub(super) const PLENTY: usize = 500;
 /// Longest time that a result waits while others are written in batches.
@@ -48,15 +48,13 @@ impl Pace {
 
     /// How many runs to claim for `workers` threads that hold `held` runs already.
     pub(super) fn wanted(&self, workers: usize, held: usize) -> usize {
-        let ahead = self.ahead(workers);
-        let wanted = (workers + ahead).saturating_sub(held);
         // Asked for in handfuls: while half of what is ahead is there, nobody waits.
-        if wanted > self.few(workers) { wanted } else { 0 }
+        if held <= workers + self.few(workers) { (workers + self.ahead(workers)).saturating_sub(held) } else { 0 }
     }
 
     /// When so few runs wait for a thread, it is time to claim the next.
     pub(super) fn few(&self, workers: usize) -> usize {
-        self.ahead(workers) / 2
+        self.ahead(workers).saturating_sub(1) / 2
     }
 
     fn ahead(&self, workers: usize) -> usize {
@@ -101,14 +99,16 @@ mod tests {
     fn short_runs_are_claimed_a_blink_ahead_by_the_handful() {
         let pace = after(&[5; 50]);
         assert_eq!(pace.wanted(4, 0), 4 + 76);
-        assert_eq!(pace.wanted(4, 42), 0);
-        assert_eq!(pace.wanted(4, 41), 39);
+        assert_eq!(pace.wanted(4, 4 + 38), 0);
+        assert_eq!((pace.wanted(4, 4 + 37), pace.few(4)), (39, 37));
+        let pace = after(&[30; 50]);
+        assert_eq!((pace.wanted(1, 2), pace.wanted(1, 1), pace.few(1)), (0, 2, 0));
         assert!(after(&[0; 50]).wanted(4, 0) <= 4 + AHEAD);
     }
 
     #[test]
     fn the_database_rests_longer_than_it_worked_but_not_long() {
-        assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(8));
+        assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(16));
         assert_eq!(rest_after(Duration::from_secs(9)), LONGEST_REST);
     }
 }

@@ -31,7 +31,7 @@ impl Judged {
 }
 
 /// Bytes of output in one statement; more wait for the next.
-const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
+pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
 impl Tick {
     /// How many results go into the next statement: all, unless it is much.
