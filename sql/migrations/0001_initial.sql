@@ -118,11 +118,10 @@ CREATE INDEX job_runs_waiting ON jobctl.job_runs (queue, priority, run_at, id)
 CREATE INDEX job_runs_running ON jobctl.job_runs (locked_by)
     WHERE status = 'running';
 
-CREATE UNIQUE INDEX job_runs_retained_key ON jobctl.job_runs (idempotency_key)
-    WHERE idempotency_key IS NOT NULL AND key_scope = 'retained';
-
-CREATE UNIQUE INDEX job_runs_live_key ON jobctl.job_runs (idempotency_key)
-    WHERE idempotency_key IS NOT NULL AND key_scope = 'live' AND status IN ('queued', 'running', 'failed');
+-- A key is taken within its scope: as long as its run is kept, or as long as that is not finished.
+CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs (idempotency_key, key_scope)
+    WHERE idempotency_key IS NOT NULL
+        AND (key_scope = 'retained' OR status IN ('queued', 'running', 'failed'));
 
 -- One run per nominal time; and which runs of a definition are not finished.
 CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (definition_id, scheduled_for)
