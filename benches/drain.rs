@@ -48,21 +48,67 @@ pub fn http(scale: Scale) -> Vec<Measured> {
     const CONCURRENCY: usize = 16;
     let runs = scale.of(20_000, 5000);
     let server = Server::start(usize::MAX);
+    let mut written = Vec::new();
     let rounds = (0..ROUNDS).map(|_| {
+        let filled = || {
+            let database = Database::new();
+            database.fill(runs, "http", &payload(&server));
+            database
+        };
         let alone = alone::executions(runs, CONCURRENCY, "http", &payload(&server));
-        let database = Database::new();
-        database.fill(runs, "http", &payload(&server));
+        written.push((write_alone(&filled(), runs), alone));
+        let database = filled();
         let took = Jobctl::new(&database, ["tick", "--concurrency", "16"]).run();
         database.assert_all_ran_once(runs);
         (took, alone)
     });
-    let measured = compare(runs, rounds.collect());
-    assert_eq!(server.calls(), 2 * ROUNDS * runs);
-    vec![Measured {
+    let ours = Measured {
         what: format!("{runs} HTTP calls, concurrency 16 / the same client in a loop"),
         goal: Goal::AtLeast(0.6),
-        ..measured
-    }]
+        ..compare(runs, rounds.collect())
+    };
+    assert_eq!(server.calls(), 2 * ROUNDS * runs);
+    let database_alone = Measured {
+        what: "no calls: the rows written by plain statements, 1000 at a time, one session".to_owned(),
+        ..compare(runs, written)
+    };
+    vec![ours, database_alone]
+}
+
+/// How long the database takes for the rows alone: one session takes so many runs and records them, in the
+/// plainest statements that change them as a tick does, with nobody to call.
+fn write_alone(database: &Database, runs: usize) -> Duration {
+    let mut client = database.client();
+    client.batch_execute("SET enable_seqscan = off").unwrap();
+    let started = Instant::now();
+    for _ in 0..runs.div_ceil(1000) {
+        client
+            .batch_execute(
+                "BEGIN;
+                 UPDATE jobctl.job_runs
+                 SET status = 'running', attempts = attempts + 1, locked_by = 'bench',
+                     locked_until = now() + interval '2 minutes', started_at = now(), updated_at = now()
+                 WHERE id = ANY (ARRAY(
+                     SELECT id FROM jobctl.job_runs
+                     WHERE status IN ('queued', 'failed') AND queue = 'default' AND priority = 0 AND run_at <= now()
+                     ORDER BY run_at, id LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED
+                 ));
+                 COMMIT; BEGIN;
+                 WITH ended AS (
+                     UPDATE jobctl.job_runs
+                     SET status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now(), updated_at = now()
+                     WHERE status = 'running' AND locked_by = 'bench'
+                     RETURNING id, attempts
+                 )
+                 INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome, http_status)
+                 SELECT id, attempts, 'bench', now(), now(), 'succeeded', 200 FROM ended;
+                 COMMIT",
+            )
+            .unwrap();
+    }
+    let took = started.elapsed();
+    database.assert_all_ran_once(runs);
+    took
 }
 
 /// A session that holds a snapshot keeps every dead row version where it is; the drain must not slow

@@ -8,7 +8,7 @@
 -- were lowered meanwhile is dead.
 -- A row per attempt that is recorded now, with the status of its run. Of one that is missing nothing was
 -- written: its lease is lost, or it was recorded before, see recorded_before.sql.
-WITH ended AS MATERIALIZED (
+WITH ended AS (
     SELECT
         *,
         ended.status IN ('queued', 'failed') AS waits
