@@ -3,70 +3,60 @@
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
 -- $9  backoffs       $10 keys           $11 key scopes
--- Returns a row per run asked for: its ordinal from 1, and its id, or NULL where the key is taken.
-WITH asked AS MATERIALIZED (
-    SELECT nextval('jobctl.job_runs_id_seq') AS id, line.*
-    FROM unnest(
-        $1::text[],
-        $2::text[],
-        $3::text[],
-        $4::integer[],
-        $5::timestamptz[],
-        $6::float8[],
-        $7::integer[],
-        $8::float8[],
-        $9::text[],
-        $10::text[],
-        $11::text[]
-    ) WITH ORDINALITY AS line (
-        job_type,
-        payload,
-        queue,
-        priority,
-        run_at,
-        seconds,
-        max_attempts,
-        timeout,
-        backoff,
-        idempotency_key,
-        key_scope,
-        ordinal
-    )
-),
-queued AS (
-    INSERT INTO jobctl.job_runs AS run (
-        id,
-        job_type,
-        payload,
-        queue,
-        priority,
-        run_at,
-        max_attempts,
-        timeout,
-        backoff,
-        idempotency_key,
-        key_scope
-    )
-    SELECT
-        asked.id,
-        asked.job_type,
-        asked.payload::jsonb,
-        coalesce(asked.queue, 'default'),
-        coalesce(asked.priority, 0),
-        coalesce(asked.run_at, now() + make_interval(secs => asked.seconds), now()),
-        coalesce(asked.max_attempts, 10),
-        make_interval(secs => asked.timeout),
-        coalesce(asked.backoff, 'exponential:1m..30m'),
-        asked.idempotency_key,
-        coalesce(asked.key_scope, 'retained')
-    FROM asked
-    ORDER BY asked.ordinal
-    ON CONFLICT DO NOTHING
-    RETURNING run.id
+-- A row per run that is new, in the order of the arrays: its id, key and scope. One that is missing has a key
+-- that is taken.
+INSERT INTO jobctl.job_runs AS run (
+    job_type,
+    payload,
+    queue,
+    priority,
+    run_at,
+    max_attempts,
+    timeout,
+    backoff,
+    idempotency_key,
+    key_scope
 )
 SELECT
-    asked.ordinal,
-    queued.id
-FROM asked
-LEFT JOIN queued USING (id)
+    asked.job_type,
+    asked.payload::jsonb,
+    coalesce(asked.queue, 'default'),
+    coalesce(asked.priority, 0),
+    coalesce(asked.run_at, now() + make_interval(secs => asked.seconds), now()),
+    coalesce(asked.max_attempts, 10),
+    make_interval(secs => asked.timeout),
+    coalesce(asked.backoff, 'exponential:1m..30m'),
+    asked.idempotency_key,
+    coalesce(asked.key_scope, 'retained')
+FROM unnest(
+    $1::text[],
+    $2::text[],
+    $3::text[],
+    $4::integer[],
+    $5::timestamptz[],
+    $6::float8[],
+    $7::integer[],
+    $8::float8[],
+    $9::text[],
+    $10::text[],
+    $11::text[]
+) WITH ORDINALITY AS asked (
+    job_type,
+    payload,
+    queue,
+    priority,
+    run_at,
+    seconds,
+    max_attempts,
+    timeout,
+    backoff,
+    idempotency_key,
+    key_scope,
+    ordinal
+)
 ORDER BY asked.ordinal
+ON CONFLICT DO NOTHING
+RETURNING
+    run.id,
+    run.idempotency_key,
+    run.key_scope

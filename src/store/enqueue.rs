@@ -30,6 +30,12 @@ pub(crate) struct NewRun {
     pub(crate) built_in: bool,
 }
 
+impl NewRun {
+    fn scope(&self) -> &str {
+        self.key_scope.as_deref().unwrap_or("retained")
+    }
+}
+
 /// What became of one run that was to be enqueued.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Queued {
@@ -82,7 +88,7 @@ fn enqueue(client: &mut Client, runs: &[NewRun]) -> std::result::Result<Vec<Queu
             return Ok(answers.into_iter().flatten().collect());
         }
         for (index, id) in insert(client, runs, &open)? {
-            answers[index] = id.map(Queued::New);
+            answers[index] = Some(Queued::New(id));
         }
         // A key whose run vanished between the two statements is free again: hence the loop.
         let taken: Vec<usize> = open.into_iter().filter(|index| answers[*index].is_none()).collect();
@@ -94,14 +100,24 @@ fn enqueue(client: &mut Client, runs: &[NewRun]) -> std::result::Result<Vec<Queu
     }
 }
 
-/// Inserts runs of built-in jobs.
+/// Inserts runs of built-in jobs; answers for those whose key was free.
 fn insert(
     client: &mut Client,
     runs: &[NewRun],
     open: &[usize],
-) -> std::result::Result<Vec<(usize, Option<i64>)>, postgres::Error> {
+) -> std::result::Result<Vec<(usize, i64)>, postgres::Error> {
     let rows = send(client, query!("enqueue"), runs, open)?;
-    rows.iter().zip(open).map(|(row, index)| Ok((*index, row.try_get("id")?))).collect()
+    let mut new = Vec::with_capacity(rows.len());
+    let mut asked = open.iter().copied();
+    for row in &rows {
+        let key: (Option<&str>, &str) = (row.try_get("idempotency_key")?, row.try_get("key_scope")?);
+        // They come in order, so what is passed over here is missing.
+        let is_it = |index: &usize| key == (runs[*index].key.as_deref(), runs[*index].scope());
+        if let Some(index) = asked.find(is_it) {
+            new.push((index, row.try_get("id")?));
+        }
+    }
+    Ok(new)
 }
 
 /// Enqueues runs of definitions.
