@@ -280,3 +280,28 @@ fn what_waits_for_a_thread_takes_no_descriptor() {
     db.script("ulimit -n 64; exec \"$jobctl\" tick --concurrency 16 --quiet").run().success().stderr("");
     assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|1500");
 }
+
+#[test]
+fn results_are_recorded_though_claims_fail() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let first = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--concurrency", "1", "--lease", "1h"]).spawn();
+    gate.wait_for_starts(1);
+    // Every claim waits from now on, longer than a statement may wait for a lock.
+    db.execute(
+        "CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
+         CREATE TRIGGER held_up BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+             WHEN (NEW.status = 'running') EXECUTE FUNCTION held_up()",
+    );
+    let second = db.enqueue(["shell", "--", "true"]);
+    let mut holder = db.client();
+    holder.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
+    gate.open();
+    db.wait_for_status(first, "succeeded");
+    assert_eq!(db.of_run(second, "status, attempts"), "queued|0");
+    holder.batch_execute("SELECT pg_advisory_unlock(1)").unwrap();
+    tick.wait().success();
+    assert_eq!(db.of_run(second, "status, attempts"), "succeeded|1");
+}

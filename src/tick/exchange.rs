@@ -2,10 +2,13 @@
 //! after the other. The tick's thread does not wait for an answer; meanwhile it judges what ends, and sees
 //! signals.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Event, Look, Tick, pace, record};
 use crate::store::{self, Claim, Exchanged, Kind, Pending};
+
+/// After an exchange that failed, results are sent without a claim for so long.
+const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 
 /// One that is under way.
 pub(super) struct Exchange {
@@ -23,7 +26,7 @@ impl Tick {
         if results > 0 && self.look == Look::AfterRun {
             self.look = Look::Now;
         }
-        let claim = self.next_claim(self.held.len() - results)?;
+        let claim = self.next_claim(self.held.len().saturating_sub(results))?;
         let Some(store) = self.store.as_ref().filter(|_| results > 0 || claim.is_some()) else { return Ok(()) };
         let sent = Instant::now();
         let ended = self.ended[..results].iter().map(record::finish).collect();
@@ -44,6 +47,10 @@ impl Tick {
         };
         let Exchange { results, claim, sent, .. } = exchange;
         self.rested_until = Instant::now() + pace::rest_after(sent.elapsed());
+        if answer.is_err() {
+            // Should it be the claim that fails, then results must not wait for it: they go alone next time.
+            self.look = Look::At(Instant::now() + CLAIM_PAUSE);
+        }
         match answer {
             // One value that PostgreSQL refuses must not cost the others their results.
             Err(error) if error.kind == Kind::Data && results > 0 => {

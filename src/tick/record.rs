@@ -71,8 +71,11 @@ impl Tick {
     /// Lets go of the oldest `count` results: each is recorded, or its lease is lost.
     pub(super) fn let_go(&mut self, count: usize, recorded: &HashMap<i64, Status>) {
         for judged in self.ended.drain(..count) {
-            let id = judged.attempt.run.id;
-            self.held.remove(&id);
+            let (id, attempt) = (judged.attempt.run.id, judged.attempt.run.attempt);
+            // Another attempt may be held already, of a run whose lease was lost.
+            if self.held.get(&id).is_some_and(|held| held.attempt == attempt) {
+                self.held.remove(&id);
+            }
             self.ended_bytes -= judged.bytes();
             self.untold.push((judged, recorded.get(&id).copied()));
         }
