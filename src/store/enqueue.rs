@@ -106,7 +106,12 @@ fn insert(
     runs: &[NewRun],
     open: &[usize],
 ) -> std::result::Result<Vec<(usize, i64)>, postgres::Error> {
-    let rows = send(client, query!("enqueue"), runs, open)?;
+    let mut statement = query!("enqueue").to_owned();
+    if open.iter().all(|index| runs[*index].key.is_none()) {
+        // Only a key can be taken. Without one the database need not insert on trial, and ask before.
+        statement = statement.replace("ON CONFLICT DO NOTHING", "");
+    }
+    let rows = send(client, &statement, runs, open)?;
     let mut new = Vec::with_capacity(rows.len());
     let mut asked = open.iter().copied();
     for row in &rows {
