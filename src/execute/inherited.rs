@@ -5,21 +5,26 @@
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use signal_hook::consts::{FORBIDDEN, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 use signal_hook::flag;
 
-/// Withholds all of it from the processes that are started later. To be called before there is any
-/// other thread, and before anything else is opened.
+/// Withholds all of it from the processes that are started later. The first call does it; a tick that starts
+/// nothing need not.
 ///
 /// # Errors
 /// The system refuses a handler.
-pub(crate) fn withhold() -> io::Result<()> {
-    withhold_descriptors();
-    withhold_ignored_signals(&fs::read_to_string("/proc/self/status").unwrap_or_default())
+pub(super) fn withhold() -> io::Result<()> {
+    static REFUSED: OnceLock<Option<io::ErrorKind>> = OnceLock::new();
+    let refused = REFUSED.get_or_init(|| {
+        withhold_descriptors();
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        withhold_ignored_signals(&status).err().map(|error| error.kind())
+    });
+    refused.map_or(Ok(()), |kind| Err(kind.into()))
 }
 
 fn withhold_descriptors() {
@@ -28,9 +33,9 @@ fn withhold_descriptors() {
         if let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()).filter(|number| *number > 2)
         {
             #[allow(unsafe_code, reason = "std knows no other way to a descriptor that it did not open")]
-            // SAFETY: the listing says that it is open, and no other thread could close it meanwhile.
+            // SAFETY: the listing says that it is open. What another thread closes or opens meanwhile is jobctl's
+            // own, and closed on exec as it is.
             let inherited = unsafe { BorrowedFd::borrow_raw(number) };
-            // It can't fail for a descriptor that is open.
             let _ = fcntl_setfd(inherited, FdFlags::CLOEXEC);
         }
     }

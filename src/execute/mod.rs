@@ -10,7 +10,6 @@ mod stop;
 use std::time::Duration;
 
 pub(crate) use http::{Caller, HostPolicy};
-pub(crate) use inherited::withhold;
 pub(crate) use shell::{Foreground, foreground};
 pub(crate) use stop::Stop;
 

@@ -18,6 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use super::inherited;
 use super::output::{self, Capture};
 use super::stop::Stop;
 use crate::action::{self, Shell};
@@ -43,6 +44,7 @@ pub(super) fn run(shell: &Shell, identity: &Identity, timeout: Option<Duration>,
 }
 
 fn spawn(shell: &Shell, identity: &Identity) -> io::Result<Child> {
+    inherited::withhold()?;
     let mut command = match &shell.command {
         action::Command::Script(script) => {
             let mut command = Command::new(SHELL);

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::connect::Target;
-use crate::execute::{self, Caller, Stop};
+use crate::execute::{Caller, Stop};
 use crate::model::{Status, Why};
 use crate::store::{self, Holder, Limited, Old, Store, Wanted};
 use exchange::Exchange;
@@ -151,14 +151,13 @@ struct Tick {
 /// The database can't be reached or refuses; then what was held is left to its lease. Jobs that fail
 /// are no error.
 pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<()> {
-    execute::withhold().context("cannot catch signals")?;
     let (sender, events) = mpsc::channel();
     signals::forward(sender.clone()).context("cannot catch signals")?;
     let timing = Timing::of(plan.wanted.lease);
     let now = Instant::now();
     let mut tick = Tick {
         target,
-        holder: Holder { worker: plan.worker.clone(), tick: id::new() },
+        holder: Holder { worker: plan.worker.clone(), tick: String::new() },
         store: None,
         pool: Pool::new(plan.concurrency, caller, sender.clone()),
         events,
@@ -187,6 +186,8 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         timing,
     };
     tick.connect();
+    // While the server starts a process for the connection.
+    tick.holder.tick = id::new();
     while !tick.is_done() {
         tick.wait();
         tick.step();
