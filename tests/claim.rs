@@ -288,20 +288,13 @@ fn results_are_recorded_though_claims_fail() {
     let first = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--concurrency", "1", "--lease", "1h"]).spawn();
     gate.wait_for_starts(1);
-    // Every claim waits from now on, longer than a statement may wait for a lock.
-    db.execute(
-        "CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
-             'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
-         CREATE TRIGGER held_up BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-             WHEN (NEW.status = 'running') EXECUTE FUNCTION held_up()",
-    );
+    // Longer than a statement may wait for a lock.
+    let hold_up = db.hold_up_claims();
     let second = db.enqueue(["shell", "--", "true"]);
-    let mut holder = db.client();
-    holder.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
     gate.open();
     db.wait_for_status(first, "succeeded");
     assert_eq!(db.of_run(second, "status, attempts"), "queued|0");
-    holder.batch_execute("SELECT pg_advisory_unlock(1)").unwrap();
+    drop(hold_up);
     tick.wait().success();
     assert_eq!(db.of_run(second, "status, attempts"), "succeeded|1");
 }

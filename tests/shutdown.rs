@@ -57,17 +57,10 @@ fn what_runs_may_end_and_nothing_new_is_claimed() {
 fn what_was_being_claimed_when_the_signal_came_goes_back_uncounted() {
     let db = TestDb::new();
     db.execute(
-        "CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
-             'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
-         CREATE TRIGGER held_up BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-             WHEN (NEW.status = 'running') EXECUTE FUNCTION held_up()",
-    );
-    db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', '{\"command\": \"true\"}' FROM generate_series(1, 64)",
     );
-    let mut holder = db.client();
-    holder.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
+    let hold_up = db.hold_up_claims();
     let folder = temp_dir();
     let log = folder.path().join("log");
     let tick = db.jobctl(["tick", "--concurrency", "64"]).stderr_to(File::create(&log).unwrap().into()).spawn();
@@ -76,7 +69,7 @@ fn what_was_being_claimed_when_the_signal_came_goes_back_uncounted() {
     wait_until("the claim", || db.query(waiting) == "1");
     tick.signal(Signal::TERM);
     wait_until("the signal to be seen", || fs::read_to_string(&log).unwrap().contains("stopping: 0 running"));
-    holder.batch_execute("SELECT pg_advisory_unlock(1)").unwrap();
+    drop(hold_up);
     tick.wait().success();
     assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "queued|0|64");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");

@@ -92,6 +92,22 @@ impl TestDb {
         Client::connect(&self.url(), NoTls).expect("the test's database answers")
     }
 
+    /// Lets every claim from now on wait until the client that is returned is dropped.
+    #[must_use]
+    pub fn hold_up_claims(&self) -> Client {
+        let mut holder = self.client();
+        holder
+            .batch_execute(
+                "CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
+                     'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
+                 CREATE TRIGGER held_up BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+                     WHEN (NEW.status = 'running') EXECUTE FUNCTION held_up();
+                 SELECT pg_advisory_lock(1)",
+            )
+            .unwrap();
+        holder
+    }
+
     #[track_caller]
     pub fn execute(&self, sql: &str) {
         if let Err(error) = self.client().batch_execute(sql) {
