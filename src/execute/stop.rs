@@ -104,15 +104,14 @@ impl Stop {
     /// # Errors
     /// The process is out of file descriptors.
     pub(crate) fn bell(&self) -> io::Result<BorrowedFd<'_>> {
-        if self.bell.get().is_none() {
-            let _ = self.bell.set(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-            // Who asked before found no bell to ring. The fences see to it that one of both sees the other.
-            fence(Ordering::SeqCst);
-            if self.asked.load(Ordering::Acquire) != 0 {
-                self.ring();
-            }
+        let new = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let bell = self.bell.get_or_init(|| new);
+        // Who asked before found no bell to ring. The fences see to it that one of both sees the other.
+        fence(Ordering::SeqCst);
+        if self.asked.load(Ordering::Acquire) != 0 {
+            self.ring();
         }
-        Ok(self.bell.get().map_or_else(|| unreachable!("it was set"), AsFd::as_fd))
+        Ok(bell.as_fd())
     }
 
     fn ring(&self) {
