@@ -108,7 +108,7 @@ impl Tick {
         let lingers = self.plan.when_idle == WhenIdle::Linger;
         let wanted = self.pace.wanted(self.plan.concurrency, held).min(self.plan.limit - self.taken);
         // What was printed is to be recorded before more is.
-        if wanted == 0 || self.ended_bytes > record::BYTES_AT_ONCE {
+        if wanted == 0 || self.ended_bytes() > record::BYTES_AT_ONCE {
             self.look = Look::AfterRun;
             return Ok(None);
         }

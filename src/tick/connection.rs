@@ -61,13 +61,12 @@ impl Tick {
     /// Without a connection: forgets results whose lease is over, because others may have the runs.
     pub(super) fn give_up_expired(&mut self) {
         let now = Instant::now();
-        let (held, bytes) = (&mut self.held, &mut self.ended_bytes);
+        let held = &mut self.held;
         self.ended.retain(|judged| {
             let run = &judged.attempt.run;
             let over = held.get(&run.id).is_none_or(|run| now >= run.expires);
             if over {
                 held.remove(&run.id);
-                *bytes -= judged.bytes();
                 log::warn!("{}: result not recorded, lease lost", record::subject(run));
             }
             !over

@@ -116,8 +116,6 @@ struct Tick {
     held: HashMap<i64, HeldRun>,
     /// Ended, and not recorded yet.
     ended: Vec<Judged>,
-    /// What that keeps in memory; asked at every event, of which there are thousands a second.
-    ended_bytes: usize,
     /// Recorded, or lost where there is no status, and not in the log yet.
     untold: Vec<(Judged, Option<Status>)>,
     /// Under way; as long as it is, nothing else is asked.
@@ -164,7 +162,6 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         sender,
         held: HashMap::new(),
         ended: Vec::new(),
-        ended_bytes: 0,
         untold: Vec::new(),
         exchange: None,
         pace: Pace::default(),
@@ -231,7 +228,7 @@ impl Tick {
             && self.phase == Phase::Working
             && self.pool.waiting() > self.pace.few(self.plan.concurrency)
             && self.ended.len() < pace::PLENTY
-            && self.ended_bytes < BYTES_AT_REST
+            && self.ended_bytes() < BYTES_AT_REST
     }
 
     fn is_done(&self) -> bool {
@@ -309,9 +306,7 @@ impl Tick {
         }
         for attempt in self.pool.ended() {
             self.pace.observe(attempt.finished - attempt.started);
-            let judged = Judged::new(attempt);
-            self.ended_bytes += judged.bytes();
-            self.ended.push(judged);
+            self.ended.push(Judged::new(attempt));
         }
     }
 
@@ -324,7 +319,7 @@ impl Tick {
             Attention::Shortage {
                 waiting,
                 ended: pace::PLENTY - self.ended.len(),
-                bytes: BYTES_AT_REST - self.ended_bytes,
+                bytes: BYTES_AT_REST - self.ended_bytes(),
             }
         } else {
             Attention::Ended

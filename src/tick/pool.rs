@@ -67,15 +67,19 @@ struct Tasks {
 }
 
 impl Tasks {
-    /// Whether there is what the tick's thread wants to be woken for.
-    fn calls(&self) -> bool {
-        match self.attention {
+    /// Whether there is what the tick's thread wants to be woken for; it is called once.
+    fn calls(&mut self) -> bool {
+        let calls = match self.attention {
             Attention::None => false,
             Attention::Shortage { waiting, ended, bytes } => {
                 self.waiting.len() <= waiting || self.ended.len() >= ended || self.bytes >= bytes
             }
             Attention::Ended => !self.ended.is_empty(),
+        };
+        if calls {
+            self.attention = Attention::None;
         }
+        calls
     }
 }
 
@@ -108,11 +112,7 @@ impl Pool {
     pub(super) fn attend(&self, attention: Attention) -> bool {
         let mut tasks = self.shared.tasks();
         tasks.attention = attention;
-        let calls = tasks.calls();
-        if calls {
-            tasks.attention = Attention::None;
-        }
-        calls
+        tasks.calls()
     }
 
     /// Takes what has ended.
@@ -164,7 +164,6 @@ impl Shared {
         loop {
             let task = tasks.waiting.pop_front();
             if tasks.calls() {
-                tasks.attention = Attention::None;
                 // Nobody listens any more when the tick has ended.
                 let _ = self.events.send(Event::Ended);
             }

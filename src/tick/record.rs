@@ -25,7 +25,7 @@ impl Judged {
     }
 
     /// What it keeps in memory until it is recorded.
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.attempt.ended.output.text.len()
     }
 }
@@ -34,6 +34,11 @@ impl Judged {
 pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
 impl Tick {
+    /// What the results that wait keep in memory.
+    pub(super) fn ended_bytes(&self) -> usize {
+        self.ended.iter().map(Judged::bytes).sum()
+    }
+
     /// How many results go into the next statement: all, unless it is much.
     pub(super) fn batch(&self) -> usize {
         let mut bytes = 0;
@@ -76,7 +81,6 @@ impl Tick {
             if self.held.get(&id).is_some_and(|held| held.attempt == attempt) {
                 self.held.remove(&id);
             }
-            self.ended_bytes -= judged.bytes();
             self.untold.push((judged, recorded.get(&id).copied()));
         }
     }
