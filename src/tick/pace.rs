@@ -28,6 +28,7 @@ pub(super) fn rest_after(took: Duration) -> Duration {
 pub(super) struct Pace {
     /// Seconds: a mean in which the latest runs weigh most. `None` until one has ended.
     mean: Option<f64>,
+    seen: usize,
 }
 
 impl Pace {
@@ -35,6 +36,7 @@ impl Pace {
     /// holding back work from others is worse than asking once too often.
     pub(super) fn observe(&mut self, took: Duration) {
         let took = took.as_secs_f64();
+        self.seen += 1;
         self.mean = Some(match self.mean {
             Some(mean) if took < BLINK.as_secs_f64() => mean + (took - mean) / 8.0,
             _ => took,
@@ -43,7 +45,7 @@ impl Pace {
 
     /// Forgets what it learned; the next claim is for what can start at once.
     pub(super) fn reset(&mut self) {
-        self.mean = None;
+        *self = Self::default();
     }
 
     /// How many runs to claim for `workers` threads that hold `held` runs already.
@@ -68,7 +70,8 @@ impl Pace {
             reason = "bounded"
         )]
         let ahead = (workers as f64 * (BLINK.as_secs_f64() / mean - 1.0)).clamp(0.0, AHEAD as f64) as usize;
-        ahead
+        // The first to end is often one that failed at once: no more ahead than were seen to end.
+        ahead.min(self.seen)
     }
 }
 
@@ -97,13 +100,14 @@ mod tests {
 
     #[test]
     fn short_runs_are_claimed_a_blink_ahead_by_the_handful() {
-        let pace = after(&[5; 50]);
+        let pace = after(&[5; 100]);
         assert_eq!(pace.wanted(4, 0), 4 + 76);
         assert_eq!(pace.wanted(4, 4 + 38), 0);
         assert_eq!((pace.wanted(4, 4 + 37), pace.few(4)), (39, 37));
         let pace = after(&[30; 50]);
         assert_eq!((pace.wanted(1, 2), pace.wanted(1, 1), pace.few(1)), (0, 2, 0));
         assert!(after(&[0; 50]).wanted(4, 0) <= 4 + AHEAD);
+        assert_eq!(after(&[5]).wanted(4, 4), 1);
     }
 
     #[test]
