@@ -56,6 +56,19 @@ fn finished_runs_go_when_they_are_old_enough_and_others_never() {
 }
 
 #[test]
+fn history_goes_with_its_runs_whoever_deletes_them_and_how() {
+    let db = TestDb::new();
+    let [kept, deleted, other] = ["succeeded"; 3].map(|status| run_of(&db, status, 0));
+    // May not delete history by itself.
+    let operator = Role::granted(&db, "operator");
+    operator.client().execute("DELETE FROM jobctl.job_runs WHERE id IN ($1, $2)", &[&deleted, &other]).unwrap();
+    assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts"), kept.to_string());
+    db.execute("TRUNCATE jobctl.job_runs");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
+    db.execute("TRUNCATE jobctl.job_attempts, jobctl.job_runs");
+}
+
+#[test]
 fn many_are_deleted_batch_by_batch_and_a_locked_one_is_waited_for_by_nobody() {
     let db = TestDb::new();
     many(&db, 2500);

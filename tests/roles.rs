@@ -60,7 +60,7 @@ const OWNERS: &[&str] = &[
     "UPDATE jobctl.schema_migrations SET version = 99",
     "INSERT INTO jobctl.schema_migrations SELECT * FROM jobctl.schema_migrations",
     "DELETE FROM jobctl.schema_migrations",
-    "TRUNCATE jobctl.job_runs CASCADE",
+    "TRUNCATE jobctl.job_runs",
     "TRUNCATE jobctl.job_effects",
     "ALTER TABLE jobctl.job_runs ADD COLUMN x int",
     "DROP TABLE jobctl.job_effects",

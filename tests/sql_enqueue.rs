@@ -235,7 +235,7 @@ fn every_function_of_ours_pins_its_search_path_and_belongs_to_nobody_else() {
             "SELECT proname, prosecdef, proconfig, has_function_privilege('public', oid, 'EXECUTE')
              FROM pg_proc WHERE pronamespace = 'jobctl'::regnamespace ORDER BY proname"
         ),
-        ["enqueue", "enqueue_run", "fire", "record_effect"]
+        ["enqueue", "enqueue_run", "fire", "forget_history", "record_effect"]
             .map(|name| format!("{name}|t|{{\"search_path=pg_catalog, jobctl, pg_temp\"}}|f"))
             .join("\n")
     );

@@ -16,8 +16,8 @@
 -- walk from a lane's beginning is longer than the one before. A tick that meets this goes on from where
 -- it was, and looks everywhere only now and then.
 --
--- SKIP LOCKED: other hosts claim at the same time, and nobody waits for anybody. NO KEY UPDATE: the
--- history's foreign key may be checked meanwhile. MATERIALIZED: without that fence the planner may
+-- SKIP LOCKED: other hosts claim at the same time, and nobody waits for anybody. NO KEY UPDATE: an
+-- application's foreign key to a run may be checked meanwhile. MATERIALIZED: without that fence the planner may
 -- run the subquery once per candidate row of the UPDATE, and LIMIT 1 can claim fifty.
 WITH RECURSIVE lanes AS (
     -- Comes before every lane, and is none.

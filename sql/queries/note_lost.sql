@@ -22,5 +22,7 @@ SELECT
     $4::text
 FROM jobctl.job_runs AS run
 WHERE run.id = $2::bigint
+-- Not deleted meanwhile.
+FOR KEY SHARE
 ON CONFLICT (run_id, attempt) DO NOTHING
 RETURNING run_id

@@ -1,5 +1,5 @@
--- succeeded, dead or cancelled -> deleted, with their history, which the foreign key takes along: runs
--- that finished longer ago than an age, oldest first, at most n of them.
+-- succeeded, dead or cancelled -> deleted, with their history, which a trigger takes along: runs that
+-- finished longer ago than an age, oldest first, at most n of them.
 -- $1  statuses    $2  age, seconds    $5  n
 -- $3  finished_at and $4  id of the last one deleted before: the walk along the index goes on behind
 --     it, not over what is deleted already but seen by somebody's snapshot; NULL to begin
