@@ -21,26 +21,27 @@
 -- run the subquery once per candidate row of the UPDATE, and LIMIT 1 can claim fifty.
 WITH RECURSIVE lanes AS (
     -- Comes before every lane, and is none.
-    SELECT ''::text AS queue, -2147483648 AS priority
+    SELECT ''::text AS queue, -2147483648 AS priority, timestamptz 'infinity' AS oldest
     WHERE cardinality($10::text[]) = 0
     UNION ALL
-    SELECT following.queue, following.priority
+    SELECT following.queue, following.priority, following.run_at
     FROM lanes
     CROSS JOIN LATERAL (
-        SELECT run.queue, run.priority
+        SELECT run.queue, run.priority, run.run_at
         FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
             AND (run.queue, run.priority) > (lanes.queue, lanes.priority)
-        ORDER BY run.queue, run.priority
+        ORDER BY run.queue, run.priority, run.run_at
         LIMIT 1
     ) AS following
 ),
 starts AS (
-    SELECT lanes.queue, lanes.priority, timestamptz '-infinity' AS run_at, 0::bigint AS id
+    SELECT lanes.queue, lanes.priority, lanes.oldest, timestamptz '-infinity' AS run_at, 0::bigint AS id
     FROM lanes
+    WHERE lanes.oldest <= now()
     UNION ALL
-    SELECT *
-    FROM unnest($10::text[], $11::integer[], $12::timestamptz[], $13::bigint[])
+    SELECT after.queue, after.priority, after.run_at, after.run_at, after.id
+    FROM unnest($10::text[], $11::integer[], $12::timestamptz[], $13::bigint[]) AS after (queue, priority, run_at, id)
 ),
 claim_right AS MATERIALIZED (
     SELECT
@@ -65,21 +66,10 @@ left_out AS MATERIALIZED (
 due AS MATERIALIZED (
     SELECT waiting.id
     FROM (
-        SELECT starts.*
+        SELECT *
         FROM starts
-        CROSS JOIN LATERAL (
-            SELECT run.run_at
-            FROM jobctl.job_runs AS run
-            WHERE run.status IN ('queued', 'failed')
-                AND run.queue = starts.queue
-                AND run.priority = starts.priority
-                AND (run.run_at, run.id) > (starts.run_at, starts.id)
-                AND run.run_at <= now()
-            ORDER BY run.run_at, run.id
-            LIMIT 1
-        ) AS head
         WHERE cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[])
-        ORDER BY starts.priority, head.run_at
+        ORDER BY starts.priority, starts.oldest
     ) AS lane
     CROSS JOIN LATERAL (
         SELECT run.id
