@@ -15,9 +15,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// The command with a help that shows its subcommands in their groups.
 pub(super) fn grouped(command: Command) -> Command {
+    let built = built(command.clone());
     let mut template = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
     for (group, names) in GROUPS {
-        let found = names.iter().filter_map(|name| command.find_subcommand(name));
+        let found = names.iter().filter_map(|name| built.find_subcommand(name));
         for (index, command) in found.enumerate() {
             let group = if index == 0 { group } else { "" };
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -26,6 +27,12 @@ pub(super) fn grouped(command: Command) -> Command {
         }
     }
     command.help_template(template + "\n{options}{after-help}")
+}
+
+/// The command with all that its subcommands have, which otherwise is made only for the one that is given.
+fn built(mut command: Command) -> Command {
+    command.build();
+    command
 }
 
 #[cfg(test)]
@@ -54,7 +61,7 @@ mod tests {
 
     #[test]
     fn every_command_has_an_example_and_every_flag_one_line_of_help() {
-        for command in Cli::command().get_subcommands() {
+        for command in built(Cli::command().disable_help_subcommand(true)).get_subcommands() {
             let (name, help) = (command.get_name(), command.clone().render_long_help().to_string());
             // As it is typed, or as it stands in a crontab.
             let is_example = |line: &str| {
@@ -64,7 +71,7 @@ mod tests {
             let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
             assert!(about.lines().all(|line| line.chars().count() <= 80), "{name}: wider than a terminal:\n{about}");
             assert!(help.lines().any(is_example), "`jobctl {name} --help` has no example:\n{help}");
-            for argument in command.get_arguments() {
+            for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
                 let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
                 assert!(
                     !help.is_empty() && !help.starts_with('[') && !help.contains('\n'),

@@ -6,6 +6,7 @@ mod check;
 mod completions;
 mod doctor;
 mod enqueue;
+mod environment;
 mod filter;
 mod grants;
 mod groups;
@@ -29,15 +30,15 @@ mod verdicts;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use clap::builder::FalseyValueParser;
 use clap::error::ErrorKind;
-use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use log::LevelFilter;
 
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
 use crate::store::{Scheduled, Store};
 use crate::{print, spelling};
+use environment::{Environment, with_environment};
 use groups::grouped;
 
 /// Background jobs out of PostgreSQL tables, woken by cron
@@ -56,43 +57,42 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// The flags of a command are made only when it is given: there are a hundred and more, and each command
+/// would wait for all.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
-    Migrate(migrate::Arguments),
-    Apply(apply::Arguments),
-    Enqueue(Box<enqueue::Arguments>),
-    Tick(tick::Arguments),
-    Retry(retry::Arguments),
-    Cancel(cancel::Arguments),
-    List(list::Arguments),
-    ListDead(list_dead::Arguments),
-    Show(show::Arguments),
-    Next(next::Arguments),
-    Once(once::Arguments),
-    Pause(pause::Arguments),
-    Resume(resume::Arguments),
-    Status(status::Arguments),
-    Check(check::Arguments),
-    Prune(prune::Arguments),
-    Doctor(doctor::Arguments),
-    Report(report::Arguments),
-    Grants(grants::Arguments),
-    Completions(completions::Arguments),
+    Migrate(Environment<migrate::Arguments>),
+    Apply(Environment<apply::Arguments>),
+    Enqueue(Environment<Box<enqueue::Arguments>>),
+    Tick(Environment<tick::Arguments>),
+    Retry(Environment<retry::Arguments>),
+    Cancel(Environment<cancel::Arguments>),
+    List(Environment<list::Arguments>),
+    ListDead(Environment<list_dead::Arguments>),
+    Show(Environment<show::Arguments>),
+    Next(Environment<next::Arguments>),
+    Once(Environment<once::Arguments>),
+    Pause(Environment<pause::Arguments>),
+    Resume(Environment<resume::Arguments>),
+    Status(Environment<status::Arguments>),
+    Check(Environment<check::Arguments>),
+    Prune(Environment<prune::Arguments>),
+    Doctor(Environment<doctor::Arguments>),
+    Report(Environment<report::Arguments>),
+    Grants(Environment<grants::Arguments>),
+    Completions(Environment<completions::Arguments>),
 }
 
 impl Command {
     /// What is worth a line on stderr, unless the user says otherwise.
     pub(crate) fn log_level(&self) -> LevelFilter {
         match self {
-            Self::Tick(tick) => tick.log_level(),
+            Self::Tick(tick) => tick.0.log_level(),
             _ => LevelFilter::Warn,
         }
     }
 }
-
-/// Set for every shell job, for the job to read. As the values of flags they would make a job that
-/// enqueues another hand its own limit on, and one that lists runs see its own only.
-const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATTEMPTS"];
 
 /// Where the database is.
 #[derive(Args, Debug)]
@@ -160,33 +160,6 @@ where
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| format!("allowed are {least} to {most}"))
     }
-}
-
-/// Gives every flag its variable, `JOBCTL_` and its name.
-fn with_environment(mut command: clap::Command) -> clap::Command {
-    let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
-    let of_apply = command.get_name() == "apply";
-    let acts_on_runs = matches!(command.get_name(), "retry" | "cancel");
-    command = command.mut_args(|argument| {
-        let Some(long) = argument.get_long() else { return argument };
-        let name = format!("JOBCTL_{}", long.to_uppercase().replace('-', "_"));
-        let is_answer = matches!(argument.get_action(), ArgAction::Help | ArgAction::Version);
-        // A crontab can set a variable but not unset one.
-        let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty());
-        let is_jobs_own = in_job && TOLD_TO_JOBS.contains(&name.as_str());
-        // What a crontab says for its ticks must neither make `apply` remove definitions nor decide which
-        // runs are retried or cancelled.
-        let is_ticks_own =
-            of_apply && name == "JOBCTL_PRUNE" || acts_on_runs && argument.get_help_heading() == Some(filter::HEADING);
-        if is_answer || is_empty || is_jobs_own || is_ticks_own {
-            return argument;
-        }
-        let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
-        let argument = argument.env(name).hide_env(true);
-        if is_switch { argument.value_parser(FalseyValueParser::new()) } else { argument }
-    });
-    let names: Vec<_> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, with_environment))
 }
 
 /// The definition of that name, with the database's now.

@@ -1,0 +1,59 @@
+//! Every flag can also be given as a variable, `JOBCTL_` and its name.
+
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use super::filter;
+
+/// The arguments of a command, whose flags have their variables.
+#[derive(Debug)]
+pub(crate) struct Environment<A>(pub(crate) A);
+
+impl<A: Args> Args for Environment<A> {
+    fn augment_args(command: Command) -> Command {
+        with_environment(A::augment_args(command))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        with_environment(A::augment_args_for_update(command))
+    }
+}
+
+impl<A: FromArgMatches> FromArgMatches for Environment<A> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        A::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+/// Set for every shell job, for the job to read. As the values of flags they would make a job that
+/// enqueues another hand its own limit on, and one that lists runs see its own only.
+const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATTEMPTS"];
+
+/// Gives the command's own flags their variables.
+pub(super) fn with_environment(command: Command) -> Command {
+    let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
+    let of_apply = command.get_name() == "apply";
+    let acts_on_runs = matches!(command.get_name(), "retry" | "cancel");
+    command.mut_args(|argument| {
+        let Some(long) = argument.get_long() else { return argument };
+        let name = format!("JOBCTL_{}", long.to_uppercase().replace('-', "_"));
+        let is_answer = matches!(argument.get_action(), ArgAction::Help | ArgAction::Version);
+        // A crontab can set a variable but not unset one.
+        let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty());
+        let is_jobs_own = in_job && TOLD_TO_JOBS.contains(&name.as_str());
+        // What a crontab says for its ticks must neither make `apply` remove definitions nor decide which
+        // runs are retried or cancelled.
+        let is_ticks_own =
+            of_apply && name == "JOBCTL_PRUNE" || acts_on_runs && argument.get_help_heading() == Some(filter::HEADING);
+        if is_answer || is_empty || is_jobs_own || is_ticks_own {
+            return argument;
+        }
+        let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
+        let argument = argument.env(name).hide_env(true);
+        if is_switch { argument.value_parser(FalseyValueParser::new()) } else { argument }
+    })
+}
