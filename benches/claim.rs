@@ -81,6 +81,7 @@ fn milliseconds(database: &Database) -> f64 {
                 (&numbers, Type::INT4_ARRAY),
                 (&times, Type::TIMESTAMPTZ_ARRAY),
                 (&ids, Type::INT8_ARRAY),
+                (&i64::MAX, Type::INT8),
             ],
         )
         .unwrap();

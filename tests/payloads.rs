@@ -101,6 +101,27 @@ fn a_payload_runs_however_much_longer_it_is_in_the_database() {
 }
 
 #[test]
+fn of_large_payloads_few_are_in_memory() {
+    let db = TestDb::new();
+    // Over at once, so that they are claimed ahead by the hundred, and large ones behind them. A command is no number.
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload)
+         SELECT 'shell', '{\"command\": 7}' FROM generate_series(1, 1000);
+         INSERT INTO jobctl.job_runs (job_type, payload)
+         SELECT 'shell', jsonb_build_object('command', 7, 'stdin', large) FROM generate_series(1, 300),
+             (SELECT string_agg(md5(n::text), '') AS large FROM generate_series(1, 8000) AS n) AS random",
+    );
+    let last = db.enqueue(["shell", "--priority", "1", "--", "sh", "-c", "grep VmHWM /proc/$PPID/status"]);
+    db.jobctl(["tick", "--concurrency", "4", "--quiet"]).run().success();
+    let peak = db.of_attempt(last, 1, "substring(output FROM '[0-9]+')").parse::<u64>().unwrap();
+    assert!(peak < 64 * 1024, "{peak} KiB");
+    assert_eq!(
+        db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"),
+        "dead|1300\nsucceeded|1"
+    );
+}
+
+#[test]
 fn endless_input_is_refused_in_little_memory() {
     let db = TestDb::new();
     for arguments in ["shell --payload-file -", "shell --payload-file /dev/zero", "--batch -", "--batch /dev/zero"] {

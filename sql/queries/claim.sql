@@ -6,6 +6,7 @@
 -- $9  whether to give the claim right back when fewer than n are due
 -- Lanes, and after which run to go on in each; empty to look everywhere:
 -- $10 queues    $11 priorities    $12 run at    $13 run ids
+-- $14 bytes of payload, as they are stored; the run that exceeds them is the last
 -- Zero rows: nothing is due, nothing is free, or the right is somebody else's.
 --
 -- Order: smaller priority first, then run_at. The index job_runs_waiting is walked lane by lane (a
@@ -64,35 +65,41 @@ left_out AS MATERIALIZED (
     ) AS job_types
 ),
 due AS MATERIALIZED (
-    SELECT waiting.id
+    SELECT first.id
     FROM (
-        SELECT *
-        FROM starts
-        WHERE cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[])
-        ORDER BY starts.priority, starts.oldest
-    ) AS lane
-    CROSS JOIN LATERAL (
-        SELECT run.id
-        FROM jobctl.job_runs AS run
-        WHERE run.status IN ('queued', 'failed')
-            AND run.queue = lane.queue
-            AND run.priority = lane.priority
-            AND (run.run_at, run.id) > (lane.run_at, lane.id)
-            AND run.run_at <= now()
-            -- `coalesce` keeps the planner from guessing: where most runs are of one job, it would take the
-            -- comparison for one that hardly any run passes, and read and sort the whole lane.
-            AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)
-            AND (
-                run.definition_id IS NULL
-                OR run.definition_id NOT IN (SELECT limited.id FROM limited)
-                OR run.id = ANY ($8::bigint[])
-            )
-        ORDER BY run.run_at, run.id
-        -- More than the outer limit needs, but without it the planner would sort whole lanes.
-        LIMIT $3::integer
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
-    LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN $3::integer ELSE 0 END
+        SELECT
+            waiting.id,
+            sum(waiting.size) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS size_before
+        FROM (
+            SELECT *
+            FROM starts
+            WHERE cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[])
+            ORDER BY starts.priority, starts.oldest
+        ) AS lane
+        CROSS JOIN LATERAL (
+            SELECT run.id, pg_column_size(run.payload) AS size
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND run.queue = lane.queue
+                AND run.priority = lane.priority
+                AND (run.run_at, run.id) > (lane.run_at, lane.id)
+                AND run.run_at <= now()
+                -- `coalesce` keeps the planner from guessing: where most runs are of one job, it would take the
+                -- comparison for one that hardly any run passes, and read and sort the whole lane.
+                AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)
+                AND (
+                    run.definition_id IS NULL
+                    OR run.definition_id NOT IN (SELECT limited.id FROM limited)
+                    OR run.id = ANY ($8::bigint[])
+                )
+            ORDER BY run.run_at, run.id
+            -- More than the outer limit needs, but without it the planner would sort whole lanes.
+            LIMIT $3::integer
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS waiting
+        LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN $3::integer ELSE 0 END
+    ) AS first
+    WHERE coalesce(first.size_before, 0) < $14::bigint
 ),
 claimed AS (
     UPDATE jobctl.job_runs AS run

@@ -69,6 +69,8 @@ pub(crate) struct Lane {
 pub(crate) struct Claim {
     pub(crate) wanted: Wanted,
     pub(crate) at_most: i32,
+    /// Bytes of payload, as they are stored; the run that exceeds them is the last.
+    pub(crate) bytes: i64,
     /// After these in their lanes; without any, in all lanes.
     pub(crate) after: Vec<Lane>,
     /// Whether the claim right goes back when fewer are due.
@@ -236,6 +238,7 @@ pub(super) fn claim(
         (&after.iter().map(|lane| lane.priority).collect::<Vec<_>>(), Type::INT4_ARRAY),
         (&after.iter().map(|lane| lane.run_at).collect::<Vec<_>>(), Type::TIMESTAMPTZ_ARRAY),
         (&after.iter().map(|lane| lane.id).collect::<Vec<_>>(), Type::INT8_ARRAY),
+        (&claim.bytes, Type::INT8),
     ];
     collect(client.query_typed(query!("claim"), parameters)?, |row| {
         Ok(Claimed {

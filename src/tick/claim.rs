@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::pool::Task;
 use super::{HeldRun, Look, Phase, Tick, WhenIdle, id, pace, record};
 use crate::execute::Stop;
+use crate::payload::PAYLOAD_LIMIT;
 use crate::store::{self, Claim, Claimed};
 use crate::{fires, verdict};
 
@@ -124,6 +125,7 @@ impl Tick {
         Ok(Some(Claim {
             wanted: self.plan.wanted.clone(),
             at_most: i32::try_from(wanted).unwrap_or(i32::MAX),
+            bytes: i64::try_from(pace::BYTES_AHEAD + self.plan.concurrency * PAYLOAD_LIMIT).unwrap_or(i64::MAX),
             // Only who has looked everywhere knows that nothing is due.
             give_back: !lingers && after.is_empty(),
             after,

@@ -305,7 +305,7 @@ impl Tick {
             self.take(event);
         }
         for attempt in self.pool.ended() {
-            self.pace.observe(attempt.finished - attempt.started);
+            self.pace.observe(attempt.finished - attempt.started, attempt.run.payload.len());
             self.ended.push(Judged::new(attempt));
         }
     }

@@ -15,6 +15,8 @@ pub(super) const PLENTY: usize = 500;
 const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Runs claimed ahead at most.
 const AHEAD: usize = 4000;
+/// Bytes of payload that they have at most, give or take.
+pub(super) const BYTES_AHEAD: usize = 4 * 1024 * 1024;
 
 /// How long the database is left alone after statements that took so long. A result that comes while
 /// nothing else is going on is recorded at once; in a flood of them, statement after statement would
@@ -23,19 +25,22 @@ pub(super) fn rest_after(took: Duration) -> Duration {
     (took * REST).min(LONGEST_REST)
 }
 
-/// How long runs take, as far as this tick has seen.
+/// How long runs take and how large they are, as far as this tick has seen.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Seconds: a mean in which the latest runs weigh most. `None` until one has ended.
     mean: Option<f64>,
+    /// Bytes of a payload, in the same manner.
+    size: usize,
     seen: usize,
 }
 
 impl Pace {
-    /// Learns from a run that took so long. Slowing down is believed at once, getting faster slowly:
-    /// holding back work from others is worse than asking once too often.
-    pub(super) fn observe(&mut self, took: Duration) {
+    /// Learns from a run that took so long and had a payload of so many bytes. What is slower or larger is
+    /// believed at once, the contrary slowly: holding back work from others is worse than asking once too often.
+    pub(super) fn observe(&mut self, took: Duration, payload: usize) {
         let took = took.as_secs_f64();
+        self.size = payload.max(self.size - self.size.saturating_sub(payload) / 8);
         self.seen += 1;
         self.mean = Some(match self.mean {
             Some(mean) if took < BLINK.as_secs_f64() => mean + (took - mean) / 8.0,
@@ -71,7 +76,7 @@ impl Pace {
         )]
         let ahead = (workers as f64 * (BLINK.as_secs_f64() / mean - 1.0)).clamp(0.0, AHEAD as f64) as usize;
         // The first to end is often one that failed at once: no more ahead than were seen to end.
-        ahead.min(self.seen)
+        ahead.min(self.seen).min(BYTES_AHEAD / self.size.max(1))
     }
 }
 
@@ -81,7 +86,7 @@ mod tests {
 
     fn after(milliseconds: &[u64]) -> Pace {
         let mut pace = Pace::default();
-        milliseconds.iter().for_each(|took| pace.observe(Duration::from_millis(*took)));
+        milliseconds.iter().for_each(|took| pace.observe(Duration::from_millis(*took), 100));
         pace
     }
 
@@ -108,6 +113,16 @@ mod tests {
         assert_eq!((pace.wanted(1, 2), pace.wanted(1, 1), pace.few(1)), (0, 2, 0));
         assert!(after(&[0; 50]).wanted(4, 0) <= 4 + AHEAD);
         assert_eq!(after(&[5]).wanted(4, 4), 1);
+    }
+
+    #[test]
+    fn of_large_runs_few_are_claimed_ahead() {
+        let mut pace = after(&[1; 1000]);
+        assert_eq!(pace.wanted(16, 16), 1000);
+        pace.observe(Duration::from_millis(1), 256 * 1024);
+        assert_eq!(pace.wanted(16, 16), 16);
+        (0..100).for_each(|_| pace.observe(Duration::from_millis(1), 100));
+        assert_eq!(pace.wanted(16, 16), 1101);
     }
 
     #[test]
