@@ -33,10 +33,16 @@ use exit::{Exit, Fault};
 
 fn main() -> ExitCode {
     let exit = match commands::parse() {
-        Ok(cli) => run(cli).unwrap_or_else(|error| {
-            print::complain(&format!("{error:#}"));
-            exit_of(&error)
-        }),
+        Ok(cli) => {
+            let is_quiet = cli.command.is_quiet();
+            run(cli).unwrap_or_else(|error| {
+                let exit = exit_of(&error);
+                let complain =
+                    if is_quiet && exit == Exit::Unavailable { print::complain_hourly } else { print::complain };
+                complain(&format!("{error:#}"));
+                exit
+            })
+        }
         Err(usage) => commands::explain(&usage),
     };
     ExitCode::from(exit.status())

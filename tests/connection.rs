@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
 use std::{fs, thread};
 
 use postgres::{Client, NoTls};
@@ -417,4 +418,34 @@ fn a_server_without_tls_is_refused_where_tls_is_demanded() {
     for mode in ["require", "verify-ca", "verify-full"] {
         refuses(&with(mode), 7, "server does not support TLS; check sslmode and the TLS settings of the server");
     }
+}
+
+#[test]
+fn that_the_database_is_away_is_mailed_once_an_hour() {
+    let state = temp_dir();
+    let tick = |port: &str, flags: &[&str]| {
+        let url = format!("postgresql://127.0.0.1:{port}/app");
+        let tick = jobctl(["tick", "--database-url", &url]).args(flags.iter().copied());
+        tick.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(5).stdout("")
+    };
+    tick("1", &["--quiet"]).complains_once().stderr_has("; not said again for an hour");
+    (0..3).for_each(|_| drop(tick("1", &["--quiet"]).stderr("")));
+    // Only the same, and only from cron.
+    tick("2", &["--quiet"]).complains_once();
+    tick("1", &[]).complains_once();
+
+    let said = state.path().join("jobctl/said");
+    assert_eq!(fs::metadata(&said).unwrap().permissions().mode() & 0o777, 0o700);
+    for file in fs::read_dir(&said).unwrap() {
+        let an_hour_ago = SystemTime::now() - Duration::from_secs(3601);
+        fs::File::options().write(true).open(file.unwrap().path()).unwrap().set_modified(an_hour_ago).unwrap();
+    }
+    tick("1", &["--quiet"]).complains_once();
+    tick("1", &["--quiet"]).stderr("");
+    // What was said of the other is forgotten.
+    assert_eq!(fs::read_dir(&said).unwrap().count(), 1);
+
+    fs::remove_dir_all(&said).unwrap();
+    fs::write(&said, "no folder").unwrap();
+    (0..2).for_each(|_| drop(tick("1", &["--quiet"]).complains_once()));
 }

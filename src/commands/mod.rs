@@ -88,9 +88,14 @@ impl Command {
     /// What is worth a line on stderr, unless the user says otherwise.
     pub(crate) fn log_level(&self) -> LevelFilter {
         match self {
-            Self::Tick(tick) => tick.0.log_level(),
+            Self::Tick(tick) if !tick.0.quiet => LevelFilter::Info,
             _ => LevelFilter::Warn,
         }
+    }
+
+    /// Whether cron mails what it says, and nobody wants the same every minute.
+    pub(crate) fn is_quiet(&self) -> bool {
+        matches!(self, Self::Tick(tick) if tick.0.quiet)
     }
 }
 

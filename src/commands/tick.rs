@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use log::LevelFilter;
 
 use super::Database;
 use crate::duration;
@@ -65,9 +64,9 @@ pub(crate) struct Arguments {
     /// Only print what would be claimed
     #[arg(long)]
     dry_run: bool,
-    /// Log only what needs a person
+    /// Log only what needs a person; that the database is away, once an hour
     #[arg(long)]
-    quiet: bool,
+    pub(super) quiet: bool,
     /// Print a JSON array (with --dry-run)
     #[arg(long)]
     json: bool,
@@ -81,10 +80,6 @@ enum Shell {
 }
 
 impl Arguments {
-    pub(super) fn log_level(&self) -> LevelFilter {
-        if self.quiet { LevelFilter::Warn } else { LevelFilter::Info }
-    }
-
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let policy = HostPolicy::new(&self.http_allow).map_err(|why| Fault::usage(format!("--http-allow: {why}")))?;
         let wanted = Wanted {

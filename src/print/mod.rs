@@ -2,6 +2,7 @@
 //! and nothing that a job's name or output could use to command the terminal.
 
 mod closed;
+mod hourly;
 mod table;
 
 use std::fmt::Write as _;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use crate::exit::{Exit, Fault};
 use table::{Colour, Height};
 
+pub(crate) use hourly::complain_hourly;
 pub(crate) use table::{Cell, instant, relative};
 
 /// How an answer is printed.

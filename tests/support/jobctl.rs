@@ -53,7 +53,8 @@ impl<'db> Invocation<'db> {
                 command.env_remove(&name);
             }
         }
-        command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
+        // Nothing is kept of what one test was told, to be left out in the next.
+        command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE").env("XDG_STATE_HOME", "/dev/null");
         Self { command, line: line.to_owned(), stdin: None, db }
     }
 
