@@ -51,12 +51,12 @@ fn a_due_schedule_is_fired_and_its_run_executed_in_the_same_tick() {
 }
 
 #[test]
-fn ten_ticks_at_once_fire_a_thousand_schedules_once_each() {
+fn ten_ticks_at_once_fire_ten_thousand_schedules_once_each() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
         SELECT 'job_' || n, 'shell', '{\"command\": \"true\"}', '0 * * * *', date_trunc('hour', now())
-        FROM generate_series(1, 1000) AS n",
+        FROM generate_series(1, 10000) AS n",
     );
     let workers: Vec<_> = (0..10).map(|n| format!("w{n}")).collect();
     let tick = |worker| db.jobctl(["tick", "--quiet", "--queue", "none", "--worker", worker]).spawn();
@@ -64,8 +64,26 @@ fn ten_ticks_at_once_fire_a_thousand_schedules_once_each() {
     ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
     let counts = "SELECT count(*), count(DISTINCT (definition_id, scheduled_for)), count(DISTINCT definition_id)
         FROM jobctl.job_runs";
-    assert_eq!(db.query(counts), "1000|1000|1000");
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions WHERE next_run_at > now()"), "1000");
+    assert_eq!(db.query(counts), "10000|10000|10000");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions WHERE next_run_at > now()"), "10000");
+}
+
+#[test]
+fn a_schedule_that_somebody_has_locked_holds_up_no_other() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
+        SELECT 'job_' || n, 'shell', '{\"command\": \"true\"}', '0 * * * *', date_trunc('hour', now())
+        FROM generate_series(1, 600) AS n",
+    );
+    let mut session = db.client();
+    // All, the one in the middle of the first that are looked at, none.
+    for (locked, runs) in [("true", "0"), ("name = 'job_7'", "599"), ("false", "600")] {
+        let mut edit = session.transaction().unwrap();
+        edit.execute(&format!("UPDATE jobctl.job_definitions SET priority = 1 WHERE {locked}"), &[]).unwrap();
+        db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success().stderr("");
+        assert_eq!(fired(&db), runs, "{locked}");
+    }
 }
 
 #[test]

@@ -349,7 +349,7 @@ $$;
 -- Fires a schedule: moves next_run_at on from the nominal time that was seen, and, only if it moved it,
 -- queues a run for each of these nominal times. Whoever comes second moves nothing and so queues
 -- nothing, however many tick. With overlap `skip` a time is left out while an earlier run is not
--- finished. Returns the ids of the runs; NULL when somebody else was first.
+-- finished. Returns the ids of the runs; NULL when somebody else was first, or is at it.
 CREATE FUNCTION jobctl.fire(
     definition_id bigint,
     seen timestamptz,
@@ -369,16 +369,18 @@ DECLARE
     fired bigint[] := '{}';
     due timestamptz[] := fire.times;
 BEGIN
-    UPDATE jobctl.job_definitions AS moved
-    SET next_run_at = fire.next
-    WHERE moved.id = fire.definition_id
-        AND moved.enabled
-        AND moved.paused_at IS NULL
-        AND moved.next_run_at = fire.seen
-    RETURNING * INTO definition;
+    -- `coalesce` keeps the planner from looking in job_definitions_next_run, where at midnight all are.
+    SELECT * INTO definition
+    FROM jobctl.job_definitions AS seen
+    WHERE seen.id = fire.definition_id
+        AND coalesce(seen.enabled AND seen.paused_at IS NULL AND seen.next_run_at = fire.seen, false)
+    FOR NO KEY UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    UPDATE jobctl.job_definitions AS moved
+    SET next_run_at = fire.next
+    WHERE moved.id = definition.id;
     IF definition.overlap = 'skip' THEN
         -- Of several that are due only the newest makes sense, and only if none is unfinished.
         due := due[array_upper(due, 1):];

@@ -2,7 +2,7 @@
 -- Arrays, one element a definition: $1  ids    $2  nominal times seen    $3  next nominal times
 -- $4  delays, seconds    $5  how many times were missed and are not made up for
 -- Arrays, one element a fire: $6  ids    $7  nominal times
--- Returns a row per definition; NULL runs: another tick was first.
+-- Returns a row per definition; NULL runs: another tick was first, or is at it.
 SELECT
     schedule.id,
     jobctl.fire(

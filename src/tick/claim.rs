@@ -61,8 +61,9 @@ impl Tick {
             let due = store.due_schedules()?;
             let (fires, broken) = fires::plan(&due);
             broken.iter().for_each(|why| log::error!("{why}"));
-            for (id, runs) in store.fire(fires)? {
-                let name = due.iter().find(|one| one.id == id).map_or("", |one| one.name.as_str());
+            let fired = store.fire(fires)?;
+            for (id, runs) in &fired {
+                let name = due.iter().find(|one| one.id == *id).map_or("", |one| one.name.as_str());
                 match runs.len() {
                     0 => log::info!("schedule {name}: not fired, its last run is not finished or its time was missed"),
                     _ => log::info!(
@@ -71,7 +72,8 @@ impl Tick {
                     ),
                 }
             }
-            if due.len() < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
+            // Where none could be moved on, another tick or a person has them.
+            if fired.is_empty() || due.len() < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
                 return Ok(());
             }
         }
