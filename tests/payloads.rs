@@ -164,3 +164,16 @@ fn a_payload_arrives_byte_for_byte_and_nothing_in_it_is_executed() {
     assert_eq!(db.of_attempt(id, 1, same), "t");
     assert_eq!(directory.path().read_dir().unwrap().count(), 0, "something was executed");
 }
+
+#[test]
+fn no_list_of_processes_shows_a_payload_or_a_password() {
+    let db = TestDb::new();
+    // All processes of the machine, as `ps` shows them: the tick, the job and what it starts are among them.
+    db.apply("[jobs.look]\nshell = \"cat >/dev/null; cat /proc/[0-9]*/cmdline | tr '\\\\0' ' '\"\n");
+    let payload = r#"{"token": "4Gk0dgsW-token"}"#;
+    db.jobctl(["enqueue", "look", "--payload-file", "-"]).stdin(payload).run().success();
+    db.jobctl(["tick"]).env("PGPASSWORD", "4Gk0dgsW-password").run().success();
+    let seen = db.of_attempt(1, 1, "output");
+    assert!(seen.contains("/proc/") && seen.contains(" tick "), "{seen}");
+    assert!(!seen.contains("4Gk0dgsW"), "{seen}");
+}
