@@ -13,8 +13,8 @@ use crate::store::{self, Claim, Claimed};
 use crate::{fires, verdict};
 
 /// How often a lingering tick with nothing to do looks: a run starts about half of this after its
-/// enqueue, for 13 short statements a second.
-const LINGER_POLL: Duration = Duration::from_millis(75);
+/// enqueue, for 15 short transactions a second.
+const LINGER_POLL: Duration = Duration::from_millis(65);
 /// How often it looks whether another tick of its worker has given the claim right back.
 const RIGHT_POLL: Duration = Duration::from_secs(1);
 /// Lost leases recovered per statement.
