@@ -23,6 +23,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use signal_hook::iterator::Signals;
 
 use crate::connect::Target;
 use crate::execute::{Caller, Stop};
@@ -113,6 +114,8 @@ struct Tick {
     pool: Pool,
     events: Receiver<Event>,
     sender: mpsc::Sender<Event>,
+    /// Signals that wait until they are handed on.
+    caught: Option<Signals>,
     held: HashMap<i64, HeldRun>,
     /// Ended, and not recorded yet.
     ended: Vec<Judged>,
@@ -150,7 +153,7 @@ struct Tick {
 /// are no error.
 pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<()> {
     let (sender, events) = mpsc::channel();
-    signals::forward(sender.clone()).context("cannot catch signals")?;
+    let caught = signals::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.wanted.lease);
     let now = Instant::now();
     let mut tick = Tick {
@@ -160,6 +163,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         pool: Pool::new(plan.concurrency, caller, sender.clone()),
         events,
         sender,
+        caught: Some(caught),
         held: HashMap::new(),
         ended: Vec::new(),
         untold: Vec::new(),
@@ -188,6 +192,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
     while !tick.is_done() {
         tick.wait();
         tick.step();
+        tick.forward_signals();
     }
     tick.leave()
 }
@@ -260,6 +265,16 @@ impl Tick {
         self.taken >= self.plan.limit && self.pool.waiting_for().is_none()
     }
 
+    /// Has signals handed on as soon as there is something to stop.
+    fn forward_signals(&mut self) {
+        let kept = self.held.is_empty() && self.started.elapsed() < signals::KEPT;
+        let Some(caught) = self.caught.take_if(|_| !kept) else { return };
+        if let Err(error) = signals::forward(caught, self.sender.clone()).context("cannot catch signals") {
+            self.failure.get_or_insert(error);
+            self.end_all();
+        }
+    }
+
     /// Sleeps until something happens or is due.
     fn wait(&mut self) {
         let now = Instant::now();
@@ -270,6 +285,9 @@ impl Tick {
             Phase::Working => at(self.started + self.plan.max_time),
             Phase::Draining => {}
             Phase::Stopping(instant) | Phase::Ending(instant) => at(instant),
+        }
+        if self.caught.is_some() {
+            at(self.started + signals::KEPT);
         }
         if let Some(exchange) = &self.exchange {
             at(exchange.answer.until);
