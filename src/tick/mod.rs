@@ -27,7 +27,7 @@ use signal_hook::iterator::Signals;
 
 use crate::connect::Target;
 use crate::execute::{Caller, Stop};
-use crate::model::{Status, Why};
+use crate::model::Status;
 use crate::store::{self, Holder, Limited, Old, Store, Wanted};
 use exchange::Exchange;
 use lanes::Lanes;
@@ -38,8 +38,6 @@ use timing::Timing;
 
 /// Bytes of output that may wait to be recorded.
 const BYTES_AT_REST: usize = 1024 * 1024;
-/// What executions get to end after they were told to, before the process ends without them.
-const END_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What a tick is to do.
 pub(crate) struct Plan {
@@ -256,23 +254,9 @@ impl Tick {
         }
     }
 
-    fn is_stopping(&self) -> bool {
-        matches!(self.phase, Phase::Stopping(_) | Phase::Ending(_))
-    }
-
     /// What waits for a thread may yet go back, and others be started instead.
     fn has_reached_limit(&self) -> bool {
         self.taken >= self.plan.limit && self.pool.waiting_for().is_none()
-    }
-
-    /// Has signals handed on as soon as there is something to stop.
-    fn forward_signals(&mut self) {
-        let kept = self.held.is_empty() && self.started.elapsed() < signals::KEPT;
-        let Some(caught) = self.caught.take_if(|_| !kept) else { return };
-        if let Err(error) = signals::forward(caught, self.sender.clone()).context("cannot catch signals") {
-            self.failure.get_or_insert(error);
-            self.end_all();
-        }
     }
 
     /// Sleeps until something happens or is due.
@@ -358,25 +342,6 @@ impl Tick {
             // Where it comes from is asked at every step.
             Event::Ended | Event::Answered => {}
         }
-    }
-
-    /// A signal: the first lets what runs end by itself for a while, another one does not.
-    fn stop(&mut self) {
-        match self.phase {
-            Phase::Working | Phase::Draining => {
-                log::info!("stopping: {} running, grace {}", self.held.len(), crate::duration::show(self.plan.grace));
-                self.phase = Phase::Stopping(Instant::now() + self.plan.grace);
-            }
-            Phase::Stopping(_) | Phase::Ending(_) => {
-                self.end_all();
-                self.held.values().for_each(|run| run.stop.hurry());
-            }
-        }
-    }
-
-    fn end_all(&mut self) {
-        self.held.values().for_each(|run| run.stop.ask(Why::Interrupted));
-        self.phase = Phase::Ending(Instant::now() + END_PATIENCE);
     }
 
     /// The end: gives the claim right back and reports what made it impossible to go on.

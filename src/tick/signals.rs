@@ -1,18 +1,23 @@
-//! Turns signals into events of the tick. From here on they end nothing by themselves.
+//! Turns signals into events of the tick, and what it does about them. From here on they end nothing by themselves.
 
 use std::io;
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::Event;
+use super::{Event, Phase, Tick};
+use crate::duration;
+use crate::model::Why;
 
 /// So long signals may be kept while nothing runs: most ticks have ended by then, and a thread to start and to
 /// end is a twentieth of their time.
 pub(super) const KEPT: Duration = Duration::from_millis(100);
+/// What executions get to end after they were told to, before the process ends without them.
+const END_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Starts to listen; before the first connection, so that none is missed. A caught signal is also
 /// back at its default in every process that is started later, even where jobctl's own parent had
@@ -28,7 +33,7 @@ pub(super) fn catch() -> io::Result<Signals> {
 ///
 /// # Errors
 /// The system refuses a thread.
-pub(super) fn forward(mut signals: Signals, events: Sender<Event>) -> io::Result<()> {
+fn forward(mut signals: Signals, events: Sender<Event>) -> io::Result<()> {
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for _ in signals.forever() {
             if events.send(Event::Signal).is_err() {
@@ -37,4 +42,39 @@ pub(super) fn forward(mut signals: Signals, events: Sender<Event>) -> io::Result
         }
     })?;
     Ok(())
+}
+
+impl Tick {
+    /// Has signals handed on as soon as there may be something to stop: runs are being claimed.
+    pub(super) fn forward_signals(&mut self) {
+        let kept = self.exchange.is_none() && self.started.elapsed() < KEPT;
+        let Some(caught) = self.caught.take_if(|_| !kept) else { return };
+        if let Err(error) = forward(caught, self.sender.clone()).context("cannot catch signals") {
+            self.failure.get_or_insert(error);
+            self.end_all();
+        }
+    }
+
+    /// A signal: the first lets what runs end by itself for a while, another one does not.
+    pub(super) fn stop(&mut self) {
+        match self.phase {
+            Phase::Working | Phase::Draining => {
+                log::info!("stopping: {} running, grace {}", self.held.len(), duration::show(self.plan.grace));
+                self.phase = Phase::Stopping(Instant::now() + self.plan.grace);
+            }
+            Phase::Stopping(_) | Phase::Ending(_) => {
+                self.end_all();
+                self.held.values().for_each(|run| run.stop.hurry());
+            }
+        }
+    }
+
+    pub(super) fn end_all(&mut self) {
+        self.held.values().for_each(|run| run.stop.ask(Why::Interrupted));
+        self.phase = Phase::Ending(Instant::now() + END_PATIENCE);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        matches!(self.phase, Phase::Stopping(_) | Phase::Ending(_))
+    }
 }
