@@ -76,18 +76,15 @@ fn a_server_that_can_not_be_reached_is_named() {
     assert!(db.of_run(unknown, "last_error").starts_with("cannot look up host `no-such-host.invalid`: "));
 }
 
-/// The peak of the tick's memory so far, in KiB, as a command of its own sees it.
-const PEAK: &str = "sed -n 's/^VmHWM:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/$PPID/status";
-
 #[test]
 fn of_an_endless_answer_the_beginning_is_kept_and_memory_stays_small() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let first = enqueue(&db, &server.url("/status/200"));
-    let before = db.enqueue_script(PEAK);
+    let before = db.enqueue_peak();
     let endless = [1, 2, 3].map(|_| enqueue(&db, &server.url("/endless")));
     let large = enqueue(&db, &server.url("/bytes/50000000"));
-    let after = db.enqueue_script(PEAK);
+    let after = db.enqueue_peak();
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
     assert_eq!(db.status(first), "succeeded");
     for id in endless {
@@ -100,8 +97,7 @@ fn of_an_endless_answer_the_beginning_is_kept_and_memory_stays_small() {
         db.of_attempt(large, 1, "outcome, output_bytes, output_truncated, length(output)"),
         "succeeded|50000000|t|65536"
     );
-    let peak = |id| db.of_attempt(id, 1, "output").trim().parse::<u64>().unwrap();
-    let (before, after) = (peak(before), peak(after));
+    let (before, after) = (db.peak(before), db.peak(after));
     assert!(after - before < 8 * 1024, "grew from {before} KiB to {after} KiB");
 }
 

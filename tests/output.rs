@@ -57,18 +57,15 @@ fn what_a_command_that_fails_has_printed_is_kept_too() {
     }
 }
 
-/// The peak of the tick's memory so far, in KiB, as a command of its own sees it.
-const PEAK: &str = "sed -n 's/^VmHWM:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/$PPID/status";
-
 #[test]
 fn of_a_flood_both_ends_are_kept_all_is_counted_and_memory_stays_small() {
     const MIDDLE: usize = 64 << 20;
     let db = TestDb::new();
-    let before = db.enqueue_script(PEAK);
+    let before = db.enqueue_peak();
     // One line without end, and as many lines as fit in a second.
     let line = db.enqueue_script(&format!("printf first; head -c {MIDDLE} /dev/zero | tr '\\0' x; printf last"));
     let endless = db.enqueue(["shell", r#"{"command": "yes"}"#, "--timeout", "1s"]);
-    let after = db.enqueue_script(PEAK);
+    let after = db.enqueue_peak();
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
 
     let bytes = MIDDLE + 9;
@@ -83,8 +80,7 @@ fn of_a_flood_both_ends_are_kept_all_is_counted_and_memory_stays_small() {
         "timeout|t|t|t"
     );
     assert!(db.of_attempt(endless, 1, "output").starts_with("y\ny\n"));
-    let peak = |id| db.of_attempt(id, 1, "output").trim().parse::<u64>().unwrap();
-    let (before, after) = (peak(before), peak(after));
+    let (before, after) = (db.peak(before), db.peak(after));
     assert!(after - before < 8 * 1024, "grew from {before} KiB to {after} KiB");
 }
 

@@ -111,9 +111,9 @@ fn of_large_payloads_few_are_in_memory() {
          SELECT 'shell', jsonb_build_object('command', 7, 'stdin', large) FROM generate_series(1, 300),
              (SELECT string_agg(md5(n::text), '') AS large FROM generate_series(1, 8000) AS n) AS random",
     );
-    let last = db.enqueue(["shell", "--priority", "1", "--", "sh", "-c", "grep VmHWM /proc/$PPID/status"]);
+    let last = db.enqueue_peak();
     db.jobctl(["tick", "--concurrency", "4", "--quiet"]).run().success();
-    let peak = db.of_attempt(last, 1, "substring(output FROM '[0-9]+')").parse::<u64>().unwrap();
+    let peak = db.peak(last);
     assert!(peak < 64 * 1024, "{peak} KiB");
     assert_eq!(
         db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"),

@@ -1,18 +1,19 @@
 //! Fires: once for each nominal time, whoever ticks, and what is made up for.
 
-use crate::support::{TestDb, temp_dir};
-
-/// Applies this text as a definitions file.
-fn apply(db: &TestDb, text: &str) {
-    let folder = temp_dir();
-    let file = folder.path().join("jobs.toml");
-    std::fs::write(&file, text).unwrap();
-    db.jobctl(["apply", file.to_str().unwrap()]).run().success();
-}
+use crate::support::TestDb;
 
 /// Every minute, with these further keys.
 fn every_minute(db: &TestDb, keys: &str) {
-    apply(db, &format!("[jobs.minutely]\nshell = 'true'\nschedule = '* * * * *'\n{keys}\n"));
+    db.apply(&format!("[jobs.minutely]\nshell = 'true'\nschedule = '* * * * *'\n{keys}\n"));
+}
+
+/// So many definitions with this schedule, whose next time is an expression of SQL.
+fn many(db: &TestDb, count: usize, schedule: &str, next: &str) {
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
+         SELECT 'job_' || n, 'shell', '{{\"command\": \"true\"}}', '{schedule}', {next}
+         FROM generate_series(1, {count}) AS n"
+    ));
 }
 
 /// Nobody has ticked for so long.
@@ -37,8 +38,7 @@ fn a_new_schedule_does_not_fire_at_once() {
 #[test]
 fn a_due_schedule_is_fired_and_its_run_executed_in_the_same_tick() {
     let db = TestDb::new();
-    apply(
-        &db,
+    db.apply(
         "[jobs.nightly]\nshell = 'cat; echo $JOBCTL_SCHEDULED_FOR'\nschedule = '0 2 * * *'\npayload = { a = 1 }\n",
     );
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('day', now()) - interval '22 hours'");
@@ -53,11 +53,7 @@ fn a_due_schedule_is_fired_and_its_run_executed_in_the_same_tick() {
 #[test]
 fn ten_ticks_at_once_fire_ten_thousand_schedules_once_each() {
     let db = TestDb::new();
-    db.execute(
-        "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
-        SELECT 'job_' || n, 'shell', '{\"command\": \"true\"}', '0 * * * *', date_trunc('hour', now())
-        FROM generate_series(1, 10000) AS n",
-    );
+    many(&db, 10_000, "0 * * * *", "date_trunc('hour', now())");
     let workers: Vec<_> = (0..10).map(|n| format!("w{n}")).collect();
     let tick = |worker| db.jobctl(["tick", "--quiet", "--queue", "none", "--worker", worker]).spawn();
     let ticks: Vec<_> = workers.iter().map(|worker| tick(worker.as_str())).collect();
@@ -71,11 +67,7 @@ fn ten_ticks_at_once_fire_ten_thousand_schedules_once_each() {
 #[test]
 fn a_schedule_that_somebody_has_locked_holds_up_no_other() {
     let db = TestDb::new();
-    db.execute(
-        "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
-        SELECT 'job_' || n, 'shell', '{\"command\": \"true\"}', '0 * * * *', date_trunc('hour', now())
-        FROM generate_series(1, 600) AS n",
-    );
+    many(&db, 600, "0 * * * *", "date_trunc('hour', now())");
     let mut session = db.client();
     // All, the one in the middle of the first that are looked at, none.
     for (locked, runs) in [("true", "0"), ("name = 'job_7'", "599"), ("false", "600")] {
@@ -116,7 +108,7 @@ fn what_was_missed_is_made_up_for_as_the_definition_says() {
 #[test]
 fn a_late_time_is_not_made_up_for_with_skip() {
     let db = TestDb::new();
-    apply(&db, "[jobs.yearly]\nshell = 'true'\nschedule = '@yearly'\ncatch_up = 'skip'\n");
+    db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '@yearly'\ncatch_up = 'skip'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now())");
     db.jobctl(["tick"]).run().success();
     assert_eq!(fired(&db), "0");
@@ -126,11 +118,7 @@ fn a_late_time_is_not_made_up_for_with_skip() {
 #[test]
 fn catching_up_a_year_of_a_thousand_schedules_is_one_tick() {
     let db = TestDb::new();
-    db.execute(
-        "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
-        SELECT 'job_' || n, 'shell', '{\"command\": \"true\"}', '* * * * *', now() - interval '1 year'
-        FROM generate_series(1, 1000) AS n",
-    );
+    many(&db, 1000, "* * * * *", "now() - interval '1 year'");
     db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
     assert_eq!(fired(&db), "1000");
 }
@@ -161,8 +149,7 @@ fn a_time_is_skipped_while_the_last_run_is_not_finished() {
 #[test]
 fn a_broken_schedule_stops_no_other() {
     let db = TestDb::new();
-    apply(
-        &db,
+    db.apply(
         "[jobs.broken]\nshell = 'true'\nschedule = '@hourly'\n[jobs.whole]\nshell = 'true'\nschedule = '@hourly'\n",
     );
     db.execute(
@@ -180,7 +167,7 @@ fn a_schedule_that_is_changed_fires_what_was_due_and_goes_on_from_now() {
     let db = TestDb::new();
     every_minute(&db, "");
     missed(&db, "0");
-    apply(&db, "[jobs.minutely]\nshell = 'true'\nschedule = '@yearly'\n");
+    db.apply("[jobs.minutely]\nshell = 'true'\nschedule = '@yearly'\n");
     assert_eq!(fired(&db), "1");
     let next = "SELECT next_run_at = date_trunc('year', now()) + interval '1 year' FROM jobctl.job_definitions";
     assert_eq!(db.query(next), "t");
@@ -201,9 +188,7 @@ fn applying_the_same_file_again_leaves_a_due_time_due() {
 #[test]
 fn a_spread_delays_a_job_by_its_own_share() {
     let db = TestDb::new();
-    apply(
-        &db,
-        "[jobs.a]\nshell = 'true'\nschedule = '@hourly'\nspread = '1h'\n[jobs.b]\nshell = 'true'\nschedule = '@hourly'\nspread = '1h'\n",
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '@hourly'\nspread = '1h'\n[jobs.b]\nshell = 'true'\nschedule = '@hourly'\nspread = '1h'\n",
     );
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('hour', now())");
     db.jobctl(["tick", "--queue", "none"]).run().success();

@@ -3,7 +3,7 @@
 -- $1  worker    $2  tick    $3  n    $4  lease, seconds    $5  queues, empty for all
 -- $6  job types left to others    $7  kinds of definitions left to others
 -- $8  of limited definitions only these runs, see within_limits.sql
--- $9  whether to give the claim right back when fewer than n are due
+-- $9  whether to give the claim right back when fewer than n are taken
 -- Lanes, and after which run to go on in each; empty to look everywhere:
 -- $10 queues    $11 priorities    $12 run at    $13 run ids
 -- $14 bytes of payload, as they are stored; the run that exceeds them is the last

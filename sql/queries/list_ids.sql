@@ -5,7 +5,7 @@
 -- $8  whether the latest end comes first    $9  at most so many; NULL for all
 -- Zero rows: none matches.
 --
--- Finished, waiting and running runs stand apart because each have an index of their own. Those that run are
+-- Finished, waiting and running runs stand apart because each has an index of its own. Those that run are
 -- few; of the others no more are read than are asked for.
 WITH ended_or_waiting AS (
     SELECT run.id, run.finished_at

@@ -155,6 +155,17 @@ impl TestDb {
         self.enqueue(["shell", &payload])
     }
 
+    /// Enqueues a run that sees the peak of its tick's memory so far; for `peak`.
+    #[track_caller]
+    pub fn enqueue_peak(&self) -> i64 {
+        self.enqueue_script("sed -n 's/^VmHWM:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/$PPID/status")
+    }
+
+    /// What such a run saw, in KiB.
+    pub fn peak(&self, id: i64) -> u64 {
+        self.of_attempt(id, 1, "output").trim().parse().unwrap()
+    }
+
     pub fn status(&self, id: i64) -> String {
         self.query(&format!("SELECT status FROM jobctl.job_runs WHERE id = {id}"))
     }
