@@ -4,7 +4,7 @@
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use log::debug;
 use postgres::config::SslMode as DriverMode;
@@ -13,16 +13,28 @@ use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::failure::{Failure, Remedy, is_refusal, tls_error};
+use super::link::Link;
 use super::server::{Place, Server};
 use super::target::{Probes, Target, Wanted};
 use super::tls::SslMode;
 use crate::duration;
 
-/// A session that was opened, and how welcome it is.
-pub(super) enum Opened {
-    Fit(Client),
+/// How welcome a session is that was opened.
+pub(super) enum Welcome {
+    Fit,
     /// To be used if no host has a fit one.
-    SecondChoice(Client),
+    SecondChoice,
+}
+
+/// One host that is tried on a thread of its own, which becomes the connection's. The driver's own
+/// timeout ends with the TCP handshake, and a server that accepts and says nothing would hold us for
+/// ever; so the thread is left behind when the time is over. Should it still succeed, it finds nobody
+/// to take its link and closes the connection.
+pub(super) struct Turn {
+    pub(super) server: Server,
+    opened: mpsc::Receiver<Result<(Link, Welcome), Failure>>,
+    started: Instant,
+    timeout: Option<Duration>,
 }
 
 /// Everything that one host's thread needs.
@@ -37,32 +49,52 @@ struct Attempt {
     timeout: Option<Duration>,
 }
 
-/// Tries one host. The driver's own timeout ends with the TCP handshake, and a server that accepts
-/// and says nothing would hold us for ever; so the attempt runs on a thread, which is left behind
-/// when the time is over. Should it still succeed, it finds nobody to take its client and closes it.
-pub(super) fn open(target: &Target, server: &Server, connector: Option<MakeRustlsConnect>) -> Result<Opened, Failure> {
-    let attempt = Attempt {
-        config: config(target, server),
-        place: server.place.clone(),
-        port: server.port,
-        mode: target.tls.mode,
-        connector,
-        wanted: target.wanted,
-        timeout: target.timeout,
-    };
-    let (sender, receiver) = mpsc::channel();
-    thread::Builder::new()
-        .name("connect".to_owned())
-        .spawn(move || drop(sender.send(attempt.run())))
-        .map_err(|error| Failure::new(format!("no thread for it: {}", error.kind()), Remedy::Wait))?;
-    let opened = match target.timeout {
-        Some(timeout) => receiver.recv_timeout(timeout),
-        None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
-    };
-    match (opened, target.timeout) {
-        (Ok(opened), _) => opened,
-        (Err(RecvTimeoutError::Timeout), Some(timeout)) => Err(no_answer(timeout)),
-        (Err(_), _) => Err(Failure::new("the attempt broke off", Remedy::Wait)),
+impl Turn {
+    /// Starts to try `server`, and calls `answered` when something has come of it.
+    pub(super) fn start(
+        target: &Target,
+        server: Server,
+        connector: Option<MakeRustlsConnect>,
+        answered: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let attempt = Attempt {
+            config: config(target, &server),
+            place: server.place.clone(),
+            port: server.port,
+            mode: target.tls.mode,
+            connector,
+            wanted: target.wanted,
+            timeout: target.timeout,
+        };
+        let (sender, opened) = mpsc::channel();
+        let tell = move |outcome| {
+            // Nobody listens any more when the time is over.
+            let _ = sender.send(outcome);
+            answered();
+        };
+        // Without a thread nobody sends anything.
+        let _ = thread::Builder::new().name("database".to_owned()).spawn(move || match attempt.run() {
+            Ok((client, welcome)) => Link::serve(client, |link| tell(Ok((link, welcome)))),
+            Err(failure) => tell(Err(failure)),
+        });
+        Self { server, opened, started: Instant::now(), timeout: target.timeout }
+    }
+
+    /// When it is over at the latest.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.timeout.map(|timeout| self.started + timeout)
+    }
+
+    /// What has come of it; waits for that, for `patience` at most.
+    pub(super) fn outcome(&self, patience: Duration) -> Option<Result<(Link, Welcome), Failure>> {
+        let left = self.timeout.map_or(patience, |timeout| timeout.saturating_sub(self.started.elapsed()));
+        match self.opened.recv_timeout(patience.min(left)) {
+            Ok(opened) => Some(opened),
+            Err(RecvTimeoutError::Timeout) => {
+                self.timeout.filter(|timeout| self.started.elapsed() >= *timeout).map(|timeout| Err(no_answer(timeout)))
+            }
+            Err(RecvTimeoutError::Disconnected) => Some(Err(Failure::new("no thread for it", Remedy::Wait))),
+        }
     }
 }
 
@@ -108,11 +140,11 @@ fn config(target: &Target, server: &Server) -> Config {
 }
 
 impl Attempt {
-    fn run(self) -> Result<Opened, Failure> {
+    fn run(self) -> Result<(Client, Welcome), Failure> {
         let mut client = self.first_address_that_answers()?;
         match (session_state(&mut client, self.wanted)?, self.wanted) {
-            (None, _) => Ok(Opened::Fit(client)),
-            (Some(_), Wanted::PreferStandby) => Ok(Opened::SecondChoice(client)),
+            (None, _) => Ok((client, Welcome::Fit)),
+            (Some(_), Wanted::PreferStandby) => Ok((client, Welcome::SecondChoice)),
             (Some(why), _) => Err(Failure::new(why, Remedy::Fit)),
         }
     }

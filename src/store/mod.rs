@@ -20,11 +20,8 @@ mod show;
 mod status;
 
 use std::cell::Cell;
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
-use anyhow::Context;
 use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
@@ -47,7 +44,7 @@ pub(crate) use session::{Limits, Pending};
 pub(crate) use show::{Attempt, Shown};
 pub(crate) use status::{JobStatus, Overview, RunningRun, Worker};
 
-use crate::connect::Target;
+use crate::connect::{Link, Target};
 use session::Session;
 
 /// The text of a query file.
@@ -84,25 +81,12 @@ impl Store {
     /// # Errors
     /// Unreachable, or not allowed.
     pub(crate) fn connect(target: &Target) -> anyhow::Result<Self> {
-        let (sender, connected) = mpsc::channel();
-        // Nobody can have stopped listening.
-        Self::connect_after(Duration::ZERO, target.clone(), move |store| drop(sender.send(store)));
-        connected.recv().context("cannot connect to the database: the attempt broke off")?
+        target.clone().connect(|| ()).wait().map(Self::over)
     }
 
-    /// Connects when `pause` is over and hands what came of it to `connected`; does not wait for it.
-    pub(crate) fn connect_after(
-        pause: Duration,
-        target: Target,
-        connected: impl FnOnce(anyhow::Result<Self>) + Send + 'static,
-    ) {
-        let connect = move || {
-            thread::sleep(pause);
-            target.connect()
-        };
-        Session::start(connect, move |session| {
-            connected(session.map(|session| Self { session, limits: Limits::default(), transactions: Cell::new(0) }));
-        });
+    /// A connection as a store, whatever the schema's version is.
+    pub(crate) fn over(link: Link) -> Self {
+        Self { session: Session::over(link), limits: Limits::default(), transactions: Cell::new(0) }
     }
 
     /// Bounds every later statement.

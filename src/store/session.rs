@@ -1,8 +1,5 @@
-//! One connection on a thread of its own, so that whoever asks never waits longer than it wants to:
-//! neither the driver nor TCP bounds a statement whose server has gone silent.
-//!
-//! Every call is a transaction of its own and leaves no state in the session, so it works behind a
-//! pooler that hands each transaction to another server process.
+//! Transactions over one connection. Each call is one of its own and leaves no state in the session, so
+//! it works behind a pooler that hands each transaction to another server process.
 
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
@@ -11,6 +8,7 @@ use std::time::{Duration, Instant};
 use postgres::Client;
 
 use super::error::{self, Error, Result};
+use crate::connect::Link;
 
 /// Longest a statement may run on the server, and wait for a lock there.
 #[derive(Clone, Copy, Debug)]
@@ -30,30 +28,13 @@ const COLLISIONS: usize = 5;
 /// Beyond the statement's own limit, for the network and the thread.
 const SILENCE: Duration = Duration::from_secs(5);
 
-type Call = Box<dyn FnOnce(&mut Client) + Send>;
-
 pub(super) struct Session {
-    calls: mpsc::Sender<Call>,
+    link: Link,
 }
 
 impl Session {
-    /// Calls `connect` on the session's thread, and `opened` with what came of it.
-    pub(super) fn start(
-        connect: impl FnOnce() -> anyhow::Result<Client> + Send + 'static,
-        opened: impl FnOnce(anyhow::Result<Self>) + Send + 'static,
-    ) {
-        // Ends when its session is dropped; one that is stuck in a call is left to the process's end.
-        thread::spawn(move || {
-            let mut client = match connect() {
-                Ok(client) => client,
-                Err(error) => return opened(Err(error)),
-            };
-            let (calls, queue) = mpsc::channel::<Call>();
-            opened(Ok(Self { calls }));
-            while let Ok(call) = queue.recv() {
-                call(&mut client);
-            }
-        });
+    pub(super) fn over(link: Link) -> Self {
+        Self { link }
     }
 
     /// Runs `work` in a transaction. `doing` completes "cannot ...".
@@ -79,13 +60,11 @@ impl Session {
         answered: impl FnOnce() + Send + 'static,
     ) -> Pending<T> {
         let (answer, answers) = mpsc::channel();
-        let call: Call = Box::new(move |client| {
+        self.link.send(move |client| {
             // Nobody listens any more when the answer came too late.
             let _ = answer.send(transaction(client, limits, &work));
             answered();
         });
-        // The thread ends only with the session; if it did not, there would be no answer.
-        let _ = self.calls.send(call);
         Pending { doing, answers, until: Instant::now() + limits.statement + SILENCE }
     }
 }

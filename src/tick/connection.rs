@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Event, Tick, record};
+use super::{Event, Look, Tick, record};
 use crate::store::{self, Kind, Store};
 
 /// Before something that the database refused only for now is sent again.
@@ -31,7 +31,7 @@ impl Tick {
     /// The connection is gone, or could not be made. While something is held it is worth trying
     /// again: the jobs go on meanwhile, until their leases are about to end.
     pub(super) fn lost(&mut self, error: anyhow::Error) {
-        (self.store, self.exchange) = (None, None);
+        (self.store, self.connecting, self.exchange) = (None, None, None);
         self.may_claim = false;
         if self.held.is_empty() && self.ended.is_empty() {
             self.failure = Some(error);
@@ -39,23 +39,36 @@ impl Tick {
         }
         if self.connects == 0 {
             log::warn!("{error:#}; {} running, connecting anew", self.held.len());
+        } else {
+            let pause = RECONNECT_PAUSE.min(Duration::from_millis(100) * (1 << self.connects.min(10)));
+            self.paused_until = Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0));
         }
         self.unreached = Some(error);
-        self.connect();
     }
 
-    /// Connects without waiting for it: signals and the ends of jobs must not.
+    /// Connects, and goes on connecting, without waiting for it: signals and the ends of jobs must not.
     pub(super) fn connect(&mut self) {
-        let pause = match self.connects {
-            0 => Duration::ZERO,
-            tries => RECONNECT_PAUSE
-                .min(Duration::from_millis(100) * (1 << tries.min(10)))
-                .mul_f64(rand::random_range(0.5..1.0)),
-        };
-        self.connects += 1;
-        let sender = self.sender.clone();
-        // Nobody listens any more when the tick has ended.
-        Store::connect_after(pause, self.target.clone(), move |store| drop(sender.send(Event::Connected(store))));
+        if Instant::now() < self.paused_until {
+            return;
+        }
+        let connecting = self.connecting.get_or_insert_with(|| {
+            self.connects += 1;
+            let sender = self.sender.clone();
+            // Nobody listens any more when the tick has ended.
+            self.target.clone().connect(move || drop(sender.send(Event::Answered)))
+        });
+        match connecting.poll() {
+            None => {}
+            Some(Err(error)) => self.lost(error),
+            Some(Ok(link)) => {
+                let mut store = Store::over(link);
+                store.limit(self.timing.limits);
+                (self.store, self.connecting) = (Some(store), None);
+                self.next_beat = Instant::now();
+                // Runs may have been given up meanwhile.
+                self.look = Look::Now;
+            }
+        }
     }
 
     /// Without a connection: forgets results whose lease is over, because others may have the runs.

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use signal_hook::iterator::Signals;
 
-use crate::connect::Target;
+use crate::connect::{Connecting, Target};
 use crate::execute::{Caller, Stop};
 use crate::model::Status;
 use crate::store::{self, Holder, Limited, Old, Store, Wanted};
@@ -68,8 +68,7 @@ enum Event {
     /// The pool has what it was told to call for.
     Ended,
     Signal,
-    Connected(anyhow::Result<Store>),
-    /// The database has answered the exchange.
+    /// The database has answered the exchange, or the attempt to connect.
     Answered,
 }
 
@@ -109,6 +108,7 @@ struct Tick {
     holder: Holder,
     /// `None` while the connection is lost.
     store: Option<Store>,
+    connecting: Option<Connecting>,
     pool: Pool,
     events: Receiver<Event>,
     sender: mpsc::Sender<Event>,
@@ -158,6 +158,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         target,
         holder: Holder { worker: plan.worker.clone(), tick: String::new() },
         store: None,
+        connecting: None,
         pool: Pool::new(plan.concurrency, caller, sender.clone()),
         events,
         sender,
@@ -199,6 +200,9 @@ impl Tick {
     /// All that there is to do now, in the order of its urgency.
     fn step(&mut self) {
         self.advance();
+        if self.store.is_none() {
+            self.connect();
+        }
         if self.store.is_none() {
             self.give_up_expired();
             return;
@@ -293,8 +297,12 @@ impl Tick {
                 _ if self.phase != Phase::Working && self.may_claim => at(not_before(now)),
                 _ => {}
             }
-        } else if let Some(expires) = self.held.values().map(|held| held.expires).min() {
-            at(expires);
+        } else {
+            match &self.connecting {
+                Some(connecting) => connecting.until().into_iter().for_each(&mut at),
+                None => at(self.paused_until),
+            }
+            self.held.values().map(|held| held.expires).min().into_iter().for_each(at);
         }
         if self.pool.attend(self.attention()) {
             until = now;
@@ -331,14 +339,6 @@ impl Tick {
     fn take(&mut self, event: Event) {
         match event {
             Event::Signal => self.stop(),
-            Event::Connected(Ok(mut store)) => {
-                store.limit(self.timing.limits);
-                self.store = Some(store);
-                self.next_beat = Instant::now();
-                // Runs may have been given up meanwhile.
-                self.look = Look::Now;
-            }
-            Event::Connected(Err(error)) => self.lost(error),
             // Where it comes from is asked at every step.
             Event::Ended | Event::Answered => {}
         }
