@@ -7,7 +7,7 @@ use postgres::Client;
 
 use super::claim::{Claim, Claimed, Holder, claim};
 use super::runs::{Finish, finish};
-use super::{Pending, Result, Store, look_up};
+use super::{Pending, Result, Store};
 use crate::model::Status;
 
 /// What came of an exchange.
@@ -33,7 +33,6 @@ impl Store {
         let holder = holder.clone();
         let doing = if ended.is_empty() { "claim runs" } else { "record results" };
         let work = move |client: &mut Client| {
-            look_up(client)?;
             let recorded = match ended.as_slice() {
                 [] => HashMap::new(),
                 ended => finish(client, &holder.worker, ended)?,
@@ -54,9 +53,6 @@ impl Store {
     /// The database's.
     pub(crate) fn record(&self, worker: &str, ended: Finish) -> Result<HashMap<i64, Status>> {
         let (worker, ended) = (worker.to_owned(), [ended]);
-        self.transact("record results", move |client| {
-            look_up(client)?;
-            finish(client, &worker, &ended)
-        })
+        self.transact("record results", move |client| finish(client, &worker, &ended))
     }
 }

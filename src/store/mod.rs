@@ -119,12 +119,6 @@ impl Store {
     }
 }
 
-/// For the rest of a transaction whose runs are looked up by id, or found at the head of their lane: the planner
-/// would rather read a table of some ten thousand runs for a few hundred of them.
-fn look_up(client: &mut Client) -> std::result::Result<(), postgres::Error> {
-    client.batch_execute("SET LOCAL enable_seqscan = off")
-}
-
 /// A number of seconds as a duration: what the database may hold and `Duration` can't is cut off at
 /// 100 years.
 pub(crate) fn seconds(seconds: f64) -> Duration {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use postgres::types::Type;
 use postgres::{Client, Row};
 
-use super::{Parameter, Result, Store, collect, look_up, query};
+use super::{Parameter, Result, Store, collect, query};
 use crate::model::Status;
 
 /// What a heartbeat says about one run.
@@ -61,7 +61,6 @@ impl Store {
         let worker = worker.to_owned();
         let (ids, attempts): (Vec<i64>, Vec<i32>) = held.iter().copied().unzip();
         self.transact("renew leases", move |client| {
-            look_up(client)?;
             let lease = lease.as_secs_f64();
             let parameters: &[Parameter<'_>] = &[
                 (&worker, Type::TEXT),

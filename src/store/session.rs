@@ -10,16 +10,21 @@ use postgres::Client;
 use super::error::{self, Error, Result};
 use crate::connect::Link;
 
-/// Longest a statement may run on the server, and wait for a lock there.
+/// What each statement of a transaction is held to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
+    /// Longest it may run on the server.
     pub(crate) statement: Duration,
+    /// Longest it may wait for a lock there.
     pub(crate) lock: Duration,
+    /// Whether it may read a table from end to end where an index would do. For a few hundred runs that are
+    /// looked up by id, or stand at the head of their lane, the planner would rather read some ten thousand.
+    pub(crate) whole_tables: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { statement: Duration::from_secs(10), lock: Duration::from_secs(2) }
+        Self { statement: Duration::from_secs(10), lock: Duration::from_secs(2), whole_tables: true }
     }
 }
 
@@ -100,9 +105,10 @@ fn transaction<T>(
     let begin = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; \
          SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; \
-         SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}",
+         SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}; SET LOCAL enable_seqscan = {}",
         limits.statement.as_millis(),
-        limits.lock.as_millis()
+        limits.lock.as_millis(),
+        limits.whole_tables
     );
     let mut collisions = 0;
     loop {

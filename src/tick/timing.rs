@@ -21,7 +21,7 @@ pub(super) struct Timing {
     pub(super) fence: Duration,
     /// Between SIGTERM and SIGKILL once the fence is reached; both fit before the lease ends.
     pub(super) lost_grace: Duration,
-    /// A statement that waits longer would endanger the next renewal.
+    /// A statement that takes longer would endanger the next renewal.
     pub(super) limits: Limits,
 }
 
@@ -36,7 +36,11 @@ impl Timing {
             right: 3 * heartbeat,
             fence: lease - margin,
             lost_grace: Duration::from_secs(1).min(margin / 2),
-            limits: Limits { statement: default.statement.min(lease / 6), lock: default.lock.min(lease / 12) },
+            limits: Limits {
+                statement: default.statement.min(lease / 6),
+                lock: default.lock.min(lease / 12),
+                whole_tables: false,
+            },
         }
     }
 }
