@@ -101,6 +101,19 @@ fn where_claims_are_slow_a_tick_still_runs_all_that_is_due() {
 }
 
 #[test]
+fn far_from_the_database_runs_are_claimed_ahead_for_as_long_as_an_answer_takes() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    proxy.delay(Duration::from_millis(20));
+    // Too long to be claimed ahead where the database is near.
+    insert(&db, 12, "sleep 0.15");
+    let tick = db.jobctl(["tick", "--concurrency", "1"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    wait_until("more to be claimed than there are threads", || running(&db) > 1);
+    tick.wait().success();
+    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|12");
+}
+
+#[test]
 fn a_tick_whose_threads_are_often_idle_keeps_its_right() {
     let db = TestDb::new();
     // Too long to be claimed ahead.

@@ -178,7 +178,7 @@ impl Tick {
     /// Gives back claims that no thread was free for within a blink: they were short before, and are
     /// not any more.
     pub(super) fn release_waiting(&mut self) -> store::Result<()> {
-        let late = self.pool.waiting_for().is_some_and(|waited| waited >= pace::PATIENCE);
+        let late = self.pool.waiting_for().is_some_and(|waited| waited >= self.pace.patience());
         if !late && !self.is_stopping() {
             return Ok(());
         }

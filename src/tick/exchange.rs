@@ -46,7 +46,9 @@ impl Tick {
             return Ok(false);
         };
         let Exchange { results, claim, sent, .. } = exchange;
-        self.rested_until = Instant::now() + pace::rest_after(sent.elapsed());
+        let took = sent.elapsed();
+        self.rested_until = Instant::now() + pace::rest_after(took);
+        self.pace.observe_answer(took);
         if answer.is_err() {
             // Should it be the claim that fails, then results must not wait for it: they go alone next time.
             self.look = Look::At(Instant::now() + CLAIM_PAUSE);

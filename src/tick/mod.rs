@@ -289,7 +289,7 @@ impl Tick {
                 at(not_before(now));
             }
             if let Some(waited) = self.pool.waiting_for() {
-                at(not_before(now + pace::PATIENCE.saturating_sub(waited)));
+                at(not_before(now + self.pace.patience().saturating_sub(waited)));
             }
             match self.look {
                 Look::Now if self.phase == Phase::Working => at(not_before(now)),

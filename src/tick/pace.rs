@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
-/// What is claimed ahead starts within this time.
+/// What is claimed ahead starts within this time, where the database is near.
 const BLINK: Duration = Duration::from_millis(100);
-/// A claim that has waited so long for a worker goes back; another host may be idle.
-pub(super) const PATIENCE: Duration = Duration::from_millis(250);
+/// And within this one, however far away or busy it is.
+const LONGEST_BLINK: Duration = Duration::from_millis(500);
+/// What is claimed ahead lasts for so many answers: the next are asked for when half of it is left, and that
+/// may have to wait for the answer before.
+const ANSWERS_AHEAD: u32 = 4;
 /// Rest for each time spent in statements.
 const REST: u32 = 4;
 /// With so many results at hand there is nothing more to gain by waiting for others.
@@ -25,7 +28,7 @@ pub(super) fn rest_after(took: Duration) -> Duration {
     (took * REST).min(LONGEST_REST)
 }
 
-/// How long runs take and how large they are, as far as this tick has seen.
+/// How long runs and the database's answers take and how large runs are, as far as this tick has seen.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Seconds: a mean in which the latest runs weigh most. `None` until one has ended.
@@ -33,6 +36,8 @@ pub(super) struct Pace {
     /// Bytes of a payload, in the same manner.
     size: usize,
     seen: usize,
+    /// What an answer takes, a mean likewise.
+    answer: Duration,
 }
 
 impl Pace {
@@ -43,14 +48,29 @@ impl Pace {
         self.size = payload.max(self.size - self.size.saturating_sub(payload) / 8);
         self.seen += 1;
         self.mean = Some(match self.mean {
-            Some(mean) if took < BLINK.as_secs_f64() => mean + (took - mean) / 8.0,
+            Some(mean) if took < self.blink().as_secs_f64() => mean + (took - mean) / 8.0,
             _ => took,
         });
     }
 
-    /// Forgets what it learned; the next claim is for what can start at once.
+    /// Learns from a transaction that took so long. A stall says nothing about the next one.
+    pub(super) fn observe_answer(&mut self, took: Duration) {
+        self.answer = (3 * self.answer + took.min(LONGEST_BLINK / ANSWERS_AHEAD)) / 4;
+    }
+
+    /// What is claimed ahead starts within this time.
+    fn blink(&self) -> Duration {
+        (self.answer * ANSWERS_AHEAD).clamp(BLINK, LONGEST_BLINK)
+    }
+
+    /// A claim that has waited so long for a thread goes back; another host may be idle.
+    pub(super) fn patience(&self) -> Duration {
+        self.blink() * 5 / 2
+    }
+
+    /// Forgets what it learned of the runs; the next claim is for what can start at once.
     pub(super) fn reset(&mut self) {
-        *self = Self::default();
+        *self = Self { answer: self.answer, ..Self::default() };
     }
 
     /// How many runs to claim for `workers` threads that hold `held` runs already.
@@ -65,7 +85,8 @@ impl Pace {
     }
 
     fn ahead(&self, workers: usize) -> usize {
-        let Some(mean) = self.mean.map(|mean| mean.max(1e-6)).filter(|mean| *mean < BLINK.as_secs_f64()) else {
+        let blink = self.blink().as_secs_f64();
+        let Some(mean) = self.mean.map(|mean| mean.max(1e-6)).filter(|mean| *mean < blink) else {
             return 0;
         };
         #[expect(
@@ -74,7 +95,7 @@ impl Pace {
             clippy::cast_sign_loss,
             reason = "bounded"
         )]
-        let ahead = (workers as f64 * (BLINK.as_secs_f64() / mean - 1.0)).clamp(0.0, AHEAD as f64) as usize;
+        let ahead = (workers as f64 * (blink / mean - 1.0)).clamp(0.0, AHEAD as f64) as usize;
         // The first to end is often one that failed at once: no more ahead than were seen to end.
         ahead.min(self.seen).min(BYTES_AHEAD / self.size.max(1))
     }
@@ -113,6 +134,23 @@ mod tests {
         assert_eq!((pace.wanted(1, 2), pace.wanted(1, 1), pace.few(1)), (0, 2, 0));
         assert!(after(&[0; 50]).wanted(4, 0) <= 4 + AHEAD);
         assert_eq!(after(&[5]).wanted(4, 4), 1);
+    }
+
+    #[test]
+    fn what_is_ahead_lasts_for_the_answers_of_a_far_database() {
+        let far = |answers: &[u64]| {
+            let mut pace = after(&[50; 100]);
+            answers.iter().for_each(|took| pace.observe_answer(Duration::from_millis(*took)));
+            pace
+        };
+        assert_eq!((far(&[]).wanted(4, 0), far(&[20; 50]).wanted(4, 0)), (4 + 4, 4 + 4));
+        assert_eq!(far(&[]).patience(), Duration::from_millis(250));
+        let pace = far(&[80; 50]);
+        assert_eq!((pace.wanted(4, 0), pace.few(4)), (4 + 21, 10));
+        assert_eq!(pace.patience().as_millis(), 799);
+        // However long an answer takes, and though one alone says little.
+        assert_eq!(far(&[60_000; 50]).wanted(4, 0), 4 + 35);
+        assert_eq!(far(&[1, 1, 60_000]).wanted(4, 0), 4 + 6);
     }
 
     #[test]
