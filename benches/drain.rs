@@ -1,5 +1,6 @@
 //! Draining a queue: how much of what the machine can do without a database is left with one.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::database::Database;
@@ -48,15 +49,23 @@ pub fn http(scale: Scale) -> Vec<Measured> {
     const CONCURRENCY: usize = 16;
     let runs = scale.of(20_000, 5000);
     let server = Server::start(usize::MAX);
-    let mut written = Vec::new();
+    let (mut written, mut side_by_side) = (Vec::new(), Vec::new());
     let rounds = (0..ROUNDS).map(|_| {
         let filled = || {
             let database = Database::new();
             database.fill(runs, "http", &payload(&server));
             database
         };
-        let alone = alone::executions(runs, CONCURRENCY, "http", &payload(&server));
+        let call = || alone::executions(runs, CONCURRENCY, "http", &payload(&server));
+        let alone = call();
         written.push((write_alone(&filled(), runs), alone));
+        let database = filled();
+        let started = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| write_alone(&database, runs));
+            call();
+        });
+        side_by_side.push((started.elapsed(), alone));
         let database = filled();
         let took = Jobctl::new(&database, ["tick", "--concurrency", "16"]).run();
         database.assert_all_ran_once(runs);
@@ -67,12 +76,16 @@ pub fn http(scale: Scale) -> Vec<Measured> {
         goal: Goal::AtLeast(0.6),
         ..compare(runs, rounds.collect())
     };
-    assert_eq!(server.calls(), 2 * ROUNDS * runs);
+    assert_eq!(server.calls(), 3 * ROUNDS * runs);
     let database_alone = Measured {
         what: "no calls: the rows written by plain statements, 1000 at a time, one session".to_owned(),
         ..compare(runs, written)
     };
-    vec![ours, database_alone]
+    let unconnected = Measured {
+        what: "the calls and those statements side by side, neither waiting for the other".to_owned(),
+        ..compare(runs, side_by_side)
+    };
+    vec![ours, database_alone, unconnected]
 }
 
 /// How long the database takes for the rows alone: one session takes so many runs and records them, in the
