@@ -27,6 +27,7 @@ mod enqueue;
 mod environment;
 mod fencing;
 mod fires;
+mod host_clock;
 mod http;
 mod http_hostile;
 mod http_policy;

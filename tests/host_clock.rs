@@ -1,0 +1,107 @@
+//! A host whose clock is wrong: the database has the only one that counts.
+
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::support::{Invocation, TestDb, temp_dir};
+
+/// Preloaded into a process, puts its clock forward by so many seconds, and back if there are less than none.
+/// Durations are measured by another clock, which stays.
+const WRONG_CLOCK: &str = r#"
+    #define _GNU_SOURCE
+    #include <stdlib.h>
+    #include <sys/syscall.h>
+    #include <time.h>
+    #include <unistd.h>
+
+    int clock_gettime(clockid_t which, struct timespec *time) {
+        const char *seconds = getenv("CLOCK_AHEAD");
+        int failed = syscall(SYS_clock_gettime, which, time);
+        if (which == CLOCK_REALTIME && seconds) time->tv_sec += atol(seconds);
+        return failed;
+    }
+"#;
+
+struct Host {
+    folder: TempDir,
+    ahead: String,
+}
+
+impl Host {
+    /// A host whose clock is ahead by so many seconds.
+    fn ahead_by(seconds: i64) -> Self {
+        let folder = temp_dir();
+        let source = folder.path().join("clock.c");
+        std::fs::write(&source, WRONG_CLOCK).unwrap();
+        // What links Rust's programs is there wherever the tests are.
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-o"]).arg(folder.path().join("clock.so")).arg(&source);
+        assert!(compiler.status().unwrap().success());
+        Self { folder, ahead: seconds.to_string() }
+    }
+
+    fn run<'db>(&self, command: Invocation<'db>) -> Invocation<'db> {
+        let library = self.folder.path().join("clock.so");
+        command.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_AHEAD", &self.ahead)
+    }
+}
+
+#[test]
+fn nothing_starts_expires_or_fires_early_or_late() {
+    // More than a year, so that yearly fires would be others.
+    for days in [-400, 400] {
+        let host = Host::ahead_by(days * 86_400);
+        let db = TestDb::new();
+        let ahead = host.run(db.jobctl(["doctor"])).run();
+        assert!(
+            ahead.stdout.contains(if days > 0 { " ahead of the database" } else { " behind the database" }),
+            "{ahead}"
+        );
+
+        db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
+        db.execute(
+            "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
+             SELECT 'later', kind, action, schedule, now() + interval '30 minutes' FROM jobctl.job_definitions;
+             UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now(), 'UTC') WHERE name = 'yearly';
+             INSERT INTO jobctl.job_runs
+                 (job_type, payload, status, attempts, max_attempts, locked_by, locked_until, started_at)
+             SELECT 'shell', '{\"command\": \"true\"}', 'running', 1, 1, 'elsewhere', now() + lease, now()
+             FROM unnest(ARRAY[interval '-1 second', '30 minutes']) AS lease",
+        );
+        let enqueue = |arguments: &[&str]| -> i64 {
+            let enqueued = host.run(db.jobctl(["enqueue", "shell"])).args(arguments.iter().copied()).run().success();
+            enqueued.stdout.trim().parse().unwrap()
+        };
+        let waits = enqueue(&["--in", "30m", "--", "true"]);
+        let fails = enqueue(&["--backoff", "fixed:30m", "--", "false"]);
+        host.run(db.jobctl(["tick"])).run().success().stderr_has("schedule yearly: fired, run");
+
+        let half_an_hour = "run_at BETWEEN now() + interval '23 minutes' AND now() + interval '37 minutes'";
+        assert_eq!(db.of_run(waits, &format!("status, attempts, {half_an_hour}")), "queued|0|t", "{days}");
+        assert_eq!(db.of_run(fails, &format!("status, attempts, {half_an_hour}")), "failed|1|t", "{days}");
+        let leases = "SELECT status, last_error IS NULL FROM jobctl.job_runs WHERE max_attempts = 1 ORDER BY id";
+        assert_eq!(db.query(leases), "dead|f\nrunning|t", "{days}");
+        let fires = "SELECT job_type, status, scheduled_for = date_trunc('year', now(), 'UTC')
+            FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL";
+        assert_eq!(db.query(fires), "yearly|succeeded|t", "{days}");
+        let next = "SELECT next_run_at = date_trunc('year', now(), 'UTC') + interval '1 year' FROM jobctl.job_definitions WHERE name = 'yearly'";
+        assert_eq!(db.query(next), "t", "{days}");
+        let history = "SELECT bool_and(abs(extract(epoch FROM now() - time)) < 60) FROM jobctl.job_attempts
+            CROSS JOIN LATERAL unnest(ARRAY[started_at, finished_at]) AS time";
+        assert_eq!(db.query(history), "t", "{days}");
+        db.leaves_running();
+    }
+}
+
+#[test]
+fn a_clock_that_is_put_back_after_a_fire_fires_it_no_second_time() {
+    let db = TestDb::new();
+    db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now(), 'UTC')");
+    db.jobctl(["tick"]).run().success().stderr_has("schedule yearly: fired, run 1");
+    for seconds in [-120, -400 * 86_400, 120] {
+        Host::ahead_by(seconds).run(db.jobctl(["tick"])).run().success().stderr("");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
+}
