@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 
 use crate::Scale;
 use crate::database::Database;
-use crate::drain::rate;
-use crate::process::{Jobctl, psql, time};
-use crate::table::{Goal, Measured, median};
+use crate::process::time;
+use crate::table::{Goal, Measured, median, rate};
 
 const ROUNDS: usize = 3;
 
@@ -25,11 +24,11 @@ pub fn bulk(scale: Scale) -> Vec<Measured> {
     let rounds: Vec<_> = (0..ROUNDS)
         .map(|_| {
             let database = Database::new();
-            let mut copy = psql(&database);
+            let mut copy = database.psql();
             copy.arg("-qc").arg(format!(r"\copy jobctl.job_runs (job_type, payload) from '{}'", rows.display()));
             let copied = time(copy);
             let database = Database::new();
-            let took = Jobctl::new(&database, ["enqueue", "--batch", lines.to_str().unwrap()]).run();
+            let took = database.jobctl(["enqueue", "--batch", lines.to_str().unwrap()]).run();
             assert_eq!(database.number("SELECT count(*) FROM jobctl.job_runs"), i64::try_from(runs).unwrap());
             (took, copied)
         })

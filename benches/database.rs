@@ -1,10 +1,11 @@
 //! A database of its own for each measurement, with jobctl's schema in it.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use postgres::{Client, NoTls};
 
-use crate::process::Jobctl;
+use crate::process::{self, Jobctl};
 
 pub struct Database {
     pub url: String,
@@ -24,8 +25,18 @@ impl Database {
         Client::connect(&server, NoTls).unwrap().batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
         let (start, _) = server.rsplit_once('/').unwrap();
         let database = Self { url: format!("{start}/{name}"), name };
-        Jobctl::new(&database, ["migrate"]).run();
+        database.jobctl(["migrate"]).run();
         database
+    }
+
+    /// A command line of jobctl, pointed at this database.
+    pub fn jobctl<const N: usize>(&self, arguments: [&str; N]) -> Jobctl {
+        Jobctl::new(&self.url, arguments)
+    }
+
+    /// psql, pointed at this database.
+    pub fn psql(&self) -> Command {
+        process::psql(&self.url)
     }
 
     pub fn client(&self) -> Client {

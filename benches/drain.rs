@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::database::Database;
-use crate::process::{Jobctl, peak_memory};
+use crate::process::peak_memory;
 use crate::server::Server;
-use crate::table::{Goal, Measured, median};
+use crate::table::{Goal, Measured, median, rate};
 use crate::{Scale, alone, peers};
 
 /// Each comparison is made so often, in turn.
@@ -24,7 +24,7 @@ pub fn shell(scale: Scale) -> Vec<Measured> {
         executed.push((alone::executions(runs, CONCURRENCY, "shell", SHELL), alone));
         let database = Database::new();
         database.fill(runs, "shell", SHELL);
-        let took = Jobctl::new(&database, ["tick", "--concurrency", "8"]).run();
+        let took = database.jobctl(["tick", "--concurrency", "8"]).run();
         database.assert_all_ran_once(runs);
         (took, alone)
     });
@@ -67,7 +67,7 @@ pub fn http(scale: Scale) -> Vec<Measured> {
         });
         side_by_side.push((started.elapsed(), alone));
         let database = filled();
-        let took = Jobctl::new(&database, ["tick", "--concurrency", "16"]).run();
+        let took = database.jobctl(["tick", "--concurrency", "16"]).run();
         database.assert_all_ran_once(runs);
         (took, alone)
     });
@@ -134,7 +134,7 @@ pub fn snapshot(scale: Scale) -> Vec<Measured> {
     let mut holder = database.client();
     holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobctl.job_workers").unwrap();
     let started = Instant::now();
-    Jobctl::new(&database, ["tick", "--concurrency", "16", "--max-time", "10m"]).run();
+    database.jobctl(["tick", "--concurrency", "16", "--max-time", "10m"]).run();
     database.assert_all_ran_once(runs);
     let marks = server.marks();
     let first = marks[0] - started;
@@ -159,13 +159,13 @@ pub fn hosts(scale: Scale) -> Vec<Measured> {
     };
     let rounds = (0..ROUNDS).map(|_| {
         let database = filled();
-        let alone = Jobctl::new(&database, ["tick", "--concurrency", "64"]).run();
+        let alone = database.jobctl(["tick", "--concurrency", "64"]).run();
         database.assert_all_ran_once(runs);
         let database = filled();
         let started = Instant::now();
         let tick = |name: usize| {
             let worker = format!("host-{name}");
-            Jobctl::new(&database, ["tick", "--concurrency", "1", "--worker", &worker]).0.spawn().unwrap()
+            database.jobctl(["tick", "--concurrency", "1", "--worker", &worker]).0.spawn().unwrap()
         };
         let ticks: Vec<_> = (0..TICKS).map(tick).collect();
         ticks.into_iter().for_each(|mut tick| assert!(tick.wait().unwrap().success()));
@@ -188,7 +188,7 @@ pub fn memory(scale: Scale) -> Vec<Measured> {
     std::io::Write::write_all(&mut text, line.repeat((1 << 20) / line.len()).as_bytes()).unwrap();
     let database = Database::new();
     database.fill(runs, "shell", &format!(r#"{{"command": ["cat", "{}"]}}"#, text.path().to_str().unwrap()));
-    let peak = peak_memory(Jobctl::new(&database, ["tick", "--concurrency", "32", "--max-time", "10m"]));
+    let peak = peak_memory(database.jobctl(["tick", "--concurrency", "32", "--max-time", "10m"]));
     database.assert_all_ran_once(runs);
     vec![Measured {
         what: format!("peak memory, {runs} jobs that print 1 MiB each, concurrency 32"),
@@ -219,9 +219,4 @@ fn compare(count: usize, rounds: Vec<(Duration, Duration)>) -> Measured {
         unit: "",
         goal: Goal::None,
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a count")]
-pub fn rate(count: usize, took: Duration) -> String {
-    format!("{:.0}/s", count as f64 / took.as_secs_f64())
 }

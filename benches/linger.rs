@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::Scale;
 use crate::database::Database;
-use crate::process::Jobctl;
 use crate::table::{Goal, Measured, median};
 
 /// How long the idle tick is watched.
@@ -16,7 +15,7 @@ const WATCHED: Duration = Duration::from_secs(3);
 pub fn linger(scale: Scale) -> Vec<Measured> {
     let times = scale.of(200, 60);
     let database = Database::new();
-    let mut tick = Jobctl::new(&database, ["tick", "--linger", "--max-time", "10m"]).0.spawn().unwrap();
+    let mut tick = database.jobctl(["tick", "--linger", "--max-time", "10m"]).0.spawn().unwrap();
     // The job's first instruction is a line to this program, which both inherit nothing for: a pipe of
     // the file system.
     let folder = tempfile::tempdir().unwrap();

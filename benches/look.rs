@@ -2,7 +2,7 @@
 
 use crate::Scale;
 use crate::database::Database;
-use crate::process::{Jobctl, time_ending_in};
+use crate::process::time_ending_in;
 use crate::table::{Goal, Measured, median};
 
 const ROUNDS: usize = 5;
@@ -34,7 +34,7 @@ pub fn look(scale: Scale) -> Vec<Measured> {
         .into_iter()
         .map(|line| {
             let time = |_| {
-                let mut command = Jobctl::new(&database, []);
+                let mut command = database.jobctl([]);
                 command.0.args(line);
                 // `doctor` exits with 1 where a database that was filled by hand needs somebody.
                 time_ending_in(command.0, &[0, 1]).as_secs_f64() * 1e3

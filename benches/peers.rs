@@ -6,9 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::database::Database;
-use crate::drain::rate;
 use crate::process::time;
-use crate::table::{Goal, Measured};
+use crate::table::{Goal, Measured, rate};
 
 /// Names, with the script that fills and drains and the program that runs it.
 const PEERS: [(&str, &str, &str); 3] = [

@@ -5,18 +5,16 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::database::Database;
-
 /// The word that makes this program start another and print how much memory that took.
 pub const MEMORY: &str = "--measure-memory";
 
-/// A command line of jobctl.
+/// A command line of jobctl, for the database at an address.
 pub struct Jobctl(pub Command);
 
 impl Jobctl {
-    pub fn new<const N: usize>(database: &Database, arguments: [&str; N]) -> Self {
+    pub fn new<const N: usize>(database: &str, arguments: [&str; N]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_jobctl"));
-        command.args(arguments).env("DATABASE_URL", &database.url).env("JOBCTL_LOG", "warn");
+        command.args(arguments).env("DATABASE_URL", database).env("JOBCTL_LOG", "warn");
         command.stdin(Stdio::null()).stdout(Stdio::null());
         Self(command)
     }
@@ -28,10 +26,10 @@ impl Jobctl {
 }
 
 /// psql of the server's own folder; Debian's on the PATH is a script that looks for it.
-pub fn psql(database: &Database) -> Command {
+pub fn psql(database: &str) -> Command {
     let folder = std::env::var("PG_BIN").expect("make bench names the folder of the server's programs");
     let mut command = Command::new(format!("{folder}/psql"));
-    command.arg("-X").arg(&database.url).stdin(Stdio::null()).stdout(Stdio::null());
+    command.arg("-X").arg(database).stdin(Stdio::null()).stdout(Stdio::null());
     command
 }
 

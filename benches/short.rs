@@ -3,7 +3,7 @@
 
 use crate::Scale;
 use crate::database::Database;
-use crate::process::{Jobctl, peak_memory, psql, time};
+use crate::process::{peak_memory, time};
 use crate::table::{Goal, Measured, median};
 
 /// Pairs that only warm the machine up.
@@ -11,9 +11,9 @@ const WARM_UP: usize = 5;
 
 pub fn empty_tick(scale: Scale) -> Vec<Measured> {
     let database = Database::new();
-    let tick = || Jobctl::new(&database, ["tick"]);
+    let tick = || database.jobctl(["tick"]);
     let pair = || {
-        let mut psql = psql(&database);
+        let mut psql = database.psql();
         psql.args(["-Atc", "select 1"]);
         (tick().run(), time(psql))
     };
@@ -37,9 +37,9 @@ pub fn enqueue(scale: Scale) -> Vec<Measured> {
     const COMMAND: &str = r#"{"command": ["send-invoice", "4711"]}"#;
     let database = Database::new();
     let pair = || {
-        let mut psql = psql(&database);
+        let mut psql = database.psql();
         psql.arg("-qc").arg(format!("insert into jobctl.job_runs (job_type, payload) values ('shell', '{COMMAND}')"));
-        (Jobctl::new(&database, ["enqueue", "shell", COMMAND]).run(), time(psql))
+        (database.jobctl(["enqueue", "shell", COMMAND]).run(), time(psql))
     };
     vec![Measured {
         what: "enqueue of one run / psql -Xc 'insert ...'".to_owned(),

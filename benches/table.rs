@@ -1,5 +1,7 @@
 //! What was measured, as a table and as JSON.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 /// One line of the table.
@@ -67,4 +69,10 @@ pub fn json(measured: &[(&str, Measured)]) -> String {
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
+}
+
+/// So many in that time.
+#[expect(clippy::cast_precision_loss, reason = "a count")]
+pub fn rate(count: usize, took: Duration) -> String {
+    format!("{:.0}/s", count as f64 / took.as_secs_f64())
 }
