@@ -3,12 +3,10 @@
 -- is the claim's affair: this is all that a tick with nothing to do costs.
 -- $1  worker    $2  tick    $3  version    $4  seconds the right lasts
 -- $5  whether to take the right even if nothing waits
--- $6  the program's schema version; nothing is written into a schema of another version
--- $7  queues that the tick serves, empty for all
--- Always one row; claiming_tick says who has the right now, schema_version which version was found.
+-- $6  queues that the tick serves, empty for all
+-- Always one row; claiming_tick says who has the right now.
 WITH seen AS MATERIALIZED (
     SELECT
-        (SELECT version FROM jobctl.schema_migrations ORDER BY version DESC LIMIT 1) AS schema_version,
         EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status IN ('queued', 'failed')
@@ -25,11 +23,10 @@ reported AS (
         $1::text,
         $3::text,
         now(),
-        $7::text[],
+        $6::text[],
         CASE WHEN seen.waiting OR $5::boolean THEN $2::text END,
         CASE WHEN seen.waiting OR $5::boolean THEN now() + make_interval(secs => $4::float8) END
     FROM seen
-    WHERE seen.schema_version = $6::integer
     ON CONFLICT (name) DO UPDATE SET
         version = excluded.version,
         last_tick_at = excluded.last_tick_at,
@@ -45,7 +42,6 @@ reported AS (
     RETURNING worker.claiming_tick
 )
 SELECT
-    seen.schema_version,
     seen.lost,
     EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
@@ -60,4 +56,4 @@ SELECT
     ) AS limited,
     reported.claiming_tick
 FROM seen
-LEFT JOIN reported ON true
+CROSS JOIN reported

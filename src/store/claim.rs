@@ -7,7 +7,7 @@ use postgres::Client;
 use postgres::types::Type;
 use serde::Serialize;
 
-use super::{Parameter, Result, Store, collect, query, schema, seconds};
+use super::{Parameter, Result, Store, collect, query, seconds};
 
 /// Who asks: a worker name, and which of its ticks.
 #[derive(Clone, Debug)]
@@ -120,7 +120,8 @@ impl Store {
     /// A schema that is older or newer than the program; the database's, as for all functions here.
     pub(crate) fn wake(&self, holder: &Holder, queues: &[String], lasts: Duration, keep: bool) -> Result<Seen> {
         let (holder, queues) = (holder.clone(), queues.to_vec());
-        let (version, seen) = self.transact("look for due runs", move |client| {
+        self.session.check_version();
+        self.transact("look for due runs", move |client| {
             let lasts = lasts.as_secs_f64();
             let parameters: &[Parameter<'_>] = &[
                 (&holder.worker, Type::TEXT),
@@ -128,19 +129,16 @@ impl Store {
                 (&env!("CARGO_PKG_VERSION"), Type::TEXT),
                 (&lasts, Type::FLOAT8),
                 (&keep, Type::BOOL),
-                (&schema::newest(), Type::INT4),
                 (&queues, Type::TEXT_ARRAY),
             ];
             let row = &client.query_typed(query!("wake"), parameters)?[0];
-            let seen = Seen {
+            Ok(Seen {
                 claiming_tick: row.try_get("claiming_tick")?,
                 lost: row.try_get("lost")?,
                 fires: row.try_get("fires")?,
                 limits: if row.try_get("limited")? { Limited::Yes } else { Limited::No },
-            };
-            Ok((row.try_get("schema_version")?, seen))
-        })?;
-        schema::check(version).map(|()| seen)
+            })
+        })
     }
 
     /// How many runs a worker holds, over all its ticks.

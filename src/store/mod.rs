@@ -66,13 +66,14 @@ pub(crate) struct Store {
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Store {
-    /// Connects, and makes sure of the schema's version.
+    /// Connects, and has the first transaction make sure of the schema's version: it fails with
+    /// `Exit::Schema`, and does nothing, where that is older or newer than the program's.
     ///
     /// # Errors
-    /// Unreachable, not allowed, or a schema that is older or newer than the program.
+    /// Unreachable, or not allowed.
     pub(crate) fn open(target: &Target) -> anyhow::Result<Self> {
         let store = Self::connect(target)?;
-        store.check_version()?;
+        store.session.check_version();
         Ok(store)
     }
 

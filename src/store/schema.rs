@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use postgres::Client;
 use postgres::types::Type;
+use postgres::{Client, SimpleQueryMessage};
 
 use super::{Error, Kind, Limits, Result, Store, query};
 use crate::exit::Exit;
@@ -24,8 +24,12 @@ static MIGRATIONS: &[Migration] =
 const VERSION_TABLE: &str = include_str!("../../sql/migrations/0000_version_table.sql");
 
 /// A migration may rewrite a big table; it waits for no lock longer than running ticks can bear.
-const LIMITS: Limits =
-    Limits { statement: Duration::from_secs(3600), lock: Duration::from_secs(2), whole_tables: true };
+const LIMITS: Limits = Limits {
+    statement: Duration::from_secs(3600),
+    lock: Duration::from_secs(2),
+    whole_tables: true,
+    one_moment: false,
+};
 /// How long a migrator keeps asking for the lock, or for tables that others hold.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -47,18 +51,6 @@ enum Mode {
 }
 
 impl Store {
-    /// Makes sure that the schema is this program's.
-    ///
-    /// # Errors
-    /// `Exit::Schema`, with the remedy, when it is older or newer.
-    pub(super) fn check_version(&self) -> Result<()> {
-        let applied = self.transact("read the schema's version", |client| {
-            let rows = client.query_typed(query!("schema_version"), &[])?;
-            rows.first().map_or(Ok(None), |row| row.try_get::<_, Option<i32>>(0))
-        })?;
-        check(applied)
-    }
-
     /// The migrations that are missing; changes nothing.
     ///
     /// # Errors
@@ -152,8 +144,15 @@ fn look(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::
     Ok(Look::Missing(missing))
 }
 
-/// Compares the version that was found with this program's.
-pub(super) fn check(found: Option<i32>) -> Result<()> {
+/// Makes sure that the version among the answers is this program's.
+///
+/// # Errors
+/// `Exit::Schema`, with the remedy, when it is older or newer.
+pub(super) fn check(answers: &[SimpleQueryMessage]) -> Result<()> {
+    let found = answers.iter().find_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => row.get("version")?.parse().ok(),
+        _ => None,
+    });
     match found.unwrap_or(0) {
         found if found < newest() => Err(schema_fault(format!(
             "the schema is at version {found} and this program needs {}; run `jobctl migrate`",
@@ -165,7 +164,7 @@ pub(super) fn check(found: Option<i32>) -> Result<()> {
 }
 
 /// The program's schema version.
-pub(super) fn newest() -> i32 {
+fn newest() -> i32 {
     MIGRATIONS.last().map_or(0, |step| step.version)
 }
 

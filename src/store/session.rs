@@ -1,6 +1,7 @@
 //! Transactions over one connection. Each call is one of its own and leaves no state in the session, so
 //! it works behind a pooler that hands each transaction to another server process.
 
+use std::cell::Cell;
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,23 +9,26 @@ use std::time::{Duration, Instant};
 use postgres::Client;
 
 use super::error::{self, Error, Result};
+use super::{query, schema};
 use crate::connect::Link;
 
-/// What each statement of a transaction is held to.
+/// What the statements of a transaction are held to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Longest it may run on the server.
+    /// Longest that each may run on the server.
     pub(crate) statement: Duration,
-    /// Longest it may wait for a lock there.
+    /// Longest that each may wait for a lock there.
     pub(crate) lock: Duration,
-    /// Whether it may read a table from end to end where an index would do. For a few hundred runs that are
+    /// Whether they may read a table from end to end where an index would do. For a few hundred runs that are
     /// looked up by id, or stand at the head of their lane, the planner would rather read some ten thousand.
     pub(crate) whole_tables: bool,
+    /// Whether all of them see one moment, and write nothing.
+    pub(crate) one_moment: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { statement: Duration::from_secs(10), lock: Duration::from_secs(2), whole_tables: true }
+        Self { statement: Duration::from_secs(10), lock: Duration::from_secs(2), whole_tables: true, one_moment: false }
     }
 }
 
@@ -35,11 +39,18 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 pub(super) struct Session {
     link: Link,
+    checks: Cell<bool>,
 }
 
 impl Session {
     pub(super) fn over(link: Link) -> Self {
-        Self { link }
+        Self { link, checks: Cell::new(false) }
+    }
+
+    /// Has the next transaction make sure of the schema's version before it does anything; that costs it
+    /// no round trip.
+    pub(super) fn check_version(&self) {
+        self.checks.set(true);
     }
 
     /// Runs `work` in a transaction. `doing` completes "cannot ...".
@@ -51,7 +62,7 @@ impl Session {
     ) -> Result<T> {
         let pending = self.send(doing, limits, work, || ());
         match pending.answers.recv_timeout(pending.until.saturating_duration_since(Instant::now())) {
-            Ok(done) => done.map_err(|error| Error::of(doing, &error)),
+            Ok(done) => done,
             Err(_) => Err(Error::silent(doing)),
         }
     }
@@ -65,9 +76,10 @@ impl Session {
         answered: impl FnOnce() + Send + 'static,
     ) -> Pending<T> {
         let (answer, answers) = mpsc::channel();
+        let checks = self.checks.take();
         self.link.send(move |client| {
             // Nobody listens any more when the answer came too late.
-            let _ = answer.send(transaction(client, limits, &work));
+            let _ = answer.send(transaction(client, doing, limits, checks, &work));
             answered();
         });
         Pending { doing, answers, until: Instant::now() + limits.statement + SILENCE }
@@ -77,7 +89,7 @@ impl Session {
 /// An answer that is on its way.
 pub(crate) struct Pending<T> {
     doing: &'static str,
-    answers: mpsc::Receiver<std::result::Result<T, postgres::Error>>,
+    answers: mpsc::Receiver<Result<T>>,
     /// Without an answer until then the server is taken for silent.
     pub(crate) until: Instant,
 }
@@ -86,7 +98,7 @@ impl<T> Pending<T> {
     /// The answer, if it is there.
     pub(crate) fn poll(&self) -> Option<Result<T>> {
         match self.answers.try_recv() {
-            Ok(done) => Some(done.map_err(|error| Error::of(self.doing, &error))),
+            Ok(done) => Some(done),
             Err(TryRecvError::Empty) if Instant::now() < self.until => None,
             Err(_) => Some(Err(Error::silent(self.doing))),
         }
@@ -95,30 +107,41 @@ impl<T> Pending<T> {
 
 fn transaction<T>(
     client: &mut Client,
+    doing: &str,
     limits: Limits,
+    checks: bool,
     work: &impl Fn(&mut Client) -> std::result::Result<T, postgres::Error>,
-) -> std::result::Result<T, postgres::Error> {
+) -> Result<T> {
     // The queries name their schema; whoever may create a function in `public` must not get it called
     // in place of one of PostgreSQL's own. What they read is mostly in memory: with costs meant for disks
     // that seek, a batch of a few runs would be looked up by reading all of them, and compiling a plan
     // takes longer than any of them runs.
+    let Limits { statement, lock, whole_tables, one_moment } = limits;
     let begin = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; \
-         SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; \
-         SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}; SET LOCAL enable_seqscan = {}",
-        limits.statement.as_millis(),
-        limits.lock.as_millis(),
-        limits.whole_tables
+        "BEGIN ISOLATION LEVEL {}; SET LOCAL search_path = pg_catalog, pg_temp; \
+         SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; SET LOCAL enable_seqscan = {whole_tables}; \
+         SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}; {}",
+        if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" },
+        statement.as_millis(),
+        lock.as_millis(),
+        if checks { query!("schema_version") } else { "" }
     );
     let mut collisions = 0;
     loop {
-        client.batch_execute(&begin)?;
-        let done = work(client).and_then(|done| client.batch_execute("COMMIT").map(|()| done));
-        let Err(error) = done else { return done };
-        // Where the connection is gone, so is the transaction.
-        let _ = client.batch_execute("ROLLBACK");
-        if !error::is_collision(&error) || collisions == COLLISIONS {
+        let begun = client.simple_query(&begin).map_err(|error| Error::of(doing, &error));
+        if let Err(error) = begun.and_then(|answers| if checks { schema::check(&answers) } else { Ok(()) }) {
+            let _ = client.batch_execute("ROLLBACK");
             return Err(error);
+        }
+        match work(client).and_then(|done| client.batch_execute("COMMIT").map(|()| done)) {
+            Ok(done) => return Ok(done),
+            Err(error) => {
+                // Where the connection is gone, so is the transaction.
+                let _ = client.batch_execute("ROLLBACK");
+                if !error::is_collision(&error) || collisions == COLLISIONS {
+                    return Err(Error::of(doing, &error));
+                }
+            }
         }
         collisions += 1;
         thread::sleep(Duration::from_millis(rand::random_range(1..20)));

@@ -1,11 +1,11 @@
 //! How it goes: what `status` shows.
 
 use chrono::{DateTime, Utc};
+use postgres::Row;
 use postgres::types::Type;
-use postgres::{Client, Row};
 use serde::Serialize;
 
-use super::{Parameter, Result, Store, collect, query};
+use super::{Limits, Parameter, Result, Store, collect, query};
 
 /// How a job does; the fields are named as in `status --json`. `waiting` and `due` divide the queued and
 /// failed runs.
@@ -63,8 +63,8 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
-        self.transact("read the status", move |client| {
-            one_moment(client)?;
+        let limits = Limits { one_moment: true, ..self.limits };
+        self.session.transact("read the status", limits, move |client| {
             let of_job: &[Parameter<'_>] = &[(&job, Type::TEXT)];
             let longest: &[Parameter<'_>] = &[(&job, Type::TEXT), (&LONGEST_RUNNING, Type::INT8)];
             Ok(Overview {
@@ -90,11 +90,6 @@ impl Store {
             })
         })
     }
-}
-
-/// One moment for all statements of the transaction.
-fn one_moment(client: &mut Client) -> std::result::Result<(), postgres::Error> {
-    client.batch_execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 }
 
 fn job_status(row: &Row) -> std::result::Result<JobStatus, postgres::Error> {

@@ -40,6 +40,7 @@ impl Timing {
                 statement: default.statement.min(lease / 6),
                 lock: default.lock.min(lease / 12),
                 whole_tables: false,
+                ..default
             },
         }
     }
