@@ -208,6 +208,25 @@ fn a_tick_that_can_not_reach_its_database_ends_within_its_patience() {
 }
 
 #[test]
+fn a_tick_whose_renewal_gets_no_answer_heeds_a_signal_meanwhile() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let flags = ["--grace", "0s", "--lease", "1m"];
+    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    proxy.freeze_after("renews the leases");
+    wait_until("the renewal", || proxy.is_frozen());
+    tick.signal(Signal::TERM);
+    wait_until("the work to be ended", || !gate.has_processes());
+    proxy.mend();
+    let tick = tick.wait().success();
+    assert!(!tick.stderr.contains("does not answer"), "{tick}");
+    assert_eq!(db.of_run(id, "status, attempts, locked_by"), "queued|1|");
+}
+
+#[test]
 fn a_tick_that_waits_for_its_first_connection_ends_at_once() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use postgres::types::Type;
 use postgres::{Client, Row};
 
-use super::{Parameter, Result, Store, collect, query};
+use super::{Parameter, Pending, Result, Store, collect, query};
 use crate::model::Status;
 
 /// What a heartbeat says about one run.
@@ -53,14 +53,18 @@ pub(crate) struct Expired {
 }
 
 impl Store {
-    /// Renews the leases of `held`, pairs of run and attempt; answers for each.
-    ///
-    /// # Errors
-    /// The database's.
-    pub(crate) fn heartbeat(&self, worker: &str, held: &[(i64, i32)], lease: Duration) -> Result<Vec<(i64, Held)>> {
+    /// Renews the leases of `held`, pairs of run and attempt; answers for each. Does not wait for that, but
+    /// calls `answered` when it is there.
+    pub(crate) fn heartbeat(
+        &self,
+        worker: &str,
+        held: &[(i64, i32)],
+        lease: Duration,
+        answered: impl FnOnce() + Send + 'static,
+    ) -> Pending<Vec<(i64, Held)>> {
         let worker = worker.to_owned();
         let (ids, attempts): (Vec<i64>, Vec<i32>) = held.iter().copied().unzip();
-        self.transact("renew leases", move |client| {
+        let work = move |client: &mut Client| {
             let lease = lease.as_secs_f64();
             let parameters: &[Parameter<'_>] = &[
                 (&worker, Type::TEXT),
@@ -77,7 +81,8 @@ impl Store {
                 };
                 Ok((row.try_get("id")?, held))
             })
-        })
+        };
+        self.send("renew leases", work, answered)
     }
 
     /// Notes in the history that an attempt lost its lease, unless that stands there.

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Event, Look, Tick, record};
+use super::{Look, Tick, record};
+use crate::connect::Connecting;
 use crate::store::{self, Kind, Store};
 
 /// Before something that the database refused only for now is sent again.
@@ -31,7 +32,7 @@ impl Tick {
     /// The connection is gone, or could not be made. While something is held it is worth trying
     /// again: the jobs go on meanwhile, until their leases are about to end.
     pub(super) fn lost(&mut self, error: anyhow::Error) {
-        (self.store, self.connecting, self.exchange) = (None, None, None);
+        (self.store, self.connecting, self.asked) = (None, None, None);
         self.may_claim = false;
         if self.held.is_empty() && self.ended.is_empty() {
             self.failure = Some(error);
@@ -51,13 +52,11 @@ impl Tick {
         if Instant::now() < self.paused_until {
             return;
         }
-        let connecting = self.connecting.get_or_insert_with(|| {
+        if self.connecting.is_none() {
             self.connects += 1;
-            let sender = self.sender.clone();
-            // Nobody listens any more when the tick has ended.
-            self.target.clone().connect(move || drop(sender.send(Event::Answered)))
-        });
-        match connecting.poll() {
+            self.connecting = Some(self.target.clone().connect(self.bell()));
+        }
+        match self.connecting.as_mut().and_then(Connecting::poll) {
             None => {}
             Some(Err(error)) => self.lost(error),
             Some(Ok(link)) => {

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Event, Look, Tick, pace, record};
+use super::{Asked, Look, Tick, pace, record};
 use crate::store::{self, Claim, Exchanged, Kind, Pending};
 
 /// After an exchange that failed, results are sent without a claim for so long.
@@ -30,21 +30,13 @@ impl Tick {
         let Some(store) = self.store.as_ref().filter(|_| results > 0 || claim.is_some()) else { return Ok(()) };
         let sent = Instant::now();
         let ended = self.ended[..results].iter().map(record::finish).collect();
-        let sender = self.sender.clone();
-        // Nobody listens any more when the tick has ended.
-        let answered = move || drop(sender.send(Event::Answered));
-        let answer = store.exchange(&self.holder, ended, claim.clone(), answered);
-        self.exchange = Some(Exchange { answer, results, claim, sent });
+        let answer = store.exchange(&self.holder, ended, claim.clone(), self.bell());
+        self.asked = Some(Asked::Exchange(Exchange { answer, results, claim, sent }));
         Ok(())
     }
 
-    /// Takes in the answer to what was sent. False: it is not there yet.
-    pub(super) fn settle(&mut self) -> store::Result<bool> {
-        let Some(exchange) = self.exchange.take() else { return Ok(true) };
-        let Some(answer) = exchange.answer.poll() else {
-            self.exchange = Some(exchange);
-            return Ok(false);
-        };
+    /// Takes in the answer to an exchange.
+    pub(super) fn exchanged(&mut self, exchange: Exchange, answer: store::Result<Exchanged>) -> store::Result<()> {
         let Exchange { results, claim, sent, .. } = exchange;
         let took = sent.elapsed();
         self.rested_until = Instant::now() + pace::rest_after(took);
@@ -74,6 +66,6 @@ impl Tick {
                 }
             }
         }
-        self.note_lost().map(|()| true)
+        self.note_lost()
     }
 }

@@ -3,12 +3,18 @@
 
 use std::time::Instant;
 
-use super::Tick;
+use super::{Asked, Tick};
 use crate::model::Why;
-use crate::store::{self, Held};
+use crate::store::{self, Held, Pending};
+
+/// A renewal that is under way.
+pub(super) struct Renewal {
+    pub(super) answer: Pending<Vec<(i64, Held)>>,
+    pub(super) sent: Instant,
+}
 
 impl Tick {
-    /// Renews the claim right and all leases, when it is time to.
+    /// Renews all leases and the claim right, when it is time to.
     pub(super) fn beat(&mut self) -> store::Result<()> {
         let Some(store) = self.store.as_ref().filter(|_| Instant::now() >= self.next_beat) else { return Ok(()) };
         let sent = Instant::now();
@@ -16,26 +22,35 @@ impl Tick {
         let fresh = sent + self.timing.lease - self.timing.heartbeat / 5;
         let held = self.held.iter().filter(|(_, run)| run.expires < fresh).map(|(id, run)| (*id, run.attempt));
         let held: Vec<_> = held.collect();
-        if !held.is_empty() {
-            for (id, answer) in store.heartbeat(&self.holder.worker, &held, self.timing.lease)? {
-                let Some(run) = self.held.get_mut(&id) else { continue };
-                match answer {
-                    Held::Renewed | Held::CancelAsked => {
-                        run.stop.prolong(sent + self.timing.fence);
-                        run.expires = sent + self.timing.lease;
-                        if answer == Held::CancelAsked {
-                            run.stop.ask(Why::Cancelled);
-                        }
+        if held.is_empty() {
+            return self.beaten(sent);
+        }
+        let answer = store.heartbeat(&self.holder.worker, &held, self.timing.lease, self.bell());
+        self.asked = Some(Asked::Renewal(Renewal { answer, sent }));
+        Ok(())
+    }
+
+    /// Takes in what became of the leases that were to be renewed at `sent`.
+    pub(super) fn renewed(&mut self, answers: Vec<(i64, Held)>, sent: Instant) -> store::Result<()> {
+        for (id, answer) in answers {
+            let Some(run) = self.held.get_mut(&id) else { continue };
+            match answer {
+                Held::Renewed | Held::CancelAsked => {
+                    run.stop.prolong(sent + self.timing.fence);
+                    run.expires = sent + self.timing.lease;
+                    if answer == Held::CancelAsked {
+                        run.stop.ask(Why::Cancelled);
                     }
-                    Held::Busy => {}
-                    Held::Lost => run.stop.ask(Why::LeaseLost),
                 }
+                Held::Busy => {}
+                Held::Lost => run.stop.ask(Why::LeaseLost),
             }
         }
+        self.beaten(sent)
+    }
+
+    fn beaten(&mut self, sent: Instant) -> store::Result<()> {
         self.next_beat = sent + self.timing.heartbeat;
-        if self.may_claim {
-            self.wake()?;
-        }
-        Ok(())
+        if self.may_claim { self.wake() } else { Ok(()) }
     }
 }

@@ -31,6 +31,7 @@ use crate::model::Status;
 use crate::store::{self, Holder, Limited, Old, Store, Wanted};
 use exchange::Exchange;
 use lanes::Lanes;
+use lease::Renewal;
 use pace::Pace;
 use pool::{Attention, Pool};
 use record::Judged;
@@ -68,8 +69,25 @@ enum Event {
     /// The pool has what it was told to call for.
     Ended,
     Signal,
-    /// The database has answered the exchange, or the attempt to connect.
+    /// There is an answer to what was asked, or to the attempt to connect.
     Answered,
+}
+
+/// What the database was asked and has not answered yet. The tick's thread does not wait for it: signals and
+/// the ends of jobs must not.
+enum Asked {
+    Exchange(Exchange),
+    Renewal(Renewal),
+}
+
+impl Asked {
+    /// Without an answer until then the server is taken for silent.
+    fn until(&self) -> Instant {
+        match self {
+            Self::Exchange(exchange) => exchange.answer.until,
+            Self::Renewal(renewal) => renewal.answer.until,
+        }
+    }
 }
 
 /// A run whose lease this tick has.
@@ -119,8 +137,8 @@ struct Tick {
     ended: Vec<Judged>,
     /// Recorded, or lost where there is no status, and not in the log yet.
     untold: Vec<(Judged, Option<Status>)>,
-    /// Under way; as long as it is, nothing else is asked.
-    exchange: Option<Exchange>,
+    /// As long as there is no answer, nothing else is asked.
+    asked: Option<Asked>,
     pace: Pace,
     lanes: Lanes,
     /// Runs that other ticks of the worker hold: they can only become fewer while this one may claim.
@@ -166,7 +184,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         held: HashMap::new(),
         ended: Vec::new(),
         untold: Vec::new(),
-        exchange: None,
+        asked: None,
         pace: Pace::default(),
         lanes: Lanes::new(now),
         others: 0,
@@ -209,7 +227,7 @@ impl Tick {
         }
         match self.talk() {
             // Sending proves nothing.
-            Ok(()) if self.exchange.is_some() => {}
+            Ok(()) if self.asked.is_some() => {}
             Ok(()) => (self.connects, self.unreached) = (0, None),
             Err(error) => self.trouble(error),
         }
@@ -223,7 +241,30 @@ impl Tick {
         }
         self.release_waiting()?;
         self.beat()?;
-        self.exchange()
+        if self.asked.is_some() { Ok(()) } else { self.exchange() }
+    }
+
+    /// Takes in the answer to what was asked. False: it is not there yet.
+    fn settle(&mut self) -> store::Result<bool> {
+        match self.asked.take() {
+            None => return Ok(true),
+            Some(Asked::Renewal(renewal)) => match renewal.answer.poll() {
+                Some(answers) => self.renewed(answers?, renewal.sent)?,
+                None => self.asked = Some(Asked::Renewal(renewal)),
+            },
+            Some(Asked::Exchange(exchange)) => match exchange.answer.poll() {
+                Some(answer) => self.exchanged(exchange, answer)?,
+                None => self.asked = Some(Asked::Exchange(exchange)),
+            },
+        }
+        Ok(self.asked.is_none())
+    }
+
+    /// What wakes the tick's thread for an answer.
+    fn bell(&self) -> impl Fn() + Send + Sync + 'static {
+        let sender = self.sender.clone();
+        // Nobody listens any more when the tick has ended.
+        move || drop(sender.send(Event::Answered))
     }
 
     /// Whether the next statement gives way to the jobs. Nobody waits for it: there is work for a while, no
@@ -239,11 +280,11 @@ impl Tick {
     }
 
     fn is_done(&self) -> bool {
-        let idle = self.held.is_empty() && self.ended.is_empty() && self.exchange.is_none();
+        let idle = self.held.is_empty() && self.ended.is_empty() && self.asked.is_none();
         match self.phase {
             Phase::Working => idle && (self.failure.is_some() || self.store.is_some() && self.look == Look::AfterRun),
             Phase::Draining | Phase::Stopping(_) => idle,
-            Phase::Ending(until) => idle || Instant::now() >= until && self.exchange.is_none(),
+            Phase::Ending(until) => idle || Instant::now() >= until && self.asked.is_none(),
         }
     }
 
@@ -277,8 +318,8 @@ impl Tick {
         if self.caught.is_some() {
             at(self.started + signals::KEPT);
         }
-        if let Some(exchange) = &self.exchange {
-            at(exchange.answer.until);
+        if let Some(asked) = &self.asked {
+            at(asked.until());
         } else if self.store.is_some() {
             let resting = if self.rests() { self.rested_until } else { now };
             let not_before = |instant: Instant| instant.max(self.paused_until).max(resting);
@@ -322,7 +363,7 @@ impl Tick {
 
     /// What the pool is to call for: there may be thousands of ends a second.
     fn attention(&self) -> Attention {
-        if self.exchange.is_some() {
+        if self.asked.is_some() {
             Attention::None
         } else if self.rests() {
             let waiting = self.pace.few(self.plan.concurrency);

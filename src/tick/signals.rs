@@ -47,7 +47,7 @@ fn forward(mut signals: Signals, events: Sender<Event>) -> io::Result<()> {
 impl Tick {
     /// Has signals handed on as soon as there may be something to stop: runs are being claimed.
     pub(super) fn forward_signals(&mut self) {
-        let kept = self.exchange.is_none() && self.started.elapsed() < KEPT;
+        let kept = self.asked.is_none() && self.started.elapsed() < KEPT;
         let Some(caught) = self.caught.take_if(|_| !kept) else { return };
         if let Err(error) = forward(caught, self.sender.clone()).context("cannot catch signals") {
             self.failure.get_or_insert(error);
