@@ -1,10 +1,9 @@
-//! What a tick with work to do and the database tell each other: results in, due runs out, one transaction
-//! after the other. The tick's thread does not wait for an answer; meanwhile it judges what ends, and sees
-//! signals.
+//! What a tick with work to do asks over and over: results in, due runs out, one transaction after the other.
+//! The tick's thread judges what ends meanwhile.
 
 use std::time::{Duration, Instant};
 
-use super::{Asked, Look, Tick, pace, record};
+use super::{Look, Tick, pace, record};
 use crate::store::{self, Claim, Exchanged, Kind, Pending};
 
 /// After an exchange that failed, results are sent without a claim for so long.
@@ -21,18 +20,19 @@ pub(super) struct Exchange {
 
 impl Tick {
     /// Sends what has ended, and asks for what can start at once and a blink ahead.
-    pub(super) fn exchange(&mut self) -> store::Result<()> {
+    pub(super) fn exchange(&mut self) -> store::Result<Option<Exchange>> {
         let results = self.batch();
         if results > 0 && self.look == Look::AfterRun {
             self.look = Look::Now;
         }
         let claim = self.next_claim(self.held.len().saturating_sub(results))?;
-        let Some(store) = self.store.as_ref().filter(|_| results > 0 || claim.is_some()) else { return Ok(()) };
+        let Some(store) = self.store.as_ref().filter(|_| results > 0 || claim.is_some()) else {
+            return Ok(None);
+        };
         let sent = Instant::now();
         let ended = self.ended[..results].iter().map(record::finish).collect();
         let answer = store.exchange(&self.holder, ended, claim.clone(), self.bell());
-        self.asked = Some(Asked::Exchange(Exchange { answer, results, claim, sent }));
-        Ok(())
+        Ok(Some(Exchange { answer, results, claim, sent }))
     }
 
     /// Takes in the answer to an exchange.

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{Asked, Tick};
+use super::Tick;
 use crate::model::Why;
 use crate::store::{self, Held, Pending};
 
@@ -15,19 +15,18 @@ pub(super) struct Renewal {
 
 impl Tick {
     /// Renews all leases and the claim right, when it is time to.
-    pub(super) fn beat(&mut self) -> store::Result<()> {
-        let Some(store) = self.store.as_ref().filter(|_| Instant::now() >= self.next_beat) else { return Ok(()) };
+    pub(super) fn beat(&mut self) -> store::Result<Option<Renewal>> {
+        let Some(store) = self.store.as_ref().filter(|_| Instant::now() >= self.next_beat) else { return Ok(None) };
         let sent = Instant::now();
         // Nothing is to be renewed that was claimed just now; of short runs there may be thousands.
         let fresh = sent + self.timing.lease - self.timing.heartbeat / 5;
         let held = self.held.iter().filter(|(_, run)| run.expires < fresh).map(|(id, run)| (*id, run.attempt));
         let held: Vec<_> = held.collect();
         if held.is_empty() {
-            return self.beaten(sent);
+            return self.beaten(sent).map(|()| None);
         }
         let answer = store.heartbeat(&self.holder.worker, &held, self.timing.lease, self.bell());
-        self.asked = Some(Asked::Renewal(Renewal { answer, sent }));
-        Ok(())
+        Ok(Some(Renewal { answer, sent }))
     }
 
     /// Takes in what became of the leases that were to be renewed at `sent`.

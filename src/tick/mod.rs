@@ -15,6 +15,7 @@ mod pool;
 mod prune;
 mod record;
 mod signals;
+mod talk;
 mod timing;
 
 use std::collections::HashMap;
@@ -28,13 +29,12 @@ use signal_hook::iterator::Signals;
 use crate::connect::{Connecting, Target};
 use crate::execute::{Caller, Stop};
 use crate::model::Status;
-use crate::store::{self, Holder, Limited, Old, Store, Wanted};
-use exchange::Exchange;
+use crate::store::{Holder, Limited, Old, Store, Wanted};
 use lanes::Lanes;
-use lease::Renewal;
 use pace::Pace;
 use pool::{Attention, Pool};
 use record::Judged;
+use talk::Asked;
 use timing::Timing;
 
 /// Bytes of output that may wait to be recorded.
@@ -71,23 +71,6 @@ enum Event {
     Signal,
     /// There is an answer to what was asked, or to the attempt to connect.
     Answered,
-}
-
-/// What the database was asked and has not answered yet. The tick's thread does not wait for it: signals and
-/// the ends of jobs must not.
-enum Asked {
-    Exchange(Exchange),
-    Renewal(Renewal),
-}
-
-impl Asked {
-    /// Without an answer until then the server is taken for silent.
-    fn until(&self) -> Instant {
-        match self {
-            Self::Exchange(exchange) => exchange.answer.until,
-            Self::Renewal(renewal) => renewal.answer.until,
-        }
-    }
 }
 
 /// A run whose lease this tick has.
@@ -232,51 +215,6 @@ impl Tick {
             Err(error) => self.trouble(error),
         }
         self.tell();
-    }
-
-    /// All that there is to say to the database now.
-    fn talk(&mut self) -> store::Result<()> {
-        if !self.settle()? || Instant::now() < self.paused_until || self.rests() {
-            return Ok(());
-        }
-        self.release_waiting()?;
-        self.beat()?;
-        if self.asked.is_some() { Ok(()) } else { self.exchange() }
-    }
-
-    /// Takes in the answer to what was asked. False: it is not there yet.
-    fn settle(&mut self) -> store::Result<bool> {
-        match self.asked.take() {
-            None => return Ok(true),
-            Some(Asked::Renewal(renewal)) => match renewal.answer.poll() {
-                Some(answers) => self.renewed(answers?, renewal.sent)?,
-                None => self.asked = Some(Asked::Renewal(renewal)),
-            },
-            Some(Asked::Exchange(exchange)) => match exchange.answer.poll() {
-                Some(answer) => self.exchanged(exchange, answer)?,
-                None => self.asked = Some(Asked::Exchange(exchange)),
-            },
-        }
-        Ok(self.asked.is_none())
-    }
-
-    /// What wakes the tick's thread for an answer.
-    fn bell(&self) -> impl Fn() + Send + Sync + 'static {
-        let sender = self.sender.clone();
-        // Nobody listens any more when the tick has ended.
-        move || drop(sender.send(Event::Answered))
-    }
-
-    /// Whether the next statement gives way to the jobs. Nobody waits for it: there is work for a while, no
-    /// lease is to be renewed, and what is to be written takes little memory.
-    fn rests(&self) -> bool {
-        let now = Instant::now();
-        now < self.rested_until
-            && now < self.next_beat
-            && self.phase == Phase::Working
-            && self.pool.waiting() > self.pace.few(self.plan.concurrency)
-            && self.ended.len() < pace::PLENTY
-            && self.ended_bytes() < BYTES_AT_REST
     }
 
     fn is_done(&self) -> bool {

@@ -1,0 +1,75 @@
+//! What a tick and the database say to each other, one thing at a time. The tick's thread does not wait for
+//! the answers to what is asked over and over in the midst of work.
+
+use std::time::Instant;
+
+use super::exchange::Exchange;
+use super::lease::Renewal;
+use super::{BYTES_AT_REST, Event, Phase, Tick, pace};
+use crate::store;
+
+/// What the database was asked and has not answered yet. Signals and the ends of jobs are seen meanwhile.
+pub(super) enum Asked {
+    Exchange(Exchange),
+    Renewal(Renewal),
+}
+
+impl Asked {
+    /// Without an answer until then the server is taken for silent.
+    pub(super) fn until(&self) -> Instant {
+        match self {
+            Self::Exchange(exchange) => exchange.answer.until,
+            Self::Renewal(renewal) => renewal.answer.until,
+        }
+    }
+}
+
+impl Tick {
+    /// All that there is to say to the database now.
+    pub(super) fn talk(&mut self) -> store::Result<()> {
+        if !self.settle()? || Instant::now() < self.paused_until || self.rests() {
+            return Ok(());
+        }
+        self.release_waiting()?;
+        self.asked = match self.beat()? {
+            Some(renewal) => Some(Asked::Renewal(renewal)),
+            None => self.exchange()?.map(Asked::Exchange),
+        };
+        Ok(())
+    }
+
+    /// Takes in the answer to what was asked. False: it is not there yet.
+    fn settle(&mut self) -> store::Result<bool> {
+        match self.asked.take() {
+            None => return Ok(true),
+            Some(Asked::Renewal(renewal)) => match renewal.answer.poll() {
+                Some(answers) => self.renewed(answers?, renewal.sent)?,
+                None => self.asked = Some(Asked::Renewal(renewal)),
+            },
+            Some(Asked::Exchange(exchange)) => match exchange.answer.poll() {
+                Some(answer) => self.exchanged(exchange, answer)?,
+                None => self.asked = Some(Asked::Exchange(exchange)),
+            },
+        }
+        Ok(self.asked.is_none())
+    }
+
+    /// What wakes the tick's thread for an answer.
+    pub(super) fn bell(&self) -> impl Fn() + Send + Sync + 'static {
+        let sender = self.sender.clone();
+        // Nobody listens any more when the tick has ended.
+        move || drop(sender.send(Event::Answered))
+    }
+
+    /// Whether the next statement gives way to the jobs. Nobody waits for it: there is work for a while, no
+    /// lease is to be renewed, and what is to be written takes little memory.
+    pub(super) fn rests(&self) -> bool {
+        let now = Instant::now();
+        now < self.rested_until
+            && now < self.next_beat
+            && self.phase == Phase::Working
+            && self.pool.waiting() > self.pace.few(self.plan.concurrency)
+            && self.ended.len() < pace::PLENTY
+            && self.ended_bytes() < BYTES_AT_REST
+    }
+}
