@@ -23,14 +23,13 @@ const WRONG_CLOCK: &str = r#"
     }
 "#;
 
-struct Host {
+/// Such a clock, compiled.
+struct Clock {
     folder: TempDir,
-    ahead: String,
 }
 
-impl Host {
-    /// A host whose clock is ahead by so many seconds.
-    fn ahead_by(seconds: i64) -> Self {
+impl Clock {
+    fn new() -> Self {
         let folder = temp_dir();
         let source = folder.path().join("clock.c");
         std::fs::write(&source, WRONG_CLOCK).unwrap();
@@ -38,22 +37,24 @@ impl Host {
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-o"]).arg(folder.path().join("clock.so")).arg(&source);
         assert!(compiler.status().unwrap().success());
-        Self { folder, ahead: seconds.to_string() }
+        Self { folder }
     }
 
-    fn run<'db>(&self, command: Invocation<'db>) -> Invocation<'db> {
+    /// A command on a host whose clock is ahead by so many seconds.
+    fn ahead<'db>(&self, seconds: i64, command: Invocation<'db>) -> Invocation<'db> {
         let library = self.folder.path().join("clock.so");
-        command.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_AHEAD", &self.ahead)
+        command.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_AHEAD", &seconds.to_string())
     }
 }
 
 #[test]
 fn nothing_starts_expires_or_fires_early_or_late() {
+    let clock = Clock::new();
     // More than a year, so that yearly fires would be others.
     for days in [-400, 400] {
-        let host = Host::ahead_by(days * 86_400);
+        let host = |command| clock.ahead(days * 86_400, command);
         let db = TestDb::new();
-        let ahead = host.run(db.jobctl(["doctor"])).run();
+        let ahead = host(db.jobctl(["doctor"])).run();
         assert!(
             ahead.stdout.contains(if days > 0 { " ahead of the database" } else { " behind the database" }),
             "{ahead}"
@@ -70,12 +71,12 @@ fn nothing_starts_expires_or_fires_early_or_late() {
              FROM unnest(ARRAY[interval '-1 second', '30 minutes']) AS lease",
         );
         let enqueue = |arguments: &[&str]| -> i64 {
-            let enqueued = host.run(db.jobctl(["enqueue", "shell"])).args(arguments.iter().copied()).run().success();
+            let enqueued = host(db.jobctl(["enqueue", "shell"])).args(arguments.iter().copied()).run().success();
             enqueued.stdout.trim().parse().unwrap()
         };
         let waits = enqueue(&["--in", "30m", "--", "true"]);
         let fails = enqueue(&["--backoff", "fixed:30m", "--", "false"]);
-        host.run(db.jobctl(["tick"])).run().success().stderr_has("schedule yearly: fired, run");
+        host(db.jobctl(["tick"])).run().success().stderr_has("schedule yearly: fired, run");
 
         let half_an_hour = "run_at BETWEEN now() + interval '23 minutes' AND now() + interval '37 minutes'";
         assert_eq!(db.of_run(waits, &format!("status, attempts, {half_an_hour}")), "queued|0|t", "{days}");
@@ -100,8 +101,9 @@ fn a_clock_that_is_put_back_after_a_fire_fires_it_no_second_time() {
     db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now(), 'UTC')");
     db.jobctl(["tick"]).run().success().stderr_has("schedule yearly: fired, run 1");
+    let clock = Clock::new();
     for seconds in [-120, -400 * 86_400, 120] {
-        Host::ahead_by(seconds).run(db.jobctl(["tick"])).run().success().stderr("");
+        clock.ahead(seconds, db.jobctl(["tick"])).run().success().stderr("");
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
 }

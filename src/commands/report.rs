@@ -47,7 +47,7 @@ impl Arguments {
         let wish = Wish { title: self.title, since: self.since, clock: self.time_zone };
         let asked = wish.clone();
         let mut store = database.open()?;
-        store.limit(Limits { statement: PATIENCE, ..Limits::default() });
+        store.limit(Limits { statement: PATIENCE, ..Limits::USUAL });
         let seen = store.report(move |now| asked.scope(now))?;
         let page = wish.page(&seen);
         match self.output.filter(|file| file.as_os_str() != "-") {

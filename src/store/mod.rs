@@ -87,7 +87,7 @@ impl Store {
 
     /// A connection as a store, whatever the schema's version is.
     pub(crate) fn over(link: Link) -> Self {
-        Self { session: Session::over(link), limits: Limits::default(), transactions: Cell::new(0) }
+        Self { session: Session::over(link), limits: Limits::USUAL, transactions: Cell::new(0) }
     }
 
     /// Bounds every later statement.

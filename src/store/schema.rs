@@ -24,12 +24,7 @@ static MIGRATIONS: &[Migration] =
 const VERSION_TABLE: &str = include_str!("../../sql/migrations/0000_version_table.sql");
 
 /// A migration may rewrite a big table; it waits for no lock longer than running ticks can bear.
-const LIMITS: Limits = Limits {
-    statement: Duration::from_secs(3600),
-    lock: Duration::from_secs(2),
-    whole_tables: true,
-    one_moment: false,
-};
+const LIMITS: Limits = Limits { statement: Duration::from_secs(3600), ..Limits::USUAL };
 /// How long a migrator keeps asking for the lock, or for tables that others hold.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -26,10 +26,14 @@ pub(crate) struct Limits {
     pub(crate) one_moment: bool,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { statement: Duration::from_secs(10), lock: Duration::from_secs(2), whole_tables: true, one_moment: false }
-    }
+impl Limits {
+    /// Those of a command that says nothing else.
+    pub(crate) const USUAL: Self = Self {
+        statement: Duration::from_secs(10),
+        lock: Duration::from_secs(2),
+        whole_tables: true,
+        one_moment: false,
+    };
 }
 
 /// How often a transaction that met another one is sent again.

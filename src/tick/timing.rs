@@ -28,7 +28,6 @@ pub(super) struct Timing {
 impl Timing {
     pub(super) fn of(lease: Duration) -> Self {
         let margin = MARGIN.min(lease / 4);
-        let default = Limits::default();
         let heartbeat = HEARTBEAT.min(lease / 3);
         Self {
             lease,
@@ -37,10 +36,10 @@ impl Timing {
             fence: lease - margin,
             lost_grace: Duration::from_secs(1).min(margin / 2),
             limits: Limits {
-                statement: default.statement.min(lease / 6),
-                lock: default.lock.min(lease / 12),
+                statement: Limits::USUAL.statement.min(lease / 6),
+                lock: Limits::USUAL.lock.min(lease / 12),
                 whole_tables: false,
-                ..default
+                ..Limits::USUAL
             },
         }
     }
