@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Look, Tick, pace, record};
+use super::{Look, Tick, record};
 use crate::store::{self, Claim, Exchanged, Kind, Pending};
 
 /// After an exchange that failed, results are sent without a claim for so long.
@@ -39,8 +39,8 @@ impl Tick {
     pub(super) fn exchanged(&mut self, exchange: Exchange, answer: store::Result<Exchanged>) -> store::Result<()> {
         let Exchange { results, claim, sent, .. } = exchange;
         let took = sent.elapsed();
-        self.rested_until = Instant::now() + pace::rest_after(took);
         self.pace.observe_answer(took);
+        self.rested_until = Instant::now() + self.pace.blink();
         if answer.is_err() {
             // Should it be the claim that fails, then results must not wait for it: they go alone next time.
             self.look = Look::At(Instant::now() + CLAIM_PAUSE);

@@ -7,26 +7,17 @@ use std::time::Duration;
 const BLINK: Duration = Duration::from_millis(100);
 /// And within this one, however far away or busy it is.
 const LONGEST_BLINK: Duration = Duration::from_millis(500);
-/// What is claimed ahead lasts for so many answers: the next are asked for when half of it is left, and that
-/// may have to wait for the answer before.
-const ANSWERS_AHEAD: u32 = 4;
-/// Rest for each time spent in statements.
-const REST: u32 = 4;
+/// What is claimed ahead lasts for so many answers: the next are asked for when half of it is left, that may have
+/// to wait for the answer before, and a database that many ticks keep busy is asked the less often.
+const ANSWERS_AHEAD: u32 = 8;
 /// With so many results at hand there is nothing more to gain by waiting for others.
 pub(super) const PLENTY: usize = 500;
-/// Longest time that a result waits while others are written in batches.
-const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Runs claimed ahead at most.
 const AHEAD: usize = 4000;
+/// And for each that was seen to end: the first is often one that failed at once.
+const AHEAD_OF_SEEN: usize = 4;
 /// Bytes of payload that they have at most, give or take.
 pub(super) const BYTES_AHEAD: usize = 4 * 1024 * 1024;
-
-/// How long the database is left alone after statements that took so long. A result that comes while
-/// nothing else is going on is recorded at once; in a flood of them, statement after statement would
-/// take the processors from the very jobs, where the database shares them.
-pub(super) fn rest_after(took: Duration) -> Duration {
-    (took * REST).min(LONGEST_REST)
-}
 
 /// How long runs and the database's answers take and how large runs are, as far as this tick has seen.
 #[derive(Debug, Default)]
@@ -58,8 +49,10 @@ impl Pace {
         self.answer = (3 * self.answer + took.min(LONGEST_BLINK / ANSWERS_AHEAD)) / 4;
     }
 
-    /// What is claimed ahead starts within this time.
-    fn blink(&self) -> Duration {
+    /// What is claimed ahead starts within this time, and as long as there is some, a result waits for others so
+    /// long at most: in a flood of them, statement after statement would take the processors from the very jobs,
+    /// where the database shares them. One that comes while nothing else is going on is recorded at once.
+    pub(super) fn blink(&self) -> Duration {
         (self.answer * ANSWERS_AHEAD).clamp(BLINK, LONGEST_BLINK)
     }
 
@@ -96,8 +89,7 @@ impl Pace {
             reason = "bounded"
         )]
         let ahead = (workers as f64 * (blink / mean - 1.0)).clamp(0.0, AHEAD as f64) as usize;
-        // The first to end is often one that failed at once: no more ahead than were seen to end.
-        ahead.min(self.seen).min(BYTES_AHEAD / self.size.max(1))
+        ahead.min(AHEAD_OF_SEEN * self.seen).min(BYTES_AHEAD / self.size.max(1))
     }
 }
 
@@ -133,7 +125,7 @@ mod tests {
         let pace = after(&[30; 50]);
         assert_eq!((pace.wanted(1, 2), pace.wanted(1, 1), pace.few(1)), (0, 2, 0));
         assert!(after(&[0; 50]).wanted(4, 0) <= 4 + AHEAD);
-        assert_eq!(after(&[5]).wanted(4, 4), 1);
+        assert_eq!(after(&[5]).wanted(4, 4), 4);
     }
 
     #[test]
@@ -143,9 +135,9 @@ mod tests {
             answers.iter().for_each(|took| pace.observe_answer(Duration::from_millis(*took)));
             pace
         };
-        assert_eq!((far(&[]).wanted(4, 0), far(&[20; 50]).wanted(4, 0)), (4 + 4, 4 + 4));
+        assert_eq!((far(&[]).wanted(4, 0), far(&[10; 50]).wanted(4, 0)), (4 + 4, 4 + 4));
         assert_eq!(far(&[]).patience(), Duration::from_millis(250));
-        let pace = far(&[80; 50]);
+        let pace = far(&[40; 50]);
         assert_eq!((pace.wanted(4, 0), pace.few(4)), (4 + 21, 10));
         assert_eq!(pace.patience().as_millis(), 799);
         // However long an answer takes, and though one alone says little.
@@ -156,16 +148,10 @@ mod tests {
     #[test]
     fn of_large_runs_few_are_claimed_ahead() {
         let mut pace = after(&[1; 1000]);
-        assert_eq!(pace.wanted(16, 16), 1000);
+        assert_eq!(pace.wanted(16, 16), 1584);
         pace.observe(Duration::from_millis(1), 256 * 1024);
         assert_eq!(pace.wanted(16, 16), 16);
         (0..100).for_each(|_| pace.observe(Duration::from_millis(1), 100));
-        assert_eq!(pace.wanted(16, 16), 1101);
-    }
-
-    #[test]
-    fn the_database_rests_longer_than_it_worked_but_not_long() {
-        assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(16));
-        assert_eq!(rest_after(Duration::from_secs(9)), LONGEST_REST);
+        assert_eq!(pace.wanted(16, 16), 1584);
     }
 }
