@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -98,6 +99,73 @@ fn where_claims_are_slow_a_tick_still_runs_all_that_is_due() {
     db.execute(early);
     tick.wait().success();
     assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|203");
+}
+
+#[test]
+fn a_claim_that_nobody_could_start_goes_back_though_its_row_is_locked() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    // One thread is busy for all the test, the other as soon as it has seen many short runs.
+    gate.enqueue(&db);
+    insert(&db, 60, "true");
+    gate.enqueue(&db);
+    // With a single attempt, one that counted by mistake would be the last.
+    let once = |_| db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
+    let late: Vec<_> = (0..5).map(once).collect();
+    // Another session has the first of them between its claim and its release.
+    db.execute(&format!(
+        "CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
+         CREATE TRIGGER held_up BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+             WHEN (NEW.status = 'running' AND NEW.id = {}) EXECUTE FUNCTION held_up()",
+        late[0]
+    ));
+    let mut holder = db.client();
+    holder.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
+    let waiting = |sessions: &str| {
+        db.query(&format!(
+            "SELECT count(*) >= {sessions} FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )) == "t"
+    };
+    let tick = db.jobctl(["tick", "--concurrency", "2"]).spawn();
+    wait_until("the claim to be held up", || waiting("1"));
+    let mut other = db.client();
+    let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {} FOR UPDATE", late[0]);
+    let locking = std::thread::spawn(move || other.batch_execute(&lock).map(|()| other));
+    wait_until("the other session to wait", || waiting("2"));
+    drop(holder);
+    let mut other = locking.join().unwrap().unwrap();
+    gate.wait_for_starts(2);
+    let of_late = |id: &i64| db.of_run(*id, "status, attempts");
+    wait_until("the others to go back", || late[1..].iter().all(|id| of_late(id) == "queued|0"));
+    assert_eq!(of_late(&late[0]), "running|1");
+    other.batch_execute("COMMIT").unwrap();
+    wait_until("it to go back, too", || of_late(&late[0]) == "queued|0");
+    gate.open();
+    tick.wait().success();
+    assert!(late.iter().all(|id| of_late(id) == "succeeded|1"));
+}
+
+#[test]
+fn a_tick_does_with_fewer_threads_than_it_asked_for() {
+    // Nobody limits root, and another user's processes are not counted by a test.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let db = TestDb::new();
+    let (proxy, server, folder) = (Proxy::to(&db), HttpServer::start(), temp_dir());
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("jobctl");
+    fs::copy(env!("CARGO_BIN_EXE_jobctl"), &program).unwrap();
+    let payload = serde_json::json!({ "url": server.url("/status/200") });
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'http', '{payload}' FROM generate_series(1, 40)"
+    ));
+    let limited = format!("exec setpriv --reuid 54321 --clear-groups prlimit --nproc=8 '{}' \"$@\"", program.display());
+    let tick = db.jobctl(["tick", "--concurrency", "40"]).after(&limited).env("JOBCTL_DATABASE_URL", &proxy.url());
+    tick.run().success().stderr_has("threads instead of 40").nowhere("panicked");
+    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|40");
 }
 
 #[test]

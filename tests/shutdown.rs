@@ -54,6 +54,23 @@ fn what_runs_may_end_and_nothing_new_is_claimed() {
 }
 
 #[test]
+fn a_migration_to_a_newer_schema_lets_what_runs_end() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let running = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--linger", "--lease", "1s", "--max-time", "1h"]).spawn();
+    gate.wait_for_starts(1);
+    db.execute("INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9999, '9999_later', 'x')");
+    wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    // The lease is renewed as before.
+    let lease = db.of_run(running, "locked_until");
+    wait_until("the lease to be over", || db.query(&format!("SELECT now() > '{lease}'")) == "t");
+    gate.open();
+    tick.wait().exits(6).stderr_has("the schema is at version 9999");
+    assert_eq!(db.of_run(running, "status, attempts"), "succeeded|1");
+}
+
+#[test]
 fn what_was_being_claimed_when_the_signal_came_goes_back_uncounted() {
     let db = TestDb::new();
     db.execute(

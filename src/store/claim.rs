@@ -180,17 +180,18 @@ impl Store {
         })
     }
 
-    /// Gives back claims that were never started.
+    /// Gives back claims that were never started, pairs of run and attempt. Returns the runs that somebody else has
+    /// locked: they are still held.
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn release(&self, worker: &str, unstarted: &[(i64, i32)]) -> Result<()> {
+    pub(crate) fn release(&self, worker: &str, unstarted: Vec<(i64, i32)>) -> Result<Vec<i64>> {
         let worker = worker.to_owned();
-        let (ids, attempts): (Vec<i64>, Vec<i32>) = unstarted.iter().copied().unzip();
+        let (ids, attempts): (Vec<i64>, Vec<i32>) = unstarted.into_iter().unzip();
         self.transact("give claims back", move |client| {
             let parameters: &[Parameter<'_>] =
                 &[(&worker, Type::TEXT), (&ids, Type::INT8_ARRAY), (&attempts, Type::INT4_ARRAY)];
-            client.query_typed(query!("release"), parameters).map(|_| ())
+            collect(client.query_typed(query!("release"), parameters)?, |row| row.try_get("id"))
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::pool::Task;
-use super::{HeldRun, Look, Phase, Tick, WhenIdle, id, pace, record};
+use super::{HeldRun, Look, Phase, Tick, Unstarted, WhenIdle, id, pace, record};
 use crate::execute::Stop;
 use crate::payload::PAYLOAD_LIMIT;
 use crate::store::{self, Claim, Claimed};
@@ -109,7 +109,7 @@ impl Tick {
             _ => {}
         }
         let lingers = self.plan.when_idle == WhenIdle::Linger;
-        let wanted = self.pace.wanted(self.plan.concurrency, held).min(self.plan.limit - self.taken);
+        let wanted = self.pace.wanted(self.pool.size(), held).min(self.plan.limit - self.taken);
         // What was printed is to be recorded before more is.
         if wanted == 0 || self.ended_bytes() > record::BYTES_AT_ONCE {
             self.look = Look::AfterRun;
@@ -127,7 +127,7 @@ impl Tick {
         Ok(Some(Claim {
             wanted: self.plan.wanted.clone(),
             at_most: i32::try_from(wanted).unwrap_or(i32::MAX),
-            bytes: i64::try_from(pace::BYTES_AHEAD + self.plan.concurrency * PAYLOAD_LIMIT).unwrap_or(i64::MAX),
+            bytes: i64::try_from(pace::BYTES_AHEAD + self.pool.size() * PAYLOAD_LIMIT).unwrap_or(i64::MAX),
             // Only who has looked everywhere knows that nothing is due.
             give_back: !lingers && after.is_empty(),
             after,
@@ -156,7 +156,7 @@ impl Tick {
     fn room(&self, held: usize) -> usize {
         match self.others {
             0 => usize::MAX,
-            others => self.plan.concurrency.saturating_sub(held + others),
+            others => self.pool.size().saturating_sub(held + others),
         }
     }
 
@@ -172,36 +172,40 @@ impl Tick {
             tasks.push(Task { run, stop, submitted: Instant::now() });
         }
         self.taken += tasks.len();
-        self.pool.submit(tasks);
+        if let Err(error) = self.pool.submit(tasks) {
+            self.failure.get_or_insert(anyhow::Error::new(error).context("cannot start a thread"));
+            self.end_all();
+        }
     }
 
-    /// Gives back claims that no thread was free for within a blink: they were short before, and are
-    /// not any more.
-    pub(super) fn release_waiting(&mut self) -> store::Result<()> {
+    /// Takes back what no thread was free for in time: the runs were short before, and are not any more.
+    pub(super) fn take_back_waiting(&mut self) {
         let late = self.pool.waiting_for().is_some_and(|waited| waited >= self.pace.patience());
         if !late && !self.is_stopping() {
-            return Ok(());
+            return;
         }
         self.pace.reset();
         self.lanes.forget();
-        // They are not executed, whatever the answer is.
-        let unstarted: Vec<_> = self.pool.take_back().iter().map(|task| (task.run.id, task.run.attempt)).collect();
-        for (id, _) in &unstarted {
-            self.held.remove(id);
+        for task in self.pool.take_back() {
+            self.taken -= 1;
+            let expires = self.held.remove(&task.run.id).map_or(task.submitted, |held| held.expires);
+            self.unstarted.push(Unstarted { id: task.run.id, attempt: task.run.attempt, expires });
         }
-        self.taken -= unstarted.len();
-        self.release(&unstarted)
     }
 
-    /// Gives back claims that were not started.
-    pub(super) fn release(&mut self, unstarted: &[(i64, i32)]) -> store::Result<()> {
-        match &self.store {
-            Some(store) if !unstarted.is_empty() => {
-                self.look = Look::Now;
-                store.release(&self.holder.worker, unstarted)
-            }
-            _ => Ok(()),
+    /// Gives back claims that were not started, and those that somebody has locked later. They are not executed,
+    /// whatever the answer is.
+    pub(super) fn release(&mut self) -> store::Result<()> {
+        let now = Instant::now();
+        self.unstarted.retain(|one| now < one.expires);
+        let Some(store) = self.store.as_ref().filter(|_| !self.unstarted.is_empty()) else { return Ok(()) };
+        let unstarted = self.unstarted.iter().map(|one| (one.id, one.attempt)).collect();
+        let locked = store.release(&self.holder.worker, unstarted)?;
+        if locked.len() < self.unstarted.len() {
+            self.look = Look::Now;
         }
+        self.unstarted.retain(|one| locked.contains(&one.id));
+        Ok(())
     }
 
     pub(super) fn give_right_back(&mut self) -> store::Result<()> {

@@ -3,24 +3,30 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Look, Tick, record};
+use super::{Look, Phase, Tick, record};
 use crate::connect::Connecting;
+use crate::exit::Exit;
 use crate::store::{self, Kind, Store};
 
 /// Before something that the database refused only for now is sent again.
-const BUSY_PAUSE: Duration = Duration::from_millis(200);
+pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause between two tries to connect anew.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(5);
 
 impl Tick {
     /// What an error of the store means for the tick.
     pub(super) fn trouble(&mut self, error: store::Error) {
-        let idle = self.held.is_empty() && self.ended.is_empty();
         match error.kind {
             Kind::Lost => self.lost(error.into()),
-            Kind::Busy if !idle => {
+            Kind::Busy if !self.is_free() => {
                 log::debug!("{error}");
                 self.paused_until = Instant::now() + BUSY_PAUSE;
+            }
+            // Somebody has migrated. What runs may end: leases and results are as they were.
+            Kind::Fatal if error.exit == Exit::Schema && self.phase == Phase::Working => {
+                log::warn!("{error}; {} running", self.held.len());
+                self.failure.get_or_insert(error.into());
+                self.phase = Phase::Draining;
             }
             Kind::Busy | Kind::Data | Kind::Fatal => {
                 self.failure.get_or_insert(error.into());
@@ -34,7 +40,7 @@ impl Tick {
     pub(super) fn lost(&mut self, error: anyhow::Error) {
         (self.store, self.connecting, self.asked) = (None, None, None);
         self.may_claim = false;
-        if self.held.is_empty() && self.ended.is_empty() {
+        if self.is_free() {
             self.failure = Some(error);
             return;
         }
@@ -73,6 +79,7 @@ impl Tick {
     /// Without a connection: forgets results whose lease is over, because others may have the runs.
     pub(super) fn give_up_expired(&mut self) {
         let now = Instant::now();
+        self.unstarted.retain(|one| now < one.expires);
         let held = &mut self.held;
         self.ended.retain(|judged| {
             let run = &judged.attempt.run;

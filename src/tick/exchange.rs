@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Look, Tick, record};
-use crate::store::{self, Claim, Exchanged, Kind, Pending};
+use super::{Look, Tick, Unstarted, record};
+use crate::store::{self, Claim, Claimed, Exchanged, Kind, Pending};
 
 /// After an exchange that failed, results are sent without a claim for so long.
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
@@ -58,8 +58,9 @@ impl Tick {
                     self.learn(&claim, sent, claiming, &claimed);
                     if self.is_stopping() {
                         // The signal came while they were on their way.
-                        let unstarted: Vec<_> = claimed.iter().map(|run| (run.id, run.attempt)).collect();
-                        self.release(&unstarted)?;
+                        let expires = sent + self.timing.lease;
+                        let unstarted = |run: Claimed| Unstarted { id: run.id, attempt: run.attempt, expires };
+                        self.unstarted.extend(claimed.into_iter().map(unstarted));
                     } else {
                         self.start(claimed, sent);
                     }

@@ -81,6 +81,13 @@ struct HeldRun {
     expires: Instant,
 }
 
+/// A claim that goes back, because no thread was free for it.
+struct Unstarted {
+    id: i64,
+    attempt: i32,
+    expires: Instant,
+}
+
 /// How far a tick has got; it never goes back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
@@ -116,6 +123,7 @@ struct Tick {
     /// Signals that wait until they are handed on.
     caught: Option<Signals>,
     held: HashMap<i64, HeldRun>,
+    unstarted: Vec<Unstarted>,
     /// Ended, and not recorded yet.
     ended: Vec<Judged>,
     /// Recorded, or lost where there is no status, and not in the log yet.
@@ -165,6 +173,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         sender,
         caught: Some(caught),
         held: HashMap::new(),
+        unstarted: Vec::new(),
         ended: Vec::new(),
         untold: Vec::new(),
         asked: None,
@@ -217,8 +226,13 @@ impl Tick {
         self.tell();
     }
 
+    /// Whether nothing depends on this tick.
+    fn is_free(&self) -> bool {
+        self.held.is_empty() && self.unstarted.is_empty() && self.ended.is_empty()
+    }
+
     fn is_done(&self) -> bool {
-        let idle = self.held.is_empty() && self.ended.is_empty() && self.asked.is_none();
+        let idle = self.is_free() && self.asked.is_none();
         match self.phase {
             Phase::Working => idle && (self.failure.is_some() || self.store.is_some() && self.look == Look::AfterRun),
             Phase::Draining | Phase::Stopping(_) => idle,
@@ -267,6 +281,9 @@ impl Tick {
             if !self.ended.is_empty() {
                 at(not_before(now));
             }
+            if !self.unstarted.is_empty() {
+                at(not_before(now + connection::BUSY_PAUSE));
+            }
             if let Some(waited) = self.pool.waiting_for() {
                 at(not_before(now + self.pace.patience().saturating_sub(waited)));
             }
@@ -281,7 +298,8 @@ impl Tick {
                 Some(connecting) => connecting.until().into_iter().for_each(&mut at),
                 None => at(self.paused_until),
             }
-            self.held.values().map(|held| held.expires).min().into_iter().for_each(at);
+            let claims = self.unstarted.iter().map(|one| one.expires);
+            self.held.values().map(|held| held.expires).chain(claims).min().into_iter().for_each(at);
         }
         if self.pool.attend(self.attention()) {
             until = now;
@@ -304,7 +322,7 @@ impl Tick {
         if self.asked.is_some() {
             Attention::None
         } else if self.rests() {
-            let waiting = self.pace.few(self.plan.concurrency);
+            let waiting = self.pace.few(self.pool.size());
             Attention::Shortage {
                 waiting,
                 ended: pace::PLENTY - self.ended.len(),
@@ -325,7 +343,7 @@ impl Tick {
 
     /// The end: gives the claim right back and reports what made it impossible to go on.
     fn leave(mut self) -> anyhow::Result<()> {
-        for run in self.held.keys() {
+        for run in self.held.keys().chain(self.unstarted.iter().map(|one| &one.id)) {
             log::error!("run {run}: still held at the end; its lease will run out");
         }
         let left = self.give_right_back();

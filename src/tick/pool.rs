@@ -2,6 +2,7 @@
 //! work for them, and what none has taken yet can be taken back.
 
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -89,8 +90,16 @@ impl Pool {
         Self { shared: Arc::new(shared), size, threads: 0 }
     }
 
+    /// Threads at most; fewer than were asked for where the system has no more.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
     /// Hands tasks over, in the order in which they are to start.
-    pub(super) fn submit(&mut self, tasks: Vec<Task>) {
+    ///
+    /// # Errors
+    /// The system refuses even a single thread.
+    pub(super) fn submit(&mut self, tasks: Vec<Task>) -> io::Result<()> {
         let mut queue = self.shared.tasks();
         queue.waiting.extend(tasks);
         let missing = queue.waiting.len().saturating_sub(queue.idle).min(self.size - self.threads);
@@ -98,9 +107,17 @@ impl Pool {
         self.shared.arrived.notify_all();
         for _ in 0..missing {
             let shared = Arc::clone(&self.shared);
-            thread::spawn(move || shared.work());
-            self.threads += 1;
+            match thread::Builder::new().spawn(move || shared.work()) {
+                Ok(_) => self.threads += 1,
+                Err(error) if self.threads == 0 => return Err(error),
+                Err(error) => {
+                    log::warn!("{} threads instead of {}: {error}", self.threads, self.size);
+                    self.size = self.threads;
+                    break;
+                }
+            }
         }
+        Ok(())
     }
 
     /// Takes back what no thread has started.

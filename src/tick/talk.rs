@@ -30,7 +30,8 @@ impl Tick {
         if !self.settle()? || Instant::now() < self.paused_until || self.rests() {
             return Ok(());
         }
-        self.release_waiting()?;
+        self.take_back_waiting();
+        self.release()?;
         self.asked = match self.beat()? {
             Some(renewal) => Some(Asked::Renewal(renewal)),
             None => self.exchange()?.map(Asked::Exchange),
@@ -68,7 +69,7 @@ impl Tick {
         now < self.rested_until
             && now < self.next_beat
             && self.phase == Phase::Working
-            && self.pool.waiting() > self.pace.few(self.plan.concurrency)
+            && self.pool.waiting() > self.pace.few(self.pool.size())
             && self.ended.len() < pace::PLENTY
             && self.ended_bytes() < BYTES_AT_REST
     }
