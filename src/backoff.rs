@@ -29,7 +29,10 @@ impl Backoff {
     /// # Errors
     /// Names the forms, or what is wrong with a duration in one.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wait = |text: &str| duration::parse_within(text.trim(), Duration::ZERO, LONGEST);
+        let wait = |text: &str| match text.contains(|c: char| c.is_whitespace() && c != ' ') {
+            true => Err("a backoff has no white space but spaces".to_owned()),
+            false => duration::parse_within(text.trim(), Duration::ZERO, LONGEST),
+        };
         match text.split_once(':') {
             Some(("fixed", every)) => wait(every).map(Self::Fixed),
             Some(("polynomial", unit)) => wait(unit).map(Self::Polynomial),

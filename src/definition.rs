@@ -46,7 +46,7 @@ pub(crate) struct Problem {
     pub(crate) what: String,
 }
 
-/// Every key of a job. Those after `http` belong to the command of `shell`.
+/// Every key of a job; `cwd`, `env` and `permanent_exit_codes` belong to the command of `shell`.
 const KEYS: &[&str] = &[
     "shell",
     "http",
@@ -194,7 +194,7 @@ fn set(definition: &mut Definition, action: &mut Map<String, Value>, key: &str, 
             Backoff::parse(&definition.backoff)?;
         }
         "priority" => definition.priority = number(&value, i32::MIN, i32::MAX)?,
-        "queue" => definition.queue = text(value).and_then(|name| check_name(&name).map(|()| name))?,
+        "queue" => definition.queue = queue(&text(value)?)?,
         "spread" => definition.spread = seconds(value, Duration::ZERO, Duration::from_secs(86400))?,
         "enabled" => definition.enabled = value.as_bool().ok_or("must be true or false")?,
         _ => return Err(unknown_key(key, KEYS)),
@@ -234,7 +234,9 @@ fn seconds(value: Value, least: Duration, most: Duration) -> Result<f64, String>
 }
 
 fn catch_up(text: String) -> Result<String, String> {
-    let limit = text.strip_prefix("all:").map(str::parse);
+    // The CHECK of the table knows digits only.
+    let is_number = |digits: &&str| digits.starts_with(|first| ('1'..='9').contains(&first));
+    let limit = text.strip_prefix("all:").map(|digits| Some(digits).filter(is_number).unwrap_or("").parse());
     match (text.as_str(), limit) {
         ("skip" | "one" | "all", None) => Ok(text),
         (_, Some(Ok(1..=CATCH_UP_LIMIT))) => Ok(text),
@@ -242,10 +244,8 @@ fn catch_up(text: String) -> Result<String, String> {
     }
 }
 
-/// Names of jobs and queues.
-///
 /// # Errors
-/// Says which names there may be.
+/// Says which names a job may have.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     if matches!(name, "shell" | "http") {
         return Err("is the name of a built-in job".to_owned());
@@ -257,8 +257,20 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
+/// A queue's name.
+///
+/// # Errors
+/// Says which there may be.
+pub(crate) fn queue(name: &str) -> Result<String, String> {
+    if is_plain(name) {
+        Ok(name.to_owned())
+    } else {
+        Err("a queue's name has 1 to 63 letters, digits or _ . : -".to_owned())
+    }
+}
+
 /// Whether a job or a queue may have that name; the CHECK constraints of the tables say the same.
-pub(crate) fn is_plain(name: &str) -> bool {
+fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     name.len() <= 63 && name.starts_with(plain) && name.chars().all(|c| plain(c) || ".:-".contains(c))
 }

@@ -112,6 +112,21 @@ fn a_job_that_is_removed_leaves_its_waiting_runs_dead_with_a_reason() {
 }
 
 #[test]
+fn a_definition_that_somebody_has_locked_is_not_waited_for_in_vain() {
+    let db = TestDb::new();
+    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n");
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '1 day'");
+    let mut other = db.client();
+    other.batch_execute("BEGIN; SELECT FROM jobctl.job_definitions FOR UPDATE").unwrap();
+    let folder = temp_dir();
+    std::fs::write(folder.path().join("jobs.toml"), "[jobs.nightly]\nshell = 'false'\nschedule = '@daily'\n").unwrap();
+    let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run();
+    refused.exits(5).complains_once().stderr_has("another session holds a lock");
+    other.batch_execute("COMMIT").unwrap();
+    db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().success();
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_place_and_nothing_is_applied() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
@@ -134,6 +149,8 @@ fn what_is_wrong_is_said_with_its_place_and_nothing_is_applied() {
         ),
         ("[jobs.second]\nhttp = { url = 'ftp://a' }\n", 5, "job `second`: `http`: `url` must start with http"),
         ("[jobs.second]\nqueue = 'q'\n", 4, "job `second`: it has neither `shell` nor `http`"),
+        ("[jobs.second]\nshell = 'true'\ncatch_up = 'all:+5'\n", 6, "job `second`: `catch_up`: must be"),
+        ("[jobs.second]\nshell = 'true'\nbackoff = \"fixed:1m\\t\"\n", 6, "job `second`: `backoff`: "),
         ("[jobs.first]\nshell = 'false'\n", 4, "duplicate key"),
         ("[jobs.second\n", 4, ""),
         (

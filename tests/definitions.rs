@@ -1,7 +1,7 @@
 //! Runs of definitions: enqueued by name, executed as the definition says when they are claimed.
 
 use crate::support::http_server::HttpServer;
-use crate::support::{TestDb, temp_dir, wait_until};
+use crate::support::{Gate, Running, TestDb, json_string, temp_dir, wait_until};
 
 #[test]
 fn a_defined_command_gets_the_payload_on_its_stdin() {
@@ -249,6 +249,33 @@ fn the_limit_of_a_definition_holds_over_workers_that_claim_at_the_same_time() {
         assert_eq!(log.lines().filter(|line| *line == "start").count(), 8);
         assert_eq!(most_at_once(&log), most, "{policy}\n{log}");
     }
+}
+
+#[test]
+fn the_limit_of_a_definition_holds_for_runs_that_any_program_inserted() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let definition = format!("[jobs.a]\nshell = {}\nmax_running = 1\n", json_string(&gate.script()));
+    db.apply(&definition);
+    db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 2)");
+    // The definition goes and comes back: what was enqueued before is of this one again.
+    db.enqueue(["a"]);
+    db.execute("DELETE FROM jobctl.job_definitions");
+    db.apply(&definition);
+    db.enqueue(["a"]);
+    let ticks = ["one", "two"].map(|worker| db.jobctl(["tick", "--worker", worker]).spawn());
+    gate.wait_for_starts(1);
+    let [one, two] = ticks;
+    // The one that holds nothing ends.
+    let mut running = vec![one, two];
+    wait_until("one tick to end", || {
+        running.retain_mut(Running::is_running);
+        running.len() == 1
+    });
+    assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"), "queued|3\nrunning|1");
+    gate.open();
+    running.remove(0).wait().success();
+    assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|4");
 }
 
 #[test]

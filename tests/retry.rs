@@ -71,6 +71,14 @@ fn used_up_attempts_are_granted_once_more_and_never_lowered() {
     // Attempts are left: no more are needed.
     db.jobctl(["retry", &id.to_string()]).run().success();
     assert_eq!(db.of_run(id, "attempts, max_attempts"), "4|6");
+    // As many as at first, however often: what must start once by itself goes on to.
+    for max in [9, 12] {
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET status = 'dead', attempts = max_attempts, finished_at = now() WHERE id = {id}"
+        ));
+        db.jobctl(["retry", &id.to_string()]).run().success();
+        assert_eq!(db.of_run(id, "attempts, max_attempts"), format!("{}|{max}", max - 3));
+    }
 }
 
 #[test]

@@ -99,6 +99,7 @@ fn bad_values_are_refused_with_the_fitting_error() {
         ("max_attempts => 1000000000", "22023"),
         ("run_at => 'infinity'", "23514"),
         ("run_at => '-infinity'", "23514"),
+        ("run_at => '200000-01-01'", "23514"),
         ("run_at => '2026-13-01'", "22008"),
         ("run_at => now(), run_in => '1 hour'", "22023"),
         ("run_in => '1000000 years'", "22008"),

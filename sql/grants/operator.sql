@@ -6,6 +6,7 @@ GRANT UPDATE (
     status,
     run_at,
     max_attempts,
+    granted_attempts,
     locked_by,
     locked_until,
     cancel_requested_at,

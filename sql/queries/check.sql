@@ -1,5 +1,5 @@
--- The facts that `check` judges, always one row: of the dead, due, running and lately failed runs how
--- many there are, or the one that tells most; and all workers, the latest tick first.
+-- The facts that `check` judges, always one row: of the dead, due, running, lost and lately failed runs, and of
+-- late schedules, how many there are, or the one that tells most; and all workers, the latest tick first.
 -- $1  jobs; NULL for all    $2  seconds within which failures count; NULL to count none
 -- A run counts as failed once, by its latest failure; one that was cancelled or interrupted did not fail.
 WITH dead AS (
@@ -31,6 +31,25 @@ longest_running AS (
     WHERE run.status = 'running'
         AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
     ORDER BY run.started_at, run.id
+    LIMIT 1
+),
+longest_lost AS (
+    SELECT run.id, run.job_type, extract(epoch FROM now() - run.locked_until)::float8 AS age
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'running'
+        AND run.locked_until < now()
+        AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+    ORDER BY run.locked_until, run.id
+    LIMIT 1
+),
+latest_schedule AS (
+    SELECT definition.name, extract(epoch FROM now() - definition.next_run_at)::float8 AS age
+    FROM jobctl.job_definitions AS definition
+    WHERE definition.enabled
+        AND definition.paused_at IS NULL
+        AND definition.next_run_at <= now()
+        AND ($1::text[] IS NULL OR definition.name = ANY ($1::text[]))
+    ORDER BY definition.next_run_at, definition.name
     LIMIT 1
 ),
 -- What failed since then is not finished, or finished since then: each has its index.
@@ -84,6 +103,11 @@ SELECT
     longest_running.job_type AS longest_running_job,
     longest_running.locked_by AS longest_running_worker,
     longest_running.age AS longest_running_age,
+    longest_lost.id AS longest_lost_id,
+    longest_lost.job_type AS longest_lost_job,
+    longest_lost.age AS longest_lost_age,
+    latest_schedule.name AS latest_schedule,
+    latest_schedule.age AS latest_schedule_age,
     (SELECT count(*) FROM failed) AS failed,
     newest_failed.id AS newest_failed_id,
     newest_failed.job_type AS newest_failed_job,
@@ -95,4 +119,6 @@ CROSS JOIN workers
 LEFT JOIN newest_dead ON true
 LEFT JOIN oldest_due ON true
 LEFT JOIN longest_running ON true
+LEFT JOIN longest_lost ON true
+LEFT JOIN latest_schedule ON true
 LEFT JOIN newest_failed ON true

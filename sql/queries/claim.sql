@@ -52,10 +52,12 @@ claim_right AS MATERIALIZED (
         AND worker.claiming_until > now()
 ),
 limited AS MATERIALIZED (
-    SELECT definition.id
-    FROM jobctl.job_definitions AS definition
-    WHERE definition.max_running IS NOT NULL
-        OR definition.overlap = 'queue'
+    SELECT ARRAY(
+        SELECT definition.name
+        FROM jobctl.job_definitions AS definition
+        WHERE definition.max_running IS NOT NULL
+            OR definition.overlap = 'queue'
+    ) AS job_types
 ),
 left_out AS MATERIALIZED (
     SELECT $6::text[] || ARRAY(
@@ -88,8 +90,7 @@ due AS MATERIALIZED (
                 -- comparison for one that hardly any run passes, and read and sort the whole lane.
                 AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)
                 AND (
-                    run.definition_id IS NULL
-                    OR run.definition_id NOT IN (SELECT limited.id FROM limited)
+                    NOT coalesce(run.job_type = ANY ((SELECT limited.job_types FROM limited)::text[]), false)
                     OR run.id = ANY ($8::bigint[])
                 )
             ORDER BY run.run_at, run.id

@@ -7,7 +7,8 @@ FROM jobctl.job_definitions AS definition
 WHERE (definition.max_running IS NOT NULL OR definition.overlap = 'queue')
     AND EXISTS (
         SELECT FROM jobctl.job_runs AS run
-        WHERE run.definition_id = definition.id
+        WHERE run.job_type = definition.name
+            AND run.job_type NOT IN ('shell', 'http')
             AND run.status IN ('queued', 'failed')
             AND run.run_at <= now()
     )

@@ -1,5 +1,5 @@
 -- failed, dead, cancelled or queued -> queued, due now; where it is asked for also running -> queued,
--- which takes the run from its holder. Used-up attempts are granted once more.
+-- which takes the run from its holder. Attempts that are used up are granted once more, as many as at first.
 -- $1  run ids    $2  statuses that a run may be moved from
 -- A row per id that exists: its status before, and whether it was retried. One whose status allows it
 -- and that was not, has its live key taken.
@@ -16,9 +16,11 @@ retried AS (
         status = 'queued',
         run_at = now(),
         max_attempts = CASE
-            WHEN run.attempts >= run.max_attempts THEN run.attempts + run.max_attempts
+            WHEN run.attempts >= run.max_attempts
+                THEN run.attempts + coalesce(run.granted_attempts, run.max_attempts)
             ELSE run.max_attempts
         END,
+        granted_attempts = coalesce(run.granted_attempts, run.max_attempts),
         locked_by = NULL,
         locked_until = NULL,
         cancel_requested_at = NULL,

@@ -40,13 +40,13 @@ SELECT
     (
         SELECT least(limiting.max_running, CASE WHEN limiting.overlap = 'queue' THEN 1 END)
         FROM jobctl.job_definitions AS limiting
-        WHERE limiting.id = run.definition_id
+        WHERE limiting.name = run.job_type
     ) AS most_running,
     (
         SELECT count(*)
         FROM jobctl.job_runs AS sibling
         WHERE sibling.status = 'running'
-            AND sibling.definition_id = run.definition_id
+            AND sibling.job_type = run.job_type
     ) AS running,
     (
         SELECT count(*)

@@ -8,7 +8,8 @@ CROSS JOIN LATERAL (
     SELECT run.id
     FROM jobctl.job_runs AS run
     WHERE run.status IN ('queued', 'failed')
-        AND run.definition_id = definition.id
+        AND run.job_type = definition.name
+        AND run.job_type NOT IN ('shell', 'http')
         AND run.run_at <= now()
         AND (cardinality($2::text[]) = 0 OR run.queue = ANY ($2::text[]))
     ORDER BY run.priority, run.run_at, run.id
@@ -18,7 +19,7 @@ CROSS JOIN LATERAL (
             SELECT count(*)
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
-                AND run.definition_id = definition.id
+                AND run.job_type = definition.name
         )
     )
 ) AS waiting

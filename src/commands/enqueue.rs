@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(i32::MIN, i32::MAX))]
     priority: Option<i32>,
     /// The queue, for ticks that serve only some [default: default]
-    #[arg(long, value_name = "Q", value_parser = queue)]
+    #[arg(long, value_name = "Q", value_parser = definition::queue)]
     queue: Option<String>,
     /// Starts at most, crashes included [default: 10]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, MAX_ATTEMPTS))]
@@ -315,6 +315,10 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
     ) -> Result<Option<T>, Fault> {
         text.map(|text| read(&text)).transpose().map_err(|why| Fault::usage(format!("`{name}`: {why}")))
     }
+    // To the parser a list of the values would do.
+    if !text.starts_with(b"{") {
+        return Err(Fault::usage("must be an object"));
+    }
     let line: Line = serde_json::from_slice(text).map_err(|error| Fault::usage(error.to_string()))?;
     let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
     payload::check(payload.as_bytes()).map_err(Fault::usage)?;
@@ -331,7 +335,7 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
     Ok(NewRun {
         payload: payload.to_owned(),
         job_type: line.job,
-        queue: field("queue", line.queue, queue)?,
+        queue: field("queue", line.queue, definition::queue)?,
         priority: line.priority,
         run_at: field("run_at", line.run_at, time)?,
         after: field("in", line.r#in, wait)?.map(|wait| wait.as_secs_f64()),
@@ -372,12 +376,4 @@ pub(super) fn key(text: &str) -> Result<String, String> {
 
 fn key_scope(text: &str) -> Result<String, String> {
     if matches!(text, "retained" | "live") { Ok(text.to_owned()) } else { Err("must be retained or live".to_owned()) }
-}
-
-pub(super) fn queue(text: &str) -> Result<String, String> {
-    if definition::is_plain(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("a queue's name has 1 to 63 letters, digits or _ . : -".to_owned())
-    }
 }

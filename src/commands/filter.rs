@@ -23,7 +23,7 @@ pub(super) struct Filter {
     #[arg(long, value_name = "JOB", value_parser = job, help_heading = HEADING)]
     job: Option<String>,
     /// Only runs of this queue
-    #[arg(long, value_name = "Q", value_parser = super::enqueue::queue, help_heading = HEADING)]
+    #[arg(long, value_name = "Q", value_parser = crate::definition::queue, help_heading = HEADING)]
     queue: Option<String>,
     /// Only runs with this key
     #[arg(long, value_name = "KEY", value_parser = super::enqueue::key, help_heading = HEADING)]

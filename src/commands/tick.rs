@@ -18,10 +18,11 @@ const DAY: Duration = Duration::from_secs(86400);
 /// Run what is due, then exit: what cron calls
 ///
 /// It recovers runs whose lease was lost, fires schedules, and claims and runs
-/// until nothing is due. Its exit status is 0 even when jobs failed. To run all of
-/// a queue now, and in a crontab:
+/// until nothing is due. Its exit status is 0 even when jobs failed. Of the ticks
+/// of one worker one claims at a time. To run all of a queue now, beside the
+/// worker of the crontab, and in a crontab:
 ///
-///   jobctl tick --queue mail --max-time 1h
+///   jobctl tick --queue mail --max-time 1h --worker mail
 ///   * * * * * jobctl tick --quiet
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
@@ -39,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     linger: bool,
     /// Only these queues
-    #[arg(long, value_name = "Q", num_args = 1.., value_delimiter = ',', value_parser = super::enqueue::queue)]
+    #[arg(long, value_name = "Q", num_args = 1.., value_delimiter = ',', value_parser = crate::definition::queue)]
     queue: Vec<String>,
     /// The worker's name [default: the host name]
     #[arg(long, value_name = "NAME", value_parser = worker)]

@@ -61,7 +61,7 @@ fn spawn(shell: &Shell, identity: &Identity) -> io::Result<Child> {
         command.current_dir(directory);
     }
     command
-        // jobctl's own credential is never passed on.
+        // Its own credential; what others share, as DATABASE_URL and PGPASSWORD, is the job's as well.
         .env_remove("JOBCTL_DATABASE_URL")
         .envs(&shell.env)
         .env("JOBCTL_RUN_ID", identity.run_id.to_string())
@@ -295,7 +295,8 @@ pub(crate) fn foreground(words: &[String]) -> Foreground {
         Err(error) => return Foreground::NotStarted(error),
     };
     let pid = Pid::from_child(&child);
-    std::thread::spawn(move || {
+    // Where the system refuses a thread, the command hears of no more than a terminal tells it.
+    let _ = std::thread::Builder::new().spawn(move || {
         for number in signals.forever() {
             let passed_on =
                 [(SIGTERM, Signal::TERM), (SIGHUP, Signal::HUP)].into_iter().find(|(from, _)| *from == number);

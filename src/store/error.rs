@@ -54,7 +54,11 @@ impl Error {
             let about = db.and_then(|db| db.detail()).map(str::to_owned);
             return Self { about, ..Self::new(Kind::Data, exit, format!("{cause}{remedy}")) };
         }
-        let (kind, exit, remedy) = code.map_or((Kind::Lost, Exit::Unavailable, "try again"), meaning);
+        let (kind, exit, remedy) = match code {
+            Some(code) => meaning(code),
+            None if is_about_value(error) => (Kind::Fatal, Exit::CouldNot, ""),
+            None => (Kind::Lost, Exit::Unavailable, "try again"),
+        };
         let cause = match error.as_db_error() {
             Some(db) => match db.detail() {
                 Some(detail) if !matches!(kind, Kind::Data) => format!("{}: {detail}", db.message()),
@@ -76,6 +80,12 @@ fn chain(error: &postgres::Error) -> String {
         cause = deeper.source();
     }
     text
+}
+
+/// Whether the driver could not turn a value into the other side's: what it says without a code is else about the
+/// connection, which has an error of the system as its cause, or none.
+fn is_about_value(error: &postgres::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|cause| !cause.is::<std::io::Error>())
 }
 
 /// Whether the statement was refused only because it met another one, and may be sent again at once.

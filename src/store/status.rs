@@ -23,7 +23,7 @@ pub(crate) struct JobStatus {
     pub(crate) run_time_p95_seconds: Option<f64>,
     pub(crate) run_time_max_seconds: Option<f64>,
     pub(crate) next_fire_at: Option<DateTime<Utc>>,
-    /// Of the definition: `fires`, `paused` or `disabled`; `None` without a schedule.
+    /// Of the definition: `fires`, `paused` or `disabled`; `None` without a schedule, unless disabled.
     pub(crate) state: Option<String>,
 }
 
