@@ -94,7 +94,8 @@ impl TryFrom<Value> for Statuses {
         let one =
             value.as_u64().and_then(|status| u16::try_from(status).ok()).filter(|status| (300..600).contains(status));
         let statuses = one.map(Self::One).or_else(|| value.as_str().and_then(class).map(Self::Class));
-        statuses.ok_or_else(|| format!("{value} is no HTTP status from 300 to 599, and no class like \"5xx\""))
+        let what = "`transient_statuses` has what is no HTTP status from 300 to 599, and no class like \"5xx\"";
+        statuses.ok_or_else(|| what.to_owned())
     }
 }
 
@@ -133,7 +134,7 @@ impl Action {
         let payload = || RawValue::from_string(payload.to_owned()).map_err(|error| error.to_string());
         match Self::read(kind, action).unwrap_or_else(|| Err(format!("kind `{kind}` is not known")))? {
             Self::Shell(shell) => Ok(Self::Shell(Shell { stdin: payload()?.get().to_owned(), ..shell })),
-            Self::Http(http) if matches!(http.method.as_deref(), Some("GET" | "HEAD" | "get" | "head")) => {
+            Self::Http(http) if http.method.is_some() && matches!(http.method()?, Method::GET | Method::HEAD) => {
                 Ok(Self::Http(http))
             }
             Self::Http(http) => Ok(Self::Http(Http { json: Some(payload()?), ..http })),
@@ -157,7 +158,7 @@ impl Action {
 impl Shell {
     fn parse(payload: &str) -> Result<Self, String> {
         payload::check_stored(payload.as_bytes())?;
-        let shell: Self = serde_json::from_str(payload).map_err(|error| error.to_string())?;
+        let shell: Self = payload::read(payload)?;
         let words = match &shell.command {
             Command::Script(script) => std::slice::from_ref(script),
             Command::Arguments(words) => words.as_slice(),
@@ -181,7 +182,7 @@ impl Shell {
 impl Http {
     fn parse(payload: &str) -> Result<Self, String> {
         payload::check_stored(payload.as_bytes())?;
-        let http: Self = serde_json::from_str(payload).map_err(|error| error.to_string())?;
+        let http: Self = payload::read(payload)?;
         check_url(&http.url)?;
         http.method()?;
         for (name, value) in &http.headers {
@@ -301,9 +302,10 @@ fn stdin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error>
 fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let (least, most) = TIMEOUT_RANGE;
-    duration::parse_within(&text, least, most)
-        .map(Some)
-        .map_err(|why| de::Error::custom(format_args!("`timeout`: {why}")))
+    duration::parse_within(&text, least, most).map(Some).map_err(|_| {
+        let (least, most) = (duration::show(least), duration::show(most));
+        de::Error::custom(format_args!("`timeout` is no duration, as in 30s or 5m; allowed are {least} to {most}"))
+    })
 }
 
 #[cfg(test)]
@@ -339,6 +341,37 @@ mod tests {
         refuses("shell", r#"{"command": "x", "env": {"A=B": "1"}}"#, "`A=B`");
         let long = "x".repeat(COMMAND_LIMIT + 1);
         refuses("shell", &format!(r#"{{"command": "{long}"}}"#), "longer than 64 KiB");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_values() {
+        let secrets = [
+            ("http", r#"{"url": "http://a", "headers": "S3CRET"}"#),
+            ("http", r#"{"url": "http://a", "headers": {"X": ["S3CRET, expected nothing"]}}"#),
+            ("http", r#"{"url": "http://a", "timeout": "S3CRET"}"#),
+            ("http", r#"{"url": "http://a", "redirects": "S3CRET"}"#),
+            ("http", r#"{"url": "http://a", "redirects": -77}"#),
+            ("http", r#"{"url": "http://a", "transient_statuses": ["S3CRET"]}"#),
+            ("shell", r#""S3CRET""#),
+            ("shell", r#"["S3CRET", null, {}, null, null]"#),
+            ("shell", r#"{"command": "x", "env": "S3CRET, expected nothing"}"#),
+            ("shell", r#"{"command": "x", "permanent_exit_codes": "S3CRET"}"#),
+        ];
+        for (job, payload) in secrets {
+            let why = Action::parse(job, payload).expect("a built-in job").unwrap_err();
+            assert!(!why.contains("S3CRET") && !why.contains("77") && !why.contains("nothing"), "{why}");
+        }
+        refuses("http", r#"{"url": "http://a", "headers": "S3CRET"}"#, "expected a map at line 1 column");
+        refuses("shell", r#"["x", null, {}, null, null]"#, "must be an object");
+    }
+
+    #[test]
+    fn a_method_is_the_same_in_any_case() {
+        for method in ["GET", "get", "Get", "HEAD", "hEAD"] {
+            let action = format!(r#"{{"url": "http://a", "method": "{method}"}}"#);
+            let call = Action::of_definition("http", &action, r#"{"a": 1}"#);
+            assert!(matches!(call, Ok(Action::Http(Http { json: None, .. }))), "{method}");
+        }
     }
 
     #[test]

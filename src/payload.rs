@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// Bytes of a payload as it was given.
 pub(crate) const PAYLOAD_LIMIT: usize = 256 * 1024;
@@ -49,6 +49,26 @@ pub(crate) fn check_stored(bytes: &[u8]) -> Result<&str, String> {
         Some(at) => Err(format!("payload has an exponent beyond {EXPONENT_LIMIT} at byte {}", at + 1)),
         None => Ok(text),
     }
+}
+
+/// Reads an object of valid JSON.
+///
+/// # Errors
+/// It is none, or not what is wanted: what was expected, and where. Never a part of what it holds but its keys.
+pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de str) -> Result<T, String> {
+    // To the parser a list of the values would do.
+    if !object.trim_start().starts_with('{') {
+        return Err("must be an object".to_owned());
+    }
+    serde_json::from_str(object).map_err(|error| {
+        let error = error.to_string();
+        let is_about_value = error.starts_with("invalid ");
+        // The parser quotes what it found in front of this.
+        match error.rsplit_once(", expected ").filter(|_| is_about_value) {
+            Some((_, expected)) => format!("expected {expected}"),
+            None => error,
+        }
+    })
 }
 
 /// Where valid JSON has an exponent that is too great either way. The parser does not tell: to it a

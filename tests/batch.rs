@@ -57,7 +57,7 @@ fn one_bad_line_keeps_the_whole_batch_out_and_is_named() {
     for (line, exit, why) in [
         ("{".to_owned(), 2, "EOF while parsing an object at column 1"),
         (format!("{GOOD} x"), 2, "trailing characters at column 50"),
-        ("[1]".to_owned(), 2, "invalid type"),
+        ("[1]".to_owned(), 2, "must be an object"),
         ("{}".to_owned(), 2, "missing field `job`"),
         (r#"{"job": "shell"}"#.to_owned(), 2, "payload is no shell job: missing field `command`"),
         (r#"{"job": "nosuch"}"#.to_owned(), 3, "no definition `nosuch`"),

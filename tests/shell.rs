@@ -247,8 +247,8 @@ fn a_row_that_any_program_has_written_is_dead_with_a_reason_and_starts_nothing()
     let touch = format!("touch {}/started", witness.path().display());
     let rows = [
         (json!({}), "missing field `command`"),
-        (json!([touch]), "expected"),
-        (json!(null), "invalid type: null"),
+        (json!([touch]), "must be an object"),
+        (json!(null), "must be an object"),
         (json!({"command": 5}), "`command` must be a string or a list of strings"),
         (json!({"command": []}), "`command` is empty"),
         (json!({"command": ["", touch]}), "`command` is empty"),
