@@ -95,6 +95,21 @@ fn a_run_that_is_due_for_too_long_is_a_reason() {
 }
 
 #[test]
+fn a_schedule_that_is_late_and_a_lease_that_nobody_recovers_are_reasons() {
+    let db = ticking();
+    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n");
+    let id = running(&db, "shell", "1 day");
+    says(db.jobctl(["check"]), FINE);
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '3 hours 1 second'");
+    says(db.jobctl(["check"]), "schedule nightly is late by 3h, see `jobctl status`");
+    says(db.jobctl(["check", "--job", "shell"]), FINE);
+    db.jobctl(["pause", "nightly"]).run().success();
+    db.execute("UPDATE jobctl.job_runs SET locked_until = now() - interval '2 hours 1 second'");
+    says(db.jobctl(["check"]), &format!("run {id} shell has been without a lease for 2h and nobody recovers it"));
+    says(db.jobctl(["check", "--max-lag", "4h"]), FINE);
+}
+
+#[test]
 fn workers_that_do_not_tick_are_a_reason() {
     let db = TestDb::new();
     says(db.jobctl(["check"]), "no worker has ever ticked, is `jobctl tick` in a crontab?");

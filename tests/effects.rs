@@ -104,6 +104,25 @@ fn an_effect_that_a_crash_left_open_is_not_run_again_before_a_person_settles_it(
 }
 
 #[test]
+fn what_succeeded_is_completed_though_the_connection_was_lost_meanwhile() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'jobctl%'
+                   AND datname = current_database()";
+    for (script, known) in [("true", "k|||t"), ("false", "")] {
+        let folder = temp_dir();
+        let go = folder.path().join("go");
+        let waiting = counter.then(&format!("while [ ! -e '{}' ]; do sleep 0.02; done; {script}", go.display()));
+        let once = db.jobctl(["once", "k", "--", "sh", "-c", &waiting]).spawn();
+        wait_until("the effect to be begun", || effects(&db) == "k|||f");
+        assert_eq!(db.query(cut), "t");
+        fs::write(&go, "").unwrap();
+        once.wait().exits(i32::from(script == "false"));
+        assert_eq!(effects(&db), known);
+        db.execute("DELETE FROM jobctl.job_effects");
+    }
+}
+
+#[test]
 fn of_two_that_do_the_same_at_once_one_runs_the_command() {
     let (db, counter) = (TestDb::new(), Counter::new());
     let (folder, script) = (temp_dir(), "while [ ! -e go ]; do sleep 0.01; done");

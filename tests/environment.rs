@@ -114,7 +114,25 @@ fn what_is_said_for_ticks_does_not_decide_which_runs_are_meant() {
     let db = TestDb::new();
     let dead = run_in(&db, "dead");
     db.jobctl(["retry", &dead.to_string()]).env("JOBCTL_QUEUE", "mail").run().success();
+    // What is no flag of a tick's does: it was said for this.
+    for (variable, value) in [("JOB", "x"), ("KEY", "x"), ("ERROR_TYPE", "timeout"), ("UNTIL", "1d")] {
+        let cancel = db.jobctl(["cancel", "--all-waiting"]).env(&format!("JOBCTL_{variable}"), value).run();
+        cancel.success().stdout("");
+    }
     db.jobctl(["cancel", "--all-waiting"]).env("JOBCTL_QUEUE", "mail").run().success().stdout_has("cancelled");
+}
+
+#[test]
+fn what_was_said_to_a_tick_is_not_said_to_the_commands_of_its_jobs() {
+    let db = TestDb::new();
+    let script = "\"$jobctl\" enqueue --database-url \"$url\" shell -- true";
+    let outer = serde_json::json!({"command": ["sh", "-c", script], "env": {"jobctl": env!("CARGO_BIN_EXE_jobctl"), "url": db.url()}});
+    db.enqueue(["--queue", "mail", "shell", &outer.to_string()]);
+    for queues in ["mail", "mail,slow"] {
+        db.jobctl(["tick"]).env("JOBCTL_QUEUE", queues).env("JOBCTL_LIMIT", "1").run().success();
+        db.execute("UPDATE jobctl.job_runs SET queue = 'mail' WHERE status = 'queued'");
+    }
+    assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"), "succeeded|2");
 }
 
 #[test]

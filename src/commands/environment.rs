@@ -3,8 +3,6 @@
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::filter;
-
 /// The arguments of a command, whose flags have their variables.
 #[derive(Debug)]
 pub(crate) struct Environment<A>(pub(crate) A);
@@ -32,11 +30,14 @@ impl<A: FromArgMatches> FromArgMatches for Environment<A> {
 /// Set for every shell job, for the job to read. As the values of flags they would make a job that
 /// enqueues another hand its own limit on, and one that lists runs see its own only.
 const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATTEMPTS"];
+/// What a job inherits that was said to its tick: which queues to serve is not where to enqueue.
+const TOLD_TO_TICKS: [&str; 2] = ["JOBCTL_LIMIT", "JOBCTL_QUEUE"];
 
 /// Gives the command's own flags their variables.
 pub(super) fn with_environment(command: Command) -> Command {
     let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
     let of_apply = command.get_name() == "apply";
+    let of_tick = command.get_name() == "tick";
     let acts_on_runs = matches!(command.get_name(), "retry" | "cancel");
     command.mut_args(|argument| {
         let Some(long) = argument.get_long() else { return argument };
@@ -47,8 +48,9 @@ pub(super) fn with_environment(command: Command) -> Command {
         let is_jobs_own = in_job && TOLD_TO_JOBS.contains(&name.as_str());
         // What a crontab says for its ticks must neither make `apply` remove definitions nor decide which
         // runs are retried or cancelled.
-        let is_ticks_own =
-            of_apply && name == "JOBCTL_PRUNE" || acts_on_runs && argument.get_help_heading() == Some(filter::HEADING);
+        let is_ticks_own = of_apply && name == "JOBCTL_PRUNE"
+            || acts_on_runs && name == "JOBCTL_QUEUE"
+            || in_job && !of_tick && TOLD_TO_TICKS.contains(&name.as_str());
         if is_answer || is_empty || is_jobs_own || is_ticks_own {
             return argument;
         }

@@ -7,15 +7,15 @@ use super::Database;
 use crate::execute::{self, Foreground};
 use crate::exit::{Exit, Fault};
 use crate::print;
-use crate::store::Effect;
+use crate::store::{self, Effect, Kind, Store};
 
 /// Run a command whose effect must happen once
 ///
 /// KEY is recorded before the command runs, completed when it succeeds, and taken
-/// back when it fails. A completed key is exit 0 without running anything. A key
-/// that a crash left open is not run again: exit 8, and a person says with
-/// --settle whether the effect happened. A command that fails passes its exit
-/// status on.
+/// back when it fails or a signal ends it. A completed key is exit 0 without
+/// running anything. A key that a crash left open is not run again, nor one that
+/// another `once` is still at: exit 8, and a person says with --settle whether
+/// the effect happened. A command that fails passes its exit status on.
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
 ///   jobctl once --settle done invoice:4711
@@ -60,8 +60,8 @@ impl Arguments {
                 return Err(Fault::new(
                     Exit::Open,
                     format!(
-                        "effect `{key}` was begun at {since} and its end is not known; find out whether it happened, \
-                         then run `jobctl once --settle done|redo '{key}'`"
+                        "effect `{key}` was begun at {since} and its end is not known; find out whether it happened \
+                         or is still being done, then run `jobctl once --settle done|redo '{key}'`"
                     ),
                 )
                 .into());
@@ -70,7 +70,7 @@ impl Arguments {
         }
         match execute::foreground(&self.command) {
             Foreground::Succeeded => {
-                let completed = store.complete_effect(&self.key);
+                let completed = anew(&store, database, |store| store.complete_effect(&self.key));
                 let left_open = || {
                     format!("the command succeeded, but `{key}` stays open; run `jobctl once --settle done '{key}'`")
                 };
@@ -79,7 +79,7 @@ impl Arguments {
             Foreground::Failed(status) => {
                 let left_open =
                     || format!("the command failed, but `{key}` stays open; run `jobctl once --settle redo '{key}'`");
-                store.take_back_effect(&self.key).with_context(left_open)?;
+                anew(&store, database, |store| store.take_back_effect(&self.key)).with_context(left_open)?;
                 Ok(Exit::Passed(status))
             }
             Foreground::NotStarted(error) => {
@@ -87,6 +87,14 @@ impl Arguments {
                 Err(error).with_context(|| format!("cannot run `{}`", print::plain(&self.command[0])))
             }
         }
+    }
+}
+
+/// What is said after the command; it may have taken hours, and the connection with it.
+fn anew(store: &Store, database: &Database, say: impl Fn(&Store) -> store::Result<bool>) -> anyhow::Result<bool> {
+    match say(store) {
+        Err(error) if error.kind == Kind::Lost => Ok(say(&database.open()?)?),
+        said => Ok(said?),
     }
 }
 

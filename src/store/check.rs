@@ -24,6 +24,10 @@ pub(crate) struct Facts {
     pub(crate) oldest_due: Option<(i64, String, Duration)>,
     /// Id, job, worker, and for how long it has been running.
     pub(crate) longest_running: Option<(i64, String, String, Duration)>,
+    /// Id, job, and for how long its lease has been over.
+    pub(crate) longest_lost: Option<(i64, String, Duration)>,
+    /// Name, and for how long it should have fired.
+    pub(crate) latest_schedule: Option<(String, Duration)>,
     /// Runs whose latest failure is recent enough.
     pub(crate) failed: i64,
     pub(crate) newest_failed: Option<FailedRun>,
@@ -52,8 +56,12 @@ fn facts(row: &Row) -> std::result::Result<Facts, postgres::Error> {
         let Some(id) = row.try_get(id)? else { return Ok(None) };
         Ok::<_, postgres::Error>(Some(FailedRun { id, job: row.try_get(job)?, error: row.try_get(error)? }))
     };
-    let oldest_due = match row.try_get("oldest_due_id")? {
-        Some(id) => Some((id, row.try_get("oldest_due_job")?, seconds(row.try_get("oldest_due_age")?))),
+    let aged_run = |id: &str, job: &str, age: &str| {
+        let Some(id) = row.try_get(id)? else { return Ok(None) };
+        Ok::<_, postgres::Error>(Some((id, row.try_get(job)?, seconds(row.try_get(age)?))))
+    };
+    let latest_schedule = match row.try_get("latest_schedule")? {
+        Some(name) => Some((name, seconds(row.try_get("latest_schedule_age")?))),
         None => None,
     };
     let longest_running = match (row.try_get("longest_running_id")?, row.try_get("longest_running_age")?) {
@@ -65,8 +73,10 @@ fn facts(row: &Row) -> std::result::Result<Facts, postgres::Error> {
     Ok(Facts {
         dead: row.try_get("dead")?,
         newest_dead: failed_run("newest_dead_id", "newest_dead_job", "newest_dead_error")?,
-        oldest_due,
+        oldest_due: aged_run("oldest_due_id", "oldest_due_job", "oldest_due_age")?,
         longest_running,
+        longest_lost: aged_run("longest_lost_id", "longest_lost_job", "longest_lost_age")?,
+        latest_schedule,
         failed: row.try_get("failed")?,
         newest_failed: failed_run("newest_failed_id", "newest_failed_job", "newest_failed_error")?,
         workers: names.into_iter().zip(ages.into_iter().map(seconds)).collect(),

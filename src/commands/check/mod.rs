@@ -30,13 +30,13 @@ pub(crate) struct Arguments {
     /// Dead runs that are no reason; retry or delete what is settled
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true, value_parser = super::within(0, i64::MAX))]
     max_dead: i64,
-    /// For how long a run may be due without being started
+    /// For how long a run may be due without being started, a schedule be late, or a lost lease not be recovered
     #[arg(long, value_name = "DURATION", default_value = duration::show(LAG), value_parser = limit)]
     max_lag: Duration,
     /// For how long a worker may not tick; one that is missed for a day more is taken as gone
     #[arg(long, value_name = "DURATION", default_value = duration::show(PATIENCE), value_parser = limit)]
     max_tick_age: Duration,
-    /// For how long a run may be running [default: as long as its timeout lets it]
+    /// For how long a run may be running [default: any time]
     #[arg(long, value_name = "DURATION", value_parser = limit)]
     max_running: Option<Duration>,
     /// Runs that may have failed recently, for good or not [default: any number]

@@ -10,7 +10,7 @@ use crate::store::{Facts, FailedRun};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) dead: i64,
-    /// Since a run was due.
+    /// Since a run was due, a schedule should have fired, or a lease was over.
     pub(super) lag: Duration,
     /// Since a worker's last tick.
     pub(super) tick_age: Duration,
@@ -29,6 +29,17 @@ pub(super) fn reasons(facts: &Facts, limits: &Limits) -> Vec<String> {
         && *age > limits.lag
     {
         reasons.push(format!("run {id} {job} has been due for {}, see `jobctl status`", show_whole(*age)));
+    }
+    if let Some((name, age)) = &facts.latest_schedule
+        && *age > limits.lag
+    {
+        reasons.push(format!("schedule {name} is late by {}, see `jobctl status`", show_whole(*age)));
+    }
+    if let Some((id, job, age)) = &facts.longest_lost
+        && *age > limits.lag
+    {
+        let age = show_whole(*age);
+        reasons.push(format!("run {id} {job} has been without a lease for {age} and nobody recovers it"));
     }
     if facts.dead > limits.dead {
         let dead = count::of(facts.dead, "dead run");
@@ -126,6 +137,16 @@ mod tests {
             &LIMITS,
             &["run 17 mail has been due for 10m, see `jobctl status`"],
         );
+    }
+
+    #[test]
+    fn a_schedule_may_be_late_and_a_lease_over_as_long_as_the_limit() {
+        let late = |age| Facts { latest_schedule: Some(("nightly".to_owned(), age)), ..fine() };
+        says(&late(LIMITS.lag), &LIMITS, &[]);
+        says(&late(MINUTE * 11), &LIMITS, &["schedule nightly is late by 11m, see `jobctl status`"]);
+        let lost = |age| Facts { longest_lost: Some((17, "mail".to_owned(), age)), ..fine() };
+        says(&lost(LIMITS.lag), &LIMITS, &[]);
+        says(&lost(MINUTE * 11), &LIMITS, &["run 17 mail has been without a lease for 11m and nobody recovers it"]);
     }
 
     #[test]
