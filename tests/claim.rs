@@ -148,6 +148,37 @@ fn a_claim_that_nobody_could_start_goes_back_though_its_row_is_locked() {
 }
 
 #[test]
+fn no_last_attempt_is_claimed_before_it_can_start() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    // One thread is busy for all the test, the other as soon as it has seen many short runs.
+    gate.enqueue(&db);
+    insert(&db, 60, "true");
+    gate.enqueue(&db);
+    db.execute(
+        "CREATE TABLE claimed (max_attempts integer);
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN INSERT INTO public.claimed VALUES (NEW.max_attempts); RETURN NULL; END';
+         CREATE TRIGGER note AFTER UPDATE ON jobctl.job_runs FOR EACH ROW
+             WHEN (NEW.status = 'running' AND NEW.id > 62) EXECUTE FUNCTION note()",
+    );
+    for attempts in [1, 10] {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type, payload, max_attempts)
+             SELECT 'shell', '{{\"command\": \"true\"}}', {attempts} FROM generate_series(1, 5)"
+        ));
+    }
+    let tick = db.jobctl(["tick", "--concurrency", "2"]).spawn();
+    gate.wait_for_starts(2);
+    let claimed = || db.query("SELECT max_attempts, count(*) >= 5 FROM claimed GROUP BY 1 ORDER BY 1");
+    wait_until("those behind them to be claimed ahead", || claimed() == "10|t");
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|72");
+    assert_eq!(claimed(), "1|t\n10|t");
+}
+
+#[test]
 fn a_tick_does_with_fewer_threads_than_it_asked_for() {
     // Nobody limits root, and another user's processes are not counted by a test.
     if !rustix::process::geteuid().is_root() {

@@ -177,3 +177,43 @@ fn all_leases_are_renewed_at_once_over_a_slow_line() {
     tick.wait().success();
     assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|30");
 }
+
+#[test]
+fn a_run_that_somebody_has_locked_keeps_neither_other_results_nor_claims_waiting() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--linger", "--concurrency", "2", "--max-time", "1h"]).spawn();
+    gate.wait_for_starts(1);
+    let mut other = db.client();
+    other.batch_execute(&format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {id} FOR UPDATE")).unwrap();
+    gate.open();
+    wait_until("the job to end", || gate.count("end") == 1);
+    // More than there are threads: they are claimed one after the other.
+    let others: Vec<_> = (0..5).map(|_| db.enqueue(["shell", "--", "true"])).collect();
+    others.iter().for_each(|other| db.wait_for_status(*other, "succeeded"));
+    assert_eq!(db.of_run(id, "status, attempts"), "running|1");
+    other.batch_execute("COMMIT").unwrap();
+    db.wait_for_status(id, "succeeded");
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn what_a_host_that_was_cut_off_had_locked_is_free_again() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let id = db.enqueue(["shell", "--", "true"]);
+    proxy.freeze_after("WITH RECURSIVE lanes");
+    let tick =
+        db.jobctl(["tick", "--worker", "lost", "--lease", "3s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    wait_until("the claim to be cut off", || proxy.is_frozen());
+    tick.signal(Signal::KILL);
+    // Its session is the server's to end: nothing ever arrives there.
+    wait_until("another worker to have it", || {
+        db.jobctl(["tick", "--worker", "other", "--quiet"]).run().success();
+        db.status(id) == "succeeded"
+    });
+    drop(tick);
+}

@@ -170,3 +170,14 @@ fn a_tick_recovers_also_while_another_has_its_workers_right() {
     first.signal(Signal::TERM);
     first.wait().success();
 }
+
+#[test]
+fn one_tick_recovers_all_that_was_lost() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at)
+         SELECT 'shell', 'running', 1, 'gone', now() - interval '1 minute', now() FROM generate_series(1, 1100)",
+    );
+    db.jobctl(["tick", "--quiet"]).run().success();
+    assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "failed|1100");
+}

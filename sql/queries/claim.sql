@@ -7,6 +7,8 @@
 -- Lanes, and after which run to go on in each; empty to look everywhere:
 -- $10 queues    $11 priorities    $12 run at    $13 run ids
 -- $14 bytes of payload, as they are stored; the run that exceeds them is the last
+-- $15 how many of the n can start at once; a run's last attempt is not taken ahead of its start, because should the
+--     worker die, it would be dead without having started
 -- Zero rows: nothing is due, nothing is free, or the right is somebody else's.
 --
 -- Order: smaller priority first, then run_at. The index job_runs_waiting is walked lane by lane (a
@@ -71,6 +73,8 @@ due AS MATERIALIZED (
     FROM (
         SELECT
             waiting.id,
+            waiting.is_last_attempt,
+            row_number() OVER () AS place,
             sum(waiting.size) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS size_before
         FROM (
             SELECT *
@@ -79,7 +83,10 @@ due AS MATERIALIZED (
             ORDER BY starts.priority, starts.oldest
         ) AS lane
         CROSS JOIN LATERAL (
-            SELECT run.id, pg_column_size(run.payload) AS size
+            SELECT
+                run.id,
+                run.attempts + 1 >= run.max_attempts AS is_last_attempt,
+                pg_column_size(run.payload) AS size
             FROM jobctl.job_runs AS run
             WHERE run.status IN ('queued', 'failed')
                 AND run.queue = lane.queue
@@ -101,6 +108,7 @@ due AS MATERIALIZED (
         LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN $3::integer ELSE 0 END
     ) AS first
     WHERE coalesce(first.size_before, 0) < $14::bigint
+        AND (first.place <= $15::integer OR NOT first.is_last_attempt)
 ),
 claimed AS (
     UPDATE jobctl.job_runs AS run

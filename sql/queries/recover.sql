@@ -22,7 +22,11 @@ recovered AS (
             WHEN run.attempts >= run.max_attempts THEN 'dead'
             ELSE 'failed'
         END,
-        run_at = now() + make_interval(secs => free.backoff),
+        run_at = CASE
+            WHEN run.cancel_requested_at IS NULL AND run.attempts < run.max_attempts
+                THEN now() + make_interval(secs => free.backoff)
+            ELSE run.run_at
+        END,
         locked_by = NULL,
         locked_until = NULL,
         last_error = $4::text,

@@ -69,6 +69,8 @@ pub(crate) struct Lane {
 pub(crate) struct Claim {
     pub(crate) wanted: Wanted,
     pub(crate) at_most: i32,
+    /// So many of them can start at once. No run's last attempt is taken ahead of its start.
+    pub(crate) at_once: i32,
     /// Bytes of payload, as they are stored; the run that exceeds them is the last.
     pub(crate) bytes: i64,
     /// After these in their lanes; without any, in all lanes.
@@ -238,6 +240,7 @@ pub(super) fn claim(
         (&after.iter().map(|lane| lane.run_at).collect::<Vec<_>>(), Type::TIMESTAMPTZ_ARRAY),
         (&after.iter().map(|lane| lane.id).collect::<Vec<_>>(), Type::INT8_ARRAY),
         (&claim.bytes, Type::INT8),
+        (&claim.at_once, Type::INT4),
     ];
     collect(client.query_typed(query!("claim"), parameters)?, |row| {
         Ok(Claimed {

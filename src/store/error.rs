@@ -104,9 +104,11 @@ fn refusal(code: &SqlState) -> Option<(Exit, &'static str)> {
 
 fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
     match code.code() {
-        "57014" | "55P03" | "25P03" | "40001" | "40P01" => {
+        "57014" | "55P03" | "40001" | "40P01" => {
             (Kind::Busy, Exit::Unavailable, "another session holds a lock; try again")
         }
+        // The server ended the session: it was idle, or too long, in a transaction.
+        "25P03" | "25P04" => (Kind::Lost, Exit::Unavailable, "try again"),
         "25006" => (Kind::Lost, Exit::Unavailable, "the server takes no writes now; connect to the primary"),
         "42501" => (Kind::Fatal, Exit::Configuration, "grant the role what it lacks"),
         "42P01" | "3F000" | "42703" | "42883" => (Kind::Fatal, Exit::Schema, "run `jobctl migrate`"),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use postgres::Client;
 
 use super::claim::{Claim, Claimed, Holder, claim};
-use super::runs::{Finish, finish};
+use super::runs::{Finish, finish, locked};
 use super::{Pending, Result, Store};
 use crate::model::Status;
 
@@ -15,34 +15,50 @@ pub(crate) struct Exchanged {
     /// The results that are recorded, with the status the run has now. Of one that is missing nothing was
     /// written: its lease is lost.
     pub(crate) recorded: HashMap<i64, Status>,
+    /// Runs whose results were not written because somebody has them locked.
+    pub(crate) locked: Vec<i64>,
     pub(crate) claimed: Vec<Claimed>,
     /// How long the claim alone took.
     pub(crate) claiming: Duration,
 }
 
+/// What is done about a result whose run somebody has locked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum OfLocked {
+    Wait,
+    PassOver,
+}
+
 impl Store {
     /// Writes what attempts came to, then takes due runs: both or neither. Does not wait for the answer, but
-    /// calls `answered` when it is there.
+    /// calls `answered` when it is there. A run that somebody has locked is waited for, as long as for any lock, or
+    /// passed over, which takes a statement more.
     pub(crate) fn exchange(
         &self,
         holder: &Holder,
         ended: Vec<Finish>,
         wanted: Option<Claim>,
+        of_locked: OfLocked,
         answered: impl FnOnce() + Send + 'static,
     ) -> Pending<Exchanged> {
         let holder = holder.clone();
         let doing = if ended.is_empty() { "claim runs" } else { "record results" };
         let work = move |client: &mut Client| {
-            let recorded = match ended.as_slice() {
+            let locked = match of_locked {
+                OfLocked::Wait => Vec::new(),
+                OfLocked::PassOver => locked(client, &ended)?,
+            };
+            let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.id)).collect();
+            let recorded = match free.as_slice() {
                 [] => HashMap::new(),
-                ended => finish(client, &holder.worker, ended)?,
+                free => finish(client, &holder.worker, free)?,
             };
             let began = Instant::now();
             let claimed = match &wanted {
                 Some(wanted) => claim(client, &holder, wanted)?,
                 None => Vec::new(),
             };
-            Ok(Exchanged { recorded, claimed, claiming: began.elapsed() })
+            Ok(Exchanged { recorded, locked, claimed, claiming: began.elapsed() })
         };
         self.send(doing, work, answered)
     }
@@ -52,7 +68,7 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn record(&self, worker: &str, ended: Finish) -> Result<HashMap<i64, Status>> {
-        let (worker, ended) = (worker.to_owned(), [ended]);
-        self.transact("record results", move |client| finish(client, &worker, &ended))
+        let worker = worker.to_owned();
+        self.transact("record results", move |client| finish(client, &worker, &[&ended]))
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, 
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result};
-pub(crate) use exchange::Exchanged;
+pub(crate) use exchange::{Exchanged, OfLocked};
 pub(crate) use inspect::{
     HolderFacts, IndexFacts, RoleFacts, RunFacts, SessionFacts, SnapshotFacts, TableFacts, WaitingFacts,
 };

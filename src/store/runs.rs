@@ -115,7 +115,8 @@ impl Store {
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn expired(&self, at_most: i64) -> Result<Vec<Expired>> {
+    pub(crate) fn expired(&self, at_most: usize) -> Result<Vec<Expired>> {
+        let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
         self.transact("look for lost leases", move |client| {
             let parameters: &[Parameter<'_>] = &[(&at_most, Type::INT8)];
             collect(client.query_typed(query!("expired"), parameters)?, |row| {
@@ -155,6 +156,15 @@ impl Store {
     }
 }
 
+/// The runs of results that somebody else has locked; the others nobody can lock before the transaction ends.
+///
+/// # Errors
+/// The database's.
+pub(super) fn locked(client: &mut Client, ended: &[Finish]) -> std::result::Result<Vec<i64>, postgres::Error> {
+    let ids: Vec<_> = ended.iter().map(|one| one.id).collect();
+    collect(client.query_typed(query!("locked"), &[(&ids, Type::INT8_ARRAY)])?, |row| row.try_get("id"))
+}
+
 /// Writes what attempts came to, all in one statement. Returns those that are recorded, with the status
 /// the run has now; one that is missing lost its lease, and nothing was written.
 ///
@@ -163,7 +173,7 @@ impl Store {
 pub(super) fn finish(
     client: &mut Client,
     worker: &str,
-    ended: &[Finish],
+    ended: &[&Finish],
 ) -> std::result::Result<HashMap<i64, Status>, postgres::Error> {
     /// A column of the batch, in the order of its rows.
     macro_rules! column {

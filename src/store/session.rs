@@ -121,11 +121,14 @@ fn transaction<T>(
     // that seek, a batch of a few runs would be looked up by reading all of them, and compiling a plan
     // takes longer than any of them runs.
     let Limits { statement, lock, whole_tables, one_moment } = limits;
+    let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
+    // A host that is frozen or cut off in the midst of a transaction would keep what it has locked from everybody
+    // until TCP gives up, after hours: hence the limit for being idle.
     let begin = format!(
-        "BEGIN ISOLATION LEVEL {}; SET LOCAL search_path = pg_catalog, pg_temp; \
+        "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL search_path = pg_catalog, pg_temp; \
          SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; SET LOCAL enable_seqscan = {whole_tables}; \
-         SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}; {}",
-        if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" },
+         SET LOCAL statement_timeout = {0}; SET LOCAL idle_in_transaction_session_timeout = {0}; \
+         SET LOCAL lock_timeout = {1}; {2}",
         statement.as_millis(),
         lock.as_millis(),
         if checks { query!("schema_version") } else { "" }

@@ -18,7 +18,7 @@ const LINGER_POLL: Duration = Duration::from_millis(65);
 /// How often it looks whether another tick of its worker has given the claim right back.
 const RIGHT_POLL: Duration = Duration::from_secs(1);
 /// Lost leases recovered per statement.
-const RECOVERED_AT_ONCE: i64 = 500;
+const RECOVERED_AT_ONCE: usize = 500;
 
 impl Tick {
     /// Looks what there is to do; takes or renews the claim right.
@@ -84,18 +84,24 @@ impl Tick {
     fn recover(&self) -> store::Result<()> {
         const WHAT: &str = "lease expired: its worker died, hung or lost the database";
         let Some(store) = &self.store else { return Ok(()) };
-        let expired = store.expired(RECOVERED_AT_ONCE)?;
-        let waits: Vec<_> = expired
-            .iter()
-            .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
-            .collect();
-        for (id, status) in store.recover(&waits, WHAT)? {
-            let found = expired.iter().zip(&waits).find(|(run, _)| run.id == id);
-            if let Some((run, (.., wait))) = found {
-                record::log_recovered(run, status, *wait);
+        loop {
+            let expired = store.expired(RECOVERED_AT_ONCE)?;
+            let waits: Vec<_> = expired
+                .iter()
+                .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
+                .collect();
+            let recovered = store.recover(&waits, WHAT)?;
+            for (id, status) in &recovered {
+                let found = expired.iter().zip(&waits).find(|(run, _)| run.id == *id);
+                if let Some((run, (.., wait))) = found {
+                    record::log_recovered(run, *status, *wait);
+                }
+            }
+            // Where none could be taken, another tick is at it.
+            if recovered.is_empty() || expired.len() < RECOVERED_AT_ONCE {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// What to claim now, when so many runs are `held`.
@@ -127,6 +133,7 @@ impl Tick {
         Ok(Some(Claim {
             wanted: self.plan.wanted.clone(),
             at_most: i32::try_from(wanted).unwrap_or(i32::MAX),
+            at_once: i32::try_from(self.pool.size().saturating_sub(held)).unwrap_or(i32::MAX),
             bytes: i64::try_from(pace::BYTES_AHEAD + self.pool.size() * PAYLOAD_LIMIT).unwrap_or(i64::MAX),
             // Only who has looked everywhere knows that nothing is due.
             give_back: !lingers && after.is_empty(),

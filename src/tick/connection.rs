@@ -39,6 +39,7 @@ impl Tick {
     /// again: the jobs go on meanwhile, until their leases are about to end.
     pub(super) fn lost(&mut self, error: anyhow::Error) {
         (self.store, self.connecting, self.asked) = (None, None, None);
+        self.ended.append(&mut self.blocked);
         self.may_claim = false;
         if self.is_free() {
             self.failure = Some(error);

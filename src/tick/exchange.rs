@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Look, Tick, Unstarted, record};
-use crate::store::{self, Claim, Claimed, Exchanged, Kind, Pending};
+use crate::store::{self, Claim, Claimed, Exchanged, Kind, OfLocked, Pending};
 
 /// After an exchange that failed, results are sent without a claim for so long.
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
@@ -21,17 +21,20 @@ pub(super) struct Exchange {
 impl Tick {
     /// Sends what has ended, and asks for what can start at once and a blink ahead.
     pub(super) fn exchange(&mut self) -> store::Result<Option<Exchange>> {
+        if Instant::now() >= self.blocked_until {
+            self.ended.append(&mut self.blocked);
+        }
         let results = self.batch();
         if results > 0 && self.look == Look::AfterRun {
             self.look = Look::Now;
         }
-        let claim = self.next_claim(self.held.len().saturating_sub(results))?;
+        let claim = self.next_claim(self.held.len().saturating_sub(results + self.blocked.len()))?;
         let Some(store) = self.store.as_ref().filter(|_| results > 0 || claim.is_some()) else {
             return Ok(None);
         };
         let sent = Instant::now();
         let ended = self.ended[..results].iter().map(record::finish).collect();
-        let answer = store.exchange(&self.holder, ended, claim.clone(), self.bell());
+        let answer = store.exchange(&self.holder, ended, claim.clone(), self.of_locked, self.bell());
         Ok(Some(Exchange { answer, results, claim, sent }))
     }
 
@@ -46,14 +49,22 @@ impl Tick {
             self.look = Look::At(Instant::now() + CLAIM_PAUSE);
         }
         match answer {
+            // One locked run must not keep the others and the claims waiting either.
+            Err(error) if error.kind == Kind::Busy && results > 0 => {
+                self.of_locked = OfLocked::PassOver;
+                return Err(error);
+            }
             // One value that PostgreSQL refuses must not cost the others their results.
             Err(error) if error.kind == Kind::Data && results > 0 => {
                 let recorded = self.record_one_by_one(results)?;
-                self.let_go(results, &recorded);
+                self.let_go(results, &recorded, &[]);
             }
             answer => {
-                let Exchanged { recorded, claimed, claiming } = answer?;
-                self.let_go(results, &recorded);
+                let Exchanged { recorded, locked, claimed, claiming } = answer?;
+                self.let_go(results, &recorded, &locked);
+                if self.blocked.is_empty() {
+                    self.of_locked = OfLocked::Wait;
+                }
                 if let Some(claim) = claim {
                     self.learn(&claim, sent, claiming, &claimed);
                     if self.is_stopping() {

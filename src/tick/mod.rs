@@ -29,7 +29,7 @@ use signal_hook::iterator::Signals;
 use crate::connect::{Connecting, Target};
 use crate::execute::{Caller, Stop};
 use crate::model::Status;
-use crate::store::{Holder, Limited, Old, Store, Wanted};
+use crate::store::{Holder, Limited, OfLocked, Old, Store, Wanted};
 use lanes::Lanes;
 use pace::Pace;
 use pool::{Attention, Pool};
@@ -126,6 +126,10 @@ struct Tick {
     unstarted: Vec<Unstarted>,
     /// Ended, and not recorded yet.
     ended: Vec<Judged>,
+    /// Ended, with runs that somebody has locked: they wait for that, and nothing else does.
+    blocked: Vec<Judged>,
+    blocked_until: Instant,
+    of_locked: OfLocked,
     /// Recorded, or lost where there is no status, and not in the log yet.
     untold: Vec<(Judged, Option<Status>)>,
     /// As long as there is no answer, nothing else is asked.
@@ -175,6 +179,9 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         held: HashMap::new(),
         unstarted: Vec::new(),
         ended: Vec::new(),
+        blocked: Vec::new(),
+        blocked_until: now,
+        of_locked: OfLocked::Wait,
         untold: Vec::new(),
         asked: None,
         pace: Pace::default(),
@@ -228,7 +235,7 @@ impl Tick {
 
     /// Whether nothing depends on this tick.
     fn is_free(&self) -> bool {
-        self.held.is_empty() && self.unstarted.is_empty() && self.ended.is_empty()
+        self.held.is_empty() && self.unstarted.is_empty() && self.ended.is_empty() && self.blocked.is_empty()
     }
 
     fn is_done(&self) -> bool {
@@ -280,6 +287,9 @@ impl Tick {
             }
             if !self.ended.is_empty() {
                 at(not_before(now));
+            }
+            if !self.blocked.is_empty() {
+                at(not_before(self.blocked_until));
             }
             if !self.unstarted.is_empty() {
                 at(not_before(now + connection::BUSY_PAUSE));

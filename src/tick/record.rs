@@ -30,13 +30,15 @@ impl Judged {
     }
 }
 
+/// Before a result is sent again whose run somebody has locked.
+const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of output in one statement; more wait for the next.
 pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
 impl Tick {
     /// What the results that wait keep in memory.
     pub(super) fn ended_bytes(&self) -> usize {
-        self.ended.iter().map(Judged::bytes).sum()
+        self.ended.iter().chain(&self.blocked).map(Judged::bytes).sum()
     }
 
     /// How many results go into the next statement: all, unless it is much.
@@ -73,10 +75,16 @@ impl Tick {
         }
     }
 
-    /// Lets go of the oldest `count` results: each is recorded, or its lease is lost.
-    pub(super) fn let_go(&mut self, count: usize, recorded: &HashMap<i64, Status>) {
+    /// Lets go of the oldest `count` results: each is recorded, or its lease is lost. Those whose runs are `locked`
+    /// are kept for later.
+    pub(super) fn let_go(&mut self, count: usize, recorded: &HashMap<i64, Status>, locked: &[i64]) {
         for judged in self.ended.drain(..count) {
             let (id, attempt) = (judged.attempt.run.id, judged.attempt.run.attempt);
+            if locked.contains(&id) {
+                self.blocked_until = Instant::now() + LOCKED_PAUSE;
+                self.blocked.push(judged);
+                continue;
+            }
             // Another attempt may be held already, of a run whose lease was lost.
             if self.held.get(&id).is_some_and(|held| held.attempt == attempt) {
                 self.held.remove(&id);
