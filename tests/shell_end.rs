@@ -84,6 +84,23 @@ fn a_timed_out_command_takes_its_children_with_it() {
 }
 
 #[test]
+fn a_timed_out_command_takes_along_what_leads_a_group_of_its_own() {
+    let db = TestDb::new();
+    // As `timeout` does, so that it can signal what it started.
+    let scripts = [
+        "timeout 600 sh -c 'echo $$; exec sleep 600'; true",
+        "timeout 600 sh -c 'echo $$; exec sleep 600' | cat",
+        "timeout 600 sh -c 'echo $$; trap \"\" TERM; while :; do sleep 600; done'; true",
+    ];
+    let runs = scripts.map(|script| enqueue(&db, script, "1s"));
+    db.jobctl(["tick"]).run().success();
+    for id in runs {
+        assert_eq!(db.of_run(id, "status, attempts, error_type"), "failed|1|timeout");
+        assert!(!process::is_alive(pid(&db, id)));
+    }
+}
+
+#[test]
 fn a_command_that_will_not_end_is_killed() {
     let db = TestDb::new();
     let scripts = [

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, test_kill_process_group};
-
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::inherited;
@@ -101,6 +102,9 @@ fn why_not_started(shell: &Shell, error: &io::Error) -> Failure {
 struct Process<'a> {
     child: Child,
     group: Pid,
+    /// Pidfds of descendants outside of the group, from when the end began: `timeout` of the shell leads a group of
+    /// its own. Who has a session of its own has left for good, as a daemon does.
+    strays: Vec<OwnedFd>,
     /// Readable once the child has exited. It stays a zombie until it is waited for, so neither its
     /// pid nor its group's id can mean another process meanwhile.
     exited: OwnedFd,
@@ -137,7 +141,18 @@ impl<'a> Process<'a> {
         match prepared {
             Ok((exited, bell)) => {
                 let (stdout, stderr) = (Capture::default(), Capture::default());
-                Ok(Self { child, group, exited, stdin: stdin.as_bytes(), stdout, stderr, stop, bell, ending: false })
+                Ok(Self {
+                    child,
+                    group,
+                    strays: Vec::new(),
+                    exited,
+                    stdin: stdin.as_bytes(),
+                    stdout,
+                    stderr,
+                    stop,
+                    bell,
+                    ending: false,
+                })
             }
             Err(error) => {
                 // Out of descriptors: a command that can't be looked after must not go on.
@@ -173,15 +188,17 @@ impl<'a> Process<'a> {
     /// the command has not exited in time. `None`: it is stuck in the kernel and stays behind.
     fn end(&mut self) -> Option<ExitStatus> {
         self.ending = true;
-        signal(self.group, Signal::TERM);
-        signal(self.group, Signal::CONT);
+        // Now: whose parent has ended is nobody's descendant any more.
+        self.strays = strays(self.group);
+        self.tell(Signal::TERM);
+        self.tell(Signal::CONT);
         let told = Instant::now();
         while !self.stop.hurried() && told.elapsed() < self.stop.grace(KILL_GRACE) {
             if self.wait(5 * GROUP_POLL) {
                 return self.child.wait().ok();
             }
         }
-        signal(self.group, Signal::KILL);
+        self.tell(Signal::KILL);
         let killed = Instant::now();
         while killed.elapsed() < DEATH_PATIENCE {
             if self.wait(GROUP_POLL) {
@@ -195,20 +212,35 @@ impl<'a> Process<'a> {
     /// child has been waited for, so its group's id is taken only while somebody is left in it.
     fn sweep(&mut self) -> bool {
         self.drain();
-        if !has_living(self.group) {
+        if !self.has_living() {
             return false;
         }
-        signal(self.group, Signal::TERM);
-        signal(self.group, Signal::CONT);
+        self.tell(Signal::TERM);
+        self.tell(Signal::CONT);
         let told = Instant::now();
-        while has_living(self.group) && told.elapsed() < LEFTOVER_GRACE + DEATH_PATIENCE {
+        while self.has_living() && told.elapsed() < LEFTOVER_GRACE + DEATH_PATIENCE {
             if told.elapsed() > LEFTOVER_GRACE || self.stop.hurried() {
-                signal(self.group, Signal::KILL);
+                self.tell(Signal::KILL);
             }
             std::thread::sleep(GROUP_POLL);
             self.drain();
         }
         true
+    }
+
+    fn has_living(&self) -> bool {
+        let is_alive = |stray: &OwnedFd| {
+            let mut exited = [PollFd::new(stray, PollFlags::IN)];
+            poll(&mut exited, Some(&timespec(Duration::ZERO))) == Ok(0)
+        };
+        has_living(self.group) || self.strays.iter().any(is_alive)
+    }
+
+    fn tell(&self, what: Signal) {
+        signal(self.group, what);
+        for stray in &self.strays {
+            let _ = pidfd_send_signal(stray, what);
+        }
     }
 
     /// Moves data until the child has exited (`true`), the stop is rung or the time is up. Nobody
@@ -346,15 +378,46 @@ fn has_living(group: Pid) -> bool {
     if test_kill_process_group(group).is_err() {
         return false;
     }
-    let group = group.as_raw_nonzero().to_string();
-    let is_living_member = |stat: String| {
-        // pid (name) state parent group ...; a name may hold anything, also spaces and brackets.
-        let mut fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_ascii_whitespace();
-        let state = fields.next();
-        fields.nth(1) == Some(group.as_str()) && !matches!(state, Some("Z" | "X"))
-    };
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok()).any(is_living_member)
+    processes().any(|process| process.group == group.as_raw_pid() && process.is_living)
+}
+
+/// The living descendants of a group's leader that belong to its session and not to the group.
+fn strays(leader: Pid) -> Vec<OwnedFd> {
+    let leader = leader.as_raw_pid();
+    let all: Vec<_> = processes().collect();
+    let mut family = vec![leader];
+    let mut next = 0;
+    while let Some(parent) = family.get(next).copied() {
+        family.extend(all.iter().filter(|process| process.parent == parent).map(|process| process.pid));
+        next += 1;
+    }
+    let session = all.iter().find(|process| process.pid == leader).map(|process| process.session);
+    let strays = all.iter().filter(|process| {
+        let is_near = family.contains(&process.pid) && Some(process.session) == session;
+        is_near && process.group != leader && process.is_living
+    });
+    strays.filter_map(|process| pidfd_open(Pid::from_raw(process.pid)?, PidfdFlags::empty()).ok()).collect()
+}
+
+/// A line of the kernel's table.
+struct Seen {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    session: i32,
+    is_living: bool,
+}
+
+fn processes() -> impl Iterator<Item = Seen> {
+    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        // pid (name) state parent group session ...; a name may hold anything, also spaces and brackets.
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let is_living = !matches!(fields.next()?, "Z" | "X");
+        let mut number = || fields.next()?.parse().ok();
+        Some(Seen { pid, parent: number()?, group: number()?, session: number()?, is_living })
+    })
 }
 
 /// Nobody left to signal is what was wanted.
