@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::support::{TestDb, jobctl, process, temp_dir, wait_until};
+use crate::support::{Gate, TestDb, jobctl, process, temp_dir, wait_until};
 
 fn enqueue(db: &TestDb, payload: &Value) -> i64 {
     // Through a pipe: an argument could not be as long as a payload.
@@ -364,4 +364,18 @@ fn five_hundred_commands_leave_no_zombie_no_descriptor_and_no_thread() {
 #[test]
 fn a_payload_is_refused_without_a_database() {
     jobctl(["enqueue", "shell", r#"{"command": ""}"#]).run().exits(2).stderr_has("`command` is empty").complains_once();
+}
+
+#[test]
+fn a_tick_makes_room_for_the_descriptors_of_its_jobs() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    for _ in 0..40 {
+        gate.enqueue(&db);
+    }
+    let tick = db.jobctl(["tick", "--concurrency", "40"]).after("ulimit -Sn 64").spawn();
+    gate.wait_for_starts(40);
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|40");
 }

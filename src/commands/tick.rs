@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::Database;
 use crate::duration;
-use crate::execute::{Caller, HostPolicy};
+use crate::execute::{self, Caller, HostPolicy};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Cell, Form};
 use crate::store::Wanted;
@@ -110,6 +110,7 @@ impl Arguments {
             grace: self.grace,
             prune: if self.prune { self.ages.old() } else { Vec::new() },
         };
+        execute::make_room(plan.concurrency);
         tick::run(database.target()?, plan, Caller::new(policy))?;
         Ok(Exit::Done)
     }
