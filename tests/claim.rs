@@ -109,9 +109,7 @@ fn a_claim_that_nobody_could_start_goes_back_though_its_row_is_locked() {
     gate.enqueue(&db);
     insert(&db, 60, "true");
     gate.enqueue(&db);
-    // With a single attempt, one that counted by mistake would be the last.
-    let once = |_| db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
-    let late: Vec<_> = (0..5).map(once).collect();
+    let late: Vec<_> = (0..5).map(|_| db.enqueue(["shell", "--", "true"])).collect();
     // Another session has the first of them between its claim and its release.
     db.execute(&format!(
         "CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
@@ -162,7 +160,7 @@ fn no_last_attempt_is_claimed_before_it_can_start() {
          CREATE TRIGGER note AFTER UPDATE ON jobctl.job_runs FOR EACH ROW
              WHEN (NEW.status = 'running' AND NEW.id > 62) EXECUTE FUNCTION note()",
     );
-    for attempts in [1, 10] {
+    for attempts in [10, 1, 10] {
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs (job_type, payload, max_attempts)
              SELECT 'shell', '{{\"command\": \"true\"}}', {attempts} FROM generate_series(1, 5)"
@@ -170,12 +168,13 @@ fn no_last_attempt_is_claimed_before_it_can_start() {
     }
     let tick = db.jobctl(["tick", "--concurrency", "2"]).spawn();
     gate.wait_for_starts(2);
-    let claimed = || db.query("SELECT max_attempts, count(*) >= 5 FROM claimed GROUP BY 1 ORDER BY 1");
-    wait_until("those behind them to be claimed ahead", || claimed() == "10|t");
+    let claimed = || db.query("SELECT string_agg(max_attempts::text, ',') FROM (SELECT * FROM claimed LIMIT 10) AS c");
+    wait_until("those in front of them to be claimed ahead", || claimed() == "10,10,10,10,10");
     gate.open();
     tick.wait().success();
-    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|72");
-    assert_eq!(claimed(), "1|t\n10|t");
+    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|77");
+    // In their order: nothing passes what waits for a thread.
+    assert_eq!(db.query("SELECT max_attempts FROM claimed OFFSET 5 LIMIT 1"), "1");
 }
 
 #[test]
@@ -409,4 +408,64 @@ fn results_are_recorded_though_claims_fail() {
     drop(hold_up);
     tick.wait().success();
     assert_eq!(db.of_run(second, "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn a_tick_that_has_lost_its_right_meanwhile_claims_nothing_and_leaves_it_to_who_has_it() {
+    let changes = [
+        ("claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'", "elsewhere.1.0"),
+        ("claiming_until = now() - interval '1 second'", ""),
+    ];
+    for (change, after) in changes {
+        let db = TestDb::new();
+        let proxy = Proxy::to(&db);
+        let id = db.enqueue(["shell", "--", "true"]);
+        // Between the right and the claim.
+        proxy.freeze_after("How many runs a worker holds");
+        let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        wait_until("the tick to look", || proxy.is_frozen());
+        db.execute(&format!("UPDATE jobctl.job_workers SET {change}"));
+        proxy.mend();
+        tick.wait().success().stderr("");
+        assert_eq!(db.of_run(id, "status, attempts"), "queued|0", "{change}");
+        assert_eq!(db.query("SELECT claiming_tick FROM jobctl.job_workers"), after);
+    }
+}
+
+#[test]
+fn a_tick_that_ends_gives_back_no_right_that_another_has_taken_over() {
+    let db = TestDb::new();
+    let tick = lingering(&db, &["--lease", "1h"]);
+    let other = "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'";
+    db.execute(&format!("UPDATE jobctl.job_workers SET {other}"));
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+    assert_eq!(db.query("SELECT claiming_tick FROM jobctl.job_workers"), "elsewhere.1.0");
+}
+
+#[test]
+fn a_run_that_an_application_refers_to_just_now_is_claimed() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.execute("CREATE TABLE orders (run bigint REFERENCES jobctl.job_runs)");
+    let mut application = db.client();
+    let mut open = application.transaction().unwrap();
+    open.execute("INSERT INTO orders VALUES ($1)", &[&id]).unwrap();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(id), "succeeded");
+    open.commit().unwrap();
+}
+
+#[test]
+fn what_goes_back_unstarted_does_not_count_against_the_limit() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    insert(&db, 100, ":");
+    insert(&db, 40, &gate.script());
+    let tick = db.jobctl(["tick", "--concurrency", "1", "--limit", "140"]).spawn();
+    gate.wait_for_starts(1);
+    wait_until("the rest to go back", || running(&db) == 1);
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|140");
 }

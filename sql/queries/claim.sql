@@ -7,8 +7,8 @@
 -- Lanes, and after which run to go on in each; empty to look everywhere:
 -- $10 queues    $11 priorities    $12 run at    $13 run ids
 -- $14 bytes of payload, as they are stored; the run that exceeds them is the last
--- $15 how many of the n can start at once; a run's last attempt is not taken ahead of its start, because should the
---     worker die, it would be dead without having started
+-- $15 how many of the n can start at once; behind these the claim ends in front of a last attempt: should the worker
+--     die before it starts, the run would be dead without having started
 -- Zero rows: nothing is due, nothing is free, or the right is somebody else's.
 --
 -- Order: smaller priority first, then run_at. The index job_runs_waiting is walked lane by lane (a
@@ -69,46 +69,52 @@ left_out AS MATERIALIZED (
     ) AS job_types
 ),
 due AS MATERIALIZED (
-    SELECT first.id
+    SELECT placed.id
     FROM (
         SELECT
-            waiting.id,
-            waiting.is_last_attempt,
-            row_number() OVER () AS place,
-            sum(waiting.size) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS size_before
+            first.id,
+            first.size_before,
+            bool_or(first.is_last_attempt AND first.place > $15::integer) OVER (ROWS UNBOUNDED PRECEDING) AS must_wait
         FROM (
-            SELECT *
-            FROM starts
-            WHERE cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[])
-            ORDER BY starts.priority, starts.oldest
-        ) AS lane
-        CROSS JOIN LATERAL (
             SELECT
-                run.id,
-                run.attempts + 1 >= run.max_attempts AS is_last_attempt,
-                pg_column_size(run.payload) AS size
-            FROM jobctl.job_runs AS run
-            WHERE run.status IN ('queued', 'failed')
-                AND run.queue = lane.queue
-                AND run.priority = lane.priority
-                AND (run.run_at, run.id) > (lane.run_at, lane.id)
-                AND run.run_at <= now()
-                -- `coalesce` keeps the planner from guessing: where most runs are of one job, it would take the
-                -- comparison for one that hardly any run passes, and read and sort the whole lane.
-                AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)
-                AND (
-                    NOT coalesce(run.job_type = ANY ((SELECT limited.job_types FROM limited)::text[]), false)
-                    OR run.id = ANY ($8::bigint[])
-                )
-            ORDER BY run.run_at, run.id
-            -- More than the outer limit needs, but without it the planner would sort whole lanes.
-            LIMIT $3::integer
-            FOR NO KEY UPDATE SKIP LOCKED
-        ) AS waiting
-        LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN $3::integer ELSE 0 END
-    ) AS first
-    WHERE coalesce(first.size_before, 0) < $14::bigint
-        AND (first.place <= $15::integer OR NOT first.is_last_attempt)
+                waiting.id,
+                waiting.is_last_attempt,
+                row_number() OVER () AS place,
+                sum(waiting.size) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS size_before
+            FROM (
+                SELECT *
+                FROM starts
+                WHERE cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[])
+                ORDER BY starts.priority, starts.oldest
+            ) AS lane
+            CROSS JOIN LATERAL (
+                SELECT
+                    run.id,
+                    run.attempts + 1 >= run.max_attempts AS is_last_attempt,
+                    pg_column_size(run.payload) AS size
+                FROM jobctl.job_runs AS run
+                WHERE run.status IN ('queued', 'failed')
+                    AND run.queue = lane.queue
+                    AND run.priority = lane.priority
+                    AND (run.run_at, run.id) > (lane.run_at, lane.id)
+                    AND run.run_at <= now()
+                    -- `coalesce` keeps the planner from guessing: where most runs are of one job, it would take the
+                    -- comparison for one that hardly any run passes, and read and sort the whole lane.
+                    AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)
+                    AND (
+                        NOT coalesce(run.job_type = ANY ((SELECT limited.job_types FROM limited)::text[]), false)
+                        OR run.id = ANY ($8::bigint[])
+                    )
+                ORDER BY run.run_at, run.id
+                -- More than the outer limit needs, but without it the planner would sort whole lanes.
+                LIMIT $3::integer
+                FOR NO KEY UPDATE SKIP LOCKED
+            ) AS waiting
+            LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN $3::integer ELSE 0 END
+        ) AS first
+    ) AS placed
+    WHERE coalesce(placed.size_before, 0) < $14::bigint
+        AND NOT placed.must_wait
 ),
 claimed AS (
     UPDATE jobctl.job_runs AS run

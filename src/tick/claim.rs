@@ -169,6 +169,9 @@ impl Tick {
 
     /// Hands claimed runs to the pool. `claimed` was asked for at `sent`.
     pub(super) fn start(&mut self, claimed: Vec<Claimed>, sent: Instant) {
+        if !claimed.is_empty() {
+            self.pace.observe_claim(claimed.iter().any(|run| run.attempt >= run.max_attempts));
+        }
         let mut tasks = Vec::with_capacity(claimed.len());
         for run in claimed {
             log::debug!("run {} {} attempt {}/{}: claimed", run.id, run.job_type, run.attempt, run.max_attempts);

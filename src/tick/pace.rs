@@ -29,6 +29,8 @@ pub(super) struct Pace {
     seen: usize,
     /// What an answer takes, a mean likewise.
     answer: Duration,
+    /// The latest claim brought a run's last attempt, and so the next may: none is claimed ahead of its start.
+    at_last_attempts: bool,
 }
 
 impl Pace {
@@ -42,6 +44,11 @@ impl Pace {
             Some(mean) if took < self.blink().as_secs_f64() => mean + (took - mean) / 8.0,
             _ => took,
         });
+    }
+
+    /// Learns from a claim, which brought some run's last attempt or did not.
+    pub(super) fn observe_claim(&mut self, brought_last_attempt: bool) {
+        self.at_last_attempts = brought_last_attempt;
     }
 
     /// Learns from a transaction that took so long. A stall says nothing about the next one.
@@ -78,6 +85,9 @@ impl Pace {
     }
 
     fn ahead(&self, workers: usize) -> usize {
+        if self.at_last_attempts {
+            return 0;
+        }
         let blink = self.blink().as_secs_f64();
         let Some(mean) = self.mean.map(|mean| mean.max(1e-6)).filter(|mean| *mean < blink) else {
             return 0;
@@ -143,6 +153,15 @@ mod tests {
         // However long an answer takes, and though one alone says little.
         assert_eq!(far(&[60_000; 50]).wanted(4, 0), 4 + 35);
         assert_eq!(far(&[1, 1, 60_000]).wanted(4, 0), 4 + 6);
+    }
+
+    #[test]
+    fn where_last_attempts_come_nothing_is_claimed_ahead() {
+        let mut pace = after(&[5; 100]);
+        pace.observe_claim(true);
+        assert_eq!((pace.wanted(4, 0), pace.wanted(4, 4), pace.few(4)), (4, 0, 0));
+        pace.observe_claim(false);
+        assert_eq!(pace.wanted(4, 0), 4 + 76);
     }
 
     #[test]
