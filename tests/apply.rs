@@ -232,3 +232,37 @@ fn many_that_apply_at_once_agree() {
 fn a_database_is_needed_only_for_a_file_that_can_be_read() {
     jobctl(["apply", "/nowhere/jobs.toml"]).run().exits(1).stderr_has("cannot read `/nowhere/jobs.toml`");
 }
+
+#[test]
+fn a_key_that_alone_is_changed_is_told_and_stored() {
+    let db = TestDb::new();
+    let job = "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n";
+    for (key, value, stored) in [
+        ("payload", "{ a = 1 }", "{\"a\": 1}"),
+        ("time_zone", "'Asia/Tokyo'", "Asia/Tokyo"),
+        ("catch_up", "'skip'", "skip"),
+        ("overlap", "'allow'", "allow"),
+        ("max_running", "2", "2"),
+        ("max_attempts", "3", "3"),
+        ("timeout", "'5m'", "00:05:00"),
+        ("backoff", "'fixed:1s'", "fixed:1s"),
+        ("priority", "3", "3"),
+        ("queue", "'slow'", "slow"),
+        ("spread", "'5m'", "00:05:00"),
+        ("enabled", "false", "f"),
+    ] {
+        db.apply(job);
+        assert_eq!(db.apply(&format!("{job}{key} = {value}\n")), format!("change\ta\t{key}\n"));
+        assert_eq!(db.query(&format!("SELECT {key} FROM jobctl.job_definitions")), stored, "{key}");
+    }
+}
+
+#[test]
+fn a_schedule_that_is_read_by_another_clock_goes_on_by_that() {
+    let db = TestDb::new();
+    let job = "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n";
+    db.apply(job);
+    db.apply(&format!("{job}time_zone = 'Asia/Tokyo'\n"));
+    let next = "SELECT next_run_at > now(), (next_run_at AT TIME ZONE 'Asia/Tokyo')::time FROM jobctl.job_definitions";
+    assert_eq!(db.query(next), "t|00:00:00");
+}

@@ -231,3 +231,22 @@ fn a_database_that_can_not_be_reached_is_no_answer() {
         .stdout("")
         .complains_once();
 }
+
+#[test]
+fn a_worker_that_ticks_again_is_heard_of_again() {
+    let db = TestDb::new();
+    let tick = || db.jobctl(["tick", "--worker", "web1"]).run().success();
+    tick();
+    db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '4 hours', version = '0'");
+    db.jobctl(["check"]).run().exits(1);
+    tick();
+    says(db.jobctl(["check"]), FINE);
+    assert_eq!(db.query("SELECT version FROM jobctl.job_workers"), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn a_run_that_failed_and_is_queued_again_counts_as_failed() {
+    let db = ticking();
+    insert(&db, "mail", "queued", "run_at, failed_at", "now() + interval '1 hour', now()");
+    db.jobctl(["check", "--max-failures", "0"]).run().exits(1).stdout_has("1 run failed within 1h");
+}

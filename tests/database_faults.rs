@@ -230,6 +230,8 @@ fn a_result_that_finds_the_disk_full_is_kept_until_there_is_room() {
     tick.wait().success();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     assert_eq!(db.of_attempt(id, 1, "outcome, output"), "succeeded|poison\n");
+    // When it ended, not when that could be recorded.
+    assert_eq!(db.of_attempt(id, 1, &format!("finished_at < '{lease}'")), "t");
 }
 
 #[test]
@@ -270,4 +272,54 @@ fn what_an_administrator_sets_for_a_database_changes_nothing() {
     db.jobctl(["retry", &text]).run().success();
     db.jobctl(["cancel", &text]).run().success();
     assert_eq!(db.status(timed), "cancelled");
+}
+
+#[test]
+fn nobodys_function_is_called_in_place_of_postgresqls_own() {
+    let db = TestDb::new();
+    // It fits better than `cardinality(anyarray)`.
+    db.execute(
+        "CREATE FUNCTION public.cardinality(text[]) RETURNS integer LANGUAGE plpgsql AS
+             $$BEGIN RAISE EXCEPTION 'called as %', current_user; END$$",
+    );
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(id), "succeeded");
+}
+
+#[test]
+fn a_statement_that_takes_too_long_is_ended_on_the_server() {
+    let db = TestDb::new();
+    db.execute(
+        "CREATE FUNCTION public.dawdle() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN PERFORM pg_sleep(60); RETURN NEW; END';
+         CREATE TRIGGER dawdle BEFORE INSERT ON jobctl.job_workers
+             FOR EACH ROW EXECUTE FUNCTION public.dawdle()",
+    );
+    let tick = db.jobctl(["tick", "--lease", "6s"]).run();
+    tick.exits(5).stdout("").complains_once().stderr_has("due to statement timeout");
+}
+
+#[test]
+fn a_transaction_that_meets_another_one_is_sent_again() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "true"]);
+    for error in ["40001", "40P01"] {
+        // What a sequence has given stays given.
+        db.execute(&format!(
+            "CREATE SEQUENCE public.met;
+             CREATE OR REPLACE FUNCTION public.meet() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN
+                 IF nextval('public.met') < 3 THEN
+                     RAISE EXCEPTION 'met' USING ERRCODE = '{error}';
+                 END IF;
+                 RETURN NEW;
+             END $$;
+             CREATE TRIGGER meet BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW EXECUTE FUNCTION public.meet()"
+        ));
+        db.jobctl(["cancel", &id.to_string()]).run().success();
+        assert_eq!(db.status(id), "cancelled", "{error}");
+        db.execute("DROP TRIGGER meet ON jobctl.job_runs; DROP SEQUENCE public.met");
+        db.jobctl(["retry", &id.to_string()]).run().success();
+    }
 }

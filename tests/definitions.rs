@@ -227,7 +227,11 @@ fn most_at_once(log: &str) -> i32 {
 
 #[test]
 fn the_limit_of_a_definition_holds_over_workers_that_claim_at_the_same_time() {
-    for (policy, most) in [("max_running = 2", 2), ("schedule = '0 2 * * *'\noverlap = 'queue'", 1)] {
+    for (policy, most) in [
+        ("max_running = 2", 2),
+        ("schedule = '0 2 * * *'\noverlap = 'queue'", 1),
+        ("schedule = '0 2 * * *'\noverlap = 'queue'\nmax_running = 2", 1),
+    ] {
         let db = TestDb::new();
         let folder = temp_dir();
         let log = folder.path().join("log");
@@ -340,4 +344,38 @@ fn a_run_elsewhere_counts_against_the_limit_and_other_queues_do_not_block_it() {
     db.execute("UPDATE jobctl.job_definitions SET max_running = 1");
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(db.status(unserved), "queued");
+}
+
+#[test]
+fn a_failed_run_of_a_limited_definition_is_tried_again() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'test $JOBCTL_ATTEMPT -eq 2'\nmax_running = 1\n");
+    let id = db.enqueue(["a"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(id), "failed");
+    db.age();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+}
+
+#[test]
+fn of_a_limited_definition_the_first_in_line_starts_and_one_of_the_future_takes_no_place() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    let first = db.enqueue(["a", "--priority", "-2"]);
+    let later = db.enqueue(["a", "--priority", "-1", "--in", "1h"]);
+    let last = db.enqueue(["a"]);
+    db.jobctl(["tick", "--limit", "1"]).run().success();
+    assert_eq!([first, later, last].map(|id| db.status(id)), ["succeeded", "queued", "queued"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!([later, last].map(|id| db.status(id)), ["queued", "succeeded"]);
+}
+
+#[test]
+fn the_timeout_of_a_run_comes_before_that_of_its_definition() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'exec sleep 60'\ntimeout = '10m'\n");
+    let id = db.enqueue(["a", "--max-attempts", "1", "--timeout", "1s"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(id, "status, last_error"), "dead|timed out after 1s");
 }

@@ -39,7 +39,8 @@ fn a_tick_that_lost_its_runs_kills_the_work_and_writes_nothing_but_history() {
     for id in &ids {
         let line = format!("run {id} shell attempt 1/10: lease lost, result not recorded");
         assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
-        assert_eq!(db.of_attempt(*id, 1, "worker, outcome, error_type"), "w|lease_expired|lease_expired");
+        let history = "worker, outcome, error_type, started_at < finished_at";
+        assert_eq!(db.of_attempt(*id, 1, history), "w|lease_expired|lease_expired|t");
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "7");
     db.execute("UPDATE jobctl.job_runs SET status = 'queued', locked_by = NULL, locked_until = NULL WHERE id < 3");
@@ -227,4 +228,40 @@ fn a_run_whose_attempts_were_cut_while_it_ran_ends_dead() {
     gate.open();
     tick.wait().success();
     assert_eq!(db.of_run(id, "status, attempts, finished_at IS NOT NULL"), "dead|1|t");
+}
+
+#[test]
+fn a_result_of_a_run_that_was_recovered_is_not_taken_for_recorded() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--worker", "w"]).spawn();
+    gate.wait_for_starts(1);
+    db.expire_leases();
+    db.jobctl(["tick", "--worker", "other"]).run().success().stderr_has("lease of worker w expired");
+    // Before a heartbeat tells the tick. What stands in the history is its own attempt, but not its result.
+    gate.open();
+    tick.wait().success().stderr_has(": lease lost, result not recorded").nowhere("succeeded");
+    assert_eq!(db.of_run(id, "status, attempts"), "failed|1");
+}
+
+#[test]
+fn a_run_that_comes_back_to_the_tick_that_lost_it_is_held_again() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--concurrency", "2"]).spawn();
+    gate.wait_for_starts(1);
+    db.execute("UPDATE jobctl.job_runs SET status = 'queued', locked_by = NULL, locked_until = NULL");
+    gate.wait_for_starts(2);
+    wait_until("the first attempt to be given up", || db.of_attempt(id, 1, "outcome") == "lease_expired");
+    for _ in 0..2 {
+        let before = db.of_run(id, "locked_until");
+        wait_until("the lease of the second to be renewed", || db.of_run(id, "locked_until") != before);
+    }
+    gate.open();
+    db.wait_for_status(id, "succeeded");
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "attempts"), "2");
 }

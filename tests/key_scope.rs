@@ -128,3 +128,57 @@ fn a_key_scope_needs_a_key_and_is_one_of_two_words() {
     db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2).complains_once();
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
+
+#[test]
+fn a_live_key_holds_up_a_retry_as_long_as_its_run_is_not_finished_and_never_that_of_its_own_run() {
+    let db = TestDb::new();
+    db.leaves_running();
+    for status in UNFINISHED {
+        let older = keyed(&db, "dead", status, "live").to_string();
+        let heir = keyed(&db, status, status, "live").to_string();
+        db.jobctl(["retry", &older]).run().exits(4).stderr_has("its key is live in another run");
+        if status != "running" {
+            db.jobctl(["retry", &heir]).run().success();
+        }
+    }
+}
+
+#[test]
+fn a_key_of_one_scope_holds_up_no_retry_in_the_other() {
+    let db = TestDb::new();
+    for (key, scope, other) in [("a", "live", "retained"), ("b", "retained", "live")] {
+        let id = keyed(&db, "dead", key, scope);
+        keyed(&db, "queued", key, other);
+        db.jobctl(["retry", &id.to_string()]).run().success();
+    }
+    // Nor when both are asked for at once, nor where the newer run succeeded and keeps no key.
+    for (key, older, newer, retried) in [
+        ("c", ("dead", "live"), ("dead", "retained"), ["queued", "queued"]),
+        ("d", ("dead", "retained"), ("dead", "live"), ["queued", "queued"]),
+        ("e", ("dead", "live"), ("succeeded", "live"), ["queued", "succeeded"]),
+    ] {
+        let ids = [older, newer].map(|(status, scope)| keyed(&db, status, key, scope));
+        db.jobctl(["retry"]).args(ids.map(|id| id.to_string()).iter().map(String::as_str)).run();
+        assert_eq!(ids.map(|id| db.status(id)), retried, "{older:?} {newer:?}");
+    }
+}
+
+#[test]
+fn a_key_finds_its_own_run_among_those_of_the_other_scope_and_those_that_are_finished() {
+    let db = TestDb::new();
+    db.apply("[jobs.refresh]\nshell = 'true'\n");
+    for job in [["refresh", "{}"], ["shell", "{\"command\": \"true\"}"]] {
+        let enqueue = |scope| db.enqueue(job.into_iter().chain(["--key", job[0], "--key-scope", scope]));
+        let finish = |id: i64| {
+            db.execute(&format!("UPDATE jobctl.job_runs SET status = 'dead', finished_at = now() WHERE id = {id}"));
+        };
+        // Finished ones lie before and behind.
+        finish(enqueue("live"));
+        let retained = enqueue("retained");
+        let behind = enqueue("live");
+        finish(behind);
+        let live = enqueue("live");
+        db.execute(&format!("UPDATE jobctl.job_runs SET id = -id WHERE id = {behind}"));
+        assert_eq!([enqueue("live"), enqueue("retained")], [live, retained], "{job:?}");
+    }
+}

@@ -167,3 +167,21 @@ fn objects_of_the_same_names_in_public_are_left_alone() {
     db.jobctl(["tick", "--quiet"]).run().success().stderr("");
     assert_eq!((db.status(id), db.query("SELECT count(*) FROM public.job_runs")), ("succeeded".into(), "0".into()));
 }
+
+#[test]
+fn what_everybody_is_granted_by_default_is_taken_back() {
+    let db = TestDb::empty();
+    db.execute(
+        ["SCHEMAS", "TABLES", "SEQUENCES", "FUNCTIONS"]
+            .map(|kind| format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO PUBLIC;"))
+            .concat()
+            .as_str(),
+    );
+    db.jobctl(["migrate"]).run().success();
+    let granted = "SELECT nspname FROM pg_namespace, aclexplode(nspacl) WHERE nspname = 'jobctl' AND grantee = 0
+         UNION SELECT relname FROM pg_class, aclexplode(relacl)
+         WHERE relnamespace = 'jobctl'::regnamespace AND grantee = 0
+         UNION SELECT proname FROM pg_proc, aclexplode(proacl)
+         WHERE pronamespace = 'jobctl'::regnamespace AND grantee = 0";
+    assert_eq!(db.query(granted), "");
+}

@@ -1,6 +1,6 @@
 //! `pause` stops a schedule, `resume` lets it go on.
 
-use crate::support::TestDb;
+use crate::support::{Proxy, TestDb, wait_until};
 
 /// As if the nominal time of this minute had come and nobody had ticked yet.
 fn make_due(db: &TestDb) {
@@ -86,4 +86,22 @@ fn a_schedule_that_a_file_disabled_does_not_fire() {
     // Being enabled again makes up for nothing either.
     db.apply(&job(true));
     assert_eq!(db.query("SELECT enabled, next_run_at > now() FROM jobctl.job_definitions"), "t|t");
+}
+
+#[test]
+fn a_schedule_that_changes_while_it_is_resumed_goes_on_as_it_is_then() {
+    for change in ["schedule = '0 5 * * *'", "time_zone = 'Asia/Tokyo'"] {
+        let db = TestDb::new();
+        let proxy = Proxy::to(&db);
+        db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 14 * * *'\n");
+        db.jobctl(["pause", "a"]).run().success();
+        proxy.freeze_after("Definitions with what");
+        let resume = db.jobctl(["resume", "a"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        wait_until("the resume to look", || proxy.is_frozen());
+        db.execute(&format!("UPDATE jobctl.job_definitions SET {change}"));
+        proxy.mend();
+        resume.wait().success();
+        let next = "SELECT (next_run_at AT TIME ZONE 'UTC')::time FROM jobctl.job_definitions";
+        assert_eq!(db.query(next), "05:00:00", "{change}");
+    }
 }

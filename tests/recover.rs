@@ -181,3 +181,38 @@ fn one_tick_recovers_all_that_was_lost() {
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "failed|1100");
 }
+
+#[test]
+fn a_lost_run_whose_start_nobody_noted_is_recovered_and_counts_as_failed() {
+    let db = TestDb::new();
+    insert_lost(&db, 1, "UPDATE jobctl.job_runs SET max_attempts = 10, started_at = NULL");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(1, "status, failed_at = updated_at"), "failed|t");
+    assert_eq!(db.of_attempt(1, 1, "outcome, started_at < finished_at"), "lease_expired|t");
+}
+
+#[test]
+fn a_worker_that_comes_back_is_not_held_up_by_what_it_lost() {
+    let db = TestDb::new();
+    insert_lost(&db, 4, "");
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.jobctl(["tick", "--worker", "gone", "--concurrency", "4"]).run().success();
+    assert_eq!(db.status(id), "succeeded");
+}
+
+#[test]
+fn a_history_that_is_there_already_stays_and_wedges_nothing() {
+    let db = TestDb::new();
+    insert_lost(&db, 2, "");
+    let ended = db.enqueue(["shell", "--", "true"]);
+    let forced = crate::cancel::run_in(&db, "running").to_string();
+    db.execute(
+        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+         SELECT id, 1, 'before', now(), now(), 'failed' FROM jobctl.job_runs WHERE id <> 2",
+    );
+    db.jobctl(["retry", "--force", &forced]).run().success();
+    db.jobctl(["cancel", &forced]).run().success();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!([1, 2, ended].map(|id| db.status(id)), ["dead", "dead", "succeeded"]);
+    assert_eq!(db.query("SELECT worker, count(*) FROM jobctl.job_attempts GROUP BY 1 ORDER BY 1"), "before|3\ngone|1");
+}

@@ -194,3 +194,17 @@ fn a_server_may_ask_for_a_longer_wait_and_for_nothing_else() {
         }
     }
 }
+
+#[test]
+fn what_a_run_failed_of_and_when_it_was_due_stays_with_it_when_it_succeeds() {
+    let db = TestDb::new();
+    let id = db.enqueue_script("test $JOBCTL_ATTEMPT -eq 2 || exit 3");
+    db.jobctl(["tick"]).run().success();
+    db.age();
+    let failure = "last_error, error_type, failed_at, run_at";
+    let before = db.of_run(id, failure);
+    assert!(before.starts_with("exit status 3|exit_code|"), "{before}");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+    assert_eq!(db.of_run(id, failure), before);
+}

@@ -138,3 +138,14 @@ fn an_attempt_lasts_as_long_as_the_command_not_as_its_output() {
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_attempt(id, 1, "exit_code, output, finished_at - started_at >= interval '1 second'"), "5|hi\n|t");
 }
+
+#[test]
+fn what_a_command_leaves_behind_is_asked_to_end_before_it_is_killed() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let left = "trap 'echo asked >>log; exit' TERM; echo ready >>log; while :; do sleep 0.02; done";
+    let id = db.enqueue_script(&format!("sh -c \"{left}\" & until [ -e log ]; do sleep 0.02; done"));
+    db.jobctl(["tick"]).current_dir(folder.path()).run().success();
+    assert_eq!(db.status(id), "succeeded");
+    assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap(), "ready\nasked\n");
+}

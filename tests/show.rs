@@ -303,10 +303,11 @@ fn why_a_due_run_does_not_run_is_a_matter_of_workers() {
     assert_eq!(why(&db, id), "due for 4h: no tick has looked since; the last was 5h ago");
     ticked(&db, 3, "{}");
     assert_eq!(why(&db, id), "due for 4h: the last tick, 3h ago, left it: it was full, or runs no such jobs");
-    // What is due earlier in another queue, or later, is not before it.
+    // What is due earlier in another queue, or later, or not yet, is not before it.
     db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, queue, run_at) VALUES ('a', 'other', now() - interval '9 hours'),
-         ('a', 'mail', now() - interval '1 hour')",
+        "INSERT INTO jobctl.job_runs (job_type, queue, run_at, priority)
+         VALUES ('a', 'other', now() - interval '9 hours', 0), ('a', 'mail', now() - interval '1 hour', 0),
+         ('a', 'mail', now() + interval '1 hour', -1)",
     );
     assert!(why(&db, id).contains("left it"));
     due(&db, "a", 5);

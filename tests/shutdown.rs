@@ -270,3 +270,49 @@ fn nobody_who_listens_is_no_reason_to_stop() {
     let statuses = ids.map(|id| db.status(id));
     assert_eq!(statuses, ["succeeded", "failed", "succeeded"]);
 }
+
+#[test]
+fn what_goes_back_unstarted_is_not_taken_from_who_has_it_since() {
+    let changes = [
+        "locked_by = 'other'",
+        "attempts = 2",
+        "status = 'failed', locked_by = NULL, locked_until = NULL",
+        "status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now()",
+    ];
+    let db = TestDb::new();
+    db.leaves_running();
+    let ids: Vec<_> = changes.iter().map(|_| db.enqueue(["shell", "--", "true"])).collect();
+    // Each statement that changes runs waits where this can be locked, after it has looked which.
+    db.execute(
+        "CREATE FUNCTION wait_to_change() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN PERFORM pg_advisory_xact_lock_shared(2); RETURN NULL; END';
+         CREATE TRIGGER wait_to_change BEFORE UPDATE ON jobctl.job_runs EXECUTE FUNCTION wait_to_change()",
+    );
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'";
+    let hold_up = db.hold_up_claims();
+    let folder = temp_dir();
+    let log = folder.path().join("log");
+    let tick = db.jobctl(["tick", "--worker", "w"]).stderr_to(File::create(&log).unwrap().into()).spawn();
+    wait_until("the claim", || db.query(waiting) == "1");
+    let mut other = db.client();
+    let locking = std::thread::spawn(move || {
+        other.batch_execute("SELECT pg_advisory_lock(2)").unwrap();
+        other
+    });
+    wait_until("the lock to be next", || db.query(waiting) == "2");
+    // What the claim brings goes back.
+    tick.signal(Signal::TERM);
+    wait_until("the signal to be seen", || fs::read_to_string(&log).unwrap().contains("stopping: "));
+    drop(hold_up);
+    let mut other = locking.join().unwrap();
+    wait_until("the claim to go back", || db.query(waiting) == "1");
+    for (change, id) in changes.iter().zip(&ids) {
+        other.batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id}")).unwrap();
+    }
+    let runs = || db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id");
+    let before = runs();
+    drop(other);
+    tick.wait().success();
+    assert_eq!(runs(), before);
+}

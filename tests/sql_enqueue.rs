@@ -241,3 +241,48 @@ fn every_function_of_ours_pins_its_search_path_and_belongs_to_nobody_else() {
             .join("\n")
     );
 }
+
+#[test]
+fn no_row_can_say_what_means_nothing() {
+    let db = with_definition();
+    db.enqueue(["a"]);
+    for (statement, constraint) in [
+        ("UPDATE jobctl.job_definitions SET name = 'a b'", "name_is_short_and_plain"),
+        ("UPDATE jobctl.job_definitions SET kind = 'exec'", "kind_is_known"),
+        ("UPDATE jobctl.job_definitions SET catch_up = 'all:0'", "catch_up_is_known"),
+        ("UPDATE jobctl.job_definitions SET overlap = 'never'", "overlap_is_known"),
+        ("UPDATE jobctl.job_definitions SET max_running = 0", "max_running_is_positive"),
+        ("UPDATE jobctl.job_definitions SET max_attempts = 1001", "max_attempts_in_range"),
+        ("UPDATE jobctl.job_definitions SET timeout = '0'", "timeout_is_positive"),
+        ("UPDATE jobctl.job_definitions SET backoff = 'often'", "backoff_is_known"),
+        ("UPDATE jobctl.job_definitions SET queue = ''", "queue_is_short_and_plain"),
+        ("UPDATE jobctl.job_definitions SET spread = '25 hours'", "spread_is_at_most_a_day"),
+        ("UPDATE jobctl.job_definitions SET next_run_at = now()", "only_a_schedule_has_a_next_run"),
+        ("UPDATE jobctl.job_runs SET job_type = ''", "job_type_is_short"),
+        ("UPDATE jobctl.job_runs SET job_type = repeat('j', 64)", "job_type_is_short"),
+        ("UPDATE jobctl.job_runs SET payload = to_jsonb(repeat('x', 8 * 262144))", "payload_is_bounded"),
+        ("UPDATE jobctl.job_runs SET status = 'done'", "status_is_known"),
+        ("UPDATE jobctl.job_runs SET max_attempts = 1000001", "max_attempts_in_range"),
+        ("UPDATE jobctl.job_runs SET attempts = -1", "starts_are_bounded"),
+        ("UPDATE jobctl.job_runs SET attempts = 7", "starts_are_bounded"),
+        ("UPDATE jobctl.job_runs SET attempts = 6", "waiting_has_an_attempt_left"),
+        ("UPDATE jobctl.job_runs SET status = 'running', locked_by = 'w'", "only_running_has_a_lease"),
+        ("UPDATE jobctl.job_runs SET status = 'running', locked_until = now()", "only_running_has_a_lease"),
+        ("UPDATE jobctl.job_runs SET locked_by = 'w', locked_until = now()", "only_running_has_a_lease"),
+        ("UPDATE jobctl.job_runs SET status = 'dead'", "only_final_has_finished_at"),
+        ("UPDATE jobctl.job_runs SET finished_at = now()", "only_final_has_finished_at"),
+        (
+            "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+             VALUES (1, 1, 'w', now(), now(), 'odd')",
+            "outcome_is_known",
+        ),
+        (
+            "INSERT INTO jobctl.job_workers (name, version, last_tick_at, claiming_tick) VALUES ('w', '0', now(), 't')",
+            "only_a_claiming_tick_has_a_lease",
+        ),
+    ] {
+        let refused = db.client().batch_execute(statement).expect_err(statement);
+        let refused = refused.as_db_error().unwrap();
+        assert_eq!((refused.code().code(), refused.constraint()), ("23514", Some(constraint)), "{statement}");
+    }
+}

@@ -448,3 +448,16 @@ fn all_of_it_is_of_one_moment() {
     drop(other);
     status.wait().success().stdout("");
 }
+
+#[test]
+fn the_views_for_monitors_hold_the_dead_and_what_has_run_for_ten_minutes() {
+    let db = TestDb::new();
+    waits(&db, "mail", "failed", -7500);
+    runs(&db, "mail", 590);
+    let long = runs(&db, "backup", 3600);
+    ended(&db, "mail", "succeeded", 2, 3600);
+    let dead = ended(&db, "mail", "dead", 2, 3600);
+    assert_eq!(db.query("SELECT id FROM jobctl.dead_runs"), dead.to_string());
+    let running = "SELECT id, locked_by, running_for >= '1 hour', locked_until > now() FROM jobctl.long_running_runs";
+    assert_eq!(db.query(running), format!("{long}|web1|t|t"));
+}

@@ -167,8 +167,9 @@ fn a_worker_is_named_on_all_that_it_holds() {
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--worker", "blue", "--lease", "1h"]).spawn();
     gate.wait_for_starts(1);
-    let lease = "locked_by, locked_until BETWEEN now() + interval '50 minutes' AND now() + interval '1 hour'";
-    assert_eq!(db.of_run(id, lease), "blue|t");
+    let lease = "locked_by, locked_until BETWEEN now() + interval '50 minutes' AND now() + interval '1 hour',
+        started_at > created_at";
+    assert_eq!(db.of_run(id, lease), "blue|t|t");
     gate.open();
     tick.wait().success();
     assert_eq!(db.of_attempt(id, 1, "worker, outcome"), "blue|succeeded");
