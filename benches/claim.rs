@@ -82,6 +82,7 @@ fn milliseconds(database: &Database) -> f64 {
                 (&times, Type::TIMESTAMPTZ_ARRAY),
                 (&ids, Type::INT8_ARRAY),
                 (&i64::MAX, Type::INT8),
+                (&CLAIMED, Type::INT4),
             ],
         )
         .unwrap();
