@@ -108,6 +108,11 @@ impl Statuses {
     }
 }
 
+/// Whether a job's payload says what to execute, and no definition does.
+pub(crate) fn is_built_in(job: &str) -> bool {
+    matches!(job, "shell" | "http")
+}
+
 impl Action {
     /// Reads the action of a built-in job; `None` when `job` isn't one.
     ///

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::action::{Action, TIMEOUT_RANGE};
+use crate::action::{self, Action, TIMEOUT_RANGE};
 use crate::backoff::Backoff;
 use crate::schedule::Schedule;
 use crate::{duration, payload, spelling};
@@ -247,7 +247,7 @@ fn catch_up(text: String) -> Result<String, String> {
 /// # Errors
 /// Says which names a job may have.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    if matches!(name, "shell" | "http") {
+    if action::is_built_in(name) {
         return Err("is the name of a built-in job".to_owned());
     }
     if is_plain(name) {

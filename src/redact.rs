@@ -14,7 +14,7 @@ const REDACTED: &str = "[redacted]";
 /// of a call.
 pub(crate) fn payload(job: &str, payload: &str) -> Box<RawValue> {
     let raw = |text: &str| RawValue::from_string(text.to_owned()).ok();
-    if !matches!(job, "shell" | "http") {
+    if !action::is_built_in(job) {
         return raw(payload).unwrap_or_else(redacted);
     }
     let Ok(mut members) = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(payload) else { return redacted() };

@@ -10,7 +10,7 @@ fn variable(flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 32] = [
+const REFUSED: [(&[&str], &str, &str); 38] = [
     (&["list-dead"], "--database-url", "mysql://x"),
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
@@ -41,6 +41,12 @@ const REFUSED: [(&[&str], &str, &str); 32] = [
     (&["next", "--schedule", "@daily"], "--from", "noon"),
     (&["next", "--schedule", "@daily"], "--count", "0"),
     (&["once", "k"], "--settle", "somehow"),
+    (&["check"], "--max-dead", "x"),
+    (&["check"], "--max-lag", "5"),
+    (&["check"], "--max-tick-age", "5"),
+    (&["check"], "--max-running", "5"),
+    (&["check"], "--max-failures", "x"),
+    (&["check", "--max-failures", "1"], "--within", "5"),
     (&["grants", "--as", "viewer"], "--role", "A B"),
     (&["grants", "--role", "a"], "--as", "king"),
 ];
@@ -52,7 +58,8 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Their tests are below.
-const SWITCHES: [&str; 12] = [
+/// And that of the one which takes any text.
+const SWITCHES: [&str; 14] = [
     "--crontab",
     "--json",
     "--dry-run",
@@ -63,6 +70,8 @@ const SWITCHES: [&str; 12] = [
     "--force",
     "--group",
     "--output",
+    "--prometheus",
+    "--title",
     "--linger",
     "--quiet",
 ];
@@ -97,6 +106,10 @@ fn every_flag_in_the_help_is_tested_here() {
         "prune",
         "doctor",
         "grants",
+        "status",
+        "check",
+        "report",
+        "completions",
     ] {
         let help = jobctl([command, "--help"]).run().success().stdout;
         let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--")).map(|line| {
@@ -161,7 +174,9 @@ fn a_switch_is_on_unless_its_variable_says_no() {
     let id = run_in(&db, "dead");
     db.jobctl(["retry"]).env("JOBCTL_ALL_DEAD", "1").run().success().stdout(&format!("{id}\tqueued\n"));
     db.jobctl(["cancel"]).env("JOBCTL_ALL_WAITING", "1").run().success().stdout_has("cancelled");
+    db.jobctl(["report"]).env("JOBCTL_TITLE", "Our shop").run().success().stdout_has("Our shop</title>");
     let dead = run_in(&db, "dead");
+    db.jobctl(["status"]).env("JOBCTL_PROMETHEUS", "1").run().success().stdout_has("jobctl_runs{");
     db.jobctl(["list-dead"]).env("JOBCTL_GROUP", "1").run().success().stdout_has("shell\t\t1\t");
     let shown = db.jobctl(["show", &dead.to_string()]).env("JOBCTL_OUTPUT", "1").env("JOBCTL_JSON", "1").run();
     shown.exits(3).complains_once().stderr_has("no attempt has ended");

@@ -341,7 +341,9 @@ fn grants_change_nothing_and_refuse_a_name_that_is_more_than_a_name() {
         let said = jobctl(["grants", "--role", "app_1", "--as", part]).run().success().stderr("").stdout;
         assert!(said.contains(" TO app_1;") && !said.contains('{'), "{said}");
         let long = "a".repeat(64);
-        for name in ["x\"; drop schema y", "x; drop schema y", "", "Upper", "1st", "a b", "a-b", "a\nb", "é", &long] {
+        for name in
+            ["x\"; drop schema y", "x; drop schema y", "", "Upper", "1st", "a b", "a-b", "a\nb", "é", "public", &long]
+        {
             jobctl(["grants", "--role", name, "--as", part]).run().exits(2).stdout("");
         }
     }

@@ -152,7 +152,7 @@ impl Arguments {
                 return Err(Fault::usage(format!("a command after -- goes with the job shell, not with {job}")).into());
             }
             (true, Some(payload)) => payload.to_owned(),
-            (true, None) if is_built_in(&job) => {
+            (true, None) if action::is_built_in(&job) => {
                 return Err(Fault::usage(format!("job {job} needs a payload; see `jobctl help enqueue`")).into());
             }
             (true, None) => "{}".to_owned(),
@@ -184,10 +184,6 @@ fn command_payload(words: &[String], stdin: Option<&str>) -> anyhow::Result<Stri
     };
     payload::check(payload.as_bytes()).map_err(Fault::usage)?;
     Ok(payload)
-}
-
-fn is_built_in(job: &str) -> bool {
-    matches!(job, "shell" | "http")
 }
 
 /// Refuses what can be refused without the database; says whether the job is a built-in one.

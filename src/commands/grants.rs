@@ -49,5 +49,10 @@ impl Arguments {
 fn role(text: &str) -> Result<String, String> {
     let first = |c: char| c.is_ascii_lowercase() || c == '_';
     let plain = text.starts_with(first) && text.chars().all(|c| first(c) || c.is_ascii_digit()) && text.len() <= 63;
-    if plain { Ok(text.to_owned()) } else { Err("a role has 1 to 63 lower-case letters, digits or _".to_owned()) }
+    match text {
+        // Not a role, but everybody.
+        "public" => Err("is everybody; name a role".to_owned()),
+        _ if plain => Ok(text.to_owned()),
+        _ => Err("a role has 1 to 63 lower-case letters, digits or _".to_owned()),
+    }
 }

@@ -37,7 +37,7 @@ use log::LevelFilter;
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
 use crate::store::{Scheduled, Store};
-use crate::{print, spelling};
+use crate::{action, print, spelling};
 use environment::{Environment, with_environment};
 use groups::grouped;
 
@@ -180,7 +180,7 @@ fn definition(store: &Store, name: &str) -> anyhow::Result<Scheduled> {
 
 /// Refuses the name of a job that is neither defined nor built in.
 fn known_job(store: &Store, name: &str) -> anyhow::Result<()> {
-    if !matches!(name, "shell" | "http") {
+    if !action::is_built_in(name) {
         definition(store, name)?;
     }
     Ok(())
