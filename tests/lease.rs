@@ -157,6 +157,24 @@ fn work_that_nobody_can_renew_is_dead_before_its_lease_ends() {
 }
 
 #[test]
+fn a_result_is_recorded_after_an_outage_that_outlasted_the_lease() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--lease", "6s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    proxy.cut();
+    gate.open();
+    wait_until("the job to end", || gate.count("end") == 1);
+    wait_until("the lease to be over", || db.of_run(id, "locked_until < now()") == "t");
+    // Nobody has recovered the run meanwhile: what it came to still counts.
+    proxy.mend();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+}
+
+#[test]
 fn all_leases_are_renewed_at_once_over_a_slow_line() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

@@ -77,14 +77,16 @@ impl Tick {
         }
     }
 
-    /// Without a connection: forgets results whose lease is over, because others may have the runs.
+    /// Without a connection: forgets results whose lease has been over for long. As long as nobody has recovered the
+    /// runs, which takes the same database, they are still to be recorded; the fence decides.
     pub(super) fn give_up_expired(&mut self) {
         let now = Instant::now();
+        let kept = self.timing.result_kept;
         self.unstarted.retain(|one| now < one.expires);
         let held = &mut self.held;
         self.ended.retain(|judged| {
             let run = &judged.attempt.run;
-            let over = held.get(&run.id).is_none_or(|run| now >= run.expires);
+            let over = held.get(&run.id).is_none_or(|run| now >= run.expires + kept);
             if over {
                 held.remove(&run.id);
                 log::warn!("{}: result not recorded, lease lost", record::subject(run));

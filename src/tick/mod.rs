@@ -309,7 +309,8 @@ impl Tick {
                 None => at(self.paused_until),
             }
             let claims = self.unstarted.iter().map(|one| one.expires);
-            self.held.values().map(|held| held.expires).chain(claims).min().into_iter().for_each(at);
+            let results = self.held.values().map(|held| held.expires + self.timing.result_kept);
+            results.chain(claims).min().into_iter().for_each(at);
         }
         if self.pool.attend(self.attention()) {
             until = now;

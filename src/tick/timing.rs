@@ -21,6 +21,8 @@ pub(super) struct Timing {
     pub(super) fence: Duration,
     /// Between SIGTERM and SIGKILL once the fence is reached; both fit before the lease ends.
     pub(super) lost_grace: Duration,
+    /// How long after the end of a lease a result is kept that could not be recorded, because the database is away.
+    pub(super) result_kept: Duration,
     /// A statement that takes longer would endanger the next renewal.
     pub(super) limits: Limits,
 }
@@ -35,6 +37,7 @@ impl Timing {
             right: 3 * heartbeat,
             fence: lease - margin,
             lost_grace: Duration::from_secs(1).min(margin / 2),
+            result_kept: 3 * lease,
             limits: Limits {
                 statement: Limits::USUAL.statement.min(lease / 6),
                 lock: Limits::USUAL.lock.min(lease / 12),
