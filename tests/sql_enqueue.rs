@@ -248,6 +248,7 @@ fn no_row_can_say_what_means_nothing() {
     db.enqueue(["a"]);
     for (statement, constraint) in [
         ("UPDATE jobctl.job_definitions SET name = 'a b'", "name_is_short_and_plain"),
+        ("UPDATE jobctl.job_definitions SET name = 'shell'", "name_is_no_built_in_job"),
         ("UPDATE jobctl.job_definitions SET kind = 'exec'", "kind_is_known"),
         ("UPDATE jobctl.job_definitions SET catch_up = 'all:0'", "catch_up_is_known"),
         ("UPDATE jobctl.job_definitions SET overlap = 'never'", "overlap_is_known"),
@@ -258,6 +259,8 @@ fn no_row_can_say_what_means_nothing() {
         ("UPDATE jobctl.job_definitions SET queue = ''", "queue_is_short_and_plain"),
         ("UPDATE jobctl.job_definitions SET spread = '25 hours'", "spread_is_at_most_a_day"),
         ("UPDATE jobctl.job_definitions SET next_run_at = now()", "only_a_schedule_has_a_next_run"),
+        ("UPDATE jobctl.job_definitions SET schedule = '@daily', next_run_at = 'infinity'", "next_run_at_is_a_date"),
+        ("UPDATE jobctl.job_runs SET run_at = '-infinity'", "run_at_is_a_date"),
         ("UPDATE jobctl.job_runs SET job_type = ''", "job_type_is_short"),
         ("UPDATE jobctl.job_runs SET job_type = repeat('j', 64)", "job_type_is_short"),
         ("UPDATE jobctl.job_runs SET payload = to_jsonb(repeat('x', 8 * 262144))", "payload_is_bounded"),
