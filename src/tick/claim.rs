@@ -9,7 +9,7 @@ use super::pool::Task;
 use super::{HeldRun, Look, Phase, Tick, Unstarted, WhenIdle, id, pace, record};
 use crate::execute::Stop;
 use crate::payload::PAYLOAD_LIMIT;
-use crate::store::{self, Claim, Claimed};
+use crate::store::{self, Claim, Claimed, Fire};
 use crate::{fires, verdict};
 
 /// How often a lingering tick with nothing to do looks: a run starts about half of this after its
@@ -61,10 +61,14 @@ impl Tick {
             let due = store.due_schedules()?;
             let (fires, broken) = fires::plan(&due);
             broken.iter().for_each(|why| log::error!("{why}"));
+            // One that can't be read is put off, which says nothing about its runs.
+            let had_times = |fire: &&Fire| fire.missed > 0 || !fire.times.is_empty();
+            let with_times: Vec<_> = fires.iter().filter(had_times).map(|fire| fire.id).collect();
             let fired = store.fire(fires)?;
             for (id, runs) in &fired {
                 let name = due.iter().find(|one| one.id == *id).map_or("", |one| one.name.as_str());
                 match runs.len() {
+                    0 if !with_times.contains(id) => {}
                     0 => log::info!("schedule {name}: not fired, its last run is not finished or its time was missed"),
                     _ => log::info!(
                         "schedule {name}: fired, {}",
