@@ -234,12 +234,12 @@ fn seconds(value: Value, least: Duration, most: Duration) -> Result<f64, String>
 }
 
 fn catch_up(text: String) -> Result<String, String> {
-    // The CHECK of the table knows digits only.
-    let is_number = |digits: &&str| digits.starts_with(|first| ('1'..='9').contains(&first));
-    let limit = text.strip_prefix("all:").map(|digits| Some(digits).filter(is_number).unwrap_or("").parse());
+    // As the CHECK of the table has it: no sign, no zero in front.
+    let written = |digits: &str| digits.parse().ok().filter(|number: &usize| number.to_string() == digits);
+    let limit = text.strip_prefix("all:").map(written);
     match (text.as_str(), limit) {
         ("skip" | "one" | "all", None) => Ok(text),
-        (_, Some(Ok(1..=CATCH_UP_LIMIT))) => Ok(text),
+        (_, Some(Some(1..=CATCH_UP_LIMIT))) => Ok(text),
         _ => Err(format!("must be skip, one, all or all:N with N from 1 to {CATCH_UP_LIMIT}")),
     }
 }

@@ -51,15 +51,18 @@ pub(crate) fn check_stored(bytes: &[u8]) -> Result<&str, String> {
     }
 }
 
+/// # Errors
+/// The JSON is no object: to the parser of one, a list of its values would do.
+pub(crate) fn check_object(json: &[u8]) -> Result<(), String> {
+    if json.trim_ascii_start().starts_with(b"{") { Ok(()) } else { Err("must be an object".to_owned()) }
+}
+
 /// Reads an object of valid JSON.
 ///
 /// # Errors
 /// It is none, or not what is wanted: what was expected, and where. Never a part of what it holds but its keys.
 pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de str) -> Result<T, String> {
-    // To the parser a list of the values would do.
-    if !object.trim_start().starts_with('{') {
-        return Err("must be an object".to_owned());
-    }
+    check_object(object.as_bytes())?;
     serde_json::from_str(object).map_err(|error| {
         let error = error.to_string();
         let is_about_value = error.starts_with("invalid ");

@@ -17,6 +17,13 @@ fn insert(db: &TestDb, runs: u32, script: &str) {
     ));
 }
 
+/// One of two threads is busy as long as the gate is shut, the other as soon as it has seen many short runs.
+fn enqueue_for_two_threads(db: &TestDb, gate: &Gate) {
+    gate.enqueue(db);
+    insert(db, 60, "true");
+    gate.enqueue(db);
+}
+
 fn running(db: &TestDb) -> usize {
     db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'").parse().unwrap()
 }
@@ -105,21 +112,10 @@ fn where_claims_are_slow_a_tick_still_runs_all_that_is_due() {
 fn a_claim_that_nobody_could_start_goes_back_though_its_row_is_locked() {
     let db = TestDb::new();
     let gate = Gate::new();
-    // One thread is busy for all the test, the other as soon as it has seen many short runs.
-    gate.enqueue(&db);
-    insert(&db, 60, "true");
-    gate.enqueue(&db);
+    enqueue_for_two_threads(&db, &gate);
     let late: Vec<_> = (0..5).map(|_| db.enqueue(["shell", "--", "true"])).collect();
     // Another session has the first of them between its claim and its release.
-    db.execute(&format!(
-        "CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
-             'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
-         CREATE TRIGGER held_up BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-             WHEN (NEW.status = 'running' AND NEW.id = {}) EXECUTE FUNCTION held_up()",
-        late[0]
-    ));
-    let mut holder = db.client();
-    holder.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
+    let holder = db.hold_up_claims_of(&format!("NEW.id = {}", late[0]));
     let waiting = |sessions: &str| {
         db.query(&format!(
             "SELECT count(*) >= {sessions} FROM pg_stat_activity
@@ -149,10 +145,7 @@ fn a_claim_that_nobody_could_start_goes_back_though_its_row_is_locked() {
 fn no_last_attempt_is_claimed_before_it_can_start() {
     let db = TestDb::new();
     let gate = Gate::new();
-    // One thread is busy for all the test, the other as soon as it has seen many short runs.
-    gate.enqueue(&db);
-    insert(&db, 60, "true");
-    gate.enqueue(&db);
+    enqueue_for_two_threads(&db, &gate);
     db.execute(
         "CREATE TABLE claimed (max_attempts integer);
          CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS

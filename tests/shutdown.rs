@@ -282,14 +282,8 @@ fn what_goes_back_unstarted_is_not_taken_from_who_has_it_since() {
     let db = TestDb::new();
     db.leaves_running();
     let ids: Vec<_> = changes.iter().map(|_| db.enqueue(["shell", "--", "true"])).collect();
-    // Each statement that changes runs waits where this can be locked, after it has looked which.
-    db.execute(
-        "CREATE FUNCTION wait_to_change() RETURNS trigger LANGUAGE plpgsql AS
-             'BEGIN PERFORM pg_advisory_xact_lock_shared(2); RETURN NULL; END';
-         CREATE TRIGGER wait_to_change BEFORE UPDATE ON jobctl.job_runs EXECUTE FUNCTION wait_to_change()",
-    );
     let waiting =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'";
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let hold_up = db.hold_up_claims();
     let folder = temp_dir();
     let log = folder.path().join("log");
@@ -297,7 +291,7 @@ fn what_goes_back_unstarted_is_not_taken_from_who_has_it_since() {
     wait_until("the claim", || db.query(waiting) == "1");
     let mut other = db.client();
     let locking = std::thread::spawn(move || {
-        other.batch_execute("SELECT pg_advisory_lock(2)").unwrap();
+        other.batch_execute("BEGIN; LOCK TABLE jobctl.job_runs IN EXCLUSIVE MODE").unwrap();
         other
     });
     wait_until("the lock to be next", || db.query(waiting) == "2");
@@ -310,9 +304,9 @@ fn what_goes_back_unstarted_is_not_taken_from_who_has_it_since() {
     for (change, id) in changes.iter().zip(&ids) {
         other.batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id}")).unwrap();
     }
-    let runs = || db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id");
-    let before = runs();
-    drop(other);
+    let runs = "SELECT string_agg(run::text, ' ' ORDER BY id) FROM jobctl.job_runs AS run";
+    let before: String = other.query_one(runs, &[]).unwrap().get(0);
+    other.batch_execute("COMMIT").unwrap();
     tick.wait().success();
-    assert_eq!(runs(), before);
+    assert_eq!(db.query(runs), before);
 }

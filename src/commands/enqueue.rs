@@ -311,10 +311,7 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
     ) -> Result<Option<T>, Fault> {
         text.map(|text| read(&text)).transpose().map_err(|why| Fault::usage(format!("`{name}`: {why}")))
     }
-    // To the parser a list of the values would do.
-    if !text.starts_with(b"{") {
-        return Err(Fault::usage("must be an object"));
-    }
+    payload::check_object(text).map_err(Fault::usage)?;
     let line: Line = serde_json::from_slice(text).map_err(|error| Fault::usage(error.to_string()))?;
     let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
     payload::check(payload.as_bytes()).map_err(Fault::usage)?;

@@ -14,7 +14,7 @@ use crate::store::{self, Store};
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// What the flags stand under in the help.
-pub(super) const HEADING: &str = "Which runs";
+const HEADING: &str = "Which runs";
 
 /// Flags that narrow down which runs are meant; all that are given must hold.
 #[derive(Args, Debug)]

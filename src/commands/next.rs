@@ -54,8 +54,7 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let form = Form::new(self.json);
         if let Some(expression) = &self.schedule {
-            // By the host's clock: there is no database to ask, and all that
-            // depends on it is which lines are shown.
+            // By the host's clock: there is no database to ask, and all that depends on it is which lines are shown.
             let from = self.from.unwrap_or_else(Utc::now);
             return self.show(form, expression, &self.time_zone, from);
         }

@@ -7,6 +7,7 @@ use postgres::Client;
 use postgres::types::Type;
 use serde::Serialize;
 
+use super::runs::locked;
 use super::{Parameter, Result, Store, collect, query, seconds};
 
 /// Who asks: a worker name, and which of its ticks.
@@ -182,8 +183,8 @@ impl Store {
         })
     }
 
-    /// Gives back claims that were never started, pairs of run and attempt. Returns the runs that somebody else has
-    /// locked: they are still held.
+    /// Gives back claims that were never started, pairs of run and attempt, but for the runs that somebody else has
+    /// locked: these it returns.
     ///
     /// # Errors
     /// The database's.
@@ -191,9 +192,14 @@ impl Store {
         let worker = worker.to_owned();
         let (ids, attempts): (Vec<i64>, Vec<i32>) = unstarted.into_iter().unzip();
         self.transact("give claims back", move |client| {
-            let parameters: &[Parameter<'_>] =
-                &[(&worker, Type::TEXT), (&ids, Type::INT8_ARRAY), (&attempts, Type::INT4_ARRAY)];
-            collect(client.query_typed(query!("release"), parameters)?, |row| row.try_get("id"))
+            let locked = locked(client, &ids)?;
+            let parameters: &[Parameter<'_>] = &[
+                (&worker, Type::TEXT),
+                (&ids, Type::INT8_ARRAY),
+                (&attempts, Type::INT4_ARRAY),
+                (&locked, Type::INT8_ARRAY),
+            ];
+            client.query_typed(query!("release"), parameters).map(|_| locked)
         })
     }
 

@@ -46,7 +46,7 @@ impl Store {
         let work = move |client: &mut Client| {
             let locked = match of_locked {
                 OfLocked::Wait => Vec::new(),
-                OfLocked::PassOver => locked(client, &ended)?,
+                OfLocked::PassOver => locked(client, &ended.iter().map(|one| one.id).collect::<Vec<_>>())?,
             };
             let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.id)).collect();
             let recorded = match free.as_slice() {

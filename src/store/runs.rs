@@ -156,13 +156,12 @@ impl Store {
     }
 }
 
-/// The runs of results that somebody else has locked; the others nobody can lock before the transaction ends.
+/// Which of these runs somebody else has locked; the others nobody can lock before the transaction ends.
 ///
 /// # Errors
 /// The database's.
-pub(super) fn locked(client: &mut Client, ended: &[Finish]) -> std::result::Result<Vec<i64>, postgres::Error> {
-    let ids: Vec<_> = ended.iter().map(|one| one.id).collect();
-    collect(client.query_typed(query!("locked"), &[(&ids, Type::INT8_ARRAY)])?, |row| row.try_get("id"))
+pub(super) fn locked(client: &mut Client, runs: &[i64]) -> std::result::Result<Vec<i64>, postgres::Error> {
+    collect(client.query_typed(query!("locked"), &[(&runs, Type::INT8_ARRAY)])?, |row| row.try_get("id"))
 }
 
 /// Writes what attempts came to, all in one statement. Returns those that are recorded, with the status

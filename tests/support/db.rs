@@ -95,15 +95,21 @@ impl TestDb {
     /// Lets every claim from now on wait until the client that is returned is dropped.
     #[must_use]
     pub fn hold_up_claims(&self) -> Client {
+        self.hold_up_claims_of("true")
+    }
+
+    /// The same of claims of these runs, a condition on `NEW`.
+    #[must_use]
+    pub fn hold_up_claims_of(&self, runs: &str) -> Client {
         let mut holder = self.client();
         holder
-            .batch_execute(
+            .batch_execute(&format!(
                 "CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
                      'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
                  CREATE TRIGGER held_up BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-                     WHEN (NEW.status = 'running') EXECUTE FUNCTION held_up();
-                 SELECT pg_advisory_lock(1)",
-            )
+                     WHEN (NEW.status = 'running' AND {runs}) EXECUTE FUNCTION held_up();
+                 SELECT pg_advisory_lock(1)"
+            ))
             .unwrap();
         holder
     }
