@@ -135,6 +135,9 @@ pub(crate) enum Failure {
     Timeout(Duration),
     /// It could not be started; holds why.
     Spawn(String),
+    /// Nothing was started, for want of processes, descriptors or memory on this host just now; holds the system's
+    /// word for it.
+    Exhausted(String),
     HttpStatus {
         status: u16,
         /// The server's wish, clamped to 24 h; only from 429 and 503.
@@ -156,7 +159,7 @@ impl Failure {
             Self::ExitCode(_) => "exit_code",
             Self::Signal(_) => "signal",
             Self::Timeout(_) => "timeout",
-            Self::Spawn(_) | Self::Unstartable(_) => "spawn",
+            Self::Spawn(_) | Self::Exhausted(_) | Self::Unstartable(_) => "spawn",
             Self::HttpStatus { .. } => "http_status",
             Self::Transport(_) => "transport",
             Self::Tls(_) => "tls",
@@ -172,7 +175,12 @@ impl Failure {
             Self::ExitCode(code) => matches!(code, 64 | 65 | 77 | 78),
             Self::HttpStatus { status, .. } => !matches!(status, 408 | 425 | 429 | 500..=599),
             Self::BadPayload(_) | Self::Unstartable(_) => true,
-            Self::Signal(_) | Self::Timeout(_) | Self::Spawn(_) | Self::Transport(_) | Self::Tls(_) => false,
+            Self::Signal(_)
+            | Self::Timeout(_)
+            | Self::Spawn(_)
+            | Self::Exhausted(_)
+            | Self::Transport(_)
+            | Self::Tls(_) => false,
         }
     }
 }
@@ -189,7 +197,9 @@ impl fmt::Display for Failure {
                 write!(formatter, "HTTP status {status}, redirect not followed")
             }
             Self::HttpStatus { status, .. } => write!(formatter, "HTTP status {status}"),
-            Self::Spawn(why) | Self::Unstartable(why) => write!(formatter, "could not start: {why}"),
+            Self::Spawn(why) | Self::Exhausted(why) | Self::Unstartable(why) => {
+                write!(formatter, "could not start: {why}")
+            }
             Self::Transport(why) | Self::Tls(why) | Self::BadPayload(why) => formatter.write_str(why),
         }
     }

@@ -1,10 +1,6 @@
 //! A host whose clock is wrong: the database has the only one that counts.
 
-use std::process::Command;
-
-use tempfile::TempDir;
-
-use crate::support::{Invocation, TestDb, temp_dir};
+use crate::support::{Invocation, Preload, TestDb};
 
 /// Preloaded into a process, puts its clock forward by so many seconds, and back if there are less than none.
 /// Durations are measured by another clock, which stays.
@@ -23,41 +19,22 @@ const WRONG_CLOCK: &str = r#"
     }
 "#;
 
-/// Such a clock, compiled.
-struct Clock {
-    folder: TempDir,
-}
-
-impl Clock {
-    fn new() -> Self {
-        let folder = temp_dir();
-        let source = folder.path().join("clock.c");
-        std::fs::write(&source, WRONG_CLOCK).unwrap();
-        // What links Rust's programs is there wherever the tests are.
-        let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-o"]).arg(folder.path().join("clock.so")).arg(&source);
-        assert!(compiler.status().unwrap().success());
-        Self { folder }
-    }
-
-    /// A command on a host whose clock is ahead by so many seconds.
-    fn ahead<'db>(&self, seconds: i64, command: Invocation<'db>) -> Invocation<'db> {
-        let library = self.folder.path().join("clock.so");
-        command.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_AHEAD", &seconds.to_string())
-    }
+/// A command on a host whose clock is ahead by so many seconds.
+fn ahead<'db>(clock: &Preload, seconds: i64, command: Invocation<'db>) -> Invocation<'db> {
+    clock.before(command).env("CLOCK_AHEAD", &seconds.to_string())
 }
 
 #[test]
 fn nothing_starts_expires_or_fires_early_or_late() {
-    let clock = Clock::new();
+    let clock = Preload::compile(WRONG_CLOCK);
     // More than a year, so that yearly fires would be others.
     for days in [-400, 400] {
-        let host = |command| clock.ahead(days * 86_400, command);
+        let host = |command| ahead(&clock, days * 86_400, command);
         let db = TestDb::new();
-        let ahead = host(db.jobctl(["doctor"])).run();
+        let doctor = host(db.jobctl(["doctor"])).run();
         assert!(
-            ahead.stdout.contains(if days > 0 { " ahead of the database" } else { " behind the database" }),
-            "{ahead}"
+            doctor.stdout.contains(if days > 0 { " ahead of the database" } else { " behind the database" }),
+            "{doctor}"
         );
 
         db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
@@ -101,9 +78,9 @@ fn a_clock_that_is_put_back_after_a_fire_fires_it_no_second_time() {
     db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now(), 'UTC')");
     db.jobctl(["tick"]).run().success().stderr_has("schedule yearly: fired, run 1");
-    let clock = Clock::new();
+    let clock = Preload::compile(WRONG_CLOCK);
     for seconds in [-120, -400 * 86_400, 120] {
-        clock.ahead(seconds, db.jobctl(["tick"])).run().success().stderr("");
+        ahead(&clock, seconds, db.jobctl(["tick"])).run().success().stderr("");
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
 }

@@ -25,6 +25,7 @@ mod drill;
 mod effects;
 mod enqueue;
 mod environment;
+mod exhausted;
 mod fencing;
 mod fires;
 mod host_clock;

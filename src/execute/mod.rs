@@ -7,8 +7,10 @@ mod output;
 mod shell;
 mod stop;
 
+use std::io;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub(crate) use http::{Caller, HostPolicy};
@@ -32,6 +34,11 @@ pub(crate) fn make_room(executions: usize) {
         // Where it is refused, all is as it was.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
+}
+
+/// Whether an error says that this host is short of something just now, whatever is to be executed.
+fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
 }
 
 /// Executes `action` on the calling thread, until it ends, times out or is stopped.

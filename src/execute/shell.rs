@@ -38,9 +38,14 @@ const GROUP_POLL: Duration = Duration::from_millis(10);
 
 /// Runs the command until it exits, times out or is stopped; nothing of its group is left then.
 pub(super) fn run(shell: &Shell, identity: &Identity, timeout: Option<Duration>, stop: &Stop) -> Ended {
-    match spawn(shell, identity).and_then(|child| Process::new(child, &shell.stdin, stop)) {
+    let (bell, child) = match stop.bell().and_then(|bell| Ok((bell, spawn(shell, identity)?))) {
+        Ok(started) => started,
+        Err(error) => return Ended::unstarted(why_not_started(shell, &error)),
+    };
+    match Process::new(child, &shell.stdin, stop, bell) {
         Ok(mut process) => process.supervise(timeout),
-        Err(error) => Ended::unstarted(why_not_started(shell, &error)),
+        // It may have begun.
+        Err(error) => Ended::unstarted(Failure::Spawn(error.to_string())),
     }
 }
 
@@ -91,6 +96,7 @@ fn why_not_started(shell: &Shell, error: &io::Error) -> Failure {
         return Failure::Spawn(format!("no such working directory `{}`", directory.escape_debug()));
     }
     match error.kind() {
+        _ if super::is_exhaustion(error) => Failure::Exhausted(error.to_string()),
         ErrorKind::NotFound => Failure::Spawn(format!("no such program `{}`", program.escape_debug())),
         ErrorKind::PermissionDenied => Failure::Spawn(format!("`{}` is not executable", program.escape_debug())),
         ErrorKind::ArgumentListTooLong => Failure::Unstartable("argument list too long".to_owned()),
@@ -124,10 +130,9 @@ enum Reason {
 }
 
 impl<'a> Process<'a> {
-    fn new(mut child: Child, stdin: &'a str, stop: &'a Stop) -> io::Result<Self> {
+    fn new(mut child: Child, stdin: &'a str, stop: &'a Stop, bell: BorrowedFd<'a>) -> io::Result<Self> {
         let group = Pid::from_child(&child);
         let prepared = pidfd_open(group, PidfdFlags::empty()).map_err(io::Error::from).and_then(|exited| {
-            let bell = stop.bell()?;
             let ends = [
                 child.stdin.as_ref().map(AsFd::as_fd),
                 child.stdout.as_ref().map(AsFd::as_fd),
@@ -136,10 +141,10 @@ impl<'a> Process<'a> {
             for end in ends.into_iter().flatten() {
                 fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
             }
-            Ok((exited, bell))
+            Ok(exited)
         });
         match prepared {
-            Ok((exited, bell)) => {
+            Ok(exited) => {
                 let (stdout, stderr) = (Capture::default(), Capture::default());
                 Ok(Self {
                     child,

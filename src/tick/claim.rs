@@ -5,9 +5,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use log::Level;
+
+use super::exchange::CLAIM_PAUSE;
 use super::pool::Task;
 use super::{HeldRun, Look, Phase, Tick, Unstarted, WhenIdle, id, pace, record};
 use crate::execute::Stop;
+use crate::model::Failure;
 use crate::payload::PAYLOAD_LIMIT;
 use crate::store::{self, Claim, Claimed, Fire};
 use crate::{fires, verdict};
@@ -198,12 +202,26 @@ impl Tick {
         if !late && !self.is_stopping() {
             return;
         }
+        for task in self.pool.take_back() {
+            self.take_back(&task.run);
+        }
+    }
+
+    /// Takes back what this host can't start just now. It says so once: cron mails what is logged.
+    pub(super) fn take_back_unstartable(&mut self, run: &Claimed, why: &Failure) {
+        let level = if self.is_exhausted { Level::Debug } else { Level::Warn };
+        log::log!(level, "{}: {why}; given back", record::subject(run));
+        self.is_exhausted = true;
+        self.look = Look::At(Instant::now() + CLAIM_PAUSE);
+        self.take_back(run);
+    }
+
+    fn take_back(&mut self, run: &Claimed) {
         self.pace.reset();
         self.lanes.forget();
-        for task in self.pool.take_back() {
-            self.taken -= 1;
-            let expires = self.held.remove(&task.run.id).map_or(task.submitted, |held| held.expires);
-            self.unstarted.push(Unstarted { id: task.run.id, attempt: task.run.attempt, expires });
+        self.taken -= 1;
+        if let Some(HeldRun { attempt, expires, .. }) = self.held.remove(&run.id) {
+            self.unstarted.push(Unstarted { id: run.id, attempt, expires });
         }
     }
 
@@ -215,7 +233,7 @@ impl Tick {
         let Some(store) = self.store.as_ref().filter(|_| !self.unstarted.is_empty()) else { return Ok(()) };
         let unstarted = self.unstarted.iter().map(|one| (one.id, one.attempt)).collect();
         let locked = store.release(&self.holder.worker, unstarted)?;
-        if locked.len() < self.unstarted.len() {
+        if locked.len() < self.unstarted.len() && self.look == Look::AfterRun {
             self.look = Look::Now;
         }
         self.unstarted.retain(|one| locked.contains(&one.id));

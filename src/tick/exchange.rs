@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::{Look, Tick, Unstarted, record};
 use crate::store::{self, Claim, Claimed, Exchanged, Kind, OfLocked, Pending};
 
-/// After an exchange that failed, results are sent without a claim for so long.
-const CLAIM_PAUSE: Duration = Duration::from_secs(1);
+/// After an exchange that failed, or a job that this host could not start, nothing is claimed for so long.
+pub(super) const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 
 /// One that is under way.
 pub(super) struct Exchange {

@@ -28,7 +28,7 @@ use signal_hook::iterator::Signals;
 
 use crate::connect::{Connecting, Target};
 use crate::execute::{Caller, Stop};
-use crate::model::Status;
+use crate::model::{Failure, Outcome, Status};
 use crate::store::{Holder, Limited, OfLocked, Old, Store, Wanted};
 use lanes::Lanes;
 use pace::Pace;
@@ -124,6 +124,8 @@ struct Tick {
     caught: Option<Signals>,
     held: HashMap<i64, HeldRun>,
     unstarted: Vec<Unstarted>,
+    /// This host has been short of what a start takes.
+    is_exhausted: bool,
     /// Ended, and not recorded yet.
     ended: Vec<Judged>,
     /// Ended, with runs that somebody has locked: they wait for that, and nothing else does.
@@ -178,6 +180,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         caught: Some(caught),
         held: HashMap::new(),
         unstarted: Vec::new(),
+        is_exhausted: false,
         ended: Vec::new(),
         blocked: Vec::new(),
         blocked_until: now,
@@ -323,6 +326,10 @@ impl Tick {
             self.take(event);
         }
         for attempt in self.pool.ended() {
+            if let Outcome::Failed(why @ Failure::Exhausted(_)) = &attempt.ended.outcome {
+                self.take_back_unstartable(&attempt.run, why);
+                continue;
+            }
             self.pace.observe(attempt.finished - attempt.started, attempt.run.payload.len());
             self.ended.push(Judged::new(attempt));
         }

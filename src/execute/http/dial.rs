@@ -19,6 +19,7 @@ use ureq::{Error, Timeout};
 use super::policy::{HostPolicy, Reach, bare, is_public};
 use super::socket::{self, SLICE, Socket, go_on};
 use crate::duration;
+use crate::execute::is_exhaustion;
 use crate::model::Failure;
 
 /// For TCP and TLS together; names are looked up before it, within the time of the call.
@@ -119,6 +120,9 @@ impl Connector for Dialer {
 }
 
 fn unconnected(host: &str, port: u16, error: &io::Error) -> Failure {
+    if is_exhaustion(error) {
+        return Failure::Exhausted(error.to_string());
+    }
     Failure::Transport(match error.kind() {
         ErrorKind::TimedOut => format!("no connection to {host}:{port} within {}", duration::show(CONNECT_LIMIT)),
         _ => format!("cannot connect to {host}:{port}: {error}"),
@@ -136,7 +140,8 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         // Nobody listens any more when the call was given up.
         let _ = sender.send((name.as_str(), port).to_socket_addrs());
     };
-    thread::Builder::new().name("resolve".to_owned()).spawn(look_up)?;
+    let thread = thread::Builder::new().name("resolve".to_owned());
+    thread.spawn(look_up).map_err(|error| refused(unconnected(host, port, &error)))?;
     let found = loop {
         match receiver.recv_timeout(SLICE) {
             Err(RecvTimeoutError::Timeout) => go_on()?,

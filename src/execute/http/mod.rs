@@ -72,11 +72,14 @@ impl Caller {
     }
 
     fn follow(&self, mut request: Request, mut redirects: u32, total: Duration) -> Ended {
+        let mut has_begun = false;
         loop {
             let response = match self.send(&request, total) {
                 Ok(response) => response,
+                Err(Failure::Exhausted(why)) if has_begun => return Ended::unstarted(Failure::Transport(why)),
                 Err(failure) => return Ended::unstarted(failure),
             };
+            has_begun = true;
             let next = request.redirected(response.status(), response.headers().get(header::LOCATION));
             match next.filter(|_| redirects > 0) {
                 Some(next) => request = next,

@@ -1,0 +1,90 @@
+//! A host that is short of processes or descriptors: nothing was started, so no attempt is spent.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::http_server::HttpServer;
+use crate::support::{Invocation, Preload, TestDb, temp_dir, wait_until};
+
+/// Preloaded into a process, refuses it processes and, after the first so many, sockets, as long as a file exists.
+const EXHAUSTED_HOST: &str = r#"
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <errno.h>
+    #include <spawn.h>
+    #include <stdlib.h>
+    #include <sys/socket.h>
+    #include <unistd.h>
+
+    static int exhausted(void) { return access(getenv("EXHAUSTED"), F_OK) == 0; }
+
+    int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+                     const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[]) {
+        int (*spawn)() = dlsym(RTLD_NEXT, "posix_spawnp");
+        return exhausted() ? EAGAIN : spawn(pid, file, actions, attributes, arguments, environment);
+    }
+
+    pid_t fork(void) {
+        pid_t (*fork)() = dlsym(RTLD_NEXT, "fork");
+        return exhausted() ? (errno = EAGAIN, -1) : fork();
+    }
+
+    int socket(int domain, int type, int protocol) {
+        static int opened;
+        int (*socket)() = dlsym(RTLD_NEXT, "socket");
+        int refused = domain != AF_UNIX && exhausted() && opened++ >= atoi(getenv("SOCKETS"));
+        return refused ? (errno = EMFILE, -1) : socket(domain, type, protocol);
+    }
+"#;
+
+fn on_host<'db>(host: &Preload, tick: Invocation<'db>, file: &Path, sockets: &str) -> Invocation<'db> {
+    host.before(tick).env("EXHAUSTED", file.to_str().unwrap()).env("SOCKETS", sockets)
+}
+
+#[test]
+fn what_the_host_can_not_start_is_given_back_until_it_can() {
+    let host = Preload::compile(EXHAUSTED_HOST);
+    let folder = temp_dir();
+    let file = folder.path().join("exhausted");
+    let server = HttpServer::start();
+    let call = serde_json::json!({ "url": server.url("/echo") }).to_string();
+    for (job, why) in [
+        (vec!["shell", "--", "true"], "Resource temporarily unavailable (os error 11)"),
+        (
+            vec!["shell", r#"{"command": "true", "cwd": "/", "env": {"A": "b"}}"#],
+            "Resource temporarily unavailable (os error 11)",
+        ),
+        (vec!["http", &call], "Too many open files (os error 24)"),
+    ] {
+        let db = TestDb::new();
+        fs::write(&file, "").unwrap();
+        let run = db.enqueue(["--max-attempts", "1"].into_iter().chain(job));
+        let tick = on_host(&host, db.jobctl(["tick"]), &file, "0").spawn();
+        let given_back =
+            || db.of_run(run, "status = 'queued' AND updated_at > created_at + interval '500 milliseconds'") == "t";
+        wait_until("the run is given back again", given_back);
+        assert_eq!(db.of_run(run, "attempts, last_error IS NULL"), "0|t");
+        fs::remove_file(&file).unwrap();
+        let line = format!(" attempt 1/1: could not start: {why}; given back\n");
+        let ended = tick.wait().success().stderr_has(&line);
+        assert_eq!(ended.stderr.matches("given back").count(), 1, "{ended}");
+        assert_eq!(db.of_run(run, "status, attempts"), "succeeded|1");
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "1");
+    }
+}
+
+#[test]
+fn a_call_that_has_begun_counts() {
+    let host = Preload::compile(EXHAUSTED_HOST);
+    let folder = temp_dir();
+    let (first, second) = (HttpServer::start(), HttpServer::start());
+    let db = TestDb::new();
+    let call = serde_json::json!({
+        "url": first.url(&format!("/redirect?to={}", second.url("/echo"))),
+        "redirects": 1,
+    });
+    let run = db.enqueue(["http", &call.to_string()]);
+    on_host(&host, db.jobctl(["tick"]), folder.path(), "1").run().success();
+    assert_eq!(first.requests().len(), 1);
+    assert_eq!(db.of_run(run, "status, attempts, error_type"), "failed|1|transport");
+}
