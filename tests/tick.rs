@@ -190,6 +190,43 @@ fn a_worker_is_known_by_the_queues_of_its_last_tick() {
 }
 
 #[test]
+fn a_tick_says_that_one_of_other_queues_keeps_it_waiting() {
+    let db = TestDb::new();
+    let tick = |queues: &str| {
+        let tick = db.jobctl(["tick", "--worker", "w"]);
+        if queues.is_empty() { tick } else { tick.args(["--queue", queues]) }
+    };
+    let known = |queues: &str| {
+        let claims = format!("SELECT queues = '{{{queues}}}' AND claiming_tick IS NOT NULL FROM jobctl.job_workers");
+        db.query(&claims) == "t"
+    };
+    db.enqueue(["shell", "--queue", "c", "--", "true"]);
+    for (claiming, others) in [
+        (
+            "a,b",
+            &[
+                ("b,a", ""),
+                ("b", ""),
+                ("c,b", " worker w claims, from queue a,b, and c,b waits for its end; "),
+                ("", " worker w claims, from queue a,b, and the others wait for its end; "),
+            ][..],
+        ),
+        ("", &[("", ""), ("a", "")]),
+    ] {
+        let lingering = tick(claiming).args(["--linger"]).spawn();
+        wait_until("the right to claim", || known(claiming));
+        for (queues, said) in others {
+            let log = tick(queues).run().success().stderr;
+            assert_eq!(log.lines().count(), usize::from(!said.is_empty()), "{claiming} {queues}: {log}");
+            assert!(log.contains(said), "{claiming} {queues}: {log}");
+        }
+        assert!(known(claiming));
+        lingering.signal(Signal::TERM);
+        lingering.wait().success();
+    }
+}
+
+#[test]
 fn a_host_that_runs_no_commands_leaves_them_to_others() {
     let db = TestDb::new();
     for shell in ["off", "defined"] {

@@ -189,7 +189,7 @@ CREATE TABLE jobctl.job_workers (
     name text PRIMARY KEY,
     version text NOT NULL,
     last_tick_at timestamptz NOT NULL,
-    -- What its last tick looked for; empty for all queues.
+    -- What the tick looks for that may claim, or else the last one did; empty for all queues.
     queues text[] NOT NULL DEFAULT '{}',
     claiming_tick text,
     claiming_until timestamptz,

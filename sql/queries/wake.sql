@@ -4,7 +4,7 @@
 -- $1  worker    $2  tick    $3  version    $4  seconds the right lasts
 -- $5  whether to take the right even if nothing waits
 -- $6  queues that the tick serves, empty for all
--- Always one row; claiming_tick says who has the right now.
+-- Always one row; claiming_tick says who has the right now, and queues for which it is.
 WITH seen AS MATERIALIZED (
     SELECT
         EXISTS (
@@ -30,7 +30,10 @@ reported AS (
     ON CONFLICT (name) DO UPDATE SET
         version = excluded.version,
         last_tick_at = excluded.last_tick_at,
-        queues = excluded.queues,
+        queues = CASE
+            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now() THEN worker.queues
+            ELSE excluded.queues
+        END,
         claiming_tick = CASE
             WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now() THEN worker.claiming_tick
             ELSE excluded.claiming_tick
@@ -39,7 +42,7 @@ reported AS (
             WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now() THEN worker.claiming_until
             ELSE excluded.claiming_until
         END
-    RETURNING worker.claiming_tick
+    RETURNING worker.claiming_tick, worker.queues
 )
 SELECT
     seen.lost,
@@ -54,6 +57,7 @@ SELECT
         WHERE definition.max_running IS NOT NULL
             OR definition.overlap = 'queue'
     ) AS limited,
-    reported.claiming_tick
+    reported.claiming_tick,
+    reported.queues
 FROM seen
 CROSS JOIN reported

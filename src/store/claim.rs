@@ -22,6 +22,8 @@ pub(crate) struct Holder {
 pub(crate) struct Seen {
     /// The tick that has the worker's claim right.
     pub(crate) claiming_tick: Option<String>,
+    /// What it looks for; empty for all queues.
+    pub(crate) claiming_queues: Vec<String>,
     /// Some run's lease has expired.
     pub(crate) lost: bool,
     /// Some schedule's time has come.
@@ -137,6 +139,7 @@ impl Store {
             let row = &client.query_typed(query!("wake"), parameters)?[0];
             Ok(Seen {
                 claiming_tick: row.try_get("claiming_tick")?,
+                claiming_queues: row.try_get("queues")?,
                 lost: row.try_get("lost")?,
                 fires: row.try_get("fires")?,
                 limits: if row.try_get("limited")? { Limited::Yes } else { Limited::No },

@@ -2,10 +2,8 @@
 //! leases, says what to claim, and gives back what it does not need. None of it is done for good before the
 //! database has said so.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
-
-use log::Level;
 
 use super::exchange::CLAIM_PAUSE;
 use super::pool::Task;
@@ -49,6 +47,9 @@ impl Tick {
         self.limits = seen.limits;
         let gained = !self.may_claim;
         self.may_claim = seen.claiming_tick.as_ref() == Some(&self.holder.tick);
+        if seen.claiming_tick.is_some() {
+            self.warn_of_other_queues(&seen.claiming_queues);
+        }
         if self.may_claim && (gained || self.others > 0) {
             self.others = store.held(&self.holder.worker)?.saturating_sub(self.held.len());
         }
@@ -56,6 +57,23 @@ impl Tick {
             self.recover()?;
         }
         Ok(())
+    }
+
+    /// Says it, once, when the tick of this worker that may claim leaves out what this one is for: nobody takes that
+    /// as long as both share a name.
+    fn warn_of_other_queues(&self, claiming: &[String]) {
+        static SAID: Once = Once::new();
+        let own = &self.plan.wanted.queues;
+        let is_served = |queue: &String| claiming.contains(queue);
+        if claiming.is_empty() || !own.is_empty() && own.iter().all(is_served) {
+            return;
+        }
+        SAID.call_once(|| {
+            let worker = self.plan.worker.escape_debug();
+            let waits = if own.is_empty() { "the others wait".to_owned() } else { format!("{} waits", own.join(",")) };
+            let claiming = claiming.join(",");
+            log::warn!("another tick of worker {worker} claims, from queue {claiming}, and {waits} for its end; give this tick a --worker of its own");
+        });
     }
 
     /// Fires the schedules whose time has come.
@@ -209,9 +227,8 @@ impl Tick {
 
     /// Takes back what this host can't start just now. It says so once: cron mails what is logged.
     pub(super) fn take_back_unstartable(&mut self, run: &Claimed, why: &Failure) {
-        let level = if self.is_exhausted { Level::Debug } else { Level::Warn };
-        log::log!(level, "{}: {why}; given back", record::subject(run));
-        self.is_exhausted = true;
+        static SAID: Once = Once::new();
+        SAID.call_once(|| log::warn!("{}: {why}; given back", record::subject(run)));
         self.look = Look::At(Instant::now() + CLAIM_PAUSE);
         self.take_back(run);
     }

@@ -124,8 +124,6 @@ struct Tick {
     caught: Option<Signals>,
     held: HashMap<i64, HeldRun>,
     unstarted: Vec<Unstarted>,
-    /// This host has been short of what a start takes.
-    is_exhausted: bool,
     /// Ended, and not recorded yet.
     ended: Vec<Judged>,
     /// Ended, with runs that somebody has locked: they wait for that, and nothing else does.
@@ -180,7 +178,6 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         caught: Some(caught),
         held: HashMap::new(),
         unstarted: Vec::new(),
-        is_exhausted: false,
         ended: Vec::new(),
         blocked: Vec::new(),
         blocked_until: now,
