@@ -225,6 +225,22 @@ fn a_tick_that_can_not_reach_its_database_ends_within_its_patience() {
 }
 
 #[test]
+fn a_tick_that_can_not_give_a_run_back_says_so_by_its_exit_status() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--grace", "0s", "--lease", "1m"]).spawn();
+    gate.wait_for_starts(1);
+    let mut locks = db.client();
+    locks.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
+    tick.signal(Signal::TERM);
+    let line = format!("run {id}: still held at the end; its lease will run out");
+    tick.wait().exits(1).stderr_has(&line).stderr_has("jobctl: cannot give 1 run back in time; see the log\n");
+    assert_eq!(db.of_run(id, "status, attempts"), "running|1");
+}
+
+#[test]
 fn a_tick_whose_renewal_gets_no_answer_heeds_a_signal_meanwhile() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

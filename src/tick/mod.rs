@@ -23,10 +23,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use signal_hook::iterator::Signals;
 
 use crate::connect::{Connecting, Target};
+use crate::count;
 use crate::execute::{Caller, Stop};
 use crate::model::{Failure, Outcome, Status};
 use crate::store::{Holder, Limited, OfLocked, Old, Store, Wanted};
@@ -358,8 +359,10 @@ impl Tick {
 
     /// The end: gives the claim right back and reports what made it impossible to go on.
     fn leave(mut self) -> anyhow::Result<()> {
+        let mut kept = 0;
         for run in self.held.keys().chain(self.unstarted.iter().map(|one| &one.id)) {
             log::error!("run {run}: still held at the end; its lease will run out");
+            kept += 1;
         }
         let left = self.give_right_back();
         if let Some(store) = &self.store {
@@ -373,6 +376,7 @@ impl Tick {
         self.prune();
         match self.failure.or(self.unreached) {
             Some(failure) => Err(failure),
+            None if kept > 0 => bail!("cannot give {} back in time; see the log", count::of(kept, "run")),
             None => left.map_err(Into::into),
         }
     }
