@@ -450,6 +450,39 @@ fn a_run_that_an_application_refers_to_just_now_is_claimed() {
 }
 
 #[test]
+fn what_goes_back_is_not_taken_from_who_has_claimed_it_meanwhile_as_the_same_attempt() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    insert(&db, 100, ":");
+    insert(&db, 2, &gate.script());
+    // Another tick of the worker is as quick as can be.
+    db.execute(
+        "CREATE TABLE gone_back (run bigint);
+         CREATE FUNCTION claim_again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             INSERT INTO public.gone_back VALUES (new.id);
+             UPDATE jobctl.job_runs
+             SET status = 'running', attempts = attempts + 1, locked_by = 'w', locked_until = now() + interval '1 hour',
+                 started_at = clock_timestamp()
+             WHERE id = new.id;
+             RETURN NULL;
+         END $$;
+         CREATE CONSTRAINT TRIGGER claim_again AFTER UPDATE ON jobctl.job_runs DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW WHEN (old.status = 'running' AND new.status = 'queued') EXECUTE FUNCTION claim_again()",
+    );
+    proxy.lose_answer_to(&["gives back claims that were never started", "COMMIT"]);
+    let flags = ["--worker", "w", "--concurrency", "1"];
+    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    wait_until("the answer to be lost", || proxy.has_lost());
+    gate.open();
+    tick.wait().success().stderr_has("connecting anew");
+    assert_eq!(db.query("SELECT run FROM gone_back"), "102");
+    assert_eq!(db.of_run(102, "status, attempts"), "running|1");
+}
+
+#[test]
 fn what_goes_back_unstarted_does_not_count_against_the_limit() {
     let db = TestDb::new();
     let gate = Gate::new();

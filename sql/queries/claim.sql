@@ -148,6 +148,7 @@ SELECT
     claimed.payload::text AS payload,
     claimed.attempts,
     claimed.max_attempts,
+    claimed.started_at,
     definition.kind,
     definition.action::text AS action,
     extract(epoch FROM coalesce(claimed.timeout, definition.timeout))::float8 AS timeout,

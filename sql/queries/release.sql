@@ -1,6 +1,9 @@
 -- running -> queued: gives back claims that were never started; their attempts do not count and
 -- leave no history. Whoever asked meanwhile to cancel gets that instead.
--- $1  worker    $2  run ids    $3  attempts    $4  ids of runs that are left for later, see locked.sql
+-- $1  worker    $2  run ids    $3  attempts    $4  when they were claimed
+-- $5  ids of runs that are left for later, see locked.sql
+-- An attempt that was given back is claimed again under the same number, maybe by another tick of the worker, while
+-- the answer to this was lost and it is sent once more: hence the time.
 -- Zero rows, always: of a run that lost its lease nothing is written.
 UPDATE jobctl.job_runs AS run
 SET
@@ -10,9 +13,10 @@ SET
     locked_by = NULL,
     locked_until = NULL,
     updated_at = now()
-FROM unnest($2::bigint[], $3::integer[]) AS unstarted (id, attempt)
+FROM unnest($2::bigint[], $3::integer[], $4::timestamptz[]) AS unstarted (id, attempt, claimed_at)
 WHERE run.id = unstarted.id
-    AND run.id <> ALL ($4::bigint[])
+    AND run.id <> ALL ($5::bigint[])
     AND run.status = 'running'
     AND run.locked_by = $1::text
     AND run.attempts = unstarted.attempt
+    AND run.started_at = unstarted.claimed_at

@@ -96,6 +96,8 @@ pub(crate) struct Claimed {
     /// The ordinal of this attempt: with the worker's name, the fence of every later write.
     pub(crate) attempt: i32,
     pub(crate) max_attempts: i32,
+    /// By the database's clock.
+    pub(crate) claimed_at: DateTime<Utc>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) backoff: String,
     pub(crate) key: Option<String>,
@@ -186,20 +188,21 @@ impl Store {
         })
     }
 
-    /// Gives back claims that were never started, pairs of run and attempt, but for the runs that somebody else has
-    /// locked: these it returns.
+    /// Gives back claims that were never started, each a run, its attempt and when it was claimed, but for the runs
+    /// that somebody else has locked: these it returns.
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn release(&self, worker: &str, unstarted: Vec<(i64, i32)>) -> Result<Vec<i64>> {
+    pub(crate) fn release(&self, worker: &str, unstarted: Vec<(i64, i32, DateTime<Utc>)>) -> Result<Vec<i64>> {
         let worker = worker.to_owned();
-        let (ids, attempts): (Vec<i64>, Vec<i32>) = unstarted.into_iter().unzip();
+        let (ids, attempts, claimed_at): (Vec<_>, Vec<_>, Vec<_>) = unstarted.into_iter().collect();
         self.transact("give claims back", move |client| {
             let locked = locked(client, &ids)?;
             let parameters: &[Parameter<'_>] = &[
                 (&worker, Type::TEXT),
                 (&ids, Type::INT8_ARRAY),
                 (&attempts, Type::INT4_ARRAY),
+                (&claimed_at, Type::TIMESTAMPTZ_ARRAY),
                 (&locked, Type::INT8_ARRAY),
             ];
             client.query_typed(query!("release"), parameters).map(|_| locked)
@@ -268,6 +271,7 @@ pub(super) fn claim(
             },
             attempt: row.try_get("attempts")?,
             max_attempts: row.try_get("max_attempts")?,
+            claimed_at: row.try_get("started_at")?,
             timeout: row.try_get::<_, Option<f64>>("timeout")?.map(seconds),
             backoff: row.try_get("backoff")?,
             key: row.try_get("idempotency_key")?,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::exchange::CLAIM_PAUSE;
 use super::pool::Task;
-use super::{HeldRun, Look, Phase, Tick, Unstarted, WhenIdle, id, pace, record};
+use super::{HeldRun, Look, Phase, Tick, Unstarted, WhenIdle, id, lease, pace, record};
 use crate::execute::Stop;
 use crate::model::Failure;
 use crate::payload::PAYLOAD_LIMIT;
@@ -237,8 +237,8 @@ impl Tick {
         self.pace.reset();
         self.lanes.forget();
         self.taken -= 1;
-        if let Some(HeldRun { attempt, expires, .. }) = self.held.remove(&run.id) {
-            self.unstarted.push(Unstarted { id: run.id, attempt, expires });
+        if let Some(held) = lease::give_up(&mut self.held, run) {
+            self.unstarted.push(Unstarted::new(run, held.expires));
         }
     }
 
@@ -248,7 +248,7 @@ impl Tick {
         let now = Instant::now();
         self.unstarted.retain(|one| now < one.expires);
         let Some(store) = self.store.as_ref().filter(|_| !self.unstarted.is_empty()) else { return Ok(()) };
-        let unstarted = self.unstarted.iter().map(|one| (one.id, one.attempt)).collect();
+        let unstarted = self.unstarted.iter().map(|one| (one.id, one.attempt, one.claimed_at)).collect();
         let locked = store.release(&self.holder.worker, unstarted)?;
         if locked.len() < self.unstarted.len() && self.look == Look::AfterRun {
             self.look = Look::Now;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Look, Phase, Tick, record};
+use super::{Look, Phase, Tick, lease, record};
 use crate::connect::Connecting;
 use crate::exit::Exit;
 use crate::store::{self, Kind, Store};
@@ -86,9 +86,9 @@ impl Tick {
         let held = &mut self.held;
         self.ended.retain(|judged| {
             let run = &judged.attempt.run;
-            let over = held.get(&run.id).is_none_or(|run| now >= run.expires + kept);
+            let over = held.get(&run.id).is_none_or(|held| held.attempt != run.attempt || now >= held.expires + kept);
             if over {
-                held.remove(&run.id);
+                lease::give_up(held, run);
                 log::warn!("{}: result not recorded, lease lost", record::subject(run));
             }
             !over

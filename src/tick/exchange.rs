@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Look, Tick, Unstarted, record};
-use crate::store::{self, Claim, Claimed, Exchanged, Kind, OfLocked, Pending};
+use crate::store::{self, Claim, Exchanged, Kind, OfLocked, Pending};
 
 /// After an exchange that failed, or a job that this host could not start, nothing is claimed for so long.
 pub(super) const CLAIM_PAUSE: Duration = Duration::from_secs(1);
@@ -70,8 +70,7 @@ impl Tick {
                     if self.is_stopping() {
                         // The signal came while they were on their way.
                         let expires = sent + self.timing.lease;
-                        let unstarted = |run: Claimed| Unstarted { id: run.id, attempt: run.attempt, expires };
-                        self.unstarted.extend(claimed.into_iter().map(unstarted));
+                        self.unstarted.extend(claimed.iter().map(|run| Unstarted::new(run, expires)));
                     } else {
                         self.start(claimed, sent);
                     }

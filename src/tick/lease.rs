@@ -1,16 +1,24 @@
 //! Keeps what a tick holds: one statement renews all leases. Each is counted here from before that
 //! statement was sent, so that what it protects is told to end before another worker may have it.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
-use super::Tick;
+use super::{HeldRun, Tick};
 use crate::model::Why;
-use crate::store::{self, Held, Pending};
+use crate::store::{self, Claimed, Held, Pending};
 
 /// A renewal that is under way.
 pub(super) struct Renewal {
     pub(super) answer: Pending<Vec<(i64, Held)>>,
     pub(super) sent: Instant,
+}
+
+/// Takes an attempt out of what is held. Where the lease of a run was lost, another attempt of it may be held since:
+/// that stays.
+pub(super) fn give_up(held: &mut HashMap<i64, HeldRun>, run: &Claimed) -> Option<HeldRun> {
+    let is_this = held.get(&run.id).is_some_and(|held| held.attempt == run.attempt);
+    if is_this { held.remove(&run.id) } else { None }
 }
 
 impl Tick {

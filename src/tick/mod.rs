@@ -24,13 +24,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use chrono::{DateTime, Utc};
 use signal_hook::iterator::Signals;
 
 use crate::connect::{Connecting, Target};
 use crate::count;
 use crate::execute::{Caller, Stop};
 use crate::model::{Failure, Outcome, Status};
-use crate::store::{Holder, Limited, OfLocked, Old, Store, Wanted};
+use crate::store::{Claimed, Holder, Limited, OfLocked, Old, Store, Wanted};
 use lanes::Lanes;
 use pace::Pace;
 use pool::{Attention, Pool};
@@ -86,7 +87,14 @@ struct HeldRun {
 struct Unstarted {
     id: i64,
     attempt: i32,
+    claimed_at: DateTime<Utc>,
     expires: Instant,
+}
+
+impl Unstarted {
+    fn new(run: &Claimed, expires: Instant) -> Self {
+        Self { id: run.id, attempt: run.attempt, claimed_at: run.claimed_at, expires }
+    }
 }
 
 /// How far a tick has got; it never goes back.

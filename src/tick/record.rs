@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::Tick;
 use super::pool::Attempt;
+use super::{Tick, lease};
 use crate::duration;
 use crate::model::{Outcome, Status, Why};
 use crate::store::{self, Claimed, Expired, Finish, Kind};
@@ -79,16 +79,13 @@ impl Tick {
     /// are kept for later.
     pub(super) fn let_go(&mut self, count: usize, recorded: &HashMap<i64, Status>, locked: &[i64]) {
         for judged in self.ended.drain(..count) {
-            let (id, attempt) = (judged.attempt.run.id, judged.attempt.run.attempt);
+            let id = judged.attempt.run.id;
             if locked.contains(&id) {
                 self.blocked_until = Instant::now() + LOCKED_PAUSE;
                 self.blocked.push(judged);
                 continue;
             }
-            // Another attempt may be held already, of a run whose lease was lost.
-            if self.held.get(&id).is_some_and(|held| held.attempt == attempt) {
-                self.held.remove(&id);
-            }
+            lease::give_up(&mut self.held, &judged.attempt.run);
             self.untold.push((judged, recorded.get(&id).copied()));
         }
     }
