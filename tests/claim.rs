@@ -404,6 +404,26 @@ fn results_are_recorded_though_claims_fail() {
 }
 
 #[test]
+fn results_are_recorded_though_the_worker_is_locked() {
+    // The one that lingers has the right to claim, and would give it back at a signal.
+    for (flags, signal) in [(&[][..], None), (&["--linger"], Some(Signal::TERM))] {
+        let db = TestDb::new();
+        let gate = Gate::new();
+        let id = gate.enqueue(&db);
+        let tick = db.jobctl(["tick", "--lease", "1h", "--grace", "1h"]).args(flags.iter().copied()).spawn();
+        gate.wait_for_starts(1);
+        wait_until("the claim", || db.status(id) == "running");
+        let mut locks = db.client();
+        locks.batch_execute("BEGIN; SELECT FROM jobctl.job_workers FOR UPDATE").unwrap();
+        signal.into_iter().for_each(|signal| tick.signal(signal));
+        gate.open();
+        db.wait_for_status(id, "succeeded");
+        drop(locks);
+        tick.wait().success();
+    }
+}
+
+#[test]
 fn a_tick_that_has_lost_its_right_meanwhile_claims_nothing_and_leaves_it_to_who_has_it() {
     let changes = [
         ("claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'", "elsewhere.1.0"),

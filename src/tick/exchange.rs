@@ -28,7 +28,14 @@ impl Tick {
         if results > 0 && self.look == Look::AfterRun {
             self.look = Look::Now;
         }
-        let claim = self.next_claim(self.held.len().saturating_sub(results + self.blocked.len()))?;
+        let claim = match self.next_claim(self.held.len().saturating_sub(results + self.blocked.len())) {
+            // Somebody has locked the worker's row. Results must not wait for that.
+            Err(error) if results > 0 && error.kind == Kind::Busy => {
+                self.look = Look::At(Instant::now() + CLAIM_PAUSE);
+                None
+            }
+            claim => claim?,
+        };
         let Some(store) = self.store.as_ref().filter(|_| results > 0 || claim.is_some()) else {
             return Ok(None);
         };
