@@ -49,32 +49,35 @@ impl Verdict {
         random: f64,
     ) -> Self {
         let attempts_left = attempt < max_attempts;
+        let after_failure = |prospect| match prospect {
+            Prospect::Transient if attempts_left => (Status::Failed, wait_after(attempt, rule, random)),
+            Prospect::Transient | Prospect::Permanent => (Status::Dead, Duration::ZERO),
+        };
         match &ended.outcome {
             Outcome::Succeeded => Self::of_status(Status::Succeeded, "succeeded", None, None),
             Outcome::Stopped(Why::Cancelled) => {
                 Self::of_status(Status::Cancelled, "cancelled", Some("cancelled"), Some("cancelled while it ran"))
             }
             // The start counts, because starts are bounded; the wait does not, because the job did
-            // nothing wrong. A lost lease gets here only to be refused by the fence.
-            Outcome::Stopped(Why::Interrupted | Why::LeaseLost) => {
+            // nothing wrong.
+            Outcome::Stopped(Why::Interrupted) => {
                 let status = if attempts_left { Status::Queued } else { Status::Dead };
                 Self::of_status(status, "interrupted", Some("interrupted"), Some("interrupted by shutdown"))
             }
+            // As if the run had been recovered, unless it has been: then the fence refuses this.
+            Outcome::Stopped(Why::LeaseLost) => {
+                const WHAT: &str = "lease expired: its worker could not renew it and ended the job";
+                let (status, wait) = after_failure(Prospect::Transient);
+                Self { wait, ..Self::of_status(status, "lease_expired", Some("lease_expired"), Some(WHAT)) }
+            }
             Outcome::Failed(failure) => {
-                let status =
-                    if attempts_left && prospect == Prospect::Transient { Status::Failed } else { Status::Dead };
-                let wait = if status == Status::Failed { wait_after(attempt, rule, random) } else { Duration::ZERO };
+                let (status, wait) = after_failure(prospect);
                 let asked = match failure {
                     Failure::HttpStatus { retry_after, .. } => retry_after.unwrap_or_default(),
                     _ => Duration::ZERO,
                 };
-                Self {
-                    status,
-                    outcome: "failed",
-                    wait: wait.max(asked),
-                    error_type: Some(failure.error_type()),
-                    error: Some(failure.to_string()),
-                }
+                let (error_type, error) = (failure.error_type(), failure.to_string());
+                Self { wait: wait.max(asked), ..Self::of_status(status, "failed", Some(error_type), Some(&error)) }
             }
         }
     }
@@ -151,6 +154,12 @@ mod tests {
     fn a_server_can_ask_for_a_longer_wait_but_not_for_a_shorter_one() {
         becomes(http(503, Some(120)), 1, Status::Failed, 120);
         becomes(http(503, Some(5)), 1, Status::Failed, 60);
+    }
+
+    #[test]
+    fn a_lease_that_was_not_renewed_is_a_failure_like_one_that_was_recovered() {
+        becomes(Outcome::Stopped(Why::LeaseLost), 2, Status::Failed, 300);
+        becomes(Outcome::Stopped(Why::LeaseLost), 3, Status::Dead, 0);
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn a_forced_retry_takes_a_run_from_its_holder() {
     assert_eq!(without_lease(&db.of_run(id, "job_runs::text")), without_lease(&before));
     db.jobctl(["retry", "--force", &text]).run().success();
     assert_eq!(db.of_run(id, "status, attempts, locked_by, run_at <= now()"), "queued|1||t");
-    tick.wait().success().stderr_has(": interrupted after ");
+    tick.wait().success().stderr_has(": lease lost, result not recorded");
     assert!(!gate.has_processes());
     assert_eq!(db.of_attempt(id, 1, "worker, outcome, error"), "w|interrupted|taken from its holder by retry --force");
     gate.open();

@@ -157,6 +157,25 @@ fn work_that_nobody_can_renew_is_dead_before_its_lease_ends() {
 }
 
 #[test]
+fn work_that_was_ended_for_want_of_a_lease_is_said_to_be_no_shutdown() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--lease", "4s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    proxy.cut();
+    wait_until("the job's end", || !gate.has_processes());
+    // Nobody has recovered it.
+    proxy.mend();
+    let what = "lease expired: its worker could not renew it and ended the job";
+    tick.wait().success().stderr_has(&format!("run {id} shell attempt 1/10: {what} after "));
+    let backs_off = "run_at > now() + interval '40 seconds'";
+    assert_eq!(db.of_run(id, &format!("status, attempts, error_type, {backs_off}")), "failed|1|lease_expired|t");
+    assert_eq!(db.of_attempt(id, 1, "outcome, error"), format!("lease_expired|{what}"));
+}
+
+#[test]
 fn a_result_is_recorded_after_an_outage_that_outlasted_the_lease() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

@@ -1,13 +1,16 @@
 -- Attempts whose results were recorded when they were sent before, and the answer was lost.
 -- $1  worker; then arrays of equal length, one element an attempt:
--- $2  run ids    $3  attempts    $4  statuses    $5  outcomes
+-- $2  run ids    $3  attempts    $4  statuses    $5  outcomes    $6  errors    $7  details of errors
+-- Whoever took a lease away has written the history too, in other words.
 -- A row per attempt that is. One that is missing was not recorded: its lease is lost.
 SELECT
     ended.run_id,
     ended.status
-FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[]) AS ended (run_id, attempt, status, outcome)
+FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[])
+    AS ended (run_id, attempt, status, outcome, error, detail)
 JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = ended.run_id
     AND attempt.attempt = ended.attempt
     AND attempt.worker = $1::text
     AND attempt.outcome = ended.outcome
+    AND attempt.error IS NOT DISTINCT FROM coalesce(ended.detail, ended.error)

@@ -202,7 +202,7 @@ pub(super) fn finish(
     let now = client.query_typed(query!("finish"), parameters)?;
     let mut rows = Vec::new();
     if now.len() < ended.len() {
-        let again = [0, 1, 2, 3, 5].map(|index| parameters[index].clone());
+        let again = [0, 1, 2, 3, 5, 7, 8].map(|index| parameters[index].clone());
         rows = client.query_typed(query!("recorded_before"), &again)?;
     }
     // Also what was recorded just now has been recorded before; the later word counts.

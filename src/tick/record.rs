@@ -155,8 +155,8 @@ fn log_recorded(judged: &Judged, status: Status) {
     let subject = subject(run);
     let note = ended.note.map(|note| format!("; {note}")).unwrap_or_default();
     let what = match (&ended.outcome, &verdict.error) {
-        (Outcome::Failed(_), Some(error)) => error,
-        (Outcome::Stopped(Why::Interrupted | Why::LeaseLost), _) => "interrupted",
+        (Outcome::Failed(_) | Outcome::Stopped(Why::LeaseLost), Some(error)) => error,
+        (Outcome::Stopped(Why::Interrupted), _) => "interrupted",
         (Outcome::Stopped(Why::Cancelled), _) => "cancelled",
         _ => "succeeded",
     };
