@@ -117,5 +117,6 @@ history AS (
 )
 SELECT
     recorded.run_id,
+    recorded.attempt,
     recorded.status_now AS status
 FROM recorded

@@ -5,6 +5,7 @@
 -- A row per attempt that is. One that is missing was not recorded: its lease is lost.
 SELECT
     ended.run_id,
+    ended.attempt,
     ended.status
 FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[])
     AS ended (run_id, attempt, status, outcome, error, detail)

@@ -1,20 +1,18 @@
 //! What a tick with work to do does over and over: results in, due runs out, in one transaction.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
 
 use super::claim::{Claim, Claimed, Holder, claim};
-use super::runs::{Finish, finish, locked};
+use super::runs::{Finish, Recorded, finish, locked};
 use super::{Pending, Result, Store};
-use crate::model::Status;
 
 /// What came of an exchange.
 pub(crate) struct Exchanged {
     /// The results that are recorded, with the status the run has now. Of one that is missing nothing was
     /// written: its lease is lost.
-    pub(crate) recorded: HashMap<i64, Status>,
+    pub(crate) recorded: Recorded,
     /// Runs whose results were not written because somebody has them locked.
     pub(crate) locked: Vec<i64>,
     pub(crate) claimed: Vec<Claimed>,
@@ -50,7 +48,7 @@ impl Store {
             };
             let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.id)).collect();
             let recorded = match free.as_slice() {
-                [] => HashMap::new(),
+                [] => Recorded::new(),
                 free => finish(client, &holder.worker, free)?,
             };
             let began = Instant::now();
@@ -67,7 +65,7 @@ impl Store {
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn record(&self, worker: &str, ended: Finish) -> Result<HashMap<i64, Status>> {
+    pub(crate) fn record(&self, worker: &str, ended: Finish) -> Result<Recorded> {
         let worker = worker.to_owned();
         self.transact("record results", move |client| finish(client, &worker, &[&ended]))
     }

@@ -20,6 +20,9 @@ pub(crate) enum Held {
     Lost,
 }
 
+/// The status that runs have after attempts of theirs, by run and attempt, were recorded.
+pub(crate) type Recorded = HashMap<(i64, i32), Status>;
+
 /// What an attempt came to, as it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Finish {
@@ -173,7 +176,7 @@ pub(super) fn finish(
     client: &mut Client,
     worker: &str,
     ended: &[&Finish],
-) -> std::result::Result<HashMap<i64, Status>, postgres::Error> {
+) -> std::result::Result<Recorded, postgres::Error> {
     /// A column of the batch, in the order of its rows.
     macro_rules! column {
         ($of:expr) => {
@@ -209,7 +212,7 @@ pub(super) fn finish(
     rows.extend(now);
     let read = |row: &Row| {
         let status = Status::parse(row.try_get("status")?).unwrap_or(Status::Dead);
-        Ok((row.try_get("run_id")?, status))
+        Ok(((row.try_get("run_id")?, row.try_get("attempt")?), status))
     };
     rows.iter().map(read).collect()
 }

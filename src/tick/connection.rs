@@ -40,6 +40,8 @@ impl Tick {
     pub(super) fn lost(&mut self, error: anyhow::Error) {
         (self.store, self.connecting, self.asked) = (None, None, None);
         self.ended.append(&mut self.blocked);
+        // A note in the history is not worth waiting for.
+        self.lost.clear();
         self.may_claim = false;
         if self.is_free() {
             self.failure = Some(error);

@@ -84,6 +84,6 @@ impl Tick {
                 }
             }
         }
-        self.note_lost()
+        Ok(())
     }
 }

@@ -139,8 +139,10 @@ struct Tick {
     blocked: Vec<Judged>,
     blocked_until: Instant,
     of_locked: OfLocked,
-    /// Recorded, or lost where there is no status, and not in the log yet.
-    untold: Vec<(Judged, Option<Status>)>,
+    /// Recorded, and not in the log yet.
+    untold: Vec<(Status, Judged)>,
+    /// Ended too late, and not in the history yet.
+    lost: Vec<Judged>,
     /// As long as there is no answer, nothing else is asked.
     asked: Option<Asked>,
     pace: Pace,
@@ -192,6 +194,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         blocked_until: now,
         of_locked: OfLocked::Wait,
         untold: Vec::new(),
+        lost: Vec::new(),
         asked: None,
         pace: Pace::default(),
         lanes: Lanes::new(now),
@@ -244,7 +247,9 @@ impl Tick {
 
     /// Whether nothing depends on this tick.
     fn is_free(&self) -> bool {
-        self.held.is_empty() && self.unstarted.is_empty() && self.ended.is_empty() && self.blocked.is_empty()
+        self.held.is_empty()
+            && self.unstarted.is_empty()
+            && [&self.ended, &self.blocked, &self.lost].iter().all(|results| results.is_empty())
     }
 
     fn is_done(&self) -> bool {
@@ -294,7 +299,7 @@ impl Tick {
             if !self.held.is_empty() || self.may_claim {
                 at(not_before(self.next_beat));
             }
-            if !self.ended.is_empty() {
+            if !self.ended.is_empty() || !self.lost.is_empty() {
                 at(not_before(now));
             }
             if !self.blocked.is_empty() {

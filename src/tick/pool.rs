@@ -163,10 +163,16 @@ impl Shared {
             let task = self.next(ended);
             let started = Instant::now();
             // A panic is a bug, but the run that met it must not take the others with it.
-            let action = action(&task.run);
-            let outcome = catch_unwind(AssertUnwindSafe(|| attempt(&task, action.as_ref(), &self.caller)))
-                .unwrap_or_else(|_| Ended::unstarted(Failure::Spawn("jobctl panicked; please report it".to_owned())));
-            let prospect = Prospect::of(&outcome.outcome, action.as_ref().ok());
+            let (outcome, prospect) = catch_unwind(AssertUnwindSafe(|| {
+                let action = action(&task.run);
+                let ended = attempt(&task, action.as_ref(), &self.caller);
+                let prospect = Prospect::of(&ended.outcome, action.as_ref().ok());
+                (ended, prospect)
+            }))
+            .unwrap_or_else(|_| {
+                let failure = Failure::Spawn("jobctl panicked; please report it".to_owned());
+                (Ended::unstarted(failure), Prospect::Transient)
+            });
             ended = Some(Attempt { run: task.run, ended: outcome, prospect, started, finished: Instant::now() });
         }
     }

@@ -1,13 +1,12 @@
 //! Writes what attempts came to, all that are at hand in one statement, and says it in the log.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::pool::Attempt;
 use super::{Tick, lease};
 use crate::duration;
 use crate::model::{Outcome, Status, Why};
-use crate::store::{self, Claimed, Expired, Finish, Kind};
+use crate::store::{self, Claimed, Expired, Finish, Kind, Recorded};
 use crate::verdict::Verdict;
 
 /// An attempt that ended, and what follows from it; judged once, however often it takes to record.
@@ -52,8 +51,8 @@ impl Tick {
     }
 
     /// Records the first `count` results, each alone.
-    pub(super) fn record_one_by_one(&self, count: usize) -> store::Result<HashMap<i64, Status>> {
-        let mut recorded = HashMap::new();
+    pub(super) fn record_one_by_one(&self, count: usize) -> store::Result<Recorded> {
+        let mut recorded = Recorded::new();
         for one in &self.ended[..count] {
             recorded.extend(self.record_alone(finish(one))?);
         }
@@ -61,8 +60,8 @@ impl Tick {
     }
 
     /// Records one result; where its text can't be stored, the state is.
-    fn record_alone(&self, mut one: Finish) -> store::Result<HashMap<i64, Status>> {
-        let Some(store) = &self.store else { return Ok(HashMap::new()) };
+    fn record_alone(&self, mut one: Finish) -> store::Result<Recorded> {
+        let Some(store) = &self.store else { return Ok(Recorded::new()) };
         match store.record(&self.holder.worker, one.clone()) {
             Err(error) if error.kind == Kind::Data => {
                 log::warn!("run {}: output not stored: {error}", one.id);
@@ -77,38 +76,39 @@ impl Tick {
 
     /// Lets go of the oldest `count` results: each is recorded, or its lease is lost. Those whose runs are `locked`
     /// are kept for later.
-    pub(super) fn let_go(&mut self, count: usize, recorded: &HashMap<i64, Status>, locked: &[i64]) {
+    pub(super) fn let_go(&mut self, count: usize, recorded: &Recorded, locked: &[i64]) {
         for judged in self.ended.drain(..count) {
-            let id = judged.attempt.run.id;
-            if locked.contains(&id) {
+            let run = &judged.attempt.run;
+            if locked.contains(&run.id) {
                 self.blocked_until = Instant::now() + LOCKED_PAUSE;
                 self.blocked.push(judged);
                 continue;
             }
-            lease::give_up(&mut self.held, &judged.attempt.run);
-            self.untold.push((judged, recorded.get(&id).copied()));
+            lease::give_up(&mut self.held, run);
+            match recorded.get(&(run.id, run.attempt)) {
+                Some(status) => self.untold.push((*status, judged)),
+                None => {
+                    log::warn!("{}: lease lost, result not recorded", subject(run));
+                    self.lost.push(judged);
+                }
+            }
         }
     }
 
     /// Notes in the history which leases were lost.
-    pub(super) fn note_lost(&self) -> store::Result<()> {
+    pub(super) fn note_lost(&mut self) -> store::Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
-        for (Judged { attempt, .. }, _) in self.untold.iter().filter(|(_, status)| status.is_none()) {
-            let (run, started_ago) = (&attempt.run, attempt.started.elapsed());
+        while let Some(Judged { attempt: Attempt { run, started, .. }, .. }) = self.lost.last() {
             let why = "its worker lost the lease and ended it";
-            store.note_lost(&self.holder.worker, run.id, run.attempt, why, started_ago)?;
+            store.note_lost(&self.holder.worker, run.id, run.attempt, why, started.elapsed())?;
+            self.lost.pop();
         }
         Ok(())
     }
 
     /// Says in the log what became of results; nobody waits for that.
     pub(super) fn tell(&mut self) {
-        for (judged, status) in self.untold.drain(..) {
-            match status {
-                Some(status) => log_recorded(&judged, status),
-                None => log::warn!("{}: lease lost, result not recorded", subject(&judged.attempt.run)),
-            }
-        }
+        self.untold.drain(..).for_each(|(status, judged)| log_recorded(&judged, status));
     }
 }
 

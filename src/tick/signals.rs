@@ -61,6 +61,8 @@ impl Tick {
             Phase::Working | Phase::Draining => {
                 log::info!("stopping: {} running, grace {}", self.held.len(), duration::show(self.plan.grace));
                 self.phase = Phase::Stopping(Instant::now() + self.plan.grace);
+                // Whether or not there is a database to give it back to.
+                self.take_back_waiting();
             }
             Phase::Stopping(_) | Phase::Ending(_) => {
                 self.end_all();

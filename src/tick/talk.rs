@@ -32,6 +32,7 @@ impl Tick {
         }
         self.take_back_waiting();
         self.release()?;
+        self.note_lost()?;
         self.asked = match self.beat()? {
             Some(renewal) => Some(Asked::Renewal(renewal)),
             None => self.exchange()?.map(Asked::Exchange),
