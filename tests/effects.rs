@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use rustix::process::Signal;
 
-use crate::support::{TestDb, temp_dir, wait_until};
+use crate::support::{Preload, TestDb, temp_dir, wait_until};
 
 /// A file to which a command adds a line each time it runs.
 struct Counter {
@@ -101,6 +101,28 @@ fn an_effect_that_a_crash_left_open_is_not_run_again_before_a_person_settles_it(
         }
     }
     assert_eq!(effects(&db), "k|||t");
+}
+
+#[test]
+fn a_command_that_nobody_can_wait_for_stays_open() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    let host = Preload::compile(
+        "#include <errno.h>
+         #include <sys/wait.h>
+         pid_t waitpid(pid_t pid, int *status, int options) { errno = ECHILD; return -1; }",
+    );
+    let script = counter.then("true");
+    let once = || db.jobctl(["once", "k", "--", "sh", "-c", &script]);
+    host.before(once())
+        .run()
+        .exits(8)
+        .complains_once()
+        .stderr_has("its end is not known: No child processes")
+        .stderr_has("`jobctl once --settle done|redo 'k'`");
+    assert_eq!(effects(&db), "k|||f");
+    wait_until("the command to run", || counter.times() == 1);
+    once().run().exits(8);
+    assert_eq!(counter.times(), 1);
 }
 
 #[test]

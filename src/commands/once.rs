@@ -56,15 +56,8 @@ impl Arguments {
         match store.begin_effect(&self.key, run())? {
             Effect::Completed => return Ok(Exit::Done),
             Effect::Open(since) => {
-                let since = print::instant(since);
-                return Err(Fault::new(
-                    Exit::Open,
-                    format!(
-                        "effect `{key}` was begun at {since} and its end is not known; find out whether it happened \
-                         or is still being done, then run `jobctl once --settle done|redo '{key}'`"
-                    ),
-                )
-                .into());
+                let begun = format!("was begun at {} and its end is not known", print::instant(since));
+                return Err(open(&key, &begun).into());
             }
             Effect::Begun => {}
         }
@@ -86,8 +79,20 @@ impl Arguments {
                 store.take_back_effect(&self.key)?;
                 Err(error).with_context(|| format!("cannot run `{}`", print::plain(&self.command[0])))
             }
+            Foreground::Unknown(error) => {
+                Err(open(&key, &format!("was begun and its end is not known: {error}")).into())
+            }
         }
     }
+}
+
+/// Nothing is run and nothing taken back, where the effect may have happened.
+fn open(key: &str, begun: &str) -> Fault {
+    let message = format!(
+        "effect `{key}` {begun}; find out whether it happened or is still being done, then run \
+         `jobctl once --settle done|redo '{key}'`"
+    );
+    Fault::new(Exit::Open, message)
 }
 
 /// What is said after the command; it may have taken hours, and the connection with it.

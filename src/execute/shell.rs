@@ -319,6 +319,8 @@ pub(crate) enum Foreground {
     /// Its exit status, or 128 and the signal that killed it, as in a shell.
     Failed(u8),
     NotStarted(io::Error),
+    /// It was started, and the system does not say what became of it.
+    Unknown(io::Error),
 }
 
 /// Runs a command on the terminal, pipes and process group that jobctl itself was given. Signals that
@@ -347,7 +349,7 @@ pub(crate) fn foreground(words: &[String]) -> Foreground {
             let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
             Foreground::Failed(status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1))
         }
-        Err(error) => Foreground::NotStarted(error),
+        Err(error) => Foreground::Unknown(error),
     }
 }
 
