@@ -104,6 +104,18 @@ fn an_effect_that_a_crash_left_open_is_not_run_again_before_a_person_settles_it(
 }
 
 #[test]
+fn how_a_command_ends_is_seen_though_its_caller_ignores_it() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    for (script, status, known) in [("exit 7", 7, ""), ("true", 0, "k|||t"), ("true", 0, "k|||t")] {
+        let script = counter.then(script);
+        let ignore = "exec env --ignore-signal=CHLD \"$0\" \"$@\"";
+        db.jobctl(["once", "k", "--", "sh", "-c", &script]).after(ignore).run().exits(status);
+        assert_eq!(effects(&db), known);
+    }
+    assert_eq!(counter.times(), 2);
+}
+
+#[test]
 fn a_command_that_nobody_can_wait_for_stays_open() {
     let (db, counter) = (TestDb::new(), Counter::new());
     let host = Preload::compile(

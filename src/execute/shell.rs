@@ -17,7 +17,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::inherited;
 use super::output::{self, Capture};
@@ -326,8 +326,9 @@ pub(crate) enum Foreground {
 /// Runs a command on the terminal, pipes and process group that jobctl itself was given. Signals that
 /// ask to end are left to the command: jobctl has to see how it ended.
 pub(crate) fn foreground(words: &[String]) -> Foreground {
-    // A Ctrl-C reaches the whole group by itself; what is sent to jobctl alone is passed on.
-    let signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
+    // A Ctrl-C reaches the whole group by itself; what is sent to jobctl alone is passed on. While SIGCHLD is
+    // ignored, as a daemon may leave it, nobody's exit status can be had.
+    let signals = signal_hook::iterator::Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
     let child = signals.and_then(|signals| Ok((signals, Command::new(&words[0]).args(&words[1..]).spawn()?)));
     let (mut signals, mut child) = match child {
         Ok(started) => started,
