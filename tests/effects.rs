@@ -116,6 +116,19 @@ fn how_a_command_ends_is_seen_though_its_caller_ignores_it() {
 }
 
 #[test]
+fn a_command_ignores_the_signals_that_its_caller_ignores() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    // As `nohup` does with the first. A terminal tells the whole group; nothing passes on what is ignored.
+    for signal in ["HUP", "INT", "QUIT", "TERM"] {
+        let script = counter.then(&format!("kill -{signal} $PPID $$"));
+        let ignore = format!("trap '' {signal}");
+        db.jobctl(["once", signal, "--", "sh", "-c", &script]).after(&ignore).run().success();
+    }
+    assert_eq!(effects(&db), "HUP|||t\nINT|||t\nQUIT|||t\nTERM|||t");
+    assert_eq!(counter.times(), 4);
+}
+
+#[test]
 fn a_command_that_nobody_can_wait_for_stays_open() {
     let (db, counter) = (TestDb::new(), Counter::new());
     let host = Preload::compile(

@@ -1,6 +1,7 @@
 //! What the process that started jobctl left it and no job may get: open descriptors, such as the
 //! lock file of a wrapper, which a job would keep locked, and ignored signals, to which a job would
-//! be deaf. A `nohup`, a supervisor or a shell in the background leave either.
+//! be deaf. A `nohup`, a supervisor or a shell in the background leave either. A command in the
+//! foreground keeps them.
 
 use std::fs;
 use std::io;
@@ -21,8 +22,7 @@ pub(super) fn withhold() -> io::Result<()> {
     static REFUSED: OnceLock<Option<io::ErrorKind>> = OnceLock::new();
     let refused = REFUSED.get_or_init(|| {
         withhold_descriptors();
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        withhold_ignored_signals(&status).err().map(|error| error.kind())
+        withhold_ignored_signals().err().map(|error| error.kind())
     });
     refused.map_or(Ok(()), |kind| Err(kind.into()))
 }
@@ -44,10 +44,8 @@ fn withhold_descriptors() {
 /// Catches what is ignored, and does nothing then: jobctl is as deaf as before, but a caught signal
 /// is back at its default in every process that is started. Nor can anybody's exit status be had
 /// while SIGCHLD is ignored.
-fn withhold_ignored_signals(status: &str) -> io::Result<()> {
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
-    for signal in (1..=31).filter(|signal| ignored >> (signal - 1) & 1 == 1) {
+fn withhold_ignored_signals() -> io::Result<()> {
+    for signal in ignored_signals() {
         // std puts SIGPIPE back itself. The terminal's come again and again where they are caught,
         // and no job has a terminal.
         if !FORBIDDEN.contains(&signal) && ![SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU].contains(&signal) {
@@ -55,4 +53,12 @@ fn withhold_ignored_signals(status: &str) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Those that are ignored now.
+pub(super) fn ignored_signals() -> impl Iterator<Item = i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    (1..=31).filter(move |signal| mask >> (signal - 1) & 1 == 1)
 }

@@ -324,11 +324,14 @@ pub(crate) enum Foreground {
 }
 
 /// Runs a command on the terminal, pipes and process group that jobctl itself was given. Signals that
-/// ask to end are left to the command: jobctl has to see how it ended.
+/// ask to end are left to the command: jobctl has to see how it ended. Those that jobctl was started to ignore,
+/// as by `nohup`, both ignore.
 pub(crate) fn foreground(words: &[String]) -> Foreground {
+    let ignored: Vec<_> = inherited::ignored_signals().collect();
+    let heard = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| !ignored.contains(signal));
     // A Ctrl-C reaches the whole group by itself; what is sent to jobctl alone is passed on. While SIGCHLD is
     // ignored, as a daemon may leave it, nobody's exit status can be had.
-    let signals = signal_hook::iterator::Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
+    let signals = signal_hook::iterator::Signals::new(heard.chain([SIGCHLD]));
     let child = signals.and_then(|signals| Ok((signals, Command::new(&words[0]).args(&words[1..]).spawn()?)));
     let (mut signals, mut child) = match child {
         Ok(started) => started,
