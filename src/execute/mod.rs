@@ -1,6 +1,8 @@
 //! Executes one attempt of a job and says what it came to. Knows processes and sockets; knows
 //! neither PostgreSQL nor leases, attempts or retries: whoever supervises holds a `Stop`.
 
+mod family;
+mod foreground;
 mod http;
 mod inherited;
 mod output;
@@ -13,8 +15,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+pub(crate) use foreground::{Foreground, foreground};
 pub(crate) use http::{Caller, HostPolicy};
-pub(crate) use shell::{Foreground, foreground};
 pub(crate) use stop::Stop;
 
 use crate::action::Action;

@@ -1,4 +1,5 @@
-//! The only place that starts a process, signals one and waits for one.
+//! The command of a job. With `foreground`, the only place that starts a process, signals one and
+//! waits for one.
 //!
 //! Each command leads a process group of its own, so that what it started can be ended with it and
 //! a Ctrl-C meant for jobctl does not reach it. One thread looks after one command: it sleeps on the
@@ -14,14 +15,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
-};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use super::inherited;
 use super::output::{self, Capture};
 use super::stop::Stop;
+use super::{family, inherited};
 use crate::action::{self, Shell};
 use crate::model::{Ended, Failure, Identity, Outcome, Why};
 
@@ -194,7 +192,7 @@ impl<'a> Process<'a> {
     fn end(&mut self) -> Option<ExitStatus> {
         self.ending = true;
         // Now: whose parent has ended is nobody's descendant any more.
-        self.strays = strays(self.group);
+        self.strays = family::strays(self.group);
         self.tell(Signal::TERM);
         self.tell(Signal::CONT);
         let told = Instant::now();
@@ -238,7 +236,7 @@ impl<'a> Process<'a> {
             let mut exited = [PollFd::new(stray, PollFlags::IN)];
             poll(&mut exited, Some(&timespec(Duration::ZERO))) == Ok(0)
         };
-        has_living(self.group) || self.strays.iter().any(is_alive)
+        family::is_alive(self.group) || self.strays.iter().any(is_alive)
     }
 
     fn tell(&self, what: Signal) {
@@ -313,50 +311,6 @@ impl<'a> Process<'a> {
     }
 }
 
-/// How a command in the foreground ended.
-pub(crate) enum Foreground {
-    Succeeded,
-    /// Its exit status, or 128 and the signal that killed it, as in a shell.
-    Failed(u8),
-    NotStarted(io::Error),
-    /// It was started, and the system does not say what became of it.
-    Unknown(io::Error),
-}
-
-/// Runs a command on the terminal, pipes and process group that jobctl itself was given. Signals that
-/// ask to end are left to the command: jobctl has to see how it ended. Those that jobctl was started to ignore,
-/// as by `nohup`, both ignore.
-pub(crate) fn foreground(words: &[String]) -> Foreground {
-    let ignored: Vec<_> = inherited::ignored_signals().collect();
-    let heard = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| !ignored.contains(signal));
-    // A Ctrl-C reaches the whole group by itself; what is sent to jobctl alone is passed on. While SIGCHLD is
-    // ignored, as a daemon may leave it, nobody's exit status can be had.
-    let signals = signal_hook::iterator::Signals::new(heard.chain([SIGCHLD]));
-    let child = signals.and_then(|signals| Ok((signals, Command::new(&words[0]).args(&words[1..]).spawn()?)));
-    let (mut signals, mut child) = match child {
-        Ok(started) => started,
-        Err(error) => return Foreground::NotStarted(error),
-    };
-    let pid = Pid::from_child(&child);
-    // Where the system refuses a thread, the command hears of no more than a terminal tells it.
-    let _ = std::thread::Builder::new().spawn(move || {
-        for number in signals.forever() {
-            let passed_on =
-                [(SIGTERM, Signal::TERM), (SIGHUP, Signal::HUP)].into_iter().find(|(from, _)| *from == number);
-            // The command may have ended just now; it is not waited for before the process ends.
-            passed_on.map(|(_, signal)| kill_process(pid, signal));
-        }
-    });
-    match child.wait() {
-        Ok(status) if status.success() => Foreground::Succeeded,
-        Ok(status) => {
-            let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-            Foreground::Failed(status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1))
-        }
-        Err(error) => Foreground::Unknown(error),
-    }
-}
-
 fn feed(pipe: &mut Option<std::process::ChildStdin>, rest: &mut &[u8]) {
     while let Some(open) = pipe {
         match if rest.is_empty() { Ok(0) } else { open.write(rest) } {
@@ -381,54 +335,6 @@ fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture) {
             _ => *pipe = None,
         }
     }
-}
-
-/// Whether anybody of the group is alive. Dead members that init has not collected yet (in a container
-/// it may never) can still be signalled, so the kernel's table decides; it is read only then.
-fn has_living(group: Pid) -> bool {
-    if test_kill_process_group(group).is_err() {
-        return false;
-    }
-    processes().any(|process| process.group == group.as_raw_pid() && process.is_living)
-}
-
-/// The living descendants of a group's leader that belong to its session and not to the group.
-fn strays(leader: Pid) -> Vec<OwnedFd> {
-    let leader = leader.as_raw_pid();
-    let all: Vec<_> = processes().collect();
-    let mut family = vec![leader];
-    let mut next = 0;
-    while let Some(parent) = family.get(next).copied() {
-        family.extend(all.iter().filter(|process| process.parent == parent).map(|process| process.pid));
-        next += 1;
-    }
-    let session = all.iter().find(|process| process.pid == leader).map(|process| process.session);
-    let strays = all.iter().filter(|process| {
-        let is_near = family.contains(&process.pid) && Some(process.session) == session;
-        is_near && process.group != leader && process.is_living
-    });
-    strays.filter_map(|process| pidfd_open(Pid::from_raw(process.pid)?, PidfdFlags::empty()).ok()).collect()
-}
-
-/// A line of the kernel's table.
-struct Seen {
-    pid: i32,
-    parent: i32,
-    group: i32,
-    session: i32,
-    is_living: bool,
-}
-
-fn processes() -> impl Iterator<Item = Seen> {
-    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        // pid (name) state parent group session ...; a name may hold anything, also spaces and brackets.
-        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-        let is_living = !matches!(fields.next()?, "Z" | "X");
-        let mut number = || fields.next()?.parse().ok();
-        Some(Seen { pid, parent: number()?, group: number()?, session: number()?, is_living })
-    })
 }
 
 /// Nobody left to signal is what was wanted.

@@ -1,0 +1,54 @@
+//! The only place that reads the kernel's table of processes: who belongs to a command. Must not
+//! know what is done about them.
+
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process_group};
+
+/// Whether anybody of the group is alive. Dead members that init has not collected yet (in a container
+/// it may never) can still be signalled, so the kernel's table decides; it is read only then.
+pub(super) fn is_alive(group: Pid) -> bool {
+    if test_kill_process_group(group).is_err() {
+        return false;
+    }
+    processes().any(|process| process.group == group.as_raw_pid() && process.is_living)
+}
+
+/// The living descendants of a group's leader that belong to its session and not to the group.
+pub(super) fn strays(leader: Pid) -> Vec<OwnedFd> {
+    let leader = leader.as_raw_pid();
+    let all: Vec<_> = processes().collect();
+    let mut family = vec![leader];
+    let mut next = 0;
+    while let Some(parent) = family.get(next).copied() {
+        family.extend(all.iter().filter(|process| process.parent == parent).map(|process| process.pid));
+        next += 1;
+    }
+    let session = all.iter().find(|process| process.pid == leader).map(|process| process.session);
+    let strays = all.iter().filter(|process| {
+        let is_near = family.contains(&process.pid) && Some(process.session) == session;
+        is_near && process.group != leader && process.is_living
+    });
+    strays.filter_map(|process| pidfd_open(Pid::from_raw(process.pid)?, PidfdFlags::empty()).ok()).collect()
+}
+
+/// A line of the kernel's table.
+struct Seen {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    session: i32,
+    is_living: bool,
+}
+
+fn processes() -> impl Iterator<Item = Seen> {
+    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        // pid (name) state parent group session ...; a name may hold anything, also spaces and brackets.
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let is_living = !matches!(fields.next()?, "Z" | "X");
+        let mut number = || fields.next()?.parse().ok();
+        Some(Seen { pid, parent: number()?, group: number()?, session: number()?, is_living })
+    })
+}
