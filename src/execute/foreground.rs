@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -36,16 +36,20 @@ pub(crate) fn foreground(words: &[String]) -> Foreground {
         Ok(started) => started,
         Err(error) => return Foreground::NotStarted(error),
     };
-    let pid = Pid::from_child(&child);
-    // Where the system refuses a thread, the command hears of no more than a terminal tells it.
-    let _ = thread::Builder::new().spawn(move || {
-        for number in signals.forever() {
-            let passed_on =
-                [(SIGTERM, Signal::TERM), (SIGHUP, Signal::HUP)].into_iter().find(|(from, _)| *from == number);
-            // The command may have ended just now; it is not waited for before the process ends.
-            passed_on.map(|(_, signal)| kill_process(pid, signal));
-        }
-    });
+    // Where the system refuses a descriptor or a thread, the command hears of no more than a terminal tells it.
+    if let Ok(command) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+        let _ = thread::Builder::new().spawn(move || {
+            for number in signals.forever() {
+                let signal = match number {
+                    SIGTERM => Signal::TERM,
+                    SIGHUP => Signal::HUP,
+                    _ => continue,
+                };
+                // It may have ended by now.
+                let _ = pidfd_send_signal(&command, signal);
+            }
+        });
+    }
     match child.wait() {
         Ok(status) if status.success() => Foreground::Succeeded,
         Ok(status) => {
