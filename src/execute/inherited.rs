@@ -19,12 +19,12 @@ use signal_hook::flag;
 /// # Errors
 /// The system refuses a handler.
 pub(super) fn withhold() -> io::Result<()> {
-    static REFUSED: OnceLock<Option<io::ErrorKind>> = OnceLock::new();
-    let refused = REFUSED.get_or_init(|| {
+    static WITHHELD: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
+    let withheld = WITHHELD.get_or_init(|| {
         withhold_descriptors();
-        withhold_ignored_signals().err().map(|error| error.kind())
+        withhold_ignored_signals().map_err(|error| error.kind())
     });
-    refused.map_or(Ok(()), |kind| Err(kind.into()))
+    (*withheld).map_err(io::Error::from)
 }
 
 fn withhold_descriptors() {

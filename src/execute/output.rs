@@ -53,9 +53,8 @@ impl Capture {
 pub(super) fn join(stdout: Capture, stderr: Capture) -> Output {
     let bytes = stdout.bytes + stderr.bytes;
     let truncated = stdout.left_out() + stderr.left_out() > 0;
-    let silent = stderr.bytes == 0;
     let mut text = stdout.text();
-    if !silent {
+    if stderr.bytes > 0 {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }

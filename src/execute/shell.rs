@@ -141,40 +141,31 @@ impl<'a> Process<'a> {
             }
             Ok(exited)
         });
-        match prepared {
-            Ok(exited) => {
-                let (stdout, stderr) = (Capture::default(), Capture::default());
-                Ok(Self {
-                    child,
-                    group,
-                    strays: Vec::new(),
-                    exited,
-                    stdin: stdin.as_bytes(),
-                    stdout,
-                    stderr,
-                    stop,
-                    bell,
-                    ending: false,
-                })
-            }
-            Err(error) => {
-                // Out of descriptors: a command that can't be looked after must not go on.
-                signal(group, Signal::KILL);
-                let _ = child.wait();
-                Err(error)
-            }
-        }
+        let exited = prepared.inspect_err(|_| {
+            // Out of descriptors: a command that can't be looked after must not go on.
+            signal(group, Signal::KILL);
+            let _ = child.wait();
+        })?;
+        Ok(Self {
+            child,
+            group,
+            strays: Vec::new(),
+            exited,
+            stdin: stdin.as_bytes(),
+            stdout: Capture::default(),
+            stderr: Capture::default(),
+            stop,
+            bell,
+            ending: false,
+        })
     }
 
     fn supervise(&mut self, timeout: Option<Duration>) -> Ended {
         let started = Instant::now();
         let mut reason = None;
         while reason.is_none() && !self.wait(self.next_look(started, timeout)) {
-            reason = match timeout {
-                _ if self.stop.asked().is_some() => self.stop.asked().map(Reason::Stopped),
-                Some(limit) if started.elapsed() >= limit => Some(Reason::Timeout(limit)),
-                _ => None,
-            };
+            let timed_out = || timeout.filter(|limit| started.elapsed() >= *limit).map(Reason::Timeout);
+            reason = self.stop.asked().map(Reason::Stopped).or_else(timed_out);
         }
         let status = if reason.is_some() { self.end() } else { self.child.wait().ok() };
         let left_behind = self.sweep();
