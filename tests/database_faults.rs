@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Gate, Proxy, TestDb, jobctl, wait_until};
+use crate::support::{Gate, Proxy, Role, TestDb, jobctl, wait_until};
 
 #[test]
 fn a_database_that_is_down_is_one_line_and_exit_5() {
@@ -175,13 +175,15 @@ fn a_role_without_a_free_connection_is_one_line_and_exit_5() {
     assert!(proxy.connections() <= 2, "{} connections", proxy.connections());
 }
 
-/// Refuses the history of run 1 with this error while the table `refuse` has a row.
-fn refuse_history(db: &TestDb, error: &str) {
+const POISONED: &str = "NEW.output LIKE '%poison%'";
+
+/// Refuses the history of run 1 with this error, where this holds of it, while the table `refuse` has a row.
+fn refuse_history(db: &TestDb, condition: &str, error: &str) {
     db.execute(&format!(
         "CREATE TABLE public.refuse AS SELECT 1 AS one;
          CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
-             IF NEW.run_id = 1 AND EXISTS (SELECT FROM public.refuse) AND NEW.output LIKE '%poison%' THEN
+             IF NEW.run_id = 1 AND EXISTS (SELECT FROM public.refuse) AND {condition} THEN
                  RAISE EXCEPTION 'refused' USING ERRCODE = '{error}';
              END IF;
              RETURN NEW;
@@ -195,7 +197,7 @@ fn refuse_history(db: &TestDb, error: &str) {
 fn a_text_that_can_not_be_stored_costs_nobody_a_result() {
     for error in ["22021", "22P05", "54000"] {
         let db = TestDb::new();
-        refuse_history(&db, error);
+        refuse_history(&db, POISONED, error);
         let gate = Gate::new();
         let poisoned = db.enqueue_script(&format!("echo poison; {}", gate.script()));
         let others = [gate.enqueue(&db), gate.enqueue(&db)];
@@ -212,9 +214,55 @@ fn a_text_that_can_not_be_stored_costs_nobody_a_result() {
 }
 
 #[test]
+fn a_result_that_is_refused_whatever_it_says_costs_nobody_else_one() {
+    let db = TestDb::new();
+    db.leaves_running();
+    refuse_history(&db, "true", "P0001");
+    let gate = Gate::new();
+    let ids = [gate.enqueue(&db), gate.enqueue(&db), gate.enqueue(&db)];
+    let tick = db.jobctl(["tick", "--lease", "1h"]).spawn();
+    gate.wait_for_starts(3);
+    gate.open();
+    let tick = tick.wait().success();
+    assert_eq!(
+        tick.stderr.matches("run 1 shell attempt 1/10: cannot record results: refused; its lease will run out").count(),
+        1,
+        "{tick}"
+    );
+    let statuses = ids.map(|id| db.status(id));
+    assert_eq!(statuses, ["running", "succeeded", "succeeded"]);
+    // Nor is it in the way when its lease has run out, and it is found again when it is not refused any more.
+    db.execute("UPDATE jobctl.job_runs SET status = 'running', finished_at = NULL, locked_by = 'w', locked_until = now() WHERE id = 2");
+    db.execute("DELETE FROM jobctl.job_attempts");
+    db.expire_leases();
+    let fourth = gate.enqueue(&db);
+    let tick = db.jobctl(["tick"]).run().success();
+    assert_eq!(tick.stderr.matches("run 1: cannot recover lost leases: refused").count(), 1, "{tick}");
+    assert_eq!([1, 2, fourth].map(|id| db.status(id)), ["running", "failed", "succeeded"]);
+    db.execute("DELETE FROM public.refuse");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(1), "failed");
+}
+
+#[test]
+fn a_tick_that_is_refused_ends_within_its_patience() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let worker = Role::granted(&db, "worker");
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = worker.jobctl(["tick", "--lease", "1h"]).spawn();
+    gate.wait_for_starts(1);
+    db.execute(&format!("REVOKE INSERT ON jobctl.job_attempts FROM {}", worker.name()));
+    gate.open();
+    let tick = tick.wait().exits(7).stderr_has(&format!("run {id}: still held at the end; its lease will run out"));
+    tick.stderr_has("permission denied for table job_attempts; grant the role what it lacks");
+}
+
+#[test]
 fn a_result_that_finds_the_disk_full_is_kept_until_there_is_room() {
     let db = TestDb::new();
-    refuse_history(&db, "disk_full");
+    refuse_history(&db, POISONED, "disk_full");
     let gate = Gate::new();
     let id = db.enqueue_script(&format!("echo poison; {}", gate.script()));
     let tick = db.jobctl(["tick", "--lease", "3s"]).spawn();

@@ -118,7 +118,8 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
         code => match &code[..2] {
             "08" | "57" => (Kind::Lost, Exit::Unavailable, "try again"),
             "53" => (Kind::Busy, Exit::Unavailable, "the server is short of a resource; try again"),
-            "22" | "23" | "54" => (Kind::Data, Exit::CouldNot, ""),
+            // P0: a trigger that somebody has added.
+            "22" | "23" | "54" | "P0" => (Kind::Data, Exit::CouldNot, ""),
             _ => (Kind::Fatal, Exit::CouldNot, ""),
         },
     }

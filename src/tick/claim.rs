@@ -9,9 +9,9 @@ use super::exchange::CLAIM_PAUSE;
 use super::pool::Task;
 use super::{HeldRun, Look, Phase, Tick, Unstarted, WhenIdle, id, lease, pace, record};
 use crate::execute::Stop;
-use crate::model::Failure;
+use crate::model::{Failure, Status};
 use crate::payload::PAYLOAD_LIMIT;
-use crate::store::{self, Claim, Claimed, Fire};
+use crate::store::{self, Claim, Claimed, Fire, Kind, Store};
 use crate::{fires, verdict};
 
 /// How often a lingering tick with nothing to do looks: a run starts about half of this after its
@@ -116,7 +116,13 @@ impl Tick {
                 .iter()
                 .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
                 .collect();
-            let recovered = store.recover(&waits, WHAT)?;
+            let recovered = match store.recover(&waits, WHAT) {
+                // One row that is refused must not keep the others.
+                Err(error) if error.kind == Kind::Data => {
+                    waits.iter().flat_map(|wait| recover_alone(store, wait, WHAT)).collect()
+                }
+                recovered => recovered?,
+            };
             for (id, status) in &recovered {
                 let found = expired.iter().zip(&waits).find(|(run, _)| run.id == *id);
                 if let Some((run, (.., wait))) = found {
@@ -264,4 +270,13 @@ impl Tick {
         }
         Ok(())
     }
+}
+
+/// Recovers one run. That it is refused is said once; the next look will meet it again.
+fn recover_alone(store: &Store, wait: &(i64, i32, Duration), what: &'static str) -> Vec<(i64, Status)> {
+    static SAID: Once = Once::new();
+    store.recover(&[*wait], what).unwrap_or_else(|error| {
+        SAID.call_once(|| log::error!("run {}: {error}", wait.0));
+        Vec::new()
+    })
 }

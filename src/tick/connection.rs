@@ -8,27 +8,27 @@ use crate::connect::Connecting;
 use crate::exit::Exit;
 use crate::store::{self, Kind, Store};
 
-/// Before something that the database refused only for now is sent again.
-pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(200);
+/// Before something that the database refused is sent again.
+pub(super) const REFUSED_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause between two tries to connect anew.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(5);
 
 impl Tick {
     /// What an error of the store means for the tick.
     pub(super) fn trouble(&mut self, error: store::Error) {
+        if error.kind == Kind::Lost {
+            return self.lost(error.into());
+        }
+        self.paused_until = Instant::now() + REFUSED_PAUSE;
         match error.kind {
-            Kind::Lost => self.lost(error.into()),
-            Kind::Busy if !self.is_free() => {
-                log::debug!("{error}");
-                self.paused_until = Instant::now() + BUSY_PAUSE;
-            }
+            Kind::Busy if !self.is_free() => log::debug!("{error}"),
             // Somebody has migrated. What runs may end: leases and results are as they were.
             Kind::Fatal if error.exit == Exit::Schema && self.phase == Phase::Working => {
                 log::warn!("{error}; {} running", self.held.len());
                 self.failure.get_or_insert(error.into());
                 self.phase = Phase::Draining;
             }
-            Kind::Busy | Kind::Data | Kind::Fatal => {
+            _ => {
                 self.failure.get_or_insert(error.into());
                 self.end_all();
             }

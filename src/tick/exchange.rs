@@ -63,8 +63,7 @@ impl Tick {
             }
             // One value that PostgreSQL refuses must not cost the others their results.
             Err(error) if error.kind == Kind::Data && results > 0 => {
-                let recorded = self.record_one_by_one(results)?;
-                self.let_go(results, &recorded, &[]);
+                self.record_one_by_one(results)?;
             }
             answer => {
                 let Exchanged { recorded, locked, claimed, claiming } = answer?;

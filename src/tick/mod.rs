@@ -306,7 +306,7 @@ impl Tick {
                 at(not_before(self.blocked_until));
             }
             if !self.unstarted.is_empty() {
-                at(not_before(now + connection::BUSY_PAUSE));
+                at(not_before(now + connection::REFUSED_PAUSE));
             }
             if let Some(waited) = self.pool.waiting_for() {
                 at(not_before(now + self.pace.patience().saturating_sub(waited)));

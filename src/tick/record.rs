@@ -50,13 +50,20 @@ impl Tick {
         self.ended.iter().take_while(fits).count().max(1).min(self.ended.len())
     }
 
-    /// Records the first `count` results, each alone.
-    pub(super) fn record_one_by_one(&self, count: usize) -> store::Result<Recorded> {
-        let mut recorded = Recorded::new();
-        for one in &self.ended[..count] {
-            recorded.extend(self.record_alone(finish(one))?);
+    /// Records the oldest `count` results, each alone. What is refused even then is left to its lease.
+    pub(super) fn record_one_by_one(&mut self, count: usize) -> store::Result<()> {
+        for _ in 0..count {
+            match self.record_alone(finish(&self.ended[0])) {
+                Ok(recorded) => self.let_go(1, &recorded, &[]),
+                Err(error) if error.kind == Kind::Data => {
+                    let run = self.ended.remove(0).attempt.run;
+                    log::error!("{}: {error}; its lease will run out", subject(&run));
+                    lease::give_up(&mut self.held, &run);
+                }
+                Err(error) => return Err(error),
+            }
         }
-        Ok(recorded)
+        Ok(())
     }
 
     /// Records one result; where its text can't be stored, the state is.

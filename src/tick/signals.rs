@@ -73,7 +73,10 @@ impl Tick {
 
     pub(super) fn end_all(&mut self) {
         self.held.values().for_each(|run| run.stop.ask(Why::Interrupted));
-        self.phase = Phase::Ending(Instant::now() + END_PATIENCE);
+        // However often it is called: one error after the other must not put the end off.
+        if !matches!(self.phase, Phase::Ending(_)) {
+            self.phase = Phase::Ending(Instant::now() + END_PATIENCE);
+        }
     }
 
     pub(super) fn is_stopping(&self) -> bool {
