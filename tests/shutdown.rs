@@ -241,6 +241,31 @@ fn a_tick_that_can_not_give_a_run_back_says_so_by_its_exit_status() {
 }
 
 #[test]
+fn what_was_not_started_is_no_attempt_though_the_tick_ends_at_once() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    for (runs, script) in [(100, ":".to_owned()), (40, gate.script())] {
+        let payload = serde_json::json!({ "command": script });
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{payload}' FROM generate_series(1, {runs})"
+        ));
+    }
+    let flags = ["--concurrency", "1", "--grace", "0s"];
+    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    // Before what was claimed ahead goes back.
+    proxy.freeze();
+    tick.signal(Signal::TERM);
+    wait_until("the work to be ended", || !gate.has_processes());
+    proxy.mend();
+    tick.wait().success();
+    assert_eq!(gate.count("start"), 1);
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'interrupted'"), "1");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued' AND attempts = 0"), "39");
+}
+
+#[test]
 fn a_tick_whose_renewal_gets_no_answer_heeds_a_signal_meanwhile() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

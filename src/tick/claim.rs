@@ -239,7 +239,8 @@ impl Tick {
         self.take_back(run);
     }
 
-    fn take_back(&mut self, run: &Claimed) {
+    /// Takes back a claim that was not started.
+    pub(super) fn take_back(&mut self, run: &Claimed) {
         self.pace.reset();
         self.lanes.forget();
         self.taken -= 1;

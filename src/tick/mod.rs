@@ -337,12 +337,14 @@ impl Tick {
             self.take(event);
         }
         for attempt in self.pool.ended() {
-            if let Outcome::Failed(why @ Failure::Exhausted(_)) = &attempt.ended.outcome {
-                self.take_back_unstartable(&attempt.run, why);
-                continue;
+            match &attempt.ended.outcome {
+                Outcome::Failed(why @ Failure::Exhausted(_)) => self.take_back_unstartable(&attempt.run, why),
+                _ if !attempt.has_begun => self.take_back(&attempt.run),
+                _ => {
+                    self.pace.observe(attempt.finished - attempt.started, attempt.run.payload.len());
+                    self.ended.push(Judged::new(attempt));
+                }
             }
-            self.pace.observe(attempt.finished - attempt.started, attempt.run.payload.len());
-            self.ended.push(Judged::new(attempt));
         }
     }
 

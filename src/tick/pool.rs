@@ -26,6 +26,7 @@ pub(super) struct Task {
 /// A run that was executed, or found to be stopped before it could start.
 pub(super) struct Attempt {
     pub(super) run: Claimed,
+    pub(super) has_begun: bool,
     pub(super) ended: Ended,
     pub(super) prospect: Prospect,
     pub(super) started: Instant,
@@ -162,10 +163,14 @@ impl Shared {
         loop {
             let task = self.next(ended);
             let started = Instant::now();
+            let stopped = task.stop.asked();
             // A panic is a bug, but the run that met it must not take the others with it.
             let (outcome, prospect) = catch_unwind(AssertUnwindSafe(|| {
                 let action = action(&task.run);
-                let ended = attempt(&task, action.as_ref(), &self.caller);
+                let ended = match stopped {
+                    Some(why) => Ended { outcome: Outcome::Stopped(why), ..Ended::unstarted(Failure::Signal(0)) },
+                    None => attempt(&task, action.as_ref(), &self.caller),
+                };
                 let prospect = Prospect::of(&ended.outcome, action.as_ref().ok());
                 (ended, prospect)
             }))
@@ -173,7 +178,8 @@ impl Shared {
                 let failure = Failure::Spawn("jobctl panicked; please report it".to_owned());
                 (Ended::unstarted(failure), Prospect::Transient)
             });
-            ended = Some(Attempt { run: task.run, ended: outcome, prospect, started, finished: Instant::now() });
+            let (has_begun, finished) = (stopped.is_none(), Instant::now());
+            ended = Some(Attempt { run: task.run, has_begun, ended: outcome, prospect, started, finished });
         }
     }
 
@@ -202,9 +208,6 @@ impl Shared {
 
 fn attempt(task: &Task, action: Result<&Action, &Failure>, caller: &Caller) -> Ended {
     let run = &task.run;
-    if let Some(why) = task.stop.asked() {
-        return Ended { outcome: Outcome::Stopped(why), ..Ended::unstarted(Failure::Signal(0)) };
-    }
     let action = match action {
         Ok(action) => action,
         Err(failure) => return Ended::unstarted(failure.clone()),
