@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::support::{Gate, Proxy, Role, TestDb, jobctl, wait_until};
 
 #[test]
@@ -86,20 +88,48 @@ fn a_result_whose_answer_was_lost_is_recorded_once() {
 }
 
 #[test]
-fn a_claim_whose_answer_was_lost_comes_back_with_its_lease() {
+fn a_claim_whose_answer_was_lost_is_given_back_and_costs_no_attempt() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
-    let id = db.enqueue(["shell", "--", "true"]);
+    let id = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
     proxy.lose_answer_to(&["SKIP LOCKED", "COMMIT"]);
-    db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run().exits(5).complains_once();
-    assert!(proxy.has_lost());
-    assert_eq!(db.of_run(id, "status, attempts"), "running|1");
-    db.jobctl(["tick"]).run().success().stderr("");
-    db.expire_leases();
-    db.jobctl(["tick"]).run().success();
-    db.age();
-    db.jobctl(["tick"]).run().success();
-    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+    let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run().success();
+    let tick = tick.stderr_has("cannot claim runs for certain: connection closed; it may have been done");
+    assert!(proxy.has_lost() && proxy.connections() == 2, "{tick}");
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn a_claim_that_comes_after_its_tick_has_given_it_up_is_not_made() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    gate.enqueue(&db);
+    let next = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
+    let flags = ["--concurrency", "1", "--lease", "1h"];
+    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    wait_until("the claim", || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'") == "1");
+    // Somebody on the way, as a pooler, keeps the result and the next claim for longer than they are waited for.
+    proxy.freeze();
+    gate.open();
+    wait_until("another connection", || proxy.connections() > 1);
+    proxy.mend();
+    tick.wait().success();
+    assert_eq!(db.of_run(next, "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn a_tick_that_lingers_survives_the_end_of_its_session() {
+    let db = TestDb::new();
+    let tick = db.jobctl(["tick", "--linger", "--max-time", "1h"]).spawn();
+    let idle = "SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL";
+    wait_until("the tick to linger", || db.query(idle) == "1");
+    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()");
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.wait_for_status(id, "succeeded");
+    tick.signal(Signal::TERM);
+    tick.wait().success().stderr_has("; 0 running, connecting anew");
 }
 
 #[test]

@@ -105,6 +105,20 @@ pub(crate) struct Claimed {
     pub(crate) scheduled_for: Option<String>,
 }
 
+impl Claimed {
+    pub(crate) fn token(&self) -> Token {
+        Token { id: self.id, attempt: self.attempt, claimed_at: self.claimed_at }
+    }
+}
+
+/// What tells a claim from every other one, also from another of the same attempt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) id: i64,
+    pub(crate) attempt: i32,
+    pub(crate) claimed_at: DateTime<Utc>,
+}
+
 /// A run that a claim would take.
 #[derive(Debug, Serialize)]
 pub(crate) struct Due {
@@ -188,14 +202,14 @@ impl Store {
         })
     }
 
-    /// Gives back claims that were never started, each a run, its attempt and when it was claimed, but for the runs
-    /// that somebody else has locked: these it returns.
+    /// Gives back claims that were never started, but for the runs that somebody else has locked: these it returns.
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn release(&self, worker: &str, unstarted: Vec<(i64, i32, DateTime<Utc>)>) -> Result<Vec<i64>> {
+    pub(crate) fn release(&self, worker: &str, unstarted: Vec<Token>) -> Result<Vec<i64>> {
         let worker = worker.to_owned();
-        let (ids, attempts, claimed_at): (Vec<_>, Vec<_>, Vec<_>) = unstarted.into_iter().collect();
+        let (ids, attempts, claimed_at): (Vec<_>, Vec<_>, Vec<_>) =
+            unstarted.iter().map(|token| (token.id, token.attempt, token.claimed_at)).collect();
         self.transact("give claims back", move |client| {
             let locked = locked(client, &ids)?;
             let parameters: &[Parameter<'_>] = &[

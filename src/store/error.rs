@@ -49,26 +49,36 @@ impl Error {
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
         let code = error.code();
         if let Some((exit, remedy)) = code.and_then(refusal) {
-            let db = error.as_db_error();
-            let cause = db.map_or_else(|| chain(error), |db| db.message().to_owned());
-            let about = db.and_then(|db| db.detail()).map(str::to_owned);
-            return Self { about, ..Self::new(Kind::Data, exit, format!("{cause}{remedy}")) };
+            let about = error.as_db_error().and_then(|db| db.detail()).map(str::to_owned);
+            return Self { about, ..Self::new(Kind::Data, exit, format!("{}{remedy}", cause(error))) };
         }
         let (kind, exit, remedy) = match code {
             Some(code) => meaning(code),
             None if is_about_value(error) => (Kind::Fatal, Exit::CouldNot, ""),
             None => (Kind::Lost, Exit::Unavailable, "try again"),
         };
-        let cause = match error.as_db_error() {
-            Some(db) => match db.detail() {
-                Some(detail) if !matches!(kind, Kind::Data) => format!("{}: {detail}", db.message()),
-                _ => db.message().to_owned(),
-            },
-            None => chain(error),
+        let detail = match error.as_db_error().and_then(|db| db.detail()) {
+            Some(detail) if kind != Kind::Data => format!(": {detail}"),
+            _ => String::new(),
         };
-        let line = format!("cannot {doing}: {}; {remedy}", cause.replace(['\n', '\r'], " "));
+        let line = format!("cannot {doing}: {}{detail}; {remedy}", cause(error)).replace(['\n', '\r'], " ");
         Self::new(kind, exit, line.trim_end_matches("; "))
     }
+
+    /// An error of COMMIT: where the connection was lost, what was asked for may have been done.
+    pub(super) fn of_commit(doing: &str, error: &postgres::Error) -> Self {
+        let known = Self::of(doing, error);
+        if known.kind != Kind::Lost {
+            return known;
+        }
+        let line =
+            format!("cannot {doing} for certain: {}; it may have been done, look before you try again", cause(error));
+        Self { message: line.replace(['\n', '\r'], " "), ..known }
+    }
+}
+
+fn cause(error: &postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| chain(error), |db| db.message().to_owned())
 }
 
 /// `Display` of the driver's error names only its class; the causes are in its chain.

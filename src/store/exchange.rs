@@ -1,10 +1,11 @@
 //! What a tick with work to do does over and over: results in, due runs out, in one transaction.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use super::claim::{Claim, Claimed, Holder, claim};
+use super::claim::{Claim, Claimed, Holder, Token, claim};
 use super::runs::{Finish, Recorded, finish, locked};
 use super::{Pending, Result, Store};
 
@@ -18,6 +19,21 @@ pub(crate) struct Exchanged {
     pub(crate) claimed: Vec<Claimed>,
     /// How long the claim alone took.
     pub(crate) claiming: Duration,
+}
+
+/// An exchange that is under way.
+pub(crate) struct Exchanging {
+    pub(crate) answer: Pending<Exchanged>,
+    claims: Arc<Mutex<Vec<Token>>>,
+}
+
+impl Exchanging {
+    /// Claims that stand if the transaction was committed, where nobody knows whether it was.
+    pub(crate) fn abandon(self) -> Vec<Token> {
+        // From here on it is not committed any more.
+        drop(self.answer);
+        std::mem::take(&mut self.claims.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What is done about a result whose run somebody has locked.
@@ -38,9 +54,11 @@ impl Store {
         wanted: Option<Claim>,
         of_locked: OfLocked,
         answered: impl FnOnce() + Send + 'static,
-    ) -> Pending<Exchanged> {
+    ) -> Exchanging {
         let holder = holder.clone();
         let doing = if ended.is_empty() { "claim runs" } else { "record results" };
+        let claims = Arc::new(Mutex::default());
+        let made = Arc::clone(&claims);
         let work = move |client: &mut Client| {
             let locked = match of_locked {
                 OfLocked::Wait => Vec::new(),
@@ -56,9 +74,10 @@ impl Store {
                 Some(wanted) => claim(client, &holder, wanted)?,
                 None => Vec::new(),
             };
+            *made.lock().unwrap_or_else(PoisonError::into_inner) = claimed.iter().map(Claimed::token).collect();
             Ok(Exchanged { recorded, locked, claimed, claiming: began.elapsed() })
         };
-        self.send(doing, work, answered)
+        Exchanging { answer: self.send(doing, work, answered), claims }
     }
 
     /// Writes what one attempt came to; answers as an exchange does.

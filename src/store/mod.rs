@@ -26,12 +26,12 @@ use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
 pub(crate) use check::{Facts, FailedRun};
-pub(crate) use claim::{Claim, Claimed, Holder, Lane, Limited, Wanted};
+pub(crate) use claim::{Claim, Claimed, Holder, Lane, Limited, Token, Wanted};
 pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, Purpose, Scheduled};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result};
-pub(crate) use exchange::{Exchanged, OfLocked};
+pub(crate) use exchange::{Exchanged, Exchanging, OfLocked};
 pub(crate) use inspect::{
     HolderFacts, IndexFacts, RoleFacts, RunFacts, SessionFacts, SnapshotFacts, TableFacts, WaitingFacts,
 };

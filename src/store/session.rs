@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::mpsc::{self, TryRecvError};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -81,12 +82,14 @@ impl Session {
     ) -> Pending<T> {
         let (answer, answers) = mpsc::channel();
         let checks = self.checks.take();
+        let awaited = Arc::new(());
+        let listener = Arc::downgrade(&awaited);
         self.link.send(move |client| {
             // Nobody listens any more when the answer came too late.
-            let _ = answer.send(transaction(client, doing, limits, checks, &work));
+            let _ = answer.send(transaction(client, doing, limits, checks, &listener, &work));
             answered();
         });
-        Pending { doing, answers, until: Instant::now() + limits.statement + SILENCE }
+        Pending { doing, answers, _awaited: awaited, until: Instant::now() + limits.statement + SILENCE }
     }
 }
 
@@ -94,6 +97,8 @@ impl Session {
 pub(crate) struct Pending<T> {
     doing: &'static str,
     answers: mpsc::Receiver<Result<T>>,
+    /// What is not awaited any more is not committed.
+    _awaited: Arc<()>,
     /// Without an answer until then the server is taken for silent.
     pub(crate) until: Instant,
 }
@@ -114,6 +119,7 @@ fn transaction<T>(
     doing: &str,
     limits: Limits,
     checks: bool,
+    listener: &Weak<()>,
     work: &impl Fn(&mut Client) -> std::result::Result<T, postgres::Error>,
 ) -> Result<T> {
     // The queries name their schema; whoever may create a function in `public` must not get it called
@@ -140,13 +146,19 @@ fn transaction<T>(
             let _ = client.batch_execute("ROLLBACK");
             return Err(error);
         }
-        match work(client).and_then(|done| client.batch_execute("COMMIT").map(|()| done)) {
+        let done = work(client);
+        if listener.strong_count() == 0 {
+            let _ = client.batch_execute("ROLLBACK");
+            return Err(Error::silent(doing));
+        }
+        let at_commit = done.is_ok();
+        match done.and_then(|done| client.batch_execute("COMMIT").map(|()| done)) {
             Ok(done) => return Ok(done),
             Err(error) => {
                 // Where the connection is gone, so is the transaction.
                 let _ = client.batch_execute("ROLLBACK");
                 if !error::is_collision(&error) || collisions == COLLISIONS {
-                    return Err(Error::of(doing, &error));
+                    return Err(if at_commit { Error::of_commit(doing, &error) } else { Error::of(doing, &error) });
                 }
             }
         }

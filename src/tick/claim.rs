@@ -245,7 +245,7 @@ impl Tick {
         self.lanes.forget();
         self.taken -= 1;
         if let Some(held) = lease::give_up(&mut self.held, run) {
-            self.unstarted.push(Unstarted::new(run, held.expires));
+            self.unstarted.push(Unstarted { claim: run.token(), expires: held.expires });
         }
     }
 
@@ -255,12 +255,12 @@ impl Tick {
         let now = Instant::now();
         self.unstarted.retain(|one| now < one.expires);
         let Some(store) = self.store.as_ref().filter(|_| !self.unstarted.is_empty()) else { return Ok(()) };
-        let unstarted = self.unstarted.iter().map(|one| (one.id, one.attempt, one.claimed_at)).collect();
+        let unstarted = self.unstarted.iter().map(|one| one.claim).collect();
         let locked = store.release(&self.holder.worker, unstarted)?;
         if locked.len() < self.unstarted.len() && self.look == Look::AfterRun {
             self.look = Look::Now;
         }
-        self.unstarted.retain(|one| locked.contains(&one.id));
+        self.unstarted.retain(|one| locked.contains(&one.claim.id));
         Ok(())
     }
 

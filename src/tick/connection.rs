@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Look, Phase, Tick, lease, record};
+use super::{Look, Phase, Tick, WhenIdle, lease, record};
 use crate::connect::Connecting;
 use crate::exit::Exit;
 use crate::store::{self, Kind, Store};
@@ -43,13 +43,16 @@ impl Tick {
         // A note in the history is not worth waiting for.
         self.lost.clear();
         self.may_claim = false;
-        if self.is_free() {
+        // One that lingers tries once; without a database there is nothing to wait for.
+        let lingers = self.plan.when_idle == WhenIdle::Linger && self.connects == 0;
+        if self.is_free() && !lingers {
             self.failure = Some(error);
             return;
         }
-        if self.connects == 0 {
+        if self.unreached.is_none() {
             log::warn!("{error:#}; {} running, connecting anew", self.held.len());
-        } else {
+        }
+        if self.connects > 0 {
             let pause = RECONNECT_PAUSE.min(Duration::from_millis(100) * (1 << self.connects.min(10)));
             self.paused_until = Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0));
         }

@@ -4,14 +4,14 @@
 use std::time::{Duration, Instant};
 
 use super::{Look, Tick, Unstarted, record};
-use crate::store::{self, Claim, Exchanged, Kind, OfLocked, Pending};
+use crate::store::{self, Claim, Exchanged, Exchanging, Kind, OfLocked};
 
 /// After an exchange that failed, or a job that this host could not start, nothing is claimed for so long.
 pub(super) const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 
 /// One that is under way.
 pub(super) struct Exchange {
-    pub(super) answer: Pending<Exchanged>,
+    pub(super) asked: Exchanging,
     /// It records so many of the oldest results.
     results: usize,
     claim: Option<Claim>,
@@ -41,17 +41,21 @@ impl Tick {
         };
         let sent = Instant::now();
         let ended = self.ended[..results].iter().map(record::finish).collect();
-        let answer = store.exchange(&self.holder, ended, claim.clone(), self.of_locked, self.bell());
-        Ok(Some(Exchange { answer, results, claim, sent }))
+        let asked = store.exchange(&self.holder, ended, claim.clone(), self.of_locked, self.bell());
+        Ok(Some(Exchange { asked, results, claim, sent }))
     }
 
     /// Takes in the answer to an exchange.
     pub(super) fn exchanged(&mut self, exchange: Exchange, answer: store::Result<Exchanged>) -> store::Result<()> {
-        let Exchange { results, claim, sent, .. } = exchange;
+        let Exchange { asked, results, claim, sent } = exchange;
         let took = sent.elapsed();
+        let expires = sent + self.timing.lease;
         self.pace.observe_answer(took);
         self.rested_until = Instant::now() + self.pace.blink();
-        if answer.is_err() {
+        if let Err(error) = &answer {
+            if error.kind == Kind::Lost {
+                self.unstarted.extend(asked.abandon().into_iter().map(|claim| Unstarted { claim, expires }));
+            }
             // Should it be the claim that fails, then results must not wait for it: they go alone next time.
             self.look = Look::At(Instant::now() + CLAIM_PAUSE);
         }
@@ -75,8 +79,8 @@ impl Tick {
                     self.learn(&claim, sent, claiming, &claimed);
                     if self.is_stopping() {
                         // The signal came while they were on their way.
-                        let expires = sent + self.timing.lease;
-                        self.unstarted.extend(claimed.iter().map(|run| Unstarted::new(run, expires)));
+                        let unstarted = claimed.iter().map(|run| Unstarted { claim: run.token(), expires });
+                        self.unstarted.extend(unstarted);
                     } else {
                         self.start(claimed, sent);
                     }

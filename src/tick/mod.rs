@@ -24,14 +24,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use chrono::{DateTime, Utc};
 use signal_hook::iterator::Signals;
 
 use crate::connect::{Connecting, Target};
 use crate::count;
 use crate::execute::{Caller, Stop};
 use crate::model::{Failure, Outcome, Status};
-use crate::store::{Claimed, Holder, Limited, OfLocked, Old, Store, Wanted};
+use crate::store::{Holder, Limited, OfLocked, Old, Store, Token, Wanted};
 use lanes::Lanes;
 use pace::Pace;
 use pool::{Attention, Pool};
@@ -85,16 +84,8 @@ struct HeldRun {
 
 /// A claim that goes back, because no thread was free for it.
 struct Unstarted {
-    id: i64,
-    attempt: i32,
-    claimed_at: DateTime<Utc>,
+    claim: Token,
     expires: Instant,
-}
-
-impl Unstarted {
-    fn new(run: &Claimed, expires: Instant) -> Self {
-        Self { id: run.id, attempt: run.attempt, claimed_at: run.claimed_at, expires }
-    }
 }
 
 /// How far a tick has got; it never goes back.
@@ -375,7 +366,7 @@ impl Tick {
     /// The end: gives the claim right back and reports what made it impossible to go on.
     fn leave(mut self) -> anyhow::Result<()> {
         let mut kept = 0;
-        for run in self.held.keys().chain(self.unstarted.iter().map(|one| &one.id)) {
+        for run in self.held.keys().chain(self.unstarted.iter().map(|one| &one.claim.id)) {
             log::error!("run {run}: still held at the end; its lease will run out");
             kept += 1;
         }

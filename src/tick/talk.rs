@@ -18,7 +18,7 @@ impl Asked {
     /// Without an answer until then the server is taken for silent.
     pub(super) fn until(&self) -> Instant {
         match self {
-            Self::Exchange(exchange) => exchange.answer.until,
+            Self::Exchange(exchange) => exchange.asked.answer.until,
             Self::Renewal(renewal) => renewal.answer.until,
         }
     }
@@ -48,7 +48,7 @@ impl Tick {
                 Some(answers) => self.renewed(answers?, renewal.sent)?,
                 None => self.asked = Some(Asked::Renewal(renewal)),
             },
-            Some(Asked::Exchange(exchange)) => match exchange.answer.poll() {
+            Some(Asked::Exchange(exchange)) => match exchange.asked.answer.poll() {
                 Some(answer) => self.exchanged(exchange, answer)?,
                 None => self.asked = Some(Asked::Exchange(exchange)),
             },
