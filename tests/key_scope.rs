@@ -1,7 +1,7 @@
 //! How long an idempotency key is taken: as long as its run is kept, or as long as it is not finished.
 
 use crate::cancel::run_in;
-use crate::support::TestDb;
+use crate::support::{TestDb, wait_until};
 
 const UNFINISHED: [&str; 3] = ["queued", "running", "failed"];
 const FINISHED: [&str; 3] = ["succeeded", "dead", "cancelled"];
@@ -141,6 +141,23 @@ fn a_live_key_holds_up_a_retry_as_long_as_its_run_is_not_finished_and_never_that
             db.jobctl(["retry", &heir]).run().success();
         }
     }
+}
+
+#[test]
+fn a_live_key_that_is_taken_while_a_retry_is_under_way_is_refused_and_the_other_runs_are_retried() {
+    let db = TestDb::new();
+    db.apply("[jobs.refresh]\nshell = 'true'\n");
+    let [older, other] = [keyed(&db, "dead", "k", "live"), run_in(&db, "dead")];
+    let mut enqueuer = db.client();
+    enqueuer.batch_execute("BEGIN; SELECT jobctl.enqueue('refresh', key => 'k', key_scope => 'live')").unwrap();
+    let retry = db.jobctl(["retry", "--all-dead"]).spawn();
+    wait_until("the retry to wait for the key", || {
+        let waits = "datname = current_database() AND wait_event = 'transactionid'";
+        db.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE {waits}")) == "1"
+    });
+    enqueuer.batch_execute("COMMIT").unwrap();
+    let why = format!("jobctl: cannot retry run {older}: its key is live in another run; cancel that one first\n");
+    retry.wait().exits(4).stdout(&format!("{other}\tqueued\n")).stderr(&why);
 }
 
 #[test]

@@ -30,7 +30,8 @@ retried AS (
     WHERE run.id = asked.id
         AND asked.status = ANY ($2::text[])
         AND asked.status <> 'succeeded'
-        -- A live key is taken by the run that came after this one had ended.
+        -- A live key is taken by the run that came after this one had ended. Where one comes while
+        -- this statement runs, job_runs_key refuses all of it, and it is sent again to see that run.
         AND NOT EXISTS (
             SELECT FROM jobctl.job_runs AS heir
             WHERE heir.idempotency_key = run.idempotency_key

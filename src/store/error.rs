@@ -100,7 +100,9 @@ fn is_about_value(error: &postgres::Error) -> bool {
 
 /// Whether the statement was refused only because it met another one, and may be sent again at once.
 pub(super) fn is_collision(error: &postgres::Error) -> bool {
-    matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+    // A key that was taken while the statement ran is one that only the next statement sees.
+    let missed_key = error.as_db_error().is_some_and(|db| db.constraint() == Some("job_runs_key"));
+    missed_key || matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
 }
 
 /// What jobctl's own functions raise; their messages are for people as they are.
