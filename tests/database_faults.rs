@@ -375,7 +375,7 @@ fn a_statement_that_takes_too_long_is_ended_on_the_server() {
              FOR EACH ROW EXECUTE FUNCTION public.dawdle()",
     );
     let tick = db.jobctl(["tick", "--lease", "6s"]).run();
-    tick.exits(5).stdout("").complains_once().stderr_has("due to statement timeout");
+    tick.exits(5).stdout("").complains_once().stderr_has("due to statement timeout; try again, or narrow it down");
 }
 
 #[test]

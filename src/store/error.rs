@@ -12,7 +12,7 @@ use crate::exit::Exit;
 pub(crate) enum Kind {
     /// The connection is gone, silent, or leads to a server that takes no writes: connect anew.
     Lost,
-    /// A lock or a resource is not to be had now; nothing was written.
+    /// A lock or a resource is not to be had now, or it took too long; nothing was written.
     Busy,
     /// A value can't be stored, now or later.
     Data,
@@ -116,9 +116,8 @@ fn refusal(code: &SqlState) -> Option<(Exit, &'static str)> {
 
 fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
     match code.code() {
-        "57014" | "55P03" | "40001" | "40P01" => {
-            (Kind::Busy, Exit::Unavailable, "another session holds a lock; try again")
-        }
+        "55P03" | "40001" | "40P01" => (Kind::Busy, Exit::Unavailable, "another session holds a lock; try again"),
+        "57014" => (Kind::Busy, Exit::Unavailable, "try again, or narrow it down"),
         // The server ended the session: it was idle, or too long, in a transaction.
         "25P03" | "25P04" => (Kind::Lost, Exit::Unavailable, "try again"),
         "25006" => (Kind::Lost, Exit::Unavailable, "the server takes no writes now; connect to the primary"),
