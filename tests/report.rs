@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::cancel::{STATUSES, run_in};
-use crate::support::{Role, TestDb, temp_dir};
+use crate::support::{Role, TestDb, temp_dir, wait_until};
 
 /// A database in which all is well: a worker that has just ticked, and a schedule that is not due.
 fn furnished() -> TestDb {
@@ -389,6 +389,24 @@ fn what_can_not_be_written_is_said_and_what_was_there_stays() {
     elsewhere.env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/none").run().exits(5).complains_once();
     assert_eq!(fs::read_to_string(folder.path().join("jobs.html")).unwrap(), "old");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn all_of_it_is_of_one_moment() {
+    let db = furnished();
+    let mut other = db.client();
+    // It stands between the list of what fails and the figures.
+    other.batch_execute("BEGIN; LOCK jobctl.job_workers").unwrap();
+    let report = db.jobctl(["report"]).spawn();
+    wait_until("the report to wait for the lock", || {
+        db.query("SELECT count(*) FROM pg_locks WHERE relation = 'jobctl.job_workers'::regclass AND NOT granted") == "1"
+    });
+    ended(&db, "hook", "dead", "1 hour", 1);
+    other.batch_execute("COMMIT").unwrap();
+    drop(other);
+    let page = report.wait().success().stdout;
+    says(&page, "All well. Nothing ran in the last 24h; nothing is dead or late.");
+    says(&page, "No run is dead, and none waits for a retry.");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a report shows, read in one transaction.
+//! What a report shows, as it was at one moment.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use postgres::types::Type;
 use postgres::{Client, Row};
 
-use super::{Parameter, Result, Store, collect, query};
+use super::{Limits, Parameter, Result, Store, collect, query};
 
 /// What the database is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -153,7 +153,8 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn report(&self, scope: impl Fn(DateTime<Utc>) -> Scope + Send + 'static) -> Result<Snapshot> {
-        self.transact("read the report", move |client| {
+        let limits = Limits { one_moment: true, ..self.limits };
+        self.session.transact("read the report", limits, move |client| {
             let now = client.query_typed(query!("now"), &[])?[0].try_get("now")?;
             let scope = scope(now);
             let (mut jobs, all_jobs) = jobs(client, &scope)?;
