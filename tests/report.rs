@@ -257,7 +257,8 @@ fn schedules_workers_and_running_runs_are_listed_with_what_is_odd_about_them() {
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = now() - interval '6 minutes' WHERE name = 'late';
          UPDATE jobctl.job_definitions SET next_run_at = now() + interval '5 minutes 1 second' WHERE name = 'fires';
-         INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('old', '0.9', now() - interval '3 days');
+         INSERT INTO jobctl.job_workers (name, version, last_tick_at)
+         VALUES ('old', '0.9', now() - interval '3 days'), (repeat('x', 300), '0.9', now() - interval '4 days');
          INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at, cancel_requested_at)
          VALUES ('fires', 'running', 2, 'w', now() + interval '1 minute', now() - interval '90 seconds', NULL),
             ('late', 'running', 1, 'old', now() - interval '1 minute', now() - interval '1 hour', now())",
@@ -276,6 +277,7 @@ fn schedules_workers_and_running_runs_are_listed_with_what_is_odd_about_them() {
     assert!(fires.find("held paused since") < fires.find("nightly disabled"), "{fires}");
     let workers = texts("Who works", "What runs now");
     assert!(workers.find("w ") < workers.find("old silent"), "{workers}");
+    assert!(workers.contains(&format!(" {} silent", "x".repeat(255))), "{workers}");
     let running = texts("What runs now", "jobctl 0");
     assert!(running.find("lease lost cancel requested") < running.find("90s ago w 2 of 10"), "{running}");
 }

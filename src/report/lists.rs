@@ -104,7 +104,7 @@ pub(super) fn workers(seen: &Snapshot, axis: &Axis) -> Markup {
                         @for worker in &seen.workers {
                             @let is_silent = (axis.now - worker.last_tick_at).to_std().is_ok_and(|age| age >= PATIENCE);
                             tr {
-                                th scope="row" { (name(&worker.name)) }
+                                th scope="row" { (name(&worker.worker)) }
                                 td data-label="Last tick" {
                                     @if is_silent { span.badge.warn { "silent" } " " }
                                     (moment(axis, worker.last_tick_at))

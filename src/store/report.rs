@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use postgres::types::Type;
 use postgres::{Client, Row};
 
+use super::status::{Worker, list_workers};
 use super::{Limits, Parameter, Result, Store, collect, query};
 
 /// What the database is asked for.
@@ -124,13 +125,6 @@ pub(crate) struct NextFire {
     pub(crate) next_run_at: Option<DateTime<Utc>>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Worker {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) last_tick_at: DateTime<Utc>,
-}
-
 /// A run that is held.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -170,7 +164,7 @@ impl Store {
                 all_failures,
                 fires,
                 all_fires,
-                workers: workers(client, &scope)?,
+                workers: list_workers(client, Some(scope.rows))?,
                 running: running(client, &scope)?,
             })
         })
@@ -282,16 +276,6 @@ fn fires(client: &mut Client, scope: &Scope) -> Read<(Vec<NextFire>, i64)> {
         })
     })?;
     Ok((fires, all))
-}
-
-fn workers(client: &mut Client, scope: &Scope) -> Read<Vec<Worker>> {
-    collect(client.query_typed(query!("report_workers"), &[(&scope.rows, Type::INT8)])?, |row| {
-        Ok(Worker {
-            name: row.try_get("name")?,
-            version: row.try_get("version")?,
-            last_tick_at: row.try_get("last_tick_at")?,
-        })
-    })
 }
 
 fn running(client: &mut Client, scope: &Scope) -> Read<Vec<Running>> {

@@ -1,8 +1,8 @@
 //! How it goes: what `status` shows.
 
 use chrono::{DateTime, Utc};
-use postgres::Row;
 use postgres::types::Type;
+use postgres::{Client, Row};
 use serde::Serialize;
 
 use super::{Limits, Parameter, Result, Store, collect, query};
@@ -27,6 +27,7 @@ pub(crate) struct JobStatus {
     pub(crate) state: Option<String>,
 }
 
+/// Who ticks.
 #[derive(Debug, Serialize)]
 pub(crate) struct Worker {
     pub(crate) worker: String,
@@ -70,13 +71,7 @@ impl Store {
             Ok(Overview {
                 now: client.query_typed(query!("now"), &[])?[0].try_get("now")?,
                 jobs: collect(client.query_typed(query!("status_jobs"), of_job)?, job_status)?,
-                workers: collect(client.query_typed(query!("status_workers"), &[])?, |row| {
-                    Ok(Worker {
-                        worker: row.try_get("name")?,
-                        last_tick_at: row.try_get("last_tick_at")?,
-                        version: row.try_get("version")?,
-                    })
-                })?,
+                workers: list_workers(client, None)?,
                 running: collect(client.query_typed(query!("status_running"), longest)?, |row| {
                     Ok(RunningRun {
                         id: row.try_get("id")?,
@@ -90,6 +85,19 @@ impl Store {
             })
         })
     }
+}
+
+pub(super) fn list_workers(
+    client: &mut Client,
+    at_most: Option<i64>,
+) -> std::result::Result<Vec<Worker>, postgres::Error> {
+    collect(client.query_typed(query!("list_workers"), &[(&at_most, Type::INT8)])?, |row| {
+        Ok(Worker {
+            worker: row.try_get("name")?,
+            last_tick_at: row.try_get("last_tick_at")?,
+            version: row.try_get("version")?,
+        })
+    })
 }
 
 fn job_status(row: &Row) -> std::result::Result<JobStatus, postgres::Error> {
