@@ -261,7 +261,8 @@ fn schedules_workers_and_running_runs_are_listed_with_what_is_odd_about_them() {
          VALUES ('old', '0.9', now() - interval '3 days'), (repeat('x', 300), '0.9', now() - interval '4 days');
          INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at, cancel_requested_at)
          VALUES ('fires', 'running', 2, 'w', now() + interval '1 minute', now() - interval '90 seconds', NULL),
-            ('late', 'running', 1, 'old', now() - interval '1 minute', now() - interval '1 hour', now())",
+            ('late', 'running', 1, 'old', now() - interval '1 minute', now() - interval '1 hour', now()),
+            ('late', 'running', 1, 'old', now() + interval '1 minute', NULL, NULL)",
     );
     db.leaves_running();
     let page = page(&db, &[]);
@@ -280,6 +281,7 @@ fn schedules_workers_and_running_runs_are_listed_with_what_is_odd_about_them() {
     assert!(workers.contains(&format!(" {} silent", "x".repeat(255))), "{workers}");
     let running = texts("What runs now", "jobctl 0");
     assert!(running.find("lease lost cancel requested") < running.find("90s ago w 2 of 10"), "{running}");
+    assert!(running.find("90s ago w 2 of 10") < running.find("unknown old 1 of 10"), "{running}");
 }
 
 /// What an enemy might put wherever text can be put.

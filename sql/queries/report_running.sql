@@ -1,4 +1,5 @@
--- What runs, the longest first.
+-- What runs, the longest first; what has no start, last. Not status_running.sql, because a viewer may ask for that
+-- one, and may not read all of this.
 -- $1  at most so many
 SELECT
     run.id,
@@ -6,10 +7,10 @@ SELECT
     left(run.locked_by, 100) AS worker,
     run.attempts,
     run.max_attempts,
-    coalesce(run.started_at, run.updated_at) AS started_at,
+    run.started_at,
     run.locked_until < now() AS is_lost,
     run.cancel_requested_at IS NOT NULL AS is_asked_to_end
 FROM jobctl.job_runs AS run
 WHERE run.status = 'running'
-ORDER BY coalesce(run.started_at, run.updated_at), run.id
+ORDER BY run.started_at, run.id
 LIMIT $1::bigint

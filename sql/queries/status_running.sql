@@ -1,4 +1,4 @@
--- What has been running longest.
+-- What has been running longest; what has no start, last.
 -- $1  a job; NULL for all    $2  at most so many
 SELECT
     run.id,

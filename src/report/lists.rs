@@ -141,7 +141,7 @@ pub(super) fn running(seen: &Snapshot, axis: &Axis) -> Markup {
                                 td data-label="Since" {
                                     @if run.is_lost { span.badge.bad { "lease lost" } " " }
                                     @if run.is_asked_to_end { span.badge.warn { "cancel requested" } " " }
-                                    (moment(axis, run.started_at))
+                                    @if let Some(at) = run.started_at { (moment(axis, at)) } @else { span.quiet { "unknown" } }
                                 }
                                 td data-label="Worker" { (name(&run.worker)) }
                                 td data-label="Attempt" { (run.attempts) " of " (run.max_attempts) }

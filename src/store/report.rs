@@ -133,7 +133,8 @@ pub(crate) struct Running {
     pub(crate) worker: String,
     pub(crate) attempts: i32,
     pub(crate) max_attempts: i32,
-    pub(crate) started_at: DateTime<Utc>,
+    /// `None` only where another program says that it runs.
+    pub(crate) started_at: Option<DateTime<Utc>>,
     /// Its lease ran out.
     pub(crate) is_lost: bool,
     pub(crate) is_asked_to_end: bool,
