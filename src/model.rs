@@ -51,6 +51,10 @@ impl Status {
         }
     }
 
+    pub(crate) fn words(statuses: &[Self]) -> Vec<&'static str> {
+        statuses.iter().map(|status| status.as_str()).collect()
+    }
+
     /// `None` for a word that is no status.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)

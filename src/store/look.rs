@@ -187,8 +187,7 @@ fn list_ids(
     order: Order,
     at_most: Option<i64>,
 ) -> std::result::Result<Vec<i64>, postgres::Error> {
-    let statuses: Vec<_> = filter.statuses.iter().map(|status| status.as_str()).collect();
-    let statuses = Some(statuses).filter(|statuses| !statuses.is_empty());
+    let statuses = Some(Status::words(&filter.statuses)).filter(|statuses| !statuses.is_empty());
     let by_end = order == Order::LatestEnd;
     let parameters: &[Parameter<'_>] = &[
         (&statuses, Type::TEXT_ARRAY),

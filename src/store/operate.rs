@@ -20,7 +20,7 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn retry(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<Asked>> {
-        let from = words(from);
+        let from = Status::words(from);
         self.transact("retry", move |client| {
             let parameters: &[Parameter<'_>] = &[(&ids, Type::INT8_ARRAY), (&from, Type::TEXT_ARRAY)];
             collect(client.query_typed(query!("retry"), parameters)?, |row| {
@@ -34,7 +34,7 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn cancel(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<Asked>> {
-        let from = words(from);
+        let from = Status::words(from);
         self.transact("cancel", move |client| {
             let parameters: &[Parameter<'_>] = &[(&ids, Type::INT8_ARRAY), (&from, Type::TEXT_ARRAY)];
             collect(client.query_typed(query!("cancel"), parameters)?, |row| {
@@ -42,8 +42,4 @@ impl Store {
             })
         })
     }
-}
-
-fn words(statuses: &[Status]) -> Vec<&'static str> {
-    statuses.iter().map(|status| status.as_str()).collect()
 }

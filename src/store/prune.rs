@@ -33,7 +33,7 @@ impl Store {
         let (finished_at, id) = after.map(|last| (last.finished_at, last.id)).unzip();
         self.transact("prune", move |client| {
             let parameters: &[Parameter<'_>] = &[
-                (&old.words(), Type::TEXT_ARRAY),
+                (&Status::words(old.statuses), Type::TEXT_ARRAY),
                 (&old.age.as_secs_f64(), Type::FLOAT8),
                 (&finished_at, Type::TIMESTAMPTZ),
                 (&id, Type::INT8),
@@ -56,16 +56,10 @@ impl Store {
     pub(crate) fn count_old(&self, old: Old) -> Result<Vec<(String, i64)>> {
         self.transact("count old runs", move |client| {
             let parameters: &[Parameter<'_>] =
-                &[(&old.words(), Type::TEXT_ARRAY), (&old.age.as_secs_f64(), Type::FLOAT8)];
+                &[(&Status::words(old.statuses), Type::TEXT_ARRAY), (&old.age.as_secs_f64(), Type::FLOAT8)];
             collect(client.query_typed(query!("count_old"), parameters)?, |row| {
                 Ok((row.try_get("status")?, row.try_get("runs")?))
             })
         })
-    }
-}
-
-impl Old {
-    fn words(&self) -> Vec<&'static str> {
-        self.statuses.iter().map(|status| status.as_str()).collect()
     }
 }
