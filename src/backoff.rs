@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::duration;
 
+/// What a run waits by if nobody said anything else; the columns have the same default.
+pub(crate) const DEFAULT: &str = "exponential:1m..30m";
 /// No wait is longer, whatever a rule yields, so that no interval overflows.
 const LONGEST: Duration = Duration::from_secs(30 * 86400);
 /// The cap of `exponential:BASE` without one.

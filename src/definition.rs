@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::action::{self, Action, TIMEOUT_RANGE};
-use crate::backoff::Backoff;
+use crate::backoff::{self, Backoff};
 use crate::schedule::Schedule;
 use crate::{duration, payload, spelling};
 
@@ -121,7 +121,7 @@ fn read_job(name: &str, job: &Spanned<DeValue<'_>>, now: DateTime<Utc>) -> Resul
         max_running: None,
         max_attempts: 10,
         timeout: None,
-        backoff: "exponential:1m..30m".to_owned(),
+        backoff: backoff::DEFAULT.to_owned(),
         priority: 0,
         queue: "default".to_owned(),
         spread: 0.0,

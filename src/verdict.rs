@@ -90,8 +90,7 @@ impl Verdict {
 /// The backoff after an attempt. A rule that can't be read (any program may have written the row)
 /// must not wedge the run: it waits as by default.
 pub(crate) fn wait_after(attempt: i32, rule: &str, random: f64) -> Duration {
-    let backoff = Backoff::parse(rule)
-        .unwrap_or(Backoff::Exponential { base: Duration::from_secs(60), cap: Duration::from_secs(1800) });
+    let backoff = Backoff::parse(rule).or_else(|_| Backoff::parse(backoff::DEFAULT)).expect("the default is a rule");
     backoff::jittered(backoff.after(attempt.unsigned_abs()), random)
 }
 
