@@ -26,7 +26,7 @@ CROSS JOIN (
     FROM jobctl.job_definitions AS definition
     WHERE definition.enabled
         AND definition.paused_at IS NULL
-        AND definition.next_run_at < now()
+        AND definition.next_run_at <= now()
 ) AS late
 LEFT JOIN (
     SELECT
