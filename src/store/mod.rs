@@ -1,5 +1,5 @@
 //! The only place that runs queries: one function per file in `sql/queries`, named like it. It
-//! decides nothing: no backoff, no process, no clock.
+//! decides nothing: no backoff, no process, and no clock but for how long it waits itself.
 
 mod check;
 mod claim;
