@@ -310,6 +310,11 @@ fn nobody_who_listens_is_no_reason_to_stop() {
     tick.wait().success();
     let statuses = ids.map(|id| db.status(id));
     assert_eq!(statuses, ["succeeded", "failed", "succeeded"]);
+    let folder = temp_dir();
+    let log = folder.path().join("log");
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.script(&format!("ulimit -f 0; exec \"$jobctl\" tick 2>>{}", log.display())).run().success();
+    assert_eq!(db.status(id), "succeeded");
 }
 
 #[test]

@@ -167,6 +167,8 @@ impl<'a> Process<'a> {
             let timed_out = || timeout.filter(|limit| started.elapsed() >= *limit).map(Reason::Timeout);
             reason = self.stop.asked().map(Reason::Stopped).or_else(timed_out);
         }
+        // What has ended by itself meanwhile is not ended once more.
+        reason = reason.filter(|_| !self.wait(Duration::ZERO));
         let status = if reason.is_some() { self.end() } else { self.child.wait().ok() };
         let left_behind = self.sweep();
         self.report(status, reason, left_behind)

@@ -1,12 +1,14 @@
 //! Turns signals into events of the tick, and what it does about them. From here on they end nothing by themselves.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use super::{Event, Phase, Tick};
@@ -26,6 +28,8 @@ const END_PATIENCE: Duration = Duration::from_secs(15);
 /// # Errors
 /// The system refuses a handler.
 pub(super) fn catch() -> io::Result<Signals> {
+    // A log that may not grow any more is no reason to leave the runs behind: writing to it fails instead.
+    flag::register(SIGXFSZ, Arc::default())?;
     Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM])
 }
 
