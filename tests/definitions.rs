@@ -1,5 +1,7 @@
 //! Runs of definitions: enqueued by name, executed as the definition says when they are claimed.
 
+use rustix::process::Signal;
+
 use crate::support::http_server::HttpServer;
 use crate::support::{Gate, Running, TestDb, json_string, temp_dir, wait_until};
 
@@ -344,6 +346,25 @@ fn a_run_elsewhere_counts_against_the_limit_and_other_queues_do_not_block_it() {
     db.execute("UPDATE jobctl.job_definitions SET max_running = 1");
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(db.status(unserved), "queued");
+}
+
+#[test]
+fn the_next_run_of_a_limited_definition_is_claimed_when_one_ends_and_not_at_the_next_look() {
+    for flags in [&["--linger"][..], &[]] {
+        let db = TestDb::new();
+        db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+        db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 20)");
+        let tick = db.jobctl(["tick"]).args(flags.iter().copied()).spawn();
+        wait_until("the last to end", || {
+            db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'") == "20"
+        });
+        tick.signal(Signal::TERM);
+        tick.wait().success();
+        // What a statement writes has the time at which its transaction began.
+        let at_once = "SELECT count(*) FROM jobctl.job_runs AS run
+            JOIN jobctl.job_runs AS before ON before.finished_at = run.started_at";
+        assert_eq!(db.query(at_once), "19", "{flags:?}");
+    }
 }
 
 #[test]

@@ -141,10 +141,14 @@ impl Tick {
         if self.phase != Phase::Working {
             return self.give_right_back().map(|()| None);
         }
-        match self.look {
-            Look::AfterRun => return Ok(None),
-            Look::At(instant) if Instant::now() < instant => return Ok(None),
-            _ => {}
+        let now = Instant::now();
+        let is_due = match self.look {
+            Look::Now => true,
+            Look::At(instant) => now >= instant,
+            Look::AfterRun => false,
+        };
+        if !is_due || now < self.claims_from {
+            return Ok(None);
         }
         let lingers = self.plan.when_idle == WhenIdle::Linger;
         let wanted = self.pace.wanted(self.pool.size(), held).min(self.plan.limit - self.taken);
@@ -235,7 +239,7 @@ impl Tick {
     pub(super) fn take_back_unstartable(&mut self, run: &Claimed, why: &Failure) {
         static SAID: Once = Once::new();
         SAID.call_once(|| log::warn!("{}: {why}; given back", record::subject(run)));
-        self.look = Look::At(Instant::now() + CLAIM_PAUSE);
+        self.claims_from = Instant::now() + CLAIM_PAUSE;
         self.take_back(run);
     }
 

@@ -25,13 +25,13 @@ impl Tick {
             self.ended.append(&mut self.blocked);
         }
         let results = self.batch();
-        if results > 0 && self.look == Look::AfterRun {
+        if results > 0 {
             self.look = Look::Now;
         }
         let claim = match self.next_claim(self.held.len().saturating_sub(results + self.blocked.len())) {
             // Somebody has locked the worker's row. Results must not wait for that.
             Err(error) if results > 0 && error.kind == Kind::Busy => {
-                self.look = Look::At(Instant::now() + CLAIM_PAUSE);
+                self.claims_from = Instant::now() + CLAIM_PAUSE;
                 None
             }
             claim => claim?,
@@ -57,7 +57,7 @@ impl Tick {
                 self.unstarted.extend(asked.abandon().into_iter().map(|claim| Unstarted { claim, expires }));
             }
             // Should it be the claim that fails, then results must not wait for it: they go alone next time.
-            self.look = Look::At(Instant::now() + CLAIM_PAUSE);
+            self.claims_from = Instant::now() + CLAIM_PAUSE;
         }
         match answer {
             // One locked run must not keep the others and the claims waiting either.

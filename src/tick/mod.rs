@@ -104,8 +104,9 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Look {
     Now,
+    /// Then, or when a run has ended.
     At(Instant),
-    /// Nothing is due, or no thread is free: not before a run has ended and is recorded.
+    /// When a run has ended: nothing is due, or no thread is free.
     AfterRun,
 }
 
@@ -142,6 +143,8 @@ struct Tick {
     others: usize,
     phase: Phase,
     look: Look,
+    /// Before this nothing is claimed, whatever there is.
+    claims_from: Instant,
     may_claim: bool,
     limits: Limited,
     started: Instant,
@@ -192,6 +195,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         others: 0,
         phase: Phase::Working,
         look: Look::Now,
+        claims_from: now,
         may_claim: false,
         limits: Limited::No,
         started: now,
@@ -303,8 +307,8 @@ impl Tick {
                 at(not_before(now + self.pace.patience().saturating_sub(waited)));
             }
             match self.look {
-                Look::Now if self.phase == Phase::Working => at(not_before(now)),
-                Look::At(instant) if self.phase == Phase::Working => at(not_before(instant)),
+                Look::Now if self.phase == Phase::Working => at(not_before(self.claims_from)),
+                Look::At(instant) if self.phase == Phase::Working => at(not_before(instant.max(self.claims_from))),
                 _ if self.phase != Phase::Working && self.may_claim => at(not_before(now)),
                 _ => {}
             }
