@@ -60,8 +60,7 @@ fn filled(finished: usize, future: usize, due: usize) -> Database {
 fn milliseconds(database: &Database) -> f64 {
     let mut client = database.client();
     let (worker, lease, keep) = ("bench", 120.0_f64, false);
-    let (words, numbers, ids) = (Vec::<String>::new(), Vec::<i32>::new(), Vec::<i64>::new());
-    let times = Vec::<chrono::DateTime<chrono::Utc>>::new();
+    let (words, ids, everywhere) = (Vec::<String>::new(), Vec::<i64>::new(), None::<Vec<String>>);
     let started = Instant::now();
     client.batch_execute("BEGIN; SET LOCAL search_path = pg_catalog, pg_temp").unwrap();
     let claimed = client
@@ -77,10 +76,10 @@ fn milliseconds(database: &Database) -> f64 {
                 (&words, Type::TEXT_ARRAY),
                 (&ids, Type::INT8_ARRAY),
                 (&keep, Type::BOOL),
-                (&words, Type::TEXT_ARRAY),
-                (&numbers, Type::INT4_ARRAY),
-                (&times, Type::TIMESTAMPTZ_ARRAY),
-                (&ids, Type::INT8_ARRAY),
+                (&everywhere, Type::TEXT_ARRAY),
+                (&None::<Vec<i32>>, Type::INT4_ARRAY),
+                (&None::<Vec<chrono::DateTime<chrono::Utc>>>, Type::TIMESTAMPTZ_ARRAY),
+                (&None::<Vec<i64>>, Type::INT8_ARRAY),
                 (&i64::MAX, Type::INT8),
                 (&CLAIMED, Type::INT4),
             ],

@@ -368,6 +368,38 @@ fn the_next_run_of_a_limited_definition_is_claimed_when_one_ends_and_not_at_the_
 }
 
 #[test]
+fn runs_of_limited_definitions_keep_their_place_among_the_others() {
+    let db = TestDb::new();
+    db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 1\n[jobs.free]\nshell = 'true'\n");
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, queue, priority, run_at)
+         SELECT job, queue, priority, now() - interval '1 hour' + interval '1 minute' * place
+         FROM (VALUES
+             ('free', 'a', 0, 1), ('limited', 'a', 0, 2), ('free', 'a', 0, 3), ('limited', 'a', 0, 4),
+             ('free', 'b', 0, 2), ('limited', 'b', -1, 9), ('free', 'a', -2, 9), ('limited', 'b', -1, 8)
+         ) AS run (job, queue, priority, place)",
+    );
+    (0..8).for_each(|_| drop(db.jobctl(["tick", "--limit", "1"]).run().success()));
+    let order = "SELECT string_agg(run_id::text, ' ' ORDER BY started_at) FROM jobctl.job_attempts";
+    assert_eq!(db.query(order), "7 8 6 1 2 5 3 4");
+}
+
+#[test]
+fn what_a_limit_keeps_waiting_is_not_read_over_by_each_claim() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 5000)");
+    db.jobctl(["tick", "--limit", "100"]).run().success();
+    let read = || -> i64 {
+        let read = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'job_runs_waiting'";
+        db.query(read).parse().unwrap()
+    };
+    wait_until("the statistics of the ended session", || read() > 0);
+    // Each of a hundred claims would.
+    assert!(read() < 40 * 5000, "{}", read());
+}
+
+#[test]
 fn a_failed_run_of_a_limited_definition_is_tried_again() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'test $JOBCTL_ATTEMPT -eq 2'\nmax_running = 1\n");

@@ -2,9 +2,9 @@
 -- its worker's claim right.
 -- $1  worker    $2  tick    $3  n    $4  lease, seconds    $5  queues, empty for all
 -- $6  job types left to others    $7  kinds of definitions left to others
--- $8  of limited definitions only these runs, see within_limits.sql
+-- $8  of limited definitions these runs, see within_limits.sql, and no others
 -- $9  whether to give the claim right back when fewer than n are taken
--- Lanes, and after which run to go on in each; empty to look everywhere:
+-- Lanes, and after which run to go on in each; NULL to look everywhere:
 -- $10 queues    $11 priorities    $12 run at    $13 run ids
 -- $14 bytes of payload, as they are stored; the run that exceeds them is the last
 -- $15 how many of the n can start at once; behind these the claim ends in front of a last attempt: should the worker
@@ -14,6 +14,9 @@
 -- Order: smaller priority first, then run_at. The index job_runs_waiting is walked lane by lane (a
 -- queue's priority), each found by one probe from the one before, so that neither runs of the future
 -- nor other queues are read over. Lanes of one priority take turns by their oldest run.
+--
+-- Runs of limited definitions are looked up by id, not met on the way: however many wait, they are read over
+-- only where the others are looked for everywhere.
 --
 -- While any session holds an old snapshot, nothing that was claimed since leaves the index, and each
 -- walk from a lane's beginning is longer than the one before. A tick that meets this goes on from where
@@ -25,7 +28,7 @@
 WITH RECURSIVE lanes AS (
     -- Comes before every lane, and is none.
     SELECT ''::text AS queue, -2147483648 AS priority, timestamptz 'infinity' AS oldest
-    WHERE cardinality($10::text[]) = 0
+    WHERE $10::text[] IS NULL
     UNION ALL
     SELECT following.queue, following.priority, following.run_at
     FROM lanes
@@ -68,50 +71,85 @@ left_out AS MATERIALIZED (
         WHERE definition.kind = ANY ($7::text[])
     ) AS job_types
 ),
+free AS MATERIALIZED (
+    SELECT
+        waiting.id,
+        waiting.run_at,
+        waiting.is_last_attempt,
+        waiting.size,
+        lane.queue,
+        lane.priority,
+        lane.oldest
+    FROM (
+        SELECT *
+        FROM starts
+        WHERE cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[])
+        ORDER BY starts.priority, starts.oldest
+    ) AS lane
+    CROSS JOIN LATERAL (
+        SELECT
+            run.id,
+            run.run_at,
+            run.attempts + 1 >= run.max_attempts AS is_last_attempt,
+            pg_column_size(run.payload) AS size
+        FROM jobctl.job_runs AS run
+        WHERE run.status IN ('queued', 'failed')
+            AND run.queue = lane.queue
+            AND run.priority = lane.priority
+            AND (run.run_at, run.id) > (lane.run_at, lane.id)
+            AND run.run_at <= now()
+            -- `coalesce` keeps the planner from guessing: where most runs are of one job, it would take the
+            -- comparison for one that hardly any run passes, and read and sort the whole lane.
+            AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)
+            AND NOT coalesce(run.job_type = ANY ((SELECT limited.job_types FROM limited)::text[]), false)
+        ORDER BY run.run_at, run.id
+        -- More than the outer limit needs, but without it the planner would sort whole lanes.
+        LIMIT $3::integer
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS waiting
+    LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN $3::integer ELSE 0 END
+),
+within_limits AS MATERIALIZED (
+    SELECT
+        run.id,
+        run.run_at,
+        run.attempts + 1 >= run.max_attempts AS is_last_attempt,
+        pg_column_size(run.payload) AS size,
+        run.queue,
+        run.priority
+    FROM jobctl.job_runs AS run
+    WHERE run.id = ANY ($8::bigint[])
+        AND run.status IN ('queued', 'failed')
+        AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)
+        AND EXISTS (SELECT FROM claim_right)
+    FOR NO KEY UPDATE OF run SKIP LOCKED
+),
 due AS MATERIALIZED (
     SELECT placed.id
     FROM (
         SELECT
             first.id,
             first.size_before,
-            bool_or(first.is_last_attempt AND first.place > $15::integer) OVER (ROWS UNBOUNDED PRECEDING) AS must_wait
+            bool_or(first.is_last_attempt AND first.place > $15::integer) OVER (ORDER BY first.place) AS must_wait
         FROM (
             SELECT
-                waiting.id,
-                waiting.is_last_attempt,
-                row_number() OVER () AS place,
-                sum(waiting.size) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS size_before
+                candidate.id,
+                candidate.is_last_attempt,
+                row_number() OVER in_order AS place,
+                sum(candidate.size) OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS size_before
             FROM (
-                SELECT *
-                FROM starts
-                WHERE cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[])
-                ORDER BY starts.priority, starts.oldest
-            ) AS lane
-            CROSS JOIN LATERAL (
-                SELECT
-                    run.id,
-                    run.attempts + 1 >= run.max_attempts AS is_last_attempt,
-                    pg_column_size(run.payload) AS size
-                FROM jobctl.job_runs AS run
-                WHERE run.status IN ('queued', 'failed')
-                    AND run.queue = lane.queue
-                    AND run.priority = lane.priority
-                    AND (run.run_at, run.id) > (lane.run_at, lane.id)
-                    AND run.run_at <= now()
-                    -- `coalesce` keeps the planner from guessing: where most runs are of one job, it would take the
-                    -- comparison for one that hardly any run passes, and read and sort the whole lane.
-                    AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)
-                    AND (
-                        NOT coalesce(run.job_type = ANY ((SELECT limited.job_types FROM limited)::text[]), false)
-                        OR run.id = ANY ($8::bigint[])
-                    )
-                ORDER BY run.run_at, run.id
-                -- More than the outer limit needs, but without it the planner would sort whole lanes.
-                LIMIT $3::integer
-                FOR NO KEY UPDATE SKIP LOCKED
-            ) AS waiting
-            LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN $3::integer ELSE 0 END
+                SELECT free.id, free.run_at, free.is_last_attempt, free.size, free.queue, free.priority, free.oldest
+                FROM free
+                UNION ALL
+                SELECT within_limits.*, coalesce(starts.oldest, within_limits.run_at)
+                FROM within_limits
+                LEFT JOIN starts USING (queue, priority)
+            ) AS candidate
+            WINDOW in_order AS (
+                ORDER BY candidate.priority, candidate.oldest, candidate.queue, candidate.run_at, candidate.id
+            )
         ) AS first
+        WHERE first.place <= $3::integer
     ) AS placed
     WHERE coalesce(placed.size_before, 0) < $14::bigint
         AND NOT placed.must_wait

@@ -76,11 +76,18 @@ pub(crate) struct Claim {
     pub(crate) at_once: i32,
     /// Bytes of payload, as they are stored; the run that exceeds them is the last.
     pub(crate) bytes: i64,
-    /// After these in their lanes; without any, in all lanes.
-    pub(crate) after: Vec<Lane>,
+    /// Only in these lanes, after these runs; `None`: everywhere.
+    pub(crate) after: Option<Vec<Lane>>,
     /// Whether the claim right goes back when fewer are due.
     pub(crate) give_back: bool,
     pub(crate) limits: Limited,
+}
+
+impl Claim {
+    /// Whether fewer runs than were wanted came of it.
+    pub(crate) fn is_short(&self, claimed: &[Claimed]) -> bool {
+        claimed.len() < usize::try_from(self.at_most).unwrap_or(0)
+    }
 }
 
 /// A run in the hands of a tick, with what it takes to execute it and to prove that it is held.
@@ -88,7 +95,8 @@ pub(crate) struct Claim {
 pub(crate) struct Claimed {
     pub(crate) id: i64,
     pub(crate) job_type: String,
-    pub(crate) lane: Lane,
+    /// Where it was met; `None` for a run of a limited definition, which is looked up.
+    pub(crate) lane: Option<Lane>,
     /// JSON text.
     pub(crate) payload: String,
     /// As it was when the run was claimed; `None` for a built-in job, or when there is none.
@@ -245,7 +253,13 @@ pub(super) fn claim(
     holder: &Holder,
     claim: &Claim,
 ) -> std::result::Result<Vec<Claimed>, postgres::Error> {
-    let Claim { wanted, after, .. } = claim;
+    /// A column of the lanes.
+    macro_rules! column {
+        ($of:expr) => {
+            claim.after.as_ref().map(|lanes| lanes.iter().map($of).collect::<Vec<_>>())
+        };
+    }
+    let wanted = &claim.wanted;
     let lease = wanted.lease.as_secs_f64();
     let within_limits = match claim.limits {
         Limited::Yes => within_limits(client, &wanted.queues)?,
@@ -261,23 +275,25 @@ pub(super) fn claim(
         (&wanted.left_out_kinds, Type::TEXT_ARRAY),
         (&within_limits, Type::INT8_ARRAY),
         (&claim.give_back, Type::BOOL),
-        (&after.iter().map(|lane| lane.queue.as_str()).collect::<Vec<_>>(), Type::TEXT_ARRAY),
-        (&after.iter().map(|lane| lane.priority).collect::<Vec<_>>(), Type::INT4_ARRAY),
-        (&after.iter().map(|lane| lane.run_at).collect::<Vec<_>>(), Type::TIMESTAMPTZ_ARRAY),
-        (&after.iter().map(|lane| lane.id).collect::<Vec<_>>(), Type::INT8_ARRAY),
+        (&column!(|lane| lane.queue.as_str()), Type::TEXT_ARRAY),
+        (&column!(|lane| lane.priority), Type::INT4_ARRAY),
+        (&column!(|lane| lane.run_at), Type::TIMESTAMPTZ_ARRAY),
+        (&column!(|lane| lane.id), Type::INT8_ARRAY),
         (&claim.bytes, Type::INT8),
         (&claim.at_once, Type::INT4),
     ];
     collect(client.query_typed(query!("claim"), parameters)?, |row| {
+        let id = row.try_get("id")?;
+        let lane = Lane {
+            queue: row.try_get("queue")?,
+            priority: row.try_get("priority")?,
+            run_at: row.try_get("run_at")?,
+            id,
+        };
         Ok(Claimed {
-            id: row.try_get("id")?,
+            id,
             job_type: row.try_get("job_type")?,
-            lane: Lane {
-                queue: row.try_get("queue")?,
-                priority: row.try_get("priority")?,
-                run_at: row.try_get("run_at")?,
-                id: row.try_get("id")?,
-            },
+            lane: (!within_limits.contains(&id)).then_some(lane),
             payload: row.try_get("payload")?,
             definition: match (row.try_get("kind")?, row.try_get("action")?) {
                 (Some(kind), Some(action)) => Some(Defined { kind, action }),

@@ -172,7 +172,7 @@ impl Tick {
             at_once: i32::try_from(self.pool.size().saturating_sub(held)).unwrap_or(i32::MAX),
             bytes: i64::try_from(pace::BYTES_AHEAD + self.pool.size() * PAYLOAD_LIMIT).unwrap_or(i64::MAX),
             // Only who has looked everywhere knows that nothing is due.
-            give_back: !lingers && after.is_empty(),
+            give_back: !lingers && after.is_none(),
             after,
             limits: self.limits,
         }))
@@ -180,17 +180,15 @@ impl Tick {
 
     /// When and where to look next, after a claim that was sent at that time and took so long.
     pub(super) fn learn(&mut self, claim: &Claim, sent: Instant, took: Duration, claimed: &[Claimed]) {
-        self.lanes.learn(&claim.after, sent, took, claimed.iter().map(|run| &run.lane));
-        let short = claimed.len() < usize::try_from(claim.at_most).unwrap_or(0);
+        self.lanes.learn(claim, sent, took, claimed);
+        let short = claim.is_short(claimed);
         self.may_claim = !(short && claim.give_back);
-        self.look = match short {
-            false => Look::Now,
-            true if !claim.after.is_empty() => {
-                self.lanes.forget();
-                Look::Now
-            }
-            true if self.plan.when_idle == WhenIdle::Linger => Look::At(Instant::now() + LINGER_POLL),
-            true => Look::AfterRun,
+        let holds = !claimed.is_empty() || !self.held.is_empty();
+        self.look = match (short, self.plan.when_idle) {
+            (false, _) => Look::Now,
+            (true, _) if claim.after.is_some() => self.lanes.after_short(holds),
+            (true, WhenIdle::Linger) => Look::At(Instant::now() + LINGER_POLL),
+            (true, WhenIdle::Exit) => Look::AfterRun,
         };
     }
 

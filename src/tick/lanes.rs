@@ -1,13 +1,14 @@
 //! Where claims go on. Usually at the beginning of every lane (a queue's priority): what was claimed is
-//! not there any more. But while any session holds an old snapshot nothing leaves an index, and to walk
-//! from the beginning takes longer with every run. A tick that notices goes on from the last run that it
-//! claimed, and looks everywhere only for a share of its time; what came meanwhile behind its back (an
-//! earlier run, another lane) waits as long. Pure.
+//! not there any more. But while any session holds an old snapshot nothing leaves an index, and while a definition
+//! limits how many of its runs go at once its backlog stays where it is; to walk from the beginning takes longer the
+//! more there is. A tick that notices goes on from the last run that it claimed, and looks everywhere only for a
+//! share of its time; what came meanwhile behind its back (an earlier run, another lane) waits as long. Pure.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::store::Lane;
+use super::Look;
+use crate::store::{Claim, Claimed, Lane, Limited};
 
 /// A claim that looked everywhere and took longer than this, with this for each run, has read over what
 /// is dead.
@@ -16,46 +17,58 @@ const LONG_A_RUN: Duration = Duration::from_micros(40);
 /// Such claims are made for one part in so many of the time.
 const SHARE: u32 = 20;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lanes {
     /// The last run claimed in each.
     last: BTreeMap<(String, i32), Lane>,
-    everywhere_from: Instant,
+    /// Before this only they are looked at.
+    everywhere_from: Option<Instant>,
+    /// The last look everywhere brought all that was due.
+    brought_all: bool,
 }
 
 impl Lanes {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { last: BTreeMap::new(), everywhere_from: now }
+    /// Where the next claim goes on; `None`: everywhere.
+    pub(super) fn next(&self, now: Instant) -> Option<Vec<Lane>> {
+        let awaited = self.everywhere_from.filter(|from| now < *from);
+        awaited.map(|_| self.last.values().cloned().collect())
     }
 
-    /// Where the next claim goes on; empty: everywhere.
-    pub(super) fn next(&self, now: Instant) -> Vec<Lane> {
-        if now >= self.everywhere_from { Vec::new() } else { self.last.values().cloned().collect() }
-    }
-
-    /// Learns from a claim that went on in `lanes`, was sent at that time and took so long.
-    pub(super) fn learn<'a>(
-        &mut self,
-        lanes: &[Lane],
-        sent: Instant,
-        took: Duration,
-        claimed: impl ExactSizeIterator<Item = &'a Lane>,
-    ) {
-        if lanes.is_empty() {
-            self.last.clear();
-            if took <= LONG + LONG_A_RUN * u32::try_from(claimed.len()).unwrap_or(u32::MAX) {
+    /// Learns from a claim that was sent at that time, took so long, and brought these runs of those that were
+    /// `asked` for.
+    pub(super) fn learn(&mut self, asked: &Claim, sent: Instant, took: Duration, claimed: &[Claimed]) {
+        if asked.after.is_none() {
+            self.forget();
+            self.brought_all = asked.is_short(claimed);
+            // Of what a limit keeps waiting there may be any number to read over.
+            let in_vain = asked.limits == Limited::Yes && self.brought_all;
+            if !in_vain && took <= LONG + LONG_A_RUN * u32::try_from(claimed.len()).unwrap_or(u32::MAX) {
                 return;
             }
-            self.everywhere_from = sent + took * SHARE;
+            self.everywhere_from = Some(sent + took * SHARE);
         }
-        for lane in claimed {
+        let lanes = claimed.iter().filter_map(|run| run.lane.as_ref());
+        for lane in lanes {
             self.last.insert((lane.queue.clone(), lane.priority), lane.clone());
+        }
+    }
+
+    /// When to look after there was too little in the lanes: at once, unless there was nothing else anywhere, and
+    /// what the tick `holds` keeps it here.
+    pub(super) fn after_short(&mut self, holds: bool) -> Look {
+        match self.everywhere_from {
+            Some(from) if holds && self.brought_all => Look::At(from),
+            _ => {
+                self.forget();
+                Look::Now
+            }
         }
     }
 
     /// The next claim is to look everywhere.
     pub(super) fn forget(&mut self) {
         self.last.clear();
+        self.everywhere_from = None;
     }
 }
 
@@ -64,36 +77,74 @@ mod tests {
     use chrono::DateTime;
 
     use super::*;
+    use crate::store::Wanted;
 
-    fn run(queue: &str, id: i64) -> Lane {
-        Lane { queue: queue.to_owned(), priority: 0, run_at: DateTime::UNIX_EPOCH, id }
+    fn claim(after: Option<Vec<Lane>>, at_most: i32, limits: Limited) -> Claim {
+        let wanted =
+            Wanted { queues: Vec::new(), left_out: Vec::new(), left_out_kinds: Vec::new(), lease: Duration::ZERO };
+        Claim { wanted, at_most, at_once: 1, bytes: 1, after, give_back: false, limits }
     }
 
-    fn places(lanes: &Lanes, now: Instant) -> Vec<(String, i64)> {
-        lanes.next(now).into_iter().map(|lane| (lane.queue, lane.id)).collect()
+    /// A run of a limited definition where there is no queue.
+    fn run(queue: Option<&str>, id: i64) -> Claimed {
+        let lane = |queue: &str| Lane { queue: queue.to_owned(), priority: 0, run_at: DateTime::UNIX_EPOCH, id };
+        Claimed {
+            id,
+            job_type: "shell".to_owned(),
+            lane: queue.map(lane),
+            payload: String::new(),
+            definition: None,
+            attempt: 1,
+            max_attempts: 1,
+            claimed_at: DateTime::UNIX_EPOCH,
+            timeout: None,
+            backoff: String::new(),
+            key: None,
+            scheduled_for: None,
+        }
+    }
+
+    fn places(lanes: &Lanes, now: Instant) -> Option<Vec<(String, i64)>> {
+        Some(lanes.next(now)?.into_iter().map(|lane| (lane.queue, lane.id)).collect())
     }
 
     #[test]
     fn a_claim_that_is_quick_is_followed_by_one_that_looks_everywhere() {
         let now = Instant::now();
-        let mut lanes = Lanes::new(now);
-        assert!(places(&lanes, now).is_empty());
-        lanes.learn(&[], now, LONG, [run("a", 1)].iter());
-        assert!(places(&lanes, now).is_empty());
+        let mut lanes = Lanes::default();
+        assert_eq!(places(&lanes, now), None);
+        lanes.learn(&claim(None, 9, Limited::No), now, LONG, &[run(Some("a"), 1)]);
+        assert_eq!(places(&lanes, now), None);
     }
 
     #[test]
     fn after_a_slow_one_claims_go_on_in_their_lanes_for_a_while() {
         let now = Instant::now();
-        let mut lanes = Lanes::new(now);
+        let mut lanes = Lanes::default();
         let slow = 2 * LONG;
-        lanes.learn(&[], now, slow, [run("a", 1), run("a", 2), run("b", 7)].iter());
-        let seen = lanes.next(now + slow);
-        assert_eq!(places(&lanes, now + slow), [("a".to_owned(), 2), ("b".to_owned(), 7)]);
-        lanes.learn(&seen, now + slow, LONG / 9, [run("a", 3)].iter());
-        assert_eq!(places(&lanes, now + slow), [("a".to_owned(), 3), ("b".to_owned(), 7)]);
-        assert!(places(&lanes, now + slow * SHARE).is_empty());
-        lanes.forget();
-        assert!(places(&lanes, now + slow).is_empty());
+        let runs = [run(Some("a"), 1), run(Some("a"), 2), run(Some("b"), 7)];
+        lanes.learn(&claim(None, 3, Limited::No), now, slow, &runs);
+        assert_eq!(places(&lanes, now + slow), Some(vec![("a".to_owned(), 2), ("b".to_owned(), 7)]));
+        let further = claim(lanes.next(now + slow), 3, Limited::No);
+        lanes.learn(&further, now + slow, LONG / 9, &[run(Some("a"), 3)]);
+        assert_eq!(places(&lanes, now + slow), Some(vec![("a".to_owned(), 3), ("b".to_owned(), 7)]));
+        assert_eq!(places(&lanes, now + slow * SHARE), None);
+        // There may be more in other lanes.
+        assert_eq!((lanes.after_short(true), places(&lanes, now + slow)), (Look::Now, None));
+    }
+
+    #[test]
+    fn what_a_limit_keeps_waiting_is_read_over_only_now_and_then() {
+        let now = Instant::now();
+        let mut lanes = Lanes::default();
+        let quick = LONG / 9;
+        lanes.learn(&claim(None, 2, Limited::Yes), now, quick, &[run(None, 1), run(Some("a"), 2)]);
+        assert_eq!(places(&lanes, now), None);
+        lanes.learn(&claim(None, 3, Limited::Yes), now, quick, &[run(None, 1), run(Some("a"), 2)]);
+        assert_eq!(places(&lanes, now + quick), Some(vec![("a".to_owned(), 2)]));
+        assert_eq!(lanes.after_short(true), Look::At(now + quick * SHARE));
+        assert_eq!(places(&lanes, now + quick), Some(vec![("a".to_owned(), 2)]));
+        // Nobody ends a tick that holds nothing but itself.
+        assert_eq!((lanes.after_short(false), places(&lanes, now + quick)), (Look::Now, None));
     }
 }

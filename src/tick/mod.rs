@@ -191,7 +191,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         lost: Vec::new(),
         asked: None,
         pace: Pace::default(),
-        lanes: Lanes::new(now),
+        lanes: Lanes::default(),
         others: 0,
         phase: Phase::Working,
         look: Look::Now,
