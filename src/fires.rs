@@ -11,7 +11,7 @@ use crate::store::{DueSchedule, Fire};
 const ON_TIME: TimeDelta = TimeDelta::minutes(2);
 /// Nominal times that `all` makes up for.
 const CATCH_UP: usize = 100;
-/// Before a schedule that can't be read is looked at again.
+/// Before a schedule that can't be fired is looked at again.
 const BROKEN_PAUSE: TimeDelta = TimeDelta::hours(1);
 
 /// What due schedules come to, and what is wrong with those that can't be read: these are put off, so
@@ -21,18 +21,24 @@ pub(crate) fn plan(due: &[DueSchedule]) -> (Vec<Fire>, Vec<String>) {
     let fires = due.iter().map(|one| {
         plan_one(one).unwrap_or_else(|why| {
             broken.push(format!("schedule of `{}` does not fire: {why}", one.name));
-            Fire {
-                id: one.id,
-                seen: one.seen,
-                next: Some(one.now + BROKEN_PAUSE),
-                times: Vec::new(),
-                missed: 0,
-                delay: 0.0,
-            }
+            put_off(one)
         })
     });
     let fires = fires.collect();
     (fires, broken)
+}
+
+/// One that can't be fired: it is left at the time that has come, for when it can.
+fn put_off(due: &DueSchedule) -> Fire {
+    Fire {
+        id: due.id,
+        seen: due.seen,
+        next: Some(due.seen),
+        times: Vec::new(),
+        missed: 0,
+        delay: 0.0,
+        put_off_until: Some(due.now + BROKEN_PAUSE),
+    }
 }
 
 fn plan_one(due: &DueSchedule) -> Result<Fire, String> {
@@ -62,6 +68,7 @@ fn plan_one(due: &DueSchedule) -> Result<Fire, String> {
         times,
         missed: i64::try_from(skipped).unwrap_or(i64::MAX),
         delay: delay.as_secs_f64(),
+        put_off_until: None,
     })
 }
 

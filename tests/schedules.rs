@@ -163,6 +163,26 @@ fn a_broken_schedule_stops_no_other() {
 }
 
 #[test]
+fn a_time_that_a_broken_schedule_missed_is_fired_when_it_is_mended() {
+    let job = |schedule: &str| format!("[jobs.a]\nshell = 'true'\nschedule = '{schedule}'\n");
+    for mended_by_file in [false, true] {
+        let db = TestDb::new();
+        db.apply(&job("@yearly"));
+        db.execute("UPDATE jobctl.job_definitions SET schedule = 'sometimes', next_run_at = date_trunc('year', now())");
+        db.jobctl(["tick"]).run().success().stderr_has("does not fire");
+        if mended_by_file {
+            db.apply(&job("@yearly"));
+        } else {
+            db.execute("UPDATE jobctl.job_definitions SET schedule = '@yearly', put_off_until = now()");
+        }
+        db.jobctl(["tick"]).run().success();
+        assert_eq!(db.query("SELECT scheduled_for = date_trunc('year', now()) FROM jobctl.job_runs"), "t");
+        let next = "SELECT next_run_at = date_trunc('year', now()) + interval '1 year', put_off_until FROM jobctl.job_definitions";
+        assert_eq!(db.query(next), "t|");
+    }
+}
+
+#[test]
 fn a_schedule_that_is_changed_fires_what_was_due_and_goes_on_from_now() {
     let db = TestDb::new();
     every_minute(&db, "");

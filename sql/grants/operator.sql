@@ -13,7 +13,7 @@ GRANT UPDATE (
     finished_at,
     updated_at
 ), DELETE ON jobctl.job_runs TO {role};
-GRANT UPDATE (next_run_at, paused_at, updated_at) ON jobctl.job_definitions TO {role};
+GRANT UPDATE (next_run_at, put_off_until, paused_at, updated_at) ON jobctl.job_definitions TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT INSERT, UPDATE, DELETE ON jobctl.job_effects TO {role};
 GRANT EXECUTE ON FUNCTION jobctl.enqueue, jobctl.enqueue_run, jobctl.record_effect TO {role};

@@ -38,6 +38,8 @@ CREATE TABLE jobctl.job_definitions (
     -- The next nominal time that has not been fired; NULL without a schedule.
     next_run_at timestamptz
         CONSTRAINT next_run_at_is_a_date CHECK (next_run_at >= '0001-01-01 00:00Z' AND next_run_at < '10000-01-01 00:00Z'),
+    -- Until then nobody looks at the schedule, because it could not be fired; next_run_at stays what it is.
+    put_off_until timestamptz,
     -- Nominal times that were not fired: the previous run was still going, or they were missed.
     skipped_fires bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -45,8 +47,8 @@ CREATE TABLE jobctl.job_definitions (
     CONSTRAINT only_a_schedule_has_a_next_run CHECK (schedule IS NOT NULL OR next_run_at IS NULL)
 );
 
-CREATE INDEX job_definitions_next_run ON jobctl.job_definitions (next_run_at)
-    WHERE enabled AND paused_at IS NULL AND next_run_at IS NOT NULL;
+CREATE INDEX job_definitions_next_run ON jobctl.job_definitions (greatest(next_run_at, put_off_until))
+    WHERE enabled AND paused_at IS NULL AND schedule IS NOT NULL;
 
 CREATE TABLE jobctl.job_runs (
     -- Each of a run's three versions has an entry here: room for them beside the first.
@@ -356,14 +358,16 @@ $$;
 -- Fires a schedule: moves next_run_at on from the nominal time that was seen, and, only if it moved it,
 -- queues a run for each of these nominal times. Whoever comes second moves nothing and so queues
 -- nothing, however many tick. With overlap `skip` a time is left out while an earlier run is not
--- finished. Returns the ids of the runs; NULL when somebody else was first, or is at it.
+-- finished. One that can't be fired is put off: it stays at the time that was seen. Returns the ids of the
+-- runs; NULL when somebody else was first, or is at it.
 CREATE FUNCTION jobctl.fire(
     definition_id bigint,
     seen timestamptz,
     next timestamptz,
     times timestamptz[],
     delay interval,
-    missed bigint
+    missed bigint,
+    put_off_until timestamptz DEFAULT NULL
 )
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -386,7 +390,9 @@ BEGIN
         RETURN NULL;
     END IF;
     UPDATE jobctl.job_definitions AS moved
-    SET next_run_at = fire.next
+    SET
+        next_run_at = fire.next,
+        put_off_until = fire.put_off_until
     WHERE moved.id = definition.id;
     IF definition.overlap = 'skip' THEN
         -- Of several that are due only the newest makes sense, and only if none is unfinished.

@@ -1,6 +1,6 @@
 -- Makes the definitions with these names what the file says. One that is the same already is left
 -- alone. A schedule that changed goes on from the next nominal time given here; its due ones were
--- fired before, in the same transaction.
+-- fired before, in the same transaction, or wait to be where they could not.
 -- $1  JSON array of definitions, in the words of the columns, next_run_at included
 -- Returns a row per definition that was added or changed: as it was (NULL: added), and as it is.
 WITH wanted AS (
@@ -88,11 +88,19 @@ applied AS (
         next_run_at = CASE
             WHEN definition.enabled
                 AND excluded.enabled
-                AND (definition.schedule, definition.time_zone)
-                    IS NOT DISTINCT FROM (excluded.schedule, excluded.time_zone)
+                AND (
+                    (definition.schedule, definition.time_zone)
+                        IS NOT DISTINCT FROM (excluded.schedule, excluded.time_zone)
+                    OR (
+                        excluded.schedule IS NOT NULL
+                        AND definition.put_off_until IS NOT NULL
+                        AND definition.next_run_at <= now()
+                    )
+                )
                 THEN coalesce(definition.next_run_at, excluded.next_run_at)
             ELSE excluded.next_run_at
         END,
+        put_off_until = NULL,
         updated_at = now()
     WHERE (
         definition.kind,

@@ -12,6 +12,7 @@ SELECT
 FROM jobctl.job_definitions AS definition
 WHERE definition.enabled
     AND definition.paused_at IS NULL
-    AND definition.next_run_at <= now()
+    AND definition.schedule IS NOT NULL
+    AND greatest(definition.next_run_at, definition.put_off_until) <= now()
 ORDER BY definition.next_run_at, definition.id
 LIMIT $1::bigint

@@ -1,6 +1,7 @@
 -- Fires schedules, each at most once per nominal time; see the function.
 -- Arrays, one element a definition: $1  ids    $2  nominal times seen    $3  next nominal times
 -- $4  delays, seconds    $5  how many times were missed and are not made up for
+-- $8  until when nobody is to look; NULL for one that is fired
 -- Arrays, one element a fire: $6  ids    $7  nominal times
 -- Returns a row per definition; NULL runs: another tick was first, or is at it.
 SELECT
@@ -16,7 +17,14 @@ SELECT
             ORDER BY nominal.at
         ),
         make_interval(secs => schedule.delay),
-        schedule.missed
+        schedule.missed,
+        schedule.put_off_until
     ) AS runs
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[], $4::float8[], $5::bigint[])
-    AS schedule (id, seen, next, delay, missed)
+FROM unnest(
+    $1::bigint[],
+    $2::timestamptz[],
+    $3::timestamptz[],
+    $4::float8[],
+    $5::bigint[],
+    $8::timestamptz[]
+) AS schedule (id, seen, next, delay, missed, put_off_until)

@@ -5,6 +5,7 @@
 UPDATE jobctl.job_definitions AS definition
 SET
     next_run_at = CASE WHEN definition.paused_at IS NULL THEN definition.next_run_at ELSE $2::timestamptz END,
+    put_off_until = NULL,
     paused_at = NULL,
     updated_at = now()
 WHERE definition.name = $1::text

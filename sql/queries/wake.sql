@@ -50,7 +50,8 @@ SELECT
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.enabled
             AND definition.paused_at IS NULL
-            AND definition.next_run_at <= now()
+            AND definition.schedule IS NOT NULL
+            AND greatest(definition.next_run_at, definition.put_off_until) <= now()
     ) AS fires,
     EXISTS (
         SELECT FROM jobctl.job_definitions AS definition

@@ -36,6 +36,8 @@ pub(crate) struct Fire {
     pub(crate) missed: i64,
     /// Seconds after a nominal time at which its run is due.
     pub(crate) delay: f64,
+    /// It can't be fired: nobody looks before then.
+    pub(crate) put_off_until: Option<DateTime<Utc>>,
 }
 
 /// A definition's schedule, as `next` and `resume` need it.
@@ -227,6 +229,7 @@ fn fire(client: &mut Client, fires: &[Fire]) -> std::result::Result<Vec<(i64, Ve
         (&column!(|fire| fire.missed), Type::INT8_ARRAY),
         (&ids, Type::INT8_ARRAY),
         (&nominal, Type::TIMESTAMPTZ_ARRAY),
+        (&column!(|fire| fire.put_off_until), Type::TIMESTAMPTZ_ARRAY),
     ];
     let rows = client.query_typed(query!("fire"), parameters)?;
     let fired = rows.iter().map(|row| Ok((row.try_get("id")?, row.try_get::<_, Option<Vec<i64>>>("runs")?)));
