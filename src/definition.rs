@@ -146,7 +146,7 @@ fn read_job(name: &str, job: &Spanned<DeValue<'_>>, now: DateTime<Utc>) -> Resul
     match &definition.schedule {
         Some(schedule) => {
             let schedule = Schedule::parse(schedule, &definition.time_zone).map_err(|why| (at("schedule"), why))?;
-            schedule.fires_within(now).map_err(|why| (at("schedule"), why))?;
+            schedule.first(now).map_err(|why| (at("schedule"), why))?;
         }
         None => {
             if let Some(key) = ["time_zone", "catch_up", "overlap", "spread"].into_iter().find(|key| at(key).is_some())

@@ -33,7 +33,7 @@ fn put_off(due: &DueSchedule) -> Fire {
     Fire {
         id: due.id,
         seen: due.seen,
-        next: Some(due.seen),
+        next: due.seen,
         times: Vec::new(),
         missed: 0,
         delay: 0.0,
@@ -42,6 +42,10 @@ fn put_off(due: &DueSchedule) -> Fire {
 }
 
 fn plan_one(due: &DueSchedule) -> Result<Fire, String> {
+    let Some(seen) = due.seen else {
+        let next = Some(first(&due.schedule, &due.time_zone, due.now)?);
+        return Ok(Fire { next, put_off_until: None, ..put_off(due) });
+    };
     let schedule = Schedule::parse(&due.schedule, &due.time_zone)?;
     let newest = match due.catch_up.split_once(':') {
         Some((_, limit)) => limit.parse().unwrap_or(CATCH_UP),
@@ -49,9 +53,9 @@ fn plan_one(due: &DueSchedule) -> Result<Fire, String> {
         None => 1,
     };
     // What has come is due whatever the expression says; behind it lies what came since.
-    let Missed { mut times, mut skipped } = schedule.missed(due.seen, due.now, newest);
+    let Missed { mut times, mut skipped } = schedule.missed(seen, due.now, newest);
     if times.len() < newest {
-        times.insert(0, due.seen);
+        times.insert(0, seen);
     } else {
         skipped += 1;
     }
@@ -75,7 +79,7 @@ fn plan_one(due: &DueSchedule) -> Result<Fire, String> {
 /// The first nominal time after `now`.
 ///
 /// # Errors
-/// The schedule can't be read.
-pub(crate) fn first(schedule: &str, time_zone: &str, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, String> {
-    Schedule::parse(schedule, time_zone).map(|schedule| schedule.after(now))
+/// The schedule can't be read, or never fires.
+pub(crate) fn first(schedule: &str, time_zone: &str, now: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
+    Schedule::parse(schedule, time_zone)?.first(now)
 }

@@ -183,6 +183,26 @@ fn a_time_that_a_broken_schedule_missed_is_fired_when_it_is_mended() {
 }
 
 #[test]
+fn a_definition_that_another_program_inserted_gets_its_first_time_from_the_tick() {
+    let db = TestDb::new();
+    many(&db, 2, "@yearly", "NULL");
+    db.execute("UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'job_2'");
+    db.jobctl(["tick"]).run().success().stderr("");
+    let next = "SELECT name, next_run_at = date_trunc('year', now()) + interval '1 year' FROM jobctl.job_definitions
+        ORDER BY name";
+    assert_eq!(db.query(next), "job_1|t\njob_2|");
+    assert_eq!(fired(&db), "0");
+}
+
+#[test]
+fn a_schedule_that_never_fires_is_told_and_put_off() {
+    let db = TestDb::new();
+    many(&db, 1, "0 0 30 2 *", "NULL");
+    db.jobctl(["tick"]).run().success().stderr_has("schedule of `job_1` does not fire: `0 0 30 2 *` never fires");
+    db.jobctl(["tick"]).run().success().stderr("");
+}
+
+#[test]
 fn a_schedule_that_is_changed_fires_what_was_due_and_goes_on_from_now() {
     let db = TestDb::new();
     every_minute(&db, "");

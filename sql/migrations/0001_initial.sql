@@ -35,7 +35,8 @@ CREATE TABLE jobctl.job_definitions (
     enabled boolean NOT NULL DEFAULT true,
     -- What an operator says; applying the file does not end a pause.
     paused_at timestamptz,
-    -- The next nominal time that has not been fired; NULL without a schedule.
+    -- The next nominal time that has not been fired; NULL without a schedule. Whoever inserts a definition may
+    -- leave it out: the first tick computes it.
     next_run_at timestamptz
         CONSTRAINT next_run_at_is_a_date CHECK (next_run_at >= '0001-01-01 00:00Z' AND next_run_at < '10000-01-01 00:00Z'),
     -- Until then nobody looks at the schedule, because it could not be fired; next_run_at stays what it is.
@@ -47,7 +48,7 @@ CREATE TABLE jobctl.job_definitions (
     CONSTRAINT only_a_schedule_has_a_next_run CHECK (schedule IS NOT NULL OR next_run_at IS NULL)
 );
 
-CREATE INDEX job_definitions_next_run ON jobctl.job_definitions (greatest(next_run_at, put_off_until))
+CREATE INDEX job_definitions_next_run ON jobctl.job_definitions (next_run_at)
     WHERE enabled AND paused_at IS NULL AND schedule IS NOT NULL;
 
 CREATE TABLE jobctl.job_runs (
@@ -355,8 +356,8 @@ AS $$
     )
 $$;
 
--- Fires a schedule: moves next_run_at on from the nominal time that was seen, and, only if it moved it,
--- queues a run for each of these nominal times. Whoever comes second moves nothing and so queues
+-- Fires a schedule: moves next_run_at on from the nominal time that was seen, or from NULL, and, only if it
+-- moved it, queues a run for each of these nominal times. Whoever comes second moves nothing and so queues
 -- nothing, however many tick. With overlap `skip` a time is left out while an earlier run is not
 -- finished. One that can't be fired is put off: it stays at the time that was seen. Returns the ids of the
 -- runs; NULL when somebody else was first, or is at it.
@@ -384,7 +385,8 @@ BEGIN
     SELECT * INTO definition
     FROM jobctl.job_definitions AS seen
     WHERE seen.id = fire.definition_id
-        AND coalesce(seen.enabled AND seen.paused_at IS NULL AND seen.next_run_at = fire.seen, false)
+        AND coalesce(seen.enabled AND seen.paused_at IS NULL AND seen.schedule IS NOT NULL, false)
+        AND seen.next_run_at IS NOT DISTINCT FROM fire.seen
     FOR NO KEY UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN NULL;

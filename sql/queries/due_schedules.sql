@@ -1,4 +1,5 @@
--- Schedules whose next nominal time has come, oldest first: candidates for fire.sql, which looks again.
+-- Schedules whose next nominal time has come, oldest first, or is not known: candidates for fire.sql, which
+-- looks again.
 -- $1  at most so many
 SELECT
     now() AS now,
@@ -13,6 +14,7 @@ FROM jobctl.job_definitions AS definition
 WHERE definition.enabled
     AND definition.paused_at IS NULL
     AND definition.schedule IS NOT NULL
-    AND greatest(definition.next_run_at, definition.put_off_until) <= now()
+    AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
+    AND (definition.put_off_until IS NULL OR definition.put_off_until <= now())
 ORDER BY definition.next_run_at, definition.id
 LIMIT $1::bigint

@@ -51,7 +51,8 @@ SELECT
         WHERE definition.enabled
             AND definition.paused_at IS NULL
             AND definition.schedule IS NOT NULL
-            AND greatest(definition.next_run_at, definition.put_off_until) <= now()
+            AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
+            AND (definition.put_off_until IS NULL OR definition.put_off_until <= now())
     ) AS fires,
     EXISTS (
         SELECT FROM jobctl.job_definitions AS definition

@@ -71,7 +71,7 @@ fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
     let row = |definition: &Definition| {
         let mut row = serde_json::to_value(definition).unwrap_or_default();
         let next = definition.schedule.as_ref().filter(|_| definition.enabled);
-        let next = next.and_then(|schedule| fires::first(schedule, &definition.time_zone, now).ok().flatten());
+        let next = next.and_then(|schedule| fires::first(schedule, &definition.time_zone, now).ok());
         row["next_run_at"] = next.map_or(Value::Null, |next| Value::from(next.to_rfc3339()));
         row
     };

@@ -83,7 +83,7 @@ impl Arguments {
 
     fn show(&self, form: Form, expression: &str, time_zone: &str, from: DateTime<Utc>) -> anyhow::Result<Exit> {
         let schedule = Schedule::parse(expression, time_zone).map_err(Fault::usage)?;
-        schedule.fires_within(from).map_err(Fault::usage)?;
+        schedule.first(from).map_err(Fault::usage)?;
         let fires: Vec<_> = schedule.fires(from).take(usize::from(self.count)).collect();
         print::heading(form, &schedule.words())?;
         print::rows(form, &["at", "local time", "clock change"], &fires, cells)?;

@@ -25,8 +25,10 @@ impl Arguments {
         loop {
             let definition = super::definition(&store, &self.name)?;
             let next = match definition.schedule.as_ref().filter(|_| definition.enabled) {
-                Some(schedule) => fires::first(schedule, &definition.time_zone, definition.now)
-                    .map_err(|why| Fault::new(Exit::Conflict, format!("cannot resume {}: {why}", self.name)))?,
+                Some(schedule) => Some(
+                    fires::first(schedule, &definition.time_zone, definition.now)
+                        .map_err(|why| Fault::new(Exit::Conflict, format!("cannot resume {}: {why}", self.name)))?,
+                ),
                 None => None,
             };
             if store.resume(definition, next)? {

@@ -51,17 +51,16 @@ impl Schedule {
         Ok(Self { expression: Expression::parse(&text)?, text, clock: Clock::parse(time_zone)? })
     }
 
-    /// Refuses a schedule that never fires, as on 30 February. Apart from `parse` because it needs to
-    /// know when it is.
+    /// The first nominal time after `from`.
     ///
     /// # Errors
-    /// Nothing matches within eight years.
-    pub(crate) fn fires_within(&self, from: DateTime<Utc>) -> Result<(), String> {
+    /// It never fires, as on 30 February: nothing matches within eight years.
+    pub(crate) fn first(&self, from: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
         let never = || {
             let (text, day) = (&self.text, from.date_naive());
             format!("`{text}` never fires: nothing within {HORIZON_YEARS} years of {day} matches")
         };
-        self.after(from).map(|_| ()).ok_or_else(never)
+        self.after(from).ok_or_else(never)
     }
 
     /// The first nominal time after `instant`; `None` if there is none within eight years.
@@ -398,11 +397,11 @@ mod tests {
     fn what_never_fires_is_refused() {
         let now = at("2026-03-01T00:00:00Z");
         for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 31 2 */2"] {
-            let why = schedule(never, "Europe/Berlin").fires_within(now).unwrap_err();
+            let why = schedule(never, "Europe/Berlin").first(now).unwrap_err();
             assert_eq!(why, format!("`{never}` never fires: nothing within 8 years of 2026-03-01 matches"));
         }
         for rare in ["0 0 29 2 *", "0 0 30 2 1", "@yearly"] {
-            assert_eq!(schedule(rare, "Europe/Berlin").fires_within(now), Ok(()));
+            assert!(schedule(rare, "Europe/Berlin").first(now).is_ok());
         }
         // 2100 is no leap year.
         assert_eq!(schedule("0 0 29 2 *", "UTC").after(at("2096-02-29T00:00:00Z")), Some(at("2104-02-29T00:00:00Z")));

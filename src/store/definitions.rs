@@ -17,8 +17,8 @@ pub(crate) struct DueSchedule {
     pub(crate) catch_up: String,
     /// Seconds.
     pub(crate) spread: f64,
-    /// The nominal time that has come.
-    pub(crate) seen: DateTime<Utc>,
+    /// The nominal time that has come; `None`: the next one is not known.
+    pub(crate) seen: Option<DateTime<Utc>>,
     /// The database's now.
     pub(crate) now: DateTime<Utc>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct DueSchedule {
 #[derive(Clone, Debug)]
 pub(crate) struct Fire {
     pub(crate) id: i64,
-    pub(crate) seen: DateTime<Utc>,
+    pub(crate) seen: Option<DateTime<Utc>>,
     /// `None`: it never fires again.
     pub(crate) next: Option<DateTime<Utc>>,
     /// Nominal times to queue runs for.
