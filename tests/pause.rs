@@ -49,8 +49,13 @@ fn resuming_what_is_not_paused_forgets_no_fire_that_is_due() {
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\n");
     make_due(&db);
     let due = db.query("SELECT next_run_at FROM jobctl.job_definitions");
-    db.jobctl(["resume", "a"]).run().success();
+    let said = db.jobctl(["resume", "a"]).run().success().stdout;
     assert_eq!(db.query("SELECT next_run_at FROM jobctl.job_definitions"), due);
+    let told =
+        "SELECT to_char(next_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') FROM jobctl.job_definitions";
+    assert_eq!(said, format!("a\tresumed\t{}\n", db.query(told)));
+    db.apply("");
+    db.jobctl(["resume", "a"]).run().success().stdout("a\tresumed\t-\n");
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Arguments {
                 ),
                 None => None,
             };
-            if store.resume(definition, next)? {
+            if let Some(next) = store.resume(definition, next)? {
                 let next = next.map_or_else(|| "-".to_owned(), |next| next.to_rfc3339_opts(SecondsFormat::Secs, true));
                 return print::answer(&format!("{}\tresumed\t{next}\n", self.name)).map(|()| Exit::Done);
             }

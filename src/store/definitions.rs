@@ -179,12 +179,16 @@ impl Store {
         })
     }
 
-    /// Resumes a schedule with `next` as its next nominal time; `false`: the definition is not any
-    /// more what `scheduled` says.
+    /// Resumes a schedule, with `next` as its next nominal time if it was paused, and returns when it fires next;
+    /// `None`: the definition is not any more what `scheduled` says.
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn resume(&self, scheduled: Scheduled, next: Option<DateTime<Utc>>) -> Result<bool> {
+    pub(crate) fn resume(
+        &self,
+        scheduled: Scheduled,
+        next: Option<DateTime<Utc>>,
+    ) -> Result<Option<Option<DateTime<Utc>>>> {
         self.transact("resume a schedule", move |client| {
             let parameters: &[Parameter<'_>] = &[
                 (&scheduled.name, Type::TEXT),
@@ -192,7 +196,8 @@ impl Store {
                 (&scheduled.schedule, Type::TEXT),
                 (&scheduled.time_zone, Type::TEXT),
             ];
-            Ok(!client.query_typed(query!("resume"), parameters)?.is_empty())
+            let rows = client.query_typed(query!("resume"), parameters)?;
+            rows.first().map(|row| row.try_get("next_run_at")).transpose()
         })
     }
 }
