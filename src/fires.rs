@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::schedule::{Missed, Schedule, spread_of};
-use crate::store::{DueSchedule, Fire};
+use crate::store::{DueSchedule, Fire, Scheduled};
 
 /// A nominal time that is older than this was missed: nobody ticked when it came.
 const ON_TIME: TimeDelta = TimeDelta::minutes(2);
@@ -82,4 +82,13 @@ fn plan_one(due: &DueSchedule) -> Result<Fire, String> {
 /// The schedule can't be read, or never fires.
 pub(crate) fn first(schedule: &str, time_zone: &str, now: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
     Schedule::parse(schedule, time_zone)?.first(now)
+}
+
+/// The names of those that should fire and never will, because their schedule can't be read or names no time.
+pub(crate) fn broken(scheduled: &[Scheduled]) -> Vec<&str> {
+    let fires = |one: &&Scheduled| one.enabled && one.paused_at.is_none();
+    let is_broken = |one: &&Scheduled| {
+        one.schedule.as_ref().is_some_and(|schedule| first(schedule, &one.time_zone, one.now).is_err())
+    };
+    scheduled.iter().filter(fires).filter(is_broken).map(|one| one.name.as_str()).collect()
 }

@@ -110,6 +110,21 @@ fn a_schedule_that_is_late_and_a_lease_that_nobody_recovers_are_reasons() {
 }
 
 #[test]
+fn a_schedule_that_can_not_be_read_is_a_reason_before_its_time_has_come() {
+    let db = ticking();
+    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n[jobs.other]\nshell = 'true'\n");
+    for wrong in ["schedule = 'sometimes'", "schedule = '0 0 30 2 *'", "schedule = '@daily', time_zone = 'Mars'"] {
+        db.execute(&format!("UPDATE jobctl.job_definitions SET {wrong} WHERE name = 'nightly'"));
+        says(db.jobctl(["check"]), "schedule nightly can't fire, see `jobctl next nightly`");
+        says(db.jobctl(["check", "--job", "other"]), FINE);
+        db.jobctl(["next", "nightly"]).run().exits(2).complains_once();
+    }
+    db.jobctl(["doctor"]).run().exits(1).stdout_has("schedules\tcan't fire: nightly\t`jobctl next nightly` says why");
+    db.jobctl(["pause", "nightly"]).run().success();
+    says(db.jobctl(["check"]), FINE);
+}
+
+#[test]
 fn workers_that_do_not_tick_are_a_reason() {
     let db = TestDb::new();
     says(db.jobctl(["check"]), "no worker has ever ticked, is `jobctl tick` in a crontab?");

@@ -10,6 +10,7 @@ use super::Database;
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
 use crate::findings::{self, Clock, Finding, Link, Verdict};
+use crate::fires;
 use crate::patience::PATIENCE;
 use crate::print::{self, Cell, Form};
 use crate::store::{self, Store};
@@ -89,7 +90,8 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
         let runs = store.inspect_runs();
         findings.push(tell("ticks", &runs, findings::ticks));
         findings.push(tell("leases", &runs, findings::leases));
-        findings.push(tell("schedules", &runs, findings::schedules));
+        let scheduled = store.list_schedules(None).unwrap_or_default();
+        findings.push(tell("schedules", &runs, |runs| findings::schedules(runs, &fires::broken(&scheduled))));
         findings.push(tell("dead runs", &runs, findings::dead));
         let waiting = store.inspect_waiting(PATIENCE);
         findings.push(tell("definitions", &waiting, |waiting| findings::definitions(waiting)));

@@ -44,8 +44,16 @@ pub(crate) fn leases(facts: &RunFacts) -> Finding {
     }
 }
 
-pub(crate) fn schedules(facts: &RunFacts) -> Finding {
+/// `broken` are those that can't be read.
+pub(crate) fn schedules(facts: &RunFacts, broken: &[&str]) -> Finding {
     const CHECK: &str = "schedules";
+    if let Some(first) = broken.first() {
+        return Finding::bad(
+            CHECK,
+            format!("can't fire: {}", some(broken)),
+            format!("`jobctl next {first}` says why; apply it anew"),
+        );
+    }
     match facts.late_for {
         Some(late) if late >= PATIENCE => Finding::bad(
             CHECK,
@@ -136,9 +144,9 @@ mod tests {
             let late_schedules = ["a", "b"].map(str::to_owned).to_vec();
             RunFacts { lost: 1, lost_for: length, late_for: length, late_schedules, ..RunFacts::default() }
         };
-        assert_eq!((leases(&of(299)).verdict, schedules(&of(299)).verdict), (Verdict::Ok, Verdict::Ok));
-        assert_eq!((leases(&of(300)).verdict, schedules(&of(300)).verdict), (Verdict::Bad, Verdict::Bad));
-        assert_eq!(schedules(&of(300)).found, "not fired for 5m: a, b");
+        assert_eq!((leases(&of(299)).verdict, schedules(&of(299), &[]).verdict), (Verdict::Ok, Verdict::Ok));
+        assert_eq!((leases(&of(300)).verdict, schedules(&of(300), &[]).verdict), (Verdict::Bad, Verdict::Bad));
+        assert_eq!(schedules(&of(300), &[]).found, "not fired for 5m: a, b");
     }
 
     #[test]

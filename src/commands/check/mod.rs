@@ -10,7 +10,7 @@ use serde_json::json;
 use super::Database;
 use crate::exit::Exit;
 use crate::patience::{LAG, PATIENCE};
-use crate::{duration, print};
+use crate::{duration, fires, print};
 use reasons::Limits;
 
 const WEEK: Duration = Duration::from_secs(7 * 86400);
@@ -60,11 +60,14 @@ impl Arguments {
             // Of a misspelt job nothing bad would ever be heard.
             super::known_job(&store, job)?;
         }
+        let mut scheduled = store.list_schedules(None)?;
+        scheduled.retain(|one| self.job.is_empty() || self.job.contains(&one.name));
         let jobs = if self.job.is_empty() { None } else { Some(self.job) };
         let failures = self.max_failures.map(|most| (most, self.within));
         let facts = store.check(jobs, failures.map(|(_, within)| within))?;
         let reasons = reasons::reasons(
             &facts,
+            &fires::broken(&scheduled),
             &Limits {
                 dead: self.max_dead,
                 lag: self.max_lag,

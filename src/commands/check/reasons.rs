@@ -22,13 +22,18 @@ pub(super) struct Limits {
 /// A worker that has been missed for longer is taken as gone for good, while others tick.
 const MISSED: Duration = Duration::from_secs(86400);
 
-/// Why all is not well, the likeliest cause of the others first; each says where to look.
-pub(super) fn reasons(facts: &Facts, limits: &Limits) -> Vec<String> {
+/// Why all is not well, the likeliest cause of the others first; each says where to look. `broken` are the
+/// schedules that can't be read.
+pub(super) fn reasons(facts: &Facts, broken: &[&str], limits: &Limits) -> Vec<String> {
     let mut reasons = ticks(facts, limits);
     if let Some((id, job, age)) = &facts.oldest_due
         && *age > limits.lag
     {
         reasons.push(format!("run {id} {job} has been due for {}, see `jobctl status`", show_whole(*age)));
+    }
+    if let [first, others @ ..] = broken {
+        let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+        reasons.push(format!("schedule {first}{more} can't fire, see `jobctl next {first}`"));
     }
     if let Some((name, age)) = &facts.latest_schedule
         && *age > limits.lag
@@ -110,7 +115,7 @@ mod tests {
 
     #[track_caller]
     fn says(facts: &Facts, limits: &Limits, expected: &[&str]) {
-        assert_eq!(reasons(facts, limits), expected);
+        assert_eq!(reasons(facts, &[], limits), expected);
     }
 
     #[test]
@@ -147,6 +152,13 @@ mod tests {
         let lost = |age| Facts { longest_lost: Some((17, "mail".to_owned(), age)), ..fine() };
         says(&lost(LIMITS.lag), &LIMITS, &[]);
         says(&lost(MINUTE * 11), &LIMITS, &["run 17 mail has been without a lease for 11m and nobody recovers it"]);
+    }
+
+    #[test]
+    fn schedules_that_can_not_fire_are_told_with_the_first_as_example() {
+        let said = |broken: &[&str]| reasons(&fine(), broken, &LIMITS);
+        assert_eq!(said(&["a"]), ["schedule a can't fire, see `jobctl next a`"]);
+        assert_eq!(said(&["a", "b"]), ["schedule a and 1 more can't fire, see `jobctl next a`"]);
     }
 
     #[test]
@@ -212,7 +224,7 @@ mod tests {
             oldest_due: Some((2, "mail".to_owned(), MINUTE * 60)),
             ..Facts::default()
         };
-        let reasons = reasons(&facts, &LIMITS);
+        let reasons = reasons(&facts, &[], &LIMITS);
         let said: Vec<_> =
             reasons.iter().map(|reason| reason.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(said, ["no worker has", "run 2 mail", "1 dead run"]);
