@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{TestDb, jobctl, temp_dir};
+use crate::support::{TestDb, jobctl, temp_dir, wait_until};
 
 const TWO_JOBS: &str = "\
 [jobs.cleanup]
@@ -226,6 +226,44 @@ fn many_that_apply_at_once_agree() {
     let told = running.into_iter().map(|one| one.wait().success().stdout).filter(|text| !text.is_empty()).count();
     assert!(told >= 1);
     assert_eq!(db.query("SELECT name FROM jobctl.job_definitions ORDER BY name"), "cleanup\nreport");
+}
+
+#[test]
+fn who_applies_waits_for_another_and_has_the_last_word() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    for (file, job) in [("a.toml", "[jobs.a]\nshell = 'true'\n"), ("b.toml", "[jobs.b]\nshell = 'true'\n")] {
+        std::fs::write(folder.path().join(file), job).unwrap();
+    }
+    let apply = |file| db.jobctl(["apply", file]).current_dir(folder.path()).spawn();
+    // The first has all but committed.
+    db.execute(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END';
+         CREATE TRIGGER slow AFTER INSERT ON jobctl.job_definitions FOR EACH ROW WHEN (NEW.name = 'a') EXECUTE FUNCTION slow()",
+    );
+    let mut gate = db.client();
+    gate.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
+    let sessions = |which: &str| {
+        db.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {which}"))
+    };
+    let first = apply("a.toml");
+    wait_until("the first to insert", || sessions("wait_event = 'advisory'") == "1");
+    let second = apply("b.toml");
+    wait_until("the second to ask", || sessions("query LIKE '-- Asks for the one lock of all that apply%'") == "1");
+    drop(gate);
+    first.wait().success().stdout("add\ta\t\n");
+    second.wait().success().stdout("add\tb\t\ndisable\ta\t\n");
+}
+
+#[test]
+fn who_applies_does_not_wait_for_ever_for_another() {
+    let db = TestDb::new();
+    let mut other = db.client();
+    other.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(x'6a6f6263746d'::bigint)").unwrap();
+    let folder = temp_dir();
+    std::fs::write(folder.path().join("jobs.toml"), TWO_JOBS).unwrap();
+    let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run();
+    refused.exits(5).stderr("jobctl: cannot apply definitions: another apply is at work; try again\n");
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! Definitions and their schedules: apply, fire, pause, resume.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use chrono::{DateTime, Utc};
 use postgres::Client;
 use postgres::types::Type;
 use serde_json::Value;
 
-use super::{Parameter, Result, Store, collect, query};
+use super::{Error, Kind, Parameter, Result, Store, collect, query};
+use crate::exit::Exit;
 
 /// A schedule whose next nominal time has come.
 #[derive(Clone, Debug)]
@@ -76,15 +80,17 @@ pub(crate) struct Applied {
     pub(crate) others: Vec<String>,
 }
 
+/// How long one that applies waits for the others: well within what a transaction may take.
+const APPLY_PATIENCE: Duration = Duration::from_secs(5);
 /// Schedules fired per statement.
 pub(crate) const FIRED_AT_ONCE: i64 = 500;
 
 impl Store {
     /// Fires what is due, then makes the definitions what `rows` yields for the database's now, all
-    /// in one transaction. `plan` decides what due schedules come to.
+    /// in one transaction, one after the other where several apply. `plan` decides what due schedules come to.
     ///
     /// # Errors
-    /// The database's.
+    /// The database's, or others apply for too long.
     pub(crate) fn apply(
         &self,
         names: Vec<String>,
@@ -93,7 +99,14 @@ impl Store {
         others: Others,
         purpose: Purpose,
     ) -> Result<Applied> {
-        self.transact("apply definitions", move |client| {
+        let applied = self.transact("apply definitions", move |client| {
+            let asked = Instant::now();
+            while !client.query_typed(query!("lock_definitions"), &[])?[0].try_get::<_, bool>("locked")? {
+                if asked.elapsed() > APPLY_PATIENCE {
+                    return Ok(None);
+                }
+                thread::sleep(Duration::from_millis(rand::random_range(20..80)));
+            }
             loop {
                 let due = due_schedules(client)?;
                 // One that somebody has locked is not fired: changing it will wait for that, within bounds.
@@ -119,8 +132,10 @@ impl Store {
             if purpose == Purpose::OnlyLook {
                 client.batch_execute("ROLLBACK AND CHAIN")?;
             }
-            Ok(Applied { changed, others })
-        })
+            Ok(Some(Applied { changed, others }))
+        })?;
+        let busy = "cannot apply definitions: another apply is at work; try again";
+        applied.ok_or_else(|| Error::new(Kind::Busy, Exit::Unavailable, busy))
     }
 
     /// The database's now.
