@@ -124,6 +124,15 @@ fn catching_up_a_year_of_a_thousand_schedules_is_one_tick() {
 }
 
 #[test]
+fn a_definition_has_no_payload_that_its_runs_can_not_have() {
+    let db = TestDb::new();
+    many(&db, 1, "@daily", "date_trunc('day', now())");
+    let long = "UPDATE jobctl.job_definitions SET payload = to_jsonb(repeat('x', 3000000))";
+    let refused = db.client().batch_execute(long).unwrap_err();
+    assert_eq!(refused.as_db_error().and_then(|error| error.constraint()), Some("payload_is_bounded"));
+}
+
+#[test]
 fn a_time_is_skipped_while_the_last_run_is_not_finished() {
     for (overlap, runs) in [("skip", "1"), ("allow", "2"), ("queue", "2")] {
         let db = TestDb::new();

@@ -11,7 +11,9 @@ CREATE TABLE jobctl.job_definitions (
     kind text NOT NULL
         CONSTRAINT kind_is_known CHECK (kind IN ('shell', 'http')),
     action jsonb NOT NULL,
-    payload jsonb NOT NULL DEFAULT '{}',
+    payload jsonb NOT NULL DEFAULT '{}'
+        -- As that of the runs that it is given to.
+        CONSTRAINT payload_is_bounded CHECK (pg_column_size(payload) <= 8 * 262144),
     schedule text,
     time_zone text NOT NULL DEFAULT 'UTC',
     catch_up text NOT NULL DEFAULT 'one'
