@@ -11,6 +11,8 @@ use crate::store::{DueSchedule, Fire, Scheduled};
 const ON_TIME: TimeDelta = TimeDelta::minutes(2);
 /// Nominal times that `all` makes up for.
 const CATCH_UP: usize = 100;
+/// Nominal times fired per statement: a tenth of what ten seconds, its limit, are enough for.
+const TIMES_AT_ONCE: usize = 5000;
 /// Before a schedule that can't be fired is looked at again.
 const BROKEN_PAUSE: TimeDelta = TimeDelta::hours(1);
 
@@ -28,8 +30,25 @@ pub(crate) fn plan(due: &[DueSchedule]) -> (Vec<Fire>, Vec<String>) {
     (fires, broken)
 }
 
+/// What is planned, in shares that a statement can bear: one schedule at least, and not too many times.
+pub(crate) fn shares(fires: Vec<Fire>) -> Vec<Vec<Fire>> {
+    let mut shares: Vec<Vec<Fire>> = Vec::new();
+    let mut times = 0;
+    for fire in fires {
+        times += fire.times.len();
+        match shares.last_mut() {
+            Some(share) if times <= TIMES_AT_ONCE => share.push(fire),
+            _ => {
+                times = fire.times.len();
+                shares.push(vec![fire]);
+            }
+        }
+    }
+    shares
+}
+
 /// One that can't be fired: it is left at the time that has come, for when it can.
-fn put_off(due: &DueSchedule) -> Fire {
+pub(crate) fn put_off(due: &DueSchedule) -> Fire {
     Fire {
         id: due.id,
         seen: due.seen,
@@ -91,4 +110,30 @@ pub(crate) fn broken(scheduled: &[Scheduled]) -> Vec<&str> {
         one.schedule.as_ref().is_some_and(|schedule| first(schedule, &one.time_zone, one.now).is_err())
     };
     scheduled.iter().filter(fires).filter(is_broken).map(|one| one.name.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_fires_one_schedule_at_least_and_not_too_many_times() {
+        let fire = |times: usize| Fire {
+            id: 1,
+            seen: None,
+            next: None,
+            times: vec![DateTime::UNIX_EPOCH; times],
+            missed: 0,
+            delay: 0.0,
+            put_off_until: None,
+        };
+        let shares = |times: &[usize]| {
+            let shares = shares(times.iter().copied().map(fire).collect());
+            shares.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(shares(&[]), [0; 0]);
+        assert_eq!(shares(&[1; 500]), [500]);
+        assert_eq!(shares(&[1000; 12]), [5, 5, 2]);
+        assert_eq!(shares(&[0, TIMES_AT_ONCE + 1, 0, 1]), [1, 1, 2]);
+    }
 }

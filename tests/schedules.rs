@@ -124,6 +124,36 @@ fn catching_up_a_year_of_a_thousand_schedules_is_one_tick() {
 }
 
 #[test]
+fn more_times_than_a_statement_fires_are_all_fired() {
+    let db = TestDb::new();
+    many(&db, 12, "@daily", "date_trunc('day', now()) - interval '3 years'");
+    db.execute("UPDATE jobctl.job_definitions SET catch_up = 'all:1000', overlap = 'allow'");
+    db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
+    assert_eq!(db.query("SELECT count(*), count(DISTINCT definition_id) FROM jobctl.job_runs"), "12000|12");
+}
+
+#[test]
+fn a_schedule_whose_runs_can_not_be_stored_stops_no_other() {
+    let db = TestDb::new();
+    many(&db, 3, "@daily", "date_trunc('day', now())");
+    db.execute("ALTER TABLE jobctl.job_runs ADD CONSTRAINT no_job_2 CHECK (job_type <> 'job_2')");
+    let id = db.enqueue(["shell", "--", "true"]);
+    let tick = db.jobctl(["tick"]).run().success();
+    tick.stderr_has("error schedule of `job_2` does not fire: ").stderr_has("no_job_2");
+    assert_eq!(
+        db.query("SELECT job_type FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL ORDER BY 1"),
+        "job_1\njob_3"
+    );
+    assert_eq!(db.status(id), "succeeded");
+    // It is put off, and keeps the time that has come.
+    db.jobctl(["tick"]).run().success().stderr("");
+    db.execute(
+        "ALTER TABLE jobctl.job_runs DROP CONSTRAINT no_job_2; UPDATE jobctl.job_definitions SET put_off_until = now()",
+    );
+    db.jobctl(["tick"]).run().success().stderr_has("schedule job_2: fired");
+}
+
+#[test]
 fn a_definition_has_no_payload_that_its_runs_can_not_have() {
     let db = TestDb::new();
     many(&db, 1, "@daily", "date_trunc('day', now())");

@@ -56,7 +56,7 @@ impl Arguments {
         let names = definitions.iter().map(|definition| definition.name.clone()).collect();
         let others = if self.prune { Others::Remove } else { Others::Disable };
         let purpose = if self.dry_run { Purpose::OnlyLook } else { Purpose::Change };
-        let plan = |due: &[_]| fires::plan(due).0;
+        let plan = |due: &[_]| fires::shares(fires::plan(due).0);
         let applied = store.apply(names, move |now| rows(&definitions, now), plan, others, purpose)?;
         let changes = changes(applied, others);
         print::rows(Form::new(self.json), &["change", "job", "keys"], &changes, |change| {

@@ -87,7 +87,8 @@ pub(crate) const FIRED_AT_ONCE: i64 = 500;
 
 impl Store {
     /// Fires what is due, then makes the definitions what `rows` yields for the database's now, all
-    /// in one transaction, one after the other where several apply. `plan` decides what due schedules come to.
+    /// in one transaction, one after the other where several apply. `plan` decides what due schedules come to,
+    /// statement by statement.
     ///
     /// # Errors
     /// The database's, or others apply for too long.
@@ -95,7 +96,7 @@ impl Store {
         &self,
         names: Vec<String>,
         rows: impl Fn(DateTime<Utc>) -> Value + Send + 'static,
-        plan: impl Fn(&[DueSchedule]) -> Vec<Fire> + Send + 'static,
+        plan: impl Fn(&[DueSchedule]) -> Vec<Vec<Fire>> + Send + 'static,
         others: Others,
         purpose: Purpose,
     ) -> Result<Applied> {
@@ -107,11 +108,12 @@ impl Store {
                 }
                 thread::sleep(Duration::from_millis(rand::random_range(20..80)));
             }
-            loop {
-                let due = due_schedules(client)?;
-                // One that somebody has locked is not fired: changing it will wait for that, within bounds.
-                if due.is_empty() || fire(client, &plan(&due))?.is_empty() {
-                    break;
+            // One that somebody has locked is not fired: changing it will wait for that, within bounds.
+            let mut moved = true;
+            while moved {
+                moved = false;
+                for fires in plan(&due_schedules(client)?) {
+                    moved |= !fire(client, &fires)?.is_empty();
                 }
             }
             let now = client.query_typed(query!("now"), &[])?[0].try_get("now")?;

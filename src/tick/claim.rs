@@ -11,7 +11,7 @@ use super::{HeldRun, Look, Phase, Tick, Unstarted, WhenIdle, id, lease, pace, re
 use crate::execute::Stop;
 use crate::model::{Failure, Status};
 use crate::payload::PAYLOAD_LIMIT;
-use crate::store::{self, Claim, Claimed, Fire, Kind, Store};
+use crate::store::{self, Claim, Claimed, DueSchedule, Fire, Kind, Store};
 use crate::{fires, verdict};
 
 /// How often a lingering tick with nothing to do looks: a run starts about half of this after its
@@ -83,23 +83,12 @@ impl Tick {
             let due = store.due_schedules()?;
             let (fires, broken) = fires::plan(&due);
             broken.iter().for_each(|why| log::error!("{why}"));
-            // One that can't be read is put off, which says nothing about its runs.
-            let had_times = |fire: &&Fire| fire.missed > 0 || !fire.times.is_empty();
-            let with_times: Vec<_> = fires.iter().filter(had_times).map(|fire| fire.id).collect();
-            let fired = store.fire(fires)?;
-            for (id, runs) in &fired {
-                let name = due.iter().find(|one| one.id == *id).map_or("", |one| one.name.as_str());
-                match runs.len() {
-                    0 if !with_times.contains(id) => {}
-                    0 => log::info!("schedule {name}: not fired, its last run is not finished or its time was missed"),
-                    _ => log::info!(
-                        "schedule {name}: fired, {}",
-                        runs.iter().map(|run| format!("run {run}")).collect::<Vec<_>>().join(", ")
-                    ),
-                }
+            let mut moved = false;
+            for fires in fires::shares(fires) {
+                moved |= fire_share(store, &due, fires)?;
             }
             // Where none could be moved on, another tick or a person has them.
-            if fired.is_empty() || due.len() < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
+            if !moved || due.len() < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
                 return Ok(());
             }
         }
@@ -282,4 +271,37 @@ fn recover_alone(store: &Store, wait: &(i64, i32, Duration), what: &'static str)
         SAID.call_once(|| log::error!("run {}: {error}", wait.0));
         Vec::new()
     })
+}
+
+/// Fires some of those that are `due`, and says whether any was moved on. Where one has runs that can't be stored,
+/// it is put off and the others are fired.
+fn fire_share(store: &Store, due: &[DueSchedule], fires: Vec<Fire>) -> store::Result<bool> {
+    let find = |id| due.iter().find(|one| one.id == id);
+    let fired = match (store.fire(fires.clone()), &fires[..]) {
+        (Err(error), [refused]) if error.kind == Kind::Data => {
+            let Some(refused) = find(refused.id) else { return Err(error) };
+            log::error!("schedule of `{}` does not fire: {error}", refused.name);
+            store.fire(vec![fires::put_off(refused)])?
+        }
+        (Err(error), _) if error.kind == Kind::Data => {
+            let mut alone = fires.into_iter().map(|fire| fire_share(store, due, vec![fire]));
+            return alone.try_fold(false, |moved, more| Ok(moved | more?));
+        }
+        (fired, _) => fired?,
+    };
+    // One that is put off, or gets its first time, has none.
+    let had_times = |fire: &&Fire| fire.missed > 0 || !fire.times.is_empty();
+    let with_times: Vec<_> = fires.iter().filter(had_times).map(|fire| fire.id).collect();
+    for (id, runs) in &fired {
+        let name = find(*id).map_or("", |one| one.name.as_str());
+        match runs.len() {
+            0 if !with_times.contains(id) => {}
+            0 => log::info!("schedule {name}: not fired, its last run is not finished or its time was missed"),
+            _ => log::info!(
+                "schedule {name}: fired, {}",
+                runs.iter().map(|run| format!("run {run}")).collect::<Vec<_>>().join(", ")
+            ),
+        }
+    }
+    Ok(!fired.is_empty())
 }
