@@ -1,6 +1,6 @@
-//! What `next` says of a schedule, without a database.
+//! What `next` says of a schedule, with a database and without.
 
-use crate::support::{Invocation, jobctl};
+use crate::support::{Invocation, TestDb, jobctl};
 
 fn next(schedule: &str, time_zone: &str, from: &str) -> Invocation<'static> {
     jobctl(["next", "--schedule", schedule, "--time-zone", time_zone, "--from", from])
@@ -84,4 +84,18 @@ fn an_unknown_zone_is_wrong_usage_whatever_the_host_is_set_to() {
         .run()
         .success()
         .stdout("2026-03-01T23:00:00Z\tMon 2026-03-02 00:00 +01:00\t\n");
+}
+
+#[test]
+fn of_all_definitions_with_a_schedule_the_next_time_and_what_was_left_out_is_shown() {
+    let db = TestDb::new();
+    let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '@daily'\n");
+    db.apply(&format!("{}{}[jobs.c]\nshell = 'true'\n", job("a"), job("b")));
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = '2030-01-01 00:00Z', skipped_fires = 3 WHERE name = 'a';
+         UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'b'",
+    );
+    let all = db.jobctl(["next"]).run().success();
+    all.stdout("2030-01-01T00:00:00Z\ta\tfires\t@daily\tUTC\t3\n-\tb\tpaused\t@daily\tUTC\t0\n");
+    db.jobctl(["next", "--json"]).run().success().stdout_has("\"state\":\"fires\",\"skipped_fires\":3}");
 }

@@ -25,5 +25,6 @@ GRANT SELECT (
     time_zone,
     enabled,
     paused_at,
-    next_run_at
+    next_run_at,
+    skipped_fires
 ) ON jobctl.job_definitions TO {role};

@@ -7,7 +7,8 @@ SELECT
     definition.time_zone,
     definition.enabled,
     definition.paused_at,
-    definition.next_run_at
+    definition.next_run_at,
+    definition.skipped_fires
 FROM jobctl.job_definitions AS definition
 WHERE $1::text IS NULL
     OR definition.name = $1::text

@@ -12,8 +12,9 @@ use crate::store::Scheduled;
 
 /// Show when schedules fire, clock changes included
 ///
-/// Without a name: the next time of every definition. With --schedule no database
-/// is needed, which is the way to try an expression:
+/// Without a name: the next time of every definition, and how many of its times
+/// were left out so far. With --schedule no database is needed, which is the way
+/// to try an expression:
 ///
 ///   jobctl next --schedule '30 2 * * mon-fri' --time-zone Europe/Berlin
 #[derive(Args, Debug)]
@@ -48,6 +49,7 @@ struct Next {
     time_zone: String,
     /// Why it does not fire, if it does not.
     state: &'static str,
+    skipped_fires: i64,
 }
 
 impl Arguments {
@@ -62,13 +64,14 @@ impl Arguments {
         let Some(name) = &self.name else {
             let definitions = store.list_schedules(None)?;
             let next: Vec<_> = definitions.into_iter().filter_map(next).collect();
-            print::rows(form, &["at", "job", "state", "schedule", "time zone"], &next, |next| {
+            print::rows(form, &["at", "job", "state", "schedule", "time zone", "skipped"], &next, |next| {
                 vec![
                     next.at.map_or_else(|| "-".to_owned(), print::instant),
                     next.job.clone(),
                     next.state.to_owned(),
                     next.schedule.clone(),
                     next.time_zone.clone(),
+                    next.skipped_fires.to_string(),
                 ]
             })?;
             return Ok(Exit::Done);
@@ -98,7 +101,14 @@ fn next(definition: Scheduled) -> Option<Next> {
         (true, None) => "fires",
     };
     let at = definition.next_run_at.filter(|_| state == "fires");
-    Some(Next { job: definition.name, at, schedule: definition.schedule?, time_zone: definition.time_zone, state })
+    Some(Next {
+        job: definition.name,
+        at,
+        schedule: definition.schedule?,
+        time_zone: definition.time_zone,
+        state,
+        skipped_fires: definition.skipped_fires,
+    })
 }
 
 fn cells(fire: &Fire) -> Vec<String> {

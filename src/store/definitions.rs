@@ -53,6 +53,8 @@ pub(crate) struct Scheduled {
     pub(crate) enabled: bool,
     pub(crate) paused_at: Option<DateTime<Utc>>,
     pub(crate) next_run_at: Option<DateTime<Utc>>,
+    /// Nominal times that were left out.
+    pub(crate) skipped_fires: i64,
     /// The database's now.
     pub(crate) now: DateTime<Utc>,
 }
@@ -179,6 +181,7 @@ impl Store {
                     enabled: row.try_get("enabled")?,
                     paused_at: row.try_get("paused_at")?,
                     next_run_at: row.try_get("next_run_at")?,
+                    skipped_fires: row.try_get("skipped_fires")?,
                     now: row.try_get("now")?,
                 })
             })
