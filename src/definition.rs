@@ -71,6 +71,9 @@ const KEYS: &[&str] = &[
 /// Every key of a job's `http` table; what is sent is the run's payload.
 const HTTP_KEYS: &[&str] = &["url", "method", "headers", "timeout", "redirects", "transient_statuses"];
 
+/// From one nominal time to the next: so many are looked at for the shortest.
+const GAPS: usize = 100;
+
 /// Nominal times that `catch_up = "all:N"` can ask for.
 const CATCH_UP_LIMIT: usize = 1000;
 
@@ -145,8 +148,11 @@ fn read_job(name: &str, job: &Spanned<DeValue<'_>>, now: DateTime<Utc>) -> Resul
         .map_err(|why| (at(definition.kind), format!("`{}`: {why}", definition.kind)))?;
     match &definition.schedule {
         Some(schedule) => {
-            let schedule = Schedule::parse(schedule, &definition.time_zone).map_err(|why| (at("schedule"), why))?;
-            schedule.first(now).map_err(|why| (at("schedule"), why))?;
+            let read = Schedule::parse(schedule, &definition.time_zone).map_err(|why| (at("schedule"), why))?;
+            read.first(now).map_err(|why| (at("schedule"), why))?;
+            if let Some(spread) = at("spread") {
+                check_spread(schedule, &definition).map_err(|why| (Some(spread), why))?;
+            }
         }
         None => {
             if let Some(key) = ["time_zone", "catch_up", "overlap", "spread"].into_iter().find(|key| at(key).is_some())
@@ -156,6 +162,22 @@ fn read_job(name: &str, job: &Spanned<DeValue<'_>>, now: DateTime<Utc>) -> Resul
         }
     }
     Ok(definition)
+}
+
+/// # Errors
+/// The spread would leave out times: a run that waits for its share holds up the next one.
+fn check_spread(schedule: &str, definition: &Definition) -> Result<(), String> {
+    // By a clock that is never changed and from one day for all: the same file is never refused later.
+    let times: Vec<_> = Schedule::parse(schedule, "UTC")?.fires(DateTime::UNIX_EPOCH).take(GAPS + 1).collect();
+    let gaps = times.windows(2).filter_map(|pair| (pair[1].at - pair[0].at).to_std().ok());
+    let longer = |gap: &Duration| gap.as_secs_f64() < definition.spread;
+    match gaps.min().filter(longer) {
+        Some(gap) if definition.overlap == "skip" => {
+            let gap = duration::show(gap);
+            Err(format!("`spread` is longer than the {gap} to the next time, which overlap = \"skip\" would leave out"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn set(definition: &mut Definition, action: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), String> {
@@ -371,6 +393,10 @@ mod tests {
         refuses("[jobs.a]\nshell = 'x'\noverlap = 'never'\n", 3, "one of skip, allow, queue");
         refuses("[jobs.a]\nshell = 'x'\ncatch_up = 'all:0'\n", 3, "all:N");
         refuses("[jobs.a]\nshell = 'x'\ntime_zone = 'Europe/Berlin'\n", 3, "goes with `schedule`");
+        let spread = |keys: &str| format!("[jobs.a]\nshell = 'x'\nschedule = '*/5 9-17 * * *'\nspread = '6m'\n{keys}");
+        refuses(&spread(""), 4, "`spread` is longer than the 5m to the next time");
+        one(&spread("overlap = 'queue'\n"));
+        one(&spread("").replace("6m", "5m"));
         refuses("[jobs.'a b']\nshell = 'x'\n", 1, "a name has 1 to 63");
         refuses("[jobs.shell]\nshell = 'x'\n", 1, "name of a built-in job");
         refuses("[jobs.a]\nshell = 'x'\nshell = 'y'\n", 3, "duplicate");
