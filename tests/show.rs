@@ -347,12 +347,14 @@ fn why_a_run_does_not_run_is_a_matter_of_its_definition() {
     // That neither of these holds a run back is said, because it may be thought.
     for (change, says) in [
         ("SET paused_at = now()", "paused; runs go on"),
-        ("SET enabled = false", "off: the definition is not in the file any more; runs go on"),
+        ("SET enabled = false", "off: the definition is disabled, or not in the file any more; runs go on"),
     ] {
         assert_eq!(fact(&show(&db, id), "schedule").is_some(), change.contains("enabled"));
         db.execute(&format!("UPDATE jobctl.job_definitions {change} WHERE name = 'any'"));
         assert_eq!(fact(&show(&db, id), "schedule"), Some(says));
     }
+    db.execute("UPDATE jobctl.job_definitions SET schedule = NULL, next_run_at = NULL WHERE name = 'any'");
+    assert_eq!(fact(&show(&db, id), "schedule"), None);
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.status(id), "succeeded");
     let id = due(&db, "any", 4);

@@ -35,8 +35,8 @@ SELECT
     run.created_at,
     run.updated_at,
     run.job_type IN ('shell', 'http') OR definition.id IS NOT NULL AS defined,
-    coalesce(NOT definition.enabled, false) AS disabled,
-    definition.paused_at,
+    coalesce(definition.schedule IS NOT NULL AND NOT definition.enabled, false) AS disabled,
+    CASE WHEN definition.schedule IS NOT NULL THEN definition.paused_at END AS paused_at,
     (
         SELECT least(limiting.max_running, CASE WHEN limiting.overlap = 'queue' THEN 1 END)
         FROM jobctl.job_definitions AS limiting

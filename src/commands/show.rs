@@ -142,7 +142,7 @@ fn text(run: &Shown) -> anyhow::Result<()> {
     let runs = run.status == "running";
     // Neither holds a run back, which is what somebody who looks here may think.
     let schedule = match (run.disabled, run.paused_at) {
-        (true, _) => Some("off: the definition is not in the file any more; runs go on"),
+        (true, _) => Some("off: the definition is disabled, or not in the file any more; runs go on"),
         (false, Some(_)) => Some("paused; runs go on"),
         (false, None) => None,
     };

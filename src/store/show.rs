@@ -37,7 +37,7 @@ pub(crate) struct Shown {
     pub(crate) updated_at: DateTime<Utc>,
     /// Its job is built in, or has a definition.
     pub(crate) defined: bool,
-    /// The file does not have its definition any more.
+    /// Its definition has a schedule and is not enabled.
     pub(crate) disabled: bool,
     /// Since when its definition's schedule is paused.
     pub(crate) paused_at: Option<DateTime<Utc>>,
