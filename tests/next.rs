@@ -97,5 +97,13 @@ fn of_all_definitions_with_a_schedule_the_next_time_and_what_was_left_out_is_sho
     );
     let all = db.jobctl(["next"]).run().success();
     all.stdout("2030-01-01T00:00:00Z\ta\tfires\t@daily\tUTC\t3\n-\tb\tpaused\t@daily\tUTC\t0\n");
+    db.jobctl(["next", "a", "--count", "1"]).run().success().stderr("");
+    for (change, state) in
+        [("", "paused"), ("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'b'", "disabled")]
+    {
+        db.execute(change);
+        let times = db.jobctl(["next", "b", "--count", "1"]).run().success().stdout_has(" 00:00 +00:00\t\n");
+        times.stderr(&format!("jobctl: `b` is {state}: it fires at none of these times\n"));
+    }
     db.jobctl(["next", "--json"]).run().success().stdout_has("\"state\":\"fires\",\"skipped_fires\":3}");
 }

@@ -10,6 +10,8 @@ use crate::print::{self, Form};
 use crate::schedule::{Fire, Schedule};
 use crate::store::Scheduled;
 
+const FIRES: &str = "fires";
+
 /// Show when schedules fire, clock changes included
 ///
 /// Without a name: the next time of every definition, and how many of its times
@@ -79,7 +81,13 @@ impl Arguments {
         let definition = super::definition(&store, name)?;
         let from = self.from.unwrap_or(definition.now);
         match &definition.schedule {
-            Some(expression) => self.show(form, expression, &definition.time_zone, from),
+            Some(expression) => {
+                if state(&definition) != FIRES {
+                    let name = &definition.name;
+                    print::complain(&format!("`{name}` is {}: it fires at none of these times", state(&definition)));
+                }
+                self.show(form, expression, &definition.time_zone, from)
+            }
             None => Err(Fault::new(Exit::Conflict, format!("definition `{}` has no schedule", definition.name)).into()),
         }
     }
@@ -95,12 +103,8 @@ impl Arguments {
 }
 
 fn next(definition: Scheduled) -> Option<Next> {
-    let state = match (definition.enabled, definition.paused_at) {
-        (false, _) => "disabled",
-        (true, Some(_)) => "paused",
-        (true, None) => "fires",
-    };
-    let at = definition.next_run_at.filter(|_| state == "fires");
+    let state = state(&definition);
+    let at = definition.next_run_at.filter(|_| state == FIRES);
     Some(Next {
         job: definition.name,
         at,
@@ -109,6 +113,15 @@ fn next(definition: Scheduled) -> Option<Next> {
         state,
         skipped_fires: definition.skipped_fires,
     })
+}
+
+/// Whether it fires, or why not.
+fn state(definition: &Scheduled) -> &'static str {
+    match (definition.enabled, definition.paused_at) {
+        (false, _) => "disabled",
+        (true, Some(_)) => "paused",
+        (true, None) => FIRES,
+    }
 }
 
 fn cells(fire: &Fire) -> Vec<String> {
