@@ -231,6 +231,11 @@ fn some_jobs_can_be_checked_alone_and_must_exist() {
         .exits(3)
         .stdout("")
         .stderr("jobctl: no definition `bakup`; did you mean `backup`?\n");
+    // A definition that was removed leaves its runs.
+    let died = dead(&db, "gone", "1 day", "no definition");
+    let died = format!("1 dead run ({died} gone: no definition), see `jobctl list-dead`");
+    says(db.jobctl(["check", "--job", "gone"]), &died);
+    db.jobctl(["status", "--job", "gone"]).run().success().stdout_has("job\tgone\t");
     // Who asks about one job relies on the workers all the same.
     db.execute("DELETE FROM jobctl.job_workers");
     db.jobctl(["check", "--job", "report"]).run().exits(1).stdout_has("no worker");

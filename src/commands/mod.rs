@@ -178,9 +178,9 @@ fn definition(store: &Store, name: &str) -> anyhow::Result<Scheduled> {
     Err(no_definition(store, name).into())
 }
 
-/// Refuses the name of a job that is neither defined nor built in.
+/// Refuses the name of a job that is neither defined nor built in, nor has runs.
 fn known_job(store: &Store, name: &str) -> anyhow::Result<()> {
-    if !action::is_built_in(name) {
+    if !action::is_built_in(name) && !store.has_runs(name.to_owned())? {
         definition(store, name)?;
     }
     Ok(())

@@ -47,6 +47,16 @@ impl Store {
             facts(&client.query_typed(query!("check"), parameters)?[0])
         })
     }
+
+    /// Whether any run of this job is kept, defined or not.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn has_runs(&self, job: String) -> Result<bool> {
+        self.transact("look for runs", move |client| {
+            client.query_typed(query!("has_runs"), &[(&job, Type::TEXT)])?[0].try_get("has_runs")
+        })
+    }
 }
 
 fn facts(row: &Row) -> std::result::Result<Facts, postgres::Error> {
