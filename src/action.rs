@@ -177,6 +177,12 @@ impl Shell {
         if let Some(name) = shell.env.keys().find(|name| name.is_empty() || name.contains('=')) {
             return Err(format!("`env` has a name that no environment can hold: `{name}`"));
         }
+        if shell.cwd.as_ref().is_some_and(String::is_empty) {
+            return Err("`cwd` is empty".to_owned());
+        }
+        if shell.permanent_exit_codes.iter().flatten().any(|code| !(1..=255).contains(code)) {
+            return Err("`permanent_exit_codes` has what is no exit status from 1 to 255".to_owned());
+        }
         if shell.env.values().any(|value| value.len() > COMMAND_LIMIT) {
             return Err(format!("`env` has a value longer than {} KiB", COMMAND_LIMIT / 1024));
         }
@@ -344,6 +350,11 @@ mod tests {
         refuses("shell", r#"{"command": []}"#, "`command` is empty");
         refuses("shell", r#"{"command": " "}"#, "`command` is empty");
         refuses("shell", r#"{"command": "x", "env": {"A=B": "1"}}"#, "`A=B`");
+        refuses("shell", r#"{"command": "x", "cwd": ""}"#, "`cwd` is empty");
+        for codes in ["[0]", "[1, 256]", "[-1]"] {
+            let payload = format!(r#"{{"command": "x", "permanent_exit_codes": {codes}}}"#);
+            refuses("shell", &payload, "`permanent_exit_codes` has what is no exit status from 1 to 255");
+        }
         let long = "x".repeat(COMMAND_LIMIT + 1);
         refuses("shell", &format!(r#"{{"command": "{long}"}}"#), "longer than 64 KiB");
     }
