@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::action::{self, Action, TIMEOUT_RANGE};
 use crate::backoff::{self, Backoff};
-use crate::schedule::Schedule;
+use crate::schedule::{Clock, Schedule};
 use crate::{duration, payload, spelling};
 
 /// A job as the file defines it; the fields are named as the columns of `job_definitions` are.
@@ -46,7 +46,10 @@ pub(crate) struct Problem {
     pub(crate) what: String,
 }
 
-/// Every key of a job; `cwd`, `env` and `permanent_exit_codes` belong to the command of `shell`.
+/// The keys of a job that belong to the command of `shell`.
+const SHELL_KEYS: &[&str] = &["cwd", "env", "permanent_exit_codes"];
+
+/// Every key of a job.
 const KEYS: &[&str] = &[
     "shell",
     "http",
@@ -83,9 +86,12 @@ const CATCH_UP_LIMIT: usize = 1000;
 /// The first thing that is wrong.
 pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Problem> {
     let line_of = |offset: usize| 1 + text[..offset.min(text.len())].matches('\n').count();
-    let file = DeTable::parse(text).map_err(|error| Problem {
-        line: line_of(error.span().map_or(0, |span| span.start)),
-        what: error.message().replace('\n', " "),
+    let file = DeTable::parse(text).map_err(|error| {
+        let what = error.message().replace('\n', " ");
+        let span = error.span().unwrap_or_default();
+        // The parser has no other way to say which error it is, and does not say which key.
+        let key = text.get(span.clone()).filter(|_| what == "duplicate key");
+        Problem { line: line_of(span.start), what: what + &key.map(|key| format!(" `{key}`")).unwrap_or_default() }
     })?;
     let mut definitions = Vec::new();
     for (key, value) in file.get_ref() {
@@ -136,20 +142,20 @@ fn read_job(name: &str, job: &Spanned<DeValue<'_>>, now: DateTime<Utc>) -> Resul
         let json = json(value.get_ref()).map_err(at)?;
         set(&mut definition, &mut action, key.get_ref(), json).map_err(at)?;
     }
-    let at = |key: &str| job.keys().find(|found| found.get_ref() == key).map(|found| found.span().start);
+    let at = |key: &str| place(job, key);
     if definition.kind.is_empty() {
         return Err((None, "it has neither `shell` nor `http`, so there is nothing to run".to_owned()));
     }
-    definition.action = Value::Object(action);
-    // As it will be read when a run is claimed, so that a wrong one never gets that far.
     let payload = definition.payload.to_string();
-    payload::check(payload.as_bytes()).map_err(|why| (at("payload"), format!("`payload`: {why}")))?;
-    Action::of_definition(definition.kind, &definition.action.to_string(), &payload)
-        .map_err(|why| (at(definition.kind), format!("`{}`: {why}", definition.kind)))?;
+    payload::check(payload.as_bytes())
+        .map_err(|why| (at("payload"), format!("`payload`: {}", without_position(&why))))?;
+    check_action(definition.kind, &action, &payload, job)?;
+    definition.action = Value::Object(action);
     match &definition.schedule {
         Some(schedule) => {
-            let read = Schedule::parse(schedule, &definition.time_zone).map_err(|why| (at("schedule"), why))?;
-            read.first(now).map_err(|why| (at("schedule"), why))?;
+            Clock::parse(&definition.time_zone).map_err(|why| (at("time_zone"), format!("`time_zone`: {why}")))?;
+            let read = Schedule::parse(schedule, &definition.time_zone).and_then(|read| read.first(now));
+            read.map_err(|why| (at("schedule"), format!("`schedule`: {why}")))?;
             if let Some(spread) = at("spread") {
                 check_spread(schedule, &definition).map_err(|why| (Some(spread), why))?;
             }
@@ -162,6 +168,55 @@ fn read_job(name: &str, job: &Spanned<DeValue<'_>>, now: DateTime<Utc>) -> Resul
         }
     }
     Ok(definition)
+}
+
+/// Where a key of a table stands.
+fn place(table: &DeTable<'_>, key: &str) -> Option<usize> {
+    table.keys().find(|found| found.get_ref() == key).map(|found| found.span().start)
+}
+
+/// Reads an action as it will be when a run is claimed, so that a wrong one never gets that far; each of its keys
+/// alone first, to know which is wrong.
+///
+/// # Errors
+/// What is wrong with it, and where in the `job`.
+fn check_action(kind: &str, action: &Map<String, Value>, payload: &str, job: &DeTable<'_>) -> Result<(), Wrong> {
+    let is_http = kind == "http";
+    let call = job.iter().find(|(key, _)| key.get_ref() == "http").and_then(|(_, call)| call.get_ref().as_table());
+    let wrong = |key: &str, why: &str| {
+        let why = without_position(why);
+        // As the file calls it.
+        let (offset, name) = match call.filter(|_| is_http) {
+            Some(call) => (place(call, key), format!("`http`: `{key}`")),
+            None if key == "command" => (place(job, "shell"), "`shell`".to_owned()),
+            None => (place(job, key), format!("`{key}`")),
+        };
+        match why.strip_prefix(&format!("`{key}` ")) {
+            Some(why) => (offset, format!("{name} {why}")),
+            None => (offset, format!("{name}: {why}")),
+        }
+    };
+    if is_http && let Some(key) = SHELL_KEYS.iter().find(|key| action.contains_key(**key)) {
+        return Err((place(job, key), format!("`{key}` goes with `shell`")));
+    }
+    if is_http && let Some(key) = action.keys().find(|key| !HTTP_KEYS.contains(&key.as_str())) {
+        return Err((call.and_then(|call| place(call, key)), format!("`http`: {}", unknown_key(key, HTTP_KEYS))));
+    }
+    let needed = if is_http { ("url", "http://a") } else { ("command", "true") };
+    for (key, value) in action {
+        let mut alone = Map::from_iter([(needed.0.to_owned(), Value::from(needed.1))]);
+        alone.insert(key.clone(), value.clone());
+        Action::of_definition(kind, &Value::Object(alone).to_string(), payload).map_err(|why| wrong(key, &why))?;
+    }
+    let whole = Value::Object(action.clone()).to_string();
+    Action::of_definition(kind, &whole, payload)
+        .map_err(|why| (place(job, kind), format!("`{kind}`: {}", without_position(&why))))?;
+    Ok(())
+}
+
+/// What is wrong with a value, without where it is in the JSON that it was turned into.
+fn without_position(why: &str) -> &str {
+    why.rsplit_once(" at line 1 column ").map_or(why, |(why, _)| why)
 }
 
 /// # Errors
@@ -188,19 +243,14 @@ fn set(definition: &mut Definition, action: &mut Map<String, Value>, key: &str, 
             }
             definition.kind = if key == "shell" { "shell" } else { "http" };
             match value {
-                Value::Object(call) if key == "http" => {
-                    if let Some(unknown) = call.keys().find(|key| !HTTP_KEYS.contains(&key.as_str())) {
-                        return Err(unknown_key(unknown, HTTP_KEYS));
-                    }
-                    action.extend(call);
-                }
+                Value::Object(call) if key == "http" => action.extend(call),
                 command if key == "shell" => {
                     action.insert("command".to_owned(), command);
                 }
                 _ => return Err("must be a table: { url = \"https://...\" }".to_owned()),
             }
         }
-        "cwd" | "env" | "permanent_exit_codes" => {
+        key if SHELL_KEYS.contains(&key) => {
             action.insert(key.to_owned(), value);
         }
         "payload" => definition.payload = value,
@@ -299,6 +349,7 @@ fn is_plain(name: &str) -> bool {
 
 fn json(value: &DeValue<'_>) -> Result<Value, String> {
     Ok(match value {
+        DeValue::String(text) if text.contains('\0') => return Err("has a NUL, which can't be stored".to_owned()),
         DeValue::String(text) => Value::from(text.as_ref()),
         DeValue::Integer(number) => {
             let digits = i64::from_str_radix(number.as_str(), number.radix());
@@ -385,7 +436,11 @@ mod tests {
         refuses("[jobs.a]\nshell = 'x'\nhttp = { url = 'http://a' }\n", 2, "a job is either `http` or `shell`");
         refuses("[jobs.a]\nhttp = { ulr = 'http://a' }\n", 2, "did you mean `url`?");
         refuses("[jobs.a]\nhttp = { url = 'ftp://a' }\n", 2, "must start with http://");
-        refuses("[jobs.a]\nshell = 'x'\nenv = { 'A=B' = 'c' }\n", 2, "`A=B`");
+        refuses(
+            "[jobs.a]\nshell = 'x'\nenv = { 'A=B' = 'c' }\n",
+            3,
+            "`env` has a name that no environment can hold: `A=B`",
+        );
         refuses("[jobs.a]\nshell = 'x'\ntimeout = 5\n", 3, "`timeout`: must be a string");
         refuses("[jobs.a]\nshell = 'x'\ntimeout = '5'\n", 3, "is not a duration");
         refuses("[jobs.a]\nshell = 'x'\nmax_attempts = 0\n", 3, "from 1 to 1000");
@@ -399,7 +454,50 @@ mod tests {
         one(&spread("").replace("6m", "5m"));
         refuses("[jobs.'a b']\nshell = 'x'\n", 1, "a name has 1 to 63");
         refuses("[jobs.shell]\nshell = 'x'\n", 1, "name of a built-in job");
-        refuses("[jobs.a]\nshell = 'x'\nshell = 'y'\n", 3, "duplicate");
+        refuses("[jobs.a]\nshell = 'x'\nshell = 'y'\n", 3, "duplicate key `shell`");
         refuses("[jobs.a\n", 1, "");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_where_it_stands_and_in_the_words_of_the_file() {
+        #[track_caller]
+        fn says(text: &str, line: usize, what: &str) {
+            let what = format!("job `a`: {what}");
+            assert_eq!(read(text, DateTime::UNIX_EPOCH).unwrap_err(), Problem { line, what });
+        }
+        let shell = |keys: &str| format!("[jobs.a]\nshell = 'x'\n{keys}\n");
+        says(&shell("env = { A = 1 }"), 3, "`env`: expected a string");
+        says(&shell("permanent_exit_codes = '1'"), 3, "`permanent_exit_codes`: expected a sequence");
+        says(
+            &shell("permanent_exit_codes = [0, 300]"),
+            3,
+            "`permanent_exit_codes` has what is no exit status from 1 to 255",
+        );
+        says(&shell("cwd = ''"), 3, "`cwd` is empty");
+        says(
+            &shell("schedule = '@daily'\ntime_zone = 'Mars'"),
+            4,
+            "`time_zone`: there is no time zone `Mars`; write a name such as Europe/Berlin, or UTC",
+        );
+        says(
+            &shell("time_zone = 'UTC'\nschedule = '@dayly'").replace("@dayly", "0 0 30 2 *"),
+            4,
+            "`schedule`: `0 0 30 2 *` never fires: nothing within 8 years of 1970-01-01 matches",
+        );
+        says(&shell("payload = { a = [\"\\u0000\"] }"), 3, "`payload`: has a NUL, which can't be stored");
+        says("[jobs.a]\nqueue = 'q'\nshell = \"a\\u0000\"\n", 3, "`shell`: has a NUL, which can't be stored");
+        says("[jobs.a]\nqueue = 'q'\nshell = ' '\n", 3, "`shell` is empty");
+        says("[jobs.a]\nqueue = 'q'\nshell = 5\n", 3, "`shell` must be a string or a list of strings");
+        says("[jobs.a]\ncwd = '/'\nhttp = { url = 'http://a' }\n", 2, "`cwd` goes with `shell`");
+        let http = |key: &str| format!("[jobs.a.http]\nmethod = 'PUT'\nurl = 'http://a'\n{key}\n");
+        says(&http("redirects = 'x'"), 4, "`http`: `redirects`: expected u32");
+        says(&http("headers = { X = 1 }"), 4, "`http`: `headers`: expected a string");
+        says(&http("timout = '5s'"), 4, "`http`: unknown key; did you mean `timeout`?");
+        says(
+            "[jobs.a.http]\nmethod = 'PUT'\nurl = 'ftp://a'\n",
+            3,
+            "`http`: `url` must start with http:// or https://",
+        );
+        says("[jobs.a]\nhttp = {}\n", 2, "`http`: missing field `url`");
     }
 }

@@ -151,7 +151,7 @@ fn what_is_wrong_is_said_with_its_place_and_nothing_is_applied() {
         ("[jobs.second]\nqueue = 'q'\n", 4, "job `second`: it has neither `shell` nor `http`"),
         ("[jobs.second]\nshell = 'true'\ncatch_up = 'all:+5'\n", 6, "job `second`: `catch_up`: must be"),
         ("[jobs.second]\nshell = 'true'\nbackoff = \"fixed:1m\\t\"\n", 6, "job `second`: `backoff`: "),
-        ("[jobs.first]\nshell = 'false'\n", 4, "duplicate key"),
+        ("[jobs.first]\nshell = 'false'\n", 4, "duplicate key `first`"),
         ("[jobs.second\n", 4, ""),
         (
             "[job.second]\nshell = 'true'\n",
