@@ -76,6 +76,8 @@ fn an_unknown_name_is_refused_with_the_nearest_one() {
             .exits(3)
             .stdout("")
             .stderr_has("jobctl: no definition `clenup`; did you mean `cleanup`?\n");
+        let built_in = db.jobctl([verb, "shell"]).run().exits(3);
+        built_in.stderr("jobctl: no definition `shell`: it is a built-in job\n");
     }
 }
 

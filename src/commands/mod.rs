@@ -189,6 +189,9 @@ fn known_job(store: &Store, name: &str) -> anyhow::Result<()> {
 /// The refusal of a name that no definition has. Whoever may only enqueue may not read the names; then
 /// there is nothing to suggest but the built-in jobs.
 fn no_definition(store: &Store, name: &str) -> Fault {
+    if action::is_built_in(name) {
+        return Fault::new(Exit::NotFound, format!("no definition `{name}`: it is a built-in job"));
+    }
     let definitions = store.list_schedules(None).unwrap_or_default();
     let words = definitions.iter().map(|definition| definition.name.as_str()).chain(["shell", "http"]);
     let meant = spelling::suggestion(name, words);
