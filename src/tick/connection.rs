@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Look, Phase, Tick, WhenIdle, lease, record};
-use crate::connect::Connecting;
+use super::{Look, Phase, Tick, WhenIdle};
+use crate::connect::{Connecting, Target};
 use crate::exit::Exit;
 use crate::store::{self, Kind, Store};
 
@@ -13,18 +13,52 @@ pub(super) const REFUSED_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause between two tries to connect anew.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(5);
 
+/// The way to the database.
+pub(super) struct Connection {
+    target: Target,
+    /// `None` while the connection is lost.
+    pub(super) store: Option<Store>,
+    connecting: Option<Connecting>,
+    /// Tries since the database last did what it was asked; a connection alone proves nothing.
+    tries: u32,
+    /// Why the connection was lost, until it serves again.
+    pub(super) lost: Option<anyhow::Error>,
+    /// Before this the database is left alone.
+    pub(super) paused_until: Instant,
+}
+
+impl Connection {
+    pub(super) fn to(target: Target) -> Self {
+        Self { target, store: None, connecting: None, tries: 0, lost: None, paused_until: Instant::now() }
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        Instant::now() < self.paused_until
+    }
+
+    /// It has done what it was asked.
+    pub(super) fn serves(&mut self) {
+        (self.tries, self.lost) = (0, None);
+    }
+
+    /// Without a connection: when there is something to do about that.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.connecting.as_ref().map_or(Some(self.paused_until), Connecting::until)
+    }
+}
+
 impl Tick {
     /// What an error of the store means for the tick.
     pub(super) fn trouble(&mut self, error: store::Error) {
         if error.kind == Kind::Lost {
             return self.lost(error.into());
         }
-        self.paused_until = Instant::now() + REFUSED_PAUSE;
+        self.connection.paused_until = Instant::now() + REFUSED_PAUSE;
         match error.kind {
             Kind::Busy if !self.is_free() => log::debug!("{error}"),
             // Somebody has migrated. What runs may end: leases and results are as they were.
             Kind::Fatal if error.exit == Exit::Schema && self.phase == Phase::Working => {
-                log::warn!("{error}; {} running", self.held.len());
+                log::warn!("{error}; {} running", self.leases.held());
                 self.failure.get_or_insert(error.into());
                 self.phase = Phase::Draining;
             }
@@ -38,65 +72,49 @@ impl Tick {
     /// The connection is gone, or could not be made. While something is held it is worth trying
     /// again: the jobs go on meanwhile, until their leases are about to end.
     pub(super) fn lost(&mut self, error: anyhow::Error) {
-        (self.store, self.connecting, self.asked) = (None, None, None);
-        self.ended.append(&mut self.blocked);
-        // A note in the history is not worth waiting for.
-        self.lost.clear();
+        let connection = &mut self.connection;
+        (connection.store, connection.connecting, self.asked) = (None, None, None);
+        self.results.connection_lost();
         self.may_claim = false;
         // One that lingers tries once; without a database there is nothing to wait for.
-        let lingers = self.plan.when_idle == WhenIdle::Linger && self.connects == 0;
+        let lingers = self.plan.when_idle == WhenIdle::Linger && self.connection.tries == 0;
         if self.is_free() && !lingers {
             self.failure = Some(error);
             return;
         }
-        if self.unreached.is_none() {
-            log::warn!("{error:#}; {} running, connecting anew", self.held.len());
+        let connection = &mut self.connection;
+        if connection.lost.is_none() {
+            log::warn!("{error:#}; {} running, connecting anew", self.leases.held());
         }
-        if self.connects > 0 {
-            let pause = RECONNECT_PAUSE.min(Duration::from_millis(100) * (1 << self.connects.min(10)));
-            self.paused_until = Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0));
+        if connection.tries > 0 {
+            let pause = RECONNECT_PAUSE.min(Duration::from_millis(100) * (1 << connection.tries.min(10)));
+            connection.paused_until = Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0));
         }
-        self.unreached = Some(error);
+        connection.lost = Some(error);
     }
 
     /// Connects, and goes on connecting, without waiting for it: signals and the ends of jobs must not.
     pub(super) fn connect(&mut self) {
-        if Instant::now() < self.paused_until {
+        if self.connection.is_paused() {
             return;
         }
-        if self.connecting.is_none() {
-            self.connects += 1;
-            self.connecting = Some(self.target.clone().connect(self.bell()));
-        }
-        match self.connecting.as_mut().and_then(Connecting::poll) {
+        let bell = self.bell();
+        let Connection { target, connecting, tries, .. } = &mut self.connection;
+        let connecting = connecting.get_or_insert_with(|| {
+            *tries += 1;
+            target.clone().connect(bell)
+        });
+        match connecting.poll() {
             None => {}
             Some(Err(error)) => self.lost(error),
             Some(Ok(link)) => {
                 let mut store = Store::over(link);
                 store.limit(self.timing.limits);
-                (self.store, self.connecting) = (Some(store), None);
+                (self.connection.store, self.connection.connecting) = (Some(store), None);
                 self.next_beat = Instant::now();
                 // Runs may have been given up meanwhile.
                 self.look = Look::Now;
             }
         }
-    }
-
-    /// Without a connection: forgets results whose lease has been over for long. As long as nobody has recovered the
-    /// runs, which takes the same database, they are still to be recorded; the fence decides.
-    pub(super) fn give_up_expired(&mut self) {
-        let now = Instant::now();
-        let kept = self.timing.result_kept;
-        self.unstarted.retain(|one| now < one.expires);
-        let held = &mut self.held;
-        self.ended.retain(|judged| {
-            let run = &judged.attempt.run;
-            let over = held.get(&run.id).is_none_or(|held| held.attempt != run.attempt || now >= held.expires + kept);
-            if over {
-                lease::give_up(held, run);
-                log::warn!("{}: result not recorded, lease lost", record::subject(run));
-            }
-            !over
-        });
     }
 }

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Look, Tick, Unstarted, record};
-use crate::store::{self, Claim, Exchanged, Exchanging, Kind, OfLocked};
+use super::{Look, Tick};
+use crate::store::{self, Claim, Claimed, Exchanged, Exchanging, Kind, OfLocked};
 
 /// After an exchange that failed, or a job that this host could not start, nothing is claimed for so long.
 pub(super) const CLAIM_PAUSE: Duration = Duration::from_secs(1);
@@ -21,14 +21,12 @@ pub(super) struct Exchange {
 impl Tick {
     /// Sends what has ended, and asks for what can start at once and a blink ahead.
     pub(super) fn exchange(&mut self) -> store::Result<Option<Exchange>> {
-        if Instant::now() >= self.blocked_until {
-            self.ended.append(&mut self.blocked);
-        }
-        let results = self.batch();
+        let ended = self.results.batch();
+        let results = ended.len();
         if results > 0 {
             self.look = Look::Now;
         }
-        let claim = match self.next_claim(self.held.len().saturating_sub(results + self.blocked.len())) {
+        let claim = match self.next_claim(self.leases.held().saturating_sub(results + self.results.blocked())) {
             // Somebody has locked the worker's row. Results must not wait for that.
             Err(error) if results > 0 && error.kind == Kind::Busy => {
                 self.claims_from = Instant::now() + CLAIM_PAUSE;
@@ -36,11 +34,10 @@ impl Tick {
             }
             claim => claim?,
         };
-        let Some(store) = self.store.as_ref().filter(|_| results > 0 || claim.is_some()) else {
+        let Some(store) = self.connection.store.as_ref().filter(|_| results > 0 || claim.is_some()) else {
             return Ok(None);
         };
         let sent = Instant::now();
-        let ended = self.ended[..results].iter().map(record::finish).collect();
         let asked = store.exchange(&self.holder, ended, claim.clone(), self.of_locked, self.bell());
         Ok(Some(Exchange { asked, results, claim, sent }))
     }
@@ -54,7 +51,7 @@ impl Tick {
         self.rested_until = Instant::now() + self.pace.blink();
         if let Err(error) = &answer {
             if error.kind == Kind::Lost {
-                self.unstarted.extend(asked.abandon().into_iter().map(|claim| Unstarted { claim, expires }));
+                self.leases.give_back(asked.abandon(), expires);
             }
             // Should it be the claim that fails, then results must not wait for it: they go alone next time.
             self.claims_from = Instant::now() + CLAIM_PAUSE;
@@ -71,16 +68,15 @@ impl Tick {
             }
             answer => {
                 let Exchanged { recorded, locked, claimed, claiming } = answer?;
-                self.let_go(results, &recorded, &locked);
-                if self.blocked.is_empty() {
+                self.results.let_go(results, &recorded, &locked, &mut self.leases);
+                if self.results.blocked() == 0 {
                     self.of_locked = OfLocked::Wait;
                 }
                 if let Some(claim) = claim {
                     self.learn(&claim, sent, claiming, &claimed);
                     if self.is_stopping() {
                         // The signal came while they were on their way.
-                        let unstarted = claimed.iter().map(|run| Unstarted { claim: run.token(), expires });
-                        self.unstarted.extend(unstarted);
+                        self.leases.give_back(claimed.iter().map(Claimed::token), expires);
                     } else {
                         self.start(claimed, sent);
                     }

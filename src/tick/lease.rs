@@ -1,12 +1,94 @@
-//! Keeps what a tick holds: one statement renews all leases. Each is counted here from before that
+//! What a tick holds, and how it keeps it: one statement renews all leases. Each is counted here from before that
 //! statement was sent, so that what it protects is told to end before another worker may have it.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::{HeldRun, Tick};
+use super::Tick;
+use crate::execute::Stop;
 use crate::model::Why;
-use crate::store::{self, Claimed, Held, Pending};
+use crate::store::{self, Claimed, Held, Pending, Token};
+
+/// A run whose lease this tick has.
+struct HeldRun {
+    attempt: i32,
+    stop: Arc<Stop>,
+    /// When the lease is over, counted from before its last renewal was sent.
+    expires: Instant,
+}
+
+/// What a tick holds.
+#[derive(Default)]
+pub(super) struct Leases {
+    held: HashMap<i64, HeldRun>,
+    /// Claims that go back, because they were not started, and when their leases are over.
+    unstarted: Vec<(Token, Instant)>,
+}
+
+impl Leases {
+    /// How many runs are held that are executed, wait for a thread, or have ended and are not recorded.
+    pub(super) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.unstarted.is_empty()
+    }
+
+    /// All runs, also those that go back.
+    pub(super) fn runs(&self) -> impl Iterator<Item = i64> {
+        self.held.keys().copied().chain(self.unstarted.iter().map(|(claim, _)| claim.id))
+    }
+
+    pub(super) fn hold(&mut self, run: &Claimed, stop: Arc<Stop>, expires: Instant) {
+        self.held.insert(run.id, HeldRun { attempt: run.attempt, stop, expires });
+    }
+
+    /// When the lease of this very attempt is over; where that was lost, another one of its run may be held since.
+    pub(super) fn expiry(&self, run: &Claimed) -> Option<Instant> {
+        self.held.get(&run.id).filter(|held| held.attempt == run.attempt).map(|held| held.expires)
+    }
+
+    /// Holds this very attempt no longer, and says when its lease is over.
+    pub(super) fn let_go(&mut self, run: &Claimed) -> Option<Instant> {
+        let expires = self.expiry(run)?;
+        self.held.remove(&run.id);
+        Some(expires)
+    }
+
+    /// Has claims given back that were not started.
+    pub(super) fn give_back(&mut self, claims: impl IntoIterator<Item = Token>, expires: Instant) {
+        self.unstarted.extend(claims.into_iter().map(|claim| (claim, expires)));
+    }
+
+    /// What is to be given back: whose lease is over is somebody else's already.
+    pub(super) fn unstarted(&mut self) -> Vec<Token> {
+        let now = Instant::now();
+        self.unstarted.retain(|(_, expires)| now < *expires);
+        self.unstarted.iter().map(|(claim, _)| *claim).collect()
+    }
+
+    pub(super) fn has_unstarted(&self) -> bool {
+        !self.unstarted.is_empty()
+    }
+
+    /// What was to be given back is, but for these runs.
+    pub(super) fn given_back(&mut self, but_for: &[i64]) {
+        self.unstarted.retain(|(claim, _)| but_for.contains(&claim.id));
+    }
+
+    /// When the first result, which is kept for so long behind its lease, or claim is given up.
+    pub(super) fn first_given_up(&self, kept: Duration) -> Option<Instant> {
+        let held = self.held.values().map(|held| held.expires + kept);
+        held.chain(self.unstarted.iter().map(|(_, expires)| *expires)).min()
+    }
+
+    /// Says something to all executions.
+    pub(super) fn tell(&self, what: impl Fn(&Stop)) {
+        self.held.values().for_each(|held| what(&held.stop));
+    }
+}
 
 /// A renewal that is under way.
 pub(super) struct Renewal {
@@ -14,22 +96,17 @@ pub(super) struct Renewal {
     pub(super) sent: Instant,
 }
 
-/// Takes an attempt out of what is held. Where the lease of a run was lost, another attempt of it may be held since:
-/// that stays.
-pub(super) fn give_up(held: &mut HashMap<i64, HeldRun>, run: &Claimed) -> Option<HeldRun> {
-    let is_this = held.get(&run.id).is_some_and(|held| held.attempt == run.attempt);
-    if is_this { held.remove(&run.id) } else { None }
-}
-
 impl Tick {
     /// Renews all leases and the claim right, when it is time to.
     pub(super) fn beat(&mut self) -> store::Result<Option<Renewal>> {
-        let Some(store) = self.store.as_ref().filter(|_| Instant::now() >= self.next_beat) else { return Ok(None) };
+        let Some(store) = self.connection.store.as_ref().filter(|_| Instant::now() >= self.next_beat) else {
+            return Ok(None);
+        };
         let sent = Instant::now();
         // Nothing is to be renewed that was claimed just now; of short runs there may be thousands.
         let fresh = sent + self.timing.lease - self.timing.heartbeat / 5;
-        let held = self.held.iter().filter(|(_, run)| run.expires < fresh).map(|(id, run)| (*id, run.attempt));
-        let held: Vec<_> = held.collect();
+        let stale = self.leases.held.iter().filter(|(_, run)| run.expires < fresh);
+        let held: Vec<_> = stale.map(|(id, run)| (*id, run.attempt)).collect();
         if held.is_empty() {
             return self.beaten(sent).map(|()| None);
         }
@@ -40,7 +117,7 @@ impl Tick {
     /// Takes in what became of the leases that were to be renewed at `sent`.
     pub(super) fn renewed(&mut self, answers: Vec<(i64, Held)>, sent: Instant) -> store::Result<()> {
         for (id, answer) in answers {
-            let Some(run) = self.held.get_mut(&id) else { continue };
+            let Some(run) = self.leases.held.get_mut(&id) else { continue };
             match answer {
                 Held::Renewed | Held::CancelAsked => {
                     run.stop.prolong(sent + self.timing.fence);

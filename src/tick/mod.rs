@@ -17,24 +17,25 @@ mod record;
 mod signals;
 mod talk;
 mod timing;
+mod wake;
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use signal_hook::iterator::Signals;
 
-use crate::connect::{Connecting, Target};
+use crate::connect::Target;
 use crate::count;
-use crate::execute::{Caller, Stop};
-use crate::model::{Failure, Outcome, Status};
-use crate::store::{Holder, Limited, OfLocked, Old, Store, Token, Wanted};
+use crate::execute::Caller;
+use crate::model::{Failure, Outcome};
+use crate::store::{Holder, Limited, OfLocked, Old, Wanted};
+use connection::Connection;
 use lanes::Lanes;
+use lease::Leases;
 use pace::Pace;
 use pool::{Attention, Pool};
-use record::Judged;
+use record::{Judged, Results};
 use talk::Asked;
 use timing::Timing;
 
@@ -74,20 +75,6 @@ enum Event {
     Answered,
 }
 
-/// A run whose lease this tick has.
-struct HeldRun {
-    attempt: i32,
-    stop: Arc<Stop>,
-    /// When the lease is over, counted from before its last renewal was sent.
-    expires: Instant,
-}
-
-/// A claim that goes back, because no thread was free for it.
-struct Unstarted {
-    claim: Token,
-    expires: Instant,
-}
-
 /// How far a tick has got; it never goes back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
@@ -111,30 +98,18 @@ enum Look {
 }
 
 struct Tick {
-    target: Target,
     plan: Plan,
     timing: Timing,
     holder: Holder,
-    /// `None` while the connection is lost.
-    store: Option<Store>,
-    connecting: Option<Connecting>,
+    connection: Connection,
     pool: Pool,
     events: Receiver<Event>,
     sender: mpsc::Sender<Event>,
     /// Signals that wait until they are handed on.
     caught: Option<Signals>,
-    held: HashMap<i64, HeldRun>,
-    unstarted: Vec<Unstarted>,
-    /// Ended, and not recorded yet.
-    ended: Vec<Judged>,
-    /// Ended, with runs that somebody has locked: they wait for that, and nothing else does.
-    blocked: Vec<Judged>,
-    blocked_until: Instant,
+    leases: Leases,
+    results: Results,
     of_locked: OfLocked,
-    /// Recorded, and not in the log yet.
-    untold: Vec<(Status, Judged)>,
-    /// Ended too late, and not in the history yet.
-    lost: Vec<Judged>,
     /// As long as there is no answer, nothing else is asked.
     asked: Option<Asked>,
     pace: Pace,
@@ -151,14 +126,8 @@ struct Tick {
     /// Runs started.
     taken: usize,
     next_beat: Instant,
-    /// Before this the database is left alone.
-    paused_until: Instant,
-    /// Before this it is, as long as there is work for all threads.
+    /// Before this the database is left alone, as long as there is work for all threads.
     rested_until: Instant,
-    /// Since the database last did what it was asked; a connection alone proves nothing.
-    connects: u32,
-    /// Why the connection was lost, until it serves again.
-    unreached: Option<anyhow::Error>,
     failure: Option<anyhow::Error>,
 }
 
@@ -173,22 +142,15 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
     let timing = Timing::of(plan.wanted.lease);
     let now = Instant::now();
     let mut tick = Tick {
-        target,
         holder: Holder { worker: plan.worker.clone(), tick: String::new() },
-        store: None,
-        connecting: None,
+        connection: Connection::to(target),
         pool: Pool::new(plan.concurrency, caller, sender.clone()),
         events,
         sender,
         caught: Some(caught),
-        held: HashMap::new(),
-        unstarted: Vec::new(),
-        ended: Vec::new(),
-        blocked: Vec::new(),
-        blocked_until: now,
+        leases: Leases::default(),
+        results: Results::default(),
         of_locked: OfLocked::Wait,
-        untold: Vec::new(),
-        lost: Vec::new(),
         asked: None,
         pace: Pace::default(),
         lanes: Lanes::default(),
@@ -201,10 +163,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         started: now,
         taken: 0,
         next_beat: now + timing.heartbeat,
-        paused_until: now,
         rested_until: now,
-        connects: 0,
-        unreached: None,
         failure: None,
         plan,
         timing,
@@ -224,33 +183,34 @@ impl Tick {
     /// All that there is to do now, in the order of its urgency.
     fn step(&mut self) {
         self.advance();
-        if self.store.is_none() {
+        if self.connection.store.is_none() {
             self.connect();
         }
-        if self.store.is_none() {
-            self.give_up_expired();
+        if self.connection.store.is_none() {
+            self.results.give_up_expired(self.timing.result_kept, &mut self.leases);
+            self.leases.unstarted();
             return;
         }
         match self.talk() {
             // Sending proves nothing.
             Ok(()) if self.asked.is_some() => {}
-            Ok(()) => (self.connects, self.unreached) = (0, None),
+            Ok(()) => self.connection.serves(),
             Err(error) => self.trouble(error),
         }
-        self.tell();
+        self.results.tell();
     }
 
     /// Whether nothing depends on this tick.
     fn is_free(&self) -> bool {
-        self.held.is_empty()
-            && self.unstarted.is_empty()
-            && [&self.ended, &self.blocked, &self.lost].iter().all(|results| results.is_empty())
+        self.leases.is_empty() && self.results.is_empty()
     }
 
     fn is_done(&self) -> bool {
         let idle = self.is_free() && self.asked.is_none();
         match self.phase {
-            Phase::Working => idle && (self.failure.is_some() || self.store.is_some() && self.look == Look::AfterRun),
+            Phase::Working => {
+                idle && (self.failure.is_some() || self.connection.store.is_some() && self.look == Look::AfterRun)
+            }
             Phase::Draining | Phase::Stopping(_) => idle,
             Phase::Ending(until) => idle || Instant::now() >= until && self.asked.is_none(),
         }
@@ -275,55 +235,8 @@ impl Tick {
     /// Sleeps until something happens or is due.
     fn wait(&mut self) {
         let now = Instant::now();
-        let mut until = now + Duration::from_secs(3600);
-        let mut at = |instant: Instant| until = until.min(instant);
-        match self.phase {
-            Phase::Working if self.has_reached_limit() => at(now),
-            Phase::Working => at(self.started + self.plan.max_time),
-            Phase::Draining => {}
-            Phase::Stopping(instant) | Phase::Ending(instant) => at(instant),
-        }
-        if self.caught.is_some() {
-            at(self.started + signals::KEPT);
-        }
-        if let Some(asked) = &self.asked {
-            at(asked.until());
-        } else if self.store.is_some() {
-            let resting = if self.rests() { self.rested_until } else { now };
-            let not_before = |instant: Instant| instant.max(self.paused_until).max(resting);
-            if !self.held.is_empty() || self.may_claim {
-                at(not_before(self.next_beat));
-            }
-            if !self.ended.is_empty() || !self.lost.is_empty() {
-                at(not_before(now));
-            }
-            if !self.blocked.is_empty() {
-                at(not_before(self.blocked_until));
-            }
-            if !self.unstarted.is_empty() {
-                at(not_before(now + connection::REFUSED_PAUSE));
-            }
-            if let Some(waited) = self.pool.waiting_for() {
-                at(not_before(now + self.pace.patience().saturating_sub(waited)));
-            }
-            match self.look {
-                Look::Now if self.phase == Phase::Working => at(not_before(self.claims_from)),
-                Look::At(instant) if self.phase == Phase::Working => at(not_before(instant.max(self.claims_from))),
-                _ if self.phase != Phase::Working && self.may_claim => at(not_before(now)),
-                _ => {}
-            }
-        } else {
-            match &self.connecting {
-                Some(connecting) => connecting.until().into_iter().for_each(&mut at),
-                None => at(self.paused_until),
-            }
-            let claims = self.unstarted.iter().map(|one| one.expires);
-            let results = self.held.values().map(|held| held.expires + self.timing.result_kept);
-            results.chain(claims).min().into_iter().for_each(at);
-        }
-        if self.pool.attend(self.attention()) {
-            until = now;
-        }
+        let is_called = self.pool.attend(self.attention());
+        let until = if is_called { now } else { self.next_step(now) };
         match self.events.recv_timeout(until.saturating_duration_since(now)) {
             Ok(event) => self.take(event),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -337,10 +250,51 @@ impl Tick {
                 _ if !attempt.has_begun => self.take_back(&attempt.run),
                 _ => {
                     self.pace.observe(attempt.finished - attempt.started, attempt.run.payload.len());
-                    self.ended.push(Judged::new(attempt));
+                    self.results.ended.push(Judged::new(attempt));
                 }
             }
         }
+    }
+
+    /// When there is something to do, should nothing happen before.
+    fn next_step(&self, now: Instant) -> Instant {
+        let mut until = now + Duration::from_secs(3600);
+        let mut at = |instant: Instant| until = until.min(instant);
+        match self.phase {
+            Phase::Working if self.has_reached_limit() => at(now),
+            Phase::Working => at(self.started + self.plan.max_time),
+            Phase::Draining => {}
+            Phase::Stopping(instant) | Phase::Ending(instant) => at(instant),
+        }
+        if self.caught.is_some() {
+            at(self.started + signals::KEPT);
+        }
+        if let Some(asked) = &self.asked {
+            at(asked.until());
+        } else if self.connection.store.is_some() {
+            let resting = if self.rests() { self.rested_until } else { now };
+            let not_before = |instant: Instant| instant.max(self.connection.paused_until).max(resting);
+            if self.leases.held() > 0 || self.may_claim {
+                at(not_before(self.next_beat));
+            }
+            self.results.next(now).map(not_before).into_iter().for_each(&mut at);
+            if self.leases.has_unstarted() {
+                at(not_before(now + connection::REFUSED_PAUSE));
+            }
+            if let Some(waited) = self.pool.waiting_for() {
+                at(not_before(now + self.pace.patience().saturating_sub(waited)));
+            }
+            match self.look {
+                Look::Now if self.phase == Phase::Working => at(not_before(self.claims_from)),
+                Look::At(instant) if self.phase == Phase::Working => at(not_before(instant.max(self.claims_from))),
+                _ if self.phase != Phase::Working && self.may_claim => at(not_before(now)),
+                _ => {}
+            }
+        } else {
+            let next = [self.connection.next(), self.leases.first_given_up(self.timing.result_kept)];
+            next.into_iter().flatten().for_each(at);
+        }
+        until
     }
 
     /// What the pool is to call for: there may be thousands of ends a second.
@@ -351,8 +305,8 @@ impl Tick {
             let waiting = self.pace.few(self.pool.size());
             Attention::Shortage {
                 waiting,
-                ended: pace::PLENTY - self.ended.len(),
-                bytes: BYTES_AT_REST - self.ended_bytes(),
+                ended: pace::PLENTY - self.results.ended.len(),
+                bytes: BYTES_AT_REST - self.results.bytes(),
             }
         } else {
             Attention::Ended
@@ -370,12 +324,12 @@ impl Tick {
     /// The end: gives the claim right back and reports what made it impossible to go on.
     fn leave(mut self) -> anyhow::Result<()> {
         let mut kept = 0;
-        for run in self.held.keys().chain(self.unstarted.iter().map(|one| &one.claim.id)) {
+        for run in self.leases.runs() {
             log::error!("run {run}: still held at the end; its lease will run out");
             kept += 1;
         }
         let left = self.give_right_back();
-        if let Some(store) = &self.store {
+        if let Some(store) = &self.connection.store {
             log::debug!(
                 "{} runs started, {} transactions, in {}",
                 self.taken,
@@ -384,7 +338,7 @@ impl Tick {
             );
         }
         self.prune();
-        match self.failure.or(self.unreached) {
+        match self.failure.or(self.connection.lost) {
             Some(failure) => Err(failure),
             None if kept > 0 => bail!("cannot give {} back in time; see the log", count::of(kept, "run")),
             None => left.map_err(Into::into),

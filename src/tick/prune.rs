@@ -10,7 +10,8 @@ impl Tick {
     /// Deletes what is old, when all work is done and others may claim already. That it can't is no
     /// failure of the tick.
     pub(super) fn prune(&self) {
-        let (Some(store), Phase::Working | Phase::Draining, None) = (&self.store, self.phase, &self.failure) else {
+        let (Some(store), Phase::Working | Phase::Draining, None) = (&self.connection.store, self.phase, &self.failure)
+        else {
             return;
         };
         let mut left = PRUNED_AT_ONCE;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::Tick;
+use super::lease::Leases;
 use super::pool::Attempt;
-use super::{Tick, lease};
 use crate::duration;
 use crate::model::{Outcome, Status, Why};
 use crate::store::{self, Claimed, Expired, Finish, Kind, Recorded};
@@ -34,31 +35,117 @@ const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of output in one statement; more wait for the next.
 pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
-impl Tick {
-    /// What the results that wait keep in memory.
-    pub(super) fn ended_bytes(&self) -> usize {
+/// What attempts came to that the database or the log does not know yet.
+#[derive(Default)]
+pub(super) struct Results {
+    /// To be recorded.
+    pub(super) ended: Vec<Judged>,
+    /// With runs that somebody has locked: they wait for that, and nothing else does.
+    blocked: Vec<Judged>,
+    blocked_until: Option<Instant>,
+    /// Not in the log yet.
+    recorded: Vec<(Status, Judged)>,
+    /// Ended too late, and not in the history yet.
+    lost: Vec<Judged>,
+}
+
+impl Results {
+    pub(super) fn is_empty(&self) -> bool {
+        [&self.ended, &self.blocked, &self.lost].iter().all(|results| results.is_empty())
+    }
+
+    /// How many have runs that somebody has locked.
+    pub(super) fn blocked(&self) -> usize {
+        self.blocked.len()
+    }
+
+    /// When there is something to send.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        if self.ended.is_empty() && self.lost.is_empty() { self.blocked_until } else { Some(now) }
+    }
+
+    /// What they keep in memory.
+    pub(super) fn bytes(&self) -> usize {
         self.ended.iter().chain(&self.blocked).map(Judged::bytes).sum()
     }
 
-    /// How many results go into the next statement: all, unless it is much.
-    pub(super) fn batch(&self) -> usize {
+    /// What goes into the next statement: all, unless it is much.
+    pub(super) fn batch(&mut self) -> Vec<Finish> {
+        if self.blocked_until.is_some_and(|until| Instant::now() >= until) {
+            self.unblock();
+        }
         let mut bytes = 0;
         let fits = |judged: &&Judged| {
             bytes += judged.bytes();
             bytes <= BYTES_AT_ONCE
         };
-        self.ended.iter().take_while(fits).count().max(1).min(self.ended.len())
+        let count = self.ended.iter().take_while(fits).count().max(1).min(self.ended.len());
+        self.ended[..count].iter().map(finish).collect()
     }
 
+    fn unblock(&mut self) {
+        self.ended.append(&mut self.blocked);
+        self.blocked_until = None;
+    }
+
+    /// All wait alike now, but for the notes in the history: those are not worth it.
+    pub(super) fn connection_lost(&mut self) {
+        self.unblock();
+        self.lost.clear();
+    }
+
+    /// Lets go of the oldest `count`: each is recorded, or its lease is lost. Those whose runs are `locked` are kept
+    /// for later.
+    pub(super) fn let_go(&mut self, count: usize, recorded: &Recorded, locked: &[i64], leases: &mut Leases) {
+        for judged in self.ended.drain(..count) {
+            let run = &judged.attempt.run;
+            if locked.contains(&run.id) {
+                self.blocked_until = Some(Instant::now() + LOCKED_PAUSE);
+                self.blocked.push(judged);
+                continue;
+            }
+            leases.let_go(run);
+            match recorded.get(&(run.id, run.attempt)) {
+                Some(status) => self.recorded.push((*status, judged)),
+                None => {
+                    log::warn!("{}: lease lost, result not recorded", subject(run));
+                    self.lost.push(judged);
+                }
+            }
+        }
+    }
+
+    /// Gives up those whose lease has been over for so long. As long as nobody has recovered their runs, which takes
+    /// the same database that is away, they are still to be recorded; the fence decides.
+    pub(super) fn give_up_expired(&mut self, kept: Duration, leases: &mut Leases) {
+        let now = Instant::now();
+        self.ended.retain(|judged| {
+            let run = &judged.attempt.run;
+            let over = leases.expiry(run).is_none_or(|expires| now >= expires + kept);
+            if over {
+                leases.let_go(run);
+                log::warn!("{}: result not recorded, lease lost", subject(run));
+            }
+            !over
+        });
+    }
+
+    /// Says in the log what became of them; nobody waits for that.
+    pub(super) fn tell(&mut self) {
+        self.recorded.drain(..).for_each(|(status, judged)| log_recorded(&judged, status));
+    }
+}
+
+impl Tick {
     /// Records the oldest `count` results, each alone. What is refused even then is left to its lease.
     pub(super) fn record_one_by_one(&mut self, count: usize) -> store::Result<()> {
         for _ in 0..count {
-            match self.record_alone(finish(&self.ended[0])) {
-                Ok(recorded) => self.let_go(1, &recorded, &[]),
+            match self.record_alone(finish(&self.results.ended[0])) {
+                Ok(recorded) => self.results.let_go(1, &recorded, &[], &mut self.leases),
                 Err(error) if error.kind == Kind::Data => {
-                    let run = self.ended.remove(0).attempt.run;
+                    let run = self.results.ended.remove(0).attempt.run;
                     log::error!("{}: {error}; its lease will run out", subject(&run));
-                    lease::give_up(&mut self.held, &run);
+                    self.leases.let_go(&run);
                 }
                 Err(error) => return Err(error),
             }
@@ -68,7 +155,7 @@ impl Tick {
 
     /// Records one result; where its text can't be stored, the state is.
     fn record_alone(&self, mut one: Finish) -> store::Result<Recorded> {
-        let Some(store) = &self.store else { return Ok(Recorded::new()) };
+        let Some(store) = &self.connection.store else { return Ok(Recorded::new()) };
         match store.record(&self.holder.worker, one.clone()) {
             Err(error) if error.kind == Kind::Data => {
                 log::warn!("run {}: output not stored: {error}", one.id);
@@ -81,45 +168,19 @@ impl Tick {
         }
     }
 
-    /// Lets go of the oldest `count` results: each is recorded, or its lease is lost. Those whose runs are `locked`
-    /// are kept for later.
-    pub(super) fn let_go(&mut self, count: usize, recorded: &Recorded, locked: &[i64]) {
-        for judged in self.ended.drain(..count) {
-            let run = &judged.attempt.run;
-            if locked.contains(&run.id) {
-                self.blocked_until = Instant::now() + LOCKED_PAUSE;
-                self.blocked.push(judged);
-                continue;
-            }
-            lease::give_up(&mut self.held, run);
-            match recorded.get(&(run.id, run.attempt)) {
-                Some(status) => self.untold.push((*status, judged)),
-                None => {
-                    log::warn!("{}: lease lost, result not recorded", subject(run));
-                    self.lost.push(judged);
-                }
-            }
-        }
-    }
-
     /// Notes in the history which leases were lost.
     pub(super) fn note_lost(&mut self) -> store::Result<()> {
-        let Some(store) = &self.store else { return Ok(()) };
-        while let Some(Judged { attempt: Attempt { run, started, .. }, .. }) = self.lost.last() {
+        let Some(store) = &self.connection.store else { return Ok(()) };
+        while let Some(Judged { attempt: Attempt { run, started, .. }, .. }) = self.results.lost.last() {
             let why = "its worker lost the lease and ended it";
             store.note_lost(&self.holder.worker, run.id, run.attempt, why, started.elapsed())?;
-            self.lost.pop();
+            self.results.lost.pop();
         }
         Ok(())
     }
-
-    /// Says in the log what became of results; nobody waits for that.
-    pub(super) fn tell(&mut self) {
-        self.untold.drain(..).for_each(|(status, judged)| log_recorded(&judged, status));
-    }
 }
 
-pub(super) fn finish(judged: &Judged) -> Finish {
+fn finish(judged: &Judged) -> Finish {
     let Judged { attempt: Attempt { run, ended, started, finished, .. }, verdict } = judged;
     let now = Instant::now();
     Finish {

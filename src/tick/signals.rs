@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 
 use super::{Event, Phase, Tick};
 use crate::duration;
+use crate::execute::Stop;
 use crate::model::Why;
 
 /// So long signals may be kept while nothing runs: most ticks have ended by then, and a thread to start and to
@@ -63,20 +64,20 @@ impl Tick {
     pub(super) fn stop(&mut self) {
         match self.phase {
             Phase::Working | Phase::Draining => {
-                log::info!("stopping: {} running, grace {}", self.held.len(), duration::show(self.plan.grace));
+                log::info!("stopping: {} running, grace {}", self.leases.held(), duration::show(self.plan.grace));
                 self.phase = Phase::Stopping(Instant::now() + self.plan.grace);
                 // Whether or not there is a database to give it back to.
                 self.take_back_waiting();
             }
             Phase::Stopping(_) | Phase::Ending(_) => {
                 self.end_all();
-                self.held.values().for_each(|run| run.stop.hurry());
+                self.leases.tell(Stop::hurry);
             }
         }
     }
 
     pub(super) fn end_all(&mut self) {
-        self.held.values().for_each(|run| run.stop.ask(Why::Interrupted));
+        self.leases.tell(|stop| stop.ask(Why::Interrupted));
         // However often it is called: one error after the other must not put the end off.
         if !matches!(self.phase, Phase::Ending(_)) {
             self.phase = Phase::Ending(Instant::now() + END_PATIENCE);

@@ -27,7 +27,7 @@ impl Asked {
 impl Tick {
     /// All that there is to say to the database now.
     pub(super) fn talk(&mut self) -> store::Result<()> {
-        if !self.settle()? || Instant::now() < self.paused_until || self.rests() {
+        if !self.settle()? || self.connection.is_paused() || self.rests() {
             return Ok(());
         }
         self.take_back_waiting();
@@ -71,7 +71,7 @@ impl Tick {
             && now < self.next_beat
             && self.phase == Phase::Working
             && self.pool.waiting() > self.pace.few(self.pool.size())
-            && self.ended.len() < pace::PLENTY
-            && self.ended_bytes() < BYTES_AT_REST
+            && self.results.ended.len() < pace::PLENTY
+            && self.results.bytes() < BYTES_AT_REST
     }
 }

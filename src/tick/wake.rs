@@ -1,0 +1,158 @@
+//! How a tick looks what there is to do: it reports, takes the claim right, fires schedules and recovers lost leases.
+
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use super::{Phase, Tick, WhenIdle, id, record};
+use crate::model::Status;
+use crate::store::{self, DueSchedule, Fire, Kind, Store};
+use crate::{fires, verdict};
+
+/// Lost leases recovered per statement.
+const RECOVERED_AT_ONCE: usize = 500;
+
+impl Tick {
+    /// Looks what there is to do; takes or renews the claim right.
+    pub(super) fn wake(&mut self) -> store::Result<()> {
+        let Some(store) = &self.connection.store else { return Ok(()) };
+        let working = self.phase == Phase::Working;
+        let keep = working && (self.plan.when_idle == WhenIdle::Linger || self.may_claim);
+        let sent = Instant::now();
+        let wake = || store.wake(&self.holder, &self.plan.wanted.queues, self.timing.right, keep);
+        let mut seen = wake()?;
+        if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| id::is_dead(tick)) {
+            store.leave(&self.holder.worker, dead)?;
+            seen = wake()?;
+        }
+        if seen.fires {
+            self.fire()?;
+            // What was fired may be due.
+            seen = wake()?;
+        }
+        // The right is fresh; leases are renewed at their own time.
+        if self.leases.held() == 0 {
+            self.next_beat = sent + self.timing.heartbeat;
+        }
+        self.limits = seen.limits;
+        let gained = !self.may_claim;
+        self.may_claim = seen.claiming_tick.as_ref() == Some(&self.holder.tick);
+        if seen.claiming_tick.is_some() {
+            self.warn_of_other_queues(&seen.claiming_queues);
+        }
+        if self.may_claim && (gained || self.others > 0) {
+            self.others = store.held(&self.holder.worker)?.saturating_sub(self.leases.held());
+        }
+        if seen.lost {
+            self.recover()?;
+        }
+        Ok(())
+    }
+
+    /// Says it, once, when the tick of this worker that may claim leaves out what this one is for: nobody takes that
+    /// as long as both share a name.
+    fn warn_of_other_queues(&self, claiming: &[String]) {
+        static SAID: Once = Once::new();
+        let own = &self.plan.wanted.queues;
+        let is_served = |queue: &String| claiming.contains(queue);
+        if claiming.is_empty() || !own.is_empty() && own.iter().all(is_served) {
+            return;
+        }
+        SAID.call_once(|| {
+            let worker = self.plan.worker.escape_debug();
+            let waits = if own.is_empty() { "the others wait".to_owned() } else { format!("{} waits", own.join(",")) };
+            let claiming = claiming.join(",");
+            log::warn!("another tick of worker {worker} claims, from queue {claiming}, and {waits} for its end; give this tick a --worker of its own");
+        });
+    }
+
+    /// Fires the schedules whose time has come.
+    fn fire(&self) -> store::Result<()> {
+        let Some(store) = &self.connection.store else { return Ok(()) };
+        loop {
+            let due = store.due_schedules()?;
+            let (fires, broken) = fires::plan(&due);
+            broken.iter().for_each(|why| log::error!("{why}"));
+            let mut moved = false;
+            for fires in fires::shares(fires) {
+                moved |= fire_share(store, &due, fires)?;
+            }
+            // Where none could be moved on, another tick or a person has them.
+            if !moved || due.len() < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes runs whose lease ran out away from their holders. A run whose every start kills its
+    /// worker ends here, dead.
+    fn recover(&self) -> store::Result<()> {
+        const WHAT: &str = "lease expired: its worker died, hung or lost the database";
+        let Some(store) = &self.connection.store else { return Ok(()) };
+        loop {
+            let expired = store.expired(RECOVERED_AT_ONCE)?;
+            let waits: Vec<_> = expired
+                .iter()
+                .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
+                .collect();
+            let recovered = match store.recover(&waits, WHAT) {
+                // One row that is refused must not keep the others.
+                Err(error) if error.kind == Kind::Data => {
+                    waits.iter().flat_map(|wait| recover_alone(store, wait, WHAT)).collect()
+                }
+                recovered => recovered?,
+            };
+            for (id, status) in &recovered {
+                let found = expired.iter().zip(&waits).find(|(run, _)| run.id == *id);
+                if let Some((run, (.., wait))) = found {
+                    record::log_recovered(run, *status, *wait);
+                }
+            }
+            // Where none could be taken, another tick is at it.
+            if recovered.is_empty() || expired.len() < RECOVERED_AT_ONCE {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Recovers one run. That it is refused is said once; the next look will meet it again.
+fn recover_alone(store: &Store, wait: &(i64, i32, Duration), what: &'static str) -> Vec<(i64, Status)> {
+    static SAID: Once = Once::new();
+    store.recover(&[*wait], what).unwrap_or_else(|error| {
+        SAID.call_once(|| log::error!("run {}: {error}", wait.0));
+        Vec::new()
+    })
+}
+
+/// Fires some of those that are `due`, and says whether any was moved on. Where one has runs that can't be stored,
+/// it is put off and the others are fired.
+fn fire_share(store: &Store, due: &[DueSchedule], fires: Vec<Fire>) -> store::Result<bool> {
+    let find = |id| due.iter().find(|one| one.id == id);
+    let fired = match (store.fire(fires.clone()), &fires[..]) {
+        (Err(error), [refused]) if error.kind == Kind::Data => {
+            let Some(refused) = find(refused.id) else { return Err(error) };
+            log::error!("schedule of `{}` does not fire: {error}", refused.name);
+            store.fire(vec![fires::put_off(refused)])?
+        }
+        (Err(error), _) if error.kind == Kind::Data => {
+            let mut alone = fires.into_iter().map(|fire| fire_share(store, due, vec![fire]));
+            return alone.try_fold(false, |moved, more| Ok(moved | more?));
+        }
+        (fired, _) => fired?,
+    };
+    // One that is put off, or gets its first time, has none.
+    let had_times = |fire: &&Fire| fire.missed > 0 || !fire.times.is_empty();
+    let with_times: Vec<_> = fires.iter().filter(had_times).map(|fire| fire.id).collect();
+    for (id, runs) in &fired {
+        let name = find(*id).map_or("", |one| one.name.as_str());
+        match runs.len() {
+            0 if !with_times.contains(id) => {}
+            0 => log::info!("schedule {name}: not fired, its last run is not finished or its time was missed"),
+            _ => log::info!(
+                "schedule {name}: fired, {}",
+                runs.iter().map(|run| format!("run {run}")).collect::<Vec<_>>().join(", ")
+            ),
+        }
+    }
+    Ok(!fired.is_empty())
+}
