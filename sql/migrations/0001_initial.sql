@@ -22,6 +22,9 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT overlap_is_known CHECK (overlap IN ('allow', 'skip', 'queue')),
     max_running integer
         CONSTRAINT max_running_is_positive CHECK (max_running > 0),
+    -- How many of its runs may go at once; NULL for any number.
+    most_running integer
+        GENERATED ALWAYS AS (least(max_running, CASE WHEN overlap = 'queue' THEN 1 END)) STORED,
     max_attempts integer NOT NULL DEFAULT 10
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000),
     timeout interval

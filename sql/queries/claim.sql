@@ -60,8 +60,7 @@ limited AS MATERIALIZED (
     SELECT ARRAY(
         SELECT definition.name
         FROM jobctl.job_definitions AS definition
-        WHERE definition.max_running IS NOT NULL
-            OR definition.overlap = 'queue'
+        WHERE definition.most_running IS NOT NULL
     ) AS job_types
 ),
 left_out AS MATERIALIZED (

@@ -4,7 +4,7 @@
 -- Zero rows: there is nothing limited to claim.
 SELECT definition.id
 FROM jobctl.job_definitions AS definition
-WHERE (definition.max_running IS NOT NULL OR definition.overlap = 'queue')
+WHERE definition.most_running IS NOT NULL
     AND EXISTS (
         SELECT FROM jobctl.job_runs AS run
         WHERE run.job_type = definition.name

@@ -37,11 +37,7 @@ SELECT
     run.job_type IN ('shell', 'http') OR definition.id IS NOT NULL AS defined,
     coalesce(definition.schedule IS NOT NULL AND NOT definition.enabled, false) AS disabled,
     CASE WHEN definition.schedule IS NOT NULL THEN definition.paused_at END AS paused_at,
-    (
-        SELECT least(limiting.max_running, CASE WHEN limiting.overlap = 'queue' THEN 1 END)
-        FROM jobctl.job_definitions AS limiting
-        WHERE limiting.name = run.job_type
-    ) AS most_running,
+    definition.most_running,
     (
         SELECT count(*)
         FROM jobctl.job_runs AS sibling

@@ -56,8 +56,7 @@ SELECT
     ) AS fires,
     EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
-        WHERE definition.max_running IS NOT NULL
-            OR definition.overlap = 'queue'
+        WHERE definition.most_running IS NOT NULL
     ) AS limited,
     reported.claiming_tick,
     reported.queues

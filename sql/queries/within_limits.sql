@@ -15,7 +15,7 @@ CROSS JOIN LATERAL (
     ORDER BY run.priority, run.run_at, run.id
     LIMIT greatest(
         0,
-        least(definition.max_running, CASE WHEN definition.overlap = 'queue' THEN 1 END) - (
+        definition.most_running - (
             SELECT count(*)
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
