@@ -7,7 +7,7 @@ use crate::database::Database;
 use crate::process::peak_memory;
 use crate::server::Server;
 use crate::table::{Goal, Measured, median, rate};
-use crate::{Scale, alone, peers};
+use crate::{Scale, alone, peers, plain};
 
 /// Each comparison is made so often, in turn.
 const ROUNDS: usize = 3;
@@ -157,9 +157,11 @@ pub fn hosts(scale: Scale) -> Vec<Measured> {
         database.fill(runs, "shell", SHELL);
         database
     };
+    let mut plainest = Vec::new();
     let rounds = (0..ROUNDS).map(|_| {
         let database = filled();
         let alone = database.jobctl(["tick", "--concurrency", "64"]).run();
+        plainest.push((plain::drain(runs, TICKS), alone));
         database.assert_all_ran_once(runs);
         let database = filled();
         let started = Instant::now();
@@ -173,11 +175,16 @@ pub fn hosts(scale: Scale) -> Vec<Measured> {
         database.assert_all_ran_once(runs);
         (took, alone)
     });
-    vec![Measured {
+    let ours = Measured {
         what: format!("{runs} x sh -c true, {TICKS} ticks of 1 thread / one of {TICKS}"),
         goal: Goal::AtLeast(0.8),
         ..compare(runs, rounds.collect())
-    }]
+    };
+    let plainest = Measured {
+        what: format!("the same by {TICKS} sessions of the plainest queue, a job at a time, plans kept"),
+        ..compare(runs, plainest)
+    };
+    vec![ours, plainest]
 }
 
 /// Jobs that print far more than is kept.

@@ -35,6 +35,7 @@ mod drain;
 mod linger;
 mod look;
 mod peers;
+mod plain;
 mod process;
 mod server;
 mod short;
