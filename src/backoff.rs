@@ -31,9 +31,11 @@ impl Backoff {
     /// # Errors
     /// Names the forms, or what is wrong with a duration in one.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wait = |text: &str| match text.contains(|c: char| c.is_whitespace() && c != ' ') {
-            true => Err("a backoff has no white space but spaces".to_owned()),
-            false => duration::parse_within(text.trim(), Duration::ZERO, LONGEST),
+        // No more than jobctl.is_backoff understands: whole numbers, and no white space but spaces.
+        let known = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || c == ' ';
+        let wait = |text: &str| match text.chars().all(known) {
+            true => duration::parse_within(text.trim(), Duration::ZERO, LONGEST),
+            false => Err(format!("`{text}` is no wait; write 30s, 5m, 2h, 1d or 1h30m")),
         };
         match text.split_once(':') {
             Some(("fixed", every)) => wait(every).map(Self::Fixed),
@@ -118,6 +120,9 @@ mod tests {
         refuses("exponential:2h..1m", "above its cap");
         refuses("list:", "is not a duration");
         refuses("list:1m,,2m", "is not a duration");
+        refuses("fixed:1.5h", "`1.5h` is no wait");
+        refuses("fixed:5\u{b5}s", "is no wait");
+        refuses("list:1m,\t5m", "is no wait");
     }
 
     #[test]

@@ -90,7 +90,7 @@ CREATE TABLE jobctl.job_runs (
         ),
     idempotency_key text
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(idempotency_key) BETWEEN 1 AND 255)
-        CONSTRAINT key_has_no_control_characters CHECK (idempotency_key !~ '[[:cntrl:]]'),
+        CONSTRAINT key_has_no_control_characters CHECK (idempotency_key !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'),
     -- How long a key is taken: as long as the run is kept, or as long as it is not finished.
     key_scope text NOT NULL DEFAULT 'retained'
         CONSTRAINT key_scope_is_known CHECK (key_scope IN ('retained', 'live')),
@@ -184,7 +184,7 @@ CREATE TABLE jobctl.job_attempts (
 CREATE TABLE jobctl.job_effects (
     key text PRIMARY KEY
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255)
-        CONSTRAINT key_has_no_control_characters CHECK (key !~ '[[:cntrl:]]'),
+        CONSTRAINT key_has_no_control_characters CHECK (key !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'),
     run_id bigint,
     attempt integer,
     recorded_at timestamptz NOT NULL DEFAULT now(),
@@ -235,11 +235,42 @@ FROM jobctl.job_runs
 WHERE status = 'running'
     AND started_at < now() - interval '10 minutes';
 
+-- Whether a text is a backoff, as src/backoff.rs reads it.
+CREATE FUNCTION jobctl.is_backoff(backoff text)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+SET search_path = pg_catalog, jobctl, pg_temp
+AS $$
+    SELECT backoff ~ replace(
+            '^((fixed|polynomial):WAIT|exponential:WAIT([.][.]WAIT)?|list:WAIT(,WAIT)*)$',
+            'WAIT',
+            ' *([0-9][0-9 ]*(ms|[smhdw]) *)+'
+        )
+        AND bool_and(waits.seconds <= 30 * 86400)
+        AND (backoff NOT LIKE 'exponential:%' OR min(waits.seconds) = (array_agg(waits.seconds ORDER BY waits.ordinal))[1])
+    FROM (
+        SELECT given.ordinal, (
+            SELECT sum(replace(part[1], ' ', '')::numeric * CASE part[2]
+                WHEN 'ms' THEN 0.001
+                WHEN 's' THEN 1
+                WHEN 'm' THEN 60
+                WHEN 'h' THEN 3600
+                WHEN 'd' THEN 86400
+                WHEN 'w' THEN 604800
+            END)
+            FROM regexp_matches(given.wait, '([0-9][0-9 ]*)(ms|[smhdw])', 'g') AS part
+        ) AS seconds
+        FROM regexp_split_to_table(backoff, ',|[.][.]') WITH ORDINALITY AS given (wait, ordinal)
+    ) AS waits
+$$;
+
 -- Enqueues a run of a definition, in the caller's transaction. For applications, which need no right
 -- but to call it: what is run stands in the definition. The limits of the definition apply where none
 -- are given. The same key with the same job and payload is the same run again.
 --
--- Errors: JC003 no such definition, JC004 the key belongs to another job or payload; DETAIL names what.
+-- Errors: JC003 no such definition, JC004 the key belongs to another job or payload; DETAIL names what. 22023 names
+-- an argument that is wrong: a CHECK would show the whole row, payload and all, to the caller and in the server's log.
 --
 -- pg_temp comes last in the search path: else a caller's temporary objects would shadow ours.
 CREATE FUNCTION jobctl.enqueue_run(
@@ -264,6 +295,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     definition jobctl.job_definitions;
+    refusal text;
     same boolean;
 BEGIN
     SELECT * INTO definition FROM jobctl.job_definitions WHERE name = enqueue_run.job;
@@ -271,16 +303,46 @@ BEGIN
         RAISE EXCEPTION 'no definition `%`', enqueue_run.job
             USING ERRCODE = 'JC003', DETAIL = coalesce(enqueue_run.job, '');
     END IF;
-    IF enqueue_run.run_at IS NOT NULL AND enqueue_run.run_in IS NOT NULL THEN
-        RAISE EXCEPTION 'run_at and run_in exclude each other' USING ERRCODE = '22023';
+    refusal := CASE
+        WHEN enqueue_run.run_at IS NOT NULL AND enqueue_run.run_in IS NOT NULL
+            THEN 'run_at and run_in exclude each other'
+        WHEN enqueue_run.run_at < '0001-01-01 00:00Z' OR enqueue_run.run_at >= '10000-01-01 00:00Z'
+            THEN 'run_at is out of range; allowed are the years 1 to 9999'
+        WHEN enqueue_run.run_in NOT BETWEEN '0' AND '3650 days'
+            THEN 'run_in is out of range; allowed are 0 to 3650 days'
+        WHEN enqueue_run.timeout NOT BETWEEN '1 second' AND '30 days'
+            THEN 'timeout is out of range; allowed are 1 second to 30 days'
+        WHEN enqueue_run.max_attempts NOT BETWEEN 1 AND 1000
+            THEN 'max_attempts is out of range; allowed are 1 to 1000'
+        WHEN enqueue_run.queue <> definition.queue AND enqueue_run.queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'
+            THEN 'queue must be 1 to 63 letters, digits or _ . : -'
+        WHEN octet_length(enqueue_run.key) NOT BETWEEN 1 AND 255
+            OR enqueue_run.key ~ E'[\\u0001-\\u001f\\u007f-\\u009f]'
+            THEN 'key must be 1 to 255 bytes without control characters'
+        WHEN enqueue_run.key_scope NOT IN ('retained', 'live')
+            THEN 'key_scope must be retained or live'
+        WHEN enqueue_run.key_scope = 'live' AND enqueue_run.key IS NULL
+            THEN 'key_scope needs a key'
+        -- Numbers with great exponents take little room in jsonb and a lot as text, which is what a claim
+        -- reads; rows that are inserted directly are their owner's affair.
+        WHEN octet_length(enqueue_run.payload::text) > 4 * 262144
+            THEN 'payload is longer than 1 MiB'
+        WHEN pg_column_size(enqueue_run.payload) > 8 * 262144
+            THEN 'payload takes more than 2 MiB'
+        -- What no reader could read back.
+        WHEN enqueue_run.payload @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
+            THEN 'payload is nested deeper than 64'
+        WHEN enqueue_run.payload @? 'strict $.** ? (@.type() == "number" && (@ >= 1.8e308 || @ <= -1.8e308))'
+            THEN 'payload has a number out of range'
+    END;
+    -- Apart, because an expression with a call of this kind is slow, even where the call is not reached.
+    IF refusal IS NULL AND enqueue_run.backoff <> definition.backoff THEN
+        refusal := CASE WHEN NOT jobctl.is_backoff(enqueue_run.backoff)
+            THEN 'backoff must be like fixed:1m, exponential:1m..30m, polynomial:10s or list:1m,5m,30m, up to 30d'
+        END;
     END IF;
-    -- Numbers with great exponents take little room in jsonb and a lot as text, which is what a claim
-    -- reads; rows that are inserted directly are their owner's affair.
-    IF octet_length(enqueue_run.payload::text) > 4 * 262144 THEN
-        RAISE EXCEPTION 'payload is longer than 1 MiB' USING ERRCODE = '22023';
-    END IF;
-    IF coalesce(enqueue_run.max_attempts, 1) NOT BETWEEN 1 AND 1000 THEN
-        RAISE EXCEPTION 'max_attempts is out of range; allowed are 1 to 1000' USING ERRCODE = '22023';
+    IF refusal IS NOT NULL THEN
+        RAISE EXCEPTION '%', refusal USING ERRCODE = '22023';
     END IF;
     LOOP
         INSERT INTO jobctl.job_runs AS run (

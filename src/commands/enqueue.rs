@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::time::Duration;
 
 use anyhow::Context;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike, Utc};
 use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -342,9 +342,14 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
 }
 
 pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
-    DateTime::parse_from_rfc3339(text)
-        .map(|time| time.to_utc())
-        .map_err(|_| format!("`{text}` is not a time; write RFC 3339 with the offset, 2026-01-31T08:00:00+01:00"))
+    let time = DateTime::parse_from_rfc3339(text)
+        .map_err(|_| format!("`{text}` is not a time; write RFC 3339 with the offset, 2026-01-31T08:00:00+01:00"))?
+        .to_utc();
+    // The tables hold no other, and an offset reaches beyond them.
+    match (1..=9999).contains(&time.year()) {
+        true => Ok(time),
+        false => Err(format!("`{text}` is out of range; allowed are the years 1 to 9999 in UTC")),
+    }
 }
 
 fn wait(text: &str) -> Result<Duration, String> {
