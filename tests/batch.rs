@@ -61,6 +61,7 @@ fn one_bad_line_keeps_the_whole_batch_out_and_is_named() {
         ("{}".to_owned(), 2, "missing field `job`"),
         (r#"{"job": "shell"}"#.to_owned(), 2, "payload is no shell job: missing field `command`"),
         (r#"{"job": "nosuch"}"#.to_owned(), 3, "no definition `nosuch`"),
+        (r#"{"job": "a\u0000"}"#.to_owned(), 2, "`job`: NUL not allowed"),
         (
             r#"{"job": "shell", "payload": {"command": "\u0000"}}"#.to_owned(),
             2,
@@ -78,6 +79,8 @@ fn one_bad_line_keeps_the_whole_batch_out_and_is_named() {
         (with(r#""in": "5""#), 2, "`in`: `5` is not a duration"),
         (with(r#""in": 5"#), 2, "invalid type: integer `5`"),
         (with(r#""key": """#), 2, "`key`: a key has 1 to 255 bytes"),
+        (with(r#""key_scope": "live""#), 2, "`key_scope` needs a `key`"),
+        (with(r#""run_at": "9999-12-31T23:59:59-01:00""#), 2, "`run_at`: `9999-12-31T23:59:59-01:00` is out of range"),
         (with(r#""priority": 2147483648"#), 2, "invalid value: integer `2147483648`"),
         (with(r#""queue": "a b""#), 2, "`queue`: a queue's name"),
         (with(r#""max_attempts": 0"#), 2, "`max_attempts`: 0 is out of range; allowed are 1 to 1000"),
@@ -120,6 +123,24 @@ fn a_key_twice_in_a_batch_is_one_run_or_a_conflict() {
     let finished = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     let ids: Vec<_> = finished.stdout.lines().collect();
     assert_eq!((ids.len(), ids[0] == ids[2], rows(&db).as_str()), (3, true, "2"), "{finished}");
+}
+
+#[test]
+fn the_line_that_is_wrong_is_named_and_not_one_that_looks_like_it() {
+    let db = TestDb::new();
+    db.apply("[jobs.d]\nshell = 'cat'\n");
+    let z = |payload: &str| format!(r#"{{"job": "d", "key": "z", "payload": {payload}}}"#);
+    let other = r#"{"job": "d", "key": "z2"}"#;
+    let twice = "key `z` is that of line 1 too, which has another job or payload\n";
+    refuses(&db, &[&z("{}"), other, &z("{}"), &z(r#"{"x": 1}"#)], 4, twice);
+    refuses(&db, &[&z("{}"), other, GOOD, r#"{"job": "shell", "key": "z", "payload": {"command": "id"}}"#], 4, twice);
+    // A key that is the name of a job.
+    refuses(&db, &[r#"{"job": "d", "key": "nosuch"}"#, GOOD, r#"{"job": "nosuch"}"#], 3, "no definition `nosuch`");
+    let long = format!(r#"{{"job": "d", "payload": [{}]}}"#, vec!["1e300"; 40_000].join(","));
+    refuses(&db, &[other, &long], 2, "payload is longer than 1 MiB");
+    let id = db.enqueue(["d", "--key", "z", "1"]);
+    refuses(&db, &[other, &z("2")], 4, &format!("key `z` belongs to run {id}, which has another job or payload"));
+    assert_eq!(rows(&db), "1");
 }
 
 #[test]

@@ -265,12 +265,12 @@ AS $$
     ) AS waits
 $$;
 
--- Enqueues a run of a definition, in the caller's transaction. For applications, which need no right
--- but to call it: what is run stands in the definition. The limits of the definition apply where none
+-- Enqueues a run of a definition, in the caller's transaction. The limits of the definition apply where none
 -- are given. The same key with the same job and payload is the same run again.
 --
--- Errors: JC003 no such definition, JC004 the key belongs to another job or payload; DETAIL names what. 22023 names
--- an argument that is wrong: a CHECK would show the whole row, payload and all, to the caller and in the server's log.
+-- Answers `new` or `existing` with the run's id; `taken` with the id of the run that has the key, which is of another
+-- job or payload; `undefined` without such a definition; `refused` where an argument is wrong, with the reason: a CHECK
+-- would show the whole row, payload and all, to the caller and in the server's log.
 --
 -- pg_temp comes last in the search path: else a caller's temporary objects would shadow ours.
 CREATE FUNCTION jobctl.enqueue_run(
@@ -285,8 +285,9 @@ CREATE FUNCTION jobctl.enqueue_run(
     timeout interval,
     backoff text,
     key_scope text,
+    OUT answer text,
     OUT id bigint,
-    OUT existing boolean
+    OUT reason text
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -295,15 +296,14 @@ AS $$
 #variable_conflict use_column
 DECLARE
     definition jobctl.job_definitions;
-    refusal text;
     same boolean;
 BEGIN
     SELECT * INTO definition FROM jobctl.job_definitions WHERE name = enqueue_run.job;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'no definition `%`', enqueue_run.job
-            USING ERRCODE = 'JC003', DETAIL = coalesce(enqueue_run.job, '');
+        answer := 'undefined';
+        RETURN;
     END IF;
-    refusal := CASE
+    reason := CASE
         WHEN enqueue_run.run_at IS NOT NULL AND enqueue_run.run_in IS NOT NULL
             THEN 'run_at and run_in exclude each other'
         WHEN enqueue_run.run_at < '0001-01-01 00:00Z' OR enqueue_run.run_at >= '10000-01-01 00:00Z'
@@ -336,13 +336,14 @@ BEGIN
             THEN 'payload has a number out of range'
     END;
     -- Apart, because an expression with a call of this kind is slow, even where the call is not reached.
-    IF refusal IS NULL AND enqueue_run.backoff <> definition.backoff THEN
-        refusal := CASE WHEN NOT jobctl.is_backoff(enqueue_run.backoff)
+    IF reason IS NULL AND enqueue_run.backoff <> definition.backoff THEN
+        reason := CASE WHEN NOT jobctl.is_backoff(enqueue_run.backoff)
             THEN 'backoff must be like fixed:1m, exponential:1m..30m, polynomial:10s or list:1m,5m,30m, up to 30d'
         END;
     END IF;
-    IF refusal IS NOT NULL THEN
-        RAISE EXCEPTION '%', refusal USING ERRCODE = '22023';
+    IF reason IS NOT NULL THEN
+        answer := 'refused';
+        RETURN;
     END IF;
     LOOP
         INSERT INTO jobctl.job_runs AS run (
@@ -374,7 +375,7 @@ BEGIN
         ON CONFLICT DO NOTHING
         RETURNING run.id INTO enqueue_run.id;
         IF FOUND THEN
-            existing := false;
+            answer := 'new';
             RETURN;
         END IF;
         -- A statement of its own: the one above can't see the run that won against it.
@@ -384,12 +385,8 @@ BEGIN
         WHERE run.idempotency_key = enqueue_run.key
             AND run.key_scope = coalesce(enqueue_run.key_scope, 'retained')
             AND (run.key_scope = 'retained' OR run.status IN ('queued', 'running', 'failed'));
-        IF FOUND AND NOT same THEN
-            RAISE EXCEPTION 'key `%` belongs to run %, which has another job or payload', enqueue_run.key, enqueue_run.id
-                USING ERRCODE = 'JC004', DETAIL = enqueue_run.key;
-        END IF;
         IF FOUND THEN
-            existing := true;
+            answer := CASE WHEN same THEN 'existing' ELSE 'taken' END;
             RETURN;
         END IF;
         -- The winner vanished or ended between the two statements: the key is free again.
@@ -397,8 +394,12 @@ BEGIN
 END
 $$;
 
--- What applications call; everything but the job may be left out, and is best given by name:
+-- What applications call, which need no right but to call it: what is run stands in the definition. Everything but
+-- the job may be left out, and is best given by name:
 -- SELECT jobctl.enqueue('send_weekly_report', '{"user_id": 5}', key => 'weekly:5:2026-01-05')
+--
+-- Errors: JC003 no such definition, JC004 the key belongs to another job or payload, DETAIL names what; 22023 an
+-- argument is wrong.
 CREATE FUNCTION jobctl.enqueue(
     job text,
     payload jsonb DEFAULT '{}',
@@ -413,14 +414,28 @@ CREATE FUNCTION jobctl.enqueue(
     key_scope text DEFAULT 'retained'
 )
 RETURNS bigint
-LANGUAGE sql
+LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, jobctl, pg_temp
 AS $$
-    SELECT id
-    FROM jobctl.enqueue_run(
+DECLARE
+    queued record;
+BEGIN
+    queued := jobctl.enqueue_run(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff, key_scope
-    )
+    );
+    CASE queued.answer
+        WHEN 'undefined' THEN
+            RAISE EXCEPTION 'no definition `%`', job USING ERRCODE = 'JC003', DETAIL = coalesce(job, '');
+        WHEN 'refused' THEN
+            RAISE EXCEPTION '%', queued.reason USING ERRCODE = '22023';
+        WHEN 'taken' THEN
+            RAISE EXCEPTION 'key `%` belongs to run %, which has another job or payload', key, queued.id
+                USING ERRCODE = 'JC004', DETAIL = key;
+        ELSE
+            RETURN queued.id;
+    END CASE;
+END
 $$;
 
 -- Fires a schedule: moves next_run_at on from the nominal time that was seen, or from NULL, and, only if it

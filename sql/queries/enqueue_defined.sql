@@ -3,11 +3,12 @@
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
 -- $9  backoffs       $10 keys           $11 key scopes
--- Returns a row per run asked for: its ordinal from 1, its id, and whether it existed before.
+-- Returns a row per run asked for: its ordinal from 1, and what the function answers.
 SELECT
     line.ordinal,
+    run.answer,
     run.id,
-    run.existing
+    run.reason
 FROM unnest(
     $1::text[],
     $2::text[],

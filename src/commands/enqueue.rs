@@ -17,7 +17,7 @@ use crate::backoff::Backoff;
 use crate::exit::{Exit, Fault};
 use crate::payload::PAYLOAD_LIMIT;
 use crate::print::{self, Form};
-use crate::store::{self, NewRun, Queued, Store};
+use crate::store::{NewRun, Queued, Store};
 use crate::{definition, duration, payload};
 
 /// How far ahead `--in` reaches; later is what `--run-at` is for.
@@ -129,8 +129,9 @@ impl Arguments {
         let key = run.key.clone();
         let job = run.job_type.clone();
         let store = database.open()?;
-        let answers = store.enqueue(vec![run], |_| ()).map_err(|error| explain(&store, error, &job))?;
-        let answer = accepted(answers.first().copied(), key.as_deref())?;
+        let answers = store.enqueue(vec![run], |_| ())?;
+        let queued = answers.first().context("the database did not say what became of the run")?;
+        let answer = accepted(&store, queued, &job, key.as_deref())?;
         let printed = match form {
             Form::Json => print::json(&answer),
             Form::Text => print::answer(&format!("{}\n", answer.id)),
@@ -194,26 +195,19 @@ fn check_job(job: &str, payload: &str) -> Result<bool, Fault> {
     }
 }
 
-/// The database's refusal in the words of this command, with what may have been meant.
-fn explain(store: &Store, error: store::Error, job: &str) -> Fault {
-    if error.exit != Exit::NotFound {
-        return Fault::new(error.exit, error.to_string());
-    }
-    super::no_definition(store, job)
-}
-
-fn accepted(answer: Option<Queued>, key: Option<&str>) -> Result<Answer, Fault> {
-    match answer {
-        Some(Queued::New(id)) => Ok(Answer { id, existing: false }),
-        Some(Queued::Existing(id)) => Ok(Answer { id, existing: true }),
-        Some(Queued::Taken(id)) => {
+fn accepted(store: &Store, queued: &Queued, job: &str, key: Option<&str>) -> Result<Answer, Fault> {
+    match queued {
+        Queued::New(id) => Ok(Answer { id: *id, existing: false }),
+        Queued::Existing(id) => Ok(Answer { id: *id, existing: true }),
+        Queued::Taken(id) => {
             let key = key.unwrap_or_default();
             Err(Fault::new(
                 Exit::Conflict,
                 format!("key `{key}` belongs to run {id}, which has another job or payload; use another key"),
             ))
         }
-        None => Err(Fault::new(Exit::CouldNot, "the database did not say what became of the run")),
+        Queued::Undefined => Err(super::no_definition(store, job)),
+        Queued::Refused(why) => Err(Fault::usage(why)),
     }
 }
 
@@ -240,28 +234,35 @@ fn batch(database: &Database, file: &str, form: Form) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    let (lines, keys): (Vec<_>, Vec<_>) = runs.iter().map(|(line, run)| (*line, run.key.clone())).unzip();
-    let total = lines.len();
+    let total = runs.len();
     let progress = move |done| print::progress(&format!("{done} of {total} enqueued"));
-    let jobs: Vec<_> = runs.iter().map(|(_, run)| run.job_type.clone()).collect();
+    let lines: Vec<_> = runs.iter().map(|(line, run)| (*line, run.job_type.clone(), run.key.clone())).collect();
     let store = database.open()?;
-    let answers = store.enqueue(runs.into_iter().map(|(_, run)| run).collect(), progress);
+    let queued = store.enqueue(runs.into_iter().map(|(_, run)| run).collect(), progress);
     print::progress("");
-    let answers = answers.map_err(|error| {
-        // The database knows no lines; the first that names what it refused is the one.
-        let index = (0..total).find(|&index| {
-            error.about.is_some() && (error.about == keys[index] || error.about.as_ref() == Some(&jobs[index]))
-        });
-        match index {
-            Some(index) => at_line(lines[index], &explain(&store, error, &jobs[index])).into(),
-            None => anyhow::Error::from(error),
-        }
-    })?;
-    let answers: Vec<_> = answers
-        .into_iter()
-        .zip(&keys)
+    let queued = queued?;
+    let answers: Vec<_> = queued
+        .iter()
         .zip(&lines)
-        .map(|((answer, key), line)| accepted(Some(answer), key.as_deref()).map_err(|fault| at_line(*line, &fault)))
+        .map(|(one, (line, job, key))| {
+            let other = match one {
+                Queued::Taken(id) => queued.iter().position(|other| *other == Queued::New(*id)),
+                _ => None,
+            };
+            let accepted = match other {
+                // That run is not to stay, so its line is named.
+                Some(other) => Err(Fault::new(
+                    Exit::Conflict,
+                    format!(
+                        "key `{}` is that of line {} too, which has another job or payload",
+                        key.as_deref().unwrap_or_default(),
+                        lines[other].0
+                    ),
+                )),
+                None => accepted(&store, one, job, key.as_deref()),
+            };
+            accepted.map_err(|fault| at_line(*line, &fault))
+        })
         .collect::<Result<_, _>>()?;
     let printed = match form {
         Form::Json => print::json(&answers),
@@ -316,8 +317,14 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
     let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
     payload::check(payload.as_bytes()).map_err(Fault::usage)?;
     let built_in = check_job(&line.job, payload)?;
+    if line.job.contains('\0') {
+        return Err(Fault::usage("`job`: NUL not allowed"));
+    }
     if line.run_at.is_some() && line.r#in.is_some() {
         return Err(Fault::usage("`run_at` and `in` exclude each other"));
+    }
+    if line.key_scope.is_some() && line.key.is_none() {
+        return Err(Fault::usage("`key_scope` needs a `key`"));
     }
     let max_attempts = match line.max_attempts {
         Some(n) if !(1..=MAX_ATTEMPTS).contains(&n) => {

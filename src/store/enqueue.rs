@@ -37,13 +37,17 @@ impl NewRun {
 }
 
 /// What became of one run that was to be enqueued.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Queued {
     New(i64),
     /// The same was enqueued before, with the same key.
     Existing(i64),
     /// The key belongs to this run, which is something else.
     Taken(i64),
+    /// No definition has the job's name.
+    Undefined,
+    /// A value can't be, for this reason.
+    Refused(String),
 }
 
 /// Runs per statement: large enough that a round trip weighs nothing, small enough for one message.
@@ -52,8 +56,8 @@ const CHUNK: usize = 2000;
 const CHUNK_TIME: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// Enqueues all of them, or none when a key is taken or anything fails. Returns an answer per
-    /// run up to the first that is `Taken`. `progress` is told how many are done.
+    /// Enqueues all of them, or none when one can't be or anything fails. Returns an answer per run,
+    /// at least up to the first that can't be. `progress` is told how many are done.
     ///
     /// # Errors
     /// The database's.
@@ -64,7 +68,7 @@ impl Store {
             let mut answers = Vec::with_capacity(runs.len());
             for chunk in runs.chunks(CHUNK) {
                 answers.extend(enqueue(client, chunk)?);
-                if answers.iter().any(|answer| matches!(answer, Queued::Taken(_))) {
+                if !answers.iter().all(|answer| matches!(answer, Queued::New(_) | Queued::Existing(_))) {
                     // What this transaction has inserted must not stay.
                     client.batch_execute("ROLLBACK AND CHAIN")?;
                     break;
@@ -136,8 +140,14 @@ fn call(
     }
     let rows = send(client, query!("enqueue_defined"), runs, defined)?;
     let read = |(row, index): (&Row, &usize)| {
-        let id = row.try_get("id")?;
-        Ok((*index, if row.try_get("existing")? { Queued::Existing(id) } else { Queued::New(id) }))
+        let answer = match row.try_get("answer")? {
+            "new" => Queued::New(row.try_get("id")?),
+            "existing" => Queued::Existing(row.try_get("id")?),
+            "taken" => Queued::Taken(row.try_get("id")?),
+            "undefined" => Queued::Undefined,
+            _ => Queued::Refused(row.try_get("reason")?),
+        };
+        Ok((*index, answer))
     };
     rows.iter().zip(defined).map(read).collect()
 }

@@ -25,8 +25,6 @@ pub(crate) enum Kind {
 pub(crate) struct Error {
     pub(crate) kind: Kind,
     pub(crate) exit: Exit,
-    /// Which definition or key it is about, where one of many was refused.
-    pub(crate) about: Option<String>,
     message: String,
 }
 
@@ -34,7 +32,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub(crate) fn new(kind: Kind, exit: Exit, message: impl Into<String>) -> Self {
-        Self { kind, exit, about: None, message: message.into() }
+        Self { kind, exit, message: message.into() }
     }
 
     /// The server said nothing for longer than any statement may take.
@@ -48,10 +46,6 @@ impl Error {
 
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
         let code = error.code();
-        if let Some((exit, remedy)) = code.and_then(refusal) {
-            let about = error.as_db_error().and_then(|db| db.detail()).map(str::to_owned);
-            return Self { about, ..Self::new(Kind::Data, exit, format!("{}{remedy}", cause(error))) };
-        }
         let (kind, exit, remedy) = match code {
             Some(code) => meaning(code),
             None if is_about_value(error) => (Kind::Fatal, Exit::CouldNot, ""),
@@ -103,15 +97,6 @@ pub(super) fn is_collision(error: &postgres::Error) -> bool {
     // A key that was taken while the statement ran is one that only the next statement sees.
     let missed_key = error.as_db_error().is_some_and(|db| db.constraint() == Some("job_runs_key"));
     missed_key || matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
-}
-
-/// What jobctl's own functions raise; their messages are for people as they are.
-fn refusal(code: &SqlState) -> Option<(Exit, &'static str)> {
-    match code.code() {
-        "JC003" => Some((Exit::NotFound, "")),
-        "JC004" => Some((Exit::Conflict, "; use another key")),
-        _ => None,
-    }
 }
 
 fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
