@@ -192,6 +192,31 @@ fn of_two_that_do_the_same_at_once_one_runs_the_command() {
 }
 
 #[test]
+fn whoever_was_overtaken_leaves_the_record_of_the_next_alone() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    for (end, status, complaint) in [("exit 3", 3, ""), ("true", 4, "was settled meanwhile as to be done again")] {
+        let folder = temp_dir();
+        let until = |go: &str, end: &str| {
+            counter.then(&format!("while [ ! -e '{}' ]; do sleep 0.02; done; {end}", folder.path().join(go).display()))
+        };
+        let scripts = [until("first", end), until("second", "true")];
+        let before = counter.times();
+        let first = db.jobctl(["once", "k", "--", "sh", "-c", &scripts[0]]).spawn();
+        wait_until("the first to run", || counter.times() == before + 1);
+        db.jobctl(["once", "--settle", "redo", "k"]).run().success();
+        let second = db.jobctl(["once", "k", "--", "sh", "-c", &scripts[1]]).spawn();
+        wait_until("the second to run", || counter.times() == before + 2);
+        fs::write(folder.path().join("first"), "").unwrap();
+        first.wait().exits(status).stderr_has(complaint);
+        assert_eq!(effects(&db), "k|||f", "{end}");
+        fs::write(folder.path().join("second"), "").unwrap();
+        second.wait().success();
+        assert_eq!(effects(&db), "k|||t");
+        db.execute("DELETE FROM jobctl.job_effects");
+    }
+}
+
+#[test]
 fn a_command_that_is_told_to_end_has_not_happened() {
     let (db, counter) = (TestDb::new(), Counter::new());
     for (signal, status) in [(Signal::TERM, 143), (Signal::HUP, 129)] {

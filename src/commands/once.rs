@@ -47,36 +47,42 @@ impl Arguments {
         let key = print::plain(&self.key);
         if let Some(settle) = self.settle {
             let settled = match settle {
-                Settle::Done => store.complete_effect(&self.key)?,
-                Settle::Redo => store.take_back_effect(&self.key)?,
+                Settle::Done => store.complete_effect(&self.key, None)?,
+                Settle::Redo => store.take_back_effect(&self.key, None)?,
             };
             let why = || Fault::new(Exit::Conflict, format!("cannot settle `{key}`: it is not open"));
             return if settled { Ok(Exit::Done) } else { Err(why().into()) };
         }
-        match store.begin_effect(&self.key, run())? {
+        let recorded = match store.begin_effect(&self.key, run())? {
             Effect::Completed => return Ok(Exit::Done),
             Effect::Open(since) => {
                 let begun = format!("was begun at {} and its end is not known", print::instant(since));
                 return Err(open(&key, &begun).into());
             }
-            Effect::Begun => {}
-        }
+            Effect::Begun(recorded) => Some(recorded),
+        };
         match execute::foreground(&self.command) {
             Foreground::Succeeded => {
-                let completed = anew(&store, database, |store| store.complete_effect(&self.key));
+                let completed = anew(&store, database, |store| store.complete_effect(&self.key, recorded));
                 let left_open = || {
                     format!("the command succeeded, but `{key}` stays open; run `jobctl once --settle done '{key}'`")
                 };
-                completed.with_context(left_open).map(|_| Exit::Done)
+                if completed.with_context(left_open)? {
+                    return Ok(Exit::Done);
+                }
+                let why = format!(
+                    "the command succeeded, but `{key}` was settled meanwhile as to be done again; see that it is not done twice"
+                );
+                Err(Fault::new(Exit::Conflict, why).into())
             }
             Foreground::Failed(status) => {
                 let left_open =
                     || format!("the command failed, but `{key}` stays open; run `jobctl once --settle redo '{key}'`");
-                anew(&store, database, |store| store.take_back_effect(&self.key)).with_context(left_open)?;
+                anew(&store, database, |store| store.take_back_effect(&self.key, recorded)).with_context(left_open)?;
                 Ok(Exit::Passed(status))
             }
             Foreground::NotStarted(error) => {
-                store.take_back_effect(&self.key)?;
+                store.take_back_effect(&self.key, recorded)?;
                 Err(error).with_context(|| format!("cannot run `{}`", print::plain(&self.command[0])))
             }
             Foreground::Unknown(error) => {

@@ -8,8 +8,8 @@ use super::{Parameter, Result, Store, query};
 /// What is known of an effect.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// Recorded just now: whoever asked may do it.
-    Begun,
+    /// Recorded just now: whoever asked may do it, and owns this record.
+    Begun(DateTime<Utc>),
     Completed,
     /// Somebody recorded it then and has neither completed it nor taken it back.
     Open(DateTime<Utc>),
@@ -26,8 +26,10 @@ impl Store {
             loop {
                 let (id, attempt) = run.unzip();
                 let parameters: &[Parameter<'_>] = &[(&key, Type::TEXT), (&id, Type::INT8), (&attempt, Type::INT4)];
-                if client.query_typed(query!("begin_effect"), parameters)?[0].try_get("begun")? {
-                    return Ok(Effect::Begun);
+                if let Some(recorded) =
+                    client.query_typed(query!("begin_effect"), parameters)?[0].try_get("recorded_at")?
+                {
+                    return Ok(Effect::Begun(recorded));
                 }
                 // One that was taken back between the two statements is free again: hence the loop.
                 if let Some(row) = client.query_typed(query!("find_effect"), &[(&key, Type::TEXT)])?.first() {
@@ -38,25 +40,28 @@ impl Store {
         })
     }
 
-    /// Notes that an open effect has happened; `false`: it is not open.
+    /// Notes that an open effect has happened; `false`: it is not open. Its owner says when it was
+    /// recorded: another record of the same key is another owner's.
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn complete_effect(&self, key: &str) -> Result<bool> {
+    pub(crate) fn complete_effect(&self, key: &str, recorded: Option<DateTime<Utc>>) -> Result<bool> {
         let key = key.to_owned();
         self.transact("complete the effect", move |client| {
-            client.query_typed(query!("complete_effect"), &[(&key, Type::TEXT)]).map(|rows| !rows.is_empty())
+            let parameters: &[Parameter<'_>] = &[(&key, Type::TEXT), (&recorded, Type::TIMESTAMPTZ)];
+            client.query_typed(query!("complete_effect"), parameters).map(|rows| !rows.is_empty())
         })
     }
 
-    /// Notes that an open effect has not happened; `false`: it is not open.
+    /// Notes that an open effect has not happened; `false`: it is not open. As `complete_effect`.
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn take_back_effect(&self, key: &str) -> Result<bool> {
+    pub(crate) fn take_back_effect(&self, key: &str, recorded: Option<DateTime<Utc>>) -> Result<bool> {
         let key = key.to_owned();
         self.transact("take the effect back", move |client| {
-            client.query_typed(query!("take_back_effect"), &[(&key, Type::TEXT)]).map(|rows| !rows.is_empty())
+            let parameters: &[Parameter<'_>] = &[(&key, Type::TEXT), (&recorded, Type::TIMESTAMPTZ)];
+            client.query_typed(query!("take_back_effect"), parameters).map(|rows| !rows.is_empty())
         })
     }
 }
