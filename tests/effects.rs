@@ -60,12 +60,11 @@ fn a_command_that_failed_passes_its_status_on_and_may_run_again() {
 #[test]
 fn a_command_that_could_not_be_started_leaves_no_effect() {
     let db = TestDb::new();
-    db.jobctl(["once", "k", "--", "/nowhere/program"])
-        .run()
-        .exits(1)
-        .complains_once()
-        .stderr_has("cannot run `/nowhere/program`");
-    assert_eq!(effects(&db), "");
+    for (command, status) in [("/nowhere/program", 127), ("no-such-program", 127), ("/dev/null", 126)] {
+        let why = format!("cannot run `{command}`: ");
+        db.jobctl(["once", "k", "--", command]).run().exits(status).complains_once().stderr_has(&why);
+        assert_eq!(effects(&db), "");
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `jobctl once`: runs a command whose effect must happen once.
 
+use std::io;
+
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
@@ -9,13 +11,18 @@ use crate::exit::{Exit, Fault};
 use crate::print;
 use crate::store::{self, Effect, Kind, Store};
 
+/// The statuses of `env`, `timeout` and every shell for a command that could not be run.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
+
 /// Run a command whose effect must happen once
 ///
 /// KEY is recorded before the command runs, completed when it succeeds, and taken
 /// back when it fails or a signal ends it. A completed key is exit 0 without
 /// running anything. A key that a crash left open is not run again, nor one that
 /// another `once` is still at: exit 8, and a person says with --settle whether
-/// the effect happened. A command that fails passes its exit status on.
+/// the effect happened. A command that fails passes its exit status on; one that
+/// is not found is exit 127, one that can't be executed 126.
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
 ///   jobctl once --settle done invoice:4711
@@ -83,7 +90,9 @@ impl Arguments {
             }
             Foreground::NotStarted(error) => {
                 store.take_back_effect(&self.key, recorded)?;
-                Err(error).with_context(|| format!("cannot run `{}`", print::plain(&self.command[0])))
+                let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+                let why = format!("cannot run `{}`: {error}", print::plain(&self.command[0]));
+                Err(Fault::new(Exit::Passed(status), why).into())
             }
             Foreground::Unknown(error) => {
                 Err(open(&key, &format!("was begun and its end is not known: {error}")).into())
