@@ -170,6 +170,17 @@ fn a_page_begins_with_whether_all_is_well() {
 }
 
 #[test]
+fn what_is_said_of_a_window_is_of_no_longer_one() {
+    let db = furnished();
+    // A bin of thirty days is eight hours: the first one has these, and is drawn.
+    ended(&db, "hook", "succeeded", "30 days 2 seconds", 1);
+    ended(&db, "hook", "dead", "30 days 2 seconds", 7);
+    let page = page(&db, &["--since", "30d"]);
+    says(&page, "Needs attention: 7 dead runs, none in the last 30d.");
+    says(&page, "Succeeded 0 Dead 7 0 in the last 30d");
+}
+
+#[test]
 fn what_cron_makes_up_for_within_minutes_is_no_trouble() {
     let db = furnished();
     db.execute(

@@ -56,7 +56,7 @@ const MOST_LABELS: i64 = 8;
 const GRAIN: i64 = 15 * MINUTE;
 
 /// The window that a report looks at, cut into bins. It begins on the edge of a bin, so that it is up
-/// to one bin longer than what was asked for.
+/// to one bin longer than what was asked for; what is said of the window in words keeps to that.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis {
     pub(super) from: DateTime<Utc>,

@@ -40,7 +40,7 @@ impl Wish {
     pub(crate) fn scope(&self, now: DateTime<Utc>) -> Scope {
         let axis = self.axis(now);
         let bin = Duration::from_secs(axis.bin.unsigned_abs());
-        Scope { from: axis.from, bin, patience: PATIENCE, jobs: JOBS, rows: ROWS }
+        Scope { since: now - self.since, from: axis.from, bin, patience: PATIENCE, jobs: JOBS, rows: ROWS }
     }
 
     fn axis(&self, now: DateTime<Utc>) -> Axis {

@@ -12,7 +12,9 @@ use super::{Limits, Parameter, Result, Store, collect, query};
 /// What the database is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope {
-    /// Start of the first bin of time.
+    /// What happened from then on is counted in the summary.
+    pub(crate) since: DateTime<Utc>,
+    /// Start of the first bin of time, which is no later than `since`.
     pub(crate) from: DateTime<Utc>,
     pub(crate) bin: Duration,
     /// A worker that has not ticked for so long is silent.
@@ -174,7 +176,7 @@ impl Store {
 
 fn summary(client: &mut Client, scope: &Scope) -> Read<Summary> {
     let parameters: &[Parameter<'_>] =
-        &[(&scope.from, Type::TIMESTAMPTZ), (&scope.patience.as_secs_f64(), Type::FLOAT8)];
+        &[(&scope.since, Type::TIMESTAMPTZ), (&scope.patience.as_secs_f64(), Type::FLOAT8)];
     let row = &client.query_typed(query!("report_summary"), parameters)?[0];
     Ok(Summary {
         database: row.try_get("database")?,
