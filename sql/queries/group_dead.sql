@@ -1,4 +1,4 @@
--- Dead runs counted by job and error type, the most first, and what the newest of each said.
+-- Dead runs counted by job and error type, the most first, and what the last of each to die said.
 -- $1  job      $2  queue    $3  key    $4  error type; NULL for any
 -- $5  since    $6  until, which is not included; NULL for no bound. What counts is when a run died.
 -- Zero rows: none matches.
@@ -9,7 +9,7 @@ WITH counted AS (
         count(*) AS runs,
         min(run.finished_at) AS first_died_at,
         max(run.finished_at) AS last_died_at,
-        max(run.id) AS newest_id
+        (array_agg(run.id ORDER BY run.finished_at DESC, run.id DESC))[1] AS newest_id
     FROM jobctl.job_runs AS run
     WHERE run.status = 'dead'
         AND ($1::text IS NULL OR run.job_type = $1::text)
