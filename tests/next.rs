@@ -26,6 +26,14 @@ fn a_wildcard_that_a_gap_left_without_a_fire_says_so() {
 }
 
 #[test]
+fn only_the_times_of_one_schedule_can_be_counted() {
+    for flag in [["--count", "2"], ["--from", "2026-01-01T00:00:00Z"]] {
+        jobctl(["next"]).args(flag).run().exits(2).stdout("").stderr_has("<NAME|--schedule <EXPR>>");
+    }
+    jobctl(["next", "nightly", "--schedule", "@daily"]).run().exits(2).stdout("").stderr_has("cannot be used with");
+}
+
+#[test]
 fn json_is_one_array() {
     next("@yearly", "UTC", "2026-01-01T00:00:00Z")
         .args(["--count", "1", "--json"])

@@ -31,6 +31,15 @@ fn a_retried_run_is_due_now_and_a_running_or_succeeded_one_is_refused() {
 }
 
 #[test]
+fn force_is_for_runs_that_are_named() {
+    let db = TestDb::new();
+    let dead = run_in(&db, "dead");
+    db.jobctl(["retry", "--all-dead", "--force"]).run().exits(2).stdout("").stderr_has("cannot be used with");
+    assert_eq!(db.status(dead), "dead");
+    db.jobctl(["retry", "--all-dead"]).env("JOBCTL_FORCE", "1").run().success();
+}
+
+#[test]
 fn force_takes_a_running_run_from_its_holder_and_notes_it() {
     let db = TestDb::new();
     for status in STATUSES {

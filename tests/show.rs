@@ -251,6 +251,11 @@ fn of_a_long_output_the_end_is_shown() {
     assert_eq!(fact(&shown, "output"), Some("the end of 588895 bytes; --output prints what is kept"));
     let lines: Vec<_> = shown.lines().filter_map(|line| line.strip_prefix("    ")).collect();
     assert_eq!(lines, (99_981..=100_000).map(|n| n.to_string()).collect::<Vec<_>>());
+    db.jobctl(["show", &id.to_string(), "--output", "--json"])
+        .run()
+        .exits(2)
+        .stdout("")
+        .stderr_has("cannot be used with");
     let whole = db.jobctl(["show", &id.to_string(), "--output"]).run().success();
     assert_eq!(whole.stdout, db.of_attempt(id, 1, "output"));
     let id = db.enqueue(["shell", "--", "head", "-c", "9000", "/dev/zero"]);

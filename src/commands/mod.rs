@@ -31,6 +31,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use log::LevelFilter;
 
@@ -118,6 +119,10 @@ impl Database {
     }
 }
 
+/// Flags of which one would be ignored, and so are refused where both are typed; a crontab sets its variables for
+/// all commands alike.
+const EXCLUSIVE: [(&str, &str, &str); 2] = [("retry", "force", "all_dead"), ("show", "json", "output")];
+
 /// Reads the command line and the environment.
 ///
 /// # Errors
@@ -128,6 +133,16 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
         Err(usage) if shows_help(usage.kind()) => with_environment(grouped(Cli::command())).try_get_matches()?,
         matches => matches?,
     };
+    for (command, one, other) in EXCLUSIVE {
+        let typed = |flag| {
+            let given = matches.subcommand_matches(command).and_then(|matches| matches.value_source(flag));
+            given == Some(ValueSource::CommandLine)
+        };
+        if typed(one) && typed(other) {
+            let why = format!("the argument '--{one}' cannot be used with '--{other}'\n").replace('_', "-");
+            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+        }
+    }
     Cli::from_arg_matches(&matches)
 }
 

@@ -23,19 +23,19 @@ const FIRES: &str = "fires";
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// A definition's name
-    #[arg(conflicts_with = "schedule")]
+    #[arg(group = "one")]
     name: Option<String>,
     /// Minute, hour, day of month, month and day of week, or @hourly, @daily, @weekly, @monthly, @yearly
-    #[arg(long, value_name = "EXPR")]
+    #[arg(long, value_name = "EXPR", group = "one")]
     schedule: Option<String>,
     /// By whose clock the schedule is read: UTC, or an area and city as in America/New_York
     #[arg(long, value_name = "TZ", default_value = "UTC")]
     time_zone: String,
     /// Times after this one: RFC 3339, with its offset [default: now]
-    #[arg(long, value_name = "TIME", value_parser = super::enqueue::time)]
+    #[arg(long, value_name = "TIME", requires = "one", value_parser = super::enqueue::time)]
     from: Option<DateTime<Utc>>,
     /// So many times
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value = "5", requires = "one", value_parser = clap::value_parser!(u16).range(1..=1000))]
     count: u16,
     /// Print a JSON array
     #[arg(long)]
