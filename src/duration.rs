@@ -10,10 +10,11 @@ use std::time::Duration;
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let units = text.split(|c: char| !c.is_ascii_alphabetic());
     let known = units.filter(|unit| !unit.is_empty()).all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "w"));
-    humantime::parse_duration(text)
-        .ok()
-        .filter(|_| known)
-        .ok_or_else(|| format!("`{text}` is not a duration; write 30s, 5m, 2h, 1d or 1h30m"))
+    humantime::parse_duration(text).ok().filter(|_| known).ok_or_else(|| {
+        let is_negative = text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let what = if is_negative { "is negative" } else { "is not a duration" };
+        format!("`{text}` {what}; write 30s, 5m, 2h, 1d or 1h30m")
+    })
 }
 
 /// A `parse` that also demands `least <= duration <= most`.

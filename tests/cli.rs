@@ -252,6 +252,21 @@ fn a_closed_or_full_stderr_changes_no_exit_status() {
 }
 
 #[test]
+fn a_length_of_time_below_nothing_is_refused_as_what_it_is() {
+    for (command, why) in [
+        ("enqueue d --in -5s", "'--in <DURATION>': `-5s` is negative; write 30s"),
+        ("enqueue d --timeout -1h", "'--timeout <DURATION>': `-1h` is negative"),
+        ("prune --older-than -1d", "'--older-than <DURATION>': `-1d` is negative"),
+        ("tick --lease -1s", "'--lease <DURATION>': `-1s` is negative"),
+        ("check --max-lag -5m", "'--max-lag <DURATION>': `-5m` is negative"),
+        ("list --since -1h", "'--since <TIME>': `-1h` is neither so long ago"),
+        ("enqueue d --in --key k", "'--in <DURATION>': `--key` is not a duration"),
+    ] {
+        jobctl(command.split(' ')).run().exits(2).stdout("").stderr_has(why);
+    }
+}
+
+#[test]
 fn an_unknown_job_is_not_found() {
     let db = TestDb::new();
     for job in ["nosuch", "Shell", "shell ", "", "no\nsuch"] {

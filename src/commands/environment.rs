@@ -33,13 +33,16 @@ const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATT
 /// What a job inherits that was said to its tick: which queues to serve is not where to enqueue.
 const TOLD_TO_TICKS: [&str; 2] = ["JOBCTL_LIMIT", "JOBCTL_QUEUE"];
 
-/// Gives the command's own flags their variables.
+/// Gives the command's own flags their variables, and those that take a length of time whatever is written:
+/// `-5s` would be taken for an unknown flag.
 pub(super) fn with_environment(command: Command) -> Command {
     let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
     let of_apply = command.get_name() == "apply";
     let of_tick = command.get_name() == "tick";
     let acts_on_runs = matches!(command.get_name(), "retry" | "cancel");
     command.mut_args(|argument| {
+        let is_time = argument.get_value_names().is_some_and(|names| names == ["DURATION"] || names == ["TIME"]);
+        let argument = if is_time { argument.allow_hyphen_values(true) } else { argument };
         let Some(long) = argument.get_long() else { return argument };
         let name = format!("JOBCTL_{}", long.to_uppercase().replace('-', "_"));
         let is_answer = matches!(argument.get_action(), ArgAction::Help | ArgAction::Version);
