@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::cancel::run_in;
-use crate::support::{TestDb, jobctl};
+use crate::support::{Invocation, TestDb, jobctl};
 
 fn variable(flag: &str) -> String {
     format!("JOBCTL_{}", flag.trim_start_matches("--").to_uppercase().replace('-', "_"))
@@ -185,6 +185,19 @@ fn a_switch_is_on_unless_its_variable_says_no() {
     db.jobctl(["tick"]).env("JOBCTL_QUIET", "1").env("JOBCTL_JSON", "1").run().success().stdout("").stderr("");
     let lingering = db.jobctl(["tick"]).env("JOBCTL_LINGER", "1").env("JOBCTL_MAX_TIME", "1s").run().success();
     assert!(lingering.took.as_millis() >= 900, "{lingering}");
+}
+
+#[test]
+fn a_variable_that_is_no_text_is_named() {
+    let script = |name: &str, command: &str| {
+        Invocation::script(&format!("{name}=$(printf 'a\\377'); export {name}; \"$jobctl\" {command}"), None)
+    };
+    for (name, command) in [("JOBCTL_KEY", "enqueue shell -- true"), ("JOBCTL_DATABASE_URL", "list")] {
+        let refused = script(name, command).run().exits(2).stdout("");
+        refused.stderr(&format!("jobctl: the variable {name} is not UTF-8\n"));
+    }
+    let argument = Invocation::script("\"$jobctl\" enqueue \"$(printf 'a\\377')\"", None).run();
+    argument.exits(2).stdout("").stderr_has("invalid UTF-8 was detected in one or more arguments");
 }
 
 #[test]

@@ -62,3 +62,9 @@ pub(super) fn with_environment(command: Command) -> Command {
         if is_switch { argument.value_parser(FalseyValueParser::new()) } else { argument }
     })
 }
+
+/// The first variable of ours that is no text; clap does not tell whether it was one that it could not read.
+pub(super) fn unreadable() -> Option<String> {
+    let ours = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());
+    ours.filter_map(|(name, _)| name.into_string().ok()).filter(|name| name.starts_with("JOBCTL_")).min()
+}

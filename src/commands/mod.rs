@@ -154,6 +154,10 @@ fn shows_help(kind: ErrorKind) -> bool {
 pub(crate) fn explain(usage: &clap::Error) -> Exit {
     let answer = matches!(usage.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let text = usage.render().to_string();
+    if let Some(variable) = environment::unreadable().filter(|_| usage.kind() == ErrorKind::InvalidUtf8) {
+        print::complain(&format!("the variable {variable} is not UTF-8"));
+        return Exit::Usage;
+    }
     if !answer {
         // clap's own words behind our name, as on every other line to stderr.
         match text.strip_prefix("error: ") {
