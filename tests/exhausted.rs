@@ -74,6 +74,15 @@ fn what_the_host_can_not_start_is_given_back_until_it_can() {
 }
 
 #[test]
+fn a_process_without_descriptors_says_so() {
+    let db = TestDb::new();
+    for (limit, command) in [(5, "list"), (6, "tick"), (7, "tick"), (8, "tick")] {
+        let refused = db.script(&format!("ulimit -n {limit}; exec \"$jobctl\" {command}")).run();
+        refused.exits(5).stdout("").complains_once().stderr_has(": out of file descriptors (ulimit -n); try again");
+    }
+}
+
+#[test]
 fn a_call_that_has_begun_counts() {
     let host = Preload::compile(EXHAUSTED_HOST);
     let folder = temp_dir();

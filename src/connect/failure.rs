@@ -5,6 +5,7 @@ use std::error::Error as _;
 use std::io;
 
 use postgres::error::SqlState;
+use rustix::io::Errno;
 use rustls::{AlertDescription, CertificateError};
 
 use super::verify::Unverifiable;
@@ -94,12 +95,21 @@ impl From<&postgres::Error> for Failure {
         }
         match error.source() {
             Some(source) => match source.downcast_ref::<io::Error>() {
-                Some(error) => Self::new(io_text(error), Remedy::Reach),
+                Some(error) => Self::from(error),
                 // What the driver finds out by itself: no TLS, no password, no channel binding.
                 None if source.to_string().contains("TLS") => Self::new(source.to_string(), Remedy::Encryption),
                 None => Self::new(source.to_string(), Remedy::Settings),
             },
             None => Self::new(error.to_string(), Remedy::Reach),
+        }
+    }
+}
+
+impl From<&io::Error> for Failure {
+    fn from(error: &io::Error) -> Self {
+        match Errno::from_io_error(error) {
+            Some(Errno::MFILE | Errno::NFILE) => Self::new("out of file descriptors (ulimit -n)", Remedy::Wait),
+            _ => Self::new(io_text(error), Remedy::Reach),
         }
     }
 }
