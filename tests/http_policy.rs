@@ -252,6 +252,11 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.0).unwrap();
         HttpServer::tls(&certificate.pem(), &key.serialize_pem())
     }
+
+    /// A server with the authority's own certificate.
+    fn own_server(&self) -> HttpServer {
+        HttpServer::tls(&self.pem(), &self.0.key().serialize_pem())
+    }
 }
 
 #[test]
@@ -265,6 +270,7 @@ fn a_server_is_believed_only_with_a_certificate_for_its_name_that_this_host_trus
         (trusted.server("127.0.0.1", 4000), ""),
         (trusted.server("127.0.0.1", 2021), "certificate has expired"),
         (trusted.server("example.com", 4000), "certificate is for another host"),
+        (trusted.own_server(), "certificate is not valid: CaUsedAsEndEntity"),
         (stranger.server("127.0.0.1", 4000), "certificate is from an issuer that this host does not trust"),
     ];
     let runs = servers.each_ref().map(|(server, _)| call(&db, &server.url("/status/204"), 0));

@@ -115,6 +115,7 @@ fn tls_reason(error: &rustls::Error) -> String {
             }
             Certificate::UnknownIssuer => "certificate is from an issuer that this host does not trust".to_owned(),
             Certificate::BadSignature => "certificate has a wrong signature".to_owned(),
+            Certificate::Other(other) => format!("certificate is not valid: {}", other.0),
             // The name of the variant says enough; its fields may be long.
             other => {
                 let debug = format!("{other:?}");
