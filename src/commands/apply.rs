@@ -23,7 +23,7 @@ use crate::store::{Applied, Others, Purpose};
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// A TOML file, as examples/jobs.toml is one
+    /// A TOML file, like examples/jobs.toml
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: String,
     /// Only print what would change

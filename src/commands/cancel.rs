@@ -16,15 +16,15 @@ use crate::print::Form;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Ids of runs
+    /// Run ids
     #[arg(value_name = "ID", required_unless_present_any = ["all_waiting", "Filter"], conflicts_with = "Filter", allow_negative_numbers = true, value_parser = verdicts::run_id)]
     ids: Vec<i64>,
-    /// All queued and failed runs, due or not, or those that the flags below leave
+    /// All queued and failed runs, due or not, or those that the flags below select
     #[arg(long, conflicts_with = "ids")]
     all_waiting: bool,
     #[command(flatten)]
     filter: Filter,
-    /// Do not ask before --all-waiting; only who sits at a terminal is asked
+    /// Do not ask before --all-waiting; it asks only at a terminal
     #[arg(long)]
     yes: bool,
     /// Print a JSON array

@@ -8,7 +8,7 @@ use super::{Cli, Database};
 use crate::exit::Exit;
 use crate::print;
 
-/// Print the completion script of a shell
+/// Print the completion script for a shell
 ///
 /// Needs no database. Where each shell looks for it; the folder may be missing:
 ///

@@ -18,10 +18,10 @@ use crate::store::{self, Store};
 /// The quickest answer tells the most about the clock.
 const QUESTIONS: usize = 3;
 
-/// Look whether all is in order, and say what to do if not
+/// Check that all is in order, and say what to do if not
 ///
 /// Changes nothing. Each line is ok, warn, bad (needs a person: exit status 1) or
-/// unknown (this role may not see it). As the user whose crontab it is:
+/// unknown (this role may not see it). Run it as the user whose crontab it is:
 ///
 ///   jobctl doctor
 ///   jobctl doctor --crontab

@@ -48,13 +48,13 @@ pub(crate) struct Arguments {
     /// Do not start before this time: RFC 3339, with its offset
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "in")]
     run_at: Option<DateTime<Utc>>,
-    /// Do not start before so much time has passed
+    /// Do not start before this much time has passed
     #[arg(long, value_name = "DURATION", value_parser = wait)]
     r#in: Option<Duration>,
     /// Enqueue once: the same key and payload again is the same run
     #[arg(long, value_name = "KEY", value_parser = key)]
     key: Option<String>,
-    /// How long a key is taken: as long as its run is kept, or as long as it is not finished
+    /// How long a key is taken: as long as its run is kept, or until it is finished
     #[arg(long, value_name = "SCOPE", requires = "key", value_parser = ["retained", "live"])]
     key_scope: Option<String>,
     /// Smaller runs first [default: 0]
@@ -63,10 +63,10 @@ pub(crate) struct Arguments {
     /// The queue, for ticks that serve only some [default: default]
     #[arg(long, value_name = "Q", value_parser = definition::queue)]
     queue: Option<String>,
-    /// Starts at most, crashes included [default: 10]
+    /// How many times it may be started, crashes included [default: 10]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, MAX_ATTEMPTS))]
     max_attempts: Option<i32>,
-    /// Longest time of one attempt [default: none for shell, 30s for http]
+    /// Time limit of one attempt [default: none for shell, 30s for http]
     #[arg(long, value_name = "DURATION", value_parser = timeout)]
     timeout: Option<Duration>,
     /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m [default: exponential:1m..30m]

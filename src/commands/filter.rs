@@ -28,13 +28,13 @@ pub(super) struct Filter {
     /// Only runs with this key
     #[arg(long, value_name = "KEY", value_parser = super::enqueue::key, help_heading = HEADING)]
     key: Option<String>,
-    /// Only runs whose last failure was of this type, as in exit_code or timeout
+    /// Only runs whose last failure was of this type, such as exit_code or timeout
     #[arg(long, value_name = "TYPE", value_parser = error_type, help_heading = HEADING)]
     error_type: Option<String>,
-    /// Only runs that ended since then, or, not having ended, were created: 1h, 2d, or RFC 3339
+    /// Only runs that ended (if unfinished: were created) since then: 1h, 2d, or RFC 3339
     #[arg(long, value_name = "TIME", value_parser = When::parse, help_heading = HEADING)]
     since: Option<When>,
-    /// Only runs that ended before then, or, not having ended, were created
+    /// Only runs that ended (if unfinished: were created) before then
     #[arg(long, value_name = "TIME", value_parser = When::parse, help_heading = HEADING)]
     until: Option<When>,
 }

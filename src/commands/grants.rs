@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     /// The role: lower-case letters, digits and _
     #[arg(long, value_name = "ROLE", value_parser = role)]
     role: String,
-    /// What it is to be
+    /// Which set of privileges
     #[arg(long, value_name = "WHAT")]
     r#as: Part,
 }
@@ -26,9 +26,9 @@ enum Part {
     Enqueuer,
     /// Ticks
     Worker,
-    /// Looks after it: sees everything, retries, cancels, pauses
+    /// Looks after the jobs: sees everything, retries, cancels, pauses
     Operator,
-    /// Sees how it goes, but no payload and no output
+    /// Sees how the jobs are doing, but no payload and no output
     Viewer,
 }
 

@@ -11,7 +11,7 @@ use crate::store::{self, Run};
 
 /// List runs, the newest first
 ///
-/// What happened last night, and what of it went wrong:
+/// What happened last night, and what went wrong:
 ///
 ///   jobctl list --since 12h
 ///   jobctl list --since 12h --status failed,dead
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     status: Vec<Status>,
     #[command(flatten)]
     filter: Filter,
-    /// Show so many at most
+    /// Show at most N
     #[arg(long, value_name = "N", default_value = "50", allow_negative_numbers = true, value_parser = super::within(1, i64::MAX - 1))]
     limit: i64,
     /// Print a JSON array

@@ -19,10 +19,10 @@ use crate::print::{self, Cell, Form};
 pub(crate) struct Arguments {
     #[command(flatten)]
     filter: Filter,
-    /// Count them by job and error type, the most first
+    /// Count them by job and error type, most frequent first
     #[arg(long)]
     group: bool,
-    /// Show so many at most
+    /// Show at most N
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, i64::MAX))]
     limit: Option<i64>,
     /// Print a JSON array

@@ -9,7 +9,7 @@ use crate::store::Store;
 
 /// Bring the database's schema up to date
 ///
-/// Safe to run at any time, and many times at once.
+/// Safe to run at any time, even many times at once.
 ///
 ///   jobctl migrate --dry-run
 ///   jobctl migrate

@@ -28,13 +28,13 @@ pub(crate) struct Arguments {
     /// Minute, hour, day of month, month and day of week, or @hourly, @daily, @weekly, @monthly, @yearly
     #[arg(long, value_name = "EXPR", group = "one")]
     schedule: Option<String>,
-    /// By whose clock the schedule is read: UTC, or an area and city as in America/New_York
+    /// Time zone of the schedule: UTC, or an area and city as in America/New_York
     #[arg(long, value_name = "TZ", default_value = "UTC")]
     time_zone: String,
-    /// Times after this one: RFC 3339, with its offset [default: now]
+    /// Show times after this one: RFC 3339, with its offset [default: now]
     #[arg(long, value_name = "TIME", requires = "one", value_parser = super::enqueue::time)]
     from: Option<DateTime<Utc>>,
-    /// So many times
+    /// Number of times to show
     #[arg(long, value_name = "N", default_value = "5", requires = "one", value_parser = clap::value_parser!(u16).range(1..=1000))]
     count: u16,
     /// Print a JSON array

@@ -20,22 +20,22 @@ const NOT_EXECUTABLE: u8 = 126;
 /// KEY is recorded before the command runs, completed when it succeeds, and taken
 /// back when it fails or a signal ends it. A completed key is exit 0 without
 /// running anything. A key that a crash left open is not run again, nor one that
-/// another `once` is still at: exit 8, and a person says with --settle whether
-/// the effect happened. A command that fails passes its exit status on; one that
-/// is not found is exit 127, one that can't be executed 126.
+/// another `once` is still working on: exit 8, and a person says with --settle
+/// whether the effect happened. A command that fails passes its exit status on;
+/// one that is not found is exit 127, one that can't be executed 126.
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
 ///   jobctl once --settle done invoice:4711
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// What names the effect, for ever
+    /// The effect's name, for ever
     #[arg(value_parser = super::enqueue::key)]
     key: String,
     /// The command
     #[arg(last = true, required_unless_present = "settle", conflicts_with = "settle", value_name = "COMMAND")]
     command: Vec<String>,
-    /// Say of a key that was left open that its effect happened, or that it is to be done again
+    /// Settle a key that was left open: its effect happened, or is to be done again
     #[arg(long, value_name = "WHAT")]
     settle: Option<Settle>,
 }

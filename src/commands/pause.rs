@@ -8,7 +8,7 @@ use crate::print;
 
 /// Stop a definition's schedule until it is resumed
 ///
-/// Runs that wait are run all the same, and it can be enqueued.
+/// Waiting runs are still run, and it can still be enqueued.
 ///
 ///   jobctl pause cleanup_nightly
 #[derive(Args, Debug)]

@@ -28,7 +28,7 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 86400);
 pub(crate) struct Arguments {
     #[command(flatten)]
     ages: Ages,
-    /// Only count
+    /// Only count what would be deleted
     #[arg(long)]
     dry_run: bool,
     /// Print a JSON array
@@ -39,10 +39,10 @@ pub(crate) struct Arguments {
 /// How long finished runs are kept.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Ages {
-    /// Prune succeeded and cancelled runs that finished longer ago
+    /// Prune succeeded and cancelled runs that finished longer ago than this
     #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = age)]
     older_than: Duration,
-    /// Prune dead runs that finished longer ago
+    /// Prune dead runs that finished longer ago than this
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = age)]
     dead_older_than: Duration,
 }

@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(366 * 86400);
 /// For a statement: a window of a year may hold many millions of runs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Write one HTML page that shows how it goes
+/// Write one HTML page that shows how the jobs are doing
 ///
 /// It needs no other file, so a web server can serve it as it is:
 ///
@@ -28,13 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// How far to look back: 5m, 2h, 1d; 1m to 366d
+    /// How far to look back, such as 2h or 1d; 1m to 366d
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = since)]
     since: Duration,
     /// The page's title [default: `Jobs in` and the database's name]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// By whose clock times are shown: UTC, or an area and city as in America/New_York
+    /// Time zone for the times shown: UTC, or an area and city as in America/New_York
     #[arg(long, value_name = "TZ", default_value = "UTC", value_parser = Clock::parse)]
     time_zone: Clock,
     /// Write to this file, which is replaced at once and whole [default: stdout]

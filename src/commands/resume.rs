@@ -7,9 +7,9 @@ use super::Database;
 use crate::exit::{Exit, Fault};
 use crate::{fires, print};
 
-/// Let a paused schedule go on from now
+/// Let a paused schedule continue from now
 ///
-/// What the pause left out is not made up for.
+/// Times missed during the pause are not made up.
 ///
 ///   jobctl resume cleanup_nightly
 #[derive(Args, Debug)]

@@ -18,15 +18,15 @@ use crate::print::Form;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Ids of runs
+    /// Run ids
     #[arg(value_name = "ID", required_unless_present_any = ["all_dead", "Filter"], conflicts_with = "Filter", allow_negative_numbers = true, value_parser = verdicts::run_id)]
     ids: Vec<i64>,
-    /// All dead runs, or those that the flags below leave
+    /// All dead runs, or those that the flags below select
     #[arg(long, conflicts_with = "ids")]
     all_dead: bool,
     #[command(flatten)]
     filter: Filter,
-    /// Do not ask before --all-dead; only who sits at a terminal is asked
+    /// Do not ask before --all-dead; it asks only at a terminal
     #[arg(long)]
     yes: bool,
     /// Also take running runs from their holders, whose results then count for nothing

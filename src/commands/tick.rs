@@ -27,16 +27,16 @@ const DAY: Duration = Duration::from_secs(86400);
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Jobs to run at a time, over all ticks of this worker
+    /// Jobs to run at a time, across all ticks of this worker
     #[arg(long, value_name = "N", default_value = "4", allow_negative_numbers = true, value_parser = super::within(1_u16, 1024))]
     concurrency: u16,
-    /// Start at most so many jobs
+    /// Start at most N jobs
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, u32::MAX))]
     limit: Option<u32>,
-    /// Claim nothing new after this; what runs may finish
+    /// Stop claiming after this long; running jobs may finish
     #[arg(long, value_name = "DURATION", default_value = "55s", value_parser = max_time)]
     max_time: Duration,
-    /// Do not exit when nothing is due: look again until --max-time
+    /// Keep polling until --max-time instead of exiting when idle
     #[arg(long)]
     linger: bool,
     /// Only these queues
@@ -45,10 +45,10 @@ pub(crate) struct Arguments {
     /// The worker's name [default: the host name]
     #[arg(long, value_name = "NAME", value_parser = worker)]
     worker: Option<String>,
-    /// How long a job stays this tick's without a sign of life; renewed while it runs
+    /// How long a run stays claimed without a sign of life; renewed while it runs
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = lease)]
     lease: Duration,
-    /// After SIGTERM or SIGINT, what runs gets this long to finish
+    /// How long running jobs get to finish after SIGTERM, SIGINT or SIGHUP
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = grace)]
     grace: Duration,
     /// Which commands this host runs: any, those of definitions, or none
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     /// Only print what would be claimed
     #[arg(long)]
     dry_run: bool,
-    /// Log only what needs a person; that the database is away, once an hour
+    /// Log only what needs a person; an unreachable database once an hour
     #[arg(long)]
     pub(super) quiet: bool,
     /// Print a JSON array (with --dry-run)

@@ -27,22 +27,22 @@ const YEAR: Duration = Duration::from_secs(365 * 86400);
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Dead runs that are no reason; retry or delete what is settled
+    /// Number of dead runs to tolerate; retry or delete what is settled
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true, value_parser = super::within(0, i64::MAX))]
     max_dead: i64,
-    /// For how long a run may be due without being started, a schedule be late, or a lost lease not be recovered
+    /// How long a run may be due, a schedule late, or a lost lease not recovered
     #[arg(long, value_name = "DURATION", default_value = duration::show(LAG), value_parser = limit)]
     max_lag: Duration,
-    /// For how long a worker may not tick; one that is missed for a day more is taken as gone
+    /// How long a worker may go without ticking; after another day it is taken as gone
     #[arg(long, value_name = "DURATION", default_value = duration::show(PATIENCE), value_parser = limit)]
     max_tick_age: Duration,
-    /// For how long a run may be running [default: any time]
+    /// How long a run may be running [default: any time]
     #[arg(long, value_name = "DURATION", value_parser = limit)]
     max_running: Option<Duration>,
-    /// Runs that may have failed recently, for good or not [default: any number]
+    /// Number of runs that may have failed recently, for good or not [default: any number]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(0, i64::MAX))]
     max_failures: Option<i64>,
-    /// How recently
+    /// What counts as recently
     #[arg(long, value_name = "DURATION", default_value = "1h", requires = "max_failures", value_parser = recent)]
     within: Duration,
     /// Only these jobs; workers are checked all the same

@@ -9,9 +9,9 @@ use super::Database;
 use crate::exit::Exit;
 use crate::print;
 
-/// Show how each job does, who ticks, and what runs longest
+/// Show how jobs are doing, who ticks, and what runs longest
 ///
-/// In a pipe every line says first what it is:
+/// In a pipe, each line begins with its kind:
 ///
 ///   job      NAME WAITING DUE RUNNING FAILED DEAD SUCCEEDED_LAST_24H
 ///            OLDEST_DUE_AGE RUN_TIME_MEDIAN RUN_TIME_P95 RUN_TIME_MAX
@@ -19,7 +19,7 @@ use crate::print;
 ///   worker   NAME LAST_TICK VERSION
 ///   running  ID JOB WORKER RUNNING_FOR LEASE_UNTIL
 ///
-/// apart by tabs; ages and run times in seconds. For the textfile collector of
+/// separated by tabs; ages and run times in seconds. For the textfile collector of
 /// node_exporter, which must not see half a file:
 ///
 ///   jobctl status --prometheus >jobctl.tmp && mv jobctl.tmp jobctl.prom
