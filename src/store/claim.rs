@@ -114,6 +114,25 @@ pub(crate) struct Claimed {
 }
 
 impl Claimed {
+    /// Any run, for tests.
+    #[cfg(test)]
+    pub(crate) fn example(id: i64) -> Self {
+        Self {
+            id,
+            job_type: "shell".to_owned(),
+            lane: None,
+            payload: String::new(),
+            definition: None,
+            attempt: 1,
+            max_attempts: 1,
+            claimed_at: DateTime::UNIX_EPOCH,
+            timeout: None,
+            backoff: String::new(),
+            key: None,
+            scheduled_for: None,
+        }
+    }
+
     pub(crate) fn token(&self) -> Token {
         Token { id: self.id, attempt: self.attempt, claimed_at: self.claimed_at }
     }

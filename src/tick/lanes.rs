@@ -12,8 +12,8 @@ use crate::store::{Claim, Claimed, Lane, Limited};
 
 /// A claim that looked everywhere and took longer than this, with this for each run, has read over what
 /// is dead.
-const LONG: Duration = Duration::from_millis(20);
-const LONG_A_RUN: Duration = Duration::from_micros(40);
+const LONG: Duration = Duration::from_millis(10);
+const LONG_A_RUN: Duration = Duration::from_micros(20);
 /// Such claims are made for one part in so many of the time.
 const SHARE: u32 = 20;
 
@@ -88,20 +88,7 @@ mod tests {
     /// A run of a limited definition where there is no queue.
     fn run(queue: Option<&str>, id: i64) -> Claimed {
         let lane = |queue: &str| Lane { queue: queue.to_owned(), priority: 0, run_at: DateTime::UNIX_EPOCH, id };
-        Claimed {
-            id,
-            job_type: "shell".to_owned(),
-            lane: queue.map(lane),
-            payload: String::new(),
-            definition: None,
-            attempt: 1,
-            max_attempts: 1,
-            claimed_at: DateTime::UNIX_EPOCH,
-            timeout: None,
-            backoff: String::new(),
-            key: None,
-            scheduled_for: None,
-        }
+        Claimed { lane: queue.map(lane), ..Claimed::example(id) }
     }
 
     fn places(lanes: &Lanes, now: Instant) -> Option<Vec<(String, i64)>> {

@@ -235,7 +235,7 @@ impl Tick {
     /// Sleeps until something happens or is due.
     fn wait(&mut self) {
         let now = Instant::now();
-        let is_called = self.pool.attend(self.attention());
+        let is_called = self.pool.attend(self.attention(), self.results.bytes());
         let until = if is_called { now } else { self.next_step(now) };
         match self.events.recv_timeout(until.saturating_duration_since(now)) {
             Ok(event) => self.take(event),

@@ -16,6 +16,9 @@ use crate::model::{Ended, Failure, Identity, Outcome};
 use crate::store::Claimed;
 use crate::verdict::Prospect;
 
+/// Bytes of output that wait to be recorded; with more, nothing is started.
+const BYTES_UNRECORDED: usize = 4 * 1024 * 1024;
+
 /// A claimed run on its way to a thread.
 pub(super) struct Task {
     pub(super) run: Claimed,
@@ -65,10 +68,17 @@ struct Tasks {
     ended: Vec<Attempt>,
     /// Of output, in `ended`.
     bytes: usize,
+    /// Of output that the tick's thread has taken and that is not recorded.
+    unrecorded: usize,
     attention: Attention,
 }
 
 impl Tasks {
+    /// The next task, unless so much output waits to be recorded that there must not be more.
+    fn take(&mut self) -> Option<Task> {
+        if self.bytes + self.unrecorded > BYTES_UNRECORDED { None } else { self.waiting.pop_front() }
+    }
+
     /// Whether there is what the tick's thread wants to be woken for; it is called once.
     fn calls(&mut self) -> bool {
         let calls = match self.attention {
@@ -126,9 +136,14 @@ impl Pool {
         self.shared.tasks().waiting.drain(..).collect()
     }
 
-    /// Wakes the tick's thread, once, by `Event::Ended` for what it wants; true: it is there already.
-    pub(super) fn attend(&self, attention: Attention) -> bool {
+    /// Wakes the tick's thread, once, by `Event::Ended` for what it wants; true: it is there already. So many bytes
+    /// of what has ended are `unrecorded`.
+    pub(super) fn attend(&self, attention: Attention, unrecorded: usize) -> bool {
         let mut tasks = self.shared.tasks();
+        if unrecorded < tasks.unrecorded {
+            self.shared.arrived.notify_all();
+        }
+        tasks.unrecorded = unrecorded;
         tasks.attention = attention;
         tasks.calls()
     }
@@ -191,7 +206,7 @@ impl Shared {
             tasks.ended.push(attempt);
         }
         loop {
-            let task = tasks.waiting.pop_front();
+            let task = tasks.take();
             if tasks.calls() {
                 // Nobody listens any more when the tick has ended.
                 let _ = self.events.send(Event::Ended);
@@ -233,4 +248,23 @@ fn action(run: &Claimed) -> Result<Action, Failure> {
         }),
     };
     action.map_err(Failure::BadPayload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_started_while_too_much_output_waits_to_be_recorded() {
+        let now = Instant::now();
+        let task =
+            |id| Task { run: Claimed::example(id), stop: Arc::new(Stop::new(now, Duration::ZERO)), submitted: now };
+        let mut tasks = Tasks { waiting: [1, 2].map(task).into(), bytes: BYTES_UNRECORDED, ..Tasks::default() };
+        let started = |tasks: &mut Tasks| tasks.take().map(|task| task.run.id);
+        assert_eq!(started(&mut tasks), Some(1));
+        tasks.unrecorded = 1;
+        assert_eq!(started(&mut tasks), None);
+        tasks.bytes = 0;
+        assert_eq!(started(&mut tasks), Some(2));
+    }
 }
