@@ -1,12 +1,13 @@
 //! A database that is away, slow, full, locked, read-only, or set up in a surprising way.
 
+use std::fs::{self, File};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Gate, Proxy, Role, TestDb, jobctl, wait_until};
+use crate::support::{Gate, Proxy, Role, TestDb, jobctl, temp_dir, wait_until};
 
 #[test]
 fn a_database_that_is_down_is_one_line_and_exit_5() {
@@ -295,7 +296,9 @@ fn a_result_that_finds_the_disk_full_is_kept_until_there_is_room() {
     refuse_history(&db, POISONED, "disk_full");
     let gate = Gate::new();
     let id = db.enqueue_script(&format!("echo poison; {}", gate.script()));
-    let tick = db.jobctl(["tick", "--lease", "3s"]).spawn();
+    let folder = temp_dir();
+    let log = folder.path().join("log");
+    let tick = db.jobctl(["tick", "--lease", "3s"]).stderr_to(File::create(&log).unwrap().into()).spawn();
     gate.wait_for_starts(1);
     gate.open();
     wait_until("the work to end", || !gate.has_processes());
@@ -304,8 +307,11 @@ fn a_result_that_finds_the_disk_full_is_kept_until_there_is_room() {
     wait_until("the first lease to be over", || db.query(&format!("SELECT now() > '{lease}'")) == "t");
     db.jobctl(["tick", "--worker", "other"]).run().success().stderr("");
     assert_eq!(db.of_run(id, "status, attempts"), "running|1");
+    let said = || fs::read_to_string(&log).unwrap().matches("record results: refused; ").count();
+    wait_until("a word about it", || said() > 0);
     db.execute("DELETE FROM public.refuse");
     tick.wait().success();
+    assert_eq!(said(), 1);
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     assert_eq!(db.of_attempt(id, 1, "outcome, output"), "succeeded|poison\n");
     // When it ended, not when that could be recorded.

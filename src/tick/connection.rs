@@ -1,6 +1,7 @@
 //! What a tick does when the database is away, busy or refuses. Jobs go on meanwhile, until their
 //! leases are about to end.
 
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use super::{Look, Phase, Tick, WhenIdle};
@@ -10,6 +11,8 @@ use crate::store::{self, Kind, Store};
 
 /// Before something that the database refused is sent again.
 pub(super) const REFUSED_PAUSE: Duration = Duration::from_millis(200);
+/// What is refused for so long is a matter for a person: a lock is held by mistake, or the disk is full.
+const REFUSED_LONG: Duration = Duration::from_secs(5);
 /// Longest pause between two tries to connect anew.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(5);
 
@@ -23,13 +26,16 @@ pub(super) struct Connection {
     tries: u32,
     /// Why the connection was lost, until it serves again.
     pub(super) lost: Option<anyhow::Error>,
+    /// Since when all is refused for now.
+    refused_since: Option<Instant>,
     /// Before this the database is left alone.
     pub(super) paused_until: Instant,
 }
 
 impl Connection {
     pub(super) fn to(target: Target) -> Self {
-        Self { target, store: None, connecting: None, tries: 0, lost: None, paused_until: Instant::now() }
+        let paused_until = Instant::now();
+        Self { target, store: None, connecting: None, tries: 0, lost: None, refused_since: None, paused_until }
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -38,7 +44,17 @@ impl Connection {
 
     /// It has done what it was asked.
     pub(super) fn serves(&mut self) {
-        (self.tries, self.lost) = (0, None);
+        (self.tries, self.lost, self.refused_since) = (0, None, None);
+    }
+
+    /// It has refused something for now. It says so once, where that lasts.
+    fn refuses(&mut self, error: &store::Error) {
+        static SAID: Once = Once::new();
+        let since = *self.refused_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= REFUSED_LONG {
+            SAID.call_once(|| log::warn!("{error}; jobctl goes on trying"));
+        }
+        log::debug!("{error}");
     }
 
     /// Without a connection: when there is something to do about that.
@@ -55,7 +71,7 @@ impl Tick {
         }
         self.connection.paused_until = Instant::now() + REFUSED_PAUSE;
         match error.kind {
-            Kind::Busy if !self.is_free() => log::debug!("{error}"),
+            Kind::Busy if !self.is_free() => self.connection.refuses(&error),
             // Somebody has migrated. What runs may end: leases and results are as they were.
             Kind::Fatal if error.exit == Exit::Schema && self.phase == Phase::Working => {
                 log::warn!("{error}; {} running", self.leases.held());
