@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use crate::support::http_server::HttpServer;
-use crate::support::{Gate, Running, TestDb, json_string, temp_dir, wait_until};
+use crate::support::{Gate, Proxy, Running, TestDb, json_string, temp_dir, wait_until};
 
 #[test]
 fn a_defined_command_gets_the_payload_on_its_stdin() {
@@ -382,6 +382,40 @@ fn runs_of_limited_definitions_keep_their_place_among_the_others() {
     (0..8).for_each(|_| drop(db.jobctl(["tick", "--limit", "1"]).run().success()));
     let order = "SELECT string_agg(run_id::text, ' ' ORDER BY started_at) FROM jobctl.job_attempts";
     assert_eq!(db.query(order), "7 8 6 1 2 5 3 4");
+}
+
+#[test]
+fn a_run_within_a_limit_is_claimed_only_if_it_still_may_be() {
+    let changes = [
+        ("UPDATE jobctl.job_runs SET status = 'cancelled', finished_at = now()", "cancelled|0"),
+        (
+            "UPDATE jobctl.job_workers SET claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'",
+            "queued|0",
+        ),
+    ];
+    for (change, left) in changes {
+        let db = TestDb::new();
+        let proxy = Proxy::to(&db);
+        db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+        let id = db.enqueue(["a"]);
+        // Between the count and the claim.
+        proxy.freeze_after("the due runs that are within the limit");
+        let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        wait_until("the tick to count", || proxy.is_frozen());
+        db.execute(change);
+        proxy.mend();
+        tick.wait().success().stderr("");
+        assert_eq!(db.of_run(id, "status, attempts"), left);
+    }
+}
+
+#[test]
+fn a_host_that_runs_no_commands_leaves_limited_ones_too() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    let id = db.enqueue(["a"]);
+    db.jobctl(["tick", "--shell", "off"]).run().success().stderr("");
+    assert_eq!(db.of_run(id, "status, attempts"), "queued|0");
 }
 
 #[test]

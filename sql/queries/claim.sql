@@ -140,9 +140,8 @@ due AS MATERIALIZED (
                 SELECT free.id, free.run_at, free.is_last_attempt, free.size, free.queue, free.priority, free.oldest
                 FROM free
                 UNION ALL
-                SELECT within_limits.*, coalesce(starts.oldest, within_limits.run_at)
+                SELECT within_limits.*, within_limits.run_at
                 FROM within_limits
-                LEFT JOIN starts USING (queue, priority)
             ) AS candidate
             WINDOW in_order AS (
                 ORDER BY candidate.priority, candidate.oldest, candidate.queue, candidate.run_at, candidate.id
