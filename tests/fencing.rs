@@ -246,6 +246,21 @@ fn a_result_of_a_run_that_was_recovered_is_not_taken_for_recorded() {
 }
 
 #[test]
+fn an_attempt_whose_run_the_same_tick_claims_again_is_ended_with_all_others() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--linger", "--concurrency", "2", "--grace", "0s"]).spawn();
+    gate.wait_for_starts(1);
+    db.jobctl(["retry", "--force", &id.to_string()]).run().success();
+    gate.wait_for_starts(2);
+    tick.signal(Signal::TERM);
+    tick.wait().success().stderr_has(&format!("run {id} shell attempt 1/10: lease lost, result not recorded"));
+    assert!(!gate.has_processes());
+    assert_eq!(db.of_run(id, "status, attempts"), "queued|2");
+}
+
+#[test]
 fn a_run_that_comes_back_to_the_tick_that_lost_it_is_held_again() {
     let db = TestDb::new();
     let gate = Gate::new();

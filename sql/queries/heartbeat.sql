@@ -1,6 +1,6 @@
 -- running -> running: renews the leases a tick holds.
 -- $1  worker    $2  run ids    $3  attempts    $4  lease, seconds
--- A row per run. `renewed` false with `held` true: somebody has the row locked; try again. `held`
+-- A row per attempt. `renewed` false with `held` true: somebody has the row locked; try again. `held`
 -- false: the lease is somebody else's, or the run is gone.
 WITH mine AS (
     SELECT *
@@ -33,9 +33,10 @@ renewed AS (
 )
 SELECT
     mine.id,
+    mine.attempt,
     renewed.id IS NOT NULL AS renewed,
     held.id IS NOT NULL AS held,
     held.cancel_requested_at IS NOT NULL AS cancel_requested
 FROM mine
-LEFT JOIN renewed ON renewed.id = mine.id
-LEFT JOIN held ON held.id = mine.id
+LEFT JOIN held ON held.id = mine.id AND held.attempts = mine.attempt
+LEFT JOIN renewed ON renewed.id = held.id

@@ -64,7 +64,7 @@ impl Store {
         held: &[(i64, i32)],
         lease: Duration,
         answered: impl FnOnce() + Send + 'static,
-    ) -> Pending<Vec<(i64, Held)>> {
+    ) -> Pending<Vec<(i64, i32, Held)>> {
         let worker = worker.to_owned();
         let (ids, attempts): (Vec<i64>, Vec<i32>) = held.iter().copied().unzip();
         let work = move |client: &mut Client| {
@@ -82,7 +82,7 @@ impl Store {
                     (true, true, true) => Held::CancelAsked,
                     (true, true, false) => Held::Renewed,
                 };
-                Ok((row.try_get("id")?, held))
+                Ok((row.try_get("id")?, row.try_get("attempt")?, held))
             })
         };
         self.send("renew leases", work, answered)

@@ -10,9 +10,8 @@ use crate::execute::Stop;
 use crate::model::Why;
 use crate::store::{self, Claimed, Held, Pending, Token};
 
-/// A run whose lease this tick has.
+/// An attempt whose lease this tick has, or had.
 struct HeldRun {
-    attempt: i32,
     stop: Arc<Stop>,
     /// When the lease is over, counted from before its last renewal was sent.
     expires: Instant,
@@ -21,7 +20,8 @@ struct HeldRun {
 /// What a tick holds.
 #[derive(Default)]
 pub(super) struct Leases {
-    held: HashMap<i64, HeldRun>,
+    /// By run and attempt: of a run whose lease was lost, another attempt may be held since.
+    held: HashMap<(i64, i32), HeldRun>,
     /// Claims that go back, because they were not started, and when their leases are over.
     unstarted: Vec<(Token, Instant)>,
 }
@@ -38,23 +38,26 @@ impl Leases {
 
     /// All runs, also those that go back.
     pub(super) fn runs(&self) -> impl Iterator<Item = i64> {
-        self.held.keys().copied().chain(self.unstarted.iter().map(|(claim, _)| claim.id))
+        self.held.keys().map(|(run, _)| *run).chain(self.unstarted.iter().map(|(claim, _)| claim.id))
     }
 
+    /// Earlier attempts of the run, whose leases are lost then, are told to end.
     pub(super) fn hold(&mut self, run: &Claimed, stop: Arc<Stop>, expires: Instant) {
-        self.held.insert(run.id, HeldRun { attempt: run.attempt, stop, expires });
+        if !self.held.is_empty() {
+            let earlier = (1..run.attempt).filter_map(|attempt| self.held.get(&(run.id, attempt)));
+            earlier.for_each(|held| held.stop.ask(Why::LeaseLost));
+        }
+        self.held.insert((run.id, run.attempt), HeldRun { stop, expires });
     }
 
-    /// When the lease of this very attempt is over; where that was lost, another one of its run may be held since.
+    /// When the lease of this attempt is over.
     pub(super) fn expiry(&self, run: &Claimed) -> Option<Instant> {
-        self.held.get(&run.id).filter(|held| held.attempt == run.attempt).map(|held| held.expires)
+        self.held.get(&(run.id, run.attempt)).map(|held| held.expires)
     }
 
-    /// Holds this very attempt no longer, and says when its lease is over.
+    /// Holds this attempt no longer, and says when its lease is over.
     pub(super) fn let_go(&mut self, run: &Claimed) -> Option<Instant> {
-        let expires = self.expiry(run)?;
-        self.held.remove(&run.id);
-        Some(expires)
+        self.held.remove(&(run.id, run.attempt)).map(|held| held.expires)
     }
 
     /// Has claims given back that were not started.
@@ -92,7 +95,7 @@ impl Leases {
 
 /// A renewal that is under way.
 pub(super) struct Renewal {
-    pub(super) answer: Pending<Vec<(i64, Held)>>,
+    pub(super) answer: Pending<Vec<(i64, i32, Held)>>,
     pub(super) sent: Instant,
 }
 
@@ -106,7 +109,7 @@ impl Tick {
         // Nothing is to be renewed that was claimed just now; of short runs there may be thousands.
         let fresh = sent + self.timing.lease - self.timing.heartbeat / 5;
         let stale = self.leases.held.iter().filter(|(_, run)| run.expires < fresh);
-        let held: Vec<_> = stale.map(|(id, run)| (*id, run.attempt)).collect();
+        let held: Vec<_> = stale.map(|(attempt, _)| *attempt).collect();
         if held.is_empty() {
             return self.beaten(sent).map(|()| None);
         }
@@ -115,9 +118,9 @@ impl Tick {
     }
 
     /// Takes in what became of the leases that were to be renewed at `sent`.
-    pub(super) fn renewed(&mut self, answers: Vec<(i64, Held)>, sent: Instant) -> store::Result<()> {
-        for (id, answer) in answers {
-            let Some(run) = self.leases.held.get_mut(&id) else { continue };
+    pub(super) fn renewed(&mut self, answers: Vec<(i64, i32, Held)>, sent: Instant) -> store::Result<()> {
+        for (id, attempt, answer) in answers {
+            let Some(run) = self.leases.held.get_mut(&(id, attempt)) else { continue };
             match answer {
                 Held::Renewed | Held::CancelAsked => {
                     run.stop.prolong(sent + self.timing.fence);
