@@ -108,6 +108,7 @@ fn bad_values_are_refused_with_the_fitting_error() {
         ("timeout => '-1 second'", "22023"),
         ("backoff => 'often'", "22023"),
         ("backoff => 'fixed:'", "22023"),
+        ("backoff => 'fixed:' || repeat(' ', 1000) || '1m'", "22023"),
         ("queue => 'a b'", "22023"),
         ("queue => ''", "22023"),
         ("key => ''", "22023"),
@@ -170,6 +171,9 @@ fn a_function_takes_what_the_command_line_takes() {
             "--backoff",
             &[
                 "fixed:0s",
+                "fixed:0",
+                "exponential:0..1m",
+                "list:0,1m",
                 "fixed:1m",
                 "fixed:2d 12h 30m 5s 7ms",
                 "fixed: 1 0 m ",

@@ -245,20 +245,20 @@ AS $$
     SELECT backoff ~ replace(
             '^((fixed|polynomial):WAIT|exponential:WAIT([.][.]WAIT)?|list:WAIT(,WAIT)*)$',
             'WAIT',
-            ' *([0-9][0-9 ]*(ms|[smhdw]) *)+'
+            ' *(([0-9][0-9 ]*(ms|[smhdw]) *)+|0 *)'
         )
         AND bool_and(waits.seconds <= 30 * 86400)
         AND (backoff NOT LIKE 'exponential:%' OR min(waits.seconds) = (array_agg(waits.seconds ORDER BY waits.ordinal))[1])
     FROM (
         SELECT given.ordinal, (
-            SELECT sum(replace(part[1], ' ', '')::numeric * CASE part[2]
+            SELECT coalesce(sum(replace(part[1], ' ', '')::numeric * CASE part[2]
                 WHEN 'ms' THEN 0.001
                 WHEN 's' THEN 1
                 WHEN 'm' THEN 60
                 WHEN 'h' THEN 3600
                 WHEN 'd' THEN 86400
                 WHEN 'w' THEN 604800
-            END)
+            END), 0)
             FROM regexp_matches(given.wait, '([0-9][0-9 ]*)(ms|[smhdw])', 'g') AS part
         ) AS seconds
         FROM regexp_split_to_table(backoff, ',|[.][.]') WITH ORDINALITY AS given (wait, ordinal)
@@ -316,6 +316,8 @@ BEGIN
             THEN 'max_attempts is out of range; allowed are 1 to 1000'
         WHEN enqueue_run.queue <> definition.queue AND enqueue_run.queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'
             THEN 'queue must be 1 to 63 letters, digits or _ . : -'
+        WHEN length(enqueue_run.backoff) > 1000
+            THEN 'backoff is longer than 1000 characters'
         WHEN octet_length(enqueue_run.key) NOT BETWEEN 1 AND 255
             OR enqueue_run.key ~ E'[\\u0001-\\u001f\\u007f-\\u009f]'
             THEN 'key must be 1 to 255 bytes without control characters'

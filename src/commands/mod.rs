@@ -133,14 +133,18 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
         Err(usage) if shows_help(usage.kind()) => with_environment(grouped(Cli::command())).try_get_matches()?,
         matches => matches?,
     };
+    let source = |command, flag| matches.subcommand_matches(command).and_then(|matches| matches.value_source(flag));
+    let typed = |command, flag| source(command, flag) == Some(ValueSource::CommandLine);
     for (command, one, other) in EXCLUSIVE {
-        let typed = |flag| {
-            let given = matches.subcommand_matches(command).and_then(|matches| matches.value_source(flag));
-            given == Some(ValueSource::CommandLine)
-        };
-        if typed(one) && typed(other) {
+        if typed(command, one) && typed(command, other) {
             let why = format!("the argument '--{one}' cannot be used with '--{other}'\n").replace('_', "-");
             return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+        }
+    }
+    for flag in ["from", "count"].into_iter().filter(|flag| typed("next", flag)) {
+        if source("next", "name").or(source("next", "schedule")).is_none() {
+            let why = format!("the argument '--{flag}' needs a NAME or '--schedule'\n");
+            return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, why));
         }
     }
     Cli::from_arg_matches(&matches)

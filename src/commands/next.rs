@@ -32,10 +32,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TZ", default_value = "UTC")]
     time_zone: String,
     /// Show times after this one: RFC 3339, with its offset [default: now]
-    #[arg(long, value_name = "TIME", requires = "one", value_parser = super::enqueue::time)]
+    #[arg(long, value_name = "TIME", value_parser = super::enqueue::time)]
     from: Option<DateTime<Utc>>,
     /// Number of times to show
-    #[arg(long, value_name = "N", default_value = "5", requires = "one", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
     count: u16,
     /// Print a JSON array
     #[arg(long)]

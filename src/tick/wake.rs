@@ -132,7 +132,7 @@ fn fire_share(store: &Store, due: &[DueSchedule], fires: Vec<Fire>) -> store::Re
         (Err(error), [refused]) if error.kind == Kind::Data => {
             let Some(refused) = find(refused.id) else { return Err(error) };
             log::error!("schedule of `{}` does not fire: {error}", refused.name);
-            store.fire(vec![fires::put_off(refused)])?
+            return Ok(!store.fire(vec![fires::put_off(refused)])?.is_empty());
         }
         (Err(error), _) if error.kind == Kind::Data => {
             let mut alone = fires.into_iter().map(|fire| fire_share(store, due, vec![fire]));
