@@ -323,9 +323,25 @@ fn a_definition_that_another_tick_counts_is_left_to_it_and_others_go_on() {
     counting.execute("SELECT FROM jobctl.job_definitions WHERE name = 'limited' FOR NO KEY UPDATE", &[]).unwrap();
     db.jobctl(["tick"]).run().success();
     assert_eq!((db.status(limited), db.status(free)), ("queued".to_owned(), "succeeded".to_owned()));
+    // Another claim holds it only for a moment: that is waited for.
+    let free = db.enqueue(["free"]);
+    let tick = db.jobctl(["tick"]).spawn();
+    db.wait_for_status(free, "succeeded");
     counting.rollback().unwrap();
-    db.jobctl(["tick"]).run().success();
+    tick.wait().success();
     assert_eq!(db.status(limited), "succeeded");
+}
+
+#[test]
+fn a_locked_run_of_a_limited_definition_keeps_no_other_from_starting() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    let (first, second) = (db.enqueue(["a"]), db.enqueue(["a"]));
+    let mut application = db.client();
+    let mut open = application.transaction().unwrap();
+    open.execute("SELECT FROM jobctl.job_runs WHERE id = $1 FOR UPDATE", &[&first]).unwrap();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!((db.status(first), db.status(second)), ("queued".to_owned(), "succeeded".to_owned()));
 }
 
 #[test]
@@ -385,28 +401,20 @@ fn runs_of_limited_definitions_keep_their_place_among_the_others() {
 }
 
 #[test]
-fn a_run_within_a_limit_is_claimed_only_if_it_still_may_be() {
-    let changes = [
-        ("UPDATE jobctl.job_runs SET status = 'cancelled', finished_at = now()", "cancelled|0"),
-        (
-            "UPDATE jobctl.job_workers SET claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'",
-            "queued|0",
-        ),
-    ];
-    for (change, left) in changes {
-        let db = TestDb::new();
-        let proxy = Proxy::to(&db);
-        db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
-        let id = db.enqueue(["a"]);
-        // Between the count and the claim.
-        proxy.freeze_after("the due runs that are within the limit");
-        let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
-        wait_until("the tick to count", || proxy.is_frozen());
-        db.execute(change);
-        proxy.mend();
-        tick.wait().success().stderr("");
-        assert_eq!(db.of_run(id, "status, attempts"), left);
-    }
+fn a_run_within_a_limit_is_claimed_only_by_who_has_the_right() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    let id = db.enqueue(["a"]);
+    // Between the count and the claim.
+    proxy.freeze_after("the due runs that are within the limit");
+    let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    wait_until("the tick to count", || proxy.is_frozen());
+    let elsewhere = "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'";
+    db.execute(&format!("UPDATE jobctl.job_workers SET {elsewhere}"));
+    proxy.mend();
+    tick.wait().success().stderr("");
+    assert_eq!(db.of_run(id, "status, attempts"), "queued|0");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process_group};
 
-use crate::support::{Gate, Proxy, TestDb, temp_dir, wait_until};
+use crate::support::{Gate, Proxy, TestDb, temp_dir, wait_until, wait_until_within};
 
 const SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
@@ -263,6 +263,25 @@ fn what_was_not_started_is_no_attempt_though_the_tick_ends_at_once() {
     assert_eq!(gate.count("start"), 1);
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'interrupted'"), "1");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued' AND attempts = 0"), "39");
+}
+
+#[test]
+fn a_silent_database_keeps_no_signal_from_the_jobs_of_a_tick_that_may_claim() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let flags = ["--linger", "--grace", "1s", "--lease", "1m"];
+    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    db.wait_for_status(id, "running");
+    proxy.freeze();
+    tick.signal(Signal::TERM);
+    // Far less than the answer of the database is waited for.
+    wait_until_within(Duration::from_secs(8), "the work to be ended", || !gate.has_processes());
+    proxy.mend();
+    tick.wait();
 }
 
 #[test]

@@ -1,6 +1,7 @@
--- Of definitions that limit how many of their runs go at once, the due runs that are within the limit.
+-- Of definitions that limit how many of their runs go at once, the due runs that are within the limit,
+-- locked. One that somebody has locked is passed over.
 -- $1  definitions, locked by lock_limited.sql before this began: nobody else counts at the same time
--- $2  queues, empty for all
+-- $2  queues, empty for all    $3  at most so many of each
 -- Zero rows: as many as may run do.
 SELECT waiting.id
 FROM jobctl.job_definitions AS definition
@@ -13,14 +14,18 @@ CROSS JOIN LATERAL (
         AND run.run_at <= now()
         AND (cardinality($2::text[]) = 0 OR run.queue = ANY ($2::text[]))
     ORDER BY run.priority, run.run_at, run.id
-    LIMIT greatest(
-        0,
-        definition.most_running - (
-            SELECT count(*)
-            FROM jobctl.job_runs AS run
-            WHERE run.status = 'running'
-                AND run.job_type = definition.name
+    LIMIT least(
+        $3::integer,
+        greatest(
+            0,
+            definition.most_running - (
+                SELECT count(*)
+                FROM jobctl.job_runs AS run
+                WHERE run.status = 'running'
+                    AND run.job_type = definition.name
+            )
         )
     )
+    FOR NO KEY UPDATE SKIP LOCKED
 ) AS waiting
 WHERE definition.id = ANY ($1::bigint[])

@@ -263,7 +263,8 @@ impl Store {
     }
 }
 
-/// Takes due runs, each with a lease.
+/// Takes due runs, each with a lease, and says whether some of a limited definition were passed over because somebody
+/// else has that locked.
 ///
 /// # Errors
 /// The database's.
@@ -271,7 +272,7 @@ pub(super) fn claim(
     client: &mut Client,
     holder: &Holder,
     claim: &Claim,
-) -> std::result::Result<Vec<Claimed>, postgres::Error> {
+) -> std::result::Result<(Vec<Claimed>, bool), postgres::Error> {
     /// A column of the lanes.
     macro_rules! column {
         ($of:expr) => {
@@ -280,9 +281,9 @@ pub(super) fn claim(
     }
     let wanted = &claim.wanted;
     let lease = wanted.lease.as_secs_f64();
-    let within_limits = match claim.limits {
-        Limited::Yes => within_limits(client, &wanted.queues)?,
-        Limited::No => Vec::new(),
+    let (within_limits, passed_over) = match claim.limits {
+        Limited::Yes => within_limits(client, claim)?,
+        Limited::No => (Vec::new(), false),
     };
     let parameters: &[Parameter<'_>] = &[
         (&holder.worker, Type::TEXT),
@@ -301,7 +302,7 @@ pub(super) fn claim(
         (&claim.bytes, Type::INT8),
         (&claim.at_once, Type::INT4),
     ];
-    collect(client.query_typed(query!("claim"), parameters)?, |row| {
+    let claimed = collect(client.query_typed(query!("claim"), parameters)?, |row| {
         let id = row.try_get("id")?;
         let lane = Lane {
             queue: row.try_get("queue")?,
@@ -326,12 +327,19 @@ pub(super) fn claim(
             key: row.try_get("idempotency_key")?,
             scheduled_for: row.try_get("scheduled_for")?,
         })
-    })
+    })?;
+    Ok((claimed, passed_over))
 }
 
-/// Locks the definitions that limit their runs, and returns which of these may be claimed.
-fn within_limits(client: &mut Client, queues: &[String]) -> std::result::Result<Vec<i64>, postgres::Error> {
-    let locked: Vec<i64> = collect(client.query_typed(query!("lock_limited"), &[])?, |row| row.try_get("id"))?;
-    let parameters: &[Parameter<'_>] = &[(&locked, Type::INT8_ARRAY), (&queues, Type::TEXT_ARRAY)];
-    collect(client.query_typed(query!("within_limits"), parameters)?, |row| row.try_get("id"))
+/// Locks the definitions that limit their runs; returns which of these may be claimed, and whether somebody else has
+/// locked a definition.
+fn within_limits(client: &mut Client, claim: &Claim) -> std::result::Result<(Vec<i64>, bool), postgres::Error> {
+    let queues = &claim.wanted.queues;
+    let due = client.query_typed(query!("lock_limited"), &[(queues, Type::TEXT_ARRAY)])?;
+    let due: Vec<(i64, bool)> = collect(due, |row| Ok((row.try_get("id")?, row.try_get("locked")?)))?;
+    let locked: Vec<i64> = due.iter().filter(|(_, locked)| *locked).map(|(id, _)| *id).collect();
+    let parameters: &[Parameter<'_>] =
+        &[(&locked, Type::INT8_ARRAY), (queues, Type::TEXT_ARRAY), (&claim.at_most, Type::INT4)];
+    let runs = collect(client.query_typed(query!("within_limits"), parameters)?, |row| row.try_get("id"))?;
+    Ok((runs, locked.len() < due.len()))
 }

@@ -17,6 +17,8 @@ pub(crate) struct Exchanged {
     /// Runs whose results were not written because somebody has them locked.
     pub(crate) locked: Vec<i64>,
     pub(crate) claimed: Vec<Claimed>,
+    /// There is more that is due, of a definition that somebody else has locked.
+    pub(crate) passed_over: bool,
     /// How long the claim alone took.
     pub(crate) claiming: Duration,
 }
@@ -70,22 +72,22 @@ impl Store {
                 free => finish(client, &holder.worker, free)?,
             };
             let began = Instant::now();
-            let claimed = match &wanted {
+            let (claimed, passed_over) = match &wanted {
                 Some(wanted) => claim(client, &holder, wanted)?,
-                None => Vec::new(),
+                None => (Vec::new(), false),
             };
             *made.lock().unwrap_or_else(PoisonError::into_inner) = claimed.iter().map(Claimed::token).collect();
-            Ok(Exchanged { recorded, locked, claimed, claiming: began.elapsed() })
+            Ok(Exchanged { recorded, locked, claimed, passed_over, claiming: began.elapsed() })
         };
         Exchanging { answer: self.send(doing, work, answered), claims }
     }
 
-    /// Writes what one attempt came to; answers as an exchange does.
+    /// Writes what attempts came to; answers as an exchange does.
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn record(&self, worker: &str, ended: Finish) -> Result<Recorded> {
+    pub(crate) fn record(&self, worker: &str, ended: Vec<Finish>) -> Result<Recorded> {
         let worker = worker.to_owned();
-        self.transact("record results", move |client| finish(client, &worker, &[&ended]))
+        self.transact("record results", move |client| finish(client, &worker, &ended.iter().collect::<Vec<_>>()))
     }
 }

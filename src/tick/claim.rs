@@ -14,14 +14,20 @@ use crate::store::{self, Claim, Claimed};
 /// How often a lingering tick with nothing to do looks: a run starts about half of this after its
 /// enqueue, for 15 short transactions a second.
 const LINGER_POLL: Duration = Duration::from_millis(65);
+/// How often a tick looks again that has passed over a limited definition, and how long it does not end for that.
+const DEFINITION_POLL: Duration = Duration::from_millis(30);
+const DEFINITION_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it looks whether another tick of its worker has given the claim right back.
 const RIGHT_POLL: Duration = Duration::from_secs(1);
 
 impl Tick {
     /// What to claim now, when so many runs are `held`.
     pub(super) fn next_claim(&mut self, held: usize) -> store::Result<Option<Claim>> {
-        if self.phase != Phase::Working {
-            return self.give_right_back().map(|()| None);
+        match self.phase {
+            Phase::Working => {}
+            Phase::Draining => return self.give_right_back().map(|()| None),
+            // Last, because the database may be silent: the jobs are to be told in time.
+            Phase::Stopping(_) | Phase::Ending(_) => return Ok(None),
         }
         let now = Instant::now();
         let is_due = match self.look {
@@ -60,18 +66,34 @@ impl Tick {
         }))
     }
 
-    /// When and where to look next, after a claim that was sent at that time and took so long.
-    pub(super) fn learn(&mut self, claim: &Claim, sent: Instant, took: Duration, claimed: &[Claimed]) {
+    /// When and where to look next, after a claim that was sent at that time and took so long. Others may have been
+    /// `passed_over`.
+    pub(super) fn learn(
+        &mut self,
+        claim: &Claim,
+        sent: Instant,
+        took: Duration,
+        claimed: &[Claimed],
+        passed_over: bool,
+    ) {
         self.lanes.learn(claim, sent, took, claimed);
         let short = claim.is_short(claimed);
         self.may_claim = !(short && claim.give_back);
         let holds = !claimed.is_empty() || self.leases.held() > 0;
         self.look = match (short, self.plan.when_idle) {
             (false, _) => Look::Now,
+            (true, _) if self.waits_for_definition(passed_over) => Look::At(Instant::now() + DEFINITION_POLL),
             (true, _) if claim.after.is_some() => self.lanes.after_short(holds),
             (true, WhenIdle::Linger) => Look::At(Instant::now() + LINGER_POLL),
             (true, WhenIdle::Exit) => Look::AfterRun,
         };
+    }
+
+    /// Whether to wait for whoever has locked a limited definition: another claim soon lets go of it, a person may not.
+    fn waits_for_definition(&mut self, passed_over: bool) -> bool {
+        let since = passed_over.then(|| self.passed_over_since.unwrap_or_else(Instant::now));
+        self.passed_over_since = since;
+        since.is_some_and(|since| since.elapsed() < DEFINITION_PATIENCE)
     }
 
     /// How many runs the worker may hold beyond those that this tick has `held`. A tick alone may hold more than its

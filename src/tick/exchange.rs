@@ -64,16 +64,16 @@ impl Tick {
             }
             // One value that PostgreSQL refuses must not cost the others their results.
             Err(error) if error.kind == Kind::Data && results > 0 => {
-                self.record_one_by_one(results)?;
+                self.record_in_halves(results)?;
             }
             answer => {
-                let Exchanged { recorded, locked, claimed, claiming } = answer?;
+                let Exchanged { recorded, locked, claimed, passed_over, claiming } = answer?;
                 self.results.let_go(results, &recorded, &locked, &mut self.leases);
                 if self.results.blocked() == 0 {
                     self.of_locked = OfLocked::Wait;
                 }
                 if let Some(claim) = claim {
-                    self.learn(&claim, sent, claiming, &claimed);
+                    self.learn(&claim, sent, claiming, &claimed, passed_over);
                     if self.is_stopping() {
                         // The signal came while they were on their way.
                         self.leases.give_back(claimed.iter().map(Claimed::token), expires);

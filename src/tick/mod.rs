@@ -121,6 +121,8 @@ struct Tick {
     /// Before this nothing is claimed, whatever there is.
     claims_from: Instant,
     may_claim: bool,
+    /// Since when each claim has passed over a limited definition that somebody has locked.
+    passed_over_since: Option<Instant>,
     limits: Limited,
     started: Instant,
     /// Runs started.
@@ -159,6 +161,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
         look: Look::Now,
         claims_from: now,
         may_claim: false,
+        passed_over_since: None,
         limits: Limited::No,
         started: now,
         taken: 0,
@@ -287,7 +290,7 @@ impl Tick {
             match self.look {
                 Look::Now if self.phase == Phase::Working => at(not_before(self.claims_from)),
                 Look::At(instant) if self.phase == Phase::Working => at(not_before(instant.max(self.claims_from))),
-                _ if self.phase != Phase::Working && self.may_claim => at(not_before(now)),
+                _ if self.phase == Phase::Draining && self.may_claim => at(not_before(now)),
                 _ => {}
             }
         } else {

@@ -137,18 +137,32 @@ impl Results {
 }
 
 impl Tick {
-    /// Records the oldest `count` results, each alone. What is refused even then is left to its lease.
-    pub(super) fn record_one_by_one(&mut self, count: usize) -> store::Result<()> {
-        for _ in 0..count {
-            match self.record_alone(finish(&self.results.ended[0])) {
-                Ok(recorded) => self.results.let_go(1, &recorded, &[], &mut self.leases),
-                Err(error) if error.kind == Kind::Data => {
-                    let run = self.results.ended.remove(0).attempt.run;
-                    log::error!("{}: {error}; its lease will run out", subject(&run));
-                    self.leases.let_go(&run);
-                }
+    /// Records the oldest `count` results, of which some are refused: by halves, so that the others are recorded soon.
+    /// What is refused alone is left to its lease.
+    pub(super) fn record_in_halves(&mut self, count: usize) -> store::Result<()> {
+        if count == 1 {
+            return self.record_or_give_up();
+        }
+        for part in [count / 2, count - count / 2] {
+            let Some(store) = &self.connection.store else { return Ok(()) };
+            match store.record(&self.holder.worker, self.results.ended[..part].iter().map(finish).collect()) {
+                Ok(recorded) => self.results.let_go(part, &recorded, &[], &mut self.leases),
+                Err(error) if error.kind == Kind::Data => self.record_in_halves(part)?,
                 Err(error) => return Err(error),
             }
+        }
+        Ok(())
+    }
+
+    fn record_or_give_up(&mut self) -> store::Result<()> {
+        match self.record_alone(finish(&self.results.ended[0])) {
+            Ok(recorded) => self.results.let_go(1, &recorded, &[], &mut self.leases),
+            Err(error) if error.kind == Kind::Data => {
+                let run = self.results.ended.remove(0).attempt.run;
+                log::error!("{}: {error}; its lease will run out", subject(&run));
+                self.leases.let_go(&run);
+            }
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -156,22 +170,22 @@ impl Tick {
     /// Records one result; where its text can't be stored, the state is.
     fn record_alone(&self, mut one: Finish) -> store::Result<Recorded> {
         let Some(store) = &self.connection.store else { return Ok(Recorded::new()) };
-        match store.record(&self.holder.worker, one.clone()) {
+        match store.record(&self.holder.worker, vec![one.clone()]) {
             Err(error) if error.kind == Kind::Data => {
                 log::warn!("run {}: output not stored: {error}", one.id);
                 one.output = Some("[output could not be stored]".to_owned());
                 one.error = one.error.map(|_| "error could not be stored".to_owned());
                 one.detail = None;
-                store.record(&self.holder.worker, one)
+                store.record(&self.holder.worker, vec![one])
             }
             other => other,
         }
     }
 
-    /// Notes in the history which leases were lost.
+    /// Notes in the history that a lease was lost, one at a time: results and renewals come between.
     pub(super) fn note_lost(&mut self) -> store::Result<()> {
         let Some(store) = &self.connection.store else { return Ok(()) };
-        while let Some(Judged { attempt: Attempt { run, started, .. }, .. }) = self.results.lost.last() {
+        if let Some(Judged { attempt: Attempt { run, started, .. }, .. }) = self.results.lost.last() {
             let why = "its worker lost the lease and ended it";
             store.note_lost(&self.holder.worker, run.id, run.attempt, why, started.elapsed())?;
             self.results.lost.pop();
