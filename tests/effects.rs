@@ -221,7 +221,9 @@ fn a_command_that_is_told_to_end_has_not_happened() {
     for (signal, status) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         let before = counter.times();
         let script = counter.then("exec sleep 60");
-        let once = db.jobctl(["once", "k", "--", "sh", "-c", &script]).spawn();
+        // Whoever runs the tests may have been started to ignore a signal.
+        let once = r#"exec env --default-signal=HUP,TERM "$jobctl" once k -- sh -c "$script""#;
+        let once = db.script(once).env("script", &script).spawn();
         wait_until("the command to run", || counter.times() > before);
         once.signal(signal);
         once.wait().exits(status);
