@@ -73,7 +73,7 @@ impl Tick {
         match error.kind {
             Kind::Busy if !self.is_free() => self.connection.refuses(&error),
             // Somebody has migrated. What runs may end: leases and results are as they were.
-            Kind::Fatal if error.exit == Exit::Schema && self.phase == Phase::Working => {
+            Kind::Fatal if error.exit == Exit::Schema && self.phase == Phase::Working && !self.is_free() => {
                 log::warn!("{error}; {} running", self.leases.held());
                 self.failure.get_or_insert(error.into());
                 self.phase = Phase::Draining;
