@@ -21,8 +21,7 @@ pub(super) struct Exchange {
 impl Tick {
     /// Sends what has ended, and asks for what can start at once and a blink ahead.
     pub(super) fn exchange(&mut self) -> store::Result<Option<Exchange>> {
-        let ended = self.results.batch();
-        let results = ended.len();
+        let results = self.results.batch();
         if results > 0 {
             self.look = Look::Now;
         }
@@ -38,6 +37,7 @@ impl Tick {
             return Ok(None);
         };
         let sent = Instant::now();
+        let ended = self.results.oldest(results);
         let asked = store.exchange(&self.holder, ended, claim.clone(), self.of_locked, self.bell());
         Ok(Some(Exchange { asked, results, claim, sent }))
     }

@@ -43,10 +43,8 @@ impl Leases {
 
     /// Earlier attempts of the run, whose leases are lost then, are told to end.
     pub(super) fn hold(&mut self, run: &Claimed, stop: Arc<Stop>, expires: Instant) {
-        if !self.held.is_empty() {
-            let earlier = (1..run.attempt).filter_map(|attempt| self.held.get(&(run.id, attempt)));
-            earlier.for_each(|held| held.stop.ask(Why::LeaseLost));
-        }
+        let earlier = (1..run.attempt).filter_map(|attempt| self.held.get(&(run.id, attempt)));
+        earlier.for_each(|held| held.stop.ask(Why::LeaseLost));
         self.held.insert((run.id, run.attempt), HeldRun { stop, expires });
     }
 
@@ -65,10 +63,14 @@ impl Leases {
         self.unstarted.extend(claims.into_iter().map(|claim| (claim, expires)));
     }
 
-    /// What is to be given back: whose lease is over is somebody else's already.
-    pub(super) fn unstarted(&mut self) -> Vec<Token> {
+    /// Forgets what was to be given back and whose lease is over: it is somebody else's already.
+    pub(super) fn forget_expired(&mut self) {
         let now = Instant::now();
         self.unstarted.retain(|(_, expires)| now < *expires);
+    }
+
+    /// What is to be given back.
+    pub(super) fn unstarted(&self) -> Vec<Token> {
         self.unstarted.iter().map(|(claim, _)| *claim).collect()
     }
 

@@ -191,7 +191,7 @@ impl Tick {
         }
         if self.connection.store.is_none() {
             self.results.give_up_expired(self.timing.result_kept, &mut self.leases);
-            self.leases.unstarted();
+            self.leases.forget_expired();
             return;
         }
         match self.talk() {

@@ -69,8 +69,8 @@ impl Results {
         self.ended.iter().chain(&self.blocked).map(Judged::bytes).sum()
     }
 
-    /// What goes into the next statement: all, unless it is much.
-    pub(super) fn batch(&mut self) -> Vec<Finish> {
+    /// How many go into the next statement: all, unless it is much.
+    pub(super) fn batch(&mut self) -> usize {
         if self.blocked_until.is_some_and(|until| Instant::now() >= until) {
             self.unblock();
         }
@@ -79,7 +79,11 @@ impl Results {
             bytes += judged.bytes();
             bytes <= BYTES_AT_ONCE
         };
-        let count = self.ended.iter().take_while(fits).count().max(1).min(self.ended.len());
+        self.ended.iter().take_while(fits).count().max(1).min(self.ended.len())
+    }
+
+    /// The oldest `count`, as they are written. How long ago something was is counted now.
+    pub(super) fn oldest(&self, count: usize) -> Vec<Finish> {
         self.ended[..count].iter().map(finish).collect()
     }
 
@@ -145,7 +149,7 @@ impl Tick {
         }
         for part in [count / 2, count - count / 2] {
             let Some(store) = &self.connection.store else { return Ok(()) };
-            match store.record(&self.holder.worker, self.results.ended[..part].iter().map(finish).collect()) {
+            match store.record(&self.holder.worker, self.results.oldest(part)) {
                 Ok(recorded) => self.results.let_go(part, &recorded, &[], &mut self.leases),
                 Err(error) if error.kind == Kind::Data => self.record_in_halves(part)?,
                 Err(error) => return Err(error),
