@@ -78,6 +78,7 @@ impl Tick {
     ) {
         self.lanes.learn(claim, sent, took, claimed);
         let short = claim.is_short(claimed);
+        self.pace.observe_claim(claimed, short);
         self.may_claim = !(short && claim.give_back);
         let holds = !claimed.is_empty() || self.leases.held() > 0;
         self.look = match (short, self.plan.when_idle) {
@@ -107,9 +108,6 @@ impl Tick {
 
     /// Hands claimed runs to the pool. `claimed` was asked for at `sent`.
     pub(super) fn start(&mut self, claimed: Vec<Claimed>, sent: Instant) {
-        if !claimed.is_empty() {
-            self.pace.observe_claim(claimed.iter().any(|run| run.attempt >= run.max_attempts));
-        }
         let mut tasks = Vec::with_capacity(claimed.len());
         for run in claimed {
             log::debug!("run {} {} attempt {}/{}: claimed", run.id, run.job_type, run.attempt, run.max_attempts);

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::store::Claimed;
+
 /// What is claimed ahead starts within this time, where the database is near.
 const BLINK: Duration = Duration::from_millis(100);
 /// And within this one, however far away or busy it is.
@@ -31,6 +33,8 @@ pub(super) struct Pace {
     answer: Duration,
     /// The latest claim brought a run's last attempt, and so the next may: none is claimed ahead of its start.
     at_last_attempts: bool,
+    /// It brought all that was due: the next is not urgent.
+    found_all: bool,
 }
 
 impl Pace {
@@ -46,9 +50,12 @@ impl Pace {
         });
     }
 
-    /// Learns from a claim, which brought some run's last attempt or did not.
-    pub(super) fn observe_claim(&mut self, brought_last_attempt: bool) {
-        self.at_last_attempts = brought_last_attempt;
+    /// Learns from a claim, which `found_all` that was due or did not.
+    pub(super) fn observe_claim(&mut self, claimed: &[Claimed], found_all: bool) {
+        self.found_all = found_all;
+        if !claimed.is_empty() {
+            self.at_last_attempts = claimed.iter().any(|run| run.attempt >= run.max_attempts);
+        }
     }
 
     /// Learns from a transaction that took so long. A stall says nothing about the next one.
@@ -81,6 +88,10 @@ impl Pace {
 
     /// When so few runs wait for a thread, it is time to claim the next.
     pub(super) fn few(&self, workers: usize) -> usize {
+        // Where there was nothing more, none but those that come meanwhile are missed.
+        if self.found_all {
+            return 0;
+        }
         self.ahead(workers).saturating_sub(1) / 2
     }
 
@@ -158,10 +169,22 @@ mod tests {
     #[test]
     fn where_last_attempts_come_nothing_is_claimed_ahead() {
         let mut pace = after(&[5; 100]);
-        pace.observe_claim(true);
+        let run = |max_attempts| Claimed { max_attempts, ..Claimed::example(1) };
+        pace.observe_claim(&[run(2), run(1)], false);
         assert_eq!((pace.wanted(4, 0), pace.wanted(4, 4), pace.few(4)), (4, 0, 0));
-        pace.observe_claim(false);
+        pace.observe_claim(&[], false);
+        assert_eq!(pace.wanted(4, 0), 4);
+        pace.observe_claim(&[run(2), run(2)], false);
         assert_eq!(pace.wanted(4, 0), 4 + 76);
+    }
+
+    #[test]
+    fn where_all_was_found_the_next_are_asked_for_when_none_is_left() {
+        let mut pace = after(&[5; 100]);
+        pace.observe_claim(&[], true);
+        assert_eq!((pace.few(4), pace.wanted(4, 4 + 1), pace.wanted(4, 4)), (0, 0, 76));
+        pace.observe_claim(&[], false);
+        assert_eq!((pace.few(4), pace.wanted(4, 4 + 37)), (37, 39));
     }
 
     #[test]
