@@ -4,10 +4,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::database::Database;
+use crate::plain::{self, Plans};
 use crate::process::peak_memory;
 use crate::server::Server;
+use crate::session::{self, Statements};
 use crate::table::{Goal, Measured, median, rate};
-use crate::{Scale, alone, peers, plain};
+use crate::{Scale, alone, peers};
 
 /// Each comparison is made so often, in turn.
 const ROUNDS: usize = 3;
@@ -49,7 +51,7 @@ pub fn http(scale: Scale) -> Vec<Measured> {
     const CONCURRENCY: usize = 16;
     let runs = scale.of(20_000, 5000);
     let server = Server::start(usize::MAX);
-    let (mut written, mut side_by_side) = (Vec::new(), Vec::new());
+    let mut beside = [Statements::Plain, Statements::Own].map(|statements| (statements, Vec::new(), Vec::new()));
     let rounds = (0..ROUNDS).map(|_| {
         let filled = || {
             let database = Database::new();
@@ -58,14 +60,16 @@ pub fn http(scale: Scale) -> Vec<Measured> {
         };
         let call = || alone::executions(runs, CONCURRENCY, "http", &payload(&server));
         let alone = call();
-        written.push((write_alone(&filled(), runs), alone));
-        let database = filled();
-        let started = Instant::now();
-        thread::scope(|scope| {
-            scope.spawn(|| write_alone(&database, runs));
-            call();
-        });
-        side_by_side.push((started.elapsed(), alone));
+        for (statements, written, side_by_side) in &mut beside {
+            written.push((session::drain(&filled(), runs, *statements), alone));
+            let database = filled();
+            let started = Instant::now();
+            thread::scope(|scope| {
+                scope.spawn(|| session::drain(&database, runs, *statements));
+                call();
+            });
+            side_by_side.push((started.elapsed(), alone));
+        }
         let database = filled();
         let took = database.jobctl(["tick", "--concurrency", "16"]).run();
         database.assert_all_ran_once(runs);
@@ -76,52 +80,19 @@ pub fn http(scale: Scale) -> Vec<Measured> {
         goal: Goal::AtLeast(0.6),
         ..compare(runs, rounds.collect())
     };
-    assert_eq!(server.calls(), 3 * ROUNDS * runs);
-    let database_alone = Measured {
-        what: "no calls: the rows written by plain statements, 1000 at a time, one session".to_owned(),
-        ..compare(runs, written)
-    };
-    let unconnected = Measured {
-        what: "the calls and those statements side by side, neither waiting for the other".to_owned(),
-        ..compare(runs, side_by_side)
-    };
-    vec![ours, database_alone, unconnected]
-}
-
-/// How long the database takes for the rows alone: one session takes so many runs and records them, in the
-/// plainest statements that change them as a tick does, with nobody to call.
-fn write_alone(database: &Database, runs: usize) -> Duration {
-    let mut client = database.client();
-    client.batch_execute("SET enable_seqscan = off").unwrap();
-    let started = Instant::now();
-    for _ in 0..runs.div_ceil(1000) {
-        client
-            .batch_execute(
-                "BEGIN;
-                 UPDATE jobctl.job_runs
-                 SET status = 'running', attempts = attempts + 1, locked_by = 'bench',
-                     locked_until = now() + interval '2 minutes', started_at = now(), updated_at = now()
-                 WHERE id = ANY (ARRAY(
-                     SELECT id FROM jobctl.job_runs
-                     WHERE status IN ('queued', 'failed') AND queue = 'default' AND priority = 0 AND run_at <= now()
-                     ORDER BY run_at, id LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED
-                 ));
-                 COMMIT; BEGIN;
-                 WITH ended AS (
-                     UPDATE jobctl.job_runs
-                     SET status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now(), updated_at = now()
-                     WHERE status = 'running' AND locked_by = 'bench'
-                     RETURNING id, attempts
-                 )
-                 INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome, http_status)
-                 SELECT id, attempts, 'bench', now(), now(), 'succeeded', 200 FROM ended;
-                 COMMIT",
-            )
-            .unwrap();
-    }
-    let took = started.elapsed();
-    database.assert_all_ran_once(runs);
-    took
+    assert_eq!(server.calls(), 4 * ROUNDS * runs);
+    let bounds = beside.into_iter().flat_map(|(statements, written, side_by_side)| {
+        let whose = match statements {
+            Statements::Plain => "the plainest statements",
+            Statements::Own => "jobctl's own statements",
+        };
+        [
+            (format!("no calls: {whose}, 1000 runs at a time, one session"), written),
+            (format!("the calls, and {whose} side by side, neither waiting for the other"), side_by_side),
+        ]
+    });
+    let bounds = bounds.map(|(what, rounds)| Measured { what, ..compare(runs, rounds) });
+    [ours].into_iter().chain(bounds).collect()
 }
 
 /// A session that holds a snapshot keeps every dead row version where it is; the drain must not slow
@@ -157,11 +128,12 @@ pub fn hosts(scale: Scale) -> Vec<Measured> {
         database.fill(runs, "shell", SHELL);
         database
     };
-    let mut plainest = Vec::new();
+    let (mut kept, mut forgotten) = (Vec::new(), Vec::new());
     let rounds = (0..ROUNDS).map(|_| {
         let database = filled();
         let alone = database.jobctl(["tick", "--concurrency", "64"]).run();
-        plainest.push((plain::drain(runs, TICKS), alone));
+        kept.push((plain::drain(runs, TICKS, Plans::Kept), alone));
+        forgotten.push((plain::drain(runs, TICKS, Plans::Forgotten), alone));
         database.assert_all_ran_once(runs);
         let database = filled();
         let started = Instant::now();
@@ -180,11 +152,11 @@ pub fn hosts(scale: Scale) -> Vec<Measured> {
         goal: Goal::AtLeast(0.8),
         ..compare(runs, rounds.collect())
     };
-    let plainest = Measured {
-        what: format!("the same by {TICKS} sessions of the plainest queue, a job at a time, plans kept"),
-        ..compare(runs, plainest)
+    let plainest = |how: &str, rounds| Measured {
+        what: format!("the same by {TICKS} sessions of the plainest queue, a job at a time, plans {how}"),
+        ..compare(runs, rounds)
     };
-    vec![ours, plainest]
+    vec![ours, plainest("kept", kept), plainest("made anew", forgotten)]
 }
 
 /// Jobs that print far more than is kept.

@@ -38,6 +38,7 @@ mod peers;
 mod plain;
 mod process;
 mod server;
+mod session;
 mod short;
 mod table;
 

@@ -1,11 +1,12 @@
 //! The plainest queue that keeps its word: one table, one index, SKIP LOCKED, one transaction to claim a job and one to
-//! end it, with plans that its sessions keep. No history, no retries, no output, no leases, no scheduling.
+//! end it. No history, no retries, no output, no leases, no scheduling.
 
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
+use postgres::types::Type;
 
 use crate::database::Database;
 
@@ -15,8 +16,17 @@ const CLAIM: &str = "UPDATE queue SET status = 'running' WHERE id = (
 ) RETURNING id";
 const END: &str = "UPDATE queue SET status = 'succeeded' WHERE id = $1";
 
+/// What becomes of a statement's plan when its transaction is over.
+#[derive(Clone, Copy)]
+pub enum Plans {
+    /// The session keeps it.
+    Kept,
+    /// It is made anew, as behind a pooler that hands each transaction to another session.
+    Forgotten,
+}
+
 /// How long so many workers of one thread take for so many `sh -c true`.
-pub fn drain(count: usize, workers: usize) -> Duration {
+pub fn drain(count: usize, workers: usize, plans: Plans) -> Duration {
     let database = Database::new();
     let mut client = database.client();
     client
@@ -32,19 +42,31 @@ pub fn drain(count: usize, workers: usize) -> Duration {
         ))
         .unwrap();
     let started = Instant::now();
-    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(|| work(database.client())))));
+    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(|| work(database.client(), plans)))));
     let took = started.elapsed();
     let ended: i64 = client.query_one("SELECT count(*) FROM queue WHERE status = 'succeeded'", &[]).unwrap().get(0);
     assert_eq!(usize::try_from(ended).unwrap(), count);
     took
 }
 
-fn work(mut client: Client) {
-    let (claim, end) = (client.prepare(CLAIM).unwrap(), client.prepare(END).unwrap());
-    while let Some(job) = client.query_opt(&claim, &[]).unwrap() {
+fn work(mut client: Client, plans: Plans) {
+    let kept = match plans {
+        Plans::Kept => Some((client.prepare(CLAIM).unwrap(), client.prepare(END).unwrap())),
+        Plans::Forgotten => None,
+    };
+    loop {
+        let claimed = match &kept {
+            Some((claim, _)) => client.query(claim, &[]).unwrap(),
+            None => client.query_typed(CLAIM, &[]).unwrap(),
+        };
+        let Some(job) = claimed.first() else { break };
         let mut command = Command::new("sh");
         command.args(["-c", "true"]).stdin(Stdio::null());
         assert!(command.status().unwrap().success());
-        client.execute(&end, &[&job.get::<_, i64>(0)]).unwrap();
+        let job: i64 = job.get(0);
+        match &kept {
+            Some((_, end)) => client.query(end, &[&job]).unwrap(),
+            None => client.query_typed(END, &[(&job, Type::INT8)]).unwrap(),
+        };
     }
 }

@@ -1,0 +1,118 @@
+//! What the database alone takes for an attempt: one session that claims runs and records them, with nothing to
+//! execute.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use postgres::Client;
+use postgres::types::{ToSql, Type};
+
+use crate::database::Database;
+
+const AT_ONCE: usize = 1000;
+
+/// Whose statements change the rows.
+#[derive(Clone, Copy)]
+pub enum Statements {
+    /// The plainest that change them as a tick does.
+    Plain,
+    /// jobctl's own.
+    Own,
+}
+
+/// How long one session takes for so many runs.
+pub fn drain(database: &Database, runs: usize, statements: Statements) -> Duration {
+    let mut client = database.client();
+    client
+        .batch_execute(
+            "SET enable_seqscan = off; SET random_page_cost = 1.1; SET jit = off;
+             INSERT INTO jobctl.job_workers (name, version, last_tick_at, claiming_tick, claiming_until)
+             VALUES ('bench', '', now(), 'bench', now() + interval '1 hour')",
+        )
+        .unwrap();
+    let started = Instant::now();
+    for _ in 0..runs.div_ceil(AT_ONCE) {
+        match statements {
+            Statements::Plain => plain(&mut client),
+            Statements::Own => own(&mut client),
+        }
+    }
+    let took = started.elapsed();
+    database.assert_all_ran_once(runs);
+    took
+}
+
+fn plain(client: &mut Client) {
+    client
+        .batch_execute(&format!(
+            "BEGIN;
+             UPDATE jobctl.job_runs
+             SET status = 'running', attempts = attempts + 1, locked_by = 'bench',
+                 locked_until = now() + interval '2 minutes', started_at = now(), updated_at = now()
+             WHERE id = ANY (ARRAY(
+                 SELECT id FROM jobctl.job_runs
+                 WHERE status IN ('queued', 'failed') AND queue = 'default' AND priority = 0 AND run_at <= now()
+                 ORDER BY run_at, id LIMIT {AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
+             ));
+             COMMIT; BEGIN;
+             WITH ended AS (
+                 UPDATE jobctl.job_runs
+                 SET status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now(), updated_at = now()
+                 WHERE status = 'running' AND locked_by = 'bench'
+                 RETURNING id, attempts
+             )
+             INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome, http_status)
+             SELECT id, attempts, 'bench', now(), now(), 'succeeded', 200 FROM ended;
+             COMMIT"
+        ))
+        .unwrap();
+}
+
+fn own(client: &mut Client) {
+    let none: Vec<&str> = Vec::new();
+    let at_once = i32::try_from(AT_ONCE).unwrap();
+    let claim: &[(&(dyn ToSql + Sync), Type)] = &[
+        (&"bench", Type::TEXT),
+        (&"bench", Type::TEXT),
+        (&at_once, Type::INT4),
+        (&120.0_f64, Type::FLOAT8),
+        (&none, Type::TEXT_ARRAY),
+        (&none, Type::TEXT_ARRAY),
+        (&none, Type::TEXT_ARRAY),
+        (&Vec::<i64>::new(), Type::INT8_ARRAY),
+        (&false, Type::BOOL),
+        (&None::<Vec<&str>>, Type::TEXT_ARRAY),
+        (&None::<Vec<i32>>, Type::INT4_ARRAY),
+        (&None::<Vec<DateTime<Utc>>>, Type::TIMESTAMPTZ_ARRAY),
+        (&None::<Vec<i64>>, Type::INT8_ARRAY),
+        (&i64::MAX, Type::INT8),
+        (&at_once, Type::INT4),
+    ];
+    client.batch_execute("BEGIN").unwrap();
+    let claimed = client.query_typed(include_str!("../sql/queries/claim.sql"), claim).unwrap();
+    client.batch_execute("COMMIT; BEGIN").unwrap();
+    let ids: Vec<i64> = claimed.iter().map(|run| run.get("id")).collect();
+    let (succeeded, texts) = (vec!["succeeded"; ids.len()], vec![None::<&str>; ids.len()]);
+    let (numbers, seconds) = (vec![None::<i32>; ids.len()], vec![0.0_f64; ids.len()]);
+    let finish: &[(&(dyn ToSql + Sync), Type)] = &[
+        (&"bench", Type::TEXT),
+        (&ids, Type::INT8_ARRAY),
+        (&vec![1_i32; ids.len()], Type::INT4_ARRAY),
+        (&succeeded, Type::TEXT_ARRAY),
+        (&seconds, Type::FLOAT8_ARRAY),
+        (&succeeded, Type::TEXT_ARRAY),
+        (&texts, Type::TEXT_ARRAY),
+        (&texts, Type::TEXT_ARRAY),
+        (&texts, Type::TEXT_ARRAY),
+        (&numbers, Type::INT4_ARRAY),
+        (&numbers, Type::INT4_ARRAY),
+        (&vec![Some(200_i32); ids.len()], Type::INT4_ARRAY),
+        (&texts, Type::TEXT_ARRAY),
+        (&vec![0_i64; ids.len()], Type::INT8_ARRAY),
+        (&vec![false; ids.len()], Type::BOOL_ARRAY),
+        (&seconds, Type::FLOAT8_ARRAY),
+        (&seconds, Type::FLOAT8_ARRAY),
+    ];
+    client.query_typed(include_str!("../sql/queries/finish.sql"), finish).unwrap();
+    client.batch_execute("COMMIT").unwrap();
+}
