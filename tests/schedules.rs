@@ -1,6 +1,6 @@
 //! Fires: once for each nominal time, whoever ticks, and what is made up for.
 
-use crate::support::TestDb;
+use crate::support::{TestDb, temp_dir};
 
 /// Every minute, with these further keys.
 fn every_minute(db: &TestDb, keys: &str) {
@@ -151,6 +151,23 @@ fn a_schedule_whose_runs_can_not_be_stored_stops_no_other() {
         "ALTER TABLE jobctl.job_runs DROP CONSTRAINT no_job_2; UPDATE jobctl.job_definitions SET put_off_until = now()",
     );
     db.jobctl(["tick"]).run().success().stderr_has("schedule job_2: fired");
+}
+
+#[test]
+fn a_file_mends_a_schedule_whose_runs_can_not_be_stored() {
+    let db = TestDb::new();
+    let job = |max_attempts| format!("[jobs.a]\nshell = 'true'\nschedule = '@daily'\nmax_attempts = {max_attempts}\n");
+    db.apply(&job(7));
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('day', now());
+         ALTER TABLE jobctl.job_runs ADD CONSTRAINT not_seven CHECK (max_attempts <> 7)",
+    );
+    let folder = temp_dir();
+    std::fs::write(folder.path().join("jobs.toml"), job(8)).unwrap();
+    let applied = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().success();
+    applied.stdout("change\ta\tmax_attempts\n").stderr_has("schedule of `a` does not fire");
+    db.jobctl(["tick"]).run().success().stderr_has("schedule a: fired");
+    assert_eq!(fired(&db), "1");
 }
 
 #[test]

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use super::Database;
 use crate::definition::{self, Definition};
 use crate::exit::{Exit, Fault};
-use crate::fires;
 use crate::print::{self, Form};
 use crate::store::{Applied, Others, Purpose};
+use crate::{fires, tick};
 
 /// Make the job definitions match a TOML file
 ///
@@ -56,6 +56,10 @@ impl Arguments {
         let names = definitions.iter().map(|definition| definition.name.clone()).collect();
         let others = if self.prune { Others::Remove } else { Others::Disable };
         let purpose = if self.dry_run { Purpose::OnlyLook } else { Purpose::Change };
+        if purpose == Purpose::Change {
+            // What is refused is put off by it: the file may be what mends that.
+            tick::fire(&store)?;
+        }
         let plan = |due: &[_]| fires::shares(fires::plan(due).0);
         let applied = store.apply(names, move |now| rows(&definitions, now), plan, others, purpose)?;
         let changes = changes(applied, others);

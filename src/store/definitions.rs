@@ -88,8 +88,8 @@ const APPLY_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) const FIRED_AT_ONCE: i64 = 500;
 
 impl Store {
-    /// Fires what is due, then makes the definitions what `rows` yields for the database's now, all
-    /// in one transaction, one after the other where several apply. `plan` decides what due schedules come to,
+    /// Fires what is due, where it is meant, then makes the definitions what `rows` yields for the database's now,
+    /// all in one transaction, one after the other where several apply. `plan` decides what due schedules come to,
     /// statement by statement.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Store {
                 thread::sleep(Duration::from_millis(rand::random_range(20..80)));
             }
             // One that somebody has locked is not fired: changing it will wait for that, within bounds.
-            let mut moved = true;
+            let mut moved = purpose == Purpose::Change;
             while moved {
                 moved = false;
                 for fires in plan(&due_schedules(client)?) {

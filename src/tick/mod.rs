@@ -7,6 +7,7 @@
 mod claim;
 mod connection;
 mod exchange;
+mod fire;
 mod id;
 mod lanes;
 mod lease;
@@ -31,6 +32,7 @@ use crate::execute::Caller;
 use crate::model::{Failure, Outcome};
 use crate::store::{Holder, Limited, OfLocked, Old, Wanted};
 use connection::Connection;
+pub(crate) use fire::fire;
 use lanes::Lanes;
 use lease::Leases;
 use pace::Pace;

@@ -3,10 +3,10 @@
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use super::{Phase, Tick, WhenIdle, id, record};
+use super::{Phase, Tick, WhenIdle, fire, id, record};
 use crate::model::Status;
-use crate::store::{self, DueSchedule, Fire, Kind, Store};
-use crate::{fires, verdict};
+use crate::store::{self, Kind, Store};
+use crate::verdict;
 
 /// Lost leases recovered per statement.
 const RECOVERED_AT_ONCE: usize = 500;
@@ -25,7 +25,7 @@ impl Tick {
             seen = wake()?;
         }
         if seen.fires {
-            self.fire()?;
+            fire::fire(store)?;
             // What was fired may be due.
             seen = wake()?;
         }
@@ -63,24 +63,6 @@ impl Tick {
             let claiming = claiming.join(",");
             log::warn!("another tick of worker {worker} claims, from queue {claiming}, and {waits} for its end; give this tick a --worker of its own");
         });
-    }
-
-    /// Fires the schedules whose time has come.
-    fn fire(&self) -> store::Result<()> {
-        let Some(store) = &self.connection.store else { return Ok(()) };
-        loop {
-            let due = store.due_schedules()?;
-            let (fires, broken) = fires::plan(&due);
-            broken.iter().for_each(|why| log::error!("{why}"));
-            let mut moved = false;
-            for fires in fires::shares(fires) {
-                moved |= fire_share(store, &due, fires)?;
-            }
-            // Where none could be moved on, another tick or a person has them.
-            if !moved || due.len() < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
-                return Ok(());
-            }
-        }
     }
 
     /// Takes runs whose lease ran out away from their holders. A run whose every start kills its
@@ -122,37 +104,4 @@ fn recover_alone(store: &Store, wait: &(i64, i32, Duration), what: &'static str)
         SAID.call_once(|| log::error!("run {}: {error}", wait.0));
         Vec::new()
     })
-}
-
-/// Fires some of those that are `due`, and says whether any was moved on. Where one has runs that can't be stored,
-/// it is put off and the others are fired.
-fn fire_share(store: &Store, due: &[DueSchedule], fires: Vec<Fire>) -> store::Result<bool> {
-    let find = |id| due.iter().find(|one| one.id == id);
-    let fired = match (store.fire(fires.clone()), &fires[..]) {
-        (Err(error), [refused]) if error.kind == Kind::Data => {
-            let Some(refused) = find(refused.id) else { return Err(error) };
-            log::error!("schedule of `{}` does not fire: {error}", refused.name);
-            return Ok(!store.fire(vec![fires::put_off(refused)])?.is_empty());
-        }
-        (Err(error), _) if error.kind == Kind::Data => {
-            let mut alone = fires.into_iter().map(|fire| fire_share(store, due, vec![fire]));
-            return alone.try_fold(false, |moved, more| Ok(moved | more?));
-        }
-        (fired, _) => fired?,
-    };
-    // One that is put off, or gets its first time, has none.
-    let had_times = |fire: &&Fire| fire.missed > 0 || !fire.times.is_empty();
-    let with_times: Vec<_> = fires.iter().filter(had_times).map(|fire| fire.id).collect();
-    for (id, runs) in &fired {
-        let name = find(*id).map_or("", |one| one.name.as_str());
-        match runs.len() {
-            0 if !with_times.contains(id) => {}
-            0 => log::info!("schedule {name}: not fired, its last run is not finished or its time was missed"),
-            _ => log::info!(
-                "schedule {name}: fired, {}",
-                runs.iter().map(|run| format!("run {run}")).collect::<Vec<_>>().join(", ")
-            ),
-        }
-    }
-    Ok(!fired.is_empty())
 }
