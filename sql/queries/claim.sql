@@ -108,7 +108,7 @@ free AS MATERIALIZED (
     ) AS waiting
     LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN $3::integer ELSE 0 END
 ),
-within_limits AS MATERIALIZED (
+within_limits AS (
     SELECT
         run.id,
         run.run_at,
@@ -117,11 +117,10 @@ within_limits AS MATERIALIZED (
         run.queue,
         run.priority
     FROM jobctl.job_runs AS run
+    -- Locked there: they are still due.
     WHERE run.id = ANY ($8::bigint[])
-        AND run.status IN ('queued', 'failed')
         AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)
         AND EXISTS (SELECT FROM claim_right)
-    FOR NO KEY UPDATE OF run SKIP LOCKED
 ),
 due AS MATERIALIZED (
     SELECT placed.id

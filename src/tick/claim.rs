@@ -81,9 +81,10 @@ impl Tick {
         self.pace.observe_claim(claimed, short);
         self.may_claim = !(short && claim.give_back);
         let holds = !claimed.is_empty() || self.leases.held() > 0;
+        let waits = self.waits_for_definition(short && passed_over);
         self.look = match (short, self.plan.when_idle) {
             (false, _) => Look::Now,
-            (true, _) if self.waits_for_definition(passed_over) => Look::At(Instant::now() + DEFINITION_POLL),
+            (true, _) if waits => Look::At(Instant::now() + DEFINITION_POLL),
             (true, _) if claim.after.is_some() => self.lanes.after_short(holds),
             (true, WhenIdle::Linger) => Look::At(Instant::now() + LINGER_POLL),
             (true, WhenIdle::Exit) => Look::AfterRun,
