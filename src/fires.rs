@@ -103,13 +103,16 @@ pub(crate) fn first(schedule: &str, time_zone: &str, now: DateTime<Utc>) -> Resu
     Schedule::parse(schedule, time_zone)?.first(now)
 }
 
-/// The names of those that should fire and never will, because their schedule can't be read or names no time.
+/// Whether it should fire and never will, because its schedule can't be read or names no time.
+pub(crate) fn is_broken(scheduled: &Scheduled) -> bool {
+    let Scheduled { schedule, time_zone, enabled, paused_at, now, .. } = scheduled;
+    let cannot_fire = |schedule: &String| first(schedule, time_zone, *now).is_err();
+    *enabled && paused_at.is_none() && schedule.as_ref().is_some_and(cannot_fire)
+}
+
+/// The names of those that are broken.
 pub(crate) fn broken(scheduled: &[Scheduled]) -> Vec<&str> {
-    let fires = |one: &&Scheduled| one.enabled && one.paused_at.is_none();
-    let is_broken = |one: &&Scheduled| {
-        one.schedule.as_ref().is_some_and(|schedule| first(schedule, &one.time_zone, one.now).is_err())
-    };
-    scheduled.iter().filter(fires).filter(is_broken).map(|one| one.name.as_str()).collect()
+    scheduled.iter().filter(|one| is_broken(one)).map(|one| one.name.as_str()).collect()
 }
 
 #[cfg(test)]

@@ -30,10 +30,16 @@ fn only_the_times_of_one_schedule_can_be_counted() {
     for flag in [["--count", "2"], ["--from", "2026-01-01T00:00:00Z"]] {
         jobctl(["next"]).args(flag).run().exits(2).stdout("").stderr_has(" needs a NAME or '--schedule'");
     }
+    jobctl(["next", "nightly", "--time-zone", "UTC"]).run().exits(2).stderr_has("'--time-zone' needs '--schedule'");
     jobctl(["next", "nightly", "--schedule", "@daily"]).run().exits(2).stdout("").stderr_has("cannot be used with");
     // What a crontab says for all its commands is no mistake of this one.
     let db = TestDb::new();
-    db.jobctl(["next"]).env("JOBCTL_COUNT", "2").env("JOBCTL_FROM", "2026-01-01T00:00:00Z").run().success();
+    db.jobctl(["next"])
+        .env("JOBCTL_COUNT", "2")
+        .env("JOBCTL_TIME_ZONE", "UTC")
+        .env("JOBCTL_FROM", "2026-01-01T00:00:00Z")
+        .run()
+        .success();
 }
 
 #[test]
@@ -104,10 +110,14 @@ fn of_all_definitions_with_a_schedule_the_next_time_and_what_was_left_out_is_sho
     db.apply(&format!("{}{}[jobs.c]\nshell = 'true'\n", job("a"), job("b")));
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = '2030-01-01 00:00Z', skipped_fires = 3 WHERE name = 'a';
-         UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'b'",
+         UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'b';
+         UPDATE jobctl.job_definitions SET schedule = 'sometimes' WHERE name = 'c'",
     );
     let all = db.jobctl(["next"]).run().success();
-    all.stdout("2030-01-01T00:00:00Z\ta\tfires\t@daily\tUTC\t3\n-\tb\tpaused\t@daily\tUTC\t0\n");
+    all.stdout(
+        "2030-01-01T00:00:00Z\ta\tfires\t@daily\tUTC\t3\n-\tb\tpaused\t@daily\tUTC\t0\n-\tc\tbroken\tsometimes\tUTC\t0\n",
+    );
+    db.jobctl(["next", "c"]).run().exits(2).nowhere("none of these times").stderr_has("`sometimes`");
     db.jobctl(["next", "a", "--count", "1"]).run().success().stderr("");
     for (change, state) in
         [("", "paused"), ("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'b'", "disabled")]

@@ -295,6 +295,18 @@ fn schedules_workers_and_running_runs_are_listed_with_what_is_odd_about_them() {
     assert!(running.find("90s ago w 2 of 10") < running.find("unknown old 1 of 10"), "{running}");
 }
 
+#[test]
+fn a_schedule_that_can_not_be_read_needs_attention() {
+    let db = furnished();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\n[jobs.b]\nshell = 'true'\nschedule = '@daily'\n");
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = NULL WHERE name IN ('a', 'b')");
+    says(&page(&db, &[]), "a from the next tick @daily");
+    db.execute("UPDATE jobctl.job_definitions SET schedule = 'sometimes' WHERE name = 'a'");
+    let page = page(&db, &[]);
+    says(&page, "Needs attention: schedule a can't fire");
+    says(&page, "a can't fire sometimes");
+}
+
 /// What an enemy might put wherever text can be put.
 const HOSTILE: &str =
     "</title></style><script>x</script>\"'><img src=http://e onerror=x>&lt;\u{1b}[2J\u{1}\u{202e}\r\n\u{85}";

@@ -141,9 +141,15 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
             return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
         }
     }
-    for flag in ["from", "count"].into_iter().filter(|flag| typed("next", flag)) {
-        if source("next", "name").or(source("next", "schedule")).is_none() {
-            let why = format!("the argument '--{flag}' needs a NAME or '--schedule'\n");
+    let named = source("next", "name").is_some();
+    let given = source("next", "schedule").is_some();
+    for (flag, has_effect, needed) in [
+        ("from", named || given, "a NAME or '--schedule'"),
+        ("count", named || given, "a NAME or '--schedule'"),
+        ("time_zone", given, "'--schedule'"),
+    ] {
+        if typed("next", flag) && !has_effect {
+            let why = format!("the argument '--{flag}' needs {needed}\n").replace('_', "-");
             return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, why));
         }
     }

@@ -6,11 +6,13 @@ use serde::Serialize;
 
 use super::Database;
 use crate::exit::{Exit, Fault};
+use crate::fires;
 use crate::print::{self, Form};
 use crate::schedule::{Fire, Schedule};
 use crate::store::Scheduled;
 
 const FIRES: &str = "fires";
+const BROKEN: &str = "broken";
 
 /// Show when schedules fire, clock changes included
 ///
@@ -82,9 +84,9 @@ impl Arguments {
         let from = self.from.unwrap_or(definition.now);
         match &definition.schedule {
             Some(expression) => {
-                if state(&definition) != FIRES {
-                    let name = &definition.name;
-                    print::complain(&format!("`{name}` is {}: it fires at none of these times", state(&definition)));
+                let state = state(&definition);
+                if state != FIRES && state != BROKEN {
+                    print::complain(&format!("`{}` is {state}: it fires at none of these times", definition.name));
                 }
                 self.show(form, expression, &definition.time_zone, from)
             }
@@ -120,6 +122,7 @@ fn state(definition: &Scheduled) -> &'static str {
     match (definition.enabled, definition.paused_at) {
         (false, _) => "disabled",
         (true, Some(_)) => "paused",
+        (true, None) if fires::is_broken(definition) => BROKEN,
         (true, None) => FIRES,
     }
 }

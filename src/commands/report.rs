@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::report::Wish;
 use crate::schedule::Clock;
 use crate::store::Limits;
-use crate::{duration, print};
+use crate::{duration, fires, print};
 
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(366 * 86400);
@@ -49,7 +49,7 @@ impl Arguments {
         let mut store = database.open()?;
         store.limit(Limits { statement: PATIENCE, ..Limits::USUAL });
         let seen = store.report(move |now| asked.scope(now))?;
-        let page = wish.page(&seen);
+        let page = wish.page(&seen, &fires::broken(&store.list_schedules(None)?));
         match self.output.filter(|file| file.as_os_str() != "-") {
             Some(file) => replace(&file, &page).with_context(|| format!("cannot write {}", file.display()))?,
             None => print::answer(&page)?,

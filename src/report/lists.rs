@@ -44,7 +44,7 @@ fn failing(failure: &Failure, axis: &Axis) -> Markup {
     }
 }
 
-pub(super) fn fires(seen: &Snapshot, axis: &Axis) -> Markup {
+pub(super) fn fires(seen: &Snapshot, broken: &[&str], axis: &Axis) -> Markup {
     html! {
         section aria-labelledby="fires" {
             h2 #fires { "What fires next" }
@@ -58,7 +58,7 @@ pub(super) fn fires(seen: &Snapshot, axis: &Axis) -> Markup {
                         @for fire in &seen.fires {
                             tr {
                                 th scope="row" { (name(&fire.job)) }
-                                td data-label="Next" { (next(fire, axis)) }
+                                td data-label="Next" { (next(fire, broken.contains(&fire.job.as_str()), axis)) }
                                 td data-label="Schedule" { (schedule(fire)) }
                             }
                         }
@@ -70,12 +70,13 @@ pub(super) fn fires(seen: &Snapshot, axis: &Axis) -> Markup {
     }
 }
 
-fn next(fire: &NextFire, axis: &Axis) -> Markup {
+fn next(fire: &NextFire, is_broken: bool, axis: &Axis) -> Markup {
     html! {
         @match (fire.enabled, fire.paused_at, fire.next_run_at) {
             (false, ..) => span.badge { "disabled" },
             (true, Some(since), _) => { span.badge { "paused" } " since " (moment(axis, since)) },
-            (true, None, None) => span.quiet { "never again" },
+            (true, None, _) if is_broken => span.badge.bad { "can't fire" },
+            (true, None, None) => span.quiet { "from the next tick" },
             (true, None, Some(at)) => {
                 @if (axis.now - at).to_std().is_ok_and(|late| late >= PATIENCE) { span.badge.bad { "late" } " " }
                 (moment(axis, at))

@@ -48,15 +48,16 @@ impl Wish {
     }
 
     /// The page. What others stored is escaped where it is inserted; whatever character of it a browser
-    /// or a terminal would obey is written out at the end, for all of the page at once.
-    pub(crate) fn page(&self, seen: &Snapshot) -> String {
+    /// or a terminal would obey is written out at the end, for all of the page at once. `broken` are the schedules that
+    /// can't be read.
+    pub(crate) fn page(&self, seen: &Snapshot, broken: &[&str]) -> String {
         let axis = self.axis(seen.now);
-        let verdict = verdict::of(&seen.summary, seen.now, self.since);
-        let html = self.html(seen, &axis, &verdict).into_string();
+        let verdict = verdict::of(&seen.summary, broken, seen.now, self.since);
+        let html = self.html(seen, broken, &axis, &verdict).into_string();
         html.lines().map(|line| print::plain(line) + "\n").collect()
     }
 
-    fn html(&self, seen: &Snapshot, axis: &Axis, verdict: &Verdict) -> Markup {
+    fn html(&self, seen: &Snapshot, broken: &[&str], axis: &Axis, verdict: &Verdict) -> Markup {
         let default = format!("Jobs in {}", seen.summary.database);
         let title = self.title.as_deref().unwrap_or(&default);
         html! {
@@ -91,7 +92,7 @@ impl Wish {
                             (timeline::section(seen, axis))
                             (lists::failures(seen, axis))
                             (durations::section(seen, axis))
-                            (lists::fires(seen, axis))
+                            (lists::fires(seen, broken, axis))
                             (lists::workers(seen, axis))
                             (lists::running(seen, axis))
                         }

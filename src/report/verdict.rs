@@ -25,14 +25,14 @@ pub(super) struct Verdict {
     pub(super) rest: String,
 }
 
-/// `window` is how long the report looks back.
-pub(super) fn of(summary: &Summary, now: DateTime<Utc>, window: Duration) -> Verdict {
+/// `broken` are the schedules that can't be read; `window` is how long the report looks back.
+pub(super) fn of(summary: &Summary, broken: &[&str], now: DateTime<Utc>, window: Duration) -> Verdict {
     if !summary.used {
         let rest = "There is no job and no run in this database.".to_owned();
         return Verdict { mood: Mood::Unused, opening: "Nothing here yet.", rest };
     }
     let window = duration::show(window);
-    let troubles = troubles(summary, now, &window);
+    let troubles = troubles(summary, broken, now, &window);
     if troubles.is_empty() {
         let rest = match summary.succeeded {
             0 => format!("Nothing ran in the last {window}; nothing is dead or late."),
@@ -45,7 +45,7 @@ pub(super) fn of(summary: &Summary, now: DateTime<Utc>, window: Duration) -> Ver
     Verdict { mood: Mood::Troubled, opening: "Needs attention:", rest: format!("{}.", troubles.join("; ")) }
 }
 
-fn troubles(summary: &Summary, now: DateTime<Utc>, window: &str) -> Vec<String> {
+fn troubles(summary: &Summary, broken: &[&str], now: DateTime<Utc>, window: &str) -> Vec<String> {
     let age = |at: DateTime<Utc>| (now - at).to_std().unwrap_or_default();
     let late = |at: Option<DateTime<Utc>>, limit| at.map(age).filter(|age| *age >= limit).map(show_whole);
     let mut troubles = Vec::new();
@@ -65,6 +65,10 @@ fn troubles(summary: &Summary, now: DateTime<Utc>, window: &str) -> Vec<String> 
     if let Some(age) = late(summary.due_since, LAG) {
         let wait = if summary.due == 1 { "is due and waits" } else { "are due, the oldest" };
         troubles.push(format!("{} {wait} for {age}", count::grouped_of(summary.due, "run")));
+    }
+    if let [first, others @ ..] = broken {
+        let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+        troubles.push(format!("schedule {first}{more} can't fire"));
     }
     if let Some(age) = late(summary.late_since, PATIENCE) {
         troubles.push(format!("a schedule is late by {age}"));
