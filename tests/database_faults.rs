@@ -275,6 +275,49 @@ fn a_result_that_is_refused_whatever_it_says_costs_nobody_else_one() {
     assert_eq!(db.status(1), "failed");
 }
 
+/// Refuses updates of runs, at the time and where this holds of them.
+fn refuse_update(db: &TestDb, timing: &str, condition: &str) {
+    db.execute(&format!(
+        "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+         CREATE {timing} FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION public.refuse()"
+    ));
+}
+
+#[test]
+fn a_run_whose_claim_is_refused_holds_up_no_other() {
+    for timing in [
+        "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs",
+        "CONSTRAINT TRIGGER refuse AFTER UPDATE ON jobctl.job_runs DEFERRABLE INITIALLY DEFERRED",
+    ] {
+        let db = TestDb::new();
+        refuse_update(&db, timing, "NEW.status = 'running' AND NEW.id = 2");
+        let ids = [1, 2, 3, 4].map(|_| db.enqueue(["shell", "--", "true"]));
+        let tick = db.jobctl(["tick"]).run().success();
+        assert_eq!(tick.stderr.matches("run 2 shell: cannot claim runs: no; put off for 5m").count(), 1, "{tick}");
+        assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "queued", "succeeded", "succeeded"]);
+        assert_eq!(db.of_run(2, "attempts, last_error, run_at > now()"), "0|cannot claim runs: no|t");
+        db.jobctl(["tick"]).run().success().stderr("");
+        db.execute("DROP TRIGGER refuse ON jobctl.job_runs; UPDATE jobctl.job_runs SET run_at = now() WHERE id = 2");
+        db.jobctl(["tick"]).run().success();
+        assert_eq!(db.of_run(2, "status, attempts"), "succeeded|1");
+    }
+}
+
+#[test]
+fn a_tick_that_may_claim_nothing_lets_its_jobs_end() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let first = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--linger", "--concurrency", "2"]).spawn();
+    gate.wait_for_starts(1);
+    refuse_update(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", "OLD.status = 'queued'");
+    let second = db.enqueue(["shell", "--", "true"]);
+    wait_until("the tick claims no more", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    gate.open();
+    tick.wait().exits(1).stderr_has("cannot put a run off: no; 1 running");
+    assert_eq!([first, second].map(|id| db.status(id)), ["succeeded", "queued"]);
+}
+
 #[test]
 fn a_tick_that_is_refused_ends_within_its_patience() {
     let db = TestDb::new();

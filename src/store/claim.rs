@@ -229,6 +229,31 @@ impl Store {
         })
     }
 
+    /// Finds out whether these runs can become running; changes nothing.
+    ///
+    /// # Errors
+    /// The database's: of the kind `Data` where some of them can't.
+    pub(crate) fn try_claim(&self, worker: &str, runs: Vec<i64>) -> Result<()> {
+        let worker = worker.to_owned();
+        self.transact("claim runs", move |client| {
+            client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")?;
+            client.query_typed(query!("try_claim"), &[(&worker, Type::TEXT), (&runs, Type::INT8_ARRAY)])?;
+            client.batch_execute("ROLLBACK AND CHAIN")
+        })
+    }
+
+    /// Lets a run wait that can't be claimed; does nothing where it is not due any more.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn put_off(&self, run: i64, why: String, wait: Duration) -> Result<()> {
+        self.transact("put a run off", move |client| {
+            let wait = wait.as_secs_f64();
+            let parameters: &[Parameter<'_>] = &[(&run, Type::INT8), (&why, Type::TEXT), (&wait, Type::FLOAT8)];
+            client.query_typed(query!("put_off"), parameters).map(|_| ())
+        })
+    }
+
     /// Gives back claims that were never started, but for the runs that somebody else has locked: these it returns.
     ///
     /// # Errors

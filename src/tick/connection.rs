@@ -72,8 +72,12 @@ impl Tick {
         self.connection.paused_until = Instant::now() + REFUSED_PAUSE;
         match error.kind {
             Kind::Busy if !self.is_free() => self.connection.refuses(&error),
-            // Somebody has migrated. What runs may end: leases and results are as they were.
-            Kind::Fatal if error.exit == Exit::Schema && self.phase == Phase::Working && !self.is_free() => {
+            // Somebody has migrated, or no run can be claimed. What runs may end: leases and results are as they were.
+            Kind::Fatal | Kind::Data
+                if (error.exit == Exit::Schema || error.kind == Kind::Data)
+                    && self.phase == Phase::Working
+                    && !self.is_free() =>
+            {
                 log::warn!("{error}; {} running", self.leases.held());
                 self.failure.get_or_insert(error.into());
                 self.phase = Phase::Draining;

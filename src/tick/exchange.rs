@@ -62,9 +62,13 @@ impl Tick {
                 self.of_locked = OfLocked::PassOver;
                 return Err(error);
             }
-            // One value that PostgreSQL refuses must not cost the others their results.
-            Err(error) if error.kind == Kind::Data && results > 0 => {
-                self.record_in_halves(results)?;
+            // One value that PostgreSQL refuses must not cost the others their results, nor one run their claims.
+            Err(error) if error.kind == Kind::Data => {
+                if results > 0 {
+                    self.record_in_halves(results)?;
+                } else if let Some(claim) = claim {
+                    self.put_off_refused(&claim.wanted, error)?;
+                }
             }
             answer => {
                 let Exchanged { recorded, locked, claimed, passed_over, claiming } = answer?;

@@ -15,6 +15,7 @@ mod pace;
 mod pool;
 mod prune;
 mod record;
+mod refused;
 mod signals;
 mod talk;
 mod timing;
