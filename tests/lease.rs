@@ -119,14 +119,15 @@ fn a_short_silence_of_the_database_is_survived() {
 
 #[test]
 fn work_that_nobody_can_renew_is_dead_before_its_lease_ends() {
-    for cut in [false, true] {
+    for (cut, has_child) in [(false, false), (true, false), (false, true)] {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
         let gate = Gate::new();
-        // It tells that it lives, and does not end when it is asked to.
+        // It tells that it lives, and does not end when it is asked to; or what it has started does not.
+        let (begin, end) = if has_child { ("(", ") & wait") } else { ("", "") };
         let script = format!(
-            "trap '' TERM; echo start $JOBCTL_RUN_ID $JOBCTL_ATTEMPT $$ >>{0}; \
-             while [ -e {0} ]; do echo alive $(date +%s.%N) >>{0}; sleep 0.05; done",
+            "echo start $JOBCTL_RUN_ID $JOBCTL_ATTEMPT $$ >>{0}; {begin} trap '' TERM; \
+             while [ -e {0} ]; do echo alive $(date +%s.%N) >>{0}; sleep 0.05; done {end}",
             gate.log().display()
         );
         let id = db.enqueue_script(&script);

@@ -215,7 +215,7 @@ impl<'a> Process<'a> {
         self.tell(Signal::CONT);
         let told = Instant::now();
         while self.has_living() && told.elapsed() < LEFTOVER_GRACE + DEATH_PATIENCE {
-            if told.elapsed() > LEFTOVER_GRACE || self.stop.hurried() {
+            if told.elapsed() > self.stop.grace(LEFTOVER_GRACE) || self.stop.hurried() {
                 self.tell(Signal::KILL);
             }
             std::thread::sleep(GROUP_POLL);

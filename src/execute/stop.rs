@@ -81,11 +81,9 @@ impl Stop {
 
     /// How long it may take to end politely, at most `usual`.
     pub(crate) fn grace(&self, usual: Duration) -> Duration {
-        match self.asked() {
-            // Another worker may be about to start the same.
-            Some(Why::LeaseLost) => usual.min(self.lost_grace),
-            _ => usual,
-        }
+        // Another worker may be about to start the same, whatever it was asked for first.
+        let lost = self.asked() == Some(Why::LeaseLost) || self.remaining() == Duration::ZERO;
+        if lost { usual.min(self.lost_grace) } else { usual }
     }
 
     /// Whether even the polite end takes too long.

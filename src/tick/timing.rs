@@ -19,7 +19,8 @@ pub(super) struct Timing {
     pub(super) right: Duration,
     /// From before the last successful renewal was sent to when the work must begin to end.
     pub(super) fence: Duration,
-    /// Between SIGTERM and SIGKILL once the fence is reached; both fit before the lease ends.
+    /// Between SIGTERM and SIGKILL once the fence is reached: that of the command, and that of what it leaves behind.
+    /// Both fit before the lease ends.
     pub(super) lost_grace: Duration,
     /// How long after the end of a lease a result is kept that could not be recorded, because the database is away.
     pub(super) result_kept: Duration,
@@ -36,7 +37,7 @@ impl Timing {
             heartbeat,
             right: 3 * heartbeat,
             fence: lease - margin,
-            lost_grace: Duration::from_secs(1).min(margin / 2),
+            lost_grace: Duration::from_secs(1).min(margin / 3),
             result_kept: 3 * lease,
             limits: Limits {
                 statement: Limits::USUAL.statement.min(lease / 6),
@@ -58,7 +59,7 @@ mod tests {
             let lease = Duration::from_secs(seconds);
             let timing = Timing::of(lease);
             assert!(timing.heartbeat * 3 <= lease);
-            assert!(timing.fence + timing.lost_grace < lease);
+            assert!(timing.fence + 2 * timing.lost_grace < lease);
             assert!(timing.heartbeat + timing.limits.statement < timing.fence);
             assert!(timing.limits.lock < timing.limits.statement);
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::{TestDb, temp_dir, wait_until};
+use super::{TestDb, process, temp_dir, wait_until};
 
 /// A folder with a log that jobs append to, and a gate that they wait at. Opens when it is dropped,
 /// so that no job outlives its test.
@@ -59,15 +59,11 @@ impl Gate {
         wait_until(&format!("{starts} starts"), || self.count("start") >= starts);
     }
 
-    /// Whether any job that started here is still there.
+    /// Whether any job that started here is still there, or what it has started.
     pub fn has_processes(&self) -> bool {
         let starts = self.lines();
-        let mut pids = starts.iter().filter_map(|line| line.strip_prefix("start ")?.split(' ').nth(2));
-        pids.any(|pid| {
-            // A dead one that nobody has collected yet is no process any more.
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
-        })
+        let mut pids = starts.iter().filter_map(|line| line.strip_prefix("start ")?.split(' ').nth(2)?.parse().ok());
+        pids.any(|pid| process::living_in_group(pid) > 0)
     }
 }
 
