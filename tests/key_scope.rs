@@ -55,6 +55,19 @@ fn a_retained_key_holds_as_long_as_its_run_is_kept() {
 }
 
 #[test]
+fn the_effects_of_runs_that_had_one_live_key_after_the_other_are_not_the_same() {
+    let db = TestDb::new();
+    for (scope, told) in [("live", "jobctl-run-1\njobctl-run-2"), ("retained", "k")] {
+        for _ in 0..2 {
+            db.enqueue(["shell", "--key", "k", "--key-scope", scope, "--", "printenv", "JOBCTL_IDEMPOTENCY_KEY"]);
+            db.jobctl(["tick"]).run().success();
+        }
+        assert_eq!(db.query("SELECT trim(output, E'\\n') FROM jobctl.job_attempts ORDER BY run_id"), told);
+        db.execute("DELETE FROM jobctl.job_runs");
+    }
+}
+
+#[test]
 fn a_refresh_that_is_asked_for_ten_times_waits_once() {
     let db = TestDb::new();
     db.apply("[jobs.refresh]\nshell = 'true'\n");

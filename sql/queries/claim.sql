@@ -188,7 +188,8 @@ SELECT
     definition.action::text AS action,
     extract(epoch FROM coalesce(claimed.timeout, definition.timeout))::float8 AS timeout,
     claimed.backoff,
-    claimed.idempotency_key,
+    -- A live key is that of one run after the other, and their effects are not the same.
+    CASE WHEN claimed.key_scope = 'retained' THEN claimed.idempotency_key END AS effect_key,
     to_char(claimed.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS scheduled_for
 FROM claimed
 LEFT JOIN jobctl.job_definitions AS definition

@@ -108,6 +108,7 @@ pub(crate) struct Claimed {
     pub(crate) claimed_at: DateTime<Utc>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) backoff: String,
+    /// What makes its effects happen once, where no other run has the same.
     pub(crate) key: Option<String>,
     /// RFC 3339.
     pub(crate) scheduled_for: Option<String>,
@@ -349,7 +350,7 @@ pub(super) fn claim(
             claimed_at: row.try_get("started_at")?,
             timeout: row.try_get::<_, Option<f64>>("timeout")?.map(seconds),
             backoff: row.try_get("backoff")?,
-            key: row.try_get("idempotency_key")?,
+            key: row.try_get("effect_key")?,
             scheduled_for: row.try_get("scheduled_for")?,
         })
     })?;
