@@ -171,6 +171,21 @@ fn a_file_mends_a_schedule_whose_runs_can_not_be_stored() {
 }
 
 #[test]
+fn the_same_file_again_lets_a_schedule_that_was_put_off_fire() {
+    let db = TestDb::new();
+    let job = "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n";
+    db.apply(job);
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('day', now());
+         ALTER TABLE jobctl.job_runs ADD CONSTRAINT none CHECK (scheduled_for IS NULL)",
+    );
+    db.jobctl(["tick"]).run().success().stderr_has("does not fire");
+    db.execute("ALTER TABLE jobctl.job_runs DROP CONSTRAINT none");
+    assert_eq!(db.apply(job), "");
+    db.jobctl(["tick"]).run().success().stderr_has("schedule a: fired");
+}
+
+#[test]
 fn a_definition_has_no_payload_that_its_runs_can_not_have() {
     let db = TestDb::new();
     many(&db, 1, "@daily", "date_trunc('day', now())");

@@ -1,6 +1,6 @@
 -- Makes the definitions with these names what the file says. One that is the same already is left
--- alone. A schedule that changed goes on from the next nominal time given here; its due ones were
--- fired before, in the same transaction, or wait to be where they could not.
+-- alone, unless it was put off. A schedule that changed goes on from the next nominal time given here, unless one has come that was not
+-- fired yet.
 -- $1  JSON array of definitions, in the words of the columns, next_run_at included
 -- Returns a row per definition that was added or changed: as it was (NULL: added), and as it is.
 WITH wanted AS (
@@ -93,7 +93,7 @@ applied AS (
                         IS NOT DISTINCT FROM (excluded.schedule, excluded.time_zone)
                     OR (
                         excluded.schedule IS NOT NULL
-                        AND definition.put_off_until IS NOT NULL
+                        AND definition.paused_at IS NULL
                         AND definition.next_run_at <= now()
                     )
                 )
@@ -135,6 +135,7 @@ applied AS (
         excluded.spread,
         excluded.enabled
     )
+        OR definition.put_off_until IS NOT NULL
     RETURNING definition.*
 )
 SELECT

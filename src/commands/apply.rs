@@ -60,8 +60,7 @@ impl Arguments {
             // What is refused is put off by it: the file may be what mends that.
             tick::fire(&store)?;
         }
-        let plan = |due: &[_]| fires::shares(fires::plan(due).0);
-        let applied = store.apply(names, move |now| rows(&definitions, now), plan, others, purpose)?;
+        let applied = store.apply(names, move |now| rows(&definitions, now), others, purpose)?;
         let changes = changes(applied, others);
         print::rows(Form::new(self.json), &["change", "job", "keys"], &changes, |change| {
             vec![change.change.to_owned(), change.job.clone(), change.keys.join(", ")]
@@ -83,9 +82,12 @@ fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
 }
 
 fn changes(applied: Applied, others: Others) -> Vec<Change> {
-    let changed = applied.changed.into_iter().map(|(job, before, after)| match before {
-        None => Change { job, change: "add", keys: Vec::new() },
-        Some(before) => Change { job, change: "change", keys: differing(&before, &after) },
+    let changed = applied.changed.into_iter().filter_map(|(job, before, after)| match before {
+        None => Some(Change { job, change: "add", keys: Vec::new() }),
+        Some(before) => {
+            let keys = differing(&before, &after);
+            (!keys.is_empty()).then_some(Change { job, change: "change", keys })
+        }
     });
     let gone = match others {
         Others::Disable => "disable",

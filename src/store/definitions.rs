@@ -4,7 +4,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use postgres::Client;
 use postgres::types::Type;
 use serde_json::Value;
 
@@ -88,9 +87,8 @@ const APPLY_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) const FIRED_AT_ONCE: i64 = 500;
 
 impl Store {
-    /// Fires what is due, where it is meant, then makes the definitions what `rows` yields for the database's now,
-    /// all in one transaction, one after the other where several apply. `plan` decides what due schedules come to,
-    /// statement by statement.
+    /// Makes the definitions what `rows` yields for the database's now, in one transaction, one after the other where
+    /// several apply. What is due is to be fired before.
     ///
     /// # Errors
     /// The database's, or others apply for too long.
@@ -98,7 +96,6 @@ impl Store {
         &self,
         names: Vec<String>,
         rows: impl Fn(DateTime<Utc>) -> Value + Send + 'static,
-        plan: impl Fn(&[DueSchedule]) -> Vec<Vec<Fire>> + Send + 'static,
         others: Others,
         purpose: Purpose,
     ) -> Result<Applied> {
@@ -109,14 +106,6 @@ impl Store {
                     return Ok(None);
                 }
                 thread::sleep(Duration::from_millis(rand::random_range(20..80)));
-            }
-            // One that somebody has locked is not fired: changing it will wait for that, within bounds.
-            let mut moved = purpose == Purpose::Change;
-            while moved {
-                moved = false;
-                for fires in plan(&due_schedules(client)?) {
-                    moved |= !fire(client, &fires)?.is_empty();
-                }
             }
             let now = client.query_typed(query!("now"), &[])?[0].try_get("now")?;
             let changed = collect(client.query_typed(query!("apply"), &[(&rows(now), Type::JSONB)])?, |row| {
@@ -155,7 +144,20 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn due_schedules(&self) -> Result<Vec<DueSchedule>> {
-        self.transact("look for due schedules", due_schedules)
+        self.transact("look for due schedules", |client| {
+            collect(client.query_typed(query!("due_schedules"), &[(&FIRED_AT_ONCE, Type::INT8)])?, |row| {
+                Ok(DueSchedule {
+                    id: row.try_get("id")?,
+                    name: row.try_get("name")?,
+                    schedule: row.try_get("schedule")?,
+                    time_zone: row.try_get("time_zone")?,
+                    catch_up: row.try_get("catch_up")?,
+                    spread: row.try_get("spread")?,
+                    seen: row.try_get("next_run_at")?,
+                    now: row.try_get("now")?,
+                })
+            })
+        })
     }
 
     /// Fires schedules; returns for each, by id, the runs that were queued. One that another tick
@@ -164,7 +166,30 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn fire(&self, fires: Vec<Fire>) -> Result<Vec<(i64, Vec<i64>)>> {
-        self.transact("fire schedules", move |client| fire(client, &fires))
+        self.transact("fire schedules", move |client| {
+            let times = || fires.iter().flat_map(|fire| fire.times.iter().map(|time| (fire.id, *time)));
+            let (ids, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times().unzip();
+            /// A column of the schedules, in the order of their rows.
+            macro_rules! column {
+                ($of:expr) => {
+                    fires.iter().map($of).collect::<Vec<_>>()
+                };
+            }
+            let parameters: &[Parameter<'_>] = &[
+                (&column!(|fire| fire.id), Type::INT8_ARRAY),
+                (&column!(|fire| fire.seen), Type::TIMESTAMPTZ_ARRAY),
+                (&column!(|fire| fire.next), Type::TIMESTAMPTZ_ARRAY),
+                (&column!(|fire| fire.delay), Type::FLOAT8_ARRAY),
+                (&column!(|fire| fire.missed), Type::INT8_ARRAY),
+                (&ids, Type::INT8_ARRAY),
+                (&nominal, Type::TIMESTAMPTZ_ARRAY),
+                (&column!(|fire| fire.put_off_until), Type::TIMESTAMPTZ_ARRAY),
+            ];
+            let rows = client.query_typed(query!("fire"), parameters)?;
+            let fired = rows.iter().map(|row| Ok((row.try_get("id")?, row.try_get::<_, Option<Vec<i64>>>("runs")?)));
+            let fired = fired.collect::<std::result::Result<Vec<_>, postgres::Error>>()?;
+            Ok(fired.into_iter().filter_map(|(id, runs)| Some((id, runs?))).collect())
+        })
     }
 
     /// All definitions by name, or the one of that name.
@@ -220,44 +245,4 @@ impl Store {
             rows.first().map(|row| row.try_get("next_run_at")).transpose()
         })
     }
-}
-
-fn due_schedules(client: &mut Client) -> std::result::Result<Vec<DueSchedule>, postgres::Error> {
-    collect(client.query_typed(query!("due_schedules"), &[(&FIRED_AT_ONCE, Type::INT8)])?, |row| {
-        Ok(DueSchedule {
-            id: row.try_get("id")?,
-            name: row.try_get("name")?,
-            schedule: row.try_get("schedule")?,
-            time_zone: row.try_get("time_zone")?,
-            catch_up: row.try_get("catch_up")?,
-            spread: row.try_get("spread")?,
-            seen: row.try_get("next_run_at")?,
-            now: row.try_get("now")?,
-        })
-    })
-}
-
-fn fire(client: &mut Client, fires: &[Fire]) -> std::result::Result<Vec<(i64, Vec<i64>)>, postgres::Error> {
-    let times = || fires.iter().flat_map(|fire| fire.times.iter().map(|time| (fire.id, *time)));
-    let (ids, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times().unzip();
-    /// A column of the schedules, in the order of their rows.
-    macro_rules! column {
-        ($of:expr) => {
-            fires.iter().map($of).collect::<Vec<_>>()
-        };
-    }
-    let parameters: &[Parameter<'_>] = &[
-        (&column!(|fire| fire.id), Type::INT8_ARRAY),
-        (&column!(|fire| fire.seen), Type::TIMESTAMPTZ_ARRAY),
-        (&column!(|fire| fire.next), Type::TIMESTAMPTZ_ARRAY),
-        (&column!(|fire| fire.delay), Type::FLOAT8_ARRAY),
-        (&column!(|fire| fire.missed), Type::INT8_ARRAY),
-        (&ids, Type::INT8_ARRAY),
-        (&nominal, Type::TIMESTAMPTZ_ARRAY),
-        (&column!(|fire| fire.put_off_until), Type::TIMESTAMPTZ_ARRAY),
-    ];
-    let rows = client.query_typed(query!("fire"), parameters)?;
-    let fired = rows.iter().map(|row| Ok((row.try_get("id")?, row.try_get::<_, Option<Vec<i64>>>("runs")?)));
-    let fired = fired.collect::<std::result::Result<Vec<_>, postgres::Error>>()?;
-    Ok(fired.into_iter().filter_map(|(id, runs)| Some((id, runs?))).collect())
 }
