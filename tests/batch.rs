@@ -173,10 +173,24 @@ fn an_empty_batch_is_no_error() {
 #[test]
 fn a_batch_stands_alone() {
     let db = TestDb::new();
-    for surplus in [&["shell"][..], &["--key", "k"], &["--queue", "q"], &["--in", "5s"], &["--payload-file", "x"]] {
+    for surplus in [&["shell"][..], &["--key", "k"], &["--in", "5s"], &["--payload-file", "x"]] {
         let refused = db.jobctl(["enqueue", "--batch", "-"]).args(surplus.iter().copied()).run();
         refused.exits(2).stdout("").stderr_has("cannot be used with");
     }
+}
+
+#[test]
+fn what_a_line_does_not_say_the_flags_do() {
+    let db = TestDb::new();
+    let lines = r#"{"job": "shell", "payload": {"command": "true"}}
+        {"job": "shell", "payload": {"command": "true"}, "queue": "own", "priority": 0, "max_attempts": 1, "timeout": "1m", "backoff": "fixed:1m"}"#;
+    let flags = ["--priority", "7", "--max-attempts", "3", "--timeout", "5s", "--backoff", "fixed:2s"];
+    let enqueue = db.jobctl(["enqueue", "--batch", "-"]).args(flags).env("JOBCTL_QUEUE", "mail").stdin(lines);
+    enqueue.run().success().stdout("1\n2\n");
+    assert_eq!(
+        db.query("SELECT queue, priority, max_attempts, timeout, backoff FROM jobctl.job_runs ORDER BY id"),
+        "mail|7|3|00:00:05|fixed:2s\nown|0|1|00:01:00|fixed:1m"
+    );
 }
 
 #[test]

@@ -75,12 +75,12 @@ pub(crate) struct Arguments {
     /// Read the payload from a file, or from stdin
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath, conflicts_with = "payload")]
     payload_file: Option<String>,
-    /// Enqueue a file of JSON Lines, all or nothing; keys are job, payload and the flags' names
+    /// Enqueue a file of JSON Lines, all or nothing; keys are job, payload and the flags' names, as in max_attempts
     #[arg(
         long,
         value_name = "FILE|-",
         value_hint = ValueHint::FilePath,
-        conflicts_with_all = ["job", "payload", "command", "run_at", "in", "key", "key_scope", "priority", "queue", "max_attempts", "timeout", "backoff", "payload_file"]
+        conflicts_with_all = ["job", "payload", "command", "run_at", "in", "key", "key_scope", "payload_file"]
     )]
     batch: Option<String>,
     /// Print {"id": ..., "existing": ...}
@@ -118,7 +118,7 @@ struct Answer {
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &Database) -> anyhow::Result<Exit> {
         match self.batch.take() {
-            Some(file) => batch(database, &file, Form::new(self.json)),
+            Some(file) => self.all(database, &file),
             None => self.one(database),
         }
     }
@@ -138,6 +138,18 @@ impl Arguments {
         };
         printed.with_context(|| format!("run {} is enqueued", answer.id))?;
         Ok(Exit::Done)
+    }
+
+    fn all(self, database: &Database, file: &str) -> anyhow::Result<Exit> {
+        let mut runs = read_batch(BufReader::new(open(file)?))?;
+        for (_, run) in &mut runs {
+            run.queue = run.queue.take().or_else(|| self.queue.clone());
+            run.backoff = run.backoff.take().or_else(|| self.backoff.clone());
+            run.priority = run.priority.or(self.priority);
+            run.max_attempts = run.max_attempts.or(self.max_attempts);
+            run.timeout = run.timeout.or(self.timeout.map(|limit| limit.as_secs_f64()));
+        }
+        batch(database, runs, Form::new(self.json))
     }
 
     fn new_run(self) -> anyhow::Result<NewRun> {
@@ -226,8 +238,7 @@ fn open(file: &str) -> anyhow::Result<Box<dyn Read>> {
     Ok(Box::new(File::open(file).with_context(|| format!("cannot open `{file}`"))?))
 }
 
-fn batch(database: &Database, file: &str, form: Form) -> anyhow::Result<Exit> {
-    let runs = read_batch(BufReader::new(open(file)?))?;
+fn batch(database: &Database, runs: Vec<(usize, NewRun)>, form: Form) -> anyhow::Result<Exit> {
     if runs.is_empty() {
         if form == Form::Json {
             print::json::<[Answer; 0]>(&[])?;
