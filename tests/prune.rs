@@ -69,6 +69,46 @@ fn history_goes_with_its_runs_whoever_deletes_them_and_how() {
 }
 
 #[test]
+fn a_person_deletes_what_is_settled_by_its_id() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let operator = Role::granted(&db, "operator");
+    let [dead, other, waiting] = ["dead", "dead", "queued"].map(|status| run_of(&db, status, 0));
+    let nobody = waiting + 1;
+    let ids = [dead, waiting, nobody].map(|id| id.to_string());
+    let pruned = operator.jobctl(["prune"]).args(ids.iter().map(String::as_str)).run();
+    pruned.exits(4).stdout(&format!("{dead}\tdeleted\n")).stderr(&format!(
+        "jobctl: cannot prune run {waiting}: its status is queued; only succeeded, dead and cancelled runs can be deleted\n\
+         jobctl: cannot prune run {nobody}: no such run\n"
+    ));
+    assert_eq!(db.query("SELECT id FROM jobctl.job_runs ORDER BY 1"), format!("{other}\n{waiting}"));
+    assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts ORDER BY 1"), format!("{other}\n{waiting}"));
+    jobctl(["prune", "3", "--older-than", "1d"])
+        .run()
+        .exits(2)
+        .stderr_has("'[ID]...' cannot be used with '--older-than'");
+    jobctl(["prune", "3", "--dry-run"]).run().exits(2);
+}
+
+#[test]
+fn workers_that_are_gone_are_forgotten() {
+    let db = TestDb::new();
+    db.leaves_running();
+    db.execute(
+        "INSERT INTO jobctl.job_workers (name, version, last_tick_at)
+         VALUES ('here', '', now()), ('gone', '', now() - interval '31 days'), ('holds', '', now() - interval '31 days'),
+            ('away', '', now() - interval '29 days');
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at)
+         VALUES ('shell', 'running', 1, 'holds', now(), now())",
+    );
+    let operator = Role::granted(&db, "operator");
+    operator.jobctl(["prune", "--dry-run"]).run().success();
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers"), "4");
+    operator.jobctl(["prune"]).run().success().stdout("");
+    assert_eq!(db.query("SELECT name FROM jobctl.job_workers ORDER BY 1"), "away\nhere\nholds");
+}
+
+#[test]
 fn many_are_deleted_batch_by_batch_and_a_locked_one_is_waited_for_by_nobody() {
     let db = TestDb::new();
     many(&db, 2500);

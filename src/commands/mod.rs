@@ -121,7 +121,12 @@ impl Database {
 
 /// Flags of which one would be ignored, and so are refused where both are typed; a crontab sets its variables for
 /// all commands alike.
-const EXCLUSIVE: [(&str, &str, &str); 2] = [("retry", "force", "all_dead"), ("show", "json", "output")];
+const EXCLUSIVE: [(&str, &str, &str); 4] = [
+    ("retry", "force", "all_dead"),
+    ("show", "json", "output"),
+    ("prune", "ids", "older_than"),
+    ("prune", "ids", "dead_older_than"),
+];
 
 /// Reads the command line and the environment.
 ///
@@ -137,7 +142,8 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
     let typed = |command, flag| source(command, flag) == Some(ValueSource::CommandLine);
     for (command, one, other) in EXCLUSIVE {
         if typed(command, one) && typed(command, other) {
-            let why = format!("the argument '--{one}' cannot be used with '--{other}'\n").replace('_', "-");
+            let one = if one == "ids" { "[ID]..." } else { &format!("--{one}") };
+            let why = format!("the argument '{one}' cannot be used with '--{other}'\n").replace('_', "-");
             return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
         }
     }

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Database;
+use super::verdicts::{self, Request};
 use crate::duration;
 use crate::exit::Exit;
 use crate::model::Status;
@@ -14,18 +15,25 @@ use crate::store::{Old, Store};
 
 /// Runs deleted per statement, and so per transaction: about 30 ms.
 const BATCH: i64 = 1000;
+/// A worker that has not ticked for so long is gone for good.
+const WORKER_AGE: Duration = Duration::from_secs(30 * 86400);
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// Delete old finished runs with their history, oldest first
 ///
 /// It works in small transactions, waits for nobody and can be stopped at any
-/// time. The keys of deleted runs are free again; recorded effects stay.
+/// time. The keys of deleted runs are free again; recorded effects stay. Workers
+/// that have not ticked for 30 days are forgotten.
 ///
 ///   jobctl prune --older-than 7d --dry-run
 ///   jobctl prune --older-than 7d
+///   jobctl prune 3 4
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
+    /// Only these runs, however old they are
+    #[arg(value_name = "ID", conflicts_with = "dry_run", allow_negative_numbers = true, value_parser = verdicts::run_id)]
+    ids: Vec<i64>,
     #[command(flatten)]
     ages: Ages,
     /// Only count what would be deleted
@@ -66,6 +74,9 @@ struct Count {
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
+        if !self.ids.is_empty() {
+            return remove(&store, self.ids, Form::new(self.json));
+        }
         let mut counts = Vec::new();
         for old in self.ages.old() {
             let found = if self.dry_run { store.count_old(old)? } else { delete(&store, old)? };
@@ -75,11 +86,27 @@ impl Arguments {
                 Some(Count { status: status.clone(), runs: *runs })
             }));
         }
+        if !self.dry_run {
+            store.forget_workers(WORKER_AGE)?;
+        }
         print::rows(Form::new(self.json), &["status", "runs"], &counts, |count| {
             vec![Cell::Status(count.status.clone()), count.runs.into()]
         })?;
         Ok(Exit::Done)
     }
+}
+
+/// Deletes these.
+fn remove(store: &Store, ids: Vec<i64>, form: Form) -> anyhow::Result<Exit> {
+    let from = &[Status::Succeeded, Status::Dead, Status::Cancelled];
+    let request = Request {
+        verb: "prune",
+        from,
+        ask: &|ids| store.remove(ids, from),
+        granted: &|_| "deleted",
+        why: &|status| format!("its status is {status}; only succeeded, dead and cancelled runs can be deleted"),
+    };
+    request.of_ids(form, ids)
 }
 
 /// Deletes batch by batch until there are no more; returns how many of each status.

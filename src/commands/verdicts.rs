@@ -1,4 +1,4 @@
-//! What `retry` and `cancel` have in common: a request about runs, by id or by filter, that is
+//! What `retry`, `cancel` and `prune` have in common: a request about runs, by id or by filter, that is
 //! answered with a verdict for each run, and the worst of them as exit status.
 
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! What operators ask for: retry, cancel.
+//! What operators ask for: retry, cancel, remove.
 
 use postgres::types::Type;
 
@@ -39,6 +39,21 @@ impl Store {
             let parameters: &[Parameter<'_>] = &[(&ids, Type::INT8_ARRAY), (&from, Type::TEXT_ARRAY)];
             collect(client.query_typed(query!("cancel"), parameters)?, |row| {
                 Ok(Asked { id: row.try_get("id")?, status: row.try_get("status")?, granted: row.try_get("cancelled")? })
+            })
+        })
+    }
+
+    /// Deletes runs whose status is one of `from`, all of them final; an id that is missing from the answer does not
+    /// exist.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn remove(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<Asked>> {
+        let from = Status::words(from);
+        self.transact("prune", move |client| {
+            let parameters: &[Parameter<'_>] = &[(&ids, Type::INT8_ARRAY), (&from, Type::TEXT_ARRAY)];
+            collect(client.query_typed(query!("remove"), parameters)?, |row| {
+                Ok(Asked { id: row.try_get("id")?, status: row.try_get("status")?, granted: row.try_get("removed")? })
             })
         })
     }

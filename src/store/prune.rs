@@ -1,4 +1,4 @@
-//! Deletes old finished runs, and counts them.
+//! Deletes old finished runs, and counts them; forgets workers that are gone.
 
 use std::time::Duration;
 
@@ -46,6 +46,16 @@ impl Store {
                     finished_at: row.try_get("finished_at")?,
                 })
             })
+        })
+    }
+
+    /// Forgets workers that have not ticked for so long.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn forget_workers(&self, age: Duration) -> Result<()> {
+        self.transact("forget workers", move |client| {
+            client.query_typed(query!("forget_workers"), &[(&age.as_secs_f64(), Type::FLOAT8)]).map(|_| ())
         })
     }
 
