@@ -44,6 +44,29 @@ fn a_failed_run_waits_as_its_rule_says_give_or_take_a_fifth() {
 }
 
 #[test]
+fn a_run_that_waits_for_next_to_nothing_comes_back_in_the_same_tick() {
+    let db = TestDb::new();
+    db.apply("[jobs.limited]\nshell = 'false'\nmax_running = 1\nmax_attempts = 3\n");
+    for backoff in ["fixed:0s", "fixed:10ms"] {
+        for (job, command) in [("shell", &["--max-attempts", "3", "--", "false"][..]), ("limited", &[])] {
+            let id = db.enqueue(["--backoff", backoff, job].into_iter().chain(command.iter().copied()));
+            db.jobctl(["tick"]).run().success();
+            assert_eq!(db.of_run(id, "status, attempts"), "dead|3", "{job} {backoff}");
+        }
+        let id = db.enqueue(["shell", "--backoff", backoff, "--", "true"]);
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'gone', locked_until = now(),
+             started_at = now() WHERE id = {id}"
+        ));
+        if backoff == "fixed:0s" {
+            db.jobctl(["tick"]).run().success().stderr_has("lease of worker gone expired");
+            assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+        }
+        db.execute("DELETE FROM jobctl.job_runs");
+    }
+}
+
+#[test]
 fn runs_that_failed_together_do_not_come_back_together() {
     let db = TestDb::new();
     let line = r#"{"job": "shell", "payload": {"command": ["false"]}, "backoff": "fixed:100s"}"#;

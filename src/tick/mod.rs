@@ -204,6 +204,13 @@ impl Tick {
             Err(error) => self.trouble(error),
         }
         self.results.tell();
+        if self.look == Look::AfterRun
+            && let Some(due) = self.results.due_again
+        {
+            self.look = Look::At(due);
+            // Until then, what else ends may have it look too early.
+            self.results.due_again = Some(due).filter(|due| *due > Instant::now());
+        }
     }
 
     /// Whether nothing depends on this tick.

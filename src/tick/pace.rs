@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::store::Claimed;
 
 /// What is claimed ahead starts within this time, where the database is near.
-const BLINK: Duration = Duration::from_millis(100);
+pub(super) const BLINK: Duration = Duration::from_millis(100);
 /// And within this one, however far away or busy it is.
 const LONGEST_BLINK: Duration = Duration::from_millis(500);
 /// What is claimed ahead lasts for so many answers: the next are asked for when half of it is left, that may have

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::Tick;
 use super::lease::Leases;
 use super::pool::Attempt;
+use super::{Tick, pace};
 use crate::duration;
 use crate::model::{Outcome, Status, Why};
 use crate::store::{self, Claimed, Expired, Finish, Kind, Recorded};
@@ -43,6 +43,8 @@ pub(super) struct Results {
     /// With runs that somebody has locked: they wait for that, and nothing else does.
     blocked: Vec<Judged>,
     blocked_until: Option<Instant>,
+    /// When the latest that waits for next to nothing is due again.
+    pub(super) due_again: Option<Instant>,
     /// Not in the log yet.
     recorded: Vec<(Status, Judged)>,
     /// Ended too late, and not in the history yet.
@@ -110,7 +112,13 @@ impl Results {
             }
             leases.let_go(run);
             match recorded.get(&(run.id, run.attempt)) {
-                Some(status) => self.recorded.push((*status, judged)),
+                Some(status) => {
+                    let wait = judged.verdict.wait;
+                    if matches!(status, Status::Failed | Status::Queued) && wait < pace::BLINK {
+                        self.due_again = Some(Instant::now() + wait);
+                    }
+                    self.recorded.push((*status, judged));
+                }
                 None => {
                     log::warn!("{}: lease lost, result not recorded", subject(run));
                     self.lost.push(judged);

@@ -26,7 +26,12 @@ impl Tick {
         }
         if seen.fires {
             fire::fire(store)?;
-            // What was fired may be due.
+        }
+        if seen.lost {
+            self.recover()?;
+        }
+        if seen.fires || seen.lost {
+            // What was fired or recovered may be due.
             seen = wake()?;
         }
         // The right is fresh; leases are renewed at their own time.
@@ -41,9 +46,6 @@ impl Tick {
         }
         if self.may_claim && (gained || self.others > 0) {
             self.others = store.held(&self.holder.worker)?.saturating_sub(self.leases.held());
-        }
-        if seen.lost {
-            self.recover()?;
         }
         Ok(())
     }
