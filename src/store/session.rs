@@ -20,6 +20,8 @@ pub(crate) struct Limits {
     pub(crate) statement: Duration,
     /// Longest that each may wait for a lock there.
     pub(crate) lock: Duration,
+    /// Longest that its answer may be on its way beyond that, for the network and the thread.
+    pub(crate) silence: Duration,
     /// Whether they may read a table from end to end where an index would do. For a few hundred runs that are
     /// looked up by id, or stand at the head of their lane, the planner would rather read some ten thousand.
     pub(crate) whole_tables: bool,
@@ -32,6 +34,7 @@ impl Limits {
     pub(crate) const USUAL: Self = Self {
         statement: Duration::from_secs(10),
         lock: Duration::from_secs(2),
+        silence: Duration::from_secs(5),
         whole_tables: true,
         one_moment: false,
     };
@@ -39,8 +42,6 @@ impl Limits {
 
 /// How often a transaction that met another one is sent again.
 const COLLISIONS: usize = 5;
-/// Beyond the statement's own limit, for the network and the thread.
-const SILENCE: Duration = Duration::from_secs(5);
 
 pub(super) struct Session {
     link: Link,
@@ -89,7 +90,7 @@ impl Session {
             let _ = answer.send(transaction(client, doing, limits, checks, &listener, &work));
             answered();
         });
-        Pending { doing, answers, _awaited: awaited, until: Instant::now() + limits.statement + SILENCE }
+        Pending { doing, answers, _awaited: awaited, until: Instant::now() + limits.statement + limits.silence }
     }
 }
 
@@ -126,7 +127,7 @@ fn transaction<T>(
     // in place of one of PostgreSQL's own. What they read is mostly in memory: with costs meant for disks
     // that seek, a batch of a few runs would be looked up by reading all of them, and compiling a plan
     // takes longer than any of them runs.
-    let Limits { statement, lock, whole_tables, one_moment } = limits;
+    let Limits { statement, lock, whole_tables, one_moment, .. } = limits;
     let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
     // A host that is frozen or cut off in the midst of a transaction would keep what it has locked from everybody
     // until TCP gives up, after hours: hence the limit for being idle.

@@ -22,7 +22,8 @@ pub(super) struct Timing {
     /// Between SIGTERM and SIGKILL once the fence is reached: that of the command, and that of what it leaves behind.
     /// Both fit before the lease ends.
     pub(super) lost_grace: Duration,
-    /// How long after the end of a lease a result is kept that could not be recorded, because the database is away.
+    /// How long after the end of a lease a result, or a claim that was not started, is kept that could not be recorded
+    /// or given back, because the database is away.
     pub(super) result_kept: Duration,
     /// A statement that takes longer would endanger the next renewal.
     pub(super) limits: Limits,
@@ -42,6 +43,7 @@ impl Timing {
             limits: Limits {
                 statement: Limits::USUAL.statement.min(lease / 6),
                 lock: Limits::USUAL.lock.min(lease / 12),
+                silence: Limits::USUAL.silence.min(lease / 12),
                 whole_tables: false,
                 ..Limits::USUAL
             },
@@ -60,7 +62,8 @@ mod tests {
             let timing = Timing::of(lease);
             assert!(timing.heartbeat * 3 <= lease);
             assert!(timing.fence + 2 * timing.lost_grace < lease);
-            assert!(timing.heartbeat + timing.limits.statement < timing.fence);
+            // A connection that goes silent is noticed, and there is time for another.
+            assert!(timing.heartbeat + timing.limits.statement + timing.limits.silence + lease / 8 < timing.fence);
             assert!(timing.limits.lock < timing.limits.statement);
         }
     }
