@@ -101,6 +101,22 @@ fn a_claim_whose_answer_was_lost_is_given_back_and_costs_no_attempt() {
 }
 
 #[test]
+fn a_claim_whose_lease_ended_while_the_database_was_away_is_given_back_as_well() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let id = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
+    proxy.lose_answer_to(&["SKIP LOCKED", "COMMIT"]);
+    let tick = db.jobctl(["tick", "--lease", "2s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    wait_until("the loss", || proxy.has_lost());
+    proxy.cut();
+    let over = "SELECT bool_and(locked_until IS NULL OR locked_until < now()) FROM jobctl.job_runs";
+    wait_until("the lease to be over", || db.query(over) == "t");
+    proxy.mend();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+}
+
+#[test]
 fn a_claim_that_comes_after_its_tick_has_given_it_up_is_not_made() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
@@ -301,6 +317,22 @@ fn a_run_whose_claim_is_refused_holds_up_no_other() {
         db.jobctl(["tick"]).run().success();
         assert_eq!(db.of_run(2, "status, attempts"), "succeeded|1");
     }
+}
+
+#[test]
+fn a_lease_that_can_not_be_renewed_costs_no_other_run_its_own() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let [refused, other] = [gate.enqueue(&db), gate.enqueue(&db)];
+    let tick = db.jobctl(["tick", "--lease", "6s"]).spawn();
+    gate.wait_for_starts(2);
+    refuse_update(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", "NEW.id = 1 AND NEW.status = 'running'");
+    wait_until("the end of the lease", || db.status(refused) == "failed");
+    gate.open();
+    let tick = tick.wait().success();
+    assert_eq!(tick.stderr.matches("run 1: cannot renew leases: no; its lease will run out").count(), 1, "{tick}");
+    assert_eq!(db.of_run(refused, "error_type, attempts"), "lease_expired|1");
+    assert_eq!(db.of_run(other, "status, attempts"), "succeeded|1");
 }
 
 #[test]

@@ -65,6 +65,25 @@ fn a_result_that_comes_after_the_run_was_lost_is_not_recorded() {
 }
 
 #[test]
+fn nobody_waits_for_the_row_of_a_lost_run() {
+    let db = TestDb::new();
+    let (lost, other) = (Gate::new(), Gate::new());
+    let [taken, kept] = [lost.enqueue(&db), other.enqueue(&db)];
+    let tick = db.jobctl(["tick", "--limit", "2", "--lease", "6s"]).spawn();
+    lost.wait_for_starts(1);
+    other.wait_for_starts(1);
+    db.jobctl(["retry", "--force", &taken.to_string()]).run().success();
+    let mut client = db.client();
+    let mut locked = client.transaction().unwrap();
+    locked.execute("SELECT FROM jobctl.job_runs WHERE id = $1 FOR UPDATE", &[&taken]).unwrap();
+    wait_until("the end of the lost run", || !lost.has_processes());
+    other.open();
+    db.wait_for_status(kept, "succeeded");
+    locked.rollback().unwrap();
+    tick.wait().success();
+}
+
+#[test]
 fn a_run_that_is_deleted_while_it_runs_is_killed_and_the_others_go_on() {
     let db = TestDb::new();
     let (doomed, spared) = (Gate::new(), Gate::new());

@@ -1,6 +1,6 @@
 -- History of an attempt whose lease was lost, where whoever took the lease has not written it.
 -- $1  worker    $2  run id    $3  attempt    $4  error    $5  seconds since start
--- Zero rows: it is written already, or the run is gone.
+-- Zero rows: it is written already, or the run is gone, or locked by somebody whom nobody waits for.
 INSERT INTO jobctl.job_attempts (
     run_id,
     attempt,
@@ -23,6 +23,6 @@ SELECT
 FROM jobctl.job_runs AS run
 WHERE run.id = $2::bigint
 -- Not deleted meanwhile.
-FOR KEY SHARE
+FOR KEY SHARE SKIP LOCKED
 ON CONFLICT (run_id, attempt) DO NOTHING
 RETURNING run_id

@@ -20,6 +20,9 @@ pub(crate) enum Held {
     Lost,
 }
 
+/// What became of the lease of a run's attempt.
+pub(crate) type Renewed = (i64, i32, Held);
+
 /// The status that runs have after attempts of theirs, by run and attempt, were recorded.
 pub(crate) type Recorded = HashMap<(i64, i32), Status>;
 
@@ -56,6 +59,14 @@ pub(crate) struct Expired {
 }
 
 impl Store {
+    /// Renews leases as `heartbeat` does, and waits for the answer.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn renew(&self, worker: &str, held: &[(i64, i32)], lease: Duration) -> Result<Vec<Renewed>> {
+        self.transact("renew leases", renewal(worker, held, lease))
+    }
+
     /// Renews the leases of `held`, pairs of run and attempt; answers for each. Does not wait for that, but
     /// calls `answered` when it is there.
     pub(crate) fn heartbeat(
@@ -64,28 +75,8 @@ impl Store {
         held: &[(i64, i32)],
         lease: Duration,
         answered: impl FnOnce() + Send + 'static,
-    ) -> Pending<Vec<(i64, i32, Held)>> {
-        let worker = worker.to_owned();
-        let (ids, attempts): (Vec<i64>, Vec<i32>) = held.iter().copied().unzip();
-        let work = move |client: &mut Client| {
-            let lease = lease.as_secs_f64();
-            let parameters: &[Parameter<'_>] = &[
-                (&worker, Type::TEXT),
-                (&ids, Type::INT8_ARRAY),
-                (&attempts, Type::INT4_ARRAY),
-                (&lease, Type::FLOAT8),
-            ];
-            collect(client.query_typed(query!("heartbeat"), parameters)?, |row| {
-                let held = match (row.try_get("held")?, row.try_get("renewed")?, row.try_get("cancel_requested")?) {
-                    (false, ..) => Held::Lost,
-                    (true, false, _) => Held::Busy,
-                    (true, true, true) => Held::CancelAsked,
-                    (true, true, false) => Held::Renewed,
-                };
-                Ok((row.try_get("id")?, row.try_get("attempt")?, held))
-            })
-        };
-        self.send("renew leases", work, answered)
+    ) -> Pending<Vec<Renewed>> {
+        self.send("renew leases", renewal(worker, held, lease), answered)
     }
 
     /// Notes in the history that an attempt lost its lease, unless that stands there.
@@ -155,6 +146,30 @@ impl Store {
                 let status = Status::parse(row.try_get("status")?).unwrap_or(Status::Failed);
                 Ok((row.try_get("id")?, status))
             })
+        })
+    }
+}
+
+/// Renews leases, and answers for each.
+fn renewal(
+    worker: &str,
+    held: &[(i64, i32)],
+    lease: Duration,
+) -> impl Fn(&mut Client) -> std::result::Result<Vec<Renewed>, postgres::Error> + Send + 'static {
+    let worker = worker.to_owned();
+    let (ids, attempts): (Vec<i64>, Vec<i32>) = held.iter().copied().unzip();
+    move |client| {
+        let lease = lease.as_secs_f64();
+        let parameters: &[Parameter<'_>] =
+            &[(&worker, Type::TEXT), (&ids, Type::INT8_ARRAY), (&attempts, Type::INT4_ARRAY), (&lease, Type::FLOAT8)];
+        collect(client.query_typed(query!("heartbeat"), parameters)?, |row| {
+            let held = match (row.try_get("held")?, row.try_get("renewed")?, row.try_get("cancel_requested")?) {
+                (false, ..) => Held::Lost,
+                (true, false, _) => Held::Busy,
+                (true, true, true) => Held::CancelAsked,
+                (true, true, false) => Held::Renewed,
+            };
+            Ok((row.try_get("id")?, row.try_get("attempt")?, held))
         })
     }
 }

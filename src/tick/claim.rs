@@ -157,7 +157,7 @@ impl Tick {
     /// Gives back claims that were not started, and those that somebody has locked later. They are not executed,
     /// whatever the answer is.
     pub(super) fn release(&mut self) -> store::Result<()> {
-        self.leases.forget_expired();
+        self.leases.forget_expired(self.timing.result_kept);
         let unstarted = self.leases.unstarted();
         let Some(store) = self.connection.store.as_ref().filter(|_| !unstarted.is_empty()) else { return Ok(()) };
         let all = unstarted.len();

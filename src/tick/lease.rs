@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use super::Tick;
 use crate::execute::Stop;
 use crate::model::Why;
-use crate::store::{self, Claimed, Held, Pending, Token};
+use crate::store::{self, Claimed, Held, Kind, Pending, Renewed, Token};
 
 /// An attempt whose lease this tick has, or had.
 struct HeldRun {
     stop: Arc<Stop>,
+    /// The database does not let its lease be renewed.
+    is_refused: bool,
     /// When the lease is over, counted from before its last renewal was sent.
     expires: Instant,
 }
@@ -45,7 +47,7 @@ impl Leases {
     pub(super) fn hold(&mut self, run: &Claimed, stop: Arc<Stop>, expires: Instant) {
         let earlier = (1..run.attempt).filter_map(|attempt| self.held.get(&(run.id, attempt)));
         earlier.for_each(|held| held.stop.ask(Why::LeaseLost));
-        self.held.insert((run.id, run.attempt), HeldRun { stop, expires });
+        self.held.insert((run.id, run.attempt), HeldRun { stop, is_refused: false, expires });
     }
 
     /// When the lease of this attempt is over.
@@ -63,10 +65,17 @@ impl Leases {
         self.unstarted.extend(claims.into_iter().map(|claim| (claim, expires)));
     }
 
-    /// Forgets what was to be given back and whose lease is over: it is somebody else's already.
-    pub(super) fn forget_expired(&mut self) {
+    /// Forgets what was to be given back and whose lease has been over for so long. As long as nobody has recovered
+    /// it, which takes the same database that is away, it still can be; the fence decides.
+    pub(super) fn forget_expired(&mut self, kept: Duration) {
         let now = Instant::now();
-        self.unstarted.retain(|(_, expires)| now < *expires);
+        self.unstarted.retain(|(claim, expires)| {
+            let is_kept = now < *expires + kept;
+            if !is_kept {
+                log::warn!("run {}: claim not given back, lease lost", claim.id);
+            }
+            is_kept
+        });
     }
 
     /// What is to be given back.
@@ -83,10 +92,10 @@ impl Leases {
         self.unstarted.retain(|(claim, _)| but_for.contains(&claim.id));
     }
 
-    /// When the first result, which is kept for so long behind its lease, or claim is given up.
+    /// When the first result or claim, which are kept for so long behind their leases, is given up.
     pub(super) fn first_given_up(&self, kept: Duration) -> Option<Instant> {
-        let held = self.held.values().map(|held| held.expires + kept);
-        held.chain(self.unstarted.iter().map(|(_, expires)| *expires)).min()
+        let held = self.held.values().map(|held| held.expires);
+        held.chain(self.unstarted.iter().map(|(_, expires)| *expires)).min().map(|expires| expires + kept)
     }
 
     /// Says something to all executions.
@@ -97,8 +106,9 @@ impl Leases {
 
 /// A renewal that is under way.
 pub(super) struct Renewal {
-    pub(super) answer: Pending<Vec<(i64, i32, Held)>>,
-    pub(super) sent: Instant,
+    pub(super) answer: Pending<Vec<Renewed>>,
+    held: Vec<(i64, i32)>,
+    sent: Instant,
 }
 
 impl Tick {
@@ -110,17 +120,46 @@ impl Tick {
         let sent = Instant::now();
         // Nothing is to be renewed that was claimed just now; of short runs there may be thousands.
         let fresh = sent + self.timing.lease - self.timing.heartbeat / 5;
-        let stale = self.leases.held.iter().filter(|(_, run)| run.expires < fresh);
+        let stale = self.leases.held.iter().filter(|(_, run)| run.expires < fresh && !run.is_refused);
         let held: Vec<_> = stale.map(|(attempt, _)| *attempt).collect();
         if held.is_empty() {
             return self.beaten(sent).map(|()| None);
         }
         let answer = store.heartbeat(&self.holder.worker, &held, self.timing.lease, self.bell());
-        Ok(Some(Renewal { answer, sent }))
+        Ok(Some(Renewal { answer, held, sent }))
+    }
+
+    /// Takes in the answer to a renewal.
+    pub(super) fn renewed(&mut self, renewal: &Renewal, answer: store::Result<Vec<Renewed>>) -> store::Result<()> {
+        match answer {
+            // One run must not cost the others their leases.
+            Err(error) if error.kind == Kind::Data => self.renew_in_halves(&renewal.held)?,
+            answer => self.prolong(answer?, renewal.sent),
+        }
+        self.beaten(renewal.sent)
+    }
+
+    /// Renews leases of which some are refused. What is refused alone is not renewed any more.
+    fn renew_in_halves(&mut self, held: &[(i64, i32)]) -> store::Result<()> {
+        for part in [&held[..held.len() / 2], &held[held.len() / 2..]] {
+            let Some(store) = self.connection.store.as_ref().filter(|_| !part.is_empty()) else { continue };
+            let sent = Instant::now();
+            match (store.renew(&self.holder.worker, part, self.timing.lease), part) {
+                (Err(error), [one]) if error.kind == Kind::Data => {
+                    log::error!("run {}: {error}; its lease will run out", one.0);
+                    if let Some(run) = self.leases.held.get_mut(one) {
+                        run.is_refused = true;
+                    }
+                }
+                (Err(error), _) if error.kind == Kind::Data => self.renew_in_halves(part)?,
+                (answers, _) => self.prolong(answers?, sent),
+            }
+        }
+        Ok(())
     }
 
     /// Takes in what became of the leases that were to be renewed at `sent`.
-    pub(super) fn renewed(&mut self, answers: Vec<(i64, i32, Held)>, sent: Instant) -> store::Result<()> {
+    fn prolong(&mut self, answers: Vec<Renewed>, sent: Instant) {
         for (id, attempt, answer) in answers {
             let Some(run) = self.leases.held.get_mut(&(id, attempt)) else { continue };
             match answer {
@@ -135,7 +174,6 @@ impl Tick {
                 Held::Lost => run.stop.ask(Why::LeaseLost),
             }
         }
-        self.beaten(sent)
     }
 
     fn beaten(&mut self, sent: Instant) -> store::Result<()> {

@@ -194,7 +194,7 @@ impl Tick {
         }
         if self.connection.store.is_none() {
             self.results.give_up_expired(self.timing.result_kept, &mut self.leases);
-            self.leases.forget_expired();
+            self.leases.forget_expired(self.timing.result_kept);
             return;
         }
         match self.talk() {

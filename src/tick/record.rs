@@ -194,7 +194,7 @@ impl Tick {
         }
     }
 
-    /// Notes in the history that a lease was lost, one at a time: results and renewals come between.
+    /// Notes in the history that a lease was lost, one at a time: results and renewals come first.
     pub(super) fn note_lost(&mut self) -> store::Result<()> {
         let Some(store) = &self.connection.store else { return Ok(()) };
         if let Some(Judged { attempt: Attempt { run, started, .. }, .. }) = self.results.lost.last() {

@@ -32,12 +32,11 @@ impl Tick {
         }
         self.take_back_waiting();
         self.release()?;
-        self.note_lost()?;
         self.asked = match self.beat()? {
             Some(renewal) => Some(Asked::Renewal(renewal)),
             None => self.exchange()?.map(Asked::Exchange),
         };
-        Ok(())
+        if self.asked.is_none() { self.note_lost() } else { Ok(()) }
     }
 
     /// Takes in the answer to what was asked. False: it is not there yet.
@@ -45,7 +44,7 @@ impl Tick {
         match self.asked.take() {
             None => return Ok(true),
             Some(Asked::Renewal(renewal)) => match renewal.answer.poll() {
-                Some(answers) => self.renewed(answers?, renewal.sent)?,
+                Some(answer) => self.renewed(&renewal, answer)?,
                 None => self.asked = Some(Asked::Renewal(renewal)),
             },
             Some(Asked::Exchange(exchange)) => match exchange.asked.answer.poll() {
