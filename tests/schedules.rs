@@ -154,6 +154,20 @@ fn a_schedule_whose_runs_can_not_be_stored_stops_no_other() {
 }
 
 #[test]
+fn a_time_is_not_taken_for_fired_where_somebody_has_chosen_its_runs_id() {
+    let db = TestDb::new();
+    every_minute(&db, "overlap = 'allow'");
+    db.execute(
+        "INSERT INTO jobctl.job_runs (id, job_type, status, finished_at) SELECT n, 'shell', 'succeeded', now()
+         FROM generate_series(1, 3) AS n",
+    );
+    missed(&db, "0");
+    db.jobctl(["tick", "--queue", "none"]).run().success().stderr_has("run 4");
+    assert_eq!(fired(&db), "1");
+    assert_eq!(db.query("SELECT skipped_fires FROM jobctl.job_definitions"), "0");
+}
+
+#[test]
 fn a_file_mends_a_schedule_whose_runs_can_not_be_stored() {
     let db = TestDb::new();
     let job = |max_attempts| format!("[jobs.a]\nshell = 'true'\nschedule = '@daily'\nmax_attempts = {max_attempts}\n");

@@ -94,9 +94,11 @@ fn is_about_value(error: &postgres::Error) -> bool {
 
 /// Whether the statement was refused only because it met another one, and may be sent again at once.
 pub(super) fn is_collision(error: &postgres::Error) -> bool {
-    // A key that was taken while the statement ran is one that only the next statement sees.
-    let missed_key = error.as_db_error().is_some_and(|db| db.constraint() == Some("job_runs_key"));
-    missed_key || matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+    // A key that was taken while the statement ran is one that only the next statement sees. And an id that somebody
+    // has chosen is one that the sequence passes.
+    let constraint = error.as_db_error().and_then(|db| db.constraint());
+    matches!(constraint, Some("job_runs_key" | "job_runs_pkey"))
+        || matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
 }
 
 fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
