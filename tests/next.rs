@@ -1,6 +1,6 @@
 //! What `next` says of a schedule, with a database and without.
 
-use crate::support::{Invocation, TestDb, jobctl};
+use crate::support::{Invocation, TestDb, jobctl, temp_dir};
 
 fn next(schedule: &str, time_zone: &str, from: &str) -> Invocation<'static> {
     jobctl(["next", "--schedule", schedule, "--time-zone", time_zone, "--from", from])
@@ -127,4 +127,39 @@ fn of_all_definitions_with_a_schedule_the_next_time_and_what_was_left_out_is_sho
         times.stderr(&format!("jobctl: `b` is {state}: it fires at none of these times\n"));
     }
     db.jobctl(["next", "--json"]).run().success().stdout_has("\"state\":\"fires\",\"skipped_fires\":3}");
+}
+
+#[test]
+fn a_terminal_too_narrow_for_all_gets_the_times_whole() {
+    let db = TestDb::new();
+    let name = "a".repeat(60);
+    db.apply(&format!(
+        "[jobs.{name}]\nshell = 'true'\nschedule = '0 0,6,12,18 * * mon-fri'\ntime_zone = 'America/Argentina/Buenos_Aires'\n"
+    ));
+    db.execute(&format!(
+        "UPDATE jobctl.job_definitions SET next_run_at = '2030-01-01 03:00Z', skipped_fires = 1234567;
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type, last_error)
+         VALUES ('{name}', 'dead', 1, '2026-01-31 08:00Z', 'lease_expired', repeat('long ', 100))"
+    ));
+    let folder = temp_dir();
+    let typescript = folder.path().join("typescript");
+    let shown = |command: &str| {
+        let script = format!("script -qec \"stty cols 80; '$jobctl' {command}\" \"$typescript\" </dev/null >/dev/null");
+        db.script(&script).env("typescript", typescript.to_str().unwrap()).run().success();
+        let shown = std::fs::read_to_string(&typescript).unwrap();
+        let fits = |line: &str| line.trim_end().chars().count() <= 80 || line.starts_with("Script ");
+        assert!(shown.lines().all(fits), "{shown}");
+        shown
+    };
+    for (command, wanted) in [
+        ("next", &["2030-01-01T03:00:00Z", "1234567"][..]),
+        ("list-dead", &["2026-01-31T08:00:00Z"]),
+        (
+            "next --schedule '30 2 * * *' --time-zone America/New_York --from 2026-03-07T12:00:00Z --count 1",
+            &["2026-03-08T07:00:00Z", "Sun 2026-03-08 03:00 -04:00", "does not exist"],
+        ),
+    ] {
+        let shown = shown(command);
+        assert!(wanted.iter().all(|text| shown.contains(text)), "{shown}");
+    }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::Database;
 use crate::exit::{Exit, Fault};
 use crate::fires;
-use crate::print::{self, Form};
+use crate::print::{self, Cell, Form};
 use crate::schedule::{Fire, Schedule};
 use crate::store::Scheduled;
 
@@ -70,12 +70,12 @@ impl Arguments {
             let next: Vec<_> = definitions.into_iter().filter_map(next).collect();
             print::rows(form, &["at", "job", "state", "schedule", "time zone", "skipped"], &next, |next| {
                 vec![
-                    next.at.map_or_else(|| "-".to_owned(), print::instant),
-                    next.job.clone(),
-                    next.state.to_owned(),
-                    next.schedule.clone(),
-                    next.time_zone.clone(),
-                    next.skipped_fires.to_string(),
+                    next.at.map_or_else(|| "-".into(), Cell::At),
+                    next.job.clone().into(),
+                    next.state.into(),
+                    next.schedule.clone().into(),
+                    next.time_zone.clone().into(),
+                    next.skipped_fires.into(),
                 ]
             })?;
             return Ok(Exit::Done);
@@ -99,7 +99,7 @@ impl Arguments {
         schedule.first(from).map_err(Fault::usage)?;
         let fires: Vec<_> = schedule.fires(from).take(usize::from(self.count)).collect();
         print::heading(form, &schedule.words())?;
-        print::rows(form, &["at", "local time", "clock change"], &fires, cells)?;
+        print::full_rows(form, &["at", "local time", "clock change"], &fires, cells)?;
         Ok(Exit::Done)
     }
 }
@@ -127,10 +127,10 @@ fn state(definition: &Scheduled) -> &'static str {
     }
 }
 
-fn cells(fire: &Fire) -> Vec<String> {
+fn cells(fire: &Fire) -> Vec<Cell> {
     vec![
-        print::instant(fire.at),
-        fire.local.format("%a %Y-%m-%d %H:%M %:z").to_string(),
-        fire.mark.as_ref().map(ToString::to_string).unwrap_or_default(),
+        fire.at.into(),
+        Cell::Whole(fire.local.format("%a %Y-%m-%d %H:%M %:z").to_string()),
+        fire.mark.as_ref().map(ToString::to_string).into(),
     ]
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use comfy_table::{CellAlignment, Color, ContentArrangement, Row, Table, presets};
+use comfy_table::{CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Table, presets};
 
 use super::plain;
 use crate::duration;
@@ -18,6 +18,8 @@ const NARROWEST: u16 = 40;
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
     Text(String),
+    /// A text that says nothing, or something else, when it is cut off.
+    Whole(String),
     /// Aligned to the right for people.
     Number(String),
     /// Coloured for people, where its word is a run's status or an attempt's outcome.
@@ -33,10 +35,15 @@ impl Cell {
     /// As a program reads it; instants are RFC 3339.
     pub(super) fn bare(&self) -> String {
         match self {
-            Self::Text(text) | Self::Number(text) | Self::Status(text) => plain(text),
+            Self::Text(text) | Self::Whole(text) | Self::Number(text) | Self::Status(text) => plain(text),
             Self::At(at) | Self::Since(at, _) => instant(*at),
             Self::Nothing => String::new(),
         }
+    }
+
+    /// Whether it keeps its width where others have to give way: half a time is none, and half a number another.
+    fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole(_) | Self::Number(_) | Self::At(_) | Self::Since(..))
     }
 
     fn shown(&self, colour: Colour) -> comfy_table::Cell {
@@ -126,12 +133,18 @@ pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<Cell>>, heig
         }
         row
     };
+    let rows: Vec<_> = rows.collect();
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_truncation_indicator("…")
         .set_header(header.iter().map(|name| name.to_uppercase()))
-        .add_rows(rows.map(|row| fitted(row.iter().map(|cell| cell.shown(colour)).collect())));
+        .add_rows(rows.iter().map(|row| fitted(row.iter().map(|cell| cell.shown(colour)).collect())));
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if rows.iter().any(|row| row.get(index).is_some_and(Cell::is_whole)) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
     match colour {
         Colour::Yes => table.enforce_styling(),
         Colour::No => table.force_no_tty(),
