@@ -1,5 +1,6 @@
 //! Payloads: what is refused before a row exists, and that what is accepted arrives unchanged.
 
+use crate::cli::Untouched;
 use crate::support::{TestDb, json_string, temp_dir};
 
 const LIMIT: usize = 256 * 1024;
@@ -176,4 +177,23 @@ fn no_list_of_processes_shows_a_payload_or_a_password() {
     let seen = db.of_attempt(1, 1, "output");
     assert!(seen.contains("/proc/") && seen.contains(" tick "), "{seen}");
     assert!(!seen.contains("4Gk0dgsW"), "{seen}");
+}
+
+#[test]
+fn who_gives_a_command_or_an_address_as_the_payload_is_told_how_to() {
+    let database = Untouched::new();
+    let refused = |words: &[&str]| database.jobctl(["enqueue"]).args(words.iter().copied()).run().exits(2).stdout("");
+    let command = "for a command write: jobctl enqueue shell -- COMMAND\n";
+    for words in [&["shell", "ls -la"][..], &["shell", "true"], &["shell", "\"ls\""], &["shell", "ls", "--", "-la"]] {
+        refused(words).complains_once().stderr_has(&format!("; {command}"));
+    }
+    for words in [&["shell", "ls", "-la"][..], &["shell", "ls", "la"]] {
+        refused(words).stderr_has(&format!("\n  tip: {command}")).nowhere("as a value");
+    }
+    let call = "; for a call write: jobctl enqueue http '{\"url\": \"URL\"}'\n";
+    refused(&["http", "https://app.example/mail"]).complains_once().stderr_has(call);
+    // What was meant as an object has a mistake of its own.
+    for words in [&["shell", "{"][..], &["shell", "{}"], &["shell", "5", "--", ""], &["shell", "{}", "--timeot"]] {
+        refused(words).nowhere(command);
+    }
 }

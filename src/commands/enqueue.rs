@@ -1,6 +1,7 @@
 //! `jobctl enqueue`: one run, or a batch of them. Whatever is wrong with one is found before a row
 //! exists.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::time::Duration;
@@ -158,7 +159,9 @@ impl Arguments {
             (Some(file), _) => Some(read_payload(file)?),
             (None, payload) => payload.map(String::into_bytes),
         };
-        let payload = given.as_deref().map(payload::check).transpose().map_err(Fault::usage)?;
+        let refuse = |why: &dyn Display, payload: &[u8]| Fault::usage(format!("{why}{}", tip(&job, payload)));
+        let check = |bytes| payload::check(bytes).map_err(|why| refuse(&why, bytes));
+        let payload = given.as_deref().map(check).transpose()?;
         let payload = match (self.command.is_empty(), payload) {
             (false, stdin) if job == "shell" => command_payload(&self.command, stdin)?,
             (false, _) => {
@@ -170,7 +173,7 @@ impl Arguments {
             }
             (true, None) => "{}".to_owned(),
         };
-        let built_in = check_job(&job, &payload)?;
+        let built_in = check_job(&job, &payload).map_err(|why| refuse(&why, payload.as_bytes()))?;
         Ok(NewRun {
             job_type: job,
             payload,
@@ -197,6 +200,16 @@ fn command_payload(words: &[String], stdin: Option<&str>) -> anyhow::Result<Stri
     };
     payload::check(payload.as_bytes()).map_err(Fault::usage)?;
     Ok(payload)
+}
+
+/// What to write instead of a payload that was not meant as the object that a built-in job takes.
+fn tip(job: &str, payload: &[u8]) -> &'static str {
+    match job {
+        _ if payload.trim_ascii_start().starts_with(b"{") => "",
+        "shell" => "; for a command write: jobctl enqueue shell -- COMMAND",
+        "http" => r#"; for a call write: jobctl enqueue http '{"url": "URL"}'"#,
+        _ => "",
+    }
 }
 
 /// Refuses what can be refused without the database; says whether the job is a built-in one.

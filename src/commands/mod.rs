@@ -30,7 +30,7 @@ mod verdicts;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use log::LevelFilter;
@@ -136,7 +136,7 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
     let matches = match with_environment(Cli::command()).try_get_matches() {
         // Only who asks for help waits until its text is made.
         Err(usage) if shows_help(usage.kind()) => with_environment(grouped(Cli::command())).try_get_matches()?,
-        matches => matches?,
+        matches => matches.map_err(with_tip)?,
     };
     let source = |command, flag| matches.subcommand_matches(command).and_then(|matches| matches.value_source(flag));
     let typed = |command, flag| source(command, flag) == Some(ValueSource::CommandLine);
@@ -160,6 +160,21 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
         }
     }
     Cli::from_arg_matches(&matches)
+}
+
+/// A word of a command that `enqueue` can't place gets the tip where commands belong: clap's own would have that word
+/// alone behind `--`.
+fn with_tip(mut usage: clap::Error) -> clap::Error {
+    let of_enqueue = |text: &ContextValue| text.to_string().contains("jobctl enqueue ");
+    let is_close_to_a_flag = usage.get(ContextKind::SuggestedArg).is_some();
+    if usage.kind() == ErrorKind::UnknownArgument
+        && !is_close_to_a_flag
+        && usage.get(ContextKind::Usage).is_some_and(of_enqueue)
+    {
+        let tip = "for a command write: jobctl enqueue shell -- COMMAND".to_owned();
+        usage.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    usage
 }
 
 fn shows_help(kind: ErrorKind) -> bool {
