@@ -362,7 +362,7 @@ fn a_tick_that_is_refused_ends_within_its_patience() {
     db.execute(&format!("REVOKE INSERT ON jobctl.job_attempts FROM {}", worker.name()));
     gate.open();
     let tick = tick.wait().exits(7).stderr_has(&format!("run {id}: still held at the end; its lease will run out"));
-    tick.stderr_has("permission denied for table job_attempts; grant the role what it lacks");
+    tick.stderr_has("permission denied for table job_attempts; `jobctl grants` prints what roles need");
 }
 
 #[test]

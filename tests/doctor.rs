@@ -249,7 +249,9 @@ fn a_role_is_told_what_it_may_and_what_it_can_not_see() {
     let nobody = Role::new(&db);
     let found = findings(nobody.jobctl(["doctor"]));
     assert_eq!(find(&found, "role").0, "bad");
-    assert_eq!(find(&found, "schema").0, "bad");
+    let (verdict, schema, remedy) = find(&found, "schema");
+    assert!(verdict == "bad" && schema.ends_with("permission denied for schema jobctl"), "{schema}");
+    assert!(remedy.starts_with("`jobctl grants` prints what roles need, "), "{remedy}");
 }
 
 #[test]

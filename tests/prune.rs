@@ -202,7 +202,7 @@ fn a_worker_that_may_not_delete_says_so_once_and_works() {
     let tick = worker.jobctl(["tick", "--prune", "--quiet"]).run().success();
     assert_eq!(tick.stderr.lines().count(), 1, "{tick}");
     assert!(tick.stderr.contains(
-        "warn  old runs stay: cannot prune: permission denied for table job_runs; grant the role what it lacks"
+        "warn  old runs stay: cannot prune: permission denied for table job_runs; `jobctl grants` prints what roles need"
     ));
     assert_eq!(db.status(id), "succeeded");
     worker.jobctl(["prune"]).run().exits(7).complains_once();

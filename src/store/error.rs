@@ -108,7 +108,10 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
         // The server ended the session: it was idle, or too long, in a transaction.
         "25P03" | "25P04" => (Kind::Lost, Exit::Unavailable, "try again"),
         "25006" => (Kind::Lost, Exit::Unavailable, "the server takes no writes now; connect to the primary"),
-        "42501" => (Kind::Fatal, Exit::Configuration, "grant the role what it lacks"),
+        "42501" => {
+            let remedy = "`jobctl grants` prints what roles need, and the schema's owner may do everything";
+            (Kind::Fatal, Exit::Configuration, remedy)
+        }
         "42P01" | "3F000" | "42703" | "42883" => (Kind::Fatal, Exit::Schema, "run `jobctl migrate`"),
         "26000" | "42P05" => {
             (Kind::Fatal, Exit::Configuration, "a pooler mixes up prepared statements; use its transaction mode")
