@@ -111,7 +111,7 @@ impl<'a> Settings<'a> {
         Err(self.invalid(name, "has an unknown value", &format!("allowed are {allowed}")))
     }
 
-    /// A refusal that names the key and where its value came from, never the value.
+    /// A refusal that names the key and where its value came from; the value may be a secret.
     pub(super) fn invalid(&self, name: &str, why: &str, remedy: &str) -> anyhow::Error {
         let cause = format!("`{name}` {why}; {remedy}");
         match self.values.get(name) {
@@ -166,7 +166,9 @@ impl<'a> Settings<'a> {
                 return self.add(pairs, &origin);
             }
         }
-        Err(self.invalid("service", "is in no service file", "correct it, or set PGSERVICEFILE"))
+        // Names what stands in files that others may read: no secret.
+        let why = format!("names `{service}`, which is in no service file");
+        Err(self.invalid("service", &why, "correct it, or set PGSERVICEFILE"))
     }
 }
 
@@ -218,8 +220,11 @@ mod tests {
         refuses(
             "service=t",
             &environment,
-            "cannot use the database URL: `service` is in no service file; correct it, or set PGSERVICEFILE",
+            "cannot use the database URL: `service` names `t`, which is in no service file; correct it, or set PGSERVICEFILE",
         );
+        let why =
+            "cannot use PGSERVICE: `service` names `t`, which is in no service file; correct it, or set PGSERVICEFILE";
+        refuses("user=g", &[&environment[..], &[("PGSERVICE", "t")]].concat(), why);
     }
 
     #[test]
