@@ -47,7 +47,7 @@ const REFUSED: [(&[&str], &str, &str); 38] = [
     (&["check"], "--max-running", "5"),
     (&["check"], "--max-failures", "x"),
     (&["check", "--max-failures", "1"], "--within", "5"),
-    (&["grants", "--as", "viewer"], "--role", "A B"),
+    (&["grants", "--as", "viewer"], "--role", "a\tb"),
     (&["grants", "--role", "a"], "--as", "king"),
 ];
 const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [

@@ -338,16 +338,29 @@ fn everybody_but_an_enqueuer_may_look_at_the_status() {
 }
 
 #[test]
-fn grants_change_nothing_and_refuse_a_name_that_is_more_than_a_name() {
+fn grants_change_nothing_and_refuse_a_name_that_no_role_can_have() {
     for part in PARTS {
         let said = jobctl(["grants", "--role", "app_1", "--as", part]).run().success().stderr("").stdout;
         assert!(said.contains(" TO app_1;") && !said.contains('{'), "{said}");
-        let long = "a".repeat(64);
-        for name in
-            ["x\"; drop schema y", "x; drop schema y", "", "Upper", "1st", "a b", "a-b", "a\nb", "é", "public", &long]
-        {
+        for name in ["", "a\nb", "public", &"a".repeat(64), &"é".repeat(32)] {
             jobctl(["grants", "--role", name, "--as", part]).run().exits(2).stdout("");
         }
     }
     jobctl(["grants", "--role", "app", "--as", "owner"]).run().exits(2).stdout("");
+}
+
+#[test]
+fn grants_are_for_the_role_of_that_name_whatever_is_in_it() {
+    let db = TestDb::new();
+    for name in ["Upper", "1st", "a-b", "job@app.iam", "x; drop schema y", "x\"; drop schema y", "{role}", "é"] {
+        let name = format!("{name} {}", std::process::id());
+        let quoted = format!("\"{}\"", name.replace('"', "\"\""));
+        db.execute(&format!("CREATE ROLE {quoted}"));
+        for part in PARTS {
+            db.execute(&jobctl(["grants", "--role", &name, "--as", part]).run().success().stdout);
+        }
+        let may = db.client().query_one("SELECT has_schema_privilege($1, 'jobctl', 'USAGE')", &[&name]);
+        db.execute(&format!("DROP OWNED BY {quoted}; DROP ROLE {quoted}"));
+        assert!(may.unwrap().get::<_, bool>(0), "{name}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::print;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// The role: lower-case letters, digits and _
+    /// The role's name, without SQL's quotes
     #[arg(long, value_name = "ROLE", value_parser = role)]
     role: String,
     /// Which set of privileges
@@ -45,14 +45,17 @@ impl Arguments {
     }
 }
 
-/// A name that needs no quotes in SQL, and so can't end them.
+/// Checks a role's name and writes it as SQL does, in quotes unless it is plain.
 fn role(text: &str) -> Result<String, String> {
     let first = |c: char| c.is_ascii_lowercase() || c == '_';
-    let plain = text.starts_with(first) && text.chars().all(|c| first(c) || c.is_ascii_digit()) && text.len() <= 63;
+    let is_plain = text.starts_with(first) && text.chars().all(|c| first(c) || c.is_ascii_digit());
     match text {
-        // Not a role, but everybody.
+        // Not a role, but everybody; in quotes too.
         "public" => Err("is everybody; name a role".to_owned()),
-        _ if plain => Ok(text.to_owned()),
-        _ => Err("a role has 1 to 63 lower-case letters, digits or _".to_owned()),
+        _ if !(1..=63).contains(&text.len()) || text.chars().any(char::is_control) => {
+            Err("a role's name has 1 to 63 bytes and no control characters".to_owned())
+        }
+        _ if is_plain => Ok(text.to_owned()),
+        _ => Ok(format!("\"{}\"", text.replace('"', "\"\""))),
     }
 }
