@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::cancel::run_in;
-use crate::support::{Invocation, TestDb, jobctl};
+use crate::support::{Invocation, TestDb, jobctl, temp_dir};
 
 fn variable(flag: &str) -> String {
     format!("JOBCTL_{}", flag.trim_start_matches("--").to_uppercase().replace('-', "_"))
@@ -58,7 +58,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Their tests are below.
-/// And that of the one which takes any text.
+/// And those of the ones which take any text.
 const SWITCHES: [&str; 14] = [
     "--crontab",
     "--json",
@@ -136,6 +136,19 @@ fn what_is_said_for_ticks_does_not_decide_which_runs_are_meant() {
 }
 
 #[test]
+fn where_the_report_is_written_does_not_decide_what_show_prints() {
+    let db = TestDb::new();
+    let dead = run_in(&db, "dead");
+    let folder = temp_dir();
+    let page = folder.path().join("x.html");
+    let with_page = |line: &str| db.jobctl(line.split(' ')).env("JOBCTL_OUTPUT", page.to_str().unwrap()).run();
+    with_page("report").success().stdout("");
+    assert!(page.exists());
+    with_page(&format!("show {dead}")).success().stdout_has("status:");
+    with_page(&format!("show {dead} --output")).exits(3).stderr_has("no attempt has ended");
+}
+
+#[test]
 fn what_was_said_to_a_tick_is_not_said_to_the_commands_of_its_jobs() {
     let db = TestDb::new();
     let script = "\"$jobctl\" enqueue --database-url \"$url\" shell -- true";
@@ -178,8 +191,7 @@ fn a_switch_is_on_unless_its_variable_says_no() {
     let dead = run_in(&db, "dead");
     db.jobctl(["status"]).env("JOBCTL_PROMETHEUS", "1").run().success().stdout_has("jobctl_runs{");
     db.jobctl(["list-dead"]).env("JOBCTL_GROUP", "1").run().success().stdout_has("shell\t\t1\t");
-    let shown = db.jobctl(["show", &dead.to_string()]).env("JOBCTL_OUTPUT", "1").env("JOBCTL_JSON", "1").run();
-    shown.exits(3).complains_once().stderr_has("no attempt has ended");
+    db.jobctl(["show", &dead.to_string()]).env("JOBCTL_JSON", "1").run().success().stdout_has("{\"id\":");
     db.jobctl(["retry", &dead.to_string()]).env("JOBCTL_YES", "1").run().success();
     // Also where it asks for nothing: a crontab sets it for all commands.
     db.jobctl(["tick"]).env("JOBCTL_QUIET", "1").env("JOBCTL_JSON", "1").run().success().stdout("").stderr("");

@@ -39,6 +39,7 @@ pub(super) fn with_environment(command: Command) -> Command {
     let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
     let of_apply = command.get_name() == "apply";
     let of_tick = command.get_name() == "tick";
+    let of_show = command.get_name() == "show";
     let acts_on_runs = matches!(command.get_name(), "retry" | "cancel");
     command.mut_args(|argument| {
         let is_time = argument.get_value_names().is_some_and(|names| names == ["DURATION"] || names == ["TIME"]);
@@ -54,7 +55,9 @@ pub(super) fn with_environment(command: Command) -> Command {
         let is_ticks_own = of_apply && name == "JOBCTL_PRUNE"
             || acts_on_runs && name == "JOBCTL_QUEUE"
             || in_job && !of_tick && TOLD_TO_TICKS.contains(&name.as_str());
-        if is_answer || is_empty || is_jobs_own || is_ticks_own {
+        // The same word for another thing: where the report is to be written.
+        let is_reports_own = of_show && name == "JOBCTL_OUTPUT";
+        if is_answer || is_empty || is_jobs_own || is_ticks_own || is_reports_own {
             return argument;
         }
         let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
