@@ -52,10 +52,25 @@ fn a_tick_says_one_line_for_each_event_and_exits_0_though_jobs_failed() {
             "info run 2 shell attempt 1/10: exit status 1 after T, next attempt in T",
             "warn run 3 shell attempt 1/1: exit status 1 after T, dead",
             "warn run 4 shell attempt 1/10: exit status 65 after T, dead",
-            "warn run 5 no\\nsuch attempt 1/10: no definition `no\\nsuch`; it was never applied, or was removed after T, dead",
+            "warn run 5 no\\nsuch attempt 1/10: no definition `no\\nsuch`; it was never applied, or was removed, dead",
         ]
     );
     assert_eq!(statuses(&db), "1|succeeded 2|failed 3|dead 4|dead 5|dead");
+}
+
+#[test]
+fn how_long_it_took_is_said_once_and_only_of_what_was_started() {
+    let db = TestDb::new();
+    db.enqueue(["shell", "--timeout", "1s", "--", "sleep", "600"]);
+    db.enqueue(["http", r#"{"url": "http://127.0.0.1/", "headers": {"X": "${APP_ABSENT}"}}"#]);
+    let tick = db.jobctl(["tick", "--concurrency", "1"]).run().success();
+    assert_eq!(
+        events(&tick.stderr),
+        [
+            "info run 1 shell attempt 1/10: timed out after T, next attempt in T",
+            "info run 2 http attempt 1/10: could not start: environment variable `APP_ABSENT` is not set, next attempt in T",
+        ]
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::lease::Leases;
 use super::pool::Attempt;
 use super::{Tick, pace};
 use crate::duration;
-use crate::model::{Outcome, Status, Why};
+use crate::model::{Failure, Outcome, Status, Why};
 use crate::store::{self, Claimed, Expired, Finish, Kind, Recorded};
 use crate::verdict::Verdict;
 
@@ -245,9 +245,19 @@ fn describe(id: i64, job_type: &str, attempt: i32, max_attempts: i32) -> String 
 
 fn log_recorded(judged: &Judged, status: Status) {
     let Judged { attempt: Attempt { run, ended, started, finished, .. }, verdict } = judged;
-    let took = duration::show(*finished - *started);
     let subject = subject(run);
     let note = ended.note.map(|note| format!("; {note}")).unwrap_or_default();
+    let took = match &ended.outcome {
+        // A timeout says it itself, and of the others nothing was started.
+        Outcome::Failed(
+            Failure::Timeout(_)
+            | Failure::Spawn(_)
+            | Failure::Exhausted(_)
+            | Failure::BadPayload(_)
+            | Failure::Unstartable(_),
+        ) => String::new(),
+        _ => format!(" after {}", duration::show(*finished - *started)),
+    };
     let what = match (&ended.outcome, &verdict.error) {
         (Outcome::Failed(_) | Outcome::Stopped(Why::LeaseLost), Some(error)) => error,
         (Outcome::Stopped(Why::Interrupted), _) => "interrupted",
@@ -256,12 +266,12 @@ fn log_recorded(judged: &Judged, status: Status) {
     };
     match status {
         Status::Failed => {
-            log::info!("{subject}: {what} after {took}{note}, next attempt in {}", duration::show(verdict.wait));
+            log::info!("{subject}: {what}{took}{note}, next attempt in {}", duration::show(verdict.wait));
         }
-        Status::Queued => log::info!("{subject}: {what} after {took}{note}, queued again"),
-        Status::Dead => log::warn!("{subject}: {what} after {took}{note}, dead"),
-        Status::Cancelled if what != "cancelled" => log::info!("{subject}: {what} after {took}{note}, cancelled"),
-        Status::Succeeded | Status::Cancelled | Status::Running => log::info!("{subject}: {what} after {took}{note}"),
+        Status::Queued => log::info!("{subject}: {what}{took}{note}, queued again"),
+        Status::Dead => log::warn!("{subject}: {what}{took}{note}, dead"),
+        Status::Cancelled if what != "cancelled" => log::info!("{subject}: {what}{took}{note}, cancelled"),
+        Status::Succeeded | Status::Cancelled | Status::Running => log::info!("{subject}: {what}{took}{note}"),
     }
 }
 
