@@ -59,10 +59,12 @@ fn resuming_what_is_not_paused_forgets_no_fire_that_is_due() {
 }
 
 #[test]
-fn a_definition_without_a_schedule_can_be_paused_and_resumed_too() {
+fn a_definition_without_a_schedule_can_be_paused_and_resumed_too_but_says_that_nothing_stops() {
     let db = TestDb::new();
-    db.apply("[jobs.a]\nshell = 'true'\n");
-    db.jobctl(["pause", "a"]).run().success().stdout("a\tpaused\n");
+    db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nschedule = '@daily'\n");
+    let paused = db.jobctl(["pause", "a"]).run().success().stdout("a\tpaused\n");
+    paused.stderr("jobctl: `a` has no schedule: the pause stops nothing before it has one\n");
+    db.jobctl(["pause", "b"]).run().success().stdout("b\tpaused\n").stderr("");
     db.jobctl(["resume", "a"]).run().success().stdout("a\tresumed\t-\n");
 }
 

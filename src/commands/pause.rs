@@ -22,7 +22,15 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         match store.pause(self.name.clone())? {
-            Some(_) => print::answer(&format!("{}\tpaused\n", self.name)).map(|()| Exit::Done),
+            Some(has_schedule) => {
+                if !has_schedule {
+                    print::complain(&format!(
+                        "`{}` has no schedule: the pause stops nothing before it has one",
+                        self.name
+                    ));
+                }
+                print::answer(&format!("{}\tpaused\n", self.name)).map(|()| Exit::Done)
+            }
             None => Err(super::no_definition(&store, &self.name).into()),
         }
     }
