@@ -85,11 +85,12 @@ fn each_status_can_be_asked_for_and_several_at_once() {
     assert_eq!(listed(&db, ["--status", "running,queued"]), [running, queued]);
     assert_eq!(listed(&db, ["--status", "succeeded", "--status", "queued"]), [succeeded, queued]);
     db.jobctl(["list", "--status", "done"]).run().exits(2).stdout("").stderr_has(
-        "invalid value 'done' for '--status <STATUS>': allowed are queued, running, succeeded, failed, dead, cancelled",
+        "invalid value 'done' for '--status <STATUS>'\n  \
+         [possible values: queued, running, succeeded, failed, dead, cancelled]",
     );
     db.jobctl(["list", "--error-type", "oops"]).run().exits(2).stdout("").stderr_has(
-        "allowed are exit_code, signal, timeout, spawn, http_status, transport, tls, bad_payload, lease_expired, \
-         interrupted, cancelled",
+        "[possible values: exit_code, signal, timeout, spawn, http_status, transport, tls, bad_payload, \
+         lease_expired, interrupted, cancelled]",
     );
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::duration;
 use crate::exit::Fault;
@@ -29,7 +30,7 @@ pub(super) struct Filter {
     #[arg(long, value_name = "KEY", value_parser = super::enqueue::key, help_heading = HEADING)]
     key: Option<String>,
     /// Only runs whose last failure was of this type, such as exit_code or timeout
-    #[arg(long, value_name = "TYPE", value_parser = error_type, help_heading = HEADING)]
+    #[arg(long, value_name = "TYPE", value_parser = ERROR_TYPES, hide_possible_values = true, help_heading = HEADING)]
     error_type: Option<String>,
     /// Only runs that ended (if unfinished: were created) since then: 1h, 2d, or RFC 3339
     #[arg(long, value_name = "TIME", value_parser = When::parse, help_heading = HEADING)]
@@ -92,12 +93,10 @@ impl Filter {
     }
 }
 
-/// Reads a status.
-///
-/// # Errors
-/// It is none; names them all.
-pub(super) fn status(text: &str) -> Result<Status, String> {
-    Status::parse(text).ok_or_else(|| format!("allowed are {}", Status::ALL.map(Status::as_str).join(", ")))
+/// Takes a run's status, and lets a shell complete it.
+pub(super) fn status() -> impl TypedValueParser<Value = Status> {
+    let words = PossibleValuesParser::new(Status::ALL.map(Status::as_str));
+    words.try_map(|word| Status::parse(&word).ok_or("is no status"))
 }
 
 /// Any name that a row can hold: not only definitions have runs.
@@ -106,11 +105,4 @@ fn job(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("a job's name has 1 to 63 characters".to_owned())
-}
-
-fn error_type(text: &str) -> Result<String, String> {
-    if ERROR_TYPES.contains(&text) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("allowed are {}", ERROR_TYPES.join(", ")))
 }

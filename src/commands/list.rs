@@ -19,7 +19,14 @@ use crate::store::{self, Run};
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// Only these: queued, running, succeeded, failed, dead, cancelled
-    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = filter::status, help_heading = "Which runs")]
+    #[arg(
+        long,
+        value_name = "STATUS",
+        value_delimiter = ',',
+        value_parser = filter::status(),
+        hide_possible_values = true,
+        help_heading = "Which runs"
+    )]
     status: Vec<Status>,
     #[command(flatten)]
     filter: Filter,
