@@ -123,6 +123,28 @@ fn of_large_payloads_few_are_in_memory() {
 }
 
 #[test]
+fn what_is_stored_compressed_takes_no_more_memory() {
+    let db = TestDb::new();
+    db.apply(&format!("[jobs.large]\nhttp.url = 'http://127.0.0.1:9/'\nhttp.headers.a = '{}'\n", "x".repeat(100_000)));
+    // Ends at once.
+    db.execute(
+        "UPDATE jobctl.job_definitions SET action = action || '{\"method\": 7}';
+         INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{\"command\": 7}' FROM generate_series(1, 1000);
+         INSERT INTO jobctl.job_runs (job_type) SELECT 'large' FROM generate_series(1, 1000);
+         INSERT INTO jobctl.job_runs (job_type, payload)
+         SELECT 'shell', jsonb_build_object('command', 7, 'stdin', repeat('x', 250000)) FROM generate_series(1, 300)",
+    );
+    let last = db.enqueue_peak();
+    db.jobctl(["tick", "--concurrency", "4", "--quiet"]).run().success();
+    let peak = db.peak(last);
+    assert!(peak < 64 * 1024, "{peak} KiB");
+    assert_eq!(
+        db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"),
+        "dead|2300\nsucceeded|1"
+    );
+}
+
+#[test]
 fn endless_input_is_refused_in_little_memory() {
     let db = TestDb::new();
     for arguments in ["shell --payload-file -", "shell --payload-file /dev/zero", "--batch -", "--batch /dev/zero"] {

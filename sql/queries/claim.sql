@@ -6,7 +6,7 @@
 -- $9  whether to give the claim right back when fewer than n are taken
 -- Lanes, and after which run to go on in each; NULL to look everywhere:
 -- $10 queues    $11 priorities    $12 run at    $13 run ids
--- $14 bytes of payload, as they are stored; the run that exceeds them is the last
+-- $14 bytes of payload; the run that exceeds them is the last
 -- $15 how many of the n can start at once; behind these the claim ends in front of a last attempt: should the worker
 --     die before it starts, the run would be dead without having started
 -- Zero rows: nothing is due, nothing is free, or the right is somebody else's.
@@ -90,7 +90,11 @@ free AS MATERIALIZED (
             run.id,
             run.run_at,
             run.attempts + 1 >= run.max_attempts AS is_last_attempt,
-            pg_column_size(run.payload) AS size
+            -- What is stored may be compressed.
+            CASE
+                WHEN pg_column_size(run.payload) < 256 THEN pg_column_size(run.payload)
+                ELSE octet_length(run.payload::text)
+            END AS size
         FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
             AND run.queue = lane.queue
@@ -113,7 +117,10 @@ within_limits AS (
         run.id,
         run.run_at,
         run.attempts + 1 >= run.max_attempts AS is_last_attempt,
-        pg_column_size(run.payload) AS size,
+        CASE
+            WHEN pg_column_size(run.payload) < 256 THEN pg_column_size(run.payload)
+            ELSE octet_length(run.payload::text)
+        END AS size,
         run.queue,
         run.priority
     FROM jobctl.job_runs AS run
@@ -185,7 +192,12 @@ SELECT
     claimed.max_attempts,
     claimed.started_at,
     definition.kind,
-    definition.action::text AS action,
+    -- Once for a job: there may be thousands of its runs.
+    CASE
+        WHEN definition.id IS NOT NULL
+            AND claimed.id = ANY (ARRAY(SELECT min(first.id) FROM claimed AS first GROUP BY first.job_type))
+            THEN definition.action::text
+    END AS action,
     extract(epoch FROM coalesce(claimed.timeout, definition.timeout))::float8 AS timeout,
     claimed.backoff,
     -- A live key is that of one run after the other, and their effects are not the same.

@@ -1,5 +1,7 @@
 //! What a tick takes, and gives back: wake, claim, release, leave.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -54,8 +56,8 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) struct Defined {
     pub(crate) kind: String,
-    /// JSON text.
-    pub(crate) action: String,
+    /// JSON text; the runs of a claim share it.
+    pub(crate) action: Arc<str>,
 }
 
 /// A queue's priority, and a run of it: the place in the order of claims.
@@ -74,7 +76,7 @@ pub(crate) struct Claim {
     pub(crate) at_most: i32,
     /// So many of them can start at once. No run's last attempt is taken ahead of its start.
     pub(crate) at_once: i32,
-    /// Bytes of payload, as they are stored; the run that exceeds them is the last.
+    /// Bytes of payload; the run that exceeds them is the last.
     pub(crate) bytes: i64,
     /// Only in these lanes, after these runs; `None`: everywhere.
     pub(crate) after: Option<Vec<Lane>>,
@@ -328,8 +330,16 @@ pub(super) fn claim(
         (&claim.bytes, Type::INT8),
         (&claim.at_once, Type::INT4),
     ];
-    let claimed = collect(client.query_typed(query!("claim"), parameters)?, |row| {
+    let rows = client.query_typed(query!("claim"), parameters)?;
+    let mut actions: HashMap<String, Arc<str>> = HashMap::new();
+    for row in &rows {
+        if let Some(action) = row.try_get::<_, Option<&str>>("action")? {
+            actions.insert(row.try_get("job_type")?, action.into());
+        }
+    }
+    let claimed = collect(rows, |row| {
         let id = row.try_get("id")?;
+        let job_type: String = row.try_get("job_type")?;
         let lane = Lane {
             queue: row.try_get("queue")?,
             priority: row.try_get("priority")?,
@@ -338,13 +348,13 @@ pub(super) fn claim(
         };
         Ok(Claimed {
             id,
-            job_type: row.try_get("job_type")?,
             lane: (!within_limits.contains(&id)).then_some(lane),
             payload: row.try_get("payload")?,
-            definition: match (row.try_get("kind")?, row.try_get("action")?) {
-                (Some(kind), Some(action)) => Some(Defined { kind, action }),
+            definition: match (row.try_get("kind")?, actions.get(&job_type)) {
+                (Some(kind), Some(action)) => Some(Defined { kind, action: Arc::clone(action) }),
                 _ => None,
             },
+            job_type,
             attempt: row.try_get("attempts")?,
             max_attempts: row.try_get("max_attempts")?,
             claimed_at: row.try_get("started_at")?,
