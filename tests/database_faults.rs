@@ -150,6 +150,26 @@ fn a_tick_that_lingers_survives_the_end_of_its_session() {
 }
 
 #[test]
+fn a_tick_that_lingers_survives_a_lock() {
+    let db = TestDb::new();
+    let tick = db.jobctl(["tick", "--linger", "--max-time", "1h", "--lease", "6s"]).spawn();
+    let idle = "SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL";
+    wait_until("the tick to linger", || db.query(idle) == "1");
+    let mut client = db.client();
+    let mut locked = client.transaction().unwrap();
+    locked.execute("SELECT FROM jobctl.job_workers FOR UPDATE", &[]).unwrap();
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    wait_until("the tick to wait for the lock", || db.query(waiting) == "1");
+    wait_until("the tick to give up", || db.query(waiting) == "0");
+    locked.rollback().unwrap();
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.wait_for_status(id, "succeeded");
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+}
+
+#[test]
 fn a_database_that_turns_read_only_is_left_alone_until_it_takes_writes_again() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

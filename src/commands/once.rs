@@ -68,6 +68,11 @@ impl Arguments {
             }
             Effect::Begun(recorded) => Some(recorded),
         };
+        let take_back = || {
+            let left_open =
+                || format!("the command failed, but `{key}` stays open; run `jobctl once --settle redo '{key}'`");
+            anew(&store, database, |store| store.take_back_effect(&self.key, recorded)).with_context(left_open)
+        };
         match execute::foreground(&self.command) {
             Foreground::Succeeded => {
                 let completed = anew(&store, database, |store| store.complete_effect(&self.key, recorded));
@@ -83,13 +88,11 @@ impl Arguments {
                 Err(Fault::new(Exit::Conflict, why).into())
             }
             Foreground::Failed(status) => {
-                let left_open =
-                    || format!("the command failed, but `{key}` stays open; run `jobctl once --settle redo '{key}'`");
-                anew(&store, database, |store| store.take_back_effect(&self.key, recorded)).with_context(left_open)?;
+                take_back()?;
                 Ok(Exit::Passed(status))
             }
             Foreground::NotStarted(error) => {
-                store.take_back_effect(&self.key, recorded)?;
+                take_back()?;
                 let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
                 let why = format!("cannot run `{}`: {error}", print::plain(&self.command[0]));
                 Err(Fault::new(Exit::Passed(status), why).into())

@@ -70,8 +70,9 @@ impl Tick {
             return self.lost(error.into());
         }
         self.connection.paused_until = Instant::now() + REFUSED_PAUSE;
+        let lingers = self.plan.when_idle == WhenIdle::Linger && self.phase == Phase::Working;
         match error.kind {
-            Kind::Busy if !self.is_free() => self.connection.refuses(&error),
+            Kind::Busy if lingers || !self.is_free() => self.connection.refuses(&error),
             // Somebody has migrated, or no run can be claimed. What runs may end: leases and results are as they were.
             Kind::Fatal | Kind::Data
                 if (error.exit == Exit::Schema || error.kind == Kind::Data)

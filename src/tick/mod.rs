@@ -277,7 +277,10 @@ impl Tick {
             Phase::Working if self.has_reached_limit() => at(now),
             Phase::Working => at(self.started + self.plan.max_time),
             Phase::Draining => {}
-            Phase::Stopping(instant) | Phase::Ending(instant) => at(instant),
+            Phase::Stopping(instant) => at(instant),
+            // What is asked then is waited for.
+            Phase::Ending(instant) if self.asked.is_none() => at(instant),
+            Phase::Ending(_) => {}
         }
         if self.caught.is_some() {
             at(self.started + signals::KEPT);
