@@ -39,7 +39,10 @@ lint: ## check formatting, lints and the rules of the layers
 	.ci/layers
 
 # Each shell looks for completions in a folder of its own.
-install: build ## install the binary, its manual pages and completions under PREFIX (/usr/local)
+# What is up to date is not built again: root may have no toolchain, and is to leave no files here.
+install: ## install the binary, its manual pages and completions under PREFIX (/usr/local)
+	@test -x "$(TARGET)/release/jobctl" && \
+		test -z "$$(find Cargo.toml Cargo.lock src sql -newer "$(TARGET)/release/jobctl")" || $(MAKE) build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(SHARE)/man/man1" "$(SHARE)/bash-completion/completions" \
 		"$(SHARE)/fish/vendor_completions.d" "$(SHARE)/zsh/site-functions"
 	install -m 755 "$(TARGET)/release/jobctl" "$(DESTDIR)$(PREFIX)/bin/jobctl"

@@ -202,6 +202,14 @@ fn many_who_enqueue_the_same_key_at_once_get_the_same_run() {
 }
 
 #[test]
+fn a_payload_may_be_any_number() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    db.jobctl(["enqueue", "a", "-5"]).run().success();
+    assert_eq!(db.query("SELECT payload FROM jobctl.job_runs"), "-5");
+}
+
+#[test]
 fn an_enqueue_waits_for_the_transaction_that_has_its_key() {
     let db = TestDb::new();
     let insert = "INSERT INTO jobctl.job_runs (job_type, payload, idempotency_key) \

@@ -91,6 +91,17 @@ fn used_up_attempts_are_granted_once_more_and_never_lowered() {
 }
 
 #[test]
+fn one_that_has_had_very_many_attempts_keeps_no_other() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, finished_at, attempts, max_attempts)
+         VALUES ('shell', 'dead', now(), 600000, 600000), ('shell', 'dead', now(), 1, 1)",
+    );
+    db.jobctl(["retry", "--all-dead"]).run().success().stdout("1\tqueued\n2\tqueued\n");
+    assert_eq!(db.query("SELECT max_attempts FROM jobctl.job_runs ORDER BY id"), "1000000\n2");
+}
+
+#[test]
 fn each_id_gets_a_verdict_and_the_worst_is_the_exit_status() {
     let db = TestDb::new();
     let [dead, succeeded, failed] = ["dead", "succeeded", "failed"].map(|status| run_in(&db, status));

@@ -217,9 +217,10 @@ fn a_time_is_skipped_while_the_last_run_is_not_finished() {
         db.jobctl(["tick", "--queue", "none"]).run().success();
         db.execute("UPDATE jobctl.job_runs SET scheduled_for = scheduled_for - interval '1 day'");
         missed(&db, "0");
-        db.jobctl(["tick", "--queue", "none"]).run().success();
+        let second = db.jobctl(["tick", "--queue", "none"]).run().success();
         assert_eq!(fired(&db), runs, "{overlap}");
         if overlap == "skip" {
+            second.stderr_has("not fired, its last run is not finished");
             assert_eq!(db.query("SELECT skipped_fires > 0 FROM jobctl.job_definitions"), "t");
             // It resumes when the run has finished.
             db.jobctl(["tick"]).run().success();

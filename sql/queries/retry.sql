@@ -17,7 +17,8 @@ retried AS (
         run_at = now(),
         max_attempts = CASE
             WHEN run.attempts >= run.max_attempts
-                THEN run.attempts + coalesce(run.granted_attempts, run.max_attempts)
+                -- Not more than a run may have at all.
+                THEN least(run.attempts + coalesce(run.granted_attempts, run.max_attempts), 1000000)
             ELSE run.max_attempts
         END,
         granted_attempts = coalesce(run.granted_attempts, run.max_attempts),

@@ -42,6 +42,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "JOB", required_unless_present = "batch")]
     job: Option<String>,
     /// JSON; with a command after --, what the command gets on stdin
+    #[arg(allow_negative_numbers = true)]
     payload: Option<String>,
     /// Run this command, without a shell in between
     #[arg(last = true, value_name = "COMMAND")]

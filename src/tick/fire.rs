@@ -39,18 +39,18 @@ fn fire_share(store: &Store, due: &[DueSchedule], fires: Vec<Fire>) -> store::Re
         }
         (fired, _) => fired?,
     };
-    // One that is put off, or gets its first time, has none.
-    let had_times = |fire: &&Fire| fire.missed > 0 || !fire.times.is_empty();
-    let with_times: Vec<_> = fires.iter().filter(had_times).map(|fire| fire.id).collect();
     for (id, runs) in &fired {
         let name = find(*id).map_or("", |one| one.name.as_str());
-        match runs.len() {
-            0 if !with_times.contains(id) => {}
-            0 => log::info!("schedule {name}: not fired, its last run is not finished or its time was missed"),
-            _ => log::info!(
-                "schedule {name}: fired, {}",
-                runs.iter().map(|run| format!("run {run}")).collect::<Vec<_>>().join(", ")
-            ),
+        let fire = fires.iter().find(|fire| fire.id == *id);
+        match fire.map_or((0, 0), |fire| (fire.times.len(), fire.missed)) {
+            _ if !runs.is_empty() => {
+                let runs: Vec<_> = runs.iter().map(|run| format!("run {run}")).collect();
+                log::info!("schedule {name}: fired, {}", runs.join(", "));
+            }
+            // It is put off, or gets its first time.
+            (0, 0) => {}
+            (0, _) => log::info!("schedule {name}: not fired, its time was missed"),
+            _ => log::info!("schedule {name}: not fired, its last run is not finished"),
         }
     }
     Ok(!fired.is_empty())
