@@ -25,7 +25,7 @@ pub(crate) fn why(run: &Shown) -> Option<String> {
 /// What a queued or failed run waits for.
 fn waits(run: &Shown) -> String {
     if !run.defined {
-        return "its definition was removed; the next attempt ends it dead".to_owned();
+        return "it has no definition; the next attempt ends it dead".to_owned();
     }
     if run.run_at > run.now {
         let ahead = between(run.now, run.run_at);
@@ -182,7 +182,7 @@ mod tests {
         let limited = |running| Shown { most_running: Some(2), running, ..due() };
         says(&limited(2), "due for 4m: its definition has 2 of at most 2 running");
         says(&limited(1), "due for 4m: the last tick, 20s ago, left it: it was full, or runs no such jobs");
-        let gone = "its definition was removed; the next attempt ends it dead";
+        let gone = "it has no definition; the next attempt ends it dead";
         says(&Shown { defined: false, ..due() }, gone);
         says(&Shown { defined: false, run_at: ago(-240), ..failed() }, gone);
     }

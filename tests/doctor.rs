@@ -128,7 +128,7 @@ fn a_lease_that_nobody_takes_back_is_found() {
     db.expire_leases();
     finds(&db, "leases", "ok", "1 run lost just now; the next tick takes back");
     db.execute(&format!("UPDATE jobctl.job_runs SET locked_until = now() - interval '6 minutes' WHERE id = {id}"));
-    finds(&db, "leases", "bad", "1 run held by nobody, the first for 6m");
+    finds(&db, "leases", "bad", "1 run whose lease has run out, the first 6m ago");
 }
 
 #[test]

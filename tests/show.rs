@@ -364,7 +364,7 @@ fn why_a_run_does_not_run_is_a_matter_of_its_definition() {
     assert_eq!(db.status(id), "succeeded");
     let id = due(&db, "any", 4);
     db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'any'");
-    assert_eq!(why(&db, id), "its definition was removed; the next attempt ends it dead");
+    assert_eq!(why(&db, id), "it has no definition; the next attempt ends it dead");
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.status(id), "dead");
 }

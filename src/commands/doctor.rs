@@ -139,8 +139,8 @@ fn crontab(program: &str) -> String {
     format!(
         "# Wakes a jobctl worker every minute; overlapping is safe. Paste with `crontab -e` as the user whose\n\
          # rights the jobs are to have. Cron knows nothing of your shell's settings: say here where the database\n\
-         # is (JOBCTL_DATABASE_URL=... or PGSERVICE=..., nobody else can read your crontab), keep the password in\n\
-         # ~/.pgpass, and have what jobs call on this PATH. The log is jobctl.log in your home folder.\n\
+         # is (JOBCTL_DATABASE_URL=... or PGSERVICE=...), keep the password in ~/.pgpass, because cron mails its\n\
+         # variables, and have what jobs call on this PATH. The log is jobctl.log in your home folder.\n\
          * * * * * PATH=/usr/local/bin:/usr/bin:/bin {program} tick >>\"$HOME/jobctl.log\" 2>&1\n"
     )
 }

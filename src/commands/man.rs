@@ -44,7 +44,7 @@ as in
 .BR JOBCTL_MAX_TIME .
 .TP
 \fBNO_COLOR\fR
-No colour, on terminals neither.
+No colour, not even on a terminal.
 .SH EXIT STATUS
 .TP
 .B 0

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// How long a run stays claimed without a sign of life; renewed while it runs
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = lease)]
     lease: Duration,
-    /// How long running jobs get to finish after SIGTERM, SIGINT or SIGHUP
+    /// How long running jobs get to finish after SIGTERM, SIGINT, SIGHUP or SIGQUIT
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = grace)]
     grace: Duration,
     /// Which commands this host runs: any, those of definitions, or none

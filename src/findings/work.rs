@@ -34,8 +34,12 @@ pub(crate) fn leases(facts: &RunFacts) -> Finding {
     match facts.lost_for {
         Some(since) if since >= PATIENCE => Finding::bad(
             CHECK,
-            format!("{} held by nobody, the first for {}", count::of(facts.lost, "run"), duration::show(since)),
-            "any tick takes them back: see why none does",
+            format!(
+                "{} whose lease has run out, the first {} ago",
+                count::of(facts.lost, "run"),
+                duration::show(since)
+            ),
+            "any tick recovers them: see why none does",
         ),
         Some(_) => {
             Finding::ok(CHECK, format!("{} lost just now; the next tick takes back", count::of(facts.lost, "run")))
@@ -68,7 +72,9 @@ pub(crate) fn dead(facts: &RunFacts) -> Finding {
     const CHECK: &str = "dead runs";
     match facts.dead {
         0 => Finding::ok(CHECK, "none"),
-        dead => Finding::warn(CHECK, dead.to_string(), "`jobctl list-dead` says why; retry them, or prune in time"),
+        dead => {
+            Finding::warn(CHECK, dead.to_string(), "`jobctl list-dead` says why; retry them, or prune what is settled")
+        }
     }
 }
 

@@ -27,7 +27,7 @@ const YEAR: Duration = Duration::from_secs(365 * 86400);
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Number of dead runs to tolerate; retry or delete what is settled
+    /// Number of dead runs to tolerate; retry them, or prune what is settled
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true, value_parser = super::within(0, i64::MAX))]
     max_dead: i64,
     /// How long a run may be due, a schedule late, or a lost lease not recovered
