@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         }
         Err(usage) => commands::explain(&usage),
     };
+    print::finish();
     ExitCode::from(exit.status())
 }
 

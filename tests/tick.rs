@@ -1,6 +1,7 @@
 //! What one tick does, flag by flag.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 
 use rustix::process::Signal;
 
@@ -362,5 +363,24 @@ fn a_tick_has_one_connection_and_no_transaction_while_jobs_run() {
     // Its session is busy only for the moment of a statement, and the test's own take one to end.
     wait_until("one idle session", || db.query(sessions) == "1|1");
     gate.open();
+    tick.wait().success();
+}
+
+#[test]
+fn a_log_that_nobody_reads_keeps_no_tick_from_its_work() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload)
+         SELECT 'shell', '{\"command\": [\"true\"]}' FROM generate_series(1, 1500)",
+    );
+    // More than a pipe holds.
+    let (reader, writer) = std::io::pipe().unwrap();
+    let tick = db.jobctl(["tick"]).env("JOBCTL_LOG", "debug").stderr_to(writer.into()).spawn();
+    wait_until("all to be recorded", || {
+        db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'") == "1500"
+    });
+    // Nothing is lost.
+    let lines = BufReader::new(reader).lines().map_while(Result::ok);
+    assert_eq!(lines.filter(|line| line.contains(": succeeded after ")).count(), 1500);
     tick.wait().success();
 }

@@ -3,19 +3,23 @@
 
 mod closed;
 mod hourly;
+mod later;
 mod table;
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::Context;
+use env_logger::{Target, WriteStyle};
 use log::LevelFilter;
 use serde::Serialize;
 
 use crate::exit::{Exit, Fault};
+use later::Later;
 use table::{Colour, Height};
 
 pub(crate) use hourly::complain_hourly;
+pub(crate) use later::finish;
 pub(crate) use table::{Cell, instant, relative};
 
 /// How an answer is printed.
@@ -162,6 +166,8 @@ pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
 
 /// Says on stderr, in one line, what went wrong.
 pub(crate) fn complain(line: &str) {
+    // Behind what the log said before.
+    finish();
     // There is nowhere left to say that stderr is gone.
     let _ = writeln!(io::stderr(), "jobctl: {}", plain(line));
 }
@@ -227,6 +233,9 @@ pub(crate) fn plain(text: &str) -> String {
 /// `JOBCTL_LOG` is no filter.
 pub(crate) fn start_log(level: LevelFilter) -> anyhow::Result<()> {
     let mut builder = env_logger::Builder::new();
+    let is_coloured = io::stderr().is_terminal() && Colour::wanted() == Colour::Yes;
+    builder.write_style(if is_coloured { WriteStyle::Always } else { WriteStyle::Never });
+    builder.target(Target::Pipe(Box::new(Later)));
     builder.filter_module("jobctl", level);
     if let Some(filter) = std::env::var("JOBCTL_LOG").ok().filter(|filter| !filter.is_empty()) {
         let level = filter.parse().map_err(|_| {
