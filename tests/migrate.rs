@@ -123,14 +123,56 @@ fn a_database_that_is_not_utf8_is_refused() {
 #[test]
 fn a_migration_that_fails_leaves_nothing_behind() {
     let db = TestDb::empty();
-    // Somebody's view is in the way of the last object but one.
-    db.execute("CREATE SCHEMA jobctl; CREATE VIEW jobctl.long_running_runs AS SELECT 1 AS x");
+    // Somebody is in the way of its last statement.
+    db.execute(
+        "CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS
+             'BEGIN RAISE EXCEPTION ''not in this database''; END';
+         CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('REVOKE') EXECUTE FUNCTION refuse()",
+    );
     let refused = db.jobctl(["migrate"]).run().exits(1).stdout("").complains_once();
-    refused.stderr_has("cannot migrate: relation \"long_running_runs\" already exists");
-    let tables = "SELECT string_agg(relname, ',') FROM pg_class WHERE relnamespace = 'jobctl'::regnamespace";
-    assert_eq!(db.query(tables), "long_running_runs");
-    db.execute("DROP VIEW jobctl.long_running_runs");
+    refused.stderr_has("cannot migrate: not in this database");
+    assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
+    db.execute("DROP EVENT TRIGGER refuse");
     db.jobctl(["migrate"]).run().success().stdout("0001_initial\n");
+}
+
+#[test]
+fn a_schema_that_is_somebody_elses_is_refused_and_left_alone() {
+    let things = [
+        ("TABLE jobctl.misc (x integer)", "table jobctl.misc"),
+        ("VIEW jobctl.misc AS SELECT 1 AS x", "view jobctl.misc"),
+        (
+            "FUNCTION jobctl.misc(text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
+            "function jobctl.misc(pg_catalog.text)",
+        ),
+        ("TYPE jobctl.job_runs AS ENUM ('x')", "type jobctl.job_runs"),
+    ];
+    for (thing, name) in things {
+        let db = TestDb::empty();
+        db.execute(&format!("CREATE SCHEMA jobctl; GRANT USAGE ON SCHEMA jobctl TO PUBLIC; CREATE {thing}"));
+        let schema = "SELECT nspacl, (SELECT count(*) FROM pg_class WHERE relnamespace = pg_namespace.oid)
+             FROM pg_namespace WHERE nspname = 'jobctl'";
+        let before = db.query(schema);
+        for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
+            let refused = db.jobctl(command.iter().copied()).run().exits(7).stdout("");
+            refused.stderr(&format!(
+                "jobctl: the schema `jobctl` is not jobctl's: it has {name} in it; remove or rename that schema\n"
+            ));
+        }
+        assert_eq!(db.query(schema), before);
+    }
+}
+
+#[test]
+fn a_schema_that_an_admin_made_beforehand_is_filled() {
+    let db = TestDb::empty();
+    db.execute(
+        "CREATE SCHEMA jobctl AUTHORIZATION CURRENT_USER;
+         ALTER DEFAULT PRIVILEGES IN SCHEMA jobctl GRANT SELECT ON TABLES TO CURRENT_USER, PUBLIC",
+    );
+    for command in [&["migrate", "--dry-run"][..], &["migrate"]] {
+        db.jobctl(command.iter().copied()).run().success().stdout("0001_initial\n").stderr("");
+    }
 }
 
 #[test]

@@ -33,6 +33,8 @@ enum Look {
     /// Another migrator is at work.
     Locked,
     Encoding(String),
+    /// The schema has this in it and was never migrated.
+    NotOurs(String),
     Modified(i32),
     Newer(i32),
     /// These are missing, and the first was applied if that was wanted.
@@ -58,8 +60,8 @@ impl Store {
     /// run at once: one works, the others find its work done.
     ///
     /// # Errors
-    /// A schema that is newer than the program or was modified, an encoding other than UTF-8, a
-    /// missing privilege, tables that stay locked.
+    /// A schema that is newer than the program, was modified or is somebody else's, an encoding other
+    /// than UTF-8, a missing privilege, tables that stay locked.
     pub(crate) fn migrate(&self) -> Result<Vec<&'static str>> {
         let mut applied = Vec::new();
         while let Some(step) = self.look(Mode::Apply)?.first() {
@@ -83,6 +85,12 @@ impl Store {
                 Ok(Look::Encoding(encoding)) => {
                     let message =
                         format!("the database's encoding is {encoding}; use one that was created with ENCODING 'UTF8'");
+                    return Err(Error::new(Kind::Fatal, Exit::Configuration, message));
+                }
+                Ok(Look::NotOurs(stranger)) => {
+                    let message = format!(
+                        "the schema `jobctl` is not jobctl's: it has {stranger} in it; remove or rename that schema"
+                    );
                     return Err(Error::new(Kind::Fatal, Exit::Configuration, message));
                 }
                 Ok(Look::Locked) => {
@@ -119,6 +127,8 @@ fn look(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::
                 return Ok(Look::Modified(applied));
             }
         }
+    } else if let Some(stranger) = ground.try_get("stranger")? {
+        return Ok(Look::NotOurs(stranger));
     }
     if applied > newest() {
         return Ok(Look::Newer(applied));
