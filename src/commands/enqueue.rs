@@ -174,7 +174,7 @@ impl Arguments {
             }
             (true, None) => "{}".to_owned(),
         };
-        let built_in = check_job(&job, &payload).map_err(|why| refuse(&why, payload.as_bytes()))?;
+        check_job(&job, &payload).map_err(|why| refuse(&why, payload.as_bytes()))?;
         Ok(NewRun {
             job_type: job,
             payload,
@@ -187,7 +187,6 @@ impl Arguments {
             backoff: self.backoff,
             key: self.key,
             key_scope: self.key_scope,
-            built_in,
         })
     }
 }
@@ -213,12 +212,9 @@ fn tip(job: &str, payload: &[u8]) -> &'static str {
     }
 }
 
-/// Refuses what can be refused without the database; says whether the job is a built-in one.
-fn check_job(job: &str, payload: &str) -> Result<bool, Fault> {
-    match Action::parse(job, payload) {
-        Some(action) => action.map(|_| true).map_err(Fault::usage),
-        None => Ok(false),
-    }
+/// Refuses what can be refused without the database.
+fn check_job(job: &str, payload: &str) -> Result<(), Fault> {
+    Action::parse(job, payload).transpose().map(|_| ()).map_err(Fault::usage)
 }
 
 fn accepted(store: &Store, queued: &Queued, job: &str, key: Option<&str>) -> Result<Answer, Fault> {
@@ -341,7 +337,7 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
     let line: Line = serde_json::from_slice(text).map_err(|error| Fault::usage(error.to_string()))?;
     let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
     payload::check(payload.as_bytes()).map_err(Fault::usage)?;
-    let built_in = check_job(&line.job, payload)?;
+    check_job(&line.job, payload)?;
     if line.job.contains('\0') {
         return Err(Fault::usage("`job`: NUL not allowed"));
     }
@@ -369,7 +365,6 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
         backoff: field("backoff", line.backoff, backoff)?,
         key: field("key", line.key, key)?,
         key_scope: field("key_scope", line.key_scope, key_scope)?,
-        built_in,
     })
 }
 

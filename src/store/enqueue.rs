@@ -7,6 +7,7 @@ use postgres::types::Type;
 use postgres::{Client, Row};
 
 use super::{Limits, Parameter, Result, Store, query};
+use crate::action;
 
 /// A run to be enqueued; `None` is the table's default.
 #[derive(Debug, Default)]
@@ -26,8 +27,6 @@ pub(crate) struct NewRun {
     pub(crate) key: Option<String>,
     /// `retained` or `live`.
     pub(crate) key_scope: Option<String>,
-    /// A built-in job, which is inserted; a definition's run goes through the database's function.
-    pub(crate) built_in: bool,
 }
 
 impl NewRun {
@@ -82,7 +81,8 @@ impl Store {
 
 fn enqueue(client: &mut Client, runs: &[NewRun]) -> std::result::Result<Vec<Queued>, postgres::Error> {
     let mut answers = vec![None; runs.len()];
-    let defined: Vec<usize> = (0..runs.len()).filter(|index| !runs[*index].built_in).collect();
+    // A built-in job's run is inserted; a definition's goes through the database's function.
+    let defined: Vec<usize> = (0..runs.len()).filter(|index| !action::is_built_in(&runs[*index].job_type)).collect();
     for (index, answer) in call(client, runs, &defined)? {
         answers[index] = Some(answer);
     }
