@@ -20,6 +20,8 @@ const COMMAND_LIMIT: usize = 64 * 1024;
 const REDIRECT_LIMIT: u32 = 5;
 /// An action's own timeout, and a run's.
 pub(crate) const TIMEOUT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30 * 86400));
+/// Attempts that a run or a definition can ask for.
+pub(crate) const MOST_ATTEMPTS: i32 = 1000;
 
 #[derive(Debug)]
 pub(crate) enum Action {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::action::{self, Action, TIMEOUT_RANGE};
+use crate::action::{self, Action, MOST_ATTEMPTS, TIMEOUT_RANGE};
 use crate::backoff::{self, Backoff};
 use crate::schedule::{Clock, Schedule};
 use crate::{duration, payload, spelling};
@@ -259,7 +259,7 @@ fn set(definition: &mut Definition, action: &mut Map<String, Value>, key: &str, 
         "catch_up" => definition.catch_up = text(value).and_then(catch_up)?,
         "overlap" => definition.overlap = one_of(text(value)?, &["skip", "allow", "queue"])?,
         "max_running" => definition.max_running = Some(number(&value, 1, 100_000)?),
-        "max_attempts" => definition.max_attempts = number(&value, 1, 1000)?,
+        "max_attempts" => definition.max_attempts = number(&value, 1, MOST_ATTEMPTS)?,
         "timeout" => definition.timeout = Some(seconds(value, TIMEOUT_RANGE.0, TIMEOUT_RANGE.1)?),
         "backoff" => {
             definition.backoff = text(value)?;

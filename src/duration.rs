@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The longest that an operator may name and that a column is read as.
+pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 86400);
+
 /// Reads a duration; every number needs its unit. Zero is accepted: the caller knows its range.
 ///
 /// # Errors

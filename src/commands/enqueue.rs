@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Database;
-use crate::action::{self, Action};
+use crate::action::{self, Action, MOST_ATTEMPTS};
 use crate::backoff::Backoff;
 use crate::exit::{Exit, Fault};
 use crate::payload::PAYLOAD_LIMIT;
@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "Q", value_parser = definition::queue)]
     queue: Option<String>,
     /// How many times it may be started, crashes included [default: 10]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, MAX_ATTEMPTS))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, MOST_ATTEMPTS))]
     max_attempts: Option<i32>,
     /// Time limit of one attempt [default: none for shell, 30s for http]
     #[arg(long, value_name = "DURATION", value_parser = timeout)]
@@ -89,9 +89,6 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
 }
-
-/// Attempts that can be asked for.
-const MAX_ATTEMPTS: i32 = 1000;
 
 /// A line of a batch.
 #[derive(Deserialize)]
@@ -348,8 +345,8 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
         return Err(Fault::usage("`key_scope` needs a `key`"));
     }
     let max_attempts = match line.max_attempts {
-        Some(n) if !(1..=MAX_ATTEMPTS).contains(&n) => {
-            return Err(Fault::usage(format!("`max_attempts`: {n} is out of range; allowed are 1 to {MAX_ATTEMPTS}")));
+        Some(n) if !(1..=MOST_ATTEMPTS).contains(&n) => {
+            return Err(Fault::usage(format!("`max_attempts`: {n} is out of range; allowed are 1 to {MOST_ATTEMPTS}")));
         }
         n => n,
     };

@@ -6,13 +6,10 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::duration;
+use crate::duration::{self, CENTURY};
 use crate::exit::Fault;
 use crate::model::{ERROR_TYPES, Status};
 use crate::store::{self, Store};
-
-/// How far back a duration reaches; farther is what RFC 3339 is for.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// What the flags stand under in the help.
 const HEADING: &str = "Which runs";
@@ -50,7 +47,8 @@ enum When {
 
 impl When {
     fn parse(text: &str) -> Result<Self, String> {
-        let ago = duration::parse_within(text, Duration::ZERO, LONGEST).map(Self::Ago);
+        // Farther back is what RFC 3339 is for.
+        let ago = duration::parse_within(text, Duration::ZERO, CENTURY).map(Self::Ago);
         ago.or_else(|_| super::enqueue::time(text).map(Self::At)).map_err(|_| {
             format!("`{text}` is neither so long ago, as 30m, 2h or 1d, nor a time, as 2026-01-31T08:00:00+01:00")
         })

@@ -45,6 +45,7 @@ pub(crate) use show::{Attempt, Shown};
 pub(crate) use status::{JobStatus, Overview, RunningRun, Worker};
 
 use crate::connect::{Link, Target};
+use crate::duration::CENTURY;
 use session::Session;
 
 /// The text of a query file.
@@ -121,9 +122,9 @@ impl Store {
 }
 
 /// A number of seconds as a duration: what the database may hold and `Duration` can't is cut off at
-/// 100 years.
+/// a century.
 pub(crate) fn seconds(seconds: f64) -> Duration {
-    let longest = 100.0 * 365.0 * 86400.0;
+    let longest = CENTURY.as_secs_f64();
     Duration::from_secs_f64(if seconds.is_finite() { seconds.clamp(0.0, longest) } else { longest })
 }
 
