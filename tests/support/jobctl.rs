@@ -27,6 +27,9 @@ pub struct Invocation<'db> {
     command: Command,
     line: String,
     stdin: Option<Vec<u8>>,
+    /// Where they go instead of to the test.
+    stdout: Option<Stdio>,
+    stderr: Option<Stdio>,
     db: Option<&'db TestDb>,
 }
 
@@ -55,7 +58,7 @@ impl<'db> Invocation<'db> {
         }
         // Nothing is kept of what one test was told, to be left out in the next.
         command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE").env("XDG_STATE_HOME", "/dev/null");
-        Self { command, line: line.to_owned(), stdin: None, db }
+        Self { command, line: line.to_owned(), stdin: None, stdout: None, stderr: None, db }
     }
 
     pub fn args<'a>(mut self, arguments: impl IntoIterator<Item = &'a str>) -> Self {
@@ -105,14 +108,14 @@ impl<'db> Invocation<'db> {
 
     /// Where stdout goes, instead of to the test.
     pub fn stdout_to(mut self, stdout: Stdio) -> Self {
-        self.command.stdout(stdout);
+        self.stdout = Some(stdout);
         self.line += " >...";
         self
     }
 
     /// Where stderr goes, instead of to the test.
     pub fn stderr_to(mut self, stderr: Stdio) -> Self {
-        self.command.stderr(stderr);
+        self.stderr = Some(stderr);
         self.line += " 2>...";
         self
     }
@@ -132,12 +135,8 @@ impl<'db> Invocation<'db> {
     /// Starts it.
     #[track_caller]
     pub fn spawn(mut self) -> Running<'db> {
-        if !self.line.contains(" >...") {
-            self.command.stdout(Stdio::piped());
-        }
-        if !self.line.contains(" 2>...") {
-            self.command.stderr(Stdio::piped());
-        }
+        self.command.stdout(self.stdout.unwrap_or_else(Stdio::piped));
+        self.command.stderr(self.stderr.unwrap_or_else(Stdio::piped));
         self.command.stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         let mut child = self.command.spawn().expect("jobctl starts");
         if let (Some(bytes), Some(mut pipe)) = (self.stdin, child.stdin.take()) {
