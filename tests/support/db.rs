@@ -24,7 +24,7 @@ fn maintenance() -> Client {
     Client::connect(server::url(), NoTls).expect("the test server answers")
 }
 
-/// `base` with another database's name: as a key=value string, which a URL turns into easily.
+/// The server's URL with another database's name.
 fn url_of(database: &str) -> String {
     let (before, query) = server::url().split_once('?').map_or((server::url(), ""), |(before, query)| (before, query));
     let authority = before.rsplit_once('/').map_or(before, |(authority, _)| authority);
