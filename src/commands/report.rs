@@ -18,7 +18,7 @@ use crate::{duration, fires, print};
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(366 * 86400);
 /// For a statement: a window of a year may hold many millions of runs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STATEMENT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Write one HTML page that shows how the jobs are doing
 ///
@@ -47,7 +47,7 @@ impl Arguments {
         let wish = Wish { title: self.title, since: self.since, clock: self.time_zone };
         let asked = wish.clone();
         let mut store = database.open()?;
-        store.limit(Limits { statement: PATIENCE, ..Limits::USUAL });
+        store.limit(Limits { statement: STATEMENT_LIMIT, ..Limits::USUAL });
         let seen = store.report(move |now| asked.scope(now))?;
         let page = wish.page(&seen, &fires::broken(&store.list_schedules(None)?));
         match self.output.filter(|file| file.as_os_str() != "-") {
