@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::schedule::{Missed, Schedule, spread_of};
-use crate::store::{DueSchedule, Fire, Scheduled};
+use crate::store::{DueSchedule, Planned, Scheduled};
 
 /// A nominal time that is older than this was missed: nobody ticked when it came.
 const ON_TIME: TimeDelta = TimeDelta::minutes(2);
@@ -18,7 +18,7 @@ const BROKEN_PAUSE: TimeDelta = TimeDelta::hours(1);
 
 /// What due schedules come to, and what is wrong with those that can't be read: these are put off, so
 /// that they hold up no other.
-pub(crate) fn plan(due: &[DueSchedule]) -> (Vec<Fire>, Vec<String>) {
+pub(crate) fn plan(due: &[DueSchedule]) -> (Vec<Planned>, Vec<String>) {
     let mut broken = Vec::new();
     let fires = due.iter().map(|one| {
         plan_one(one).unwrap_or_else(|why| {
@@ -31,8 +31,8 @@ pub(crate) fn plan(due: &[DueSchedule]) -> (Vec<Fire>, Vec<String>) {
 }
 
 /// What is planned, in shares that a statement can bear: one schedule at least, and not too many times.
-pub(crate) fn shares(fires: Vec<Fire>) -> Vec<Vec<Fire>> {
-    let mut shares: Vec<Vec<Fire>> = Vec::new();
+pub(crate) fn shares(fires: Vec<Planned>) -> Vec<Vec<Planned>> {
+    let mut shares: Vec<Vec<Planned>> = Vec::new();
     let mut times = 0;
     for fire in fires {
         times += fire.times.len();
@@ -48,8 +48,8 @@ pub(crate) fn shares(fires: Vec<Fire>) -> Vec<Vec<Fire>> {
 }
 
 /// One that can't be fired: it is left at the time that has come, for when it can.
-pub(crate) fn put_off(due: &DueSchedule) -> Fire {
-    Fire {
+pub(crate) fn put_off(due: &DueSchedule) -> Planned {
+    Planned {
         id: due.id,
         seen: due.seen,
         next: due.seen,
@@ -60,10 +60,10 @@ pub(crate) fn put_off(due: &DueSchedule) -> Fire {
     }
 }
 
-fn plan_one(due: &DueSchedule) -> Result<Fire, String> {
+fn plan_one(due: &DueSchedule) -> Result<Planned, String> {
     let Some(seen) = due.seen else {
         let next = Some(first(&due.schedule, &due.time_zone, due.now)?);
-        return Ok(Fire { next, put_off_until: None, ..put_off(due) });
+        return Ok(Planned { next, put_off_until: None, ..put_off(due) });
     };
     let schedule = Schedule::parse(&due.schedule, &due.time_zone)?;
     let newest = match due.catch_up.split_once(':') {
@@ -84,7 +84,7 @@ fn plan_one(due: &DueSchedule) -> Result<Fire, String> {
         skipped += (before - times.len()) as u64;
     }
     let delay = spread_of(&due.name, Duration::try_from_secs_f64(due.spread).unwrap_or_default());
-    Ok(Fire {
+    Ok(Planned {
         id: due.id,
         seen: due.seen,
         next: schedule.after(due.now),
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_statement_fires_one_schedule_at_least_and_not_too_many_times() {
-        let fire = |times: usize| Fire {
+        let fire = |times: usize| Planned {
             id: 1,
             seen: None,
             next: None,

@@ -28,7 +28,7 @@ pub(crate) struct DueSchedule {
 
 /// What a due schedule comes to.
 #[derive(Clone, Debug)]
-pub(crate) struct Fire {
+pub(crate) struct Planned {
     pub(crate) id: i64,
     pub(crate) seen: Option<DateTime<Utc>>,
     /// `None`: it never fires again.
@@ -165,7 +165,7 @@ impl Store {
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn fire(&self, fires: Vec<Fire>) -> Result<Vec<(i64, Vec<i64>)>> {
+    pub(crate) fn fire(&self, fires: Vec<Planned>) -> Result<Vec<(i64, Vec<i64>)>> {
         self.transact("fire schedules", move |client| {
             let times = || fires.iter().flat_map(|fire| fire.times.iter().map(|time| (fire.id, *time)));
             let (ids, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times().unzip();

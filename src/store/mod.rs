@@ -27,7 +27,7 @@ use postgres::{Client, Row};
 
 pub(crate) use check::{Facts, FailedRun};
 pub(crate) use claim::{Claim, Claimed, Due, Holder, Lane, Limited, Token, Wanted};
-pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Fire, Others, Purpose, Scheduled};
+pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Others, Planned, Purpose, Scheduled};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result};

@@ -1,7 +1,7 @@
 //! Fires the schedules whose time has come: what runs they come to, and what becomes of those that can't fire.
 
 use crate::fires;
-use crate::store::{self, DueSchedule, Fire, Kind, Store};
+use crate::store::{self, DueSchedule, Kind, Planned, Store};
 
 /// Fires what is due. What can't be fired is put off, said in the log, and holds up no other.
 ///
@@ -25,7 +25,7 @@ pub(crate) fn fire(store: &Store) -> store::Result<()> {
 
 /// Fires some of those that are `due`, and says whether any was moved on. Where one has runs that can't be stored,
 /// it is put off and the others are fired.
-fn fire_share(store: &Store, due: &[DueSchedule], fires: Vec<Fire>) -> store::Result<bool> {
+fn fire_share(store: &Store, due: &[DueSchedule], fires: Vec<Planned>) -> store::Result<bool> {
     let find = |id| due.iter().find(|one| one.id == id);
     let fired = match (store.fire(fires.clone()), &fires[..]) {
         (Err(error), [refused]) if error.kind == Kind::Data => {
