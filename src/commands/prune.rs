@@ -17,7 +17,6 @@ use crate::store::{Old, Store};
 const BATCH: i64 = 1000;
 /// A worker that has not ticked for so long is gone for good.
 const WORKER_AGE: Duration = Duration::from_secs(30 * 86400);
-const CENTURY: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// Delete old finished runs with their history, oldest first
 ///
@@ -132,5 +131,5 @@ fn delete(store: &Store, old: Old) -> anyhow::Result<Vec<(String, i64)>> {
 }
 
 fn age(text: &str) -> Result<Duration, String> {
-    duration::parse_within(text, Duration::ZERO, CENTURY)
+    duration::parse_within(text, Duration::ZERO, duration::CENTURY)
 }

@@ -170,7 +170,8 @@ impl<'a> Process<'a> {
         // What has ended by itself meanwhile is not ended once more.
         reason = reason.filter(|_| !self.wait(Duration::ZERO));
         let status = if reason.is_some() { self.end() } else { self.child.wait().ok() };
-        let left_behind = self.sweep();
+        // What is told to end with the command may take a moment longer, and was not left behind.
+        let left_behind = self.sweep() && reason.is_none();
         self.report(status, reason, left_behind)
     }
 
