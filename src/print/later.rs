@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 const MOST: usize = 4 * 1024 * 1024;
 /// Bytes that are written at once.
 const PIECE: usize = 4096;
+/// How long a line waits for others.
+const COMPANY: Duration = Duration::from_micros(500);
 /// How long nothing may be written before the end does not wait for the rest: somebody may be reading.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -53,8 +55,11 @@ impl Write for Later {
             let text = std::mem::take(&mut waiting.text);
             return io::stderr().write_all(&text).map(|()| lines.len());
         }
+        let is_first = waiting.text.len() == lines.len();
         drop(waiting);
-        LOG.changed.notify_all();
+        if is_first {
+            LOG.changed.notify_all();
+        }
         Ok(lines.len())
     }
 
@@ -73,7 +78,10 @@ impl Log {
         let mut waiting = self.waiting();
         loop {
             if waiting.text.is_empty() {
-                waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                drop(self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner));
+                // A line seldom comes alone, and each time that this wakes costs the others more than the lines do.
+                thread::sleep(COMPANY);
+                waiting = self.waiting();
                 continue;
             }
             let mut text = std::mem::take(&mut waiting.text);
