@@ -154,11 +154,13 @@ fn a_schema_that_is_somebody_elses_is_refused_and_left_alone() {
              FROM pg_namespace WHERE nspname = 'jobctl'";
         let before = db.query(schema);
         for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
-            let refused = db.jobctl(command.iter().copied()).run().exits(7).stdout("");
+            let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("");
             refused.stderr(&format!(
                 "jobctl: the schema `jobctl` is not jobctl's: it has {name} in it; remove or rename that schema\n"
             ));
         }
+        // Nothing is said of what is not there.
+        db.jobctl(["doctor"]).run().exits(1).stdout_has("is not jobctl's").nowhere("job_runs\"");
         assert_eq!(db.query(schema), before);
     }
 }

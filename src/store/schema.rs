@@ -88,10 +88,9 @@ impl Store {
                     return Err(Error::new(Kind::Fatal, Exit::Configuration, message));
                 }
                 Ok(Look::NotOurs(stranger)) => {
-                    let message = format!(
+                    return Err(schema_fault(format!(
                         "the schema `jobctl` is not jobctl's: it has {stranger} in it; remove or rename that schema"
-                    );
-                    return Err(Error::new(Kind::Fatal, Exit::Configuration, message));
+                    )));
                 }
                 Ok(Look::Locked) => {
                     Error::new(Kind::Busy, Exit::Unavailable, "cannot migrate: another migrator is at work; try again")
