@@ -132,7 +132,7 @@ fn what_nobody_defined_is_refused() {
         &["list-dead", "--limit", "1", "--limit", "2"],
         &["list-dead", "--json=yes"],
         &["list-dead", "--limit"],
-        &["migrate", "--json"],
+        &["migrate", "surplus"],
         &["enqueue"],
         &["enqueue", "--key", "a", "--key", "b", "shell", "{}"],
         &["enqueue", "shell", "{}", "surplus"],

@@ -27,6 +27,7 @@ fn contents(db: &TestDb) -> String {
 fn a_dry_run_names_what_is_missing_and_changes_nothing() {
     let db = TestDb::empty();
     db.jobctl(["migrate", "--dry-run"]).run().success().stdout("0001_initial\n").stderr("");
+    db.jobctl(["migrate", "--dry-run", "--json"]).run().success().stdout("[\"0001_initial\"]\n");
     assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
     db.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
     for command in [&["migrate", "--dry-run"][..], &["migrate"]] {

@@ -65,6 +65,9 @@ fn a_definition_without_a_schedule_can_be_paused_and_resumed_too_but_says_that_n
     let paused = db.jobctl(["pause", "a"]).run().success().stdout("a\tpaused\n");
     paused.stderr("jobctl: `a` has no schedule: the pause stops nothing before it has one\n");
     db.jobctl(["pause", "b"]).run().success().stdout("b\tpaused\n").stderr("");
+    let json = |verb| db.jobctl([verb, "a", "--json"]).run().success();
+    json("pause").stdout("{\"job\":\"a\",\"state\":\"paused\"}\n");
+    json("resume").stdout("{\"at\":null,\"job\":\"a\",\"state\":\"resumed\"}\n");
     db.jobctl(["resume", "a"]).run().success().stdout("a\tresumed\t-\n");
 }
 

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::Database;
 use crate::exit::Exit;
-use crate::print;
+use crate::print::{self, Form};
 use crate::store::Store;
 
 /// Bring the database's schema up to date
@@ -19,6 +19,9 @@ pub(crate) struct Arguments {
     /// Only say which migrations are missing
     #[arg(long)]
     dry_run: bool,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
 }
 
 impl Arguments {
@@ -29,8 +32,9 @@ impl Arguments {
         } else {
             store.migrate()?
         };
-        for name in names {
-            print::answer(&format!("{name}\n"))?;
+        match Form::new(self.json) {
+            Form::Json => print::json(&names)?,
+            Form::Text => print::answer(&names.iter().map(|name| format!("{name}\n")).collect::<String>())?,
         }
         Ok(Exit::Done)
     }

@@ -1,10 +1,11 @@
 //! `jobctl pause`: stops a schedule.
 
 use clap::Args;
+use serde_json::json;
 
 use super::Database;
 use crate::exit::Exit;
-use crate::print;
+use crate::print::{self, Form};
 
 /// Stop a definition's schedule until it is resumed
 ///
@@ -16,6 +17,9 @@ use crate::print;
 pub(crate) struct Arguments {
     /// The definition's name
     name: String,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 impl Arguments {
@@ -29,7 +33,11 @@ impl Arguments {
                         self.name
                     ));
                 }
-                print::answer(&format!("{}\tpaused\n", self.name)).map(|()| Exit::Done)
+                match Form::new(self.json) {
+                    Form::Json => print::json(&json!({"job": self.name, "state": "paused"}))?,
+                    Form::Text => print::answer(&format!("{}\tpaused\n", self.name))?,
+                }
+                Ok(Exit::Done)
             }
             None => Err(super::no_definition(&store, &self.name).into()),
         }

@@ -2,10 +2,12 @@
 
 use chrono::SecondsFormat;
 use clap::Args;
+use serde_json::json;
 
 use super::Database;
 use crate::exit::{Exit, Fault};
-use crate::{fires, print};
+use crate::fires;
+use crate::print::{self, Form};
 
 /// Let a paused schedule continue from now
 ///
@@ -17,6 +19,9 @@ use crate::{fires, print};
 pub(crate) struct Arguments {
     /// The definition's name
     name: String,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 impl Arguments {
@@ -32,8 +37,15 @@ impl Arguments {
                 None => None,
             };
             if let Some(next) = store.resume(definition, next)? {
-                let next = next.map_or_else(|| "-".to_owned(), |next| next.to_rfc3339_opts(SecondsFormat::Secs, true));
-                return print::answer(&format!("{}\tresumed\t{next}\n", self.name)).map(|()| Exit::Done);
+                let next = next.map(|next| next.to_rfc3339_opts(SecondsFormat::Secs, true));
+                match Form::new(self.json) {
+                    Form::Json => print::json(&json!({"job": self.name, "state": "resumed", "at": next}))?,
+                    Form::Text => {
+                        let next = next.as_deref().unwrap_or("-");
+                        print::answer(&format!("{}\tresumed\t{next}\n", self.name))?;
+                    }
+                }
+                return Ok(Exit::Done);
             }
         }
     }
