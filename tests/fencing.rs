@@ -299,3 +299,13 @@ fn a_run_that_comes_back_to_the_tick_that_lost_it_is_held_again() {
     tick.wait().success();
     assert_eq!(db.of_run(id, "attempts"), "2");
 }
+
+#[test]
+fn a_request_to_cancel_that_another_program_wrote_while_the_run_waited_counts() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.execute("UPDATE jobctl.job_runs SET cancel_requested_at = now()");
+    db.jobctl(["tick"]).run().success().stderr("");
+    assert_eq!(db.of_run(id, "status, attempts"), "cancelled|0");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
+}

@@ -191,6 +191,7 @@ SELECT
     claimed.attempts,
     claimed.max_attempts,
     claimed.started_at,
+    claimed.cancel_requested_at IS NOT NULL AS cancel_requested,
     definition.kind,
     -- Once for a job: there may be thousands of its runs.
     CASE

@@ -108,6 +108,8 @@ pub(crate) struct Claimed {
     pub(crate) max_attempts: i32,
     /// By the database's clock.
     pub(crate) claimed_at: DateTime<Utc>,
+    /// Somebody has asked to cancel it while it waited.
+    pub(crate) cancel_asked: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) backoff: String,
     /// What makes its effects happen once, where no other run has the same.
@@ -129,6 +131,7 @@ impl Claimed {
             attempt: 1,
             max_attempts: 1,
             claimed_at: DateTime::UNIX_EPOCH,
+            cancel_asked: false,
             timeout: None,
             backoff: String::new(),
             key: None,
@@ -358,6 +361,7 @@ pub(super) fn claim(
             attempt: row.try_get("attempts")?,
             max_attempts: row.try_get("max_attempts")?,
             claimed_at: row.try_get("started_at")?,
+            cancel_asked: row.try_get("cancel_requested")?,
             timeout: row.try_get::<_, Option<f64>>("timeout")?.map(seconds),
             backoff: row.try_get("backoff")?,
             key: row.try_get("effect_key")?,

@@ -7,7 +7,7 @@ use super::exchange::CLAIM_PAUSE;
 use super::pool::Task;
 use super::{Look, Phase, Tick, WhenIdle, pace, record};
 use crate::execute::Stop;
-use crate::model::Failure;
+use crate::model::{Failure, Why};
 use crate::payload::PAYLOAD_LIMIT;
 use crate::store::{self, Claim, Claimed};
 
@@ -113,6 +113,9 @@ impl Tick {
         for run in claimed {
             log::debug!("run {} {} attempt {}/{}: claimed", run.id, run.job_type, run.attempt, run.max_attempts);
             let stop = Arc::new(Stop::new(sent + self.timing.fence, self.timing.lost_grace));
+            if run.cancel_asked {
+                stop.ask(Why::Cancelled);
+            }
             let expires = sent + self.timing.lease;
             self.leases.hold(&run, Arc::clone(&stop), expires);
             // Counted from here: however long the claim took, a free thread gets its chance.
