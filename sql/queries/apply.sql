@@ -1,6 +1,6 @@
 -- Makes the definitions with these names what the file says. One that is the same already is left
--- alone, unless it was put off. A schedule that changed goes on from the next nominal time given here, unless one has come that was not
--- fired yet.
+-- alone, unless it was put off. A schedule that changed goes on from the next nominal time given here,
+-- unless one has come that was not fired yet.
 -- $1  JSON array of definitions, in the words of the columns, next_run_at included
 -- Returns a row per definition that was added or changed: as it was (NULL: added), and as it is.
 WITH wanted AS (

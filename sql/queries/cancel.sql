@@ -27,6 +27,6 @@ stopped AS (
 SELECT
     asked.id,
     asked.status,
-    stopped.id IS NOT NULL AS cancelled
+    stopped.id IS NOT NULL AS granted
 FROM asked
 LEFT JOIN stopped ON stopped.id = asked.id

@@ -19,6 +19,6 @@ removed AS (
 SELECT
     asked.id,
     asked.status,
-    removed.id IS NOT NULL AS removed
+    removed.id IS NOT NULL AS granted
 FROM asked
 LEFT JOIN removed ON removed.id = asked.id

@@ -71,6 +71,6 @@ history AS (
 SELECT
     asked.id,
     asked.status,
-    retried.id IS NOT NULL AS retried
+    retried.id IS NOT NULL AS granted
 FROM asked
 LEFT JOIN retried ON retried.id = asked.id

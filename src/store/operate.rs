@@ -20,13 +20,7 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn retry(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<Asked>> {
-        let from = Status::words(from);
-        self.transact("retry", move |client| {
-            let parameters: &[Parameter<'_>] = &[(&ids, Type::INT8_ARRAY), (&from, Type::TEXT_ARRAY)];
-            collect(client.query_typed(query!("retry"), parameters)?, |row| {
-                Ok(Asked { id: row.try_get("id")?, status: row.try_get("status")?, granted: row.try_get("retried")? })
-            })
-        })
+        self.ask("retry", query!("retry"), ids, from)
     }
 
     /// Stops runs whose status is one of `from`; an id that is missing from the answer does not exist.
@@ -34,13 +28,7 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn cancel(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<Asked>> {
-        let from = Status::words(from);
-        self.transact("cancel", move |client| {
-            let parameters: &[Parameter<'_>] = &[(&ids, Type::INT8_ARRAY), (&from, Type::TEXT_ARRAY)];
-            collect(client.query_typed(query!("cancel"), parameters)?, |row| {
-                Ok(Asked { id: row.try_get("id")?, status: row.try_get("status")?, granted: row.try_get("cancelled")? })
-            })
-        })
+        self.ask("cancel", query!("cancel"), ids, from)
     }
 
     /// Deletes runs whose status is one of `from`, all of them final; an id that is missing from the answer does not
@@ -49,11 +37,15 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn remove(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<Asked>> {
+        self.ask("prune", query!("remove"), ids, from)
+    }
+
+    fn ask(&self, doing: &'static str, query: &'static str, ids: Vec<i64>, from: &[Status]) -> Result<Vec<Asked>> {
         let from = Status::words(from);
-        self.transact("prune", move |client| {
+        self.transact(doing, move |client| {
             let parameters: &[Parameter<'_>] = &[(&ids, Type::INT8_ARRAY), (&from, Type::TEXT_ARRAY)];
-            collect(client.query_typed(query!("remove"), parameters)?, |row| {
-                Ok(Asked { id: row.try_get("id")?, status: row.try_get("status")?, granted: row.try_get("removed")? })
+            collect(client.query_typed(query, parameters)?, |row| {
+                Ok(Asked { id: row.try_get("id")?, status: row.try_get("status")?, granted: row.try_get("granted")? })
             })
         })
     }
