@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Tick;
+use super::{Tick, halves};
 use crate::execute::Stop;
 use crate::model::Why;
 use crate::store::{self, Claimed, Held, Kind, Pending, Renewed, Token};
@@ -133,26 +133,25 @@ impl Tick {
     pub(super) fn renewed(&mut self, renewal: &Renewal, answer: store::Result<Vec<Renewed>>) -> store::Result<()> {
         match answer {
             // One run must not cost the others their leases.
-            Err(error) if error.kind == Kind::Data => self.renew_in_halves(&renewal.held)?,
+            Err(error) if error.kind == Kind::Data => self.renew_others(&renewal.held)?,
             answer => self.prolong(answer?, renewal.sent),
         }
         self.beaten(renewal.sent)
     }
 
-    /// Renews leases of which some are refused. What is refused alone is not renewed any more.
-    fn renew_in_halves(&mut self, held: &[(i64, i32)]) -> store::Result<()> {
-        for part in [&held[..held.len() / 2], &held[held.len() / 2..]] {
-            let Some(store) = self.connection.store.as_ref().filter(|_| !part.is_empty()) else { continue };
+    /// Renews leases of which some are refused: these are not renewed any more.
+    fn renew_others(&mut self, held: &[(i64, i32)]) -> store::Result<()> {
+        let refused = halves::refused(held, &mut |part| {
+            let Some(store) = &self.connection.store else { return Ok(()) };
             let sent = Instant::now();
-            match (store.renew(&self.holder.worker, part, self.timing.lease), part) {
-                (Err(error), [one]) if error.kind == Kind::Data => {
-                    log::error!("run {}: {error}; its lease will run out", one.0);
-                    if let Some(run) = self.leases.held.get_mut(one) {
-                        run.is_refused = true;
-                    }
-                }
-                (Err(error), _) if error.kind == Kind::Data => self.renew_in_halves(part)?,
-                (answers, _) => self.prolong(answers?, sent),
+            let answers = store.renew(&self.holder.worker, part, self.timing.lease)?;
+            self.prolong(answers, sent);
+            Ok(())
+        })?;
+        for (attempt, why) in refused {
+            log::error!("run {}: {why}; its lease will run out", attempt.0);
+            if let Some(run) = self.leases.held.get_mut(attempt) {
+                run.is_refused = true;
             }
         }
         Ok(())

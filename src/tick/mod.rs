@@ -8,6 +8,7 @@ mod claim;
 mod connection;
 mod exchange;
 mod fire;
+mod halves;
 mod id;
 mod lanes;
 mod lease;

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::Tick;
+use super::{Tick, halves};
 use crate::duration;
-use crate::store::{self, Due, Kind, Store, Wanted};
+use crate::store::{self, Due, Wanted};
 
 /// Due runs among which a refused one is looked for.
 const SIFTED: i64 = 5000;
@@ -20,22 +20,14 @@ impl Tick {
     pub(super) fn put_off_refused(&self, wanted: &Wanted, refusal: store::Error) -> store::Result<()> {
         let Some(store) = &self.connection.store else { return Ok(()) };
         let due = store.preview(wanted, SIFTED)?;
-        if sift(store, &self.holder.worker, &due)? { Ok(()) } else { Err(refusal) }
-    }
-}
-
-/// Finds what is refused by halves, and puts it off. Says whether there was any.
-fn sift(store: &Store, worker: &str, due: &[Due]) -> store::Result<bool> {
-    match (store.try_claim(worker, due.iter().map(|run| run.id).collect()), due) {
-        (Err(error), [run]) if error.kind == Kind::Data => {
+        let worker = &self.holder.worker;
+        let mut attempt = |part: &[Due]| store.try_claim(worker, part.iter().map(|run| run.id).collect());
+        let found = halves::refused(&due, &mut attempt)?;
+        for (run, why) in &found {
             let wait = duration::show(PUT_OFF);
-            log::error!("run {} {}: {error}; put off for {wait}", run.id, run.job_type.escape_debug());
-            store.put_off(run.id, error.to_string(), PUT_OFF).map(|()| true)
+            log::error!("run {} {}: {why}; put off for {wait}", run.id, run.job_type.escape_debug());
+            store.put_off(run.id, why.to_string(), PUT_OFF)?;
         }
-        (Err(error), [_, _, ..]) if error.kind == Kind::Data => {
-            let (first, second) = due.split_at(due.len() / 2);
-            Ok(sift(store, worker, first)? | sift(store, worker, second)?)
-        }
-        (tried, _) => tried.map(|()| false),
+        if found.is_empty() { Err(refusal) } else { Ok(()) }
     }
 }

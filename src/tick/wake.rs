@@ -1,11 +1,10 @@
 //! How a tick looks what there is to do: it reports, takes the claim right, fires schedules and recovers lost leases.
 
 use std::sync::Once;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::{Phase, Tick, WhenIdle, fire, id, record};
-use crate::model::Status;
-use crate::store::{self, Kind, Store};
+use super::{Phase, Tick, WhenIdle, fire, halves, id, record};
+use crate::store;
 use crate::verdict;
 
 /// Lost leases recovered per statement.
@@ -70,6 +69,7 @@ impl Tick {
     /// Takes runs whose lease ran out away from their holders. A run whose every start kills its
     /// worker ends here, dead.
     fn recover(&self) -> store::Result<()> {
+        static SAID: Once = Once::new();
         const WHAT: &str = "lease expired: its worker died, hung or lost the database";
         let Some(store) = &self.connection.store else { return Ok(()) };
         loop {
@@ -78,13 +78,13 @@ impl Tick {
                 .iter()
                 .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
                 .collect();
-            let recovered = match store.recover(&waits, WHAT) {
-                // One row that is refused must not keep the others.
-                Err(error) if error.kind == Kind::Data => {
-                    waits.iter().flat_map(|wait| recover_alone(store, wait, WHAT)).collect()
-                }
-                recovered => recovered?,
-            };
+            let mut recovered = Vec::new();
+            let refused = halves::refused(&waits, &mut |part| {
+                recovered.extend(store.recover(part, WHAT)?);
+                Ok(())
+            })?;
+            // The next look will meet it again.
+            refused.iter().for_each(|(wait, why)| SAID.call_once(|| log::error!("run {}: {why}", wait.0)));
             for (id, status) in &recovered {
                 let found = expired.iter().zip(&waits).find(|(run, _)| run.id == *id);
                 if let Some((run, (.., wait))) = found {
@@ -97,13 +97,4 @@ impl Tick {
             }
         }
     }
-}
-
-/// Recovers one run. That it is refused is said once; the next look will meet it again.
-fn recover_alone(store: &Store, wait: &(i64, i32, Duration), what: &'static str) -> Vec<(i64, Status)> {
-    static SAID: Once = Once::new();
-    store.recover(&[*wait], what).unwrap_or_else(|error| {
-        SAID.call_once(|| log::error!("run {}: {error}", wait.0));
-        Vec::new()
-    })
 }
