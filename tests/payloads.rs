@@ -101,6 +101,18 @@ fn a_payload_runs_however_much_longer_it_is_in_the_database() {
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|6");
 }
 
+/// Runs all that waits, so many, which end dead.
+fn end_dead_in_little_memory(db: &TestDb, runs: u32) {
+    let last = db.enqueue_peak();
+    db.jobctl(["tick", "--concurrency", "4", "--quiet"]).run().success();
+    let peak = db.peak(last);
+    assert!(peak < 64 * 1024, "{peak} KiB");
+    assert_eq!(
+        db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"),
+        format!("dead|{runs}\nsucceeded|1")
+    );
+}
+
 #[test]
 fn of_large_payloads_few_are_in_memory() {
     let db = TestDb::new();
@@ -112,14 +124,7 @@ fn of_large_payloads_few_are_in_memory() {
          SELECT 'shell', jsonb_build_object('command', 7, 'stdin', large) FROM generate_series(1, 300),
              (SELECT string_agg(md5(n::text), '') AS large FROM generate_series(1, 8000) AS n) AS random",
     );
-    let last = db.enqueue_peak();
-    db.jobctl(["tick", "--concurrency", "4", "--quiet"]).run().success();
-    let peak = db.peak(last);
-    assert!(peak < 64 * 1024, "{peak} KiB");
-    assert_eq!(
-        db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"),
-        "dead|1300\nsucceeded|1"
-    );
+    end_dead_in_little_memory(&db, 1300);
 }
 
 #[test]
@@ -134,14 +139,7 @@ fn what_is_stored_compressed_takes_no_more_memory() {
          INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', jsonb_build_object('command', 7, 'stdin', repeat('x', 250000)) FROM generate_series(1, 300)",
     );
-    let last = db.enqueue_peak();
-    db.jobctl(["tick", "--concurrency", "4", "--quiet"]).run().success();
-    let peak = db.peak(last);
-    assert!(peak < 64 * 1024, "{peak} KiB");
-    assert_eq!(
-        db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"),
-        "dead|2300\nsucceeded|1"
-    );
+    end_dead_in_little_memory(&db, 2300);
 }
 
 #[test]
