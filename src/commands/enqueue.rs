@@ -131,10 +131,7 @@ impl Arguments {
         let answers = store.enqueue(vec![run], |_| ())?;
         let queued = answers.first().context("the database did not say what became of the run")?;
         let answer = accepted(&store, queued, &job, key.as_deref())?;
-        let printed = match form {
-            Form::Json => print::json(&answer),
-            Form::Text => print::answer(&format!("{}\n", answer.id)),
-        };
+        let printed = print::either(form, &answer, &format!("{}\n", answer.id));
         printed.with_context(|| format!("run {} is enqueued", answer.id))?;
         Ok(Exit::Done)
     }
@@ -282,11 +279,8 @@ fn batch(database: &Database, runs: Vec<(usize, NewRun)>, form: Form) -> anyhow:
             accepted.map_err(|fault| at_line(*line, &fault))
         })
         .collect::<Result<_, _>>()?;
-    let printed = match form {
-        Form::Json => print::json(&answers),
-        Form::Text => print::answer(&answers.iter().map(|answer| format!("{}\n", answer.id)).collect::<String>()),
-    };
-    printed.with_context(|| format!("{total} runs are enqueued"))?;
+    let lines: String = answers.iter().map(|answer| format!("{}\n", answer.id)).collect();
+    print::either(form, &answers, &lines).with_context(|| format!("{total} runs are enqueued"))?;
     Ok(Exit::Done)
 }
 

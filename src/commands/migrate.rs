@@ -32,10 +32,7 @@ impl Arguments {
         } else {
             store.migrate()?
         };
-        match Form::new(self.json) {
-            Form::Json => print::json(&names)?,
-            Form::Text => print::answer(&names.iter().map(|name| format!("{name}\n")).collect::<String>())?,
-        }
-        Ok(Exit::Done)
+        let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+        print::either(Form::new(self.json), &names, &lines).map(|()| Exit::Done)
     }
 }

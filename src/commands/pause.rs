@@ -33,11 +33,9 @@ impl Arguments {
                         self.name
                     ));
                 }
-                match Form::new(self.json) {
-                    Form::Json => print::json(&json!({"job": self.name, "state": "paused"}))?,
-                    Form::Text => print::answer(&format!("{}\tpaused\n", self.name))?,
-                }
-                Ok(Exit::Done)
+                let line = format!("{}\tpaused\n", self.name);
+                let value = json!({"job": self.name, "state": "paused"});
+                print::either(Form::new(self.json), &value, &line).map(|()| Exit::Done)
             }
             None => Err(super::no_definition(&store, &self.name).into()),
         }

@@ -38,14 +38,9 @@ impl Arguments {
             };
             if let Some(next) = store.resume(definition, next)? {
                 let next = next.map(|next| next.to_rfc3339_opts(SecondsFormat::Secs, true));
-                match Form::new(self.json) {
-                    Form::Json => print::json(&json!({"job": self.name, "state": "resumed", "at": next}))?,
-                    Form::Text => {
-                        let next = next.as_deref().unwrap_or("-");
-                        print::answer(&format!("{}\tresumed\t{next}\n", self.name))?;
-                    }
-                }
-                return Ok(Exit::Done);
+                let line = format!("{}\tresumed\t{}\n", self.name, next.as_deref().unwrap_or("-"));
+                let value = json!({"job": self.name, "state": "resumed", "at": next});
+                return print::either(Form::new(self.json), &value, &line).map(|()| Exit::Done);
             }
         }
     }

@@ -143,6 +143,17 @@ pub(crate) fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
     answer(&text)
 }
 
+/// Prints an answer as JSON, or as this text.
+///
+/// # Errors
+/// As `answer`.
+pub(crate) fn either<T: Serialize>(form: Form, value: &T, text: &str) -> anyhow::Result<()> {
+    match form {
+        Form::Json => json(value),
+        Form::Text => answer(text),
+    }
+}
+
 /// Writes an answer to stdout. A reader that has gone wants no more: that is no error.
 ///
 /// # Errors
