@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use ureq::http::uri::Authority;
-use ureq::http::{HeaderName, HeaderValue, Method, Uri};
+use ureq::http::{HeaderName, HeaderValue, Method};
+use url::{ParseError, Url};
 
 use crate::model::Failure;
 use crate::{duration, payload};
@@ -196,7 +196,7 @@ impl Http {
     fn parse(payload: &str) -> Result<Self, String> {
         payload::check_stored(payload.as_bytes())?;
         let http: Self = payload::read(payload)?;
-        check_url(&http.url)?;
+        url(&http.url)?;
         http.method()?;
         for (name, value) in &http.headers {
             header(name, value)?;
@@ -274,30 +274,29 @@ fn is_variable(name: &str) -> bool {
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
 
-/// The port that a URL names, or the scheme's own; one that is no number would silently be that.
-pub(crate) fn port(authority: &Authority, usual: u16) -> Option<u16> {
-    match authority.as_str().get(authority.host().len()..) {
-        Some("" | ":") => Some(usual),
-        _ => authority.port_u16().filter(|port| *port != 0),
-    }
-}
-
-fn check_url(url: &str) -> Result<(), String> {
-    if url.chars().any(|c| c.is_control() || c.is_whitespace()) {
+/// The address of a call.
+///
+/// # Errors
+/// What is wrong with it, without any part of it.
+pub(crate) fn url(text: &str) -> Result<Url, String> {
+    // The parser would drop some of these.
+    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err("`url` has white space or a control character".to_owned());
     }
-    let uri: Uri = url.parse().map_err(|error| format!("`url` can't be read: {error}"))?;
-    if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err("`url` must start with http:// or https://".to_owned());
-    }
-    match uri.authority() {
-        Some(authority) if authority.as_str().contains('@') => {
-            Err("`url` holds a user name; send an authorization header instead".to_owned())
+    let url = match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => url,
+        Ok(_) | Err(ParseError::RelativeUrlWithoutBase) => {
+            return Err("`url` must start with http:// or https://".to_owned());
         }
-        Some(authority) if authority.host().is_empty() => Err("`url` has no host".to_owned()),
-        Some(authority) => port(authority, 80).map(drop).ok_or_else(|| "`url` has no valid port".to_owned()),
-        None => Err("`url` has no host".to_owned()),
+        Err(error) => return Err(format!("`url` is not valid: {error}")),
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("`url` holds a user name; send an authorization header instead".to_owned());
     }
+    if url.port() == Some(0) {
+        return Err("`url` has port 0".to_owned());
+    }
+    Ok(url)
 }
 
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
@@ -419,6 +418,7 @@ mod tests {
             "ftp://a/",
             "file:///etc/passwd",
             "a/b",
+            "HTTP:",
             "http://",
             "http://u:p@a/",
             "http://a/\\r\\nX: y",

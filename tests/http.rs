@@ -79,6 +79,10 @@ fn every_method_is_sent_with_and_without_a_body() {
         let request = sends(&db, &server, "/status/200", &json!({"method": method, "body": "a\nü"}));
         assert_eq!((request.method.as_str(), request.body.as_slice()), (method, "a\nü".as_bytes()));
     }
+    let id = enqueue(&db, &json!({"url": server.url("/echo?straße=ü")}));
+    tick(&db);
+    assert_eq!(db.status(id), "succeeded");
+    assert_eq!(server.requests().pop().unwrap().path, "/echo?stra%C3%9Fe=%C3%BC");
     let request = sends(&db, &server, "/status/200", &json!({"json": null}));
     assert_eq!((request.method.as_str(), request.body.as_slice()), ("POST", b"null".as_slice()));
     let request = sends(&db, &server, "/status/200", &json!({"body": "", "headers": {"content-type": "text/plain"}}));

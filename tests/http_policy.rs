@@ -60,7 +60,8 @@ fn with_a_list_only_its_hosts_are_called_and_by_wildcard_only_public_ones() {
         ("example.com,127.0.0.1", "127.0.0.1", "succeeded"),
         ("localhost", "127.0.0.1", "dead"),
         ("127.0.0.1", "localhost", "dead"),
-        ("127.0.0.1", "2130706433", "dead"),
+        // Another spelling of the same address.
+        ("127.0.0.1", "2130706433", "succeeded"),
         ("127.0.0.1", "127.0.0.1.example.com", "dead"),
         ("example.com", "127.0.0.1", "dead"),
     ] {
@@ -71,7 +72,7 @@ fn with_a_list_only_its_hosts_are_called_and_by_wildcard_only_public_ones() {
     let id = call(&db, &server.url("/status/200"), 0);
     db.jobctl(["tick"]).env("JOBCTL_HTTP_ALLOW", "example.com").run().success();
     assert_eq!(db.status(id), "dead");
-    assert_eq!(server.requests().len(), 3);
+    assert_eq!(server.requests().len(), 4);
 }
 
 #[test]

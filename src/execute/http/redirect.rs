@@ -1,14 +1,16 @@
 //! Where a URL leads and where a redirect leads from there. Pure: it must not know what is sent
 //! there.
 
-use ureq::http::uri::PathAndQuery;
 use ureq::http::{Method, StatusCode, Uri};
+use url::Url;
 
 use crate::action;
 
 /// A URL that can be called.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
+    url: Url,
+    /// The same, as a request names it.
     pub(super) uri: Uri,
     pub(super) host: String,
     pub(super) port: u16,
@@ -24,31 +26,25 @@ pub(super) enum Security {
 impl Target {
     /// # Errors
     /// What is wrong with the URL, without any part of it.
-    pub(super) fn parse(url: &str) -> Result<Self, String> {
-        let uri: Uri = url.parse().map_err(|error| format!("`url` can't be read: {error}"))?;
-        let security = match uri.scheme_str() {
-            Some("http") => Security::Plain,
-            Some("https") => Security::Tls,
-            _ => return Err("`url` must start with http:// or https://".to_owned()),
-        };
-        let authority = uri.authority().ok_or("`url` has no host")?;
-        if authority.as_str().contains('@') {
-            return Err("`url` holds a user name".to_owned());
-        }
-        let host = authority.host().to_ascii_lowercase();
-        let usual = if security == Security::Tls { 443 } else { 80 };
-        let port = action::port(authority, usual).ok_or("`url` has no valid port")?;
-        Ok(Self { host, port, security, uri })
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        action::url(text).and_then(Self::new)
+    }
+
+    fn new(mut url: Url) -> Result<Self, String> {
+        url.set_fragment(None);
+        let uri = url.as_str().parse().map_err(|error| format!("`url` is not valid: {error}"))?;
+        let (security, usual) = if url.scheme() == "https" { (Security::Tls, 443) } else { (Security::Plain, 80) };
+        let host = url.host_str().unwrap_or_default().to_owned();
+        Ok(Self { host, port: url.port().unwrap_or(usual), security, uri, url })
     }
 
     /// Where a `Location` leads; `None` where that is nothing jobctl follows: another scheme, user
     /// names, a step back to plain HTTP.
     pub(super) fn follow(&self, location: &str) -> Option<Self> {
-        let location = location.split('#').next()?;
         if location.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return None;
         }
-        let next = Self::parse(&self.resolve(location)?).ok()?;
+        let next = Self::parse(self.url.join(location).ok()?.as_str()).ok()?;
         (self.security == Security::Plain || next.security == Security::Tls).then_some(next)
     }
 
@@ -56,44 +52,6 @@ impl Target {
     pub(super) fn is_same_origin(&self, other: &Self) -> bool {
         (self.security, &self.host, self.port) == (other.security, &other.host, other.port)
     }
-
-    /// RFC 3986, section 5.2.
-    fn resolve(&self, location: &str) -> Option<String> {
-        let first = location.split(['/', '?']).next()?;
-        if first.contains(':') {
-            return Some(location.to_owned());
-        }
-        let scheme = self.uri.scheme_str()?;
-        if location.starts_with("//") {
-            return Some(format!("{scheme}:{location}"));
-        }
-        let (path, query) = location.find('?').map_or((location, ""), |at| location.split_at(at));
-        let base = self.uri.path();
-        let path = match path {
-            "" if query.is_empty() => self.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned(),
-            "" => base.to_owned(),
-            absolute if absolute.starts_with('/') => without_dots(absolute),
-            relative => without_dots(&format!("{}/{relative}", &base[..base.rfind('/').unwrap_or(0)])),
-        };
-        Some(format!("{scheme}://{}{path}{query}", self.uri.authority()?))
-    }
-}
-
-fn without_dots(path: &str) -> String {
-    let mut kept = Vec::new();
-    let mut segments = path.split('/').skip(1).peekable();
-    while let Some(segment) = segments.next() {
-        let last = segments.peek().is_none();
-        match segment {
-            "." => {}
-            ".." => drop(kept.pop()),
-            name => kept.push(name),
-        }
-        if last && matches!(segment, "." | "..") {
-            kept.push("");
-        }
-    }
-    format!("/{}", kept.join("/"))
 }
 
 /// What happens to the body on the way.
@@ -137,6 +95,14 @@ mod tests {
         assert_eq!(target("http://A.example"), ("a.example".to_owned(), 80, Security::Plain));
         assert_eq!(target("HTTPS://a.example:/x"), ("a.example".to_owned(), 443, Security::Tls));
         assert_eq!(target("http://[::1]:8080/?a@b"), ("[::1]".to_owned(), 8080, Security::Plain));
+    }
+
+    #[test]
+    fn a_host_and_a_path_beyond_ascii_are_encoded() {
+        let target = Target::parse("http://Bücher.example/straße?q=ü#ü").unwrap();
+        assert_eq!(target.host, "xn--bcher-kva.example");
+        assert_eq!(target.uri, "http://xn--bcher-kva.example/stra%C3%9Fe?q=%C3%BC");
+        leads("http://a/", "/ü", Some("http://a/%C3%BC"));
     }
 
     #[test]
