@@ -4,7 +4,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use crate::duration;
+
+/// No server can postpone an attempt for longer.
+const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// What a job may know about the attempt it is; handed to it in its environment or its headers.
 #[derive(Clone, Debug)]
@@ -130,6 +135,25 @@ pub(crate) enum Why {
     LeaseLost,
 }
 
+/// When a server asks to be called again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RetryAfter {
+    In(Duration),
+    /// A date without the server's own beside it.
+    At(DateTime<Utc>),
+}
+
+impl RetryAfter {
+    /// The wait from `now`, at most a day.
+    pub(crate) fn wait(self, now: DateTime<Utc>) -> Duration {
+        let wait = match self {
+            Self::In(wait) => wait,
+            Self::At(date) => (date - now).to_std().unwrap_or_default(),
+        };
+        wait.min(RETRY_AFTER_LIMIT)
+    }
+}
+
 /// Why an attempt failed. `Display` is the sentence that is stored and shown: short, without any
 /// part of the payload, the headers or the output.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -144,8 +168,8 @@ pub(crate) enum Failure {
     Exhausted(String),
     HttpStatus {
         status: u16,
-        /// The server's wish, clamped to 24 h; only from 429 and 503.
-        retry_after: Option<Duration>,
+        /// Only from 429 and 503.
+        retry_after: Option<RetryAfter>,
     },
     /// No complete answer; holds why.
     Transport(String),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use crate::action::Action;
 use crate::backoff::{self, Backoff};
 use crate::model::{Ended, Failure, Outcome, Status, Why};
@@ -38,8 +40,8 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Judges attempt `attempt` of at most `max_attempts`. `prospect` says whether another one could
-    /// succeed after a failure, `random` in 0..1 is the jitter's.
+    /// Judges attempt `attempt` of at most `max_attempts`, which ended at `now`. `prospect` says whether
+    /// another one could succeed after a failure, `random` in 0..1 is the jitter's.
     pub(crate) fn of(
         ended: &Ended,
         prospect: Prospect,
@@ -47,6 +49,7 @@ impl Verdict {
         max_attempts: i32,
         rule: &str,
         random: f64,
+        now: DateTime<Utc>,
     ) -> Self {
         let attempts_left = attempt < max_attempts;
         let after_failure = |prospect| match prospect {
@@ -73,7 +76,7 @@ impl Verdict {
             Outcome::Failed(failure) => {
                 let (status, wait) = after_failure(prospect);
                 let asked = match failure {
-                    Failure::HttpStatus { retry_after, .. } => retry_after.unwrap_or_default(),
+                    Failure::HttpStatus { retry_after: Some(wish), .. } => wish.wait(now),
                     _ => Duration::ZERO,
                 };
                 let (error_type, error) = (failure.error_type(), failure.to_string());
@@ -97,6 +100,7 @@ pub(crate) fn wait_after(attempt: i32, rule: &str, random: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::RetryAfter;
 
     fn ended(outcome: Outcome) -> Ended {
         Ended { outcome, ..Ended::unstarted(Failure::Signal(9)) }
@@ -105,12 +109,23 @@ mod tests {
     #[track_caller]
     fn becomes(outcome: Outcome, attempt: i32, status: Status, wait: u64) {
         let ended = ended(outcome);
-        let verdict = Verdict::of(&ended, Prospect::of(&ended.outcome, None), attempt, 3, "list:1m,5m", 0.5);
+        let verdict = Verdict::of(
+            &ended,
+            Prospect::of(&ended.outcome, None),
+            attempt,
+            3,
+            "list:1m,5m",
+            0.5,
+            DateTime::UNIX_EPOCH,
+        );
         assert_eq!((verdict.status, verdict.wait), (status, Duration::from_secs(wait)), "{verdict:?}");
     }
 
     fn http(status: u16, retry_after: Option<u64>) -> Outcome {
-        Outcome::Failed(Failure::HttpStatus { status, retry_after: retry_after.map(Duration::from_secs) })
+        Outcome::Failed(Failure::HttpStatus {
+            status,
+            retry_after: retry_after.map(|wait| RetryAfter::In(Duration::from_secs(wait))),
+        })
     }
 
     #[test]

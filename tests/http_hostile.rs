@@ -24,7 +24,12 @@ fn a_call_without_a_whole_answer_fails_and_says_whether_the_server_may_have_acte
         ),
         ("/close", format!("{peer} closed the connection before its answer was complete; outcome unknown"), ""),
         ("/truncated", format!("{peer} closed the connection before its answer was complete; outcome unknown"), "200"),
-        ("/garbage", format!("answer of {peer} is not valid HTTP; outcome unknown"), ""),
+        ("/garbage", format!("answer of {peer} is not valid HTTP, or has more than 128 headers; outcome unknown"), ""),
+        (
+            "/headers/500",
+            format!("answer of {peer} is not valid HTTP, or has more than 128 headers; outcome unknown"),
+            "",
+        ),
         ("/big-header", format!("answer of {peer} has a header longer than 64 KiB; outcome unknown"), ""),
     ];
     let runs = hostile.map(|(path, error, status)| (enqueue(&db, &server.url(path)), path, error, status));
@@ -114,4 +119,19 @@ fn an_answer_that_is_no_text_is_stored_as_text() {
     // Never inflated: a small answer could be a very large one.
     assert_eq!(db.of_attempt(gzip, 1, "outcome, right(output, 12)"), "succeeded|not inflated");
     assert!(!server.requests()[1].headers.contains_key("accept-encoding"));
+}
+
+#[test]
+fn a_call_on_a_kept_connection_that_the_server_closes_is_sent_again_on_a_new_one() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let calls = [1, 2, 3].map(|_| enqueue(&db, &server.url("/close-kept")));
+    db.jobctl(["tick", "--quiet", "--concurrency", "1"]).run().success().stderr("");
+    for id in calls {
+        assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    }
+    // The second call finds the connection of the first, the third that of the second.
+    let attempts: Vec<_> = server.requests().iter().map(|request| request.headers["x-jobctl-run-id"].clone()).collect();
+    let expected = [calls[0], calls[1], calls[1], calls[2], calls[2]].map(|id| id.to_string());
+    assert_eq!((attempts, server.connections()), (expected.to_vec(), 3));
 }

@@ -19,8 +19,10 @@ pub(super) struct Judged {
 impl Judged {
     pub(super) fn new(attempt: Attempt) -> Self {
         let run = &attempt.run;
-        let verdict =
-            Verdict::of(&attempt.ended, attempt.prospect, run.attempt, run.max_attempts, &run.backoff, rand::random());
+        // By the database's clock, but for the moment that the run waited for its thread.
+        let now = run.claimed_at + (attempt.finished - attempt.started);
+        let (ended, prospect, random) = (&attempt.ended, attempt.prospect, rand::random());
+        let verdict = Verdict::of(ended, prospect, run.attempt, run.max_attempts, &run.backoff, random, now);
         Self { attempt, verdict }
     }
 

@@ -141,7 +141,7 @@ impl BlackHole {
 
 impl State {
     fn serve(&self, mut stream: BufReader<Box<dyn Stream>>, plain: &TcpStream) -> io::Result<()> {
-        loop {
+        for earlier in 0.. {
             if let Some(request) = peek_reset(plain, &stream)? {
                 self.requests.lock().unwrap().push(request);
                 // What is left unread turns the close into a reset.
@@ -149,10 +149,14 @@ impl State {
             }
             let Some(request) = read_request(&mut stream)? else { return Ok(()) };
             self.requests.lock().unwrap().push(request.clone());
+            if earlier > 0 && request.path.starts_with("/close-kept") {
+                return Ok(());
+            }
             if self.answer(&request, stream.get_mut())?.is_none() {
                 return Ok(());
             }
         }
+        Ok(())
     }
 
     /// `None` ends the connection.
@@ -207,6 +211,13 @@ impl State {
             ["truncated"] => write(out, b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc").map(|()| None),
             ["garbage"] => write(out, b"220 smtp.example ESMTP\r\n\r\n").map(|()| None),
             ["close"] => Ok(None),
+            // Of the requests of a connection only the first is answered; `/close-kept/TEXT` with that text.
+            ["close-kept", text @ ..] => reply(out, request, "200", &[], text.concat().as_bytes()),
+            ["headers", number] => {
+                let headers: Vec<_> =
+                    (0..number.parse().unwrap()).map(|n| (format!("x-{n}"), "1".to_owned())).collect();
+                reply(out, request, "200", &headers, b"")
+            }
             _ => reply(out, request, "404", &[], b"no such behaviour"),
         }
     }

@@ -4,7 +4,7 @@
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
-use chrono::DateTime;
+use chrono::{DateTime, NaiveDateTime, Utc};
 use ureq::http::header::{self, HeaderMap, HeaderName};
 use ureq::http::{Response, StatusCode};
 use ureq::{Body, Error};
@@ -14,11 +14,10 @@ use super::dial::Refused;
 use super::redirect::Target;
 use super::socket::Sent;
 use crate::execute::output;
-use crate::model::{Failure, Output};
+use crate::model::{Failure, Output, RetryAfter};
 
 /// Bytes of an answer's body that are read; the rest stays with the server.
 const BODY_LIMIT: u64 = 64 * 1024;
-const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Reads the body as far as it is kept, and says what broke off the reading. A body that is longer
 /// is no fault; its connection is closed with it.
@@ -45,9 +44,9 @@ pub(super) fn judge<T>(response: &Response<T>) -> Option<Failure> {
     Some(Failure::HttpStatus { status: status.as_u16(), retry_after })
 }
 
-/// Seconds or a date. A date is measured from the server's own: its clock may differ from ours, and
-/// only the distance is meant.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+/// Seconds or a date. A date is measured from the server's own, where it sends one: its clock may
+/// differ from ours, and only the distance is meant.
+fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
     let only = |name: HeaderName| {
         let mut values = headers.get_all(name).iter();
         values.next().filter(|_| values.next().is_none())?.to_str().ok().map(str::trim)
@@ -55,11 +54,21 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let wish = only(header::RETRY_AFTER)?;
     if !wish.is_empty() && wish.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than fit are a very long time.
-        return Some(wish.parse().map_or(RETRY_AFTER_LIMIT, Duration::from_secs).min(RETRY_AFTER_LIMIT));
+        return Some(RetryAfter::In(Duration::from_secs(wish.parse().unwrap_or(u64::MAX))));
     }
-    let until = DateTime::parse_from_rfc2822(wish).ok()?;
-    let from = DateTime::parse_from_rfc2822(only(header::DATE)?).ok()?;
-    Some((until - from).to_std().unwrap_or_default().min(RETRY_AFTER_LIMIT))
+    let until = date(wish)?;
+    Some(match only(header::DATE).and_then(date) {
+        Some(from) => RetryAfter::In((until - from).to_std().unwrap_or_default()),
+        None => RetryAfter::At(until),
+    })
+}
+
+/// Reads a date in one of the three formats of RFC 9110, section 5.6.7.
+fn date(text: &str) -> Option<DateTime<Utc>> {
+    let obsolete = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+    let read = |format: &&str| NaiveDateTime::parse_from_str(text, format).ok();
+    let utc = || obsolete.iter().find_map(read).map(|date| date.and_utc());
+    DateTime::parse_from_rfc2822(text).ok().map(Into::into).or_else(utc)
 }
 
 /// Why there is no answer, or no complete one. Names host and port and nothing else of the call:
@@ -81,7 +90,10 @@ pub(super) fn failure(error: Error, target: &Target, sent: Sent, total: Duration
             HEADER_LIMIT / 1024
         )),
         Error::Protocol(_) => match sent {
-            Sent::Something => Failure::Transport(format!("answer of {peer} is not valid HTTP{unknown}")),
+            Sent::Something => {
+                let limit = "or has more than 128 headers";
+                Failure::Transport(format!("answer of {peer} is not valid HTTP, {limit}{unknown}"))
+            }
             Sent::Nothing => Failure::BadPayload("the call can't be written as an HTTP request".to_owned()),
         },
         Error::Io(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
@@ -130,15 +142,17 @@ fn tls_reason(error: &rustls::Error) -> String {
 mod tests {
     use super::*;
 
+    /// By our own clock it is 07:28 on 21 October 2015.
     #[track_caller]
     fn waits(status: u16, headers: &[(&str, &str)], seconds: Option<u64>) {
+        let now = date("Wed, 21 Oct 2015 07:28:00 GMT").unwrap();
         let mut response = Response::builder().status(status);
         for (name, value) in headers {
             response = response.header(*name, *value);
         }
         match judge(&response.body(()).unwrap()) {
             Some(Failure::HttpStatus { retry_after, .. }) => {
-                assert_eq!(retry_after.map(|wait| wait.as_secs()), seconds, "{headers:?}");
+                assert_eq!(retry_after.map(|wish| wish.wait(now).as_secs()), seconds, "{headers:?}");
             }
             other => panic!("{other:?}"),
         }
@@ -185,8 +199,21 @@ mod tests {
         waits(503, &[date, ("retry-after", "Wed, 21 Oct 2015 07:00:00 GMT")], Some(0));
         waits(503, &[date, ("retry-after", "Fri, 21 Oct 2033 07:28:00 GMT")], Some(86400));
         waits(503, &[date, ("retry-after", "tomorrow")], None);
-        waits(503, &[("retry-after", "Wed, 21 Oct 2015 07:29:30 GMT")], None);
-        waits(503, &[("date", "now"), ("retry-after", "Wed, 21 Oct 2015 07:29:30 GMT")], None);
+    }
+
+    #[test]
+    fn without_the_servers_clock_a_date_is_measured_from_ours() {
+        for (value, seconds) in [
+            ("Wed, 21 Oct 2015 07:29:30 GMT", Some(90)),
+            ("Wednesday, 21-Oct-15 07:29:30 GMT", Some(90)),
+            ("Wed Oct 21 07:29:30 2015", Some(90)),
+            ("Wed, 21 Oct 2015 07:00:00 GMT", Some(0)),
+            ("Fri, 21 Oct 2033 07:28:00 GMT", Some(86400)),
+            ("Wed, 21 Oct 2015", None),
+        ] {
+            waits(503, &[("retry-after", value)], seconds);
+            waits(503, &[("date", "now"), ("retry-after", value)], seconds);
+        }
     }
 
     #[test]

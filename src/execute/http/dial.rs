@@ -17,7 +17,7 @@ use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout, Ru
 use ureq::{Error, Timeout};
 
 use super::policy::{HostPolicy, Reach, bare, is_public};
-use super::socket::{self, SLICE, Socket, go_on};
+use super::socket::{self, Connection, SLICE, Socket, go_on};
 use crate::duration;
 use crate::execute::is_exhaustion;
 use crate::model::Failure;
@@ -111,7 +111,7 @@ impl Connector for Dialer {
             Some(socket),
         );
         // What was sent so far was the handshake.
-        socket::forget_sent();
+        socket::begin(Connection::New);
         secured.map_err(|error| match error {
             Error::Timeout(Timeout::Connect) => refused(unconnected(host, port, &ErrorKind::TimedOut.into())),
             other => other,

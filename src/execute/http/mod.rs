@@ -8,20 +8,21 @@ mod redirect;
 mod request;
 mod socket;
 
+use std::io::{self, ErrorKind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ureq::config::AutoHeaderValue;
 use ureq::http::{self, Response, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, Error};
 
 pub(crate) use policy::HostPolicy;
 
 use self::dial::{Dialer, Later};
 use self::redirect::Security;
 use self::request::Request;
-use self::socket::Sent;
+use self::socket::{Connection, Sent};
 use super::Stop;
 use crate::action::{Http, TIMEOUT_RANGE};
 use crate::model::{Ended, Failure, Identity, Outcome};
@@ -90,17 +91,16 @@ impl Caller {
     }
 
     fn send(&self, request: &Request, total: Duration) -> Result<Response<Body>, Failure> {
-        socket::forget_sent();
-        let mut head = http::Request::builder().method(&request.method).uri(&request.target.uri);
-        if let Some(headers) = head.headers_mut() {
-            *headers = request.headers();
-        }
         let agent = self.agent(request.target.security)?;
-        let response = match request.body {
-            Some(body) => head.body(body.as_bytes()).map_err(ureq::Error::from).and_then(|request| agent.run(request)),
-            None => head.body(()).map_err(ureq::Error::from).and_then(|request| agent.run(request)),
+        let answer = match ask(agent, request, IDLE_LIMIT) {
+            // A server may close a kept connection just when the next request is on its way. Nothing was
+            // answered, and the idempotency key makes a repetition safe (RFC 9110, section 9.2.2).
+            Err(Error::Io(error)) if socket::connection() == Connection::Kept && is_closed(&error) => {
+                ask(agent, request, Duration::ZERO)
+            }
+            answer => answer,
         };
-        response.map_err(|error| answer::failure(error, &request.target, socket::sent(), total))
+        answer.map_err(|error| answer::failure(error, &request.target, socket::sent(), total))
     }
 
     fn agent(&self, security: Security) -> Result<&Agent, Failure> {
@@ -112,6 +112,23 @@ impl Caller {
             }
         }
     }
+}
+
+/// Sends a request, on a kept connection if one has been idle for less than `idle`.
+fn ask(agent: &Agent, request: &Request, idle: Duration) -> Result<Response<Body>, Error> {
+    socket::begin(Connection::Kept);
+    let mut head = http::Request::builder().method(&request.method).uri(&request.target.uri);
+    if let Some(headers) = head.headers_mut() {
+        *headers = request.headers();
+    }
+    match request.body {
+        Some(body) => agent.run(agent.configure_request(head.body(body.as_bytes())?).max_idle_age(idle).build()),
+        None => agent.run(agent.configure_request(head.body(())?).max_idle_age(idle).build()),
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 /// The end of a call that was answered.

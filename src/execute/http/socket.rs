@@ -29,6 +29,15 @@ scoped_thread_local!(static BUDGET: Budget);
 struct Budget {
     deadline: Instant,
     sent: Cell<Sent>,
+    connection: Cell<Connection>,
+}
+
+/// The connection that a request was sent on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Connection {
+    /// Made for an earlier request, and kept.
+    Kept,
+    New,
 }
 
 /// Whether any part of a request may have reached the server.
@@ -40,7 +49,7 @@ pub(super) enum Sent {
 
 /// Runs `call`, whose connections give up when it is stopped or `deadline` has come.
 pub(super) fn within<T>(deadline: Instant, stop: &Stop, call: impl FnOnce() -> T) -> T {
-    let budget = Budget { deadline, sent: Cell::new(Sent::Nothing) };
+    let budget = Budget { deadline, sent: Cell::new(Sent::Nothing), connection: Cell::new(Connection::New) };
     STOP.set(stop, || BUDGET.set(&budget, call))
 }
 
@@ -49,14 +58,22 @@ pub(super) fn time_left() -> Duration {
     BUDGET.with(|budget| budget.deadline.saturating_duration_since(Instant::now()))
 }
 
-/// What the call on this thread has sent since `forget_sent`.
+/// What the call on this thread has sent of its request.
 pub(super) fn sent() -> Sent {
     BUDGET.with(|budget| budget.sent.get())
 }
 
-/// Takes what was sent so far for no part of a request.
-pub(super) fn forget_sent() {
-    BUDGET.with(|budget| budget.sent.set(Sent::Nothing));
+/// Which connection serves the request of the call on this thread.
+pub(super) fn connection() -> Connection {
+    BUDGET.with(|budget| budget.connection.get())
+}
+
+/// Nothing of a request has been sent yet, and `connection` will serve it.
+pub(super) fn begin(connection: Connection) {
+    BUDGET.with(|budget| {
+        budget.sent.set(Sent::Nothing);
+        budget.connection.set(connection);
+    });
 }
 
 /// # Errors
