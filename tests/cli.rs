@@ -267,6 +267,24 @@ fn a_length_of_time_below_nothing_is_refused_as_what_it_is() {
 }
 
 #[test]
+fn a_word_of_another_tool_is_answered_with_ours() {
+    for (line, tip) in [
+        ("run", "jobctl tick"),
+        ("--daemon", "jobctl tick"),
+        ("tick --daemon", "jobctl tick"),
+        ("logs 3", "jobctl show ID --output"),
+        ("add backup", "jobctl enqueue JOB"),
+        ("ls", "jobctl list"),
+        ("ps", "jobctl list"),
+        ("version", "jobctl --version"),
+    ] {
+        let refused = jobctl(line.split(' ')).run().exits(2).stdout("").stderr_has(tip);
+        assert!(!refused.stderr.contains("similar"), "{refused}");
+    }
+    jobctl(["tikc"]).run().exits(2).stderr_has("'tick'");
+}
+
+#[test]
 fn an_unknown_job_is_not_found() {
     let db = TestDb::new();
     for job in ["nosuch", "Shell", "shell ", "", "no\nsuch"] {

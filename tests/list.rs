@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::cancel::{STATUSES, run_in};
 use crate::list_dead::{HARMLESS, HOSTILE};
+use crate::retry::answered;
 use crate::support::{TestDb, temp_dir};
 
 /// The ids that a list shows.
@@ -21,10 +22,40 @@ fn set(db: &TestDb, id: i64, columns: &str) -> i64 {
 #[test]
 fn nothing_is_listed_as_nothing() {
     let db = TestDb::new();
-    for arguments in [&[][..], &["--job", "nobody_defined_it"], &["--status", "dead", "--since", "1h"]] {
+    for arguments in [&[][..], &["--job", "shell"], &["--status", "dead", "--since", "1h"]] {
         db.jobctl(["list"]).args(arguments.iter().copied()).run().success().stdout("").stderr("");
         db.jobctl(["list", "--json"]).args(arguments.iter().copied()).run().success().stdout("[]\n").stderr("");
     }
+}
+
+#[test]
+fn an_empty_answer_says_so_on_a_terminal() {
+    let db = TestDb::new();
+    for (command, none) in [
+        ("list", "no run matches"),
+        ("list-dead", "no dead run matches"),
+        ("list-dead --group", "no dead run matches"),
+        ("next", "no definition has a schedule"),
+        ("prune --yes", "no run is old enough"),
+        ("tick --dry-run", "no run is due"),
+    ] {
+        let (shown, finished) = answered(&db, command, "");
+        finished.success();
+        assert!(shown.contains(&format!("jobctl: {none}")), "{command}: {shown}");
+    }
+}
+
+#[test]
+fn a_job_that_is_neither_defined_nor_has_runs_is_not_found() {
+    let db = TestDb::new();
+    db.apply("[jobs.report]\nshell = 'true'\n");
+    set(&db, run_in(&db, "dead"), "job_type = 'removed'");
+    for (command, all) in [("list", ""), ("list-dead", ""), ("retry", "--all-dead"), ("cancel", "--all-waiting")] {
+        let of = |job: &'static str| db.jobctl([command]).args(all.split_whitespace()).args(["--job", job]).run();
+        of("repotr").exits(3).stdout("").complains_once().stderr_has("did you mean `report`?");
+        of("report").success();
+    }
+    assert_eq!(listed(&db, ["--job", "removed"]).len(), 1);
 }
 
 #[test]

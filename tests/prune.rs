@@ -1,6 +1,7 @@
 //! What `prune` deletes, what it leaves alone, and that it is in nobody's way.
 
 use crate::cancel::{STATUSES, run_in};
+use crate::retry::answered;
 use crate::support::{Role, TestDb, jobctl};
 
 /// A run in this status that finished so many days ago, if it did, with an attempt in its history.
@@ -53,6 +54,19 @@ fn finished_runs_go_when_they_are_old_enough_and_others_never() {
     db.jobctl(["prune", "--older-than", "28d", "--json"]).run().success().stdout(&format!("{json}\n"));
     db.jobctl(["prune", "--dead-older-than", "88d"]).run().success().stdout("dead\t1\n");
     assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs ORDER BY 1"), "failed\nqueued\nrunning");
+}
+
+#[test]
+fn a_terminal_is_asked_before_old_runs_are_deleted() {
+    let db = TestDb::new();
+    let old = run_of(&db, "succeeded", 31);
+    let (shown, finished) = answered(&db, "prune", "n");
+    assert!(shown.contains("delete 1 old run? [y/N] "), "{shown}");
+    finished.exits(1);
+    assert_eq!(ids(&db), [old]);
+    answered(&db, "prune", "y").1.success();
+    assert!(ids(&db).is_empty());
+    assert!(!answered(&db, "prune", "n").0.contains("[y/N]"));
 }
 
 #[test]

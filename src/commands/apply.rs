@@ -62,7 +62,8 @@ impl Arguments {
         }
         let applied = store.apply(names, move |now| rows(&definitions, now), others, purpose)?;
         let changes = changes(applied, others);
-        print::rows(Form::new(self.json), &["change", "job", "keys"], &changes, |change| {
+        let form = Form::new(self.json);
+        print::rows_or("nothing changes", form, &["change", "job", "keys"], &changes, |change| {
             vec![change.change.to_owned(), change.job.clone(), change.keys.join(", ")]
         })?;
         Ok(Exit::Done)

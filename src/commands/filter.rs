@@ -77,8 +77,11 @@ impl Filter {
     /// What is asked of the database, about runs in one of these statuses, or in any.
     ///
     /// # Errors
-    /// The database does not say what time it is.
+    /// Nothing has the job's name; the database's.
     pub(super) fn resolve(self, store: &Store, statuses: &[Status]) -> anyhow::Result<store::Filter> {
+        if let Some(job) = &self.job {
+            super::known_job(store, job)?;
+        }
         Ok(store::Filter {
             statuses: statuses.to_vec(),
             job: self.job,

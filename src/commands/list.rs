@@ -47,7 +47,8 @@ impl Arguments {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let has_more = runs.len() > limit;
         runs.truncate(limit);
-        print::rows(form, &["id", "job", "status", "attempts", "created", "ended", "run time", "error"], &runs, cells)?;
+        let header = ["id", "job", "status", "attempts", "created", "ended", "run time", "error"];
+        print::rows_or("no run matches", form, &header, &runs, cells)?;
         if has_more {
             print::hint(form, &format!("these are the newest {limit}; --limit shows more"));
         }

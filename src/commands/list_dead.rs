@@ -30,6 +30,8 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+const NONE: &str = "no dead run matches";
+
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
@@ -39,7 +41,7 @@ impl Arguments {
             let header = ["job", "error type", "runs", "first died", "last died", "newest", "error"];
             let mut groups = store.group_dead(filter)?;
             groups.truncate(self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
-            print::rows(form, &header, &groups, |group| {
+            print::rows_or(NONE, form, &header, &groups, |group| {
                 vec![
                     Cell::from(group.job_type.clone()),
                     group.error_type.clone().into(),
@@ -53,7 +55,7 @@ impl Arguments {
             return Ok(Exit::Done);
         }
         let header = ["id", "job", "attempts", "died at", "error type", "error"];
-        print::rows(form, &header, &store.list_dead(filter, self.limit)?, |run| {
+        print::rows_or(NONE, form, &header, &store.list_dead(filter, self.limit)?, |run| {
             vec![
                 Cell::from(run.id),
                 run.job_type.clone().into(),

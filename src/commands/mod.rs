@@ -25,12 +25,13 @@ mod retry;
 mod show;
 mod status;
 mod tick;
+mod tips;
 mod verdicts;
 
 use std::fmt::Display;
 use std::str::FromStr;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use log::LevelFilter;
@@ -41,6 +42,7 @@ use crate::store::{Scheduled, Store};
 use crate::{action, print, spelling};
 use environment::{Environment, with_environment};
 use groups::grouped;
+use tips::with_tip;
 
 /// Background jobs out of PostgreSQL tables, woken by cron
 #[derive(Debug, Parser)]
@@ -160,21 +162,6 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
         }
     }
     Cli::from_arg_matches(&matches)
-}
-
-/// A word of a command that `enqueue` can't place gets the tip where commands belong: clap's own would have that word
-/// alone behind `--`.
-fn with_tip(mut usage: clap::Error) -> clap::Error {
-    let of_enqueue = |text: &ContextValue| text.to_string().contains("jobctl enqueue ");
-    let is_close_to_a_flag = usage.get(ContextKind::SuggestedArg).is_some();
-    if usage.kind() == ErrorKind::UnknownArgument
-        && !is_close_to_a_flag
-        && usage.get(ContextKind::Usage).is_some_and(of_enqueue)
-    {
-        let tip = "for a command write: jobctl enqueue shell -- COMMAND".to_owned();
-        usage.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-    }
-    usage
 }
 
 fn shows_help(kind: ErrorKind) -> bool {

@@ -68,7 +68,8 @@ impl Arguments {
         let Some(name) = &self.name else {
             let definitions = store.list_schedules(None)?;
             let next: Vec<_> = definitions.into_iter().filter_map(next).collect();
-            print::rows(form, &["at", "job", "state", "schedule", "time zone", "skipped"], &next, |next| {
+            let header = ["at", "job", "state", "schedule", "time zone", "skipped"];
+            print::rows_or("no definition has a schedule", form, &header, &next, |next| {
                 vec![
                     next.at.map_or_else(|| "-".into(), Cell::At),
                     next.job.clone().into(),

@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::Database;
 use super::verdicts::{self, Request};
-use crate::duration;
-use crate::exit::Exit;
+use crate::exit::{Exit, Fault};
 use crate::model::Status;
 use crate::print::{self, Cell, Form};
 use crate::store::{Old, Store};
+use crate::{count, duration, store};
 
 /// Runs deleted per statement, and so per transaction: about 30 ms.
 const BATCH: i64 = 1000;
@@ -38,6 +38,9 @@ pub(crate) struct Arguments {
     /// Only count what would be deleted
     #[arg(long)]
     dry_run: bool,
+    /// Do not ask; it asks only at a terminal
+    #[arg(long)]
+    yes: bool,
     /// Print a JSON array
     #[arg(long)]
     json: bool,
@@ -76,22 +79,36 @@ impl Arguments {
         if !self.ids.is_empty() {
             return remove(&store, self.ids, Form::new(self.json));
         }
+        let question = || {
+            let runs = self.counts(|old| store.count_old(old))?.iter().map(|count| count.runs).sum();
+            Ok((runs > 0).then(|| format!("delete {}?", count::of(runs, "old run"))))
+        };
+        let counts = if self.dry_run {
+            self.counts(|old| store.count_old(old))?
+        } else if self.yes || print::confirm(question)? {
+            let deleted = self.counts(|old| delete(&store, old))?;
+            store.forget_workers(WORKER_AGE)?;
+            deleted
+        } else {
+            return Err(Fault::new(Exit::CouldNot, "no run was deleted").into());
+        };
+        print::rows_or("no run is old enough", Form::new(self.json), &["status", "runs"], &counts, |count| {
+            vec![Cell::Status(count.status.clone()), count.runs.into()]
+        })?;
+        Ok(Exit::Done)
+    }
+
+    /// What `of` says of all that is old, in the order of the statuses.
+    fn counts(&self, of: impl Fn(Old) -> store::Result<Vec<(String, i64)>>) -> store::Result<Vec<Count>> {
         let mut counts = Vec::new();
         for old in self.ages.old() {
-            let found = if self.dry_run { store.count_old(old)? } else { delete(&store, old)? };
-            // In the order of the statuses, whatever the database's was.
+            let found = of(old)?;
             counts.extend(old.statuses.iter().filter_map(|status| {
                 let (status, runs) = found.iter().find(|(word, _)| word == status.as_str())?;
                 Some(Count { status: status.clone(), runs: *runs })
             }));
         }
-        if !self.dry_run {
-            store.forget_workers(WORKER_AGE)?;
-        }
-        print::rows(Form::new(self.json), &["status", "runs"], &counts, |count| {
-            vec![Cell::Status(count.status.clone()), count.runs.into()]
-        })?;
-        Ok(Exit::Done)
+        Ok(counts)
     }
 }
 
@@ -109,7 +126,7 @@ fn remove(store: &Store, ids: Vec<i64>, form: Form) -> anyhow::Result<Exit> {
 }
 
 /// Deletes batch by batch until there are no more; returns how many of each status.
-fn delete(store: &Store, old: Old) -> anyhow::Result<Vec<(String, i64)>> {
+fn delete(store: &Store, old: Old) -> store::Result<Vec<(String, i64)>> {
     let mut deleted: Vec<(String, i64)> = old.statuses.iter().map(|status| (status.as_str().to_owned(), 0)).collect();
     let mut last = None;
     loop {

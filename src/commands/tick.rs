@@ -118,7 +118,8 @@ impl Arguments {
 
 fn preview(database: &Database, wanted: &Wanted, at_most: i64, form: Form) -> anyhow::Result<Exit> {
     let due = database.open()?.preview(wanted, at_most)?;
-    print::rows(form, &["id", "job", "queue", "priority", "due since", "attempt"], &due, |run| {
+    let header = ["id", "job", "queue", "priority", "due since", "attempt"];
+    print::rows_or("no run is due", form, &header, &due, |run| {
         vec![
             Cell::from(run.id),
             run.job_type.clone().into(),

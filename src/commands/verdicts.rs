@@ -70,7 +70,7 @@ impl Request<'_> {
         };
         if ids.is_empty() {
             print::hint(form, &format!("{matching} matches"));
-        } else if !sure && !print::confirm(&format!("{} {matching}?", self.verb))? {
+        } else if !sure && !print::confirm(|| Ok(Some(format!("{} {matching}?", self.verb))))? {
             return Err(Fault::new(Exit::CouldNot, format!("{matching} left alone")).into());
         }
         // Who has moved on since matches no more, and that is no refusal.

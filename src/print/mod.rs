@@ -50,6 +50,23 @@ pub(crate) fn rows<T: Serialize, C: Into<Cell>>(
     rows_of(Height::OneLine, form, header, rows, cells)
 }
 
+/// Prints rows; where there are none, people read `none` instead.
+///
+/// # Errors
+/// As `rows`.
+pub(crate) fn rows_or<T: Serialize, C: Into<Cell>>(
+    none: &str,
+    form: Form,
+    header: &[&str],
+    rows: &[T],
+    cells: impl Fn(&T) -> Vec<C>,
+) -> anyhow::Result<()> {
+    if rows.is_empty() {
+        hint(form, none);
+    }
+    self::rows(form, header, rows, cells)
+}
+
 /// Prints rows whose texts are to be read to their end: on a terminal they go on in the next line.
 ///
 /// # Errors
@@ -196,16 +213,17 @@ pub(crate) fn hint(form: Form, line: &str) {
     }
 }
 
-/// Asks whoever sits at the terminal that stdin is; elsewhere nobody can be asked, and it is a yes.
+/// Asks the person at the terminal; where stdin is no terminal, or there is no question, the answer is yes.
 ///
 /// # Errors
-/// stdin can't be read.
-pub(crate) fn confirm(question: &str) -> anyhow::Result<bool> {
+/// Those of `question`; stdin can't be read.
+pub(crate) fn confirm(question: impl FnOnce() -> anyhow::Result<Option<String>>) -> anyhow::Result<bool> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
         return Ok(true);
     }
-    let _ = write!(io::stderr(), "{} [y/N] ", plain(question));
+    let Some(question) = question()? else { return Ok(true) };
+    let _ = write!(io::stderr(), "{} [y/N] ", plain(&question));
     let mut line = String::new();
     stdin.read_line(&mut line).context("cannot read the answer")?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
