@@ -15,8 +15,10 @@ fn ticking() -> TestDb {
 
 fn ticked(db: &TestDb, worker: &str, ago: &str) {
     db.execute(&format!(
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('{worker}', '0.1.0', now() - interval '{ago}')
-         ON CONFLICT (name) DO UPDATE SET last_tick_at = excluded.last_tick_at"
+        "INSERT INTO jobctl.job_workers (name, version, last_tick_at, ticking_since)
+         VALUES ('{worker}', '0.1.0', now() - interval '{ago}', now() - interval '90 days')
+         ON CONFLICT (name) DO UPDATE SET
+             last_tick_at = excluded.last_tick_at, ticking_since = excluded.ticking_since"
     ));
 }
 
@@ -269,4 +271,31 @@ fn a_run_that_failed_and_is_queued_again_counts_as_failed() {
     let db = ticking();
     insert(&db, "mail", "queued", "run_at, failed_at", "now() + interval '1 hour', now()");
     db.jobctl(["check", "--max-failures", "0"]).run().exits(1).stdout_has("1 run failed within 1h");
+}
+
+#[test]
+fn a_worker_that_ticked_once_is_not_missed() {
+    let db = ticking();
+    db.jobctl(["tick", "--worker", "by-hand"]).run().success();
+    db.execute(
+        "UPDATE jobctl.job_workers
+         SET last_tick_at = last_tick_at - interval '7 minutes', ticking_since = ticking_since - interval '7 minutes'
+         WHERE name = 'by-hand'",
+    );
+    says(db.jobctl(["check"]), FINE);
+}
+
+#[test]
+fn a_worker_that_ticks_again_after_an_hour_begins_anew() {
+    let db = ticking();
+    let ticked_for = |ago: &str| {
+        db.execute(&format!(
+            "UPDATE jobctl.job_workers
+             SET last_tick_at = now() - interval '{ago}', ticking_since = now() - interval '2 days'"
+        ));
+        db.jobctl(["tick", "--worker", "web1"]).run().success();
+        db.query("SELECT missed_for > interval '1 hour' FROM jobctl.job_workers")
+    };
+    assert_eq!(ticked_for("59 minutes"), "t");
+    assert_eq!(ticked_for("61 minutes"), "f");
 }

@@ -109,17 +109,19 @@ fn workers_that_are_gone_are_forgotten() {
     let db = TestDb::new();
     db.leaves_running();
     db.execute(
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at)
-         VALUES ('here', '', now()), ('gone', '', now() - interval '31 days'), ('holds', '', now() - interval '31 days'),
-            ('away', '', now() - interval '29 days');
+        "INSERT INTO jobctl.job_workers (name, version, last_tick_at, ticking_since)
+         SELECT name, '', now() - age::interval, now() - age::interval - ticked::interval
+         FROM (VALUES ('here', '0', '1 year'), ('gone', '31 days', '2 days'), ('holds', '31 days', '2 days'),
+            ('away', '29 days', '2 days'), ('pod-1', '25 hours', '0'), ('pod-2', '23 hours', '0')
+         ) AS worker (name, age, ticked);
          INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at)
          VALUES ('shell', 'running', 1, 'holds', now(), now())",
     );
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["prune", "--dry-run"]).run().success();
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers"), "4");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers"), "6");
     operator.jobctl(["prune"]).run().success().stdout("");
-    assert_eq!(db.query("SELECT name FROM jobctl.job_workers ORDER BY 1"), "away\nhere\nholds");
+    assert_eq!(db.query("SELECT name FROM jobctl.job_workers ORDER BY 1"), "away\nhere\nholds\npod-2");
 }
 
 #[test]

@@ -37,8 +37,8 @@ fn ended(db: &TestDb, job: &str, status: &str, hours: i32, seconds: i32) -> i64 
 
 fn ticked(db: &TestDb, worker: &str, seconds: i32) {
     db.execute(&format!(
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at)
-         VALUES ('{worker}', '0.1.0', now() - interval '{seconds} seconds')"
+        "INSERT INTO jobctl.job_workers (name, version, last_tick_at, ticking_since)
+         VALUES ('{worker}', '0.1.0', now() - interval '{seconds} seconds', now() - interval '90 days')"
     ));
 }
 
@@ -460,4 +460,18 @@ fn the_views_for_monitors_hold_the_dead_and_what_has_run_for_ten_minutes() {
     assert_eq!(db.query("SELECT id FROM jobctl.dead_runs"), dead.to_string());
     let running = "SELECT id, locked_by, running_for >= '1 hour', locked_until > now() FROM jobctl.long_running_runs";
     assert_eq!(db.query(running), format!("{long}|web1|t|t"));
+}
+
+#[test]
+fn workers_with_a_new_name_for_each_tick_are_not_all_shown() {
+    let db = TestDb::new();
+    ticked(&db, "web1", 3600);
+    db.execute(
+        "INSERT INTO jobctl.job_workers (name, version, last_tick_at, ticking_since)
+         SELECT 'pod-' || n, '', now() - n * interval '1 minute', now() - n * interval '1 minute'
+         FROM generate_series(1, 500) AS n",
+    );
+    let shown: Value = serde_json::from_str(&db.jobctl(["status", "--json"]).run().success().stdout).unwrap();
+    let names: Vec<_> = shown["workers"].as_array().unwrap().iter().map(|worker| &worker["worker"]).collect();
+    assert_eq!(names, ["pod-1", "pod-2", "pod-3", "pod-4", "pod-5", "web1"]);
 }

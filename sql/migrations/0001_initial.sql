@@ -217,13 +217,20 @@ CREATE TABLE jobctl.job_workers (
     name text PRIMARY KEY,
     version text NOT NULL,
     last_tick_at timestamptz NOT NULL,
+    -- The first tick of a series without a gap of an hour.
+    ticking_since timestamptz NOT NULL DEFAULT now(),
+    -- A worker that has stopped is missed for as long as it had ticked, at most a day: a name that ticked once, by hand
+    -- or in a container of its own, is not missed at all.
+    missed_for interval NOT NULL GENERATED ALWAYS AS (
+        least(greatest(last_tick_at - ticking_since, interval '0'), interval '1 day')
+    ) STORED,
     -- What the tick looks for that may claim, or else the last one did; empty for all queues.
     queues text[] NOT NULL DEFAULT '{}',
     claiming_tick text,
     claiming_until timestamptz,
     CONSTRAINT times_are_dates CHECK (
-        least(last_tick_at, claiming_until) >= '0001-01-01 00:00Z'
-        AND greatest(last_tick_at, claiming_until) < '10000-01-01 00:00Z'
+        least(last_tick_at, ticking_since, claiming_until) >= '0001-01-01 00:00Z'
+        AND greatest(last_tick_at, ticking_since, claiming_until) < '10000-01-01 00:00Z'
     ),
     CONSTRAINT only_a_claiming_tick_has_a_lease CHECK ((claiming_tick IS NULL) = (claiming_until IS NULL))
 )

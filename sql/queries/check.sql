@@ -88,7 +88,13 @@ workers AS (
                 extract(epoch FROM now() - worker.last_tick_at)::float8 ORDER BY worker.last_tick_at DESC, worker.name
             ),
             '{}'
-        ) AS ages
+        ) AS ages,
+        coalesce(
+            array_agg(
+                extract(epoch FROM worker.missed_for)::float8 ORDER BY worker.last_tick_at DESC, worker.name
+            ),
+            '{}'
+        ) AS missed
     FROM jobctl.job_workers AS worker
 )
 SELECT
@@ -113,7 +119,8 @@ SELECT
     newest_failed.job_type AS newest_failed_job,
     newest_failed.last_error AS newest_failed_error,
     workers.names AS worker_names,
-    workers.ages AS worker_ages
+    workers.ages AS worker_ages,
+    workers.missed AS workers_missed
 FROM dead
 CROSS JOIN workers
 LEFT JOIN newest_dead ON true

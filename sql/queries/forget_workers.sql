@@ -1,7 +1,6 @@
--- Deletes workers that have not ticked for so long that they are gone for good, and hold nothing.
--- $1  seconds
+-- Deletes workers that hold nothing and have been silent for thirty times as long as they are missed, at least a day.
 DELETE FROM jobctl.job_workers AS worker
-WHERE worker.last_tick_at < now() - make_interval(secs => $1::float8)
+WHERE worker.last_tick_at < now() - greatest(30 * worker.missed_for, interval '1 day')
     AND NOT EXISTS (
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status = 'running'

@@ -1,9 +1,15 @@
--- Workers, the last to tick first; texts are cut off behind the longest name that `tick` takes.
--- $1  at most so many; NULL for all
+-- Workers that tick or are missed, and the latest five, the last to tick first; texts are cut off behind the longest
+-- name that `tick` takes.
+-- $1  at most so many; NULL for all    $2  seconds that may pass between ticks
 SELECT
     left(worker.name, 255) AS name,
     left(worker.version, 255) AS version,
     worker.last_tick_at
-FROM jobctl.job_workers AS worker
-ORDER BY worker.last_tick_at DESC, worker.name
+FROM (
+    SELECT *, row_number() OVER (ORDER BY ticked.last_tick_at DESC, ticked.name) AS place
+    FROM jobctl.job_workers AS ticked
+) AS worker
+WHERE worker.place <= 5
+    OR now() - worker.last_tick_at <= worker.missed_for + make_interval(secs => $2::float8)
+ORDER BY worker.place
 LIMIT $1::bigint

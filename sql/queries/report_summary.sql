@@ -51,7 +51,9 @@ CROSS JOIN (
 ) AS fires
 CROSS JOIN (
     SELECT
-        count(*) AS known,
+        count(*) FILTER (
+            WHERE now() - worker.last_tick_at <= worker.missed_for + make_interval(secs => $2::float8)
+        ) AS known,
         count(*) FILTER (WHERE worker.last_tick_at > now() - make_interval(secs => $2::float8)) AS ticking,
         max(worker.last_tick_at) AS last_tick_at
     FROM jobctl.job_workers AS worker

@@ -30,6 +30,10 @@ reported AS (
     ON CONFLICT (name) DO UPDATE SET
         version = excluded.version,
         last_tick_at = excluded.last_tick_at,
+        ticking_since = CASE
+            WHEN worker.last_tick_at < excluded.last_tick_at - interval '1 hour' THEN excluded.last_tick_at
+            ELSE worker.ticking_since
+        END,
         queues = CASE
             WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now() THEN worker.queues
             ELSE excluded.queues

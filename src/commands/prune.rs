@@ -15,14 +15,12 @@ use crate::{count, duration, store};
 
 /// Runs deleted per statement, and so per transaction: about 30 ms.
 const BATCH: i64 = 1000;
-/// A worker that has not ticked for so long is gone for good.
-const WORKER_AGE: Duration = Duration::from_secs(30 * 86400);
 
 /// Delete old finished runs with their history, oldest first
 ///
 /// It works in small transactions, waits for nobody and can be stopped at any
 /// time. The keys of deleted runs are free again; recorded effects stay. Workers
-/// that have not ticked for 30 days are forgotten.
+/// that stopped 30 days ago are forgotten, those that ticked only once after a day.
 ///
 ///   jobctl prune --older-than 7d --dry-run
 ///   jobctl prune --older-than 7d
@@ -87,7 +85,7 @@ impl Arguments {
             self.counts(|old| store.count_old(old))?
         } else if self.yes || print::confirm(question)? {
             let deleted = self.counts(|old| delete(&store, old))?;
-            store.forget_workers(WORKER_AGE)?;
+            store.forget_workers()?;
             deleted
         } else {
             return Err(Fault::new(Exit::CouldNot, "no run was deleted").into());

@@ -15,6 +15,16 @@ pub(crate) struct FailedRun {
     pub(crate) error: Option<String>,
 }
 
+/// When a worker ticked.
+#[derive(Clone, Debug)]
+pub(crate) struct TickAge {
+    pub(crate) worker: String,
+    /// Since the last tick.
+    pub(crate) age: Duration,
+    /// How long the worker is missed once it has stopped.
+    pub(crate) missed_for: Duration,
+}
+
 /// What `check` judges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
@@ -31,8 +41,8 @@ pub(crate) struct Facts {
     /// Runs whose latest failure is recent enough.
     pub(crate) failed: i64,
     pub(crate) newest_failed: Option<FailedRun>,
-    /// Name and time since the last tick; the latest tick first.
-    pub(crate) workers: Vec<(String, Duration)>,
+    /// The latest tick first.
+    pub(crate) workers: Vec<TickAge>,
 }
 
 impl Store {
@@ -62,6 +72,7 @@ impl Store {
 fn facts(row: &Row) -> std::result::Result<Facts, postgres::Error> {
     let names: Vec<String> = row.try_get("worker_names")?;
     let ages: Vec<f64> = row.try_get("worker_ages")?;
+    let missed: Vec<f64> = row.try_get("workers_missed")?;
     let failed_run = |id: &str, job: &str, error: &str| {
         let Some(id) = row.try_get(id)? else { return Ok(None) };
         Ok::<_, postgres::Error>(Some(FailedRun { id, job: row.try_get(job)?, error: row.try_get(error)? }))
@@ -89,6 +100,10 @@ fn facts(row: &Row) -> std::result::Result<Facts, postgres::Error> {
         latest_schedule,
         failed: row.try_get("failed")?,
         newest_failed: failed_run("newest_failed_id", "newest_failed_job", "newest_failed_error")?,
-        workers: names.into_iter().zip(ages.into_iter().map(seconds)).collect(),
+        workers: names
+            .into_iter()
+            .zip(ages.into_iter().zip(missed))
+            .map(|(worker, (age, missed))| TickAge { worker, age: seconds(age), missed_for: seconds(missed) })
+            .collect(),
     })
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
-pub(crate) use check::{Facts, FailedRun};
+pub(crate) use check::{Facts, FailedRun, TickAge};
 pub(crate) use claim::{Claim, Claimed, Due, Holder, Lane, Limited, Token, Wanted};
 pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Others, Planned, Purpose, Scheduled};
 pub(crate) use effects::Effect;

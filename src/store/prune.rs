@@ -49,14 +49,12 @@ impl Store {
         })
     }
 
-    /// Forgets workers that have not ticked for so long.
+    /// Forgets workers that have stopped for good.
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn forget_workers(&self, age: Duration) -> Result<()> {
-        self.transact("forget workers", move |client| {
-            client.query_typed(query!("forget_workers"), &[(&age.as_secs_f64(), Type::FLOAT8)]).map(|_| ())
-        })
+    pub(crate) fn forget_workers(&self) -> Result<()> {
+        self.transact("forget workers", |client| client.query_typed(query!("forget_workers"), &[]).map(|_| ()))
     }
 
     /// How many runs `prune` would delete in the end, by status.

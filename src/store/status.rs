@@ -6,6 +6,7 @@ use postgres::{Client, Row};
 use serde::Serialize;
 
 use super::{Limits, Parameter, Result, Store, collect, query};
+use crate::patience::PATIENCE;
 
 /// How a job does; the fields are named as in `status --json`. `waiting` and `due` divide the queued and
 /// failed runs.
@@ -91,7 +92,8 @@ pub(super) fn list_workers(
     client: &mut Client,
     at_most: Option<i64>,
 ) -> std::result::Result<Vec<Worker>, postgres::Error> {
-    collect(client.query_typed(query!("list_workers"), &[(&at_most, Type::INT8)])?, |row| {
+    let parameters: &[Parameter<'_>] = &[(&at_most, Type::INT8), (&PATIENCE.as_secs_f64(), Type::FLOAT8)];
+    collect(client.query_typed(query!("list_workers"), parameters)?, |row| {
         Ok(Worker {
             worker: row.try_get("name")?,
             last_tick_at: row.try_get("last_tick_at")?,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::count;
 use crate::duration::{show, show_whole};
-use crate::store::{Facts, FailedRun};
+use crate::store::{Facts, FailedRun, TickAge};
 
 /// What is still no reason.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,8 @@ pub(super) struct Limits {
     pub(super) failures: Option<(i64, Duration)>,
 }
 
-/// A worker that has been missed for longer is taken as gone for good, while others tick.
-const MISSED: Duration = Duration::from_secs(86400);
+/// With more silent workers than this, only the last one to fall silent is named.
+const NAMED: usize = 3;
 
 /// Why all is not well, the likeliest cause of the others first; each says where to look. `broken` are the
 /// schedules that can't be read.
@@ -69,14 +69,26 @@ pub(super) fn reasons(facts: &Facts, broken: &[&str], limits: &Limits) -> Vec<St
 
 /// Nobody ticks; or some don't who did until a short time ago.
 fn ticks(facts: &Facts, limits: &Limits) -> Vec<String> {
-    let Some((latest, age)) = facts.workers.first() else {
+    let Some(latest) = facts.workers.first() else {
         return vec!["no worker has ever ticked, is `jobctl tick` in a crontab?".to_owned()];
     };
-    if *age > limits.tick_age {
-        return vec![format!("no worker has ticked for {}, see cron on {latest}", show_whole(*age))];
+    if latest.age > limits.tick_age {
+        return vec![format!("no worker has ticked for {}, see cron on {}", show_whole(latest.age), latest.worker)];
     }
-    let silent = facts.workers.iter().filter(|(_, age)| *age > limits.tick_age && *age <= limits.tick_age + MISSED);
-    silent.map(|(name, age)| format!("worker {name} has not ticked for {}, see its cron", show_whole(*age))).collect()
+    let is_missed = |tick: &&TickAge| tick.age > limits.tick_age && tick.age <= limits.tick_age + tick.missed_for;
+    let silent: Vec<_> = facts.workers.iter().filter(is_missed).collect();
+    match silent[..] {
+        [last, .., _] if silent.len() > NAMED => vec![format!(
+            "{} workers have not ticked for over {}, the last is {}, see their cron",
+            silent.len(),
+            show(limits.tick_age),
+            last.worker
+        )],
+        _ => silent
+            .iter()
+            .map(|tick| format!("worker {} has not ticked for {}, see its cron", tick.worker, show_whole(tick.age)))
+            .collect(),
+    }
 }
 
 fn example(count: i64, run: Option<&FailedRun>) -> String {
@@ -100,8 +112,14 @@ mod tests {
         failures: None,
     };
 
-    fn workers(ages: &[(&str, u32)]) -> Vec<(String, Duration)> {
-        ages.iter().map(|(name, minutes)| ((*name).to_owned(), MINUTE * *minutes)).collect()
+    /// Workers that had ticked for more than a day.
+    fn workers(ages: &[(&str, u32)]) -> Vec<TickAge> {
+        let tick = |(worker, minutes): &(&str, u32)| TickAge {
+            worker: (*worker).to_owned(),
+            age: MINUTE * *minutes,
+            missed_for: MINUTE * 24 * 60,
+        };
+        ages.iter().map(tick).collect()
     }
 
     /// A worker ticks and nothing else is known.
@@ -214,6 +232,25 @@ mod tests {
         // Where a host ticks once a day.
         let daily = Limits { tick_age: MINUTE * 25 * 60, ..LIMITS };
         says(&with(&[("web2", 26 * 60)]), &daily, &["worker web2 has not ticked for 26h, see its cron"]);
+    }
+
+    #[test]
+    fn a_worker_is_missed_for_as_long_as_it_had_ticked() {
+        let with = |age: u32, ticked: u32| {
+            let mut facts = Facts { workers: workers(&[("web1", 1), ("pod-x", age)]), ..Facts::default() };
+            facts.workers[1].missed_for = MINUTE * ticked;
+            facts
+        };
+        says(&with(6, 0), &LIMITS, &[]);
+        says(&with(15, 10), &LIMITS, &["worker pod-x has not ticked for 15m, see its cron"]);
+        says(&with(16, 10), &LIMITS, &[]);
+    }
+
+    #[test]
+    fn many_silent_workers_are_one_reason() {
+        let silent = [("web1", 1), ("a", 6), ("b", 7), ("c", 8), ("d", 9)];
+        let facts = Facts { workers: workers(&silent), ..Facts::default() };
+        says(&facts, &LIMITS, &["4 workers have not ticked for over 5m, the last is a, see their cron"]);
     }
 
     #[test]
