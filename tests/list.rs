@@ -203,6 +203,20 @@ fn what_a_terminal_would_obey_is_written_out() {
 }
 
 #[test]
+fn a_narrow_terminal_shows_job_status_and_error() {
+    let db = TestDb::new();
+    set(&db, run_in(&db, "cancelled"), "job_type = 'cleanup_nightly', last_error = 'exit status 1'");
+    for width in [80, 40] {
+        let script = format!("script -qec \"stty cols {width}; '$jobctl' list\" /dev/null </dev/null");
+        let shown = db.script(&script).env("NO_COLOR", "1").run().success().stdout;
+        assert!(shown.lines().all(|line| line.trim_end().chars().count() <= width), "{shown}");
+        for word in ["cleanup", "cancelled", "exit"] {
+            assert!(shown.contains(word), "{width}: {shown}");
+        }
+    }
+}
+
+#[test]
 fn a_terminal_gets_a_table_that_fits_and_is_told_when_there_is_more() {
     let db = TestDb::new();
     for _ in 0..2 {

@@ -61,7 +61,7 @@ fn cells(run: &Run) -> Vec<Cell> {
         run.id.into(),
         run.job_type.clone().into(),
         Cell::Status(run.status.clone()),
-        format!("{}/{}", run.attempts, run.max_attempts).into(),
+        Cell::Whole(format!("{}/{}", run.attempts, run.max_attempts)),
         Cell::Since(run.created_at, run.now),
         run.finished_at.map_or(Cell::Nothing, |at| Cell::Since(at, run.now)),
         run.run_seconds.map(store::seconds).into(),

@@ -59,7 +59,7 @@ impl Arguments {
             vec![
                 Cell::from(run.id),
                 run.job_type.clone().into(),
-                format!("{}/{}", run.attempts, run.max_attempts).into(),
+                Cell::Whole(format!("{}/{}", run.attempts, run.max_attempts)),
                 run.finished_at.into(),
                 run.error_type.clone().into(),
                 run.last_error.clone().into(),

@@ -126,7 +126,7 @@ fn preview(database: &Database, wanted: &Wanted, at_most: i64, form: Form) -> an
             run.queue.clone().into(),
             i64::from(run.priority).into(),
             run.run_at.into(),
-            format!("{}/{}", run.attempt, run.max_attempts).into(),
+            Cell::Whole(format!("{}/{}", run.attempt, run.max_attempts)),
         ]
     })?;
     Ok(Exit::Done)

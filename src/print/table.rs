@@ -13,6 +13,10 @@ use crate::model::Status;
 
 /// Narrower than this no table can be.
 const NARROWEST: u16 = 40;
+/// Columns that a text should have before it is cut off.
+const TEXT_WIDTH: usize = 24;
+/// Blanks around a column.
+const PADDING: usize = 2;
 
 /// One value of a row.
 #[derive(Clone, Debug)]
@@ -22,6 +26,8 @@ pub(crate) enum Cell {
     Whole(String),
     /// Aligned to the right for people.
     Number(String),
+    /// How long something took or waits; aligned to the right for people.
+    Length(Duration),
     /// Coloured for people, where its word is a run's status or an attempt's outcome.
     Status(String),
     /// An instant that people want to know exactly.
@@ -36,6 +42,7 @@ impl Cell {
     pub(super) fn bare(&self) -> String {
         match self {
             Self::Text(text) | Self::Whole(text) | Self::Number(text) | Self::Status(text) => plain(text),
+            Self::Length(length) => duration::show(*length),
             Self::At(at) | Self::Since(at, _) => instant(*at),
             Self::Nothing => String::new(),
         }
@@ -43,17 +50,33 @@ impl Cell {
 
     /// Whether it keeps its width where others have to give way: half a time is none, and half a number another.
     fn is_whole(&self) -> bool {
-        matches!(self, Self::Whole(_) | Self::Number(_) | Self::At(_) | Self::Since(..))
+        !matches!(self, Self::Text(_) | Self::Nothing)
     }
 
-    fn shown(&self, colour: Colour) -> comfy_table::Cell {
-        let text = match self {
-            Self::Since(at, now) => relative(*at, *now),
-            other => other.bare(),
-        };
-        let cell = comfy_table::Cell::new(text);
+    /// Whether its column is the first to go where the terminal is narrow.
+    fn is_time(&self) -> bool {
+        matches!(self, Self::Length(_) | Self::At(_) | Self::Since(..))
+    }
+
+    /// As people read it.
+    fn text(&self, times: Times) -> String {
+        match (self, times) {
+            (Self::Since(at, now), Times::Full) => relative(*at, *now),
+            (Self::Since(at, now), Times::Short) => {
+                // Only the greatest unit.
+                let text = relative(*at, *now);
+                let words: Vec<_> = text.split(' ').collect();
+                words[..words.len().min(if at > now { 2 } else { 1 })].join(" ")
+            }
+            (Self::At(at), Times::Short) => at.format("%Y-%m-%dT%H:%MZ").to_string(),
+            _ => self.bare(),
+        }
+    }
+
+    fn shown(&self, times: Times, colour: Colour) -> comfy_table::Cell {
+        let cell = comfy_table::Cell::new(self.text(times));
         match self {
-            Self::Number(_) => cell.set_alignment(CellAlignment::Right),
+            Self::Number(_) | Self::Length(_) => cell.set_alignment(CellAlignment::Right),
             Self::Status(word) if colour == Colour::Yes => match colour_of(word) {
                 Some(colour) => cell.fg(colour),
                 None => cell,
@@ -83,7 +106,7 @@ impl From<i64> for Cell {
 
 impl From<Duration> for Cell {
     fn from(length: Duration) -> Self {
-        Self::Number(duration::show(length))
+        Self::Length(length)
     }
 }
 
@@ -124,8 +147,47 @@ pub(super) enum Height {
     AsNeeded,
 }
 
+/// How times are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Times {
+    Full,
+    Short,
+}
+
+/// Which columns a terminal of that width has room for, and how times are written there. Times are shortened first;
+/// then times and empty columns are left out from the right, then numbers from the left. The first column and all
+/// texts stay.
+fn fitting(header: &[&str], rows: &[Vec<Cell>], width: usize) -> (Vec<usize>, Times) {
+    let mut columns: Vec<usize> = (0..header.len()).collect();
+    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
+    let fits = |columns: &[usize], times| {
+        let width_of = |column: &usize| {
+            let is_text = !cells(*column).any(Cell::is_whole);
+            let widest = cells(*column).map(|cell| cell.text(times).chars().count()).max().unwrap_or_default();
+            let wanted = widest.max(header[*column].len());
+            PADDING + if is_text { wanted.min(TEXT_WIDTH) } else { wanted }
+        };
+        columns.iter().map(width_of).sum::<usize>() <= width
+    };
+    if fits(&columns, Times::Full) {
+        return (columns, Times::Full);
+    }
+    let is_time = |column: &usize| cells(*column).all(|cell| matches!(cell, Cell::Nothing) || cell.is_time());
+    let is_number = |column: &usize| cells(*column).any(|cell| matches!(cell, Cell::Number(_) | Cell::Whole(_)));
+    while !fits(&columns, Times::Short) {
+        let time = columns.iter().skip(1).rposition(is_time);
+        let Some(left_out) = time.or_else(|| columns.iter().skip(1).position(is_number)) else { break };
+        columns.remove(left_out + 1);
+    }
+    (columns, Times::Short)
+}
+
 /// The rows as a table for the terminal that stdout is.
 pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<Cell>>, height: Height, colour: Colour) -> String {
+    let rows: Vec<_> = rows.collect();
+    let width = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col).filter(|width| *width > 0);
+    let width = width.map(|width| width.max(NARROWEST));
+    let (columns, times) = fitting(header, &rows, width.map_or(usize::MAX, usize::from));
     let fitted = |row: Vec<comfy_table::Cell>| {
         let mut row = Row::from(row);
         if height == Height::OneLine {
@@ -133,26 +195,26 @@ pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<Cell>>, heig
         }
         row
     };
-    let rows: Vec<_> = rows.collect();
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_truncation_indicator("…")
-        .set_header(header.iter().map(|name| name.to_uppercase()))
-        .add_rows(rows.iter().map(|row| fitted(row.iter().map(|cell| cell.shown(colour)).collect())));
-    for (index, column) in table.column_iter_mut().enumerate() {
-        if rows.iter().any(|row| row.get(index).is_some_and(Cell::is_whole)) {
-            column.set_constraint(ColumnConstraint::ContentWidth);
+        .set_header(columns.iter().map(|column| header[*column].to_uppercase()))
+        .add_rows(rows.iter().map(|row| {
+            let cells = columns.iter().filter_map(|column| row.get(*column));
+            fitted(cells.map(|cell| cell.shown(times, colour)).collect())
+        }));
+    for (column, shown) in columns.iter().zip(table.column_iter_mut()) {
+        if rows.iter().any(|row| row.get(*column).is_some_and(Cell::is_whole)) {
+            shown.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     match colour {
         Colour::Yes => table.enforce_styling(),
         Colour::No => table.force_no_tty(),
     };
-    if let Ok(size) = rustix::termios::tcgetwinsize(io::stdout())
-        && size.ws_col > 0
-    {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(size.ws_col.max(NARROWEST));
+    if let Some(width) = width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
     table.to_string().lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
@@ -193,6 +255,42 @@ mod tests {
     fn shows(at: &str, text: &str) {
         let [at, now] = [at, "2026-01-05T12:00:00Z"].map(|time| DateTime::parse_from_rfc3339(time).expect("a time"));
         assert_eq!(relative(at.to_utc(), now.to_utc()), text);
+    }
+
+    #[track_caller]
+    fn fits(width: usize, columns: &[usize], times: Times) {
+        let now = DateTime::UNIX_EPOCH;
+        let row = vec![
+            Cell::from(1234),
+            Cell::from("cleanup_nightly"),
+            Cell::Status("succeeded".to_owned()),
+            Cell::Whole("1/10".to_owned()),
+            Cell::Since(now, now + Duration::from_secs(200)),
+            Cell::Length(Duration::from_secs(1)),
+            Cell::from("cannot connect to 127.0.0.1:9: Connection refused"),
+        ];
+        let header = ["id", "job", "status", "attempts", "created", "run time", "error"];
+        assert_eq!(fitting(&header, &[row], width), (columns.to_vec(), times), "{width}");
+    }
+
+    #[test]
+    fn times_are_shortened_and_left_out_before_texts_are_cut() {
+        fits(92, &[0, 1, 2, 3, 4, 5, 6], Times::Full);
+        fits(91, &[0, 1, 2, 3, 4, 5, 6], Times::Short);
+        fits(88, &[0, 1, 2, 3, 4, 6], Times::Short);
+        fits(78, &[0, 1, 2, 3, 6], Times::Short);
+        fits(69, &[0, 1, 2, 6], Times::Short);
+        fits(40, &[0, 1, 2, 6], Times::Short);
+    }
+
+    #[test]
+    fn a_short_time_has_one_unit() {
+        let now = DateTime::UNIX_EPOCH + Duration::from_secs(100_000);
+        let short = |at| Cell::Since(at, now).text(Times::Short);
+        assert_eq!(short(now - Duration::from_secs(200)), "3m");
+        assert_eq!(short(now + Duration::from_secs(7500)), "in 2h");
+        assert_eq!(short(now), "now");
+        assert_eq!(Cell::At(now).text(Times::Short), "1970-01-02T03:46Z");
     }
 
     #[test]
