@@ -32,6 +32,9 @@ use commands::Command;
 use exit::{Exit, Fault};
 
 fn main() -> ExitCode {
+    if commands::answer_shell() {
+        return ExitCode::SUCCESS;
+    }
     let exit = match commands::parse() {
         Ok(cli) => {
             let is_quiet = cli.command.is_quiet();

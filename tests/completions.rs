@@ -4,19 +4,27 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::cli::Untouched;
-use crate::support::{Invocation, temp_dir};
+use crate::support::{Invocation, TestDb, temp_dir};
 
-/// The words that bash offers behind a line; a line that ends in a space asks for the next word.
-fn offered(line: &str) -> String {
-    let script = r#"
+const BASH: &str = r#"
 exec bash --norc -uc '
-source <("$jobctl" completions bash)
+PATH=${jobctl%/*}:$PATH
+source <(jobctl completions bash)
 read -ra COMP_WORDS <<<"$1"
 [[ $1 != *" " ]] || COMP_WORDS+=("")
 COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-_jobctl jobctl "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+COMP_TYPE=9
+_clap_complete_jobctl jobctl "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
 echo "${COMPREPLY[@]}"' bash "$line""#;
-    Invocation::script(script, None).env("line", line).run().success().stderr("").stdout
+
+/// The words that bash offers behind a line; a line that ends in a space asks for the next word.
+fn offered_to(invocation: Invocation, line: &str) -> String {
+    // Where there is no terminal, bash says so.
+    invocation.env("line", line).run().success().stdout.replace(" \n", "\n")
+}
+
+fn offered(line: &str) -> String {
+    offered_to(Invocation::script(BASH, None).env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/app"), line)
 }
 
 #[test]
@@ -34,11 +42,31 @@ fn bash_completes_commands_flags_and_values() {
 }
 
 #[test]
+fn bash_completes_names_and_ids_from_the_database_and_files() {
+    let db = TestDb::new();
+    db.apply("[jobs.backup]\nshell = 'true'\nschedule = '@daily'\n[jobs.report]\nshell = 'true'\n");
+    let dead = db.enqueue(["shell", "--max-attempts", "1", "--", "false"]);
+    db.enqueue(["backup", "--in", "1h"]);
+    db.jobctl(["tick", "--quiet"]).run().success();
+    let offered = |line: &str| offered_to(db.script(BASH), line);
+    assert!(offered("jobctl enqueue ").starts_with("backup report shell http --"));
+    assert_eq!(offered("jobctl enqueue ba"), "backup\n");
+    assert_eq!(offered("jobctl list --job re"), "report\n");
+    assert!(offered("jobctl pause ").starts_with("backup report --"));
+    for command in ["retry", "show", "prune"] {
+        assert!(offered(&format!("jobctl {command} ")).starts_with(&format!("{dead} --")));
+    }
+    let folder = temp_dir();
+    std::fs::write(folder.path().join("jobs.toml"), "").unwrap();
+    let files = db.script(BASH).current_dir(folder.path());
+    assert_eq!(offered_to(files, "jobctl apply j"), "jobs.toml\n");
+}
+
+#[test]
 fn every_script_is_its_shells_language_and_needs_no_database() {
     let folder = temp_dir();
     for shell in ["bash", "fish", "zsh"] {
-        let printed =
-            Untouched::new().jobctl(["completions", shell]).run().success().stderr("").stdout_has("list-dead");
+        let printed = Untouched::new().jobctl(["completions", shell]).run().success().stderr("").stdout_has("jobctl");
         let script = folder.path().join(shell);
         std::fs::write(&script, &printed.stdout).unwrap();
         if Command::new(shell).args(["-c", "true"]).stdin(Stdio::null()).status().is_err() {

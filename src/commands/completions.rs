@@ -1,12 +1,29 @@
-//! `jobctl completions`: what a shell needs to complete the command line.
+//! `jobctl completions`: what a shell needs to complete the command line. The shell's script calls jobctl back, which
+//! answers with commands, flags, and names and ids from the database.
 
-use clap::{Args, CommandFactory, ValueEnum};
-use clap_complete::shells::{Bash, Fish, Zsh};
-use clap_complete::{Generator, generate};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, Command, CommandFactory, ValueEnum};
+use clap_complete::CompleteEnv;
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
 use super::{Cli, Database};
 use crate::exit::Exit;
+use crate::model::Status;
 use crate::print;
+use crate::store::{Filter, Store};
+
+/// Names the shell that asks.
+const ASKS: &str = "_JOBCTL_COMPLETE";
+/// A person waits for the answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// The latest ones are the likeliest.
+const IDS: i64 = 50;
 
 /// Print the completion script for a shell
 ///
@@ -34,18 +51,75 @@ enum Shell {
 
 impl Arguments {
     pub(crate) fn run(self, _: &Database) -> anyhow::Result<Exit> {
-        let script = match self.shell {
-            Shell::Bash => script(Bash),
-            Shell::Fish => script(Fish),
-            Shell::Zsh => script(Zsh),
+        let shell: &dyn EnvCompleter = match self.shell {
+            Shell::Bash => &Bash,
+            Shell::Fish => &Fish,
+            Shell::Zsh => &Zsh,
         };
-        print::answer(&script)?;
+        let mut script = Vec::new();
+        shell.write_registration(ASKS, "jobctl", "jobctl", "jobctl", &mut script).context("cannot write the script")?;
+        print::answer(&String::from_utf8_lossy(&script))?;
         Ok(Exit::Done)
     }
 }
 
-fn script(shell: impl Generator) -> String {
-    let mut script = Vec::new();
-    generate(shell, &mut Cli::command(), "jobctl", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+/// Whether a shell asks. Its variable is gone when the flags of a command are made.
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Answers a shell, if it is one that asks.
+pub(crate) fn answer_shell() -> bool {
+    if std::env::var_os(ASKS).is_none() {
+        return false;
+    }
+    IS_ASKED.store(true, Ordering::Relaxed);
+    let folder = std::env::current_dir().ok();
+    let answered = CompleteEnv::with_factory(Cli::command).var(ASKS);
+    // Half a command line is no place for a complaint: without an answer the shell offers nothing.
+    let _ = answered.try_complete(std::env::args_os(), folder.as_deref());
+    true
+}
+
+/// Adds names and ids from the database to the words that a shell is offered.
+pub(super) fn with_candidates(command: Command) -> Command {
+    if !IS_ASKED.load(Ordering::Relaxed) {
+        return command;
+    }
+    command.mut_args(|argument| {
+        let word = argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+        let candidates: fn() -> Vec<CompletionCandidate> = match (word, argument.is_positional()) {
+            ("JOB" | "J", _) => jobs,
+            ("NAME", true) => definitions,
+            ("ID", true) => dead,
+            _ => return argument,
+        };
+        argument.add(ArgValueCandidates::new(candidates))
+    })
+}
+
+fn definitions() -> Vec<CompletionCandidate> {
+    ask(|store| Ok(store.list_schedules(None)?.into_iter().map(|definition| definition.name).collect()))
+}
+
+fn jobs() -> Vec<CompletionCandidate> {
+    definitions().into_iter().chain(["shell", "http"].map(CompletionCandidate::new)).collect()
+}
+
+fn dead() -> Vec<CompletionCandidate> {
+    ask(|store| {
+        let filter = Filter { statuses: vec![Status::Dead], ..Filter::default() };
+        Ok(store.list_dead(filter, Some(IDS))?.into_iter().map(|run| run.id.to_string()).collect())
+    })
+}
+
+/// Words from the database; none where it does not answer in time.
+fn ask(question: fn(&Store) -> anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
+    let (sender, answer) = mpsc::channel();
+    thread::spawn(move || {
+        let database_url = std::env::var("JOBCTL_DATABASE_URL").ok().filter(|url| !url.is_empty());
+        let words = Database { database_url }.open().and_then(|store| question(&store));
+        // Nobody listens when it took too long.
+        let _ = sender.send(words.unwrap_or_default());
+    });
+    let words = answer.recv_timeout(ANSWER_LIMIT).unwrap_or_default();
+    words.into_iter().map(CompletionCandidate::new).collect()
 }

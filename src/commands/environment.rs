@@ -3,13 +3,15 @@
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
+use super::completions::with_candidates;
+
 /// The arguments of a command, whose flags have their variables.
 #[derive(Debug)]
 pub(crate) struct Environment<A>(pub(crate) A);
 
 impl<A: Args> Args for Environment<A> {
     fn augment_args(command: Command) -> Command {
-        with_environment(A::augment_args(command))
+        with_candidates(with_environment(A::augment_args(command)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -40,6 +40,7 @@ use crate::connect::Target;
 use crate::exit::{Exit, Fault};
 use crate::store::{Scheduled, Store};
 use crate::{action, print, spelling};
+pub(crate) use completions::answer_shell;
 use environment::{Environment, with_environment};
 use groups::grouped;
 use tips::with_tip;
