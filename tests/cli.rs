@@ -267,6 +267,15 @@ fn a_length_of_time_below_nothing_is_refused_as_what_it_is() {
 }
 
 #[test]
+fn an_argument_that_is_not_utf_8_is_named() {
+    let db = TestDb::new();
+    for line in ["enqueue shell --key $bad -- true", "tick --worker $bad", "list --queue=$bad", "show $bad"] {
+        let script = format!("bad=$(printf 'a\\377'); \"$jobctl\" {line}");
+        db.script(&script).run().exits(2).stdout("").complains_once().stderr_has("a\u{fffd}` is not UTF-8");
+    }
+}
+
+#[test]
 fn a_word_of_another_tool_is_answered_with_ours() {
     for (line, tip) in [
         ("run", "jobctl tick"),

@@ -128,7 +128,7 @@ fn what_is_said_for_ticks_does_not_decide_which_runs_are_meant() {
     let dead = run_in(&db, "dead");
     db.jobctl(["retry", &dead.to_string()]).env("JOBCTL_QUEUE", "mail").run().success();
     // What is no flag of a tick's does: it was said for this.
-    for (variable, value) in [("JOB", "x"), ("KEY", "x"), ("ERROR_TYPE", "timeout"), ("UNTIL", "1d")] {
+    for (variable, value) in [("JOB", "http"), ("KEY", "x"), ("ERROR_TYPE", "timeout"), ("UNTIL", "1d")] {
         let cancel = db.jobctl(["cancel", "--all-waiting"]).env(&format!("JOBCTL_{variable}"), value).run();
         cancel.success().stdout("");
     }
@@ -209,7 +209,7 @@ fn a_variable_that_is_no_text_is_named() {
         refused.stderr(&format!("jobctl: the variable {name} is not UTF-8\n"));
     }
     let argument = Invocation::script("\"$jobctl\" enqueue \"$(printf 'a\\377')\"", None).run();
-    argument.exits(2).stdout("").stderr_has("invalid UTF-8 was detected in one or more arguments");
+    argument.exits(2).stdout("").stderr("jobctl: the argument `a\u{fffd}` is not UTF-8\n");
 }
 
 #[test]

@@ -68,8 +68,11 @@ pub(super) fn with_environment(command: Command) -> Command {
     })
 }
 
-/// The first variable of ours that is no text; clap does not tell whether it was one that it could not read.
-pub(super) fn unreadable() -> Option<String> {
+/// Names the argument, or else the variable of ours, that is not UTF-8; clap does not tell which.
+pub(super) fn not_utf8() -> Option<String> {
+    let argument = std::env::args_os().skip(1).find(|argument| argument.to_str().is_none());
     let ours = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());
-    ours.filter_map(|(name, _)| name.into_string().ok()).filter(|name| name.starts_with("JOBCTL_")).min()
+    let ours = ours.filter_map(|(name, _)| name.into_string().ok()).filter(|name| name.starts_with("JOBCTL_"));
+    let named = argument.map(|argument| format!("the argument `{}`", argument.to_string_lossy()));
+    named.or_else(|| ours.min().map(|variable| format!("the variable {variable}")))
 }

@@ -173,8 +173,10 @@ fn shows_help(kind: ErrorKind) -> bool {
 pub(crate) fn explain(usage: &clap::Error) -> Exit {
     let answer = matches!(usage.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let text = usage.render().to_string();
-    if let Some(variable) = environment::unreadable().filter(|_| usage.kind() == ErrorKind::InvalidUtf8) {
-        print::complain(&format!("the variable {variable} is not UTF-8"));
+    if usage.kind() == ErrorKind::InvalidUtf8
+        && let Some(what) = environment::not_utf8()
+    {
+        print::complain(&format!("{what} is not UTF-8"));
         return Exit::Usage;
     }
     if !answer {
