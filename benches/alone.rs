@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::action::Action;
-use crate::execute::{Caller, HostPolicy, Stop, execute};
+use crate::execute::{Executor, HostPolicy, ShellPolicy, Stop};
 use crate::model::{Identity, Outcome};
 
 /// So many `sh -c true` from a pool of threads and nothing else.
@@ -20,7 +20,7 @@ pub fn spawn(count: usize, threads: usize) -> Duration {
 
 /// So many executions of a built-in job, with all that jobctl does for one but the database's part.
 pub fn executions(count: usize, threads: usize, job: &str, payload: &str) -> Duration {
-    let caller = Caller::new(HostPolicy::new(&[]).unwrap());
+    let executor = Executor::new(ShellPolicy::Any, HostPolicy::new(&[]).unwrap());
     pool(count, threads, |number| {
         let action = Action::parse(job, payload).unwrap().unwrap();
         let identity = Identity {
@@ -32,7 +32,7 @@ pub fn executions(count: usize, threads: usize, job: &str, payload: &str) -> Dur
             scheduled_for: None,
         };
         let stop = Stop::new(Instant::now() + Duration::from_secs(60), Duration::from_secs(1));
-        let ended = execute(&action, &identity, None, &caller, &stop);
+        let ended = executor.execute(&action, &identity, None, &stop);
         assert!(matches!(ended.outcome, Outcome::Succeeded), "{ended:?}");
     })
 }

@@ -29,6 +29,15 @@ pub(crate) enum Action {
     Http(Http),
 }
 
+/// Where an action was read from.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Source {
+    /// The payload of a built-in job.
+    #[default]
+    Payload,
+    Definition,
+}
+
 /// A command, as the payload of a `shell` run holds it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +53,8 @@ pub(crate) struct Shell {
     pub(crate) stdin: String,
     /// Exit statuses after which another attempt is pointless, instead of the usual ones.
     permanent_exit_codes: Option<Vec<i32>>,
+    #[serde(skip)]
+    pub(crate) source: Source,
 }
 
 /// A string goes to `sh -c`; a list is run as it is, with no shell in between.
@@ -140,7 +151,10 @@ impl Action {
     pub(crate) fn of_definition(kind: &str, action: &str, payload: &str) -> Result<Self, String> {
         let payload = || RawValue::from_string(payload.to_owned()).map_err(|error| error.to_string());
         match Self::read(kind, action).unwrap_or_else(|| Err(format!("kind `{kind}` is not known")))? {
-            Self::Shell(shell) => Ok(Self::Shell(Shell { stdin: payload()?.get().to_owned(), ..shell })),
+            Self::Shell(shell) => {
+                let stdin = payload()?.get().to_owned();
+                Ok(Self::Shell(Shell { stdin, source: Source::Definition, ..shell }))
+            }
             Self::Http(http) if http.method.is_some() && matches!(http.method()?, Method::GET | Method::HEAD) => {
                 Ok(Self::Http(http))
             }

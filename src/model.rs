@@ -67,7 +67,7 @@ impl Status {
 }
 
 /// What groups failures: the words of the `error_type` column.
-pub(crate) const ERROR_TYPES: [&str; 11] = [
+pub(crate) const ERROR_TYPES: [&str; 12] = [
     "exit_code",
     "signal",
     "timeout",
@@ -76,6 +76,7 @@ pub(crate) const ERROR_TYPES: [&str; 11] = [
     "transport",
     "tls",
     "bad_payload",
+    "not_allowed",
     "lease_expired",
     "interrupted",
     "cancelled",
@@ -178,6 +179,8 @@ pub(crate) enum Failure {
     BadPayload(String),
     /// It can't be started on any host like this one, however often it is tried; holds why.
     Unstartable(String),
+    /// This host's flags forbid it; holds what is not allowed, and by which flag.
+    NotAllowed(String),
 }
 
 impl Failure {
@@ -192,6 +195,7 @@ impl Failure {
             Self::Transport(_) => "transport",
             Self::Tls(_) => "tls",
             Self::BadPayload(_) => "bad_payload",
+            Self::NotAllowed(_) => "not_allowed",
         }
     }
 
@@ -202,7 +206,7 @@ impl Failure {
         match self {
             Self::ExitCode(code) => matches!(code, 64 | 65 | 77 | 78),
             Self::HttpStatus { status, .. } => !matches!(status, 408 | 425 | 429 | 500..=599),
-            Self::BadPayload(_) | Self::Unstartable(_) => true,
+            Self::BadPayload(_) | Self::Unstartable(_) | Self::NotAllowed(_) => true,
             Self::Signal(_)
             | Self::Timeout(_)
             | Self::Spawn(_)
@@ -228,7 +232,9 @@ impl fmt::Display for Failure {
             Self::Spawn(why) | Self::Exhausted(why) | Self::Unstartable(why) => {
                 write!(formatter, "could not start: {why}")
             }
-            Self::Transport(why) | Self::Tls(why) | Self::BadPayload(why) => formatter.write_str(why),
+            Self::Transport(why) | Self::Tls(why) | Self::BadPayload(why) | Self::NotAllowed(why) => {
+                formatter.write_str(why)
+            }
         }
     }
 }

@@ -49,7 +49,7 @@ fn with_a_list_only_its_hosts_are_called_and_by_wildcard_only_public_ones() {
     let runs = refused.map(|host| (call(&db, &format!("http://{host}:{port}/status/200"), 0), host));
     db.jobctl(["tick", "--http-allow", "*", "*.localhost"]).run().success();
     for (id, host) in runs {
-        assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|bad_payload", "{host}: {}", db.dump());
+        assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|not_allowed", "{host}: {}", db.dump());
         assert!(db.of_run(id, "last_error").contains("--http-allow"), "{host}");
     }
     assert_eq!(server.connections(), 0);

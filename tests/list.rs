@@ -120,7 +120,7 @@ fn each_status_can_be_asked_for_and_several_at_once() {
          [possible values: queued, running, succeeded, failed, dead, cancelled]",
     );
     db.jobctl(["list", "--error-type", "oops"]).run().exits(2).stdout("").stderr_has(
-        "[possible values: exit_code, signal, timeout, spawn, http_status, transport, tls, bad_payload, \
+        "[possible values: exit_code, signal, timeout, spawn, http_status, transport, tls, bad_payload, not_allowed, \
          lease_expired, interrupted, cancelled]",
     );
 }

@@ -29,6 +29,7 @@ mod exhausted;
 mod fencing;
 mod fires;
 mod host_clock;
+mod host_policy;
 mod http;
 mod http_hostile;
 mod http_policy;

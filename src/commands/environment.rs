@@ -35,6 +35,9 @@ const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATT
 /// What a job inherits that was said to its tick: which queues to serve is not where to enqueue.
 const TOLD_TO_TICKS: [&str; 2] = ["JOBCTL_LIMIT", "JOBCTL_QUEUE"];
 
+/// What a host executes: an empty value must not mean that all is allowed.
+const POLICY: [&str; 2] = ["http-allow", "shell"];
+
 /// Gives the command's own flags their variables, and those that take a length of time whatever is written:
 /// `-5s` would be taken for an unknown flag.
 pub(super) fn with_environment(command: Command) -> Command {
@@ -50,7 +53,7 @@ pub(super) fn with_environment(command: Command) -> Command {
         let name = format!("JOBCTL_{}", long.to_uppercase().replace('-', "_"));
         let is_answer = matches!(argument.get_action(), ArgAction::Help | ArgAction::Version);
         // A crontab can set a variable but not unset one.
-        let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty());
+        let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty()) && !POLICY.contains(&long);
         let is_jobs_own = in_job && TOLD_TO_JOBS.contains(&name.as_str());
         // What a crontab says for its ticks must neither make `apply` remove definitions nor decide which
         // runs are retried or cancelled.

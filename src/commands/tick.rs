@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::Database;
 use crate::duration;
-use crate::execute::{self, Caller, HostPolicy};
+use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Cell, Form};
 use crate::store::Wanted;
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     grace: Duration,
     /// Which commands this host runs: any, those of definitions, or none
     #[arg(long, value_name = "WHICH", default_value = "any")]
-    shell: Shell,
+    shell: ShellPolicy,
     /// The only hosts that may be called: names, addresses, *.example.com, or * for all public ones
     #[arg(long, value_name = "HOST", num_args = 1.., value_delimiter = ',')]
     http_allow: Vec<String>,
@@ -73,25 +73,18 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Shell {
-    Any,
-    Defined,
-    Off,
-}
-
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        let policy = HostPolicy::new(&self.http_allow).map_err(|why| Fault::usage(format!("--http-allow: {why}")))?;
+        let hosts = HostPolicy::new(&self.http_allow).map_err(|why| Fault::usage(format!("--http-allow: {why}")))?;
         let wanted = Wanted {
             queues: self.queue,
             left_out: match self.shell {
-                Shell::Any => Vec::new(),
-                Shell::Defined | Shell::Off => vec!["shell".to_owned()],
+                ShellPolicy::Any => Vec::new(),
+                ShellPolicy::Defined | ShellPolicy::Off => vec!["shell".to_owned()],
             },
             left_out_kinds: match self.shell {
-                Shell::Any | Shell::Defined => Vec::new(),
-                Shell::Off => vec!["shell".to_owned()],
+                ShellPolicy::Any | ShellPolicy::Defined => Vec::new(),
+                ShellPolicy::Off => vec!["shell".to_owned()],
             },
             lease: self.lease,
         };
@@ -111,7 +104,7 @@ impl Arguments {
             prune: if self.prune { self.ages.old() } else { Vec::new() },
         };
         execute::make_room(plan.concurrency);
-        tick::run(database.target()?, plan, Caller::new(policy))?;
+        tick::run(database.target()?, plan, Executor::new(self.shell, hosts))?;
         Ok(Exit::Done)
     }
 }

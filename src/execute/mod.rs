@@ -1,5 +1,6 @@
-//! Executes one attempt of a job and says what it came to. Knows processes and sockets; knows
-//! neither PostgreSQL nor leases, attempts or retries: whoever supervises holds a `Stop`.
+//! Executes one attempt of a job and says what it came to, if this host's policy allows it. Knows
+//! processes and sockets; knows neither PostgreSQL nor leases, attempts or retries: whoever
+//! supervises holds a `Stop`.
 
 mod family;
 mod foreground;
@@ -12,15 +13,17 @@ mod stop;
 use std::io;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub(crate) use foreground::{Foreground, foreground};
-pub(crate) use http::{Caller, HostPolicy};
+pub(crate) use http::HostPolicy;
 pub(crate) use stop::Stop;
 
-use crate::action::Action;
-use crate::model::{Ended, Identity};
+use crate::action::{Action, Shell, Source};
+use crate::model::{Ended, Failure, Identity};
+use http::Caller;
 
 /// Open descriptors of a tick beside those of its jobs, and of one job: pipes, a pidfd, what a start takes for a moment.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -43,16 +46,54 @@ fn is_exhaustion(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
 }
 
-/// Executes `action` on the calling thread, until it ends, times out or is stopped.
-pub(crate) fn execute(
-    action: &Action,
-    identity: &Identity,
-    timeout: Option<Duration>,
-    caller: &Caller,
-    stop: &Stop,
-) -> Ended {
-    match action {
-        Action::Shell(command) => shell::run(command, identity, timeout, stop),
-        Action::Http(call) => caller.call(call, identity, timeout, stop),
+/// Which commands this host executes: any, those of definitions, or none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum ShellPolicy {
+    Any,
+    Defined,
+    Off,
+}
+
+impl ShellPolicy {
+    fn check(self, command: &Shell) -> Result<(), Failure> {
+        let why = match (self, command.source) {
+            (Self::Any, _) | (Self::Defined, Source::Definition) => return Ok(()),
+            (Self::Defined, Source::Payload) => {
+                "only commands of definitions are allowed on this host by --shell defined"
+            }
+            (Self::Off, _) => "commands are not allowed on this host by --shell off",
+        };
+        Err(Failure::NotAllowed(why.to_owned()))
+    }
+}
+
+/// Executes what this host's policy allows. A claim already leaves the rest to other hosts, but a
+/// trigger or a false server can answer it with anything: the check here is the one that counts.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    shell: ShellPolicy,
+    caller: Caller,
+}
+
+impl Executor {
+    pub(crate) fn new(shell: ShellPolicy, hosts: HostPolicy) -> Self {
+        Self { shell, caller: Caller::new(hosts) }
+    }
+
+    /// Executes `action` on the calling thread, until it ends, times out or is stopped.
+    pub(crate) fn execute(
+        &self,
+        action: &Action,
+        identity: &Identity,
+        timeout: Option<Duration>,
+        stop: &Stop,
+    ) -> Ended {
+        match action {
+            Action::Shell(command) => match self.shell.check(command) {
+                Ok(()) => shell::run(command, identity, timeout, stop),
+                Err(refused) => Ended::unstarted(refused),
+            },
+            Action::Http(call) => self.caller.call(call, identity, timeout, stop),
+        }
     }
 }

@@ -30,7 +30,7 @@ use signal_hook::iterator::Signals;
 
 use crate::connect::Target;
 use crate::count;
-use crate::execute::Caller;
+use crate::execute::Executor;
 use crate::model::{Failure, Outcome};
 use crate::store::{Holder, Limited, OfLocked, Old, Wanted};
 use connection::Connection;
@@ -142,7 +142,7 @@ struct Tick {
 /// # Errors
 /// The database can't be reached or refuses; then what was held is left to its lease. Jobs that fail
 /// are no error.
-pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<()> {
+pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<()> {
     let (sender, events) = mpsc::channel();
     let caught = signals::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.wanted.lease);
@@ -150,7 +150,7 @@ pub(crate) fn run(target: Target, plan: Plan, caller: Caller) -> anyhow::Result<
     let mut tick = Tick {
         holder: Holder { worker: plan.worker.clone(), tick: String::new() },
         connection: Connection::to(target),
-        pool: Pool::new(plan.concurrency, caller, sender.clone()),
+        pool: Pool::new(plan.concurrency, executor, sender.clone()),
         events,
         sender,
         caught: Some(caught),

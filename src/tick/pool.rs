@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Event;
-use crate::action::Action;
-use crate::execute::{Caller, Stop, execute};
+use crate::action::{self, Action};
+use crate::execute::{Executor, Stop};
 use crate::model::{Ended, Failure, Identity, Outcome};
 use crate::store::Claimed;
 use crate::verdict::Prospect;
@@ -57,7 +57,7 @@ pub(super) struct Pool {
 struct Shared {
     tasks: Mutex<Tasks>,
     arrived: Condvar,
-    caller: Caller,
+    executor: Executor,
     events: Sender<Event>,
 }
 
@@ -96,8 +96,8 @@ impl Tasks {
 }
 
 impl Pool {
-    pub(super) fn new(size: usize, caller: Caller, events: Sender<Event>) -> Self {
-        let shared = Shared { tasks: Mutex::default(), arrived: Condvar::new(), caller, events };
+    pub(super) fn new(size: usize, executor: Executor, events: Sender<Event>) -> Self {
+        let shared = Shared { tasks: Mutex::default(), arrived: Condvar::new(), executor, events };
         Self { shared: Arc::new(shared), size, threads: 0 }
     }
 
@@ -184,7 +184,7 @@ impl Shared {
                 let action = action(&task.run);
                 let ended = match stopped {
                     Some(why) => Ended { outcome: Outcome::Stopped(why), ..Ended::unstarted(Failure::Signal(0)) },
-                    None => attempt(&task, action.as_ref(), &self.caller),
+                    None => attempt(&task, action.as_ref(), &self.executor),
                 };
                 let prospect = Prospect::of(&ended.outcome, action.as_ref().ok());
                 (ended, prospect)
@@ -221,7 +221,7 @@ impl Shared {
     }
 }
 
-fn attempt(task: &Task, action: Result<&Action, &Failure>, caller: &Caller) -> Ended {
+fn attempt(task: &Task, action: Result<&Action, &Failure>, executor: &Executor) -> Ended {
     let run = &task.run;
     let action = match action {
         Ok(action) => action,
@@ -235,12 +235,13 @@ fn attempt(task: &Task, action: Result<&Action, &Failure>, caller: &Caller) -> E
         idempotency_key: run.key.clone().unwrap_or_else(|| format!("jobctl-run-{}", run.id)),
         scheduled_for: run.scheduled_for.clone(),
     };
-    execute(action, &identity, run.timeout, caller, &task.stop)
+    executor.execute(action, &identity, run.timeout, &task.stop)
 }
 
 /// What to execute: what the definition says now, or what a built-in job's payload says.
 fn action(run: &Claimed) -> Result<Action, Failure> {
-    let action = match &run.definition {
+    let definition = run.definition.as_ref().filter(|_| !action::is_built_in(&run.job_type));
+    let action = match definition {
         Some(definition) => Action::of_definition(&definition.kind, &definition.action, &run.payload)
             .map_err(|why| format!("definition `{}` can't be executed: {why}", run.job_type.escape_debug())),
         None => Action::parse(&run.job_type, &run.payload).unwrap_or_else(|| {

@@ -256,7 +256,8 @@ fn log_recorded(judged: &Judged, status: Status) {
             | Failure::Spawn(_)
             | Failure::Exhausted(_)
             | Failure::BadPayload(_)
-            | Failure::Unstartable(_),
+            | Failure::Unstartable(_)
+            | Failure::NotAllowed(_),
         ) => String::new(),
         _ => format!(" after {}", duration::show(*finished - *started)),
     };

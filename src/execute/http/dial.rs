@@ -66,7 +66,7 @@ impl Dialer {
 
     fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let reach = self.policy.reach(host).ok_or_else(|| {
-            refused(Failure::BadPayload(format!("host `{host}` is not allowed on this host by --http-allow")))
+            refused(Failure::NotAllowed(format!("host `{host}` is not allowed on this host by --http-allow")))
         })?;
         let mut found = resolve(host, port)?;
         if reach == Reach::Public {
@@ -75,7 +75,7 @@ impl Dialer {
         if found.is_empty() {
             let why =
                 format!("host `{host}` has no public address; --http-allow admits others only by their exact name");
-            return Err(refused(Failure::BadPayload(why)));
+            return Err(refused(Failure::NotAllowed(why)));
         }
         Ok(found)
     }

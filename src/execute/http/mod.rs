@@ -40,7 +40,7 @@ const IDLE_CONNECTIONS: usize = 128;
 
 /// Makes calls, from any number of threads, over connections they share.
 #[derive(Debug)]
-pub(crate) struct Caller {
+pub(super) struct Caller {
     policy: Arc<HostPolicy>,
     // Each is made at its first call: a tick without one pays nothing, and only https pays for the
     // certificates.
@@ -49,13 +49,13 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(policy: HostPolicy) -> Self {
+    pub(super) fn new(policy: HostPolicy) -> Self {
         Self { policy: Arc::new(policy), plain: OnceLock::new(), secure: OnceLock::new() }
     }
 
     /// Makes the call on this thread. It ends at `timeout` (name lookup, connection, redirects and
     /// body included; the call's own, else 30 s, where `None`), or soon after it is stopped.
-    pub(crate) fn call(&self, call: &Http, identity: &Identity, timeout: Option<Duration>, stop: &Stop) -> Ended {
+    pub(super) fn call(&self, call: &Http, identity: &Identity, timeout: Option<Duration>, stop: &Stop) -> Ended {
         let total = timeout.or(call.timeout).unwrap_or(DEFAULT_TIMEOUT).min(TIMEOUT_RANGE.1);
         let deadline = Instant::now() + total;
         let request = match Request::new(call, identity, |name| std::env::var(name).ok()) {

@@ -1,0 +1,76 @@
+//! What a host refuses to execute, whatever the database asks for.
+
+use serde_json::json;
+
+use crate::support::http_server::HttpServer;
+use crate::support::{TestDb, temp_dir};
+
+/// Lets the database answer each claim of a run of `job` with this instead of what the claim has found.
+fn forge_claims(db: &TestDb, job: &str, forged: &str) {
+    db.execute(&format!(
+        "CREATE FUNCTION forge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {forged}; RETURN NEW; END $$;
+         CREATE TRIGGER forge BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+             WHEN (NEW.status = 'running' AND NEW.job_type = '{job}') EXECUTE FUNCTION forge()"
+    ));
+}
+
+#[test]
+fn a_claimed_run_that_turned_into_a_command_is_not_executed() {
+    let folder = temp_dir();
+    let file = folder.path().join("executed");
+    let touch = format!("touch {}", file.display());
+    let built_in = format!("NEW.job_type := 'shell'; NEW.payload := '{}'", json!({"command": touch}));
+    let forgeries = [
+        ("off", built_in.as_str(), "commands are not allowed on this host by --shell off"),
+        ("off", "NEW.job_type := 'defined'", "commands are not allowed on this host by --shell off"),
+        ("defined", &built_in, "only commands of definitions are allowed on this host by --shell defined"),
+    ];
+    for (policy, forged, why) in forgeries {
+        let db = TestDb::new();
+        db.apply(&format!(
+            "[jobs.harmless]\nhttp = {{ url = 'http://127.0.0.1:9/' }}\n[jobs.defined]\nshell = '{touch}'\n"
+        ));
+        let id = db.enqueue(["harmless"]);
+        forge_claims(&db, "harmless", forged);
+        let tick = db.jobctl(["tick", "--shell", policy]).run().success();
+        assert!(!file.exists(), "executed with --shell {policy}: {forged}");
+        assert_eq!(db.of_run(id, "status, attempts, error_type, last_error"), format!("dead|1|not_allowed|{why}"));
+        let job = db.of_run(id, "job_type");
+        tick.stderr_has(&format!(" warn  run {id} {job} attempt 1/10: {why}, dead\n"));
+    }
+}
+
+#[test]
+fn a_claimed_run_that_turned_into_a_call_is_made_to_allowed_hosts_only() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let id = db.enqueue_script("true");
+    let payload = json!({"url": server.url("/status/200")});
+    forge_claims(&db, "shell", &format!("NEW.job_type := 'http'; NEW.payload := '{payload}'"));
+    db.jobctl(["tick", "--http-allow", "example.com"]).run().success().stderr_has("--http-allow");
+    assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|not_allowed");
+    assert_eq!(server.connections(), 0);
+}
+
+#[test]
+fn commands_of_definitions_are_what_a_host_that_allows_only_them_executes() {
+    let db = TestDb::new();
+    db.apply("[jobs.defined]\nshell = 'cat'\n");
+    let (defined, built_in) = (db.enqueue(["defined", "[1]"]), db.enqueue_script("true"));
+    db.jobctl(["tick", "--shell", "defined"]).run().success();
+    assert_eq!(db.of_attempt(defined, 1, "outcome, output"), "succeeded|[1]");
+    // Another host may execute it.
+    assert_eq!(db.of_run(built_in, "status, attempts"), "queued|0");
+}
+
+#[test]
+fn an_empty_policy_is_wrong_usage() {
+    let db = TestDb::new();
+    let id = db.enqueue_script("true");
+    for variable in ["JOBCTL_SHELL", "JOBCTL_HTTP_ALLOW"] {
+        for value in ["", ","] {
+            db.jobctl(["tick"]).env(variable, value).run().exits(2).stdout("").stderr_has("jobctl: ");
+        }
+    }
+    assert_eq!(db.of_run(id, "status, attempts"), "queued|0");
+}
