@@ -436,11 +436,7 @@ mod tests {
         refuses("[jobs.a]\nshell = 'x'\nhttp = { url = 'http://a' }\n", 2, "a job is either `http` or `shell`");
         refuses("[jobs.a]\nhttp = { ulr = 'http://a' }\n", 2, "did you mean `url`?");
         refuses("[jobs.a]\nhttp = { url = 'ftp://a' }\n", 2, "must start with http://");
-        refuses(
-            "[jobs.a]\nshell = 'x'\nenv = { 'A=B' = 'c' }\n",
-            3,
-            "`env` has a name that no environment can hold: `A=B`",
-        );
+        refuses("[jobs.a]\nshell = 'x'\nenv = { 'A=B' = 'c' }\n", 3, "`env` has a name that no environment can hold");
         refuses("[jobs.a]\nshell = 'x'\ntimeout = 5\n", 3, "`timeout`: must be a string");
         refuses("[jobs.a]\nshell = 'x'\ntimeout = '5'\n", 3, "is not a duration");
         refuses("[jobs.a]\nshell = 'x'\nmax_attempts = 0\n", 3, "from 1 to 1000");

@@ -90,8 +90,8 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<i32>,
     pub(crate) http_status: Option<u16>,
     pub(crate) output: Output,
-    /// What else its history should say.
-    pub(crate) note: Option<&'static str>,
+    /// What else the history and the log say; unlike the failure, viewers do not see it.
+    pub(crate) note: Option<String>,
 }
 
 impl Ended {
@@ -155,8 +155,8 @@ impl RetryAfter {
     }
 }
 
-/// Why an attempt failed. `Display` is the sentence that is stored and shown: short, without any
-/// part of the payload, the headers or the output.
+/// Why an attempt failed. `Display` is the sentence that is stored and shown, also to viewers: short,
+/// without any part of the payload, the headers or the output. It names no directory, host or variable.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
     ExitCode(i32),

@@ -60,9 +60,14 @@ fn a_command_that_failed_passes_its_status_on_and_may_run_again() {
 #[test]
 fn a_command_that_could_not_be_started_leaves_no_effect() {
     let db = TestDb::new();
-    for (command, status) in [("/nowhere/program", 127), ("no-such-program", 127), ("/dev/null", 126)] {
-        let why = format!("cannot run `{command}`: ");
-        db.jobctl(["once", "k", "--", command]).run().exits(status).complains_once().stderr_has(&why);
+    let missing = "No such file or directory (os error 2)";
+    for (command, status, why) in [
+        ("/nowhere/program", 127, &*format!("cannot run the program `program`: {missing}")),
+        ("no-such-program", 127, &*format!("cannot run the program `no-such-program`: {missing}")),
+        ("mysql -pS3CRET", 127, &*format!("cannot run the program: {missing}")),
+        ("/dev/null", 126, "cannot run the program `null`: "),
+    ] {
+        db.jobctl(["once", "k", "--", command]).run().exits(status).complains_once().stderr_has(why);
         assert_eq!(effects(&db), "");
     }
 }

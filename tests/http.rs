@@ -227,23 +227,20 @@ fn variables_that_lead_to_the_database_are_sent_to_nobody() {
             .run()
             .exits(2)
             .stdout("")
-            .stderr_has(name)
+            .stderr_has("header `X-Key` names a variable that may lead to the database")
             .complains_once();
         let id = enqueue(&db, &json!({"url": "http://localhost/"}));
         db.execute(&format!("UPDATE jobctl.job_runs SET payload = '{payload}' WHERE id = {id}"));
-        (id, name)
+        id
     });
     let mut tick = db.jobctl(["tick"]);
     for name in variables.into_iter().filter(|name| *name != "JOBCTL_DATABASE_URL" && *name != "PGHOST") {
         tick = tick.env(name, "s3cret");
     }
     tick.run().success().nowhere("s3cret");
-    for (id, name) in runs {
+    for id in runs {
         assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|bad_payload");
-        assert!(
-            db.of_run(id, "last_error")
-                .ends_with(&format!("header `X-Key` names `{name}`, which may lead to the database and is not sent"))
-        );
+        assert!(db.of_run(id, "last_error").contains("header `X-Key` names a variable that may lead to the database"));
     }
     assert_eq!(server.connections(), 0);
 }

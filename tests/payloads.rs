@@ -212,6 +212,10 @@ fn who_gives_a_command_or_an_address_as_the_payload_is_told_how_to() {
     }
     let call = "; for a call write: jobctl enqueue http '{\"url\": \"URL\"}'\n";
     refused(&["http", "https://app.example/mail"]).complains_once().stderr_has(call);
+    let one_word = ["shell", "--", "mysql -pS3CRET"];
+    let apart = "one word with blanks, and there is no such file; write its words apart, or use sh -c COMMAND\n";
+    refused(&one_word).complains_once().stderr_has(apart).nowhere("S3CRET");
+    refused(&["shell", r#"{"command": ["mysql -pS3CRET"]}"#]).complains_once().stderr_has(apart).nowhere("S3CRET");
     // What was meant as an object has a mistake of its own.
     for words in [&["shell", "{"][..], &["shell", "{}"], &["shell", "5", "--", ""], &["shell", "{}", "--timeot"]] {
         refused(words).nowhere(command);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::support::{Gate, TestDb, jobctl, process, temp_dir, wait_until};
+use crate::support::{Gate, Role, TestDb, jobctl, process, temp_dir, wait_until};
 
 fn enqueue(db: &TestDb, payload: &Value) -> i64 {
     // Through a pipe: an argument could not be as long as a payload.
@@ -172,12 +172,12 @@ fn a_command_that_can_not_be_started_says_why_and_the_next_one_runs() {
     fs::write(path("homeless"), "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(path("homeless"), fs::Permissions::from_mode(0o755)).unwrap();
     let refused = [
-        (json!({"command": ["no-such-program"]}), "no such program `no-such-program`".to_owned()),
-        (json!({"command": [path("plain")]}), format!("`{}` is not executable", path("plain"))),
-        (json!({"command": [path("")]}), format!("`{}` is not executable", path(""))),
-        (json!({"command": [path("homeless")]}), format!("no such program `{}`", path("homeless"))),
-        (json!({"command": "true", "cwd": path("gone")}), format!("no such working directory `{}`", path("gone"))),
-        (json!({"command": "true", "cwd": path("plain")}), format!("no such working directory `{}`", path("plain"))),
+        (json!({"command": ["no-such-program"]}), "no such program `no-such-program`"),
+        (json!({"command": [path("plain")]}), "program `plain` is not executable"),
+        (json!({"command": [path("")]}), "program is not executable"),
+        (json!({"command": [path("homeless")]}), "no such program `homeless`"),
+        (json!({"command": "true", "cwd": path("gone")}), "no such working directory"),
+        (json!({"command": "true", "cwd": path("plain")}), "no such working directory"),
     ];
     let runs = refused.map(|(payload, why)| (enqueue(&db, &payload), why));
     let next = db.enqueue_script("true");
@@ -196,6 +196,42 @@ fn a_command_that_can_not_be_started_says_why_and_the_next_one_runs() {
     let id = db.enqueue_script("true");
     db.jobctl(["tick"]).env("PATH", &path("gone")).run().success();
     assert_eq!(db.status(id), "succeeded");
+}
+
+#[test]
+fn no_error_shows_more_of_a_command_than_the_name_of_its_program() {
+    let db = TestDb::new();
+    let viewer = Role::granted(&db, "viewer");
+    let runs = [
+        ("shell", json!({"command": ["mysql -pS3CRET"]}), "could not start: no such program"),
+        ("shell", json!({"command": ["PGPASSWORD=S3CRET", "psql"]}), "could not start: no such program"),
+        ("shell", json!({"command": ["/srv/S3CRET/charge"]}), "could not start: no such program `charge`"),
+        ("shell", json!({"command": "true", "cwd": "/srv/acme"}), "could not start: no such working directory"),
+        ("shell", json!({"command": "true", "env": {"TOKEN=S3CRET": ""}}), "payload is no shell job: `env` has a name"),
+        ("http", json!({"url": "http://a", "headers": {"Auth: S3CRET": ""}}), "payload is no http job: `headers` has"),
+    ];
+    for (id, (job, payload, _)) in (1..).zip(&runs) {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (id, job_type, payload, max_attempts) VALUES ({id}, '{job}', '{payload}', 1)"
+        ));
+    }
+    db.jobctl(["tick"]).run().success().nowhere("S3CRET");
+    let mut seen = String::new();
+    for (id, (_, _, why)) in (1..).zip(&runs) {
+        let error = db.of_run(id, "status || ' ' || last_error");
+        assert!(error.starts_with(&format!("dead {why}")), "{error}");
+        // What `check` shows is the newest.
+        db.execute(&format!("UPDATE jobctl.job_runs SET failed_at = now(), finished_at = now() WHERE id = {id}"));
+        seen += &viewer.jobctl(["check"]).run().exits(1).stdout;
+        for command in ["list", "list-dead", "report"] {
+            seen += &db.jobctl([command]).run().success().stdout;
+        }
+    }
+    assert!(seen.contains("no such program `charge`"), "{seen}");
+    assert!(!seen.contains("S3CRET") && !seen.contains("/srv/acme"), "{seen}");
+    // Operators read the history.
+    let error = "could not start: no such working directory; the directory is `/srv/acme`";
+    assert_eq!(db.of_attempt(4, 1, "error"), error);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use super::Database;
+use crate::action;
 use crate::execute::{self, Foreground};
 use crate::exit::{Exit, Fault};
 use crate::print;
@@ -94,7 +95,7 @@ impl Arguments {
             Foreground::NotStarted(error) => {
                 take_back()?;
                 let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-                let why = format!("cannot run `{}`: {error}", print::plain(&self.command[0]));
+                let why = format!("cannot run the program{}: {error}", action::program(&self.command[0]));
                 Err(Fault::new(Exit::Passed(status), why).into())
             }
             Foreground::Unknown(error) => {

@@ -38,7 +38,7 @@ const GROUP_POLL: Duration = Duration::from_millis(10);
 pub(super) fn run(shell: &Shell, identity: &Identity, timeout: Option<Duration>, stop: &Stop) -> Ended {
     let (bell, child) = match stop.bell().and_then(|bell| Ok((bell, spawn(shell, identity)?))) {
         Ok(started) => started,
-        Err(error) => return Ended::unstarted(why_not_started(shell, &error)),
+        Err(error) => return not_started(shell, &error),
     };
     match Process::new(child, &shell.stdin, stop, bell) {
         Ok(mut process) => process.supervise(timeout),
@@ -85,21 +85,22 @@ fn spawn(shell: &Shell, identity: &Identity) -> io::Result<Child> {
 }
 
 /// The kernel's word for a failed start, made fit for a person who sees only this line.
-fn why_not_started(shell: &Shell, error: &io::Error) -> Failure {
-    let program = match &shell.command {
+fn not_started(shell: &Shell, error: &io::Error) -> Ended {
+    if let Some(directory) = shell.cwd.as_deref().filter(|directory| !Path::new(directory).is_dir()) {
+        let note = Some(format!("the directory is `{}`", directory.escape_debug()));
+        return Ended { note, ..Ended::unstarted(Failure::Spawn("no such working directory".to_owned())) };
+    }
+    let program = action::program(match &shell.command {
         action::Command::Script(_) => SHELL,
         action::Command::Arguments(words) => &words[0],
-    };
-    if let Some(directory) = shell.cwd.as_deref().filter(|directory| !Path::new(directory).is_dir()) {
-        return Failure::Spawn(format!("no such working directory `{}`", directory.escape_debug()));
-    }
-    match error.kind() {
+    });
+    Ended::unstarted(match error.kind() {
         _ if super::is_exhaustion(error) => Failure::Exhausted(error.to_string()),
-        ErrorKind::NotFound => Failure::Spawn(format!("no such program `{}`", program.escape_debug())),
-        ErrorKind::PermissionDenied => Failure::Spawn(format!("`{}` is not executable", program.escape_debug())),
+        ErrorKind::NotFound => Failure::Spawn(format!("no such program{program}")),
+        ErrorKind::PermissionDenied => Failure::Spawn(format!("program{program} is not executable")),
         ErrorKind::ArgumentListTooLong => Failure::Unstartable("argument list too long".to_owned()),
         _ => Failure::Spawn(error.to_string()),
-    }
+    })
 }
 
 /// A started command and the ends of its pipes that are still open.
@@ -301,7 +302,7 @@ impl<'a> Process<'a> {
             (_, true) => Some("it left processes behind, which were ended"),
             _ => None,
         };
-        Ended { outcome, exit_code, signal, http_status: None, output, note }
+        Ended { outcome, exit_code, signal, http_status: None, output, note: note.map(str::to_owned) }
     }
 }
 

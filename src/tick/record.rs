@@ -218,9 +218,9 @@ fn finish(judged: &Judged) -> Finish {
         wait: verdict.wait,
         outcome: verdict.outcome,
         error_type: verdict.error_type,
-        detail: match (&verdict.error, ended.note) {
+        detail: match (&verdict.error, &ended.note) {
             (Some(error), Some(note)) => Some(format!("{error}; {note}")),
-            (None, note) => note.map(str::to_owned),
+            (None, note) => note.clone(),
             (Some(_), None) => None,
         },
         error: verdict.error.clone(),
@@ -248,7 +248,7 @@ fn describe(id: i64, job_type: &str, attempt: i32, max_attempts: i32) -> String 
 fn log_recorded(judged: &Judged, status: Status) {
     let Judged { attempt: Attempt { run, ended, started, finished, .. }, verdict } = judged;
     let subject = subject(run);
-    let note = ended.note.map(|note| format!("; {note}")).unwrap_or_default();
+    let note = ended.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
     let took = match &ended.outcome {
         // A timeout says it itself, and of the others nothing was started.
         Outcome::Failed(
