@@ -207,7 +207,7 @@ fn a_variable_that_is_not_set_or_unfit_is_a_failure_that_may_pass_and_calls_nobo
     db.jobctl(["tick"]).env("APP_BROKEN", "s3cret\r\nX-Smuggled: 1").run().success().nowhere("s3cret");
     assert_eq!(
         db.of_run(absent, "status, attempts, error_type, last_error"),
-        "failed|1|spawn|could not start: environment variable `APP_ABSENT` is not set"
+        "failed|1|spawn|could not start: header `X-Key` names a variable that is not set"
     );
     assert_eq!(
         db.of_run(broken, "status, attempts, error_type, last_error"),

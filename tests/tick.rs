@@ -69,7 +69,7 @@ fn how_long_it_took_is_said_once_and_only_of_what_was_started() {
         events(&tick.stderr),
         [
             "info run 1 shell attempt 1/10: timed out after T, next attempt in T",
-            "info run 2 http attempt 1/10: could not start: environment variable `APP_ABSENT` is not set, next attempt in T",
+            "info run 2 http attempt 1/10: could not start: header `X` names a variable that is not set, next attempt in T",
         ]
     );
 }

@@ -11,7 +11,6 @@ use ureq::{Body, Error};
 
 use super::HEADER_LIMIT;
 use super::dial::Refused;
-use super::redirect::Target;
 use super::socket::Sent;
 use crate::execute::output;
 use crate::model::{Failure, Output, RetryAfter};
@@ -71,10 +70,9 @@ fn date(text: &str) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc2822(text).ok().map(Into::into).or_else(utc)
 }
 
-/// Why there is no answer, or no complete one. Names host and port and nothing else of the call:
-/// what ureq says of an error may hold the URL.
-pub(super) fn failure(error: Error, target: &Target, sent: Sent, total: Duration) -> Failure {
-    let peer = format!("{}:{}", target.host, target.port);
+/// Why there is no answer, or no complete one. Says nothing of the call: what ureq says of an error
+/// may hold the URL.
+pub(super) fn failure(error: Error, sent: Sent, total: Duration) -> Failure {
     let unknown = match sent {
         Sent::Something => "; outcome unknown",
         Sent::Nothing => "",
@@ -83,33 +81,32 @@ pub(super) fn failure(error: Error, target: &Target, sent: Sent, total: Duration
         Error::Timeout(_) => Failure::Timeout(total),
         Error::Other(other) => match other.downcast::<Refused>() {
             Ok(refused) => refused.0,
-            Err(_) => Failure::Transport(format!("call of {peer} failed{unknown}")),
+            Err(_) => Failure::Transport(format!("the call failed{unknown}")),
         },
-        Error::LargeResponseHeader(..) => Failure::Transport(format!(
-            "answer of {peer} has a header longer than {} KiB{unknown}",
-            HEADER_LIMIT / 1024
-        )),
+        Error::LargeResponseHeader(..) => {
+            Failure::Transport(format!("the answer has a header longer than {} KiB{unknown}", HEADER_LIMIT / 1024))
+        }
         Error::Protocol(_) => match sent {
             Sent::Something => {
-                let limit = "or has more than 128 headers";
-                Failure::Transport(format!("answer of {peer} is not valid HTTP, {limit}{unknown}"))
+                let what = "the answer is not valid HTTP, or has more than 128 headers";
+                Failure::Transport(format!("{what}{unknown}"))
             }
             Sent::Nothing => Failure::BadPayload("the call can't be written as an HTTP request".to_owned()),
         },
         Error::Io(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(tls) => Failure::Tls(format!("{} ({peer}){unknown}", tls_reason(tls))),
+            Some(tls) => Failure::Tls(format!("{}{unknown}", tls_reason(tls))),
             None if error.kind() == ErrorKind::UnexpectedEof => match sent {
-                Sent::Something => {
-                    Failure::Transport(format!("{peer} closed the connection before its answer was complete{unknown}"))
-                }
+                Sent::Something => Failure::Transport(format!(
+                    "the server closed the connection before its answer was complete{unknown}"
+                )),
                 // Only a handshake reads before anything is sent.
-                Sent::Nothing => Failure::Tls(format!("{peer} closed the connection during the TLS handshake")),
+                Sent::Nothing => Failure::Tls("the server closed the connection during the TLS handshake".to_owned()),
             },
-            None => Failure::Transport(format!("connection to {peer} failed: {error}{unknown}")),
+            None => Failure::Transport(format!("the connection failed: {error}{unknown}")),
         },
-        Error::Rustls(tls) => Failure::Tls(format!("{} ({peer}){unknown}", tls_reason(&tls))),
-        Error::Tls(why) => Failure::Tls(format!("{why} ({peer}){unknown}")),
-        _ => Failure::Transport(format!("call of {peer} failed{unknown}")),
+        Error::Rustls(tls) => Failure::Tls(format!("{}{unknown}", tls_reason(&tls))),
+        Error::Tls(why) => Failure::Tls(format!("{why}{unknown}")),
+        _ => Failure::Transport(format!("the call failed{unknown}")),
     }
 }
 
@@ -218,13 +215,12 @@ mod tests {
 
     #[test]
     fn a_failure_never_holds_the_url() {
-        let target = Target::parse("http://a:81/secret?token=s3cret").unwrap();
-        let says = |error: Error, sent: Sent| failure(error, &target, sent, Duration::from_secs(30)).to_string();
+        let says = |error: Error, sent: Sent| failure(error, sent, Duration::from_secs(30)).to_string();
         let reset = || Error::Io(std::io::ErrorKind::ConnectionReset.into());
-        assert_eq!(says(reset(), Sent::Nothing), "connection to a:81 failed: connection reset");
-        assert_eq!(says(reset(), Sent::Something), "connection to a:81 failed: connection reset; outcome unknown");
-        let uri = || Error::BadUri(target.uri.to_string());
-        assert_eq!(says(uri(), Sent::Something), "call of a:81 failed; outcome unknown");
+        assert_eq!(says(reset(), Sent::Nothing), "the connection failed: connection reset");
+        assert_eq!(says(reset(), Sent::Something), "the connection failed: connection reset; outcome unknown");
+        let uri = || Error::BadUri("http://a:81/secret?token=s3cret".to_owned());
+        assert_eq!(says(uri(), Sent::Something), "the call failed; outcome unknown");
         assert_eq!(says(Error::Timeout(ureq::Timeout::Global), Sent::Something), "timed out after 30s");
     }
 }

@@ -66,16 +66,15 @@ impl Dialer {
 
     fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let reach = self.policy.reach(host).ok_or_else(|| {
-            refused(Failure::NotAllowed(format!("host `{host}` is not allowed on this host by --http-allow")))
+            refused(Failure::NotAllowed("the server is not allowed on this host by --http-allow".to_owned()))
         })?;
         let mut found = resolve(host, port)?;
         if reach == Reach::Public {
             found.retain(|address| is_public(address.ip()));
         }
         if found.is_empty() {
-            let why =
-                format!("host `{host}` has no public address; --http-allow admits others only by their exact name");
-            return Err(refused(Failure::NotAllowed(why)));
+            let why = "the server has no public address; --http-allow admits others only by their exact name";
+            return Err(refused(Failure::NotAllowed(why.to_owned())));
         }
         Ok(found)
     }
@@ -91,7 +90,7 @@ impl Connector for Dialer {
 
         let started = Instant::now();
         let socket = connect(&addresses).map_err(|error| match error {
-            Error::Io(error) => refused(unconnected(host, port, &error)),
+            Error::Io(error) => refused(unconnected(&error)),
             other => other,
         })?;
         let left = CONNECT_LIMIT.saturating_sub(started.elapsed());
@@ -113,19 +112,19 @@ impl Connector for Dialer {
         // What was sent so far was the handshake.
         socket::begin(Connection::New);
         secured.map_err(|error| match error {
-            Error::Timeout(Timeout::Connect) => refused(unconnected(host, port, &ErrorKind::TimedOut.into())),
+            Error::Timeout(Timeout::Connect) => refused(unconnected(&ErrorKind::TimedOut.into())),
             other => other,
         })
     }
 }
 
-fn unconnected(host: &str, port: u16, error: &io::Error) -> Failure {
+fn unconnected(error: &io::Error) -> Failure {
     if is_exhaustion(error) {
         return Failure::Exhausted(error.to_string());
     }
     Failure::Transport(match error.kind() {
-        ErrorKind::TimedOut => format!("no connection to {host}:{port} within {}", duration::show(CONNECT_LIMIT)),
-        _ => format!("cannot connect to {host}:{port}: {error}"),
+        ErrorKind::TimedOut => format!("no connection to the server within {}", duration::show(CONNECT_LIMIT)),
+        _ => format!("cannot connect to the server: {error}"),
     })
 }
 
@@ -141,7 +140,7 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let _ = sender.send((name.as_str(), port).to_socket_addrs());
     };
     let thread = thread::Builder::new().name("resolve".to_owned());
-    thread.spawn(look_up).map_err(|error| refused(unconnected(host, port, &error)))?;
+    thread.spawn(look_up).map_err(|error| refused(unconnected(&error)))?;
     let found = loop {
         match receiver.recv_timeout(SLICE) {
             Err(RecvTimeoutError::Timeout) => go_on()?,
@@ -151,7 +150,7 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
     };
     found
         .map(Iterator::collect)
-        .map_err(|error| refused(Failure::Transport(format!("cannot look up host `{host}`: {error}"))))
+        .map_err(|error| refused(Failure::Transport(format!("cannot look up the server: {error}"))))
 }
 
 /// Tries one address after the other; each gets its share of the time that is left, so that a

@@ -78,7 +78,7 @@ impl Caller {
             let response = match self.send(&request, total) {
                 Ok(response) => response,
                 Err(Failure::Exhausted(why)) if has_begun => return Ended::unstarted(Failure::Transport(why)),
-                Err(failure) => return Ended::unstarted(failure),
+                Err(failure) => return Ended { note: Some(request.target.note()), ..Ended::unstarted(failure) },
             };
             has_begun = true;
             let next = request.redirected(response.status(), response.headers().get(header::LOCATION));
@@ -100,7 +100,7 @@ impl Caller {
             }
             answer => answer,
         };
-        answer.map_err(|error| answer::failure(error, &request.target, socket::sent(), total))
+        answer.map_err(|error| answer::failure(error, socket::sent(), total))
     }
 
     fn agent(&self, security: Security) -> Result<&Agent, Failure> {
@@ -136,13 +136,15 @@ fn ended(response: Response<Body>, request: &Request, total: Duration) -> Ended 
     let status = response.status().as_u16();
     let judged = answer::judge(&response);
     let (output, read) = answer::read(response.into_body());
-    let outcome = match (judged, read) {
+    let (outcome, note) = match (judged, read) {
         // A status that says no is answer enough, even if the body breaks off.
-        (Some(failure), _) => Outcome::Failed(failure),
-        (None, Ok(())) => Outcome::Succeeded,
-        (None, Err(error)) => Outcome::Failed(answer::failure(error, &request.target, Sent::Something, total)),
+        (Some(failure), _) => (Outcome::Failed(failure), None),
+        (None, Ok(())) => (Outcome::Succeeded, None),
+        (None, Err(error)) => {
+            (Outcome::Failed(answer::failure(error, Sent::Something, total)), Some(request.target.note()))
+        }
     };
-    Ended { outcome, exit_code: None, signal: None, http_status: Some(status), output, note: None }
+    Ended { outcome, exit_code: None, signal: None, http_status: Some(status), output, note }
 }
 
 fn agent(policy: &Arc<HostPolicy>, roots: Vec<Certificate<'static>>) -> Agent {

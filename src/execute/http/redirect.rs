@@ -48,6 +48,11 @@ impl Target {
         (self.security == Security::Plain || next.security == Security::Tls).then_some(next)
     }
 
+    /// Names the server to those who read the history; an error, which viewers read too, does not.
+    pub(super) fn note(&self) -> String {
+        format!("the server is `{}:{}`", self.host, self.port)
+    }
+
     /// Whether what is meant for one may be told to the other.
     pub(super) fn is_same_origin(&self, other: &Self) -> bool {
         (self.security, &self.host, self.port) == (other.security, &other.host, other.port)

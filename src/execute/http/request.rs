@@ -118,7 +118,7 @@ fn fill<'v>(header: &str, value: &'v str, variable: impl Fn(&str) -> Option<Stri
         match part {
             Part::Text(text) => filled.push_str(text),
             Part::Variable(name) => {
-                let absent = || Failure::Spawn(format!("environment variable `{name}` is not set"));
+                let absent = || Failure::Spawn(format!("header `{header}` names a variable that is not set"));
                 filled.push_str(&variable(name).ok_or_else(absent)?);
             }
         }
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_variable_that_is_not_set_is_a_failure_that_may_pass() {
-        refuses("${ABSENT}", Failure::Spawn("environment variable `ABSENT` is not set".to_owned()));
+        refuses("${ABSENT}", Failure::Spawn("header `X` names a variable that is not set".to_owned()));
     }
 
     #[test]
