@@ -1,6 +1,7 @@
 //! How a command ends that would not by itself, and what becomes of what it started.
 
 use std::fs;
+use std::io::Write;
 
 use crate::support::{TestDb, json_string, process, temp_dir, wait_until};
 
@@ -40,6 +41,35 @@ fn what_a_command_leaves_in_the_background_is_ended_and_holds_nobody_up() {
         assert_eq!(process::living_in_group(pid(&db, id)), 0);
     }
     assert!(output(&db, left).ends_with("\nhi\n"));
+}
+
+#[test]
+fn the_history_says_that_a_process_which_may_not_be_signalled_may_still_run() {
+    if !rustix::process::geteuid().is_root() {
+        // Past the capture of a passing test's output: nobody may take this for a test that ran.
+        let _ = writeln!(std::io::stderr(), "skipped: processes that may not be signalled: a change of user needs root");
+        return;
+    }
+    let db = TestDb::new();
+    let other = "setpriv --reuid 65534 --clear-groups sleep 600";
+    let left = db.enqueue_script(&format!("{other} & echo $!"));
+    let told = enqueue(&db, &format!("{other} & echo $!; wait"), "1s");
+    let itself = db.enqueue(["shell", &format!("{{\"command\": \"echo $$; exec {other}\"}}"), "--timeout", "1s"]);
+    // As a user that is not root and starts something with sudo.
+    let without = "exec setpriv --bounding-set -kill --inh-caps -kill \"$0\" \"$@\"";
+    db.jobctl(["tick"]).after(without).run().success();
+    let may_run = "it left processes behind that could not be ended and may still run";
+    for (id, error) in [
+        (left, may_run.to_owned()),
+        (told, format!("timed out after 1s; {may_run}")),
+        (itself, "timed out after 1s; it could not be killed and may still run".to_owned()),
+    ] {
+        let pid = pid(&db, id);
+        assert!(process::is_alive(pid));
+        process::kill(pid);
+        assert_eq!(db.of_attempt(id, 1, "error"), error);
+    }
+    assert_eq!(db.of_run(left, "status, last_error"), "succeeded|");
 }
 
 #[test]

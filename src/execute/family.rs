@@ -3,12 +3,14 @@
 
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process_group};
 
-/// Whether anybody of the group is alive. Dead members that init has not collected yet (in a container
-/// it may never) can still be signalled, so the kernel's table decides; it is read only then.
+/// Whether a process of the group is alive. Dead members that init has not collected yet (in a container
+/// it may never) still count for the kernel, and a refusal (EPERM, as for sudo) says that there is one:
+/// then the kernel's table decides, which is slow to read.
 pub(super) fn is_alive(group: Pid) -> bool {
-    if test_kill_process_group(group).is_err() {
+    if test_kill_process_group(group) == Err(Errno::SRCH) {
         return false;
     }
     processes().any(|process| process.group == group.as_raw_pid() && process.is_living)

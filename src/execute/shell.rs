@@ -31,7 +31,7 @@ pub(super) const KILL_GRACE: Duration = Duration::from_secs(5);
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 /// After SIGKILL; a process can outlive it only inside the kernel.
 const DEATH_PATIENCE: Duration = Duration::from_secs(5);
-/// How often a process group is asked whether anybody is left; nothing can be slept on for that.
+/// How often a process group is asked whether a process is left; nothing can be slept on for that.
 const GROUP_POLL: Duration = Duration::from_millis(10);
 
 /// Runs the command until it exits, times out or is stopped; nothing of its group is left then.
@@ -122,6 +122,16 @@ struct Process<'a> {
     ending: bool,
 }
 
+/// What is left of a command's group after its end.
+#[derive(Clone, Copy)]
+enum Leftover {
+    None,
+    /// Processes that have been ended.
+    Ended,
+    /// Processes that could not be ended: they are stuck, or may not be signalled.
+    Alive,
+}
+
 /// Why the command was told to end.
 enum Reason {
     Timeout(Duration),
@@ -171,9 +181,9 @@ impl<'a> Process<'a> {
         // What has ended by itself meanwhile is not ended once more.
         reason = reason.filter(|_| !self.wait(Duration::ZERO));
         let status = if reason.is_some() { self.end() } else { self.child.wait().ok() };
-        // What is told to end with the command may take a moment longer, and was not left behind.
-        let left_behind = self.sweep() && reason.is_none();
-        self.report(status, reason, left_behind)
+        // Where even SIGKILL was in vain, another one is as well.
+        let leftover = if status.is_some() { self.sweep() } else { Leftover::Alive };
+        self.report(status, reason, leftover)
     }
 
     /// How long to sleep at most: to the timeout, or until the stop runs out unprolonged.
@@ -206,12 +216,12 @@ impl<'a> Process<'a> {
         None
     }
 
-    /// Ends what the command left behind in its group, and says whether there was anything. The
-    /// child has been waited for, so its group's id is taken only while somebody is left in it.
-    fn sweep(&mut self) -> bool {
+    /// Ends what the command left behind in its group. The child has been waited for, so its
+    /// group's id is taken only while a process is left in it.
+    fn sweep(&mut self) -> Leftover {
         self.drain();
         if !self.has_living() {
-            return false;
+            return Leftover::None;
         }
         self.tell(Signal::TERM);
         self.tell(Signal::CONT);
@@ -223,7 +233,7 @@ impl<'a> Process<'a> {
             std::thread::sleep(GROUP_POLL);
             self.drain();
         }
-        true
+        if self.has_living() { Leftover::Alive } else { Leftover::Ended }
     }
 
     fn has_living(&self) -> bool {
@@ -287,7 +297,14 @@ impl<'a> Process<'a> {
         collect(&mut self.child.stderr, &mut self.stderr);
     }
 
-    fn report(&mut self, status: Option<ExitStatus>, reason: Option<Reason>, left_behind: bool) -> Ended {
+    fn report(&mut self, status: Option<ExitStatus>, reason: Option<Reason>, leftover: Leftover) -> Ended {
+        let note = match (status, leftover) {
+            (None, _) => Some("it could not be killed and may still run"),
+            (_, Leftover::Alive) => Some("it left processes behind that could not be ended and may still run"),
+            // What is told to end with the command may take a moment longer, and was not left behind.
+            (_, Leftover::Ended) if reason.is_none() => Some("it left processes behind, which were ended"),
+            (_, Leftover::Ended | Leftover::None) => None,
+        };
         let (exit_code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));
         let outcome = match (reason, exit_code, signal) {
             (Some(Reason::Stopped(why)), ..) => Outcome::Stopped(why),
@@ -297,11 +314,6 @@ impl<'a> Process<'a> {
             (None, None, signal) => Outcome::Failed(Failure::Signal(signal.unwrap_or(0))),
         };
         let output = output::join(std::mem::take(&mut self.stdout), std::mem::take(&mut self.stderr));
-        let note = match (status, left_behind) {
-            (None, _) => Some("it could not be killed and may still exist"),
-            (_, true) => Some("it left processes behind, which were ended"),
-            _ => None,
-        };
         Ended { outcome, exit_code, signal, http_status: None, output, note: note.map(str::to_owned) }
     }
 }
