@@ -2,11 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use rustix::process::geteuid;
 
 use super::Database;
 use crate::exit::Exit;
@@ -62,14 +64,36 @@ fn since(text: &str) -> Result<Duration, String> {
     duration::parse_within(text, SHORTEST, LONGEST)
 }
 
+/// The bit of a folder's mode: only the owner of a file may rename or remove it.
+const STICKY: u32 = 0o1000;
+/// Most links on the way to a file, as for the kernel.
+const LINKS: usize = 40;
+
+/// The file that a path leads to. In a sticky folder, as /tmp is one, anyone may put a link to any file: there only
+/// links of this user and of the folder's owner are followed, which is also the kernel's rule (`protected_symlinks`).
+fn follow(file: &Path) -> anyhow::Result<PathBuf> {
+    let mut path = std::path::absolute(file)?;
+    for _ in 0..LINKS {
+        let is_link = |part: &&Path| part.is_symlink();
+        let outermost = path.ancestors().filter(is_link).last();
+        let (Some(link), Some(folder)) = (outermost, outermost.and_then(Path::parent)) else { return Ok(path) };
+        let (owner, folder_seen) = (fs::symlink_metadata(link)?.uid(), fs::metadata(folder)?);
+        let is_sticky = folder_seen.mode() & STICKY != 0;
+        if is_sticky && ![geteuid().as_raw(), folder_seen.uid()].contains(&owner) {
+            bail!("{} is a link of another user; remove it, or name another file", link.display());
+        }
+        let mut next = folder.join(fs::read_link(link)?);
+        next.extend(path.strip_prefix(link)?);
+        path = next;
+    }
+    bail!("too many links")
+}
+
 /// Puts a text in a file's place, so that whoever reads the file finds the old text or the new one, and
 /// never a part. The file's permissions stay.
 fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
     // A link stays a link.
-    let file = &match fs::canonicalize(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
-        path => path?,
-    };
+    let file = &follow(file)?;
     let permissions = match fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         found => {
