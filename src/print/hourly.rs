@@ -6,9 +6,11 @@ use std::env;
 use std::fs::{self, DirBuilder, File};
 use std::hash::{Hash, Hasher};
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::process::geteuid;
 
 use super::complain;
 
@@ -32,11 +34,26 @@ fn folder() -> Option<PathBuf> {
     Some(state.join("jobctl/said"))
 }
 
+fn name(hash: u64) -> String {
+    format!("{hash:016x}")
+}
+
+fn is_ours(file: &str) -> bool {
+    u64::from_str_radix(file, 16).is_ok_and(|hash| name(hash) == file)
+}
+
 /// Whether the line was said within the hour; if not, keeps that it is said now.
 fn was_said(folder: &Path, line: &str) -> io::Result<bool> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    // As root with another user's HOME, or where the folder is a link to one of theirs.
+    if fs::symlink_metadata(folder)?.uid() != geteuid().as_raw() {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
     for said in fs::read_dir(folder)? {
         let said = said?;
+        if !said.file_name().to_str().is_some_and(is_ours) {
+            continue;
+        }
         // A clock that was set back would keep it for longer.
         if said.metadata()?.modified()?.elapsed().is_ok_and(|age| age < HOUR) {
             continue;
@@ -46,7 +63,7 @@ fn was_said(folder: &Path, line: &str) -> io::Result<bool> {
     }
     let mut hasher = DefaultHasher::new();
     line.hash(&mut hasher);
-    match File::create_new(folder.join(format!("{:016x}", hasher.finish()))) {
+    match File::create_new(folder.join(name(hasher.finish()))) {
         Ok(mut file) => writeln!(file, "{line}").map(|()| false),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
         Err(error) => Err(error),
