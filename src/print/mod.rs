@@ -155,7 +155,16 @@ pub(crate) fn excerpt(text: &str, lines: usize) -> anyhow::Result<()> {
 /// # Errors
 /// As `answer`.
 pub(crate) fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string(value).context("cannot write JSON")?;
+    let json = serde_json::to_string(value).context("cannot write JSON")?;
+    let mut text = String::with_capacity(json.len() + 1);
+    for c in json.chars() {
+        // Those below stand outside of strings, as white space; inside, they are escaped already.
+        if c >= '\u{7f}' && commands_terminals(c) {
+            let _ = write!(text, "\\u{:04x}", u32::from(c));
+        } else {
+            text.push(c);
+        }
+    }
     text.push('\n');
     answer(&text)
 }
@@ -243,17 +252,22 @@ pub(crate) fn progress(line: &str) {
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                let _ = write!(plain, "{}", c.escape_unicode());
-            }
-            c if c.is_control() => {
-                let _ = write!(plain, "{}", c.escape_default());
-            }
-            c => plain.push(c),
+        if commands_terminals(c) {
+            let _ = write!(plain, "{}", c.escape_default());
+        } else {
+            plain.push(c);
         }
     }
     plain
+}
+
+/// Whether a terminal obeys this character instead of showing it: control characters, direction marks.
+fn commands_terminals(c: char) -> bool {
+    let is_direction = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    c.is_control() || is_direction
 }
 
 /// Starts the log on stderr: one line an event. `JOBCTL_LOG` overrides the level.
