@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     if commands::answer_shell() {
         return ExitCode::SUCCESS;
     }
+    execute::hide_environment();
     let exit = match commands::parse() {
         Ok(cli) => {
             let is_quiet = cli.command.is_quiet();

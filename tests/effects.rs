@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use rustix::process::Signal;
 
+use crate::support::process::unprivileged;
 use crate::support::{Preload, TestDb, temp_dir, wait_until};
 
 /// A file to which a command adds a line each time it runs.
@@ -171,6 +172,13 @@ fn what_succeeded_is_completed_though_the_connection_was_lost_meanwhile() {
         assert_eq!(effects(&db), known);
         db.execute("DELETE FROM jobctl.job_effects");
     }
+}
+
+#[test]
+fn a_command_does_not_get_the_address_of_the_database() {
+    let db = TestDb::new();
+    let once = db.jobctl(["once", "k", "--", "sh", "-c", "env; cat /proc/$PPID/environ"]);
+    unprivileged(once).run().exits(1).nowhere("JOBCTL_DATABASE_URL").stderr_has("/environ: ");
 }
 
 #[test]

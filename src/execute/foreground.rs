@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -22,6 +22,10 @@ pub(crate) enum Foreground {
     Unknown(io::Error),
 }
 
+fn start(words: &[String]) -> io::Result<Child> {
+    Command::new(&words[0]).args(&words[1..]).env_remove(inherited::OWN_ADDRESS).spawn()
+}
+
 /// Runs a command on the terminal, pipes and process group that jobctl itself was given. Signals that
 /// ask to end are left to the command: jobctl has to see how it ended. Those that jobctl was started
 /// to ignore, as by `nohup`, both ignore.
@@ -31,7 +35,7 @@ pub(crate) fn foreground(words: &[String]) -> Foreground {
     // A Ctrl-C reaches the whole group by itself; what is sent to jobctl alone is passed on. While SIGCHLD is
     // ignored, as a daemon may leave it, nobody's exit status can be had.
     let signals = Signals::new(heard.chain([SIGCHLD]));
-    let child = signals.and_then(|signals| Ok((signals, Command::new(&words[0]).args(&words[1..]).spawn()?)));
+    let child = signals.and_then(|signals| Ok((signals, start(words)?)));
     let (mut signals, mut child) = match child {
         Ok(started) => started,
         Err(error) => return Foreground::NotStarted(error),

@@ -1,7 +1,7 @@
 //! What the process that started jobctl left it and no job may get: open descriptors, such as the
 //! lock file of a wrapper, which a job would keep locked, and ignored signals, to which a job would
 //! be deaf. A `nohup`, a supervisor or a shell in the background leave either. A command in the
-//! foreground keeps them.
+//! foreground keeps them. Neither gets jobctl's own address of the database.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,21 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signal_hook::consts::{FORBIDDEN, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 use signal_hook::flag;
 
-/// Withholds all of it from the processes that are started later. The first call does it; a tick that starts
+/// The variable with jobctl's own address, and maybe its password. DATABASE_URL and the PG* variables are shared.
+pub(super) const OWN_ADDRESS: &str = "JOBCTL_DATABASE_URL";
+
+/// Lets only root read this process's environment and memory. The system lets other processes of the same user,
+/// such as jobs, read /proc/PID/environ too.
+pub(crate) fn hide_environment() {
+    // An older kernel that refuses leaves things as they are.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// Withholds descriptors and ignored signals from the processes that are started later. The first call does it; a tick that starts
 /// nothing need not.
 ///
 /// # Errors

@@ -19,6 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub(crate) use foreground::{Foreground, foreground};
 pub(crate) use http::HostPolicy;
+pub(crate) use inherited::hide_environment;
 pub(crate) use stop::Stop;
 
 use crate::action::{Action, Shell, Source};

@@ -65,8 +65,7 @@ fn spawn(shell: &Shell, identity: &Identity) -> io::Result<Child> {
         command.current_dir(directory);
     }
     command
-        // Its own credential; what others share, as DATABASE_URL and PGPASSWORD, is the job's as well.
-        .env_remove("JOBCTL_DATABASE_URL")
+        .env_remove(inherited::OWN_ADDRESS)
         .envs(&shell.env)
         .env("JOBCTL_RUN_ID", identity.run_id.to_string())
         .env("JOBCTL_JOB", &identity.job)

@@ -4,6 +4,8 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::Invocation;
+
 struct Stat {
     pid: i32,
     state: char,
@@ -39,6 +41,14 @@ pub fn living_in_group(group: i32) -> usize {
 /// How many children of a process have ended and were not waited for.
 pub fn zombies_of(parent: i32) -> usize {
     all().iter().filter(|process| process.parent == parent && process.state == 'Z').count()
+}
+
+/// As a user would run it who may not look into other processes.
+pub fn unprivileged(command: Invocation<'_>) -> Invocation<'_> {
+    if !rustix::process::geteuid().is_root() {
+        return command;
+    }
+    command.after("exec setpriv --bounding-set -all,+dac_override --inh-caps -all \"$0\" \"$@\"")
 }
 
 /// Ends a process that a test has let escape.
