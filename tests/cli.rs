@@ -171,6 +171,11 @@ fn a_complaint_can_not_command_the_terminal() {
 }
 
 #[test]
+fn the_help_says_that_a_list_of_processes_shows_an_address_on_the_command_line() {
+    jobctl(["--help"]).run().success().stdout_has("URL, which `ps` shows;");
+}
+
+#[test]
 fn words_behind_two_dashes_are_taken_as_they_are() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "echo", "--json", "-rf", "--", "%0A", "$(id)", ""]);

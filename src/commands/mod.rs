@@ -106,7 +106,7 @@ impl Command {
 /// Where the database is.
 #[derive(Args, Debug)]
 pub(crate) struct Database {
-    /// URL or key=value string; else DATABASE_URL, else PG*
+    /// URL, which `ps` shows; else DATABASE_URL, else PG*
     #[arg(long, global = true, value_name = "URL", help_heading = "Connection")]
     database_url: Option<String>,
 }
