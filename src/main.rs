@@ -29,7 +29,7 @@ mod waiting;
 use std::process::ExitCode;
 
 use commands::Command;
-use exit::{Exit, Fault};
+use exit::Exit;
 
 fn main() -> ExitCode {
     if commands::answer_shell() {
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Ok(cli) => {
             let is_quiet = cli.command.is_quiet();
             run(cli).unwrap_or_else(|error| {
-                let exit = exit_of(&error);
+                let exit = commands::exit_of(&error);
                 let complain =
                     if is_quiet && exit == Exit::Unavailable { print::complain_hourly } else { print::complain };
                 complain(&format!("{error:#}"));
@@ -78,15 +78,4 @@ fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
         Command::Check(arguments) => arguments.0.run(database),
         Command::Completions(arguments) => arguments.0.run(database),
     }
-}
-
-/// The status an error carries, however much context was added on its way.
-fn exit_of(error: &anyhow::Error) -> Exit {
-    error
-        .chain()
-        .find_map(|cause| {
-            let fault = cause.downcast_ref::<Fault>().map(|fault| fault.exit);
-            fault.or_else(|| cause.downcast_ref::<store::Error>().map(|error| error.exit))
-        })
-        .unwrap_or(Exit::CouldNot)
 }

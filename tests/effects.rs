@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 
 use crate::support::process::unprivileged;
-use crate::support::{Preload, TestDb, temp_dir, wait_until};
+use crate::support::{Preload, Proxy, TestDb, temp_dir, wait_until};
 
 /// A file to which a command adds a line each time it runs.
 struct Counter {
@@ -169,6 +169,27 @@ fn what_succeeded_is_completed_though_the_connection_was_lost_meanwhile() {
         assert_eq!(db.query(cut), "t");
         fs::write(&go, "").unwrap();
         once.wait().exits(i32::from(script == "false"));
+        assert_eq!(effects(&db), known);
+        db.execute("DELETE FROM jobctl.job_effects");
+    }
+}
+
+#[test]
+fn what_is_known_of_a_command_is_recorded_though_the_database_restarts_at_its_end() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    for (script, status, known) in [("true", 0, "k|||t"), ("exit 3", 3, "")] {
+        let (proxy, folder) = (Proxy::to(&db), temp_dir());
+        let go = folder.path().join("go");
+        let waiting = counter.then(&format!("while [ ! -e '{}' ]; do sleep 0.02; done; {script}", go.display()));
+        let once =
+            db.jobctl(["once", "k", "--", "sh", "-c", &waiting]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        wait_until("the command to run", || counter.times() > 0 && effects(&db) == "k|||f");
+        proxy.cut();
+        let before = proxy.connections();
+        fs::write(&go, "").unwrap();
+        wait_until("several tries", || proxy.connections() >= before + 4);
+        proxy.mend();
+        once.wait().exits(status).stderr_has("`once` tries again for a minute");
         assert_eq!(effects(&db), known);
         db.execute("DELETE FROM jobctl.job_effects");
     }

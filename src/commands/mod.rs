@@ -38,7 +38,7 @@ use log::LevelFilter;
 
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
-use crate::store::{Scheduled, Store};
+use crate::store::{self, Scheduled, Store};
 use crate::{action, print, spelling};
 pub(crate) use completions::answer_shell;
 use environment::{Environment, with_environment};
@@ -194,6 +194,17 @@ pub(crate) fn explain(usage: &clap::Error) -> Exit {
             Exit::CouldNot
         }
     }
+}
+
+/// The status an error carries, however much context was added on its way.
+pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
+    error
+        .chain()
+        .find_map(|cause| {
+            let fault = cause.downcast_ref::<Fault>().map(|fault| fault.exit);
+            fault.or_else(|| cause.downcast_ref::<store::Error>().map(|error| error.exit))
+        })
+        .unwrap_or(Exit::CouldNot)
 }
 
 /// Reads a number within a range, which a refusal names.

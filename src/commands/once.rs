@@ -1,6 +1,7 @@
 //! `jobctl once`: runs a command whose effect must happen once.
 
-use std::io;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -10,11 +11,14 @@ use crate::action;
 use crate::execute::{self, Foreground};
 use crate::exit::{Exit, Fault};
 use crate::print;
-use crate::store::{self, Effect, Kind, Store};
+use crate::store::{self, Effect, Store};
 
 /// The statuses of `env`, `timeout` and every shell for a command that could not be run.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
+/// After the command: longer than the database needs for a restart.
+const RETRY_TIME: Duration = Duration::from_secs(60);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Run a command whose effect must happen once
 ///
@@ -23,7 +27,8 @@ const NOT_EXECUTABLE: u8 = 126;
 /// running anything. A key that a crash left open is not run again, nor one that
 /// another `once` is still working on: exit 8, and a person says with --settle
 /// whether the effect happened. A command that fails passes its exit status on;
-/// one that is not found is exit 127, one that can't be executed 126.
+/// one that is not found is exit 127, one that can't be executed 126. If the
+/// database is away when the command ends, `once` tries again for a minute.
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
 ///   jobctl once --settle done invoice:4711
@@ -114,12 +119,27 @@ fn open(key: &str, begun: &str) -> Fault {
     Fault::new(Exit::Open, message)
 }
 
-/// What is said after the command; it may have taken hours, and the connection with it.
+/// Says what is known after the command. It may have taken hours, and the database may be restarting
+/// at this moment: gives up only after a minute.
 fn anew(store: &Store, database: &Database, say: impl Fn(&Store) -> store::Result<bool>) -> anyhow::Result<bool> {
-    match say(store) {
-        Err(error) if error.kind == Kind::Lost => Ok(say(&database.open()?)?),
-        said => Ok(said?),
+    let passes =
+        |said: &anyhow::Result<bool>| said.as_ref().is_err_and(|error| super::exit_of(error) == Exit::Unavailable);
+    let again = || Ok(say(&database.open()?)?);
+    let until = Instant::now() + RETRY_TIME;
+    let mut said = say(store).map_err(anyhow::Error::from);
+    if passes(&said) {
+        said = again();
     }
+    if let Err(error) = &said
+        && passes(&said)
+    {
+        log::warn!("{error:#}; `once` tries again for a minute");
+    }
+    while passes(&said) && Instant::now() < until {
+        thread::sleep(RETRY_PAUSE);
+        said = again();
+    }
+    said
 }
 
 /// The run and attempt this is a part of, in a job.
