@@ -155,8 +155,9 @@ impl RetryAfter {
     }
 }
 
-/// Why an attempt failed. `Display` is the sentence that is stored and shown, also to viewers: short,
-/// without any part of the payload, the headers or the output. It names no directory, host or variable.
+/// Why an attempt failed. `Display` is the sentence that is stored and shown, also to viewers:
+/// short, without any part of the payload, the headers or the output, and without the name of a
+/// directory, a server or a variable.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
     ExitCode(i32),

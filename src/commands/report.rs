@@ -69,8 +69,9 @@ const STICKY: u32 = 0o1000;
 /// Most links on the way to a file, as for the kernel.
 const LINKS: usize = 40;
 
-/// The file that a path leads to. In a sticky folder, as /tmp is one, anyone may put a link to any file: there only
-/// links of this user and of the folder's owner are followed, which is also the kernel's rule (`protected_symlinks`).
+/// The file that a path leads to. In a sticky folder, such as /tmp, anyone may put a link to any
+/// file: there only links of this user and of the folder's owner are followed. That is also the
+/// kernel's rule (`protected_symlinks`), but not everywhere in force.
 fn follow(file: &Path) -> anyhow::Result<PathBuf> {
     let mut path = std::path::absolute(file)?;
     for _ in 0..LINKS {

@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process_group};
 
-/// Whether a process of the group is alive. Dead members that init has not collected yet (in a container
-/// it may never) still count for the kernel, and a refusal (EPERM, as for sudo) says that there is one:
-/// then the kernel's table decides, which is slow to read.
+/// Whether a process of the group is alive. For a signal, dead members count too until init has
+/// collected them (in a container maybe never), and a refusal (EPERM, as for sudo) says that there
+/// are members: then the kernel's table decides, which is slow to read.
 pub(super) fn is_alive(group: Pid) -> bool {
     if test_kill_process_group(group) == Err(Errno::SRCH) {
         return false;

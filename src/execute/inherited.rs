@@ -14,18 +14,19 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signal_hook::consts::{FORBIDDEN, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 use signal_hook::flag;
 
-/// The variable with jobctl's own address, and maybe its password. DATABASE_URL and the PG* variables are shared.
+/// The variable with jobctl's own address, and maybe its password. Commands share DATABASE_URL and
+/// the PG* variables.
 pub(super) const OWN_ADDRESS: &str = "JOBCTL_DATABASE_URL";
 
-/// Lets only root read this process's environment and memory. The system lets other processes of the same user,
-/// such as jobs, read /proc/PID/environ too.
+/// Lets only root read this process's environment and memory. Otherwise the system lets every
+/// process of the same user, such as a job, read /proc/PID/environ.
 pub(crate) fn hide_environment() {
     // An older kernel that refuses leaves things as they are.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// Withholds descriptors and ignored signals from the processes that are started later. The first call does it; a tick that starts
-/// nothing need not.
+/// Withholds descriptors and ignored signals from the processes that are started later. The first
+/// call does it; a tick that starts nothing need not.
 ///
 /// # Errors
 /// The system refuses a handler.

@@ -261,7 +261,8 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// Whether a terminal obeys this character instead of showing it: control characters, direction marks.
+/// Whether a terminal obeys this character instead of showing it: a control character, or a
+/// direction mark.
 fn commands_terminals(c: char) -> bool {
     let is_direction = matches!(
         c,
