@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, temp_dir};
 
-/// Lets the database answer each claim of a run of `job` with this instead of what the claim has found.
+/// Changes each run of `job` in the claim itself, by this statement.
 fn forge_claims(db: &TestDb, job: &str, forged: &str) {
     db.execute(&format!(
         "CREATE FUNCTION forge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {forged}; RETURN NEW; END $$;
@@ -30,7 +30,7 @@ fn a_claimed_run_that_turned_into_a_command_is_not_executed() {
         db.apply(&format!(
             "[jobs.harmless]\nhttp = {{ url = 'http://127.0.0.1:9/' }}\n[jobs.defined]\nshell = '{touch}'\n"
         ));
-        // Who owns the tables can also define what is built in.
+        // The owner of the tables can also define a job named `shell`.
         db.execute(&format!(
             "ALTER TABLE jobctl.job_definitions DROP CONSTRAINT name_is_no_built_in_job;
              INSERT INTO jobctl.job_definitions (name, kind, action) VALUES ('shell', 'shell', '{}')",

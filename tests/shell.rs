@@ -368,7 +368,7 @@ fn five_hundred_commands_leave_no_zombie_no_descriptor_and_no_thread() {
         let name = path(name).display().to_string();
         db.enqueue_script(&format!("touch {name}; while [ -e {name} ]; do sleep 0.01; done"))
     };
-    // Only root may see the descriptors of another process that hides its environment.
+    // Only root can list the descriptors of a jobctl, as it can read its environment.
     let count = |kind: &str, pid: i32| fs::read_dir(format!("/proc/{pid}/{kind}")).map_or(0, Iterator::count);
 
     let first = pause("first");

@@ -68,8 +68,8 @@ impl ShellPolicy {
     }
 }
 
-/// Executes what this host's policy allows. A claim already leaves the rest to other hosts, but a
-/// trigger or a false server can answer it with anything: the check here is the one that counts.
+/// Executes what this host's policy allows. The claim already skips the rest, but a trigger or a
+/// false server can answer it with anything: only the check here counts.
 #[derive(Debug)]
 pub(crate) struct Executor {
     shell: ShellPolicy,

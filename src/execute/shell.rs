@@ -180,7 +180,7 @@ impl<'a> Process<'a> {
         // What has ended by itself meanwhile is not ended once more.
         reason = reason.filter(|_| !self.wait(Duration::ZERO));
         let status = if reason.is_some() { self.end() } else { self.child.wait().ok() };
-        // Where even SIGKILL was in vain, another one is as well.
+        // SIGKILL did not end it, and the group got it too.
         let leftover = if status.is_some() { self.sweep() } else { Leftover::Alive };
         self.report(status, reason, leftover)
     }

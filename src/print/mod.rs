@@ -158,7 +158,7 @@ pub(crate) fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
     let json = serde_json::to_string(value).context("cannot write JSON")?;
     let mut text = String::with_capacity(json.len() + 1);
     for c in json.chars() {
-        // Those below stand outside of strings, as white space; inside, they are escaped already.
+        // serde_json escapes the ASCII ones in strings; elsewhere they are white space.
         if c >= '\u{7f}' && commands_terminals(c) {
             let _ = write!(text, "\\u{:04x}", u32::from(c));
         } else {

@@ -43,7 +43,7 @@ pub fn zombies_of(parent: i32) -> usize {
     all().iter().filter(|process| process.parent == parent && process.state == 'Z').count()
 }
 
-/// As a user would run it who may not look into other processes.
+/// Runs a command without root's right to read other processes.
 pub fn unprivileged(command: Invocation<'_>) -> Invocation<'_> {
     if !rustix::process::geteuid().is_root() {
         return command;

@@ -48,7 +48,7 @@ impl Target {
         (self.security == Security::Plain || next.security == Security::Tls).then_some(next)
     }
 
-    /// Names the server to those who read the history; an error, which viewers read too, does not.
+    /// Names the server, for the history and the log. Errors do not name it: viewers read them.
     pub(super) fn note(&self) -> String {
         format!("the server is `{}:{}`", self.host, self.port)
     }
