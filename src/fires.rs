@@ -9,8 +9,6 @@ use crate::store::{DueSchedule, Planned, Scheduled};
 
 /// A nominal time that is older than this was missed: nobody ticked when it came.
 const ON_TIME: TimeDelta = TimeDelta::minutes(2);
-/// Nominal times that `all` makes up for.
-const CATCH_UP: usize = 100;
 /// Nominal times fired per statement: a tenth of what ten seconds, its limit, are enough for.
 const TIMES_AT_ONCE: usize = 5000;
 /// Before a schedule that can't be fired is looked at again.
@@ -52,6 +50,8 @@ pub(crate) fn put_off(due: &DueSchedule) -> Planned {
     Planned {
         id: due.id,
         seen: due.seen,
+        schedule: due.schedule.clone(),
+        time_zone: due.time_zone.clone(),
         next: due.seen,
         times: Vec::new(),
         missed: 0,
@@ -66,11 +66,7 @@ fn plan_one(due: &DueSchedule) -> Result<Planned, String> {
         return Ok(Planned { next, put_off_until: None, ..put_off(due) });
     };
     let schedule = Schedule::parse(&due.schedule, &due.time_zone)?;
-    let newest = match due.catch_up.split_once(':') {
-        Some((_, limit)) => limit.parse().unwrap_or(CATCH_UP),
-        None if due.catch_up == "all" => CATCH_UP,
-        None => 1,
-    };
+    let newest = usize::try_from(due.most_fires).unwrap_or(1);
     // What has come is due whatever the expression says; behind it lies what came since.
     let Missed { mut times, mut skipped } = schedule.missed(seen, due.now, newest);
     if times.len() < newest {
@@ -85,13 +81,12 @@ fn plan_one(due: &DueSchedule) -> Result<Planned, String> {
     }
     let delay = spread_of(&due.name, Duration::try_from_secs_f64(due.spread).unwrap_or_default());
     Ok(Planned {
-        id: due.id,
-        seen: due.seen,
         next: schedule.after(due.now),
         times,
         missed: i64::try_from(skipped).unwrap_or(i64::MAX),
         delay: delay.as_secs_f64(),
         put_off_until: None,
+        ..put_off(due)
     })
 }
 
@@ -124,6 +119,8 @@ mod tests {
         let fire = |times: usize| Planned {
             id: 1,
             seen: None,
+            schedule: String::new(),
+            time_zone: String::new(),
             next: None,
             times: vec![DateTime::UNIX_EPOCH; times],
             missed: 0,

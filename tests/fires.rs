@@ -1,6 +1,6 @@
 //! A schedule fires once for each nominal time, however many look at it.
 
-use crate::support::TestDb;
+use crate::support::{Proxy, TestDb, jobctl, wait_until};
 
 const STATUSES: [&str; 6] = ["queued", "running", "failed", "succeeded", "dead", "cancelled"];
 
@@ -73,7 +73,7 @@ fn fire(db: &TestDb, hours: &[u32], missed: u32) -> String {
     let times: Vec<_> = hours.iter().map(|hour| format!("'2026-01-01 {hour:02}:00Z'")).collect();
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = '2026-01-01 00:00Z', skipped_fires = 0");
     db.query(&format!(
-        "SELECT cardinality(jobctl.fire(id, next_run_at, next_run_at + interval '1 day',
+        "SELECT cardinality(jobctl.fire(id, next_run_at, schedule, time_zone, next_run_at + interval '1 day',
             ARRAY[{}]::timestamptz[], '5 minutes', {missed})) FROM jobctl.job_definitions",
         times.join(", ")
     ))
@@ -113,7 +113,7 @@ fn overlap_decides_about_a_fire_while_the_last_one_is_not_finished() {
 #[test]
 fn of_several_times_each_has_its_run_or_is_counted() {
     let db = TestDb::new();
-    db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\ncatch_up = 'all'\n");
     for (overlap, fired, skipped) in [("allow", "1\n2\n3", 7), ("queue", "1\n2\n3", 7), ("skip", "3", 9)] {
         db.execute("DELETE FROM jobctl.job_runs");
         db.execute(&format!("UPDATE jobctl.job_definitions SET overlap = '{overlap}'"));
@@ -135,10 +135,12 @@ fn of_several_times_each_has_its_run_or_is_counted() {
 fn only_who_saw_the_next_time_fires_it() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
+    db.execute(&format!("UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR}"));
     let seen = "next_run_at - interval '1 second'";
     let fire = |seen: &str| {
         db.query(&format!(
-            "SELECT jobctl.fire(id, {seen}, next_run_at + interval '1 day', ARRAY[next_run_at], '0', 0) IS NULL
+            "SELECT jobctl.fire(id, {seen}, schedule, time_zone, next_run_at + interval '1 day', ARRAY[{seen}], '0', 0)
+                IS NULL
              FROM jobctl.job_definitions"
         ))
     };
@@ -154,4 +156,80 @@ fn only_who_saw_the_next_time_fires_it() {
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
     assert_eq!(fire("next_run_at"), "f");
+}
+
+#[test]
+fn fire_refuses_times_that_no_schedule_yields() {
+    let db = TestDb::new();
+    let fires = |seen: &str, next: &str, times: &str| {
+        db.execute(
+            "UPDATE jobctl.job_definitions SET next_run_at = now() - interval '1 hour'; DELETE FROM jobctl.job_runs",
+        );
+        let fired = db.query(&format!(
+            "SELECT jobctl.fire(id, {seen}, schedule, time_zone, {next}, ARRAY({times})::timestamptz[], '0', 0) IS NOT NULL
+             FROM jobctl.job_definitions"
+        ));
+        (fired == "t", db.query("SELECT count(*) FROM jobctl.job_runs"))
+    };
+    let (later, seen) = ("now() + interval '1 day'", "next_run_at");
+    let none = (false, "0".to_owned());
+    for (catch_up, most) in [("skip", 1), ("one", 1), ("all:7", 7), ("all", 100)] {
+        db.execute("DELETE FROM jobctl.job_definitions");
+        db.apply(&format!(
+            "[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\noverlap = 'allow'\ncatch_up = '{catch_up}'\n"
+        ));
+        let times =
+            |count: u32| format!("SELECT next_run_at + n * interval '1 second' FROM generate_series(1, {count}) AS n");
+        assert_eq!(fires(seen, later, &times(most)), (true, most.to_string()), "{catch_up}");
+        assert_eq!(fires(seen, later, &times(most + 1)), none, "{catch_up}");
+    }
+    assert_eq!(fires(seen, later, "SELECT now() + interval '1 second'"), none, "the future");
+    assert_eq!(fires(seen, later, "SELECT next_run_at - interval '1 second'"), none, "before the time that was seen");
+    assert_eq!(fires(seen, later, "SELECT NULL::timestamptz"), none, "no time");
+    assert_eq!(fires(seen, "next_run_at - interval '1 second'", "SELECT next_run_at"), none, "next goes back");
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() + interval '1 hour'");
+    let early = "SELECT jobctl.fire(id, next_run_at, schedule, time_zone, NULL, '{}', '0', 0) IS NULL
+         FROM jobctl.job_definitions";
+    assert_eq!(db.query(early), "t", "not due yet");
+}
+
+#[test]
+fn a_fire_computed_from_a_changed_schedule_does_nothing() {
+    let db = TestDb::new();
+    let changes = ["schedule = '* * * * *'", "time_zone = 'Asia/Tokyo'", "catch_up = 'one'"];
+    for change in changes {
+        db.execute("DELETE FROM jobctl.job_definitions");
+        db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\ncatch_up = 'all'\noverlap = 'allow'\n");
+        db.execute(&format!("UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR} - interval '1 year'"));
+        let proxy = Proxy::to(&db);
+        proxy.freeze_after("candidates for fire.sql");
+        let tick = jobctl(["tick", "--queue", "none"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        wait_until("the tick to have looked", || {
+            proxy.is_frozen()
+                && db.query(
+                    "SELECT count(*) FROM pg_stat_activity
+                     WHERE state = 'idle in transaction' AND query LIKE '%candidates for fire.sql%'",
+                ) == "1"
+        });
+        // What `apply` does to a schedule that has come meanwhile and is not fired yet.
+        db.execute(&format!("UPDATE jobctl.job_definitions SET {change}"));
+        proxy.mend();
+        tick.wait().success();
+        assert_eq!(
+            db.query(&format!(
+                "SELECT next_run_at = {NEW_YEAR} - interval '1 year', (SELECT count(*) FROM jobctl.job_runs)
+                 FROM jobctl.job_definitions"
+            )),
+            "t|0",
+            "{change}: the tick left it alone"
+        );
+        db.jobctl(["tick", "--queue", "none"]).run().success();
+        let next = match change {
+            "schedule = '* * * * *'" => "next_run_at <= now() + interval '1 minute'",
+            "time_zone = 'Asia/Tokyo'" => "extract(hour FROM next_run_at AT TIME ZONE 'UTC') = 15",
+            _ => "next_run_at > now()",
+        };
+        assert_eq!(db.query(&format!("SELECT {next} FROM jobctl.job_definitions")), "t", "{change}");
+        db.execute("DELETE FROM jobctl.job_runs");
+    }
 }

@@ -79,7 +79,7 @@ fn owners_and(more: &[&'static str]) -> Vec<&'static str> {
 
 const TABLES: [&str; 4] = ["job_runs", "job_definitions", "job_attempts", "job_effects"];
 
-const FIRE: &str = "SELECT jobctl.fire(1, now(), now(), '{}', '0', 0)";
+const FIRE: &str = "SELECT jobctl.fire(1, now(), '', '', now(), '{}', '0', 0)";
 
 #[test]
 fn a_role_without_grants_may_nothing() {

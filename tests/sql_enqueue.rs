@@ -368,14 +368,14 @@ fn every_function_of_ours_pins_its_search_path_and_belongs_to_nobody_else() {
              FROM pg_proc WHERE pronamespace = 'jobctl'::regnamespace ORDER BY proname"
         ),
         [
-            ("enqueue", 't'),
-            ("enqueue_run", 't'),
-            ("fire", 't'),
-            ("forget_history", 't'),
-            ("is_backoff", 'f'),
-            ("record_effect", 't')
+            ("enqueue", 't', "jobctl, "),
+            ("enqueue_run", 't', "jobctl, "),
+            ("fire", 't', ""),
+            ("forget_history", 't', ""),
+            ("is_backoff", 'f', "jobctl, "),
+            ("record_effect", 't', "jobctl, ")
         ]
-        .map(|(name, definer)| format!("{name}|{definer}|{{\"search_path=pg_catalog, jobctl, pg_temp\"}}|f"))
+        .map(|(name, definer, ours)| format!("{name}|{definer}|{{\"search_path=pg_catalog, {ours}pg_temp\"}}|f"))
         .join("\n")
     );
 }

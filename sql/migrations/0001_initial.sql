@@ -18,6 +18,10 @@ CREATE TABLE jobctl.job_definitions (
     time_zone text NOT NULL DEFAULT 'UTC',
     catch_up text NOT NULL DEFAULT 'one'
         CONSTRAINT catch_up_is_known CHECK (catch_up ~ '^(skip|one|all(:[1-9][0-9]{0,3})?)$'),
+    -- How many nominal times may be fired at once.
+    most_fires integer GENERATED ALWAYS AS (
+        CASE WHEN catch_up = 'all' THEN 100 WHEN catch_up LIKE 'all:%' THEN substr(catch_up, 5)::integer ELSE 1 END
+    ) STORED,
     overlap text NOT NULL DEFAULT 'skip'
         CONSTRAINT overlap_is_known CHECK (overlap IN ('allow', 'skip', 'queue')),
     max_running integer
@@ -476,13 +480,17 @@ END
 $$;
 
 -- Fires a schedule: moves next_run_at on from the nominal time that was seen, or from NULL, and, only if it
--- moved it, queues a run for each of these nominal times. Whoever comes second moves nothing and so queues
--- nothing, however many tick. With overlap `skip` a time is left out while an earlier run is not
+-- moved it, queues a run for each of these nominal times. Of several ticks only the first moves it and queues
+-- runs. With overlap `skip` a time is left out while an earlier run is not
 -- finished. One that can't be fired is put off: it stays at the time that was seen. Returns the ids of the
--- runs; NULL when somebody else was first, or is at it.
+-- runs. Returns NULL, and changes nothing, when another tick was first or is at it, when the schedule or its
+-- time zone is not what the caller computed the times from, when it is not due, and for times that no schedule
+-- yields: in the future, before the one that was seen, or more than catch_up allows.
 CREATE FUNCTION jobctl.fire(
     definition_id bigint,
     seen timestamptz,
+    schedule text,
+    time_zone text,
     next timestamptz,
     times timestamptz[],
     delay interval,
@@ -492,7 +500,7 @@ CREATE FUNCTION jobctl.fire(
 RETURNS bigint[]
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, jobctl, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -506,6 +514,15 @@ BEGIN
     WHERE seen.id = fire.definition_id
         AND coalesce(seen.enabled AND seen.paused_at IS NULL AND seen.schedule IS NOT NULL, false)
         AND seen.next_run_at IS NOT DISTINCT FROM fire.seen
+        AND seen.schedule = fire.schedule
+        AND seen.time_zone = fire.time_zone
+        AND coalesce(fire.seen <= now(), true)
+        AND coalesce(fire.next >= fire.seen, true)
+        AND cardinality(fire.times) <= seen.most_fires
+        AND NOT EXISTS (
+            SELECT FROM unnest(fire.times) AS nominal
+            WHERE (nominal BETWEEN fire.seen AND now()) IS NOT TRUE
+        )
     FOR NO KEY UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN NULL;
@@ -592,7 +609,7 @@ CREATE FUNCTION jobctl.forget_history()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, jobctl, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN

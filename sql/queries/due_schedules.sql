@@ -8,6 +8,7 @@ SELECT
     definition.schedule,
     definition.time_zone,
     definition.catch_up,
+    definition.most_fires,
     extract(epoch FROM definition.spread)::float8 AS spread,
     definition.next_run_at
 FROM jobctl.job_definitions AS definition

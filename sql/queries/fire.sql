@@ -2,13 +2,16 @@
 -- Arrays, one element a definition: $1  ids    $2  nominal times seen    $3  next nominal times
 -- $4  delays, seconds    $5  how many times were missed and are not made up for
 -- $8  until when nobody is to look; NULL for one that is fired
+-- $9  schedules, and $10 their time zones, from which these times were computed
 -- Arrays, one element a fire: $6  ids    $7  nominal times
--- Returns a row per definition; NULL runs: another tick was first, or is at it.
+-- Returns a row per definition; NULL runs: another tick was first, or is at it, or the definition has changed.
 SELECT
     schedule.id,
     jobctl.fire(
         schedule.id,
         schedule.seen,
+        schedule.expression,
+        schedule.time_zone,
         schedule.next,
         ARRAY(
             SELECT nominal.at
@@ -26,5 +29,7 @@ FROM unnest(
     $3::timestamptz[],
     $4::float8[],
     $5::bigint[],
-    $8::timestamptz[]
-) AS schedule (id, seen, next, delay, missed, put_off_until)
+    $8::timestamptz[],
+    $9::text[],
+    $10::text[]
+) AS schedule (id, seen, next, delay, missed, put_off_until, expression, time_zone)

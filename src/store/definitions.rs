@@ -18,6 +18,8 @@ pub(crate) struct DueSchedule {
     pub(crate) schedule: String,
     pub(crate) time_zone: String,
     pub(crate) catch_up: String,
+    /// Nominal times that may be fired at once.
+    pub(crate) most_fires: i32,
     /// Seconds.
     pub(crate) spread: f64,
     /// The nominal time that has come; `None`: the next one is not known.
@@ -31,6 +33,9 @@ pub(crate) struct DueSchedule {
 pub(crate) struct Planned {
     pub(crate) id: i64,
     pub(crate) seen: Option<DateTime<Utc>>,
+    /// What the times were computed from: where it has changed since, nothing is fired.
+    pub(crate) schedule: String,
+    pub(crate) time_zone: String,
     /// `None`: it never fires again.
     pub(crate) next: Option<DateTime<Utc>>,
     /// Nominal times to queue runs for.
@@ -152,6 +157,7 @@ impl Store {
                     schedule: row.try_get("schedule")?,
                     time_zone: row.try_get("time_zone")?,
                     catch_up: row.try_get("catch_up")?,
+                    most_fires: row.try_get("most_fires")?,
                     spread: row.try_get("spread")?,
                     seen: row.try_get("next_run_at")?,
                     now: row.try_get("now")?,
@@ -161,7 +167,7 @@ impl Store {
     }
 
     /// Fires schedules; returns for each, by id, the runs that were queued. One that another tick
-    /// fired first is left out.
+    /// fired first, or that has changed since it was read, is left out.
     ///
     /// # Errors
     /// The database's.
@@ -184,6 +190,8 @@ impl Store {
                 (&ids, Type::INT8_ARRAY),
                 (&nominal, Type::TIMESTAMPTZ_ARRAY),
                 (&column!(|fire| fire.put_off_until), Type::TIMESTAMPTZ_ARRAY),
+                (&column!(|fire| fire.schedule.as_str()), Type::TEXT_ARRAY),
+                (&column!(|fire| fire.time_zone.as_str()), Type::TEXT_ARRAY),
             ];
             let rows = client.query_typed(query!("fire"), parameters)?;
             let fired = rows.iter().map(|row| Ok((row.try_get("id")?, row.try_get::<_, Option<Vec<i64>>>("runs")?)));
