@@ -150,6 +150,40 @@ fn a_worker_moves_runs_and_changes_nothing_of_what_they_do() {
 }
 
 #[test]
+fn a_worker_lowers_attempts_only_as_a_release_does() {
+    let db = furnished();
+    let worker = Role::granted(&db, "worker");
+    let run = db.enqueue(["a"]);
+    let lowers = |before: &str, after: &str| {
+        db.execute(&format!("UPDATE jobctl.job_runs SET {before} WHERE id = {run}"));
+        let mut client = worker.client();
+        let refused =
+            client.batch_execute(&format!("BEGIN; UPDATE jobctl.job_runs SET {after} WHERE id = {run}")).err();
+        client.batch_execute("ROLLBACK").unwrap();
+        let refusal = refused.map(|error| error.as_db_error().unwrap().constraint().unwrap_or_default().to_owned());
+        assert!(refusal.as_deref().is_none_or(|constraint| constraint == "attempts_only_go_up"), "{refusal:?}");
+        refusal.is_none()
+    };
+    let free = "locked_by = NULL, locked_until = NULL";
+    let running = "status = 'running', attempts = 3, locked_by = 'w', locked_until = now() + interval '1 hour'";
+    for (after, may) in [
+        ("status = 'queued', attempts = 2", true),
+        ("status = 'cancelled', finished_at = now(), attempts = 2", true),
+        ("status = 'queued', attempts = 1", false),
+        ("status = 'failed', attempts = 2", false),
+        ("status = 'succeeded', finished_at = now(), attempts = 2", false),
+    ] {
+        assert_eq!(lowers(running, &format!("{free}, {after}")), may, "{after}");
+    }
+    assert!(!lowers(running, "attempts = 2"));
+    for status in ["queued", "failed"] {
+        let waiting = format!("{free}, status = '{status}', attempts = 3");
+        assert!(!lowers(&waiting, "attempts = 2"), "{status}");
+        assert!(lowers(&waiting, "attempts = 3"), "{status}");
+    }
+}
+
+#[test]
 fn an_operator_looks_after_runs_and_can_not_choose_what_is_run() {
     may_and_may_not(
         "operator",

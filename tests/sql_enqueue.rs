@@ -373,7 +373,8 @@ fn every_function_of_ours_pins_its_search_path_and_belongs_to_nobody_else() {
             ("fire", 't', ""),
             ("forget_history", 't', ""),
             ("is_backoff", 'f', "jobctl, "),
-            ("record_effect", 't', "jobctl, ")
+            ("record_effect", 't', "jobctl, "),
+            ("refuse_fewer_attempts", 'f', "")
         ]
         .map(|(name, definer, ours)| format!("{name}|{definer}|{{\"search_path=pg_catalog, {ours}pg_temp\"}}|f"))
         .join("\n")

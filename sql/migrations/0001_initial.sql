@@ -633,6 +633,32 @@ CREATE TRIGGER no_runs_have_no_history
     AFTER TRUNCATE ON jobctl.job_runs
     FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
 
+-- A worker writes `attempts`; without this it could start a run more often than max_attempts says. Only a
+-- release gives an attempt back. AFTER and WHEN: a BEFORE trigger would lock each row of a claim once more.
+CREATE FUNCTION jobctl.refuse_fewer_attempts()
+RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'attempts of run % can only go down when its claim is released', OLD.id
+        USING ERRCODE = 'check_violation', CONSTRAINT = TG_NAME;
+END
+$$;
+
+CREATE TRIGGER attempts_only_go_up
+    AFTER UPDATE OF attempts ON jobctl.job_runs
+    FOR EACH ROW
+    WHEN (
+        NEW.attempts < OLD.attempts
+        AND (
+            NEW.attempts < OLD.attempts - 1
+            OR OLD.status <> 'running'
+            OR NEW.status NOT IN ('queued', 'cancelled')
+        )
+    )
+    EXECUTE FUNCTION jobctl.refuse_fewer_attempts();
+
 -- Who may do what is granted role by role.
 REVOKE ALL ON SCHEMA jobctl FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA jobctl FROM PUBLIC;
