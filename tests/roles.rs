@@ -7,13 +7,28 @@ const PARTS: [&str; 4] = ["enqueuer", "worker", "operator", "viewer"];
 /// A database where there is something of everything.
 fn furnished() -> TestDb {
     let db = TestDb::new();
+    furnish(&db);
+    db
+}
+
+fn furnish(db: &TestDb) {
     db.apply("[jobs.a]\nshell = 'cat'\n[jobs.nightly]\nshell = 'true'\nschedule = '* * * * *'\n");
     let dead = db.enqueue(["shell", "--", "sh", "-c", "exit 64"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(dead), "dead");
     db.enqueue(["a", "--in", "1h"]);
-    db
 }
+
+/// Grants a role all there is, whenever it is made.
+const DEFAULT_PRIVILEGES: &str = "ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO {role};
+     ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {role};
+     ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO {role};
+     ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO {role}";
+
+const ALL_PRIVILEGES: &str = "GRANT ALL ON SCHEMA jobctl TO {role};
+     GRANT ALL ON ALL TABLES IN SCHEMA jobctl TO {role};
+     GRANT ALL ON ALL SEQUENCES IN SCHEMA jobctl TO {role};
+     GRANT ALL ON ALL FUNCTIONS IN SCHEMA jobctl TO {role}";
 
 /// Tries each statement as this role; it works, or is refused for want of a privilege. Says what comes
 /// out otherwise, all of it.
@@ -39,6 +54,17 @@ fn expect<'a>(role: &Role<'_>, may: &[&'a str], may_not: impl IntoIterator<Item 
 fn may_and_may_not(part: &str, may: &[&str], may_not: &[&str]) {
     let db = furnished();
     expect(&Role::granted(&db, part), may, may_not.iter().copied());
+    // The matrix holds whatever the role was given before: by default, or by hand.
+    let db = TestDb::empty();
+    let role = Role::new(&db);
+    db.execute(&DEFAULT_PRIVILEGES.replace("{role}", role.name()));
+    db.jobctl(["migrate"]).run().success();
+    furnish(&db);
+    let all: Vec<_> = may.iter().chain(may_not).copied().collect();
+    expect(&role, &[], all);
+    db.execute(&ALL_PRIVILEGES.replace("{role}", role.name()));
+    role.grant(part);
+    expect(&role, may, may_not.iter().copied());
 }
 
 /// What nobody may but the owner.
@@ -375,8 +401,10 @@ fn everybody_but_an_enqueuer_may_look_at_the_status() {
 fn grants_change_nothing_and_refuse_a_name_that_no_role_can_have() {
     for part in PARTS {
         let said = jobctl(["grants", "--role", "app_1", "--as", part]).run().success().stderr("").stdout;
-        assert!(said.contains(" TO app_1;") && !said.contains('{'), "{said}");
-        for name in ["", "a\nb", "public", &"a".repeat(64), &"é".repeat(32)] {
+        assert!(said.contains(" TO \"app_1\";") && !said.contains('{'), "{said}");
+        // Without quotes this reserved word would be whoever runs the statements.
+        jobctl(["grants", "--role", "current_user", "--as", part]).run().stdout_has(" TO \"current_user\";");
+        for name in ["", "a\nb", "public", "none", &"a".repeat(64), &"é".repeat(32)] {
             jobctl(["grants", "--role", name, "--as", part]).run().exits(2).stdout("");
         }
     }
@@ -386,8 +414,9 @@ fn grants_change_nothing_and_refuse_a_name_that_no_role_can_have() {
 #[test]
 fn grants_are_for_the_role_of_that_name_whatever_is_in_it() {
     let db = TestDb::new();
-    for name in ["Upper", "1st", "a-b", "job@app.iam", "x; drop schema y", "x\"; drop schema y", "{role}", "é"] {
-        let name = format!("{name} {}", std::process::id());
+    let names =
+        ["Upper", "1st", "a-b", "job@app.iam", "x; drop schema y", "x\"; drop schema y", "{role}", "it's $$", "é"];
+    for name in names.map(|name| format!("{name} {}", std::process::id())) {
         let quoted = format!("\"{}\"", name.replace('"', "\"\""));
         db.execute(&format!("CREATE ROLE {quoted}"));
         for part in PARTS {
@@ -397,4 +426,29 @@ fn grants_are_for_the_role_of_that_name_whatever_is_in_it() {
         db.execute(&format!("DROP OWNED BY {quoted}; DROP ROLE {quoted}"));
         assert!(may.unwrap().get::<_, bool>(0), "{name}");
     }
+}
+
+#[test]
+fn a_role_of_two_parts_may_what_both_may() {
+    let db = furnished();
+    let role = Role::new(&db);
+    let grants = jobctl(["grants", "--role", role.name(), "--as", "enqueuer", "--as", "viewer"]).run().success();
+    db.execute(&grants.stdout);
+    role.jobctl(["enqueue", "a"]).run().success();
+    role.jobctl(["status"]).run().success();
+    role.grant("viewer");
+    role.jobctl(["enqueue", "a"]).run().exits(7);
+    role.jobctl(["status"]).run().success();
+}
+
+#[test]
+fn grants_for_the_owner_are_refused_and_take_nothing_away() {
+    let db = TestDb::empty();
+    let owner = Role::new(&db);
+    db.execute(&format!("CREATE SCHEMA jobctl AUTHORIZATION {}", owner.name()));
+    owner.jobctl(["migrate"]).run().success();
+    let grants = jobctl(["grants", "--role", owner.name(), "--as", "worker"]).run().success().stdout;
+    let refused = owner.client().batch_execute(&grants).unwrap_err();
+    assert!(refused.as_db_error().unwrap().message().contains("owns the schema jobctl"), "{refused:?}");
+    owner.jobctl(["enqueue", "shell", "--", "true"]).run().success();
 }

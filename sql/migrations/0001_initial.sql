@@ -659,8 +659,36 @@ CREATE TRIGGER attempts_only_go_up
     )
     EXECUTE FUNCTION jobctl.refuse_fewer_attempts();
 
--- Who may do what is granted role by role.
-REVOKE ALL ON SCHEMA jobctl FROM PUBLIC;
-REVOKE ALL ON ALL TABLES IN SCHEMA jobctl FROM PUBLIC;
-REVOKE ALL ON ALL SEQUENCES IN SCHEMA jobctl FROM PUBLIC;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA jobctl FROM PUBLIC;
+-- Default privileges may have granted anything to any role; `jobctl grants` says what a role may have.
+DO $$
+DECLARE
+    statement text;
+BEGIN
+    FOR statement IN
+        SELECT format('REVOKE ALL ON %s jobctl FROM %s', object.kind, grantee.name)
+        FROM (
+            SELECT 'PUBLIC' AS name
+            UNION
+            SELECT acl.grantee::regrole::text
+            FROM (
+                SELECT nspowner AS owner, nspacl AS privileges
+                FROM pg_catalog.pg_namespace
+                WHERE nspname = 'jobctl'
+                UNION ALL
+                SELECT relowner, relacl FROM pg_catalog.pg_class WHERE relnamespace = 'jobctl'::regnamespace
+                UNION ALL
+                SELECT proowner, proacl FROM pg_catalog.pg_proc WHERE pronamespace = 'jobctl'::regnamespace
+            ) AS granted, pg_catalog.aclexplode(granted.privileges) AS acl
+            WHERE acl.grantee NOT IN (0, granted.owner)
+        ) AS grantee,
+        unnest(ARRAY[
+            'SCHEMA',
+            'ALL TABLES IN SCHEMA',
+            'ALL SEQUENCES IN SCHEMA',
+            'ALL ROUTINES IN SCHEMA'
+        ]) AS object (kind)
+    LOOP
+        EXECUTE statement;
+    END LOOP;
+END
+$$;

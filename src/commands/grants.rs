@@ -8,16 +8,19 @@ use crate::print;
 
 /// Print the GRANT statements for a role; changes nothing
 ///
+/// They first revoke all that the role has in the schema.
+///
 ///   jobctl grants --role app --as enqueuer | psql app
+///   jobctl grants --role oncall --as viewer enqueuer | psql app
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The role's name, without SQL's quotes
     #[arg(long, value_name = "ROLE", value_parser = role)]
     role: String,
-    /// Which set of privileges
-    #[arg(long, value_name = "WHAT")]
-    r#as: Part,
+    /// Which sets of privileges
+    #[arg(long, value_name = "WHAT", num_args = 1.., value_delimiter = ',', required = true)]
+    r#as: Vec<Part>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -32,30 +35,40 @@ enum Part {
     Viewer,
 }
 
+impl Part {
+    fn sql(self) -> &'static str {
+        match self {
+            Self::Enqueuer => include_str!("../../sql/grants/enqueuer.sql"),
+            Self::Worker => include_str!("../../sql/grants/worker.sql"),
+            Self::Operator => include_str!("../../sql/grants/operator.sql"),
+            Self::Viewer => include_str!("../../sql/grants/viewer.sql"),
+        }
+    }
+}
+
 impl Arguments {
     pub(crate) fn run(self, _: &Database) -> anyhow::Result<Exit> {
-        let grants = match self.r#as {
-            Part::Enqueuer => include_str!("../../sql/grants/enqueuer.sql"),
-            Part::Worker => include_str!("../../sql/grants/worker.sql"),
-            Part::Operator => include_str!("../../sql/grants/operator.sql"),
-            Part::Viewer => include_str!("../../sql/grants/viewer.sql"),
-        };
-        print::answer(&grants.replace("{role}", &self.role))?;
+        let nothing = include_str!("../../sql/grants/nothing.sql");
+        // In one transaction: a worker that ticks meanwhile never finds itself without its rights.
+        let statements = format!("BEGIN;\n{nothing}{}COMMIT;\n", sql(&self.r#as));
+        print::answer(&statements.replace("{role}", &self.role))?;
         Ok(Exit::Done)
     }
 }
 
-/// Checks a role's name and writes it as SQL does, in quotes unless it is plain.
+fn sql(parts: &[Part]) -> String {
+    parts.iter().map(|part| part.sql()).collect()
+}
+
+/// Checks a role's name and quotes it for SQL, since it may be a reserved word.
 fn role(text: &str) -> Result<String, String> {
-    let first = |c: char| c.is_ascii_lowercase() || c == '_';
-    let is_plain = text.starts_with(first) && text.chars().all(|c| first(c) || c.is_ascii_digit());
     match text {
-        // Not a role, but everybody; in quotes too.
-        "public" => Err("is everybody; name a role".to_owned()),
+        // SQL takes both for no role's name, in quotes too.
+        "public" => Err("PUBLIC means every role; name one role".to_owned()),
+        "none" => Err("no role can have this name".to_owned()),
         _ if !(1..=63).contains(&text.len()) || text.chars().any(char::is_control) => {
             Err("a role's name has 1 to 63 bytes and no control characters".to_owned())
         }
-        _ if is_plain => Ok(text.to_owned()),
         _ => Ok(format!("\"{}\"", text.replace('"', "\"\""))),
     }
 }

@@ -24,9 +24,14 @@ impl<'db> Role<'db> {
     /// A role that is an enqueuer, worker, operator or viewer.
     pub fn granted(db: &'db TestDb, part: &str) -> Self {
         let role = Self::new(db);
-        let grants = jobctl(["grants", "--role", &role.name, "--as", part]).run().success().stderr("");
-        db.execute(&grants.stdout);
+        role.grant(part);
         role
+    }
+
+    /// Makes it an enqueuer, worker, operator or viewer.
+    pub fn grant(&self, part: &str) {
+        let grants = jobctl(["grants", "--role", &self.name, "--as", part]).run().success().stderr("");
+        self.db.execute(&grants.stdout);
     }
 
     pub fn name(&self) -> &str {
