@@ -1,6 +1,6 @@
 //! `migrate`, and what every other command makes of a schema that is not its own.
 
-use crate::support::TestDb;
+use crate::support::{Role, TestDb};
 
 const HISTORY: &str = "SELECT version, name, count(*) FROM jobctl.schema_migrations GROUP BY 1, 2 ORDER BY 1";
 
@@ -214,19 +214,121 @@ fn objects_of_the_same_names_in_public_are_left_alone() {
 }
 
 #[test]
-fn what_everybody_is_granted_by_default_is_taken_back() {
+fn what_default_privileges_grant_is_revoked() {
     let db = TestDb::empty();
+    let role = Role::new(&db);
     db.execute(
         ["SCHEMAS", "TABLES", "SEQUENCES", "FUNCTIONS"]
-            .map(|kind| format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO PUBLIC;"))
+            .map(|kind| format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO PUBLIC, {};", role.name()))
             .concat()
             .as_str(),
     );
     db.jobctl(["migrate"]).run().success();
-    let granted = "SELECT nspname FROM pg_namespace, aclexplode(nspacl) WHERE nspname = 'jobctl' AND grantee = 0
+    let granted =
+        "SELECT nspname FROM pg_namespace, aclexplode(nspacl) WHERE nspname = 'jobctl' AND grantee <> nspowner
          UNION SELECT relname FROM pg_class, aclexplode(relacl)
-         WHERE relnamespace = 'jobctl'::regnamespace AND grantee = 0
-         UNION SELECT proname FROM pg_proc, aclexplode(proacl)
-         WHERE pronamespace = 'jobctl'::regnamespace AND grantee = 0";
+         WHERE relnamespace = 'jobctl'::regnamespace AND grantee <> relowner
+         UNION SELECT proname FROM pg_proc, aclexplode(coalesce(proacl, acldefault('f', proowner)))
+         WHERE pronamespace = 'jobctl'::regnamespace AND grantee <> proowner";
     assert_eq!(db.query(granted), "");
+}
+
+/// Checks that `migrate` and its dry run refuse the database, and change nothing.
+#[track_caller]
+fn refuses(db: &TestDb, exit: i32, why: &str) {
+    let catalog = "SELECT count(*), max(oid) FROM pg_class WHERE relnamespace = 'jobctl'::regnamespace";
+    let before = db.query(catalog);
+    for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
+        let refused = db.jobctl(command.iter().copied()).run().exits(exit).stdout("").complains_once();
+        refused.stderr_has(why);
+    }
+    assert_eq!(db.query(catalog), before);
+}
+
+#[test]
+fn a_schema_that_another_role_owns_is_refused_and_its_owner_may_migrate() {
+    let db = TestDb::empty();
+    let (owner, member) = (Role::new(&db), Role::new(&db));
+    db.execute(&format!("CREATE SCHEMA jobctl AUTHORIZATION {}", owner.name()));
+    // A superuser has the rights of every role; that is no reason to trust it.
+    let why = format!("the schema `jobctl` belongs to role {0}, not to postgres; migrate as {0}", owner.name());
+    refuses(&db, 7, &why);
+    member.jobctl(["migrate"]).run().exits(7).complains_once().stderr_has("belongs to role");
+    db.execute(&format!("GRANT {} TO {}", owner.name(), member.name()));
+    member.jobctl(["migrate", "--dry-run"]).run().success().stdout("0001_initial\n");
+    owner.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
+    member.jobctl(["migrate"]).run().success().stdout("").stderr("");
+    // Also where nothing is left to do.
+    refuses(&db, 7, &why);
+    db.jobctl(["doctor"]).run().stdout_has("schema\tas this program needs it");
+}
+
+#[test]
+fn a_schema_where_other_roles_may_create_is_refused() {
+    let db = TestDb::empty();
+    let other = Role::new(&db);
+    db.execute(&format!("CREATE SCHEMA jobctl; GRANT CREATE ON SCHEMA jobctl TO {}, PUBLIC", other.name()));
+    let both = format!("PUBLIC, {}", other.name());
+    refuses(&db, 7, &format!("the schema `jobctl` is open to {both}; REVOKE CREATE ON SCHEMA jobctl FROM {both}\n"));
+    db.execute(&format!("REVOKE CREATE ON SCHEMA jobctl FROM {both}"));
+    db.jobctl(["migrate"]).run().success();
+    db.execute(&format!("GRANT CREATE ON SCHEMA jobctl TO {}", other.name()));
+    refuses(&db, 7, "is open to");
+}
+
+#[test]
+fn objects_that_another_role_owns_are_refused_in_a_migrated_schema_too() {
+    let db = TestDb::new();
+    let other = Role::new(&db);
+    let given = |object: &str, kind: &str| {
+        db.execute(&format!("CREATE {kind} {object}"));
+        let name = object.split([' ', '(']).next().unwrap();
+        db.execute(&format!("ALTER {kind} {name} OWNER TO {}", other.name()));
+        let why = "the schema `jobctl` has objects of other roles in it: ";
+        refuses(&db, 7, &format!("{why}{} {name}", kind.to_lowercase()));
+        db.execute(&format!("DROP {kind} {name}"));
+    };
+    given("jobctl.misc (x integer)", "TABLE");
+    given("jobctl.length(bigint) RETURNS int LANGUAGE sql AS 'SELECT 1'", "FUNCTION");
+    given("jobctl.mood AS ENUM ('x')", "TYPE");
+    given("jobctl.misc AS SELECT 1 AS x", "VIEW");
+    db.execute(&format!("ALTER TABLE jobctl.schema_migrations OWNER TO {}", other.name()));
+    refuses(&db, 7, "table jobctl.schema_migrations");
+    db.execute("ALTER TABLE jobctl.schema_migrations OWNER TO CURRENT_USER");
+    db.execute(&format!(
+        "CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+         ALTER FUNCTION public.mine OWNER TO {};
+         CREATE TRIGGER mine BEFORE INSERT ON jobctl.schema_migrations FOR EACH ROW EXECUTE FUNCTION public.mine()",
+        other.name()
+    ));
+    refuses(&db, 7, "trigger mine on jobctl.schema_migrations");
+    db.execute("DROP TRIGGER mine ON jobctl.schema_migrations");
+    db.jobctl(["migrate"]).run().success().stdout("");
+}
+
+#[test]
+fn a_version_is_believed_only_if_its_objects_are_there() {
+    for (object, change) in [
+        ("table job_effects", "DROP TABLE jobctl.job_effects"),
+        ("view dead_runs", "DROP VIEW jobctl.dead_runs"),
+        ("function fire", "DROP FUNCTION jobctl.fire"),
+        ("trigger attempts_only_go_up", "DROP TRIGGER attempts_only_go_up ON jobctl.job_runs"),
+    ] {
+        let db = TestDb::new();
+        db.execute(change);
+        refuses(&db, 6, &format!("the schema is at version 1 but lacks {object}; "));
+    }
+}
+
+#[test]
+fn an_engine_that_lacks_a_function_is_not_told_to_migrate() {
+    let db = TestDb::empty();
+    db.execute("UPDATE pg_proc SET proname = 'absent' WHERE proname = 'pg_identify_object'");
+    for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
+        let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();
+        refused
+            .nowhere("run `jobctl migrate`")
+            .stderr_has("cannot migrate: function pg_identify_object(oid, oid, integer) does not exist; ")
+            .stderr_has("use PostgreSQL 12 or newer");
+    }
 }

@@ -1,11 +1,78 @@
--- What a migration finds. `stranger` is something in the schema, by its name: the catalogue says of all that is in
--- a schema that it depends on it, whatever it is. Default privileges do so too, but go with it ('a').
+-- What a migration finds.
+-- `owner` is the schema's. `is_trusted`: the current role has that owner's rights anyway. A superuser has those of
+-- every role, and trusts only another superuser: what the owner puts into the schema would run with its rights.
+-- `creators` may create objects in the schema without having its owner's rights.
+-- `strangers` are objects whose owner does not trust the schema's, or lacks its rights; before the first migration,
+-- all that is in the schema. The catalog says of all that is in a schema that it depends on it, whatever it is.
+-- Default privileges do so too, but go with it ('a'). It records no objects of the role that initdb made (10).
+-- A trigger's function runs with the rights of the role that writes the table, and is a stranger if its owner lacks
+-- those of the schema's.
+WITH schema AS (
+    SELECT
+        namespace.oid,
+        namespace.nspowner AS owner,
+        namespace.nspacl AS privileges,
+        EXISTS (
+            SELECT FROM pg_class AS versions
+            WHERE versions.relnamespace = namespace.oid AND versions.relname = 'schema_migrations'
+        ) AS has_versions
+    FROM pg_namespace AS namespace
+    WHERE namespace.nspname = 'jobctl'
+),
+trusting AS (
+    SELECT role.oid, role.rolname AS name
+    FROM schema
+    JOIN pg_roles AS owner ON owner.oid = schema.owner
+    JOIN pg_roles AS role
+        ON pg_has_role(role.oid, owner.oid, 'USAGE')
+        AND (owner.rolsuper OR NOT role.rolsuper)
+),
+objects AS (
+    SELECT
+        object.classid,
+        object.objid,
+        object.objsubid,
+        coalesce(owned.refobjid, 10) NOT IN (SELECT trusting.oid FROM trusting) AS is_strange
+    FROM schema
+    JOIN pg_depend AS object
+        ON object.refclassid = 'pg_namespace'::regclass
+        AND object.refobjid = schema.oid
+        AND object.deptype = 'n'
+    LEFT JOIN pg_shdepend AS owned
+        ON owned.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND owned.classid = object.classid
+        AND owned.objid = object.objid
+        AND owned.deptype = 'o'
+    UNION ALL
+    SELECT
+        'pg_trigger'::regclass,
+        trigger.oid,
+        0,
+        NOT pg_has_role(function.proowner, schema.owner, 'USAGE')
+    FROM schema
+    JOIN pg_class AS relation ON relation.relnamespace = schema.oid
+    JOIN pg_trigger AS trigger ON trigger.tgrelid = relation.oid
+    JOIN pg_proc AS function ON function.oid = trigger.tgfoid
+)
 SELECT
-    to_regnamespace('jobctl') IS NOT NULL AS has_schema,
-    to_regclass('jobctl.schema_migrations') IS NOT NULL AS has_versions,
-    (
-        SELECT min(object.type || ' ' || object.identity)
-        FROM pg_depend, pg_identify_object(classid, objid, objsubid) AS object
-        WHERE refclassid = 'pg_namespace'::regclass AND refobjid = to_regnamespace('jobctl') AND deptype = 'n'
-    ) AS stranger,
+    schema.oid IS NOT NULL AS has_schema,
+    coalesce(schema.has_versions, false) AS has_versions,
+    current_user::text AS role,
+    pg_get_userbyid(schema.owner)::text AS owner,
+    schema.oid IS NULL OR current_user IN (SELECT trusting.name FROM trusting) AS is_trusted,
+    ARRAY(
+        SELECT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
+        FROM aclexplode(schema.privileges) AS acl
+        WHERE acl.privilege_type = 'CREATE'
+            AND CASE acl.grantee WHEN 0 THEN true ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE') END
+        ORDER BY 1
+    ) AS creators,
+    ARRAY(
+        SELECT identified.type || ' ' || identified.identity
+        FROM objects, pg_identify_object(objects.classid, objects.objid, objects.objsubid) AS identified
+        WHERE objects.is_strange OR NOT schema.has_versions
+        ORDER BY 1
+    ) AS strangers,
     current_setting('server_encoding') AS encoding
+FROM (SELECT) AS always
+LEFT JOIN schema ON true

@@ -13,7 +13,7 @@ use crate::findings::{self, Clock, Finding, Link, Verdict};
 use crate::fires;
 use crate::patience::PATIENCE;
 use crate::print::{self, Cell, Form};
-use crate::store::{self, Store};
+use crate::store::{self, Mode, Store};
 
 /// The quickest answer tells the most about the clock.
 const QUESTIONS: usize = 3;
@@ -71,7 +71,7 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
     let other = Store::connect(target).ok().and_then(|other| other.inspect_session().ok());
     let session = store.inspect_session()?;
     let link = Link { address: target.to_string(), sessions: [first, session.clone()], open_for, other };
-    let missing = store.missing_migrations().map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>());
+    let missing = store.missing_migrations(Mode::Inspect).map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>());
     let mut findings = vec![
         findings::connection(&link, clock),
         findings::pooler(&link),

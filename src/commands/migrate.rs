@@ -5,7 +5,7 @@ use clap::Args;
 use super::Database;
 use crate::exit::Exit;
 use crate::print::{self, Form};
-use crate::store::Store;
+use crate::store::{Mode, Store};
 
 /// Bring the database's schema up to date
 ///
@@ -28,7 +28,7 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = Store::connect(&database.target()?)?;
         let names: Vec<_> = if self.dry_run {
-            store.missing_migrations()?.iter().map(|step| step.name).collect()
+            store.missing_migrations(Mode::Plan)?.iter().map(|step| step.name).collect()
         } else {
             store.migrate()?
         };

@@ -71,7 +71,8 @@ impl Error {
     }
 }
 
-fn cause(error: &postgres::Error) -> String {
+/// What the server or the driver says, without what was being done.
+pub(super) fn cause(error: &postgres::Error) -> String {
     error.as_db_error().map_or_else(|| chain(error), |db| db.message().to_owned())
 }
 
@@ -101,6 +102,13 @@ pub(super) fn is_collision(error: &postgres::Error) -> bool {
         || matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
 }
 
+/// Whether a function, table, schema or column does not exist.
+pub(super) fn is_undefined(error: &postgres::Error) -> bool {
+    error.code().is_some_and(|code| UNDEFINED.contains(&code.code()))
+}
+
+const UNDEFINED: [&str; 4] = ["42P01", "3F000", "42703", "42883"];
+
 fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
     match code.code() {
         "55P03" | "40001" | "40P01" => (Kind::Busy, Exit::Unavailable, "another session holds a lock; try again"),
@@ -112,7 +120,7 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
             let remedy = "`jobctl grants` prints what roles need, and the schema's owner may do everything";
             (Kind::Fatal, Exit::Configuration, remedy)
         }
-        "42P01" | "3F000" | "42703" | "42883" => (Kind::Fatal, Exit::Schema, "run `jobctl migrate`"),
+        code if UNDEFINED.contains(&code) => (Kind::Fatal, Exit::Schema, "run `jobctl migrate`"),
         "26000" | "42P05" => {
             (Kind::Fatal, Exit::Configuration, "a pooler mixes up prepared statements; use its transaction mode")
         }

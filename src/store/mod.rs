@@ -40,6 +40,7 @@ pub(crate) use operate::Asked;
 pub(crate) use prune::Old;
 pub(crate) use report::{Bin, Failure, Job, NextFire, Scope, Snapshot, Summary};
 pub(crate) use runs::{Expired, Finish, Held, Recorded, Renewed};
+pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};
 pub(crate) use show::{Attempt, Shown};
 pub(crate) use status::{JobStatus, Overview, RunningRun, Worker};

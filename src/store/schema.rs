@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::types::Type;
-use postgres::{Client, SimpleQueryMessage};
+use postgres::{Client, Row, SimpleQueryMessage};
 
-use super::{Error, Kind, Limits, Result, Store, query};
+use super::{Error, Kind, Limits, Result, Store, error, query};
 use crate::exit::Exit;
 
 /// A step of the schema's history, embedded in the program.
@@ -32,36 +32,36 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Look {
     /// Another migrator is at work.
     Locked,
-    Encoding(String),
-    /// The schema has this in it and was never migrated.
-    NotOurs(String),
-    Modified(i32),
-    Newer(i32),
+    /// This schema or database is not to be migrated.
+    Refused(Error),
     /// These are missing, and the first was applied if that was wanted.
     Missing(&'static [Migration]),
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Mode {
-    Look,
+pub(crate) enum Mode {
+    /// Only says what is missing, to any role.
+    Inspect,
+    /// Says what `Apply` would do.
+    Plan,
     Apply,
 }
 
 impl Store {
-    /// The migrations that are missing; changes nothing.
+    /// The migrations that are missing; changes nothing. Only `Plan` minds whether the current role may migrate.
     ///
     /// # Errors
     /// As `migrate`.
-    pub(crate) fn missing_migrations(&self) -> Result<&'static [Migration]> {
-        self.look(Mode::Look)
+    pub(crate) fn missing_migrations(&self, mode: Mode) -> Result<&'static [Migration]> {
+        self.look(mode)
     }
 
     /// Applies what is missing, one transaction a step, and returns it. Any number of migrators may
     /// run at once: one works, the others find its work done.
     ///
     /// # Errors
-    /// A schema that is newer than the program, was modified or is somebody else's, an encoding other
-    /// than UTF-8, a missing privilege, tables that stay locked.
+    /// A schema that is newer than the program, was modified, or that another role owns or may change, an encoding
+    /// other than UTF-8, a missing privilege, tables that stay locked.
     pub(crate) fn migrate(&self) -> Result<Vec<&'static str>> {
         let mut applied = Vec::new();
         while let Some(step) = self.look(Mode::Apply)?.first() {
@@ -76,22 +76,7 @@ impl Store {
             let looked = self.session.transact("migrate", LIMITS, move |client| look(client, mode));
             let busy = match looked {
                 Ok(Look::Missing(missing)) => return Ok(missing),
-                Ok(Look::Newer(version)) => return Err(too_new(version)),
-                Ok(Look::Modified(version)) => {
-                    return Err(schema_fault(format!(
-                        "migration {version} was applied with another text than this program's; use the program that applied it"
-                    )));
-                }
-                Ok(Look::Encoding(encoding)) => {
-                    let message =
-                        format!("the database's encoding is {encoding}; use one that was created with ENCODING 'UTF8'");
-                    return Err(Error::new(Kind::Fatal, Exit::Configuration, message));
-                }
-                Ok(Look::NotOurs(stranger)) => {
-                    return Err(schema_fault(format!(
-                        "the schema `jobctl` is not jobctl's: it has {stranger} in it; remove or rename that schema"
-                    )));
-                }
+                Ok(Look::Refused(error)) => return Err(error),
                 Ok(Look::Locked) => {
                     Error::new(Kind::Busy, Exit::Unavailable, "cannot migrate: another migrator is at work; try again")
                 }
@@ -107,13 +92,23 @@ impl Store {
 }
 
 fn look(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::Error> {
+    match inspect(client, mode) {
+        // The usual remedy of what does not exist is a migration.
+        Err(error) if error::is_undefined(&error) => Ok(Look::Refused(schema_fault(format!(
+            "cannot migrate: {}; use PostgreSQL 12 or newer, and a schema that jobctl made",
+            error::cause(&error)
+        )))),
+        looked => looked,
+    }
+}
+
+fn inspect(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::Error> {
     if mode == Mode::Apply && !client.query_typed(query!("lock_migrations"), &[])?[0].try_get::<_, bool>(0)? {
         return Ok(Look::Locked);
     }
     let ground = &client.query_typed(query!("migration_ground"), &[])?[0];
-    let encoding: String = ground.try_get("encoding")?;
-    if encoding != "UTF8" {
-        return Ok(Look::Encoding(encoding));
+    if let Some(error) = refusal(ground, mode)? {
+        return Ok(Look::Refused(error));
     }
     let mut applied = 0;
     if ground.try_get("has_versions")? {
@@ -122,15 +117,24 @@ fn look(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::
         let parameters: &[super::Parameter<'_>] = &[(&versions, Type::INT4_ARRAY), (&texts, Type::TEXT_ARRAY)];
         for row in client.query_typed(query!("list_migrations"), parameters)? {
             applied = row.try_get("version")?;
+            let missing: Vec<String> = row.try_get("missing")?;
             if !row.try_get::<_, bool>("unchanged")? {
-                return Ok(Look::Modified(applied));
+                return Ok(Look::Refused(schema_fault(format!(
+                    "migration {applied} was applied with another text than this program's; \
+                     use the program that applied it"
+                ))));
+            }
+            if !missing.is_empty() {
+                return Ok(Look::Refused(schema_fault(format!(
+                    "the schema is at version {applied} but lacks {}; create it as sql/migrations has it, \
+                     or restore a backup",
+                    missing.join(", ")
+                ))));
             }
         }
-    } else if let Some(stranger) = ground.try_get("stranger")? {
-        return Ok(Look::NotOurs(stranger));
     }
     if applied > newest() {
-        return Ok(Look::Newer(applied));
+        return Ok(Look::Refused(too_new(applied)));
     }
     let missing = &MIGRATIONS[MIGRATIONS.partition_point(|step| step.version <= applied)..];
     if let (Mode::Apply, Some(step)) = (mode, missing.first()) {
@@ -146,6 +150,43 @@ fn look(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::
         client.execute_typed(query!("record_migration"), parameters)?;
     }
     Ok(Look::Missing(missing))
+}
+
+/// Why this database or what is in its schema is not to be migrated, found before any of it is read: in a
+/// schema that another role can change, reading a table may run that role's code.
+fn refusal(ground: &Row, mode: Mode) -> std::result::Result<Option<Error>, postgres::Error> {
+    let encoding: String = ground.try_get("encoding")?;
+    if encoding != "UTF8" {
+        return Ok(Some(privilege_fault(format!(
+            "the database's encoding is {encoding}; use one that was created with ENCODING 'UTF8'"
+        ))));
+    }
+    if mode != Mode::Inspect && !ground.try_get::<_, bool>("is_trusted")? {
+        let (owner, role): (String, String) = (ground.try_get("owner")?, ground.try_get("role")?);
+        return Ok(Some(privilege_fault(format!(
+            "the schema `jobctl` belongs to role {owner}, not to {role}; migrate as {owner}, or rename a schema \
+             that is not jobctl's"
+        ))));
+    }
+    let creators: Vec<String> = ground.try_get("creators")?;
+    if !creators.is_empty() {
+        let creators = creators.join(", ");
+        return Ok(Some(privilege_fault(format!(
+            "the schema `jobctl` is open to {creators}; REVOKE CREATE ON SCHEMA jobctl FROM {creators}"
+        ))));
+    }
+    let strangers: Vec<String> = ground.try_get("strangers")?;
+    let Some((stranger, others)) = strangers.split_first() else { return Ok(None) };
+    if !ground.try_get::<_, bool>("has_versions")? {
+        return Ok(Some(schema_fault(format!(
+            "the schema `jobctl` is not jobctl's: it has {stranger} in it; remove or rename that schema"
+        ))));
+    }
+    let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    Ok(Some(privilege_fault(format!(
+        "the schema `jobctl` has objects of other roles in it: {stranger}{others}; drop what is not jobctl's, and \
+         give the rest to the schema's owner with ALTER ... OWNER TO"
+    ))))
 }
 
 /// Makes sure that the version among the answers is this program's.
@@ -189,4 +230,8 @@ fn too_new(version: i32) -> Error {
 
 fn schema_fault(message: String) -> Error {
     Error::new(Kind::Fatal, Exit::Schema, message)
+}
+
+fn privilege_fault(message: String) -> Error {
+    Error::new(Kind::Fatal, Exit::Configuration, message)
 }
