@@ -62,6 +62,7 @@ fn nothing_is_wrong_where_everything_is_in_order() {
             "clock",
             "schema",
             "role",
+            "grants",
             "ticks",
             "leases",
             "schedules",
@@ -245,6 +246,7 @@ fn a_role_is_told_what_it_may_and_what_it_can_not_see() {
         assert_eq!(find(&found, "role"), ("ok".to_owned(), format!("{} may {may}", role.name()), String::new()));
         assert_eq!(find(&found, "ticks").0, ticks, "{part}");
         assert_eq!(find(&found, "indexes").0, "ok", "{part}");
+        assert_eq!(find(&found, "grants").0, "ok", "{part}");
     }
     let nobody = Role::new(&db);
     let found = findings(nobody.jobctl(["doctor"]));
@@ -271,4 +273,94 @@ fn a_narrow_terminal_shows_every_word() {
         shown.lines().filter(|line| !line.contains("Script")).all(|line| line.trim_end().chars().count() <= 80),
         "{shown}"
     );
+}
+
+#[test]
+fn each_breach_of_the_role_matrix_is_found() {
+    let db = healthy();
+    let (app, group) = (Role::granted(&db, "worker"), Role::new(&db));
+    let (app, group) = (app.name(), group.name());
+    db.execute("CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'");
+    let cases = [
+        ("GRANT INSERT ON jobctl.job_runs TO {app}", "{app} has INSERT on job_runs{beyond}"),
+        ("GRANT TRIGGER, REFERENCES ON jobctl.job_runs TO {app}", "{app} has REFERENCES, TRIGGER on job_runs{beyond}"),
+        ("GRANT UPDATE ON jobctl.job_runs TO {app}", "{app} has UPDATE on job_runs{beyond}"),
+        ("GRANT UPDATE (payload) ON jobctl.job_runs TO {app}", "{app} has UPDATE (payload) on job_runs{beyond}"),
+        ("GRANT TRUNCATE ON jobctl.job_effects TO {app}", "{app} has TRUNCATE on job_effects{beyond}"),
+        (
+            "GRANT SELECT ON jobctl.job_runs TO {app} WITH GRANT OPTION",
+            "{app} has SELECT WITH GRANT OPTION on job_runs{beyond}",
+        ),
+        ("GRANT USAGE ON SEQUENCE jobctl.job_runs_id_seq TO {app}", "{app} has USAGE on job_runs_id_seq{beyond}"),
+        ("GRANT EXECUTE ON FUNCTION jobctl.forget_history TO {app}", "{app} has EXECUTE on forget_history{beyond}"),
+        ("GRANT SELECT ON jobctl.dead_runs TO PUBLIC", "PUBLIC, which is every role, has SELECT on dead_runs"),
+        ("GRANT EXECUTE ON FUNCTION jobctl.fire TO PUBLIC", "PUBLIC, which is every role, has EXECUTE on fire"),
+        ("GRANT pg_write_all_data TO {app}", "{app} is a member of pg_write_all_data, which reaches every table"),
+        (
+            "GRANT pg_read_all_data, pg_write_all_data TO {group}; GRANT {group} TO {app}",
+            "{group} is a member of pg_read_all_data, pg_write_all_data, which reaches every table",
+        ),
+        (
+            "CREATE TRIGGER t BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW EXECUTE FUNCTION public.mine()",
+            "trigger t on job_runs was not made by jobctl and can change what runs",
+        ),
+        (
+            "CREATE RULE \"R\" AS ON DELETE TO jobctl.job_runs DO INSTEAD NOTHING",
+            "rule \"R\" on job_runs was not made by jobctl and can change what runs",
+        ),
+        (
+            "ALTER TABLE jobctl.job_runs ENABLE ROW LEVEL SECURITY",
+            "row level security without a policy hides all rows of job_runs from every role but the owner",
+        ),
+    ];
+    let undo = format!(
+        "REVOKE INSERT, TRIGGER, REFERENCES, UPDATE, UPDATE (payload) ON jobctl.job_runs FROM {app};
+         REVOKE TRUNCATE ON jobctl.job_effects FROM {app};
+         REVOKE GRANT OPTION FOR SELECT ON jobctl.job_runs FROM {app};
+         REVOKE USAGE ON SEQUENCE jobctl.job_runs_id_seq FROM {app};
+         REVOKE EXECUTE ON FUNCTION jobctl.forget_history FROM {app};
+         REVOKE SELECT ON jobctl.dead_runs FROM PUBLIC;
+         REVOKE EXECUTE ON FUNCTION jobctl.fire FROM PUBLIC;
+         REVOKE pg_read_all_data, pg_write_all_data FROM {app}, {group};
+         REVOKE {group} FROM {app};
+         DROP TRIGGER IF EXISTS t ON jobctl.job_runs;
+         DROP RULE IF EXISTS \"R\" ON jobctl.job_runs;
+         ALTER TABLE jobctl.job_runs DISABLE ROW LEVEL SECURITY;
+         GRANT UPDATE (status, attempts) ON jobctl.job_runs TO {app}"
+    );
+    let beyond = ", which no role of `jobctl grants` has";
+    let fill = |text: &str| text.replace("{app}", app).replace("{group}", group).replace("{beyond}", beyond);
+    for (change, found) in cases {
+        finds(&db, "grants", "ok", "no role may do more than `jobctl grants` says");
+        db.execute(&fill(change));
+        finds(&db, "grants", "bad", &fill(found));
+        db.execute(&undo);
+    }
+    // Each is a line of its own.
+    db.execute(&fill("GRANT INSERT ON jobctl.job_runs, jobctl.job_definitions TO {app}, {group}"));
+    let all = findings(db.jobctl(["doctor"]));
+    let found = all.iter().filter(|finding| finding["check"] == "grants").map(|finding| finding["found"].as_str());
+    let found: Vec<_> = found.flatten().collect();
+    let mut expected =
+        [app, group].map(|role| format!("{role} has INSERT on job_definitions, INSERT on job_runs{beyond}"));
+    expected.sort();
+    assert_eq!(found, expected);
+    // What the remedy prints takes it back.
+    let remedy = jobctl(["grants", "--role", app, "--as", "worker"]).run().success().stdout;
+    db.execute(&(remedy + &format!("REVOKE INSERT ON jobctl.job_runs, jobctl.job_definitions FROM {group}")));
+    finds(&db, "grants", "ok", "no role may do more than `jobctl grants` says");
+}
+
+#[test]
+fn objects_of_another_role_are_found() {
+    let db = healthy();
+    let other = Role::new(&db);
+    db.execute(&format!("CREATE TABLE jobctl.misc (); ALTER TABLE jobctl.misc OWNER TO {}", other.name()));
+    let why = "the schema `jobctl` has objects of other roles in it: ";
+    finds(&db, "schema", "bad", &format!("{why}table jobctl.misc"));
+    // The owner of the schema could replace the tables of a superuser.
+    db.execute(&format!("DROP TABLE jobctl.misc; ALTER SCHEMA jobctl OWNER TO {}", other.name()));
+    let (verdict, found, _) = find(&findings(db.jobctl(["doctor"])), "schema");
+    assert!(verdict == "bad" && found.starts_with(why) && found.ends_with(" more"), "{verdict} {found}");
+    db.execute("ALTER SCHEMA jobctl OWNER TO CURRENT_USER");
 }

@@ -6,7 +6,7 @@ use anyhow::Context;
 use chrono::{TimeDelta, Utc};
 use clap::Args;
 
-use super::Database;
+use super::{Database, grants};
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
 use crate::findings::{self, Clock, Finding, Link, Verdict};
@@ -71,7 +71,8 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
     let other = Store::connect(target).ok().and_then(|other| other.inspect_session().ok());
     let session = store.inspect_session()?;
     let link = Link { address: target.to_string(), sessions: [first, session.clone()], open_for, other };
-    let missing = store.missing_migrations(Mode::Inspect).map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>());
+    let missing =
+        store.missing_migrations(Mode::Inspect).map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>());
     let mut findings = vec![
         findings::connection(&link, clock),
         findings::pooler(&link),
@@ -87,6 +88,10 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
     };
     if is_ours {
         findings.push(tell("role", &store.inspect_role(), |may| findings::role(&session, *may)));
+        match store.inspect_grants(grants::matrix()) {
+            Ok(facts) => findings.extend(findings::grants(&facts)),
+            Err(error) => findings.push(findings::untold("grants", &error)),
+        }
         let runs = store.inspect_runs();
         findings.push(tell("ticks", &runs, findings::ticks));
         findings.push(tell("leases", &runs, findings::leases));

@@ -56,6 +56,11 @@ impl Arguments {
     }
 }
 
+/// The GRANT statements of all parts: what `doctor` holds the roles' privileges against.
+pub(super) fn matrix() -> String {
+    sql(Part::value_variants())
+}
+
 fn sql(parts: &[Part]) -> String {
     parts.iter().map(|part| part.sql()).collect()
 }

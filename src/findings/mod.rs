@@ -1,5 +1,6 @@
 //! What `doctor` makes of the facts: a verdict on each, and what to do about it. Pure.
 
+mod grants;
 mod server;
 mod tables;
 mod work;
@@ -8,6 +9,7 @@ use serde::Serialize;
 
 use crate::store;
 
+pub(crate) use grants::grants;
 pub(crate) use server::{Clock, Link, clock, connection, database, durability, pooler, role, writes};
 pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
 pub(crate) use work::{dead, definitions, leases, queues, schedules, ticks};

@@ -45,6 +45,15 @@ pub(crate) struct RoleFacts {
     pub(crate) views: bool,
 }
 
+/// What weakens the role matrix; names are quoted as SQL needs them.
+#[derive(Clone, Debug)]
+pub(crate) struct GrantFacts {
+    /// `role`, `member`, `trigger`, `rule` or `unseen`, see inspect_grants.sql.
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) has: Vec<String>,
+}
+
 /// An index that a migration creates.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexFacts {
@@ -154,6 +163,15 @@ impl Store {
                 operates: row.try_get("operates")?,
                 prunes: row.try_get("prunes")?,
                 views: row.try_get("views")?,
+            })
+        })
+    }
+
+    /// What weakens the role matrix that these GRANT statements make.
+    pub(crate) fn inspect_grants(&self, matrix: String) -> Result<Vec<GrantFacts>> {
+        self.transact("inspect grants", move |client| {
+            collect(client.query_typed(query!("inspect_grants"), &[(&matrix, Type::TEXT)])?, |row| {
+                Ok(GrantFacts { kind: row.try_get("kind")?, name: row.try_get("name")?, has: row.try_get("has")? })
             })
         })
     }

@@ -33,7 +33,7 @@ pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result};
 pub(crate) use exchange::{Exchanged, Exchanging, OfLocked};
 pub(crate) use inspect::{
-    HolderFacts, IndexFacts, RoleFacts, RunFacts, SessionFacts, SnapshotFacts, TableFacts, WaitingFacts,
+    GrantFacts, HolderFacts, IndexFacts, RoleFacts, RunFacts, SessionFacts, SnapshotFacts, TableFacts, WaitingFacts,
 };
 pub(crate) use look::{Filter, Run};
 pub(crate) use operate::Asked;
