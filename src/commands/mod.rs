@@ -38,6 +38,7 @@ use log::LevelFilter;
 
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
+use crate::schedule::ZoneData;
 use crate::store::{self, Scheduled, Store};
 use crate::{action, print, spelling};
 pub(crate) use completions::answer_shell;
@@ -139,6 +140,11 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
     let matches = match with_environment(Cli::command()).try_get_matches() {
         // Only who asks for help waits until its text is made.
         Err(usage) if shows_help(usage.kind()) => with_environment(grouped(Cli::command())).try_get_matches()?,
+        // No other command waits until the system's files have told their version.
+        Err(usage) if usage.kind() == ErrorKind::DisplayVersion => {
+            let version = concat!(env!("CARGO_PKG_VERSION"), "\ntime zones: ");
+            Cli::command().version(format!("{version}{}", ZoneData::current())).try_get_matches()?
+        }
         matches => matches.map_err(with_tip)?,
     };
     let source = |command, flag| matches.subcommand_matches(command).and_then(|matches| matches.value_source(flag));

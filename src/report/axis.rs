@@ -57,7 +57,7 @@ const GRAIN: i64 = 15 * MINUTE;
 
 /// The window that a report looks at, cut into bins. It begins on the edge of a bin, so that it is up
 /// to one bin longer than what was asked for; what is said of the window in words keeps to that.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Axis {
     pub(super) from: DateTime<Utc>,
     pub(super) now: DateTime<Utc>,
@@ -131,7 +131,7 @@ impl Axis {
         format!("{} {}", self.clock.show(at).format("%a %Y-%m-%d %H:%M:%S"), self.zone())
     }
 
-    pub(super) fn zone(&self) -> &'static str {
+    pub(super) fn zone(&self) -> &str {
         self.clock.name()
     }
 }

