@@ -478,7 +478,7 @@ mod tests {
         says(
             &shell("time_zone = 'UTC'\nschedule = '@dayly'").replace("@dayly", "0 0 30 2 *"),
             4,
-            "`schedule`: `0 0 30 2 *` never fires: nothing within 8 years of 1970-01-01 matches",
+            "`schedule`: `0 0 30 2 *` never fires: nothing within 41 years of 1970-01-01 matches",
         );
         says(&shell("payload = { a = [\"\\u0000\"] }"), 3, "`payload`: has a NUL, which can't be stored");
         says("[jobs.a]\nqueue = 'q'\nshell = \"a\\u0000\"\n", 3, "`shell`: has a NUL, which can't be stored");

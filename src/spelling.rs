@@ -2,9 +2,10 @@
 
 /// The candidate nearest to `word`, if one is near: a third of its letters may be wrong, at least two.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Nobody means a name with a word that is more than twice as long, and a table can hold one of a megabyte.
+    let candidates = candidates.into_iter().filter(|candidate| word.len() <= 2 * candidate.len() + 2);
     let word = word.to_lowercase();
     candidates
-        .into_iter()
         .map(|candidate| (strsim::osa_distance(&word, &candidate.to_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(2) && *distance < candidate.len())
         .min()
@@ -27,5 +28,11 @@ mod tests {
         assert_eq!(nearest("Shel", words), Some("shell"));
         assert_eq!(nearest("htpt", words), Some("http"));
         assert_eq!(nearest("payload", words), None);
+    }
+
+    #[test]
+    fn a_word_of_a_megabyte_costs_nothing() {
+        let word = "x".repeat(1 << 20);
+        assert_eq!(nearest(&word, std::iter::repeat_n("a_name_of_some_length", 10_000)), None);
     }
 }

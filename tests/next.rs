@@ -70,7 +70,7 @@ fn a_wrong_schedule_is_wrong_usage() {
         "* * * *",
         "0 * * * * *",
         "*/0 * * * *",
-        "*/99 * * * *",
+        "**/5 * * * *",
         "5-1 * * * *",
         "1,2,,3 * * * *",
         "* * * * 8",
@@ -116,6 +116,37 @@ fn the_zone_data_of_the_system_comes_before_the_compiled_copy() {
     first("Europe/Berlin", "2026-03-01T15:00:00Z\tMon 2026-03-02 00:00 +09:00\t\n");
     // Not in that folder.
     first("Europe/Paris", "2026-03-01T23:00:00Z\tMon 2026-03-02 00:00 +01:00\t\n");
+}
+
+#[test]
+fn a_step_that_is_longer_than_its_range_leaves_the_first_value() {
+    next("*/90 7-9/4 * * *", "UTC", "2026-03-01T00:00:00Z").args(["--count", "2"]).run().success().stdout(
+        "2026-03-01T07:00:00Z\tSun 2026-03-01 07:00 +00:00\t\n2026-03-02T07:00:00Z\tMon 2026-03-02 07:00 +00:00\t\n",
+    );
+}
+
+#[test]
+fn a_list_goes_on_for_decades_and_does_not_end_in_silence() {
+    next("0 0 29 2 */7", "UTC", "2026-03-01T00:00:00Z").args(["--count", "3"]).run().success().stderr("").stdout(
+        "2032-02-29T00:00:00Z\tSun 2032-02-29 00:00 +00:00\t\n\
+         2060-02-29T00:00:00Z\tSun 2060-02-29 00:00 +00:00\t\n\
+         2088-02-29T00:00:00Z\tSun 2088-02-29 00:00 +00:00\t\n",
+    );
+    next("@daily", "UTC", "9999-12-30T00:00:00Z")
+        .run()
+        .success()
+        .stdout("9999-12-31T00:00:00Z\tFri 9999-12-31 00:00 +00:00\t\n")
+        .stderr(
+            "jobctl: the list ends here: nothing within 41 years of 9999-12-31 and before the year 10000 matches\n",
+        );
+}
+
+#[test]
+fn a_gap_of_a_day_is_shown_with_both_dates() {
+    next("0 12 * * *", "Pacific/Apia", "2011-12-30T00:00:00Z").args(["--count", "1"]).run().success().stdout(
+        "2011-12-30T10:00:00Z\tSat 2011-12-31 00:00 +14:00\t\
+         right after a gap: 2011-12-30 00:00 to 2011-12-31 00:00 does not exist\n",
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `jobctl next`: when schedules fire.
 
+use std::time::SystemTime;
+
 use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
@@ -8,7 +10,7 @@ use super::Database;
 use crate::exit::{Exit, Fault};
 use crate::fires;
 use crate::print::{self, Cell, Form};
-use crate::schedule::{Fire, Schedule};
+use crate::schedule::{Fire, HORIZON_YEARS, Schedule};
 use crate::store::Scheduled;
 
 const FIRES: &str = "fires";
@@ -61,7 +63,8 @@ impl Arguments {
         let form = Form::new(self.json);
         if let Some(expression) = &self.schedule {
             // By the host's clock: there is no database to ask, and all that depends on it is which lines are shown.
-            let from = self.from.unwrap_or_else(Utc::now);
+            // `Utc::now` panics before 1970.
+            let from = self.from.unwrap_or_else(|| SystemTime::now().into());
             return self.show(form, expression, &self.time_zone, from);
         }
         let store = database.open()?;
@@ -101,6 +104,12 @@ impl Arguments {
         let fires: Vec<_> = schedule.fires(from).take(usize::from(self.count)).collect();
         print::heading(form, &schedule.words())?;
         print::full_rows(form, &["at", "local time", "clock change"], &fires, cells)?;
+        if let Some(last) = fires.last().filter(|_| fires.len() < usize::from(self.count)) {
+            let last = last.at.format("%Y-%m-%d");
+            print::complain(&format!(
+                "the list ends here: nothing within {HORIZON_YEARS} years of {last} and before the year 10000 matches"
+            ));
+        }
         Ok(Exit::Done)
     }
 }

@@ -121,7 +121,8 @@ impl Stretch {
 
 impl fmt::Display for Gap {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} to {}", self.from.format("%Y-%m-%d %H:%M"), self.until.format("%H:%M"))
+        let until = if self.from.date() == self.until.date() { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+        write!(formatter, "{} to {}", self.from.format("%Y-%m-%d %H:%M"), self.until.format(until))
     }
 }
 

@@ -183,14 +183,21 @@ impl Kind {
         };
         let (low, high) = match span.split_once('-') {
             None if span == "*" => (self.first, self.last.min(self.first + self.size() - 1)),
-            None if step.is_some() => {
-                let last = self.first + self.size() - 1;
-                return Err(format!(
-                    "`{item}` in the {} field has a step without a range; write `{span}-{last}/...`",
-                    self.name
-                ));
+            None if span.starts_with("**") && span.trim_start_matches('*').is_empty() => {
+                let meant = &item[span.len() - 1..];
+                return Err(format!("`{item}` in the {} field is wrong; write `{meant}`", self.name));
             }
-            None => self.value(span).map(|value| (value, value))?,
+            None => {
+                let value = self.value(span)?;
+                if let Some(step) = step {
+                    let last = self.first + self.size() - 1;
+                    return Err(format!(
+                        "`{item}` in the {} field has a step without a range; write `{span}-{last}/{step}`",
+                        self.name
+                    ));
+                }
+                (value, value)
+            }
             Some((low, high)) => match (self.value(low)?, self.value(high)?) {
                 // Sunday is also the end of the week: `sat-sun`.
                 (low, 0) if self.last == 7 && low > 0 => (low, 7),
@@ -200,13 +207,13 @@ impl Kind {
         if low > high {
             return Err(format!("`{item}` in the {} field runs backwards", self.name));
         }
-        let most = high - low + 1;
-        let step = match step.map(str::parse::<usize>) {
+        // As cron has it, a step may be longer than its range: then only the first value is left.
+        let step = match step.map(number) {
             None => 1,
-            Some(Ok(step)) if (1..=most as usize).contains(&step) => step,
+            Some(Some(step)) if step > 0 => step as usize,
             Some(_) => {
                 return Err(format!(
-                    "the step of `{item}` in the {} field is wrong; allowed are 1 to {most}",
+                    "the step of `{item}` in the {} field is wrong; it must be a number from 1 on",
                     self.name
                 ));
             }
@@ -223,8 +230,7 @@ impl Kind {
         if let Some(index) = self.names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
             return Ok(self.first + u32::try_from(index).unwrap_or_default());
         }
-        let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
-        number.filter(|number| (self.first..=self.last).contains(number)).ok_or_else(|| {
+        number(text).filter(|number| (self.first..=self.last).contains(number)).ok_or_else(|| {
             let names = match self.names {
                 [first, .., last] => format!(" or {first} to {last}"),
                 _ => String::new(),
@@ -232,6 +238,11 @@ impl Kind {
             format!("`{text}` in the {} field is wrong; allowed are {} to {}{names}", self.name, self.first, self.last)
         })
     }
+}
+
+/// Reads digits and nothing else.
+fn number(text: &str) -> Option<u32> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -268,6 +279,9 @@ mod tests {
         minutes("*/20", &[0, 20, 40]);
         minutes("*/59", &[0, 59]);
         minutes("*/60", &[0]);
+        minutes("*/90", &[0]);
+        minutes("7-9/4", &[7]);
+        minutes("1-5/6", &[1]);
         minutes("0-10/5,30,58-59", &[0, 5, 10, 30, 58, 59]);
         assert_eq!(MINUTE.parse("*").unwrap().count(), 60);
         assert_eq!(DAY.parse("*").unwrap().count(), 31);
@@ -287,6 +301,7 @@ mod tests {
         weekdays("*", &[0, 1, 2, 3, 4, 5, 6]);
         weekdays("*/2", &[0, 2, 4, 6]);
         weekdays("*/7", &[0]);
+        weekdays("*/8", &[0]);
         same("0 0 1 jan,DEC *", "0 0 1 1,12 *");
     }
 
@@ -314,12 +329,14 @@ mod tests {
         refuses("+5 * * * *", "`+5` in the minute field is wrong; allowed are 0 to 59");
         refuses("-5 * * * *", "`` in the minute field is wrong; allowed are 0 to 59");
         refuses("99999999999 * * * *", "`99999999999` in the minute field is wrong; allowed are 0 to 59");
-        refuses("*/0 * * * *", "the step of `*/0` in the minute field is wrong; allowed are 1 to 60");
-        refuses("*/99 * * * *", "the step of `*/99` in the minute field is wrong; allowed are 1 to 60");
-        refuses("*/ * * * *", "the step of `*/` in the minute field is wrong; allowed are 1 to 60");
-        refuses("1-5/6 * * * *", "the step of `1-5/6` in the minute field is wrong; allowed are 1 to 5");
-        refuses("* * * * */8", "the step of `*/8` in the day-of-week field is wrong; allowed are 1 to 7");
-        refuses("5/15 * * * *", "`5/15` in the minute field has a step without a range; write `5-59/...`");
+        for step in ["0", "", "x", "-1", "+5", "99999999999"] {
+            let why = "in the minute field is wrong; it must be a number from 1 on";
+            refuses(&format!("*/{step} * * * *"), &format!("the step of `*/{step}` {why}"));
+        }
+        refuses("5/15 * * * *", "`5/15` in the minute field has a step without a range; write `5-59/15`");
+        refuses("x/15 * * * *", "`x` in the minute field is wrong; allowed are 0 to 59");
+        refuses("**/5 * * * *", "`**/5` in the minute field is wrong; write `*/5`");
+        refuses("* ** * * *", "`**` in the hour field is wrong; write `*`");
         refuses("5-1 * * * *", "`5-1` in the minute field runs backwards");
         refuses("1,2,,3 * * * *", "the minute field is `1,2,,3`, a list with an empty item");
         refuses("* 1, * * *", "the hour field is `1,`, a list with an empty item");

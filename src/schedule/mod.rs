@@ -24,9 +24,10 @@ pub(crate) use fire::{Fire, Mark};
 pub(crate) use spread::spread_of;
 pub(crate) use zone::ZoneData;
 
-/// How far ahead and back is looked, in years and in days. 29 February comes at least that often.
-const HORIZON_YEARS: u32 = 8;
-const HORIZON: usize = 8 * 365 + 3;
+/// How far the search goes, ahead and back. Any day of the year falls on any day of the week within 40
+/// years, 29 February across a year such as 2100 included.
+pub(crate) const HORIZON_YEARS: u32 = 41;
+const HORIZON_DAYS: usize = HORIZON_YEARS as usize * 366;
 
 /// An expression, and the clock by which it is read.
 #[derive(Clone, Debug)]
@@ -56,7 +57,7 @@ impl Schedule {
     /// The first nominal time after `from`.
     ///
     /// # Errors
-    /// It never fires, as on 30 February: nothing matches within eight years.
+    /// It never fires, as on 30 February: nothing matches within the horizon.
     pub(crate) fn first(&self, from: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
         let never = || {
             let (text, day) = (&self.text, from.date_naive());
@@ -65,16 +66,16 @@ impl Schedule {
         self.after(from).ok_or_else(never)
     }
 
-    /// The first nominal time after `instant`; `None` if there is none within eight years.
+    /// The first nominal time after `instant`; `None` if there is none within the horizon.
     pub(crate) fn after(&self, instant: DateTime<Utc>) -> Option<DateTime<Utc>> {
         days_from(instant).find_map(|day| self.fires_on(day).find(|at| *at > instant))
     }
 
     /// The nominal times after `after` and up to `until`: the `newest` ones themselves, of the others
-    /// the number. What lies more than eight years before `until` is not counted. The number is a sum
+    /// the number. What lies further than the horizon before `until` is not counted. The number is a sum
     /// over days, not minutes, so that a year costs the same however often the schedule fires.
     pub(crate) fn missed(&self, after: DateTime<Utc>, until: DateTime<Utc>, newest: usize) -> Missed {
-        let oldest = until.checked_sub_days(Days::new(HORIZON as u64 - 1)).unwrap_or(DateTime::<Utc>::MIN_UTC);
+        let oldest = until.checked_sub_days(Days::new(HORIZON_DAYS as u64 - 1)).unwrap_or(DateTime::<Utc>::MIN_UTC);
         let after = after.max(oldest);
         let (first, last) = (after.date_naive(), until.date_naive());
         let mut missed = Missed { times: Vec::new(), skipped: 0 };
@@ -181,7 +182,7 @@ impl Schedule {
 /// The days of UTC from that of `instant` on, as far as the horizon. Times near the end of what can
 /// be represented have none, so that a day more is always an instant.
 fn days_from(instant: DateTime<Utc>) -> impl Iterator<Item = NaiveDate> {
-    instant.date_naive().iter_days().take(HORIZON).take_while(|day| (1..=9999).contains(&day.year()))
+    instant.date_naive().iter_days().take(HORIZON_DAYS).take_while(|day| (1..=9999).contains(&day.year()))
 }
 
 #[cfg(test)]
@@ -400,11 +401,13 @@ mod tests {
         let now = at("2026-03-01T00:00:00Z");
         for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 31 2 */2"] {
             let why = schedule(never, "Europe/Berlin").first(now).unwrap_err();
-            assert_eq!(why, format!("`{never}` never fires: nothing within 8 years of 2026-03-01 matches"));
+            assert_eq!(why, format!("`{never}` never fires: nothing within 41 years of 2026-03-01 matches"));
         }
         for rare in ["0 0 29 2 *", "0 0 30 2 1", "@yearly"] {
             assert!(schedule(rare, "Europe/Berlin").first(now).is_ok());
         }
+        assert_eq!(schedule("0 0 29 2 */7", "UTC").after(at("2032-02-29T00:00:00Z")), Some(at("2060-02-29T00:00:00Z")));
+        assert_eq!(schedule("0 0 29 2 */7", "UTC").after(at("2088-02-29T00:00:00Z")), Some(at("2128-02-29T00:00:00Z")));
         // 2100 is no leap year.
         assert_eq!(schedule("0 0 29 2 *", "UTC").after(at("2096-02-29T00:00:00Z")), Some(at("2104-02-29T00:00:00Z")));
     }
@@ -449,7 +452,7 @@ mod tests {
             schedule("@hourly", "Europe/Berlin").missed(at("2026-01-01T00:00:00Z"), at("2027-01-01T00:00:00Z"), 0);
         assert_eq!(hourly.skipped, 365 * 24);
         let cut = schedule("@daily", "UTC").missed(DateTime::UNIX_EPOCH, at("2026-01-01T00:00:00Z"), 0);
-        assert_eq!(cut.skipped, HORIZON as u64 - 1);
+        assert_eq!(cut.skipped, HORIZON_DAYS as u64 - 1);
     }
 
     const ZONES: [&str; 12] = [
