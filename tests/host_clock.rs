@@ -27,8 +27,8 @@ fn ahead<'db>(clock: &Preload, seconds: i64, command: Invocation<'db>) -> Invoca
 #[test]
 fn nothing_starts_expires_or_fires_early_or_late() {
     let clock = Preload::compile(WRONG_CLOCK);
-    // More than a year, so that yearly fires would be others.
-    for days in [-400, 400] {
+    // More than a year, so that yearly fires would be others; and before 1970.
+    for days in [-400, 400, -25_000] {
         let host = |command| ahead(&clock, days * 86_400, command);
         let db = TestDb::new();
         let doctor = host(db.jobctl(["doctor"])).run();

@@ -1,12 +1,13 @@
 -- Lets a paused schedule go on with the next nominal time from now; those of the pause are not made up.
 -- $1  name    $2  the next nominal time; NULL without a schedule    $3  the schedule it was computed from
 -- $4  its time zone
--- Returns when it fires next, which is not from now where it was not paused.
+-- Returns when it fires next. Where it was not paused, that is not from now: only a next time that is
+-- later than it should be is brought forward.
 -- Zero rows: no such definition, or its schedule was changed meanwhile; look again.
 UPDATE jobctl.job_definitions AS definition
 SET
     next_run_at = CASE
-        WHEN definition.paused_at IS NULL THEN coalesce(definition.next_run_at, $2::timestamptz)
+        WHEN definition.paused_at IS NULL THEN least(definition.next_run_at, $2::timestamptz)
         ELSE $2::timestamptz
     END,
     put_off_until = NULL,

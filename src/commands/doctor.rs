@@ -1,18 +1,19 @@
 //! `jobctl doctor`: is everything in order, and what to do if not.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
-use chrono::{TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 
 use super::{Database, grants};
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
 use crate::findings::{self, Clock, Finding, Link, Verdict};
-use crate::fires;
+use crate::fires::{self, Failing};
 use crate::patience::PATIENCE;
 use crate::print::{self, Cell, Form};
+use crate::schedule::ZoneData;
 use crate::store::{self, Mode, Store};
 
 /// The quickest answer tells the most about the clock.
@@ -96,7 +97,9 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
         findings.push(tell("ticks", &runs, findings::ticks));
         findings.push(tell("leases", &runs, findings::leases));
         let scheduled = store.list_schedules(None).unwrap_or_default();
-        findings.push(tell("schedules", &runs, |runs| findings::schedules(runs, &fires::broken(&scheduled))));
+        findings.push(tell("schedules", &runs, |runs| findings::schedules(runs, &Failing::among(&scheduled))));
+        let zones = store.inspect_zones(fires::zones_in_use(&scheduled));
+        findings.push(tell("time zones", &zones, |zones| findings::zones(ZoneData::current(), zones)));
         findings.push(tell("dead runs", &runs, findings::dead));
         let waiting = store.inspect_waiting(PATIENCE);
         findings.push(tell("definitions", &waiting, |waiting| findings::definitions(waiting)));
@@ -127,7 +130,8 @@ fn clock(store: &Store) -> store::Result<Clock> {
         let asked = Instant::now();
         let now = store.now()?;
         let took = asked.elapsed();
-        let halfway = Utc::now() - TimeDelta::from_std(took / 2).unwrap_or_default();
+        // `Utc::now` panics before 1970.
+        let halfway = DateTime::<Utc>::from(SystemTime::now()) - TimeDelta::from_std(took / 2).unwrap_or_default();
         Ok(Clock { ahead: halfway - now, took })
     };
     let mut best = ask()?;

@@ -12,10 +12,11 @@ use rustix::process::geteuid;
 
 use super::Database;
 use crate::exit::Exit;
+use crate::fires::Failing;
 use crate::report::Wish;
 use crate::schedule::Clock;
 use crate::store::Limits;
-use crate::{duration, fires, print};
+use crate::{duration, print};
 
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(366 * 86400);
@@ -51,7 +52,7 @@ impl Arguments {
         let mut store = database.open()?;
         store.limit(Limits { statement: STATEMENT_LIMIT, ..Limits::USUAL });
         let seen = store.report(move |now| asked.scope(now))?;
-        let page = wish.page(&seen, &fires::broken(&store.list_schedules(None)?));
+        let page = wish.page(&seen, &Failing::among(&store.list_schedules(None)?));
         match self.output.filter(|file| file.as_os_str() != "-") {
             Some(file) => replace(&file, &page).with_context(|| format!("cannot write {}", file.display()))?,
             None => print::answer(&page)?,

@@ -1,10 +1,14 @@
 //! The work: whether somebody ticks, and what stands still or is in the way of a run.
 
+use chrono::{DateTime, Utc};
+
 use super::{Finding, some};
 use crate::count;
 use crate::duration;
+use crate::fires::Failing;
 use crate::patience::PATIENCE;
-use crate::store::{RunFacts, WaitingFacts};
+use crate::schedule::{Clock, ZoneData};
+use crate::store::{RunFacts, WaitingFacts, ZoneFacts};
 
 pub(crate) fn ticks(facts: &RunFacts) -> Finding {
     const CHECK: &str = "ticks";
@@ -48,14 +52,20 @@ pub(crate) fn leases(facts: &RunFacts) -> Finding {
     }
 }
 
-/// `broken` are those that can't be read.
-pub(crate) fn schedules(facts: &RunFacts, broken: &[&str]) -> Finding {
+pub(crate) fn schedules(facts: &RunFacts, failing: &Failing<'_>) -> Finding {
     const CHECK: &str = "schedules";
-    if let Some(first) = broken.first() {
+    if let Some(first) = failing.broken.first() {
         return Finding::bad(
             CHECK,
-            format!("can't fire: {}", some(broken)),
+            format!("can't fire: {}", some(&failing.broken)),
             format!("`jobctl next {first}` says why; apply it anew"),
+        );
+    }
+    if let Some(first) = failing.skipping.first() {
+        return Finding::bad(
+            CHECK,
+            format!("the stored next time is too late: {}", some(&failing.skipping)),
+            format!("`jobctl resume {first}` corrects it; the database's clock or a host's zone data was wrong"),
         );
     }
     match facts.late_for {
@@ -66,6 +76,29 @@ pub(crate) fn schedules(facts: &RunFacts, broken: &[&str]) -> Finding {
         ),
         _ => Finding::ok(CHECK, "none is late"),
     }
+}
+
+/// Whether all hosts and the database have the same rules for the zones in use. Times by an old rule are
+/// off by an hour.
+pub(crate) fn zones(data: &ZoneData, facts: &ZoneFacts) -> Finding {
+    const CHECK: &str = "time zones";
+    const REMEDY: &str = "update the tzdata packages of all hosts, and PostgreSQL";
+    // A zone that this host does not know is a broken schedule.
+    let own = |zone: &str, at| Clock::parse(zone).ok().map(|clock| clock.offset(at).num_seconds());
+    let is_other = |(zone, at, offset): &&(String, DateTime<Utc>, Option<i32>)| {
+        own(zone, *at).is_some_and(|own| offset.map(i64::from) != Some(own))
+    };
+    let mut others: Vec<_> = facts.offsets.iter().filter(is_other).map(|(zone, ..)| zone.as_str()).collect();
+    others.dedup();
+    if !others.is_empty() {
+        return Finding::warn(CHECK, format!("{data}; the database has other rules for {}", some(&others)), REMEDY);
+    }
+    let workers = facts.workers.iter().filter(|(_, version)| data.differs_from(version));
+    let workers: Vec<_> = workers.map(|(name, _)| name.as_str()).collect();
+    if !workers.is_empty() {
+        return Finding::warn(CHECK, format!("{data}; another version on {}", some(&workers)), REMEDY);
+    }
+    Finding::ok(CHECK, data.to_string())
 }
 
 pub(crate) fn dead(facts: &RunFacts) -> Finding {
@@ -150,9 +183,15 @@ mod tests {
             let late_schedules = ["a", "b"].map(str::to_owned).to_vec();
             RunFacts { lost: 1, lost_for: length, late_for: length, late_schedules, ..RunFacts::default() }
         };
-        assert_eq!((leases(&of(299)).verdict, schedules(&of(299), &[]).verdict), (Verdict::Ok, Verdict::Ok));
-        assert_eq!((leases(&of(300)).verdict, schedules(&of(300), &[]).verdict), (Verdict::Bad, Verdict::Bad));
-        assert_eq!(schedules(&of(300), &[]).found, "not fired for 5m: a, b");
+        assert_eq!(
+            (leases(&of(299)).verdict, schedules(&of(299), &Failing::default()).verdict),
+            (Verdict::Ok, Verdict::Ok)
+        );
+        assert_eq!(
+            (leases(&of(300)).verdict, schedules(&of(300), &Failing::default()).verdict),
+            (Verdict::Bad, Verdict::Bad)
+        );
+        assert_eq!(schedules(&of(300), &Failing::default()).found, "not fired for 5m: a, b");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::axis::Axis;
 use super::{moment, more, name};
 use crate::count;
+use crate::fires::Failing;
 use crate::patience::PATIENCE;
 use crate::schedule::Schedule;
 use crate::store::{Failure, NextFire, Snapshot};
@@ -44,7 +45,7 @@ fn failing(failure: &Failure, axis: &Axis) -> Markup {
     }
 }
 
-pub(super) fn fires(seen: &Snapshot, broken: &[&str], axis: &Axis) -> Markup {
+pub(super) fn fires(seen: &Snapshot, failing: &Failing<'_>, axis: &Axis) -> Markup {
     html! {
         section aria-labelledby="fires" {
             h2 #fires { "What fires next" }
@@ -58,7 +59,7 @@ pub(super) fn fires(seen: &Snapshot, broken: &[&str], axis: &Axis) -> Markup {
                         @for fire in &seen.fires {
                             tr {
                                 th scope="row" { (name(&fire.job)) }
-                                td data-label="Next" { (next(fire, broken.contains(&fire.job.as_str()), axis)) }
+                                td data-label="Next" { (next(fire, failing.broken.contains(&fire.job.as_str()), axis)) }
                                 td data-label="Schedule" { (schedule(fire)) }
                             }
                         }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::fires::Failing;
 use crate::patience::PATIENCE;
 use crate::schedule::Clock;
 use crate::store::{Job, Scope, Snapshot};
@@ -50,14 +51,14 @@ impl Wish {
     /// The page. What others stored is escaped where it is inserted; whatever character of it a browser
     /// or a terminal would obey is written out at the end, for all of the page at once. `broken` are the schedules that
     /// can't be read.
-    pub(crate) fn page(&self, seen: &Snapshot, broken: &[&str]) -> String {
+    pub(crate) fn page(&self, seen: &Snapshot, failing: &Failing<'_>) -> String {
         let axis = self.axis(seen.now);
-        let verdict = verdict::of(&seen.summary, broken, seen.now, self.since);
-        let html = self.html(seen, broken, &axis, &verdict).into_string();
+        let verdict = verdict::of(&seen.summary, failing, seen.now, self.since);
+        let html = self.html(seen, failing, &axis, &verdict).into_string();
         html.lines().map(|line| print::plain(line) + "\n").collect()
     }
 
-    fn html(&self, seen: &Snapshot, broken: &[&str], axis: &Axis, verdict: &Verdict) -> Markup {
+    fn html(&self, seen: &Snapshot, failing: &Failing<'_>, axis: &Axis, verdict: &Verdict) -> Markup {
         let default = format!("Jobs in {}", seen.summary.database);
         let title = self.title.as_deref().unwrap_or(&default);
         html! {
@@ -92,7 +93,7 @@ impl Wish {
                             (timeline::section(seen, axis))
                             (lists::failures(seen, axis))
                             (durations::section(seen, axis))
-                            (lists::fires(seen, broken, axis))
+                            (lists::fires(seen, failing, axis))
                             (lists::workers(seen, axis))
                             (lists::running(seen, axis))
                         }

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 
 use crate::count;
 use crate::duration::{self, show_whole};
+use crate::fires::Failing;
 use crate::patience::{LAG, PATIENCE};
 use crate::store::Summary;
 
@@ -25,14 +26,14 @@ pub(super) struct Verdict {
     pub(super) rest: String,
 }
 
-/// `broken` are the schedules that can't be read; `window` is how long the report looks back.
-pub(super) fn of(summary: &Summary, broken: &[&str], now: DateTime<Utc>, window: Duration) -> Verdict {
+/// `window` is how long the report looks back.
+pub(super) fn of(summary: &Summary, failing: &Failing<'_>, now: DateTime<Utc>, window: Duration) -> Verdict {
     if !summary.used {
         let rest = "There is no job and no run in this database.".to_owned();
         return Verdict { mood: Mood::Unused, opening: "Nothing here yet.", rest };
     }
     let window = duration::show(window);
-    let troubles = troubles(summary, broken, now, &window);
+    let troubles = troubles(summary, failing, now, &window);
     if troubles.is_empty() {
         let rest = match summary.succeeded {
             0 => format!("Nothing ran in the last {window}; nothing is dead or late."),
@@ -45,7 +46,7 @@ pub(super) fn of(summary: &Summary, broken: &[&str], now: DateTime<Utc>, window:
     Verdict { mood: Mood::Troubled, opening: "Needs attention:", rest: format!("{}.", troubles.join("; ")) }
 }
 
-fn troubles(summary: &Summary, broken: &[&str], now: DateTime<Utc>, window: &str) -> Vec<String> {
+fn troubles(summary: &Summary, failing: &Failing<'_>, now: DateTime<Utc>, window: &str) -> Vec<String> {
     let age = |at: DateTime<Utc>| (now - at).to_std().unwrap_or_default();
     let late = |at: Option<DateTime<Utc>>, limit| at.map(age).filter(|age| *age >= limit).map(show_whole);
     let mut troubles = Vec::new();
@@ -66,9 +67,11 @@ fn troubles(summary: &Summary, broken: &[&str], now: DateTime<Utc>, window: &str
         let wait = if summary.due == 1 { "is due and waits" } else { "are due, the oldest" };
         troubles.push(format!("{} {wait} for {age}", count::grouped_of(summary.due, "run")));
     }
-    if let [first, others @ ..] = broken {
-        let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-        troubles.push(format!("schedule {first}{more} can't fire"));
+    for (names, fails) in [(&failing.broken, "can't fire"), (&failing.skipping, "will not fire at its next time")] {
+        if let [first, others @ ..] = &names[..] {
+            let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+            troubles.push(format!("schedule {first}{more} {fails}"));
+        }
     }
     if let Some(age) = late(summary.late_since, PATIENCE) {
         troubles.push(format!("a schedule is late by {age}"));

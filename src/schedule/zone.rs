@@ -37,6 +37,13 @@ impl ZoneData {
         format!("{}{VERSION_TAG}{}", env!("CARGO_PKG_VERSION"), self.version)
     }
 
+    /// Whether a worker reported another version of the rules. One that is unknown may be the same.
+    pub(crate) fn differs_from(&self, program_version: &str) -> bool {
+        program_version
+            .split_once(VERSION_TAG)
+            .is_some_and(|(_, reported)| reported != self.version && reported != UNKNOWN && self.version != UNKNOWN)
+    }
+
     fn of(directory: PathBuf) -> Self {
         // Its first line is `# version 2026a`.
         let version = head(&directory.join("tzdata.zi"), 64).ok().and_then(|head| {

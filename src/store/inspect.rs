@@ -1,10 +1,13 @@
 //! The facts that `doctor` judges. None of them needs more than a look at the catalogs, the statistics
 //! or an index.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use postgres::types::Type;
 
+use super::status::list_workers;
 use super::{Parameter, Result, Store, collect, query, schema, seconds};
 
 /// What kind of session a connection got.
@@ -125,6 +128,15 @@ pub(crate) struct WaitingFacts {
     pub(crate) served: bool,
 }
 
+/// What the database and the workers know of time zones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ZoneFacts {
+    /// Zone, instant, local time less UTC in seconds; `None`: the database does not know the zone.
+    pub(crate) offsets: Vec<(String, DateTime<Utc>, Option<i32>)>,
+    /// The name and the version of each worker that ticked within a day.
+    pub(crate) workers: Vec<(String, String)>,
+}
+
 impl Store {
     /// # Errors
     /// The database's, as of all of these.
@@ -223,6 +235,25 @@ impl Store {
                 }
             }
             Ok(facts)
+        })
+    }
+
+    /// The offsets of zones at instants; without any, nothing is asked.
+    pub(crate) fn inspect_zones(&self, wanted: BTreeSet<(String, DateTime<Utc>)>) -> Result<ZoneFacts> {
+        if wanted.is_empty() {
+            return Ok(ZoneFacts::default());
+        }
+        self.transact("inspect time zones", move |client| {
+            let (zones, instants): (Vec<_>, Vec<_>) = wanted.iter().cloned().unzip();
+            let parameters: &[Parameter<'_>] = &[(&zones, Type::TEXT_ARRAY), (&instants, Type::TIMESTAMPTZ_ARRAY)];
+            let offsets = collect(client.query_typed(query!("inspect_zones"), parameters)?, |row| {
+                Ok((row.try_get("zone")?, row.try_get("instant")?, row.try_get("utc_offset")?))
+            })?;
+            let now: DateTime<Utc> = client.query_typed(query!("now"), &[])?[0].try_get("now")?;
+            let workers = list_workers(client, None)?.into_iter();
+            let recent = workers.filter(|worker| now - worker.last_tick_at < TimeDelta::days(1));
+            let workers = recent.map(|worker| (worker.worker, worker.version)).collect();
+            Ok(ZoneFacts { offsets, workers })
         })
     }
 

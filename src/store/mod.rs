@@ -34,6 +34,7 @@ pub(crate) use error::{Error, Kind, Result};
 pub(crate) use exchange::{Exchanged, Exchanging, OfLocked};
 pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, RoleFacts, RunFacts, SessionFacts, SnapshotFacts, TableFacts, WaitingFacts,
+    ZoneFacts,
 };
 pub(crate) use look::{Filter, Run};
 pub(crate) use operate::Asked;

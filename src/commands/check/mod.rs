@@ -9,8 +9,9 @@ use serde_json::json;
 
 use super::Database;
 use crate::exit::Exit;
+use crate::fires::Failing;
 use crate::patience::{LAG, PATIENCE};
-use crate::{duration, fires, print};
+use crate::{duration, print};
 use reasons::Limits;
 
 const WEEK: Duration = Duration::from_secs(7 * 86400);
@@ -67,7 +68,7 @@ impl Arguments {
         let facts = store.check(jobs, failures.map(|(_, within)| within))?;
         let reasons = reasons::reasons(
             &facts,
-            &fires::broken(&scheduled),
+            &Failing::among(&scheduled),
             &Limits {
                 dead: self.max_dead,
                 lag: self.max_lag,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::count;
 use crate::duration::{show, show_whole};
+use crate::fires::Failing;
 use crate::store::{Facts, FailedRun, TickAge};
 
 /// What is still no reason.
@@ -22,18 +23,19 @@ pub(super) struct Limits {
 /// With more silent workers than this, only the last one to fall silent is named.
 const NAMED: usize = 3;
 
-/// Why all is not well, the likeliest cause of the others first; each says where to look. `broken` are the
-/// schedules that can't be read.
-pub(super) fn reasons(facts: &Facts, broken: &[&str], limits: &Limits) -> Vec<String> {
+/// Why all is not well, the likeliest cause of the others first; each says where to look.
+pub(super) fn reasons(facts: &Facts, failing: &Failing<'_>, limits: &Limits) -> Vec<String> {
     let mut reasons = ticks(facts, limits);
     if let Some((id, job, age)) = &facts.oldest_due
         && *age > limits.lag
     {
         reasons.push(format!("run {id} {job} has been due for {}, see `jobctl status`", show_whole(*age)));
     }
-    if let [first, others @ ..] = broken {
-        let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-        reasons.push(format!("schedule {first}{more} can't fire, see `jobctl next {first}`"));
+    if let Some((first, some)) = some_schedules(&failing.broken) {
+        reasons.push(format!("{some} can't fire, see `jobctl next {first}`"));
+    }
+    if let Some((first, some)) = some_schedules(&failing.skipping) {
+        reasons.push(format!("{some} will not fire at its next time, run `jobctl resume {first}`"));
     }
     if let Some((name, age)) = &facts.latest_schedule
         && *age > limits.lag
@@ -91,6 +93,13 @@ fn ticks(facts: &Facts, limits: &Limits) -> Vec<String> {
     }
 }
 
+/// The first name, and the subject of a sentence about all.
+fn some_schedules<'a>(names: &[&'a str]) -> Option<(&'a str, String)> {
+    let [first, others @ ..] = names else { return None };
+    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    Some((first, format!("schedule {first}{more}")))
+}
+
 fn example(count: i64, run: Option<&FailedRun>) -> String {
     let Some(FailedRun { id, job, error }) = run else { return String::new() };
     let newest = if count == 1 { "" } else { "newest: " };
@@ -133,7 +142,7 @@ mod tests {
 
     #[track_caller]
     fn says(facts: &Facts, limits: &Limits, expected: &[&str]) {
-        assert_eq!(reasons(facts, &[], limits), expected);
+        assert_eq!(reasons(facts, &Failing::default(), limits), expected);
     }
 
     #[test]
@@ -174,9 +183,13 @@ mod tests {
 
     #[test]
     fn schedules_that_can_not_fire_are_told_with_the_first_as_example() {
-        let said = |broken: &[&str]| reasons(&fine(), broken, &LIMITS);
-        assert_eq!(said(&["a"]), ["schedule a can't fire, see `jobctl next a`"]);
-        assert_eq!(said(&["a", "b"]), ["schedule a and 1 more can't fire, see `jobctl next a`"]);
+        let said = |broken: &[&'static str], skipping: &[&'static str]| {
+            let failing = Failing { broken: broken.to_vec(), skipping: skipping.to_vec() };
+            reasons(&fine(), &failing, &LIMITS)
+        };
+        assert_eq!(said(&["a"], &[]), ["schedule a can't fire, see `jobctl next a`"]);
+        assert_eq!(said(&["a", "b"], &[]), ["schedule a and 1 more can't fire, see `jobctl next a`"]);
+        assert_eq!(said(&[], &["a"]), ["schedule a will not fire at its next time, run `jobctl resume a`"]);
     }
 
     #[test]
@@ -261,7 +274,7 @@ mod tests {
             oldest_due: Some((2, "mail".to_owned(), MINUTE * 60)),
             ..Facts::default()
         };
-        let reasons = reasons(&facts, &[], &LIMITS);
+        let reasons = reasons(&facts, &Failing::default(), &LIMITS);
         let said: Vec<_> =
             reasons.iter().map(|reason| reason.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(said, ["no worker has", "run 2 mail", "1 dead run"]);
