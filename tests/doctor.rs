@@ -386,6 +386,7 @@ fn hosts_and_a_database_with_other_rules_for_a_zone_in_use_are_named() {
     assert_eq!(zones("/nonexistent").0, "ok");
 
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\ntime_zone = 'CET'\n");
+    db.jobctl(["tick", "--worker", "web1"]).env("TZDIR", "/nonexistent").run().success();
     let (verdict, found, remedy) = zones(here);
     assert_eq!((verdict.as_str(), found), ("warn", format!("{own}; another version on web1")));
     assert!(remedy.contains("tzdata"), "{remedy}");
