@@ -16,9 +16,10 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use tempfile::TempDir;
 
+use crate::host_clock::{WRONG_CLOCK, ahead};
 use crate::support::http_server::{BlackHole, HttpServer};
 use crate::support::server::{self, Server};
-use crate::support::{Finished, Invocation, jobctl, temp_dir, wait_until};
+use crate::support::{Finished, Invocation, Preload, jobctl, temp_dir, wait_until};
 
 /// A server that speaks TLS and asks for passwords. Its certificate is for `db.example.com`.
 struct Secured {
@@ -340,6 +341,19 @@ fn a_certificate_is_checked_as_far_as_the_mode_asks() {
     refuses(&other_name("verify-full"), 7, why);
     let system = secured.address("encrypted", "sslmode=verify-full sslrootcert=system");
     refuses(&system, 7, "the server's certificate is not acceptable");
+}
+
+#[test]
+fn a_host_clock_before_1970_is_found_over_tls() {
+    let clock = Preload::compile(WRONG_CLOCK);
+    let doctor = |more: &str| {
+        let doctor = jobctl(["doctor"]).env("HOME", "/nonexistent");
+        let doctor = doctor.env("JOBCTL_DATABASE_URL", &SECURED.address("encrypted", more));
+        ahead(&clock, -25_000 * 86_400, doctor).run().nowhere("panicked")
+    };
+    doctor("sslmode=require").stdout_has(" behind the database");
+    let verified = format!("sslmode=verify-full sslrootcert={}", SECURED.file("root.pem").display());
+    doctor(&verified).exits(7).stderr_has("the server's certificate is not acceptable");
 }
 
 /// Answers what asks for TLS, and tells whatever comes afterwards.

@@ -4,7 +4,7 @@ use crate::support::{Invocation, Preload, TestDb};
 
 /// Preloaded into a process, puts its clock forward by so many seconds, and back if there are less than none.
 /// Durations are measured by another clock, which stays.
-const WRONG_CLOCK: &str = r#"
+pub(crate) const WRONG_CLOCK: &str = r#"
     #define _GNU_SOURCE
     #include <stdlib.h>
     #include <sys/syscall.h>
@@ -20,7 +20,7 @@ const WRONG_CLOCK: &str = r#"
 "#;
 
 /// A command on a host whose clock is ahead by so many seconds.
-fn ahead<'db>(clock: &Preload, seconds: i64, command: Invocation<'db>) -> Invocation<'db> {
+pub(crate) fn ahead<'db>(clock: &Preload, seconds: i64, command: Invocation<'db>) -> Invocation<'db> {
     clock.before(command).env("CLOCK_AHEAD", &seconds.to_string())
 }
 

@@ -6,11 +6,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use postgres::config::SslNegotiation;
 use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::time_provider::TimeProvider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -64,6 +66,18 @@ enum Roots {
 enum ServerNameIndication {
     Sent,
     Withheld,
+}
+
+/// The host's time, by which certificates are valid. A clock before 1970 counts as 1970, where rustls'
+/// own provider would panic.
+#[derive(Debug)]
+struct HostTime;
+
+impl TimeProvider for HostTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Some(UnixTime::since_unix_epoch(since.unwrap_or_default()))
+    }
 }
 
 impl TlsSettings {
@@ -142,7 +156,7 @@ impl TlsSettings {
                 Verifier::strict(algorithms, chain, given, demand)
             }
         };
-        let versions = ClientConfig::builder_with_provider(provider)
+        let versions = ClientConfig::builder_with_details(provider, Arc::new(HostTime))
             .with_protocol_versions(&self.versions)
             .map_err(|error| unusable(&"ssl_min_protocol_version", &format!("{error}; correct it")))?
             .dangerous()
