@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::refused::RefusedRuns;
 use super::{Look, Tick};
 use crate::store::{self, Claim, Claimed, Exchanged, Exchanging, Kind, OfLocked};
 
@@ -65,9 +66,12 @@ impl Tick {
             // One value that PostgreSQL refuses must not cost the others their results, nor one run their claims.
             Err(error) if error.kind == Kind::Data => {
                 if results > 0 {
-                    self.record_in_halves(results)?;
-                } else if let Some(claim) = claim {
-                    self.put_off_refused(&claim.wanted, error)?;
+                    self.results_refused(results)?;
+                } else if let (Some(claim), Some(store)) = (claim, &self.connection.store) {
+                    let mut refused = RefusedRuns::among_due(store, &claim.wanted, error)?;
+                    while !refused.is_done() {
+                        refused.step(store, &self.holder.worker)?;
+                    }
                 }
             }
             answer => {

@@ -1,6 +1,6 @@
 //! Fires the schedules whose time has come: what runs they come to, and what becomes of those that can't fire.
 
-use super::halves;
+use super::bisect;
 use crate::fires;
 use crate::store::{self, DueSchedule, Planned, Store};
 
@@ -29,7 +29,7 @@ pub(crate) fn fire(store: &Store) -> store::Result<()> {
 fn fire_share(store: &Store, due: &[DueSchedule], fires: &[Planned]) -> store::Result<bool> {
     let find = |id| due.iter().find(|one| one.id == id);
     let mut moved = false;
-    let refused = halves::refused(fires, &mut |part| {
+    let refused = bisect::refused(fires.to_vec(), |part| {
         for (id, runs) in store.fire(part.to_vec())? {
             moved = true;
             if let (Some(one), Some(fire)) = (find(id), part.iter().find(|fire| fire.id == id)) {

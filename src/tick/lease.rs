@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Tick, halves};
+use super::{Tick, bisect};
 use crate::execute::Stop;
 use crate::model::Why;
 use crate::store::{self, Claimed, Held, Kind, Pending, Renewed, Token};
@@ -141,7 +141,7 @@ impl Tick {
 
     /// Renews leases of which some are refused: these are not renewed any more.
     fn renew_others(&mut self, held: &[(i64, i32)]) -> store::Result<()> {
-        let refused = halves::refused(held, &mut |part| {
+        let refused = bisect::refused(held.to_vec(), |part| {
             let Some(store) = &self.connection.store else { return Ok(()) };
             let sent = Instant::now();
             let answers = store.renew(&self.holder.worker, part, self.timing.lease)?;
@@ -150,7 +150,7 @@ impl Tick {
         })?;
         for (attempt, why) in refused {
             log::error!("run {}: {why}; its lease will run out", attempt.0);
-            if let Some(run) = self.leases.held.get_mut(attempt) {
+            if let Some(run) = self.leases.held.get_mut(&attempt) {
                 run.is_refused = true;
             }
         }

@@ -4,11 +4,11 @@
 //!
 //! If the process dies after any line of this, leases run out and another tick recovers the runs.
 
+mod bisect;
 mod claim;
 mod connection;
 mod exchange;
 mod fire;
-mod halves;
 mod id;
 mod lanes;
 mod lease;

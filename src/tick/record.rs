@@ -51,6 +51,8 @@ pub(super) struct Results {
     recorded: Vec<(Status, Judged)>,
     /// Ended too late, and not in the history yet.
     lost: Vec<Judged>,
+    /// At most so many go into the next statement, because one of twice as many was refused.
+    at_most: Option<usize>,
 }
 
 impl Results {
@@ -73,7 +75,7 @@ impl Results {
         self.ended.iter().chain(&self.blocked).map(Judged::bytes).sum()
     }
 
-    /// How many go into the next statement: all, unless it is much.
+    /// How many go into the next statement: all, unless it is much, or some are refused.
     pub(super) fn batch(&mut self) -> usize {
         if self.blocked_until.is_some_and(|until| Instant::now() >= until) {
             self.unblock();
@@ -83,7 +85,8 @@ impl Results {
             bytes += judged.bytes();
             bytes <= BYTES_AT_ONCE
         };
-        self.ended.iter().take_while(fits).count().max(1).min(self.ended.len())
+        let fitting = self.ended.iter().take_while(fits).count().max(1).min(self.ended.len());
+        self.at_most.map_or(fitting, |at_most| at_most.min(fitting))
     }
 
     /// The oldest `count`, as they are written. How long ago something was is counted now.
@@ -105,6 +108,7 @@ impl Results {
     /// Lets go of the oldest `count`: each is recorded, or its lease is lost. Those whose runs are `locked` are kept
     /// for later.
     pub(super) fn let_go(&mut self, count: usize, recorded: &Recorded, locked: &[i64], leases: &mut Leases) {
+        self.at_most = self.at_most.filter(|at_most| *at_most < self.ended.len()).map(|at_most| 2 * at_most);
         for judged in self.ended.drain(..count) {
             let run = &judged.attempt.run;
             if locked.contains(&run.id) {
@@ -151,24 +155,13 @@ impl Results {
 }
 
 impl Tick {
-    /// Records the oldest `count` results, of which some are refused: by halves, so that the others are recorded soon.
-    /// What is refused alone is left to its lease.
-    pub(super) fn record_in_halves(&mut self, count: usize) -> store::Result<()> {
-        if count == 1 {
-            return self.record_or_give_up();
+    /// Some of the oldest `count` results are refused: the next statement has half of them, so that leases are renewed
+    /// in between. What is refused alone is left to its lease.
+    pub(super) fn results_refused(&mut self, count: usize) -> store::Result<()> {
+        if count > 1 {
+            self.results.at_most = Some(count / 2);
+            return Ok(());
         }
-        for part in [count / 2, count - count / 2] {
-            let Some(store) = &self.connection.store else { return Ok(()) };
-            match store.record(&self.holder.worker, self.results.oldest(part)) {
-                Ok(recorded) => self.results.let_go(part, &recorded, &[], &mut self.leases),
-                Err(error) if error.kind == Kind::Data => self.record_in_halves(part)?,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    fn record_or_give_up(&mut self) -> store::Result<()> {
         match self.record_alone(finish(&self.results.ended[0])) {
             Ok(recorded) => self.results.let_go(1, &recorded, &[], &mut self.leases),
             Err(error) if error.kind == Kind::Data => {

@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::time::Instant;
 
-use super::{Phase, Tick, WhenIdle, fire, halves, id, record};
+use super::{Phase, Tick, WhenIdle, bisect, fire, id, record};
 use crate::store;
 use crate::verdict;
 
@@ -79,7 +79,7 @@ impl Tick {
                 .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
                 .collect();
             let mut recovered = Vec::new();
-            let refused = halves::refused(&waits, &mut |part| {
+            let refused = bisect::refused(waits.clone(), |part| {
                 recovered.extend(store.recover(part, WHAT)?);
                 Ok(())
             })?;
