@@ -90,7 +90,7 @@ mod tests {
         Shown {
             id: 7,
             job_type: "report".to_owned(),
-            payload: "{}".to_owned(),
+            payload: Ok("{}".to_owned()),
             queue: "mail".to_owned(),
             priority: 0,
             run_at: ago(240),

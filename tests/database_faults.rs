@@ -339,6 +339,82 @@ fn a_run_whose_claim_is_refused_holds_up_no_other() {
     }
 }
 
+/// A text that is stored outside its row.
+const LONG: &str = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 500) AS n)";
+
+/// Makes unreadable what a table keeps outside its rows, as a damaged disk would.
+fn lose_toast(db: &TestDb, table: &str) {
+    db.execute(&format!(
+        "CREATE TABLE public.lost (text text);
+         UPDATE pg_class SET relfilenode = lost.relfilenode
+         FROM pg_class AS lost, pg_class AS owner, pg_class AS losing
+         WHERE losing.oid = 'jobctl.{table}'::regclass AND pg_class.oid = losing.reltoastrelid
+             AND owner.oid = 'public.lost'::regclass AND lost.oid = owner.reltoastrelid"
+    ));
+}
+
+#[test]
+fn a_run_that_can_not_be_read_ends_dead_and_every_command_survives_it() {
+    let db = TestDb::new();
+    let insert = "INSERT INTO jobctl.job_runs (job_type, payload, idempotency_key, key_scope)";
+    db.execute(&format!("{insert} SELECT 'shell', jsonb_build_object('command', {LONG}), 'k', 'live'"));
+    let others = [1, 2, 3].map(|_| db.enqueue(["shell", "--", "true"]));
+    lose_toast(&db, "job_runs");
+    db.jobctl(["tick", "--dry-run"]).run().success().stdout_has("shell");
+    let tick = db.jobctl(["tick"]).run().success();
+    assert_eq!(tick.stderr.matches("run 1 shell: cannot read runs: ").count(), 1, "{tick}");
+    tick.stderr_has("; dead");
+    assert_eq!(others.map(|id| db.status(id)), ["succeeded", "succeeded", "succeeded"]);
+    let ended = "status, attempts, error_type, last_error LIKE 'cannot read runs: %', finished_at IS NOT NULL";
+    assert_eq!(db.of_run(1, ended), "dead|0|bad_payload|t|t");
+    db.jobctl(["show", "1"]).run().success().stdout_has("cannot read the payload: ").stdout_has("bad_payload");
+    let shown = db.jobctl(["show", "1", "--json"]).run().success();
+    shown.stdout_has("\"payload\":null,\"payload_error\":\"cannot read the payload: ");
+    db.jobctl(["list"]).run().success().stdout_has("dead");
+    db.jobctl(["list-dead"]).run().success().stdout_has("shell");
+    db.jobctl(["status"]).run().success();
+    db.jobctl(["check"]).run().exits(1).stdout_has("1 dead run");
+    db.jobctl(["report"]).run().success();
+    db.jobctl(["doctor"]).run();
+    db.jobctl(["retry", "1"]).run().success();
+    assert_eq!(db.status(1), "queued");
+    db.jobctl(["cancel", "1"]).run().success();
+    assert_eq!(db.status(1), "cancelled");
+    db.jobctl(["prune", "1"]).run().success();
+}
+
+#[test]
+fn runs_whose_definition_can_not_be_read_end_dead_and_hold_up_no_others() {
+    let db = TestDb::new();
+    db.apply("[jobs.lost]\nshell = 'true'\n\n[jobs.kept]\nshell = 'true'\n");
+    db.execute(&format!(
+        "UPDATE jobctl.job_definitions SET action = action || jsonb_build_object('env', jsonb_build_object('A', {LONG}))
+         WHERE name = 'lost'"
+    ));
+    lose_toast(&db, "job_definitions");
+    let ids = ["lost", "kept", "lost"].map(|job| db.enqueue([job]));
+    let tick = db.jobctl(["tick"]).run().success();
+    assert_eq!(tick.stderr.matches("lost: cannot read runs: ").count(), 2, "{tick}");
+    assert_eq!(
+        ids.map(|id| db.of_run(id, "status, error_type")),
+        ["dead|bad_payload", "succeeded|", "dead|bad_payload"]
+    );
+}
+
+#[test]
+fn a_schedule_whose_payload_can_not_be_read_holds_up_no_other() {
+    let db = TestDb::new();
+    let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '@daily'\ncatch_up = 'one'\n");
+    db.apply(&(job("lost") + &job("kept")));
+    db.execute(&format!(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('day', now());
+         UPDATE jobctl.job_definitions SET payload = to_jsonb({LONG}) WHERE name = 'lost'"
+    ));
+    lose_toast(&db, "job_definitions");
+    let tick = db.jobctl(["tick"]).run().success().stderr_has("schedule of `lost` does not fire: ");
+    assert_eq!(db.query("SELECT job_type, status FROM jobctl.job_runs"), "kept|succeeded", "{tick}");
+}
+
 #[test]
 fn a_lease_that_can_not_be_renewed_costs_no_other_run_its_own() {
     let db = TestDb::new();

@@ -411,6 +411,12 @@ fn no_row_can_say_what_means_nothing() {
         ("UPDATE jobctl.job_runs SET job_type = ''", "job_type_is_short"),
         ("UPDATE jobctl.job_runs SET job_type = repeat('j', 64)", "job_type_is_short"),
         ("UPDATE jobctl.job_runs SET payload = to_jsonb(repeat('x', 8 * 262144))", "payload_is_bounded"),
+        ("UPDATE jobctl.job_runs SET payload = to_jsonb(array_fill(1e-9999, ARRAY[1700]))", "payload_is_bounded"),
+        (
+            "UPDATE jobctl.job_definitions SET payload = to_jsonb(array_fill(1e-9999, ARRAY[1700]))",
+            "payload_is_bounded",
+        ),
+        ("UPDATE jobctl.job_definitions SET action = to_jsonb(array_fill(1e-9999, ARRAY[110]))", "action_is_bounded"),
         ("UPDATE jobctl.job_runs SET status = 'done'", "status_is_known"),
         ("UPDATE jobctl.job_runs SET max_attempts = 1000001", "max_attempts_in_range"),
         ("UPDATE jobctl.job_runs SET attempts = -1", "starts_are_bounded"),

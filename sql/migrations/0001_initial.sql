@@ -11,9 +11,13 @@ CREATE TABLE jobctl.job_definitions (
     kind text NOT NULL
         CONSTRAINT kind_is_known CHECK (kind IN ('shell', 'http')),
     action jsonb NOT NULL,
-    payload jsonb NOT NULL DEFAULT '{}'
-        -- As that of the runs that it is given to.
-        CONSTRAINT payload_is_bounded CHECK (pg_column_size(payload) <= 8 * 262144),
+    action_bytes integer GENERATED ALWAYS AS (octet_length(action::text)) STORED
+        CONSTRAINT action_is_bounded CHECK (action_bytes <= 4 * 262144),
+    payload jsonb NOT NULL DEFAULT '{}',
+    -- As that of the runs that it is given to.
+    payload_bytes integer GENERATED ALWAYS AS (octet_length(payload::text)) STORED
+        CONSTRAINT payload_is_bounded
+            CHECK (pg_column_size(payload) <= 8 * 262144 AND payload_bytes <= 64 * 262144),
     schedule text,
     time_zone text NOT NULL DEFAULT 'UTC',
     catch_up text NOT NULL DEFAULT 'one'
@@ -71,9 +75,14 @@ CREATE TABLE jobctl.job_runs (
     definition_id bigint,
     job_type text NOT NULL
         CONSTRAINT job_type_is_short CHECK (length(job_type) BETWEEN 1 AND 63),
-    payload jsonb NOT NULL DEFAULT '{}'
-        -- Eight times the limit on what is given: a list of digits takes six times its text.
-        CONSTRAINT payload_is_bounded CHECK (pg_column_size(payload) <= 8 * 262144),
+    payload jsonb NOT NULL DEFAULT '{}',
+    -- The length of its text, which a claim reads: jsonb compresses, and writes a number like 1e131000 out in full, so
+    -- that 81 KB become more than PostgreSQL can send. Computed when the payload is written, not at every update.
+    payload_bytes integer GENERATED ALWAYS AS (octet_length(payload::text)) STORED
+        -- Eight times the limit on what is given: a list of digits takes six times its text. And 64 times as text:
+        -- numbers up to 1e308 are written out.
+        CONSTRAINT payload_is_bounded
+            CHECK (pg_column_size(payload) <= 8 * 262144 AND payload_bytes <= 64 * 262144),
     queue text NOT NULL DEFAULT 'default'
         -- A CHECK is evaluated at every update, whatever changes: a regular expression only if it must be.
         CONSTRAINT queue_is_short_and_plain
@@ -532,6 +541,10 @@ BEGIN
         next_run_at = fire.next,
         put_off_until = fire.put_off_until
     WHERE moved.id = definition.id;
+    IF fire.put_off_until IS NOT NULL THEN
+        -- Its payload may be what can't be read.
+        RETURN fired;
+    END IF;
     IF definition.overlap = 'skip' THEN
         -- Of several that are due only the newest makes sense, and only if none is unfinished.
         due := due[array_upper(due, 1):];

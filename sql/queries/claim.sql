@@ -90,11 +90,7 @@ free AS MATERIALIZED (
             run.id,
             run.run_at,
             run.attempts + 1 >= run.max_attempts AS is_last_attempt,
-            -- What is stored may be compressed.
-            CASE
-                WHEN pg_column_size(run.payload) < 256 THEN pg_column_size(run.payload)
-                ELSE octet_length(run.payload::text)
-            END AS size
+            run.payload_bytes AS size
         FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
             AND run.queue = lane.queue
@@ -117,10 +113,7 @@ within_limits AS (
         run.id,
         run.run_at,
         run.attempts + 1 >= run.max_attempts AS is_last_attempt,
-        CASE
-            WHEN pg_column_size(run.payload) < 256 THEN pg_column_size(run.payload)
-            ELSE octet_length(run.payload::text)
-        END AS size,
+        run.payload_bytes AS size,
         run.queue,
         run.priority
     FROM jobctl.job_runs AS run

@@ -12,7 +12,6 @@ WITH workers AS (
 SELECT
     run.id,
     run.job_type,
-    run.payload::text AS payload,
     run.queue,
     run.priority,
     run.run_at,

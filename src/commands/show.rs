@@ -58,7 +58,10 @@ struct Answer<'a> {
     backoff: &'a str,
     idempotency_key: Option<&'a str>,
     key_scope: &'a str,
-    payload: Box<RawValue>,
+    payload: Option<Box<RawValue>>,
+    /// Why the payload can't be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_error: Option<&'a str>,
     error_type: Option<&'a str>,
     last_error: Option<&'a str>,
     run_at: DateTime<Utc>,
@@ -119,7 +122,8 @@ fn json(run: &Shown) -> Answer<'_> {
         backoff: &run.backoff,
         idempotency_key: run.idempotency_key.as_deref(),
         key_scope: &run.key_scope,
-        payload: redact::payload(&run.job_type, &run.payload),
+        payload: run.payload.as_ref().ok().map(|payload| redact::payload(&run.job_type, payload)),
+        payload_error: run.payload.as_ref().err().map(String::as_str),
         error_type: run.error_type.as_deref(),
         last_error: run.last_error.as_deref(),
         run_at: run.run_at,
@@ -146,6 +150,10 @@ fn text(run: &Shown) -> anyhow::Result<()> {
         (false, Some(_)) => Some("paused; runs go on"),
         (false, None) => None,
     };
+    let payload = match &run.payload {
+        Ok(payload) => bounded(redact::payload(&run.job_type, payload).get()),
+        Err(why) => why.clone(),
+    };
     print::facts(vec![
         ("run", run.id.to_string().into()),
         ("job", run.job_type.as_str().into()),
@@ -168,7 +176,7 @@ fn text(run: &Shown) -> anyhow::Result<()> {
         ("backoff", run.backoff.as_str().into()),
         ("error type", run.error_type.clone().into()),
         ("error", run.last_error.clone().into()),
-        ("payload", bounded(redact::payload(&run.job_type, &run.payload).get()).into()),
+        ("payload", payload.into()),
     ])?;
     run.history.iter().try_for_each(|attempt| history(attempt, run.now))
 }

@@ -237,10 +237,31 @@ impl Store {
         })
     }
 
+    /// Finds out whether what a claim reads of these runs can be read.
+    ///
+    /// # Errors
+    /// The database's: `may_be_about_rows` where some of them can't.
+    pub(crate) fn read(&self, runs: Vec<i64>) -> Result<()> {
+        self.transact("read runs", move |client| {
+            client.query_typed(query!("read_runs"), &[(&runs, Type::INT8_ARRAY)]).map(|_| ())
+        })
+    }
+
+    /// Ends a run that can't be read; does nothing where it is not due any more.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) fn end_unreadable(&self, run: i64, why: String) -> Result<()> {
+        self.transact("end a run", move |client| {
+            let parameters: &[Parameter<'_>] = &[(&run, Type::INT8), (&why, Type::TEXT)];
+            client.query_typed(query!("end_unreadable"), parameters).map(|_| ())
+        })
+    }
+
     /// Finds out whether these runs can become running; changes nothing.
     ///
     /// # Errors
-    /// The database's: of the kind `Data` where some of them can't.
+    /// The database's: `may_be_about_rows` where some of them can't.
     pub(crate) fn try_claim(&self, worker: &str, runs: Vec<i64>) -> Result<()> {
         let worker = worker.to_owned();
         self.transact("claim runs", move |client| {

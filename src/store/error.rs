@@ -35,6 +35,11 @@ impl Error {
         Self { kind, exit, message: message.into() }
     }
 
+    /// Whether a row may be to blame, so that the same may be done with others.
+    pub(crate) fn may_be_about_rows(&self) -> bool {
+        self.kind == Kind::Data || self.kind == Kind::Fatal && self.exit == Exit::CouldNot
+    }
+
     /// The server said nothing for longer than any statement may take.
     pub(super) fn silent(doing: &str) -> Self {
         Self::new(

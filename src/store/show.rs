@@ -11,8 +11,8 @@ use super::{Parameter, Result, Store, collect, query};
 pub(crate) struct Shown {
     pub(crate) id: i64,
     pub(crate) job_type: String,
-    /// JSON text, with whatever secrets it holds.
-    pub(crate) payload: String,
+    /// JSON text, with whatever secrets it holds; or why it can't be read.
+    pub(crate) payload: std::result::Result<String, String>,
     pub(crate) queue: String,
     pub(crate) priority: i32,
     pub(crate) run_at: DateTime<Utc>,
@@ -81,6 +81,12 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn show(&self, id: i64, characters: Option<i32>) -> Result<Option<Shown>> {
+        let payload = match self.read_payload(id) {
+            Ok(Some(payload)) => Ok(payload),
+            Ok(None) => return Ok(None),
+            Err(error) if error.may_be_about_rows() => Err(error.to_string()),
+            Err(error) => return Err(error),
+        };
         self.transact("show a run", move |client| {
             let rows = client.query_typed(query!("show"), &[(&id, Type::INT8)])?;
             let Some(row) = rows.first() else { return Ok(None) };
@@ -105,7 +111,7 @@ impl Store {
             Ok(Some(Shown {
                 id: row.try_get("id")?,
                 job_type: row.try_get("job_type")?,
-                payload: row.try_get("payload")?,
+                payload: payload.clone(),
                 queue: row.try_get("queue")?,
                 priority: row.try_get("priority")?,
                 run_at: row.try_get("run_at")?,
@@ -138,6 +144,14 @@ impl Store {
                 now: row.try_get("now")?,
                 history,
             }))
+        })
+    }
+
+    /// In a transaction of its own: where it can't be read, the rest can. No such run: `None`.
+    fn read_payload(&self, id: i64) -> Result<Option<String>> {
+        self.transact("read the payload", move |client| {
+            let rows = client.query_typed(query!("read_payload"), &[(&id, Type::INT8)])?;
+            rows.first().map(|row| row.try_get("payload")).transpose()
         })
     }
 

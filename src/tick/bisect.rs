@@ -1,6 +1,6 @@
 //! Finds out which of many items the database refuses, so that one costs the others nothing.
 
-use crate::store::{self, Kind};
+use crate::store;
 
 /// A search for refused items, one transaction a step: its caller renews leases in between.
 pub(super) struct Bisection<T> {
@@ -20,14 +20,14 @@ impl<T> Bisection<T> {
     /// Tries the next part, and splits it where it is refused. Returns an item that is refused alone, and why.
     ///
     /// # Errors
-    /// The database's, of another kind than `Data`; the next step tries the same part again.
+    /// The database's, where no row is to blame for it; the next step tries the same part again.
     pub(super) fn step(
         &mut self,
         attempt: impl FnOnce(&[T]) -> store::Result<()>,
     ) -> store::Result<Option<(T, store::Error)>> {
         let Some(mut part) = self.untried.pop() else { return Ok(None) };
         match attempt(&part) {
-            Err(error) if error.kind == Kind::Data => {
+            Err(error) if error.may_be_about_rows() => {
                 let second = part.split_off(part.len() / 2);
                 if part.is_empty() {
                     return Ok(second.into_iter().next().map(|item| (item, error)));
@@ -48,7 +48,7 @@ impl<T> Bisection<T> {
 /// with which it can't be done, and why.
 ///
 /// # Errors
-/// The database's, of another kind.
+/// The database's, where no row is to blame for it.
 pub(super) fn refused<T>(
     all: Vec<T>,
     mut attempt: impl FnMut(&[T]) -> store::Result<()>,

@@ -64,13 +64,14 @@ impl Tick {
                 return Err(error);
             }
             // One value that PostgreSQL refuses must not cost the others their results, nor one run their claims.
-            Err(error) if error.kind == Kind::Data => {
+            Err(error) if error.may_be_about_rows() => {
                 if results > 0 {
                     self.results_refused(results)?;
                 } else if let (Some(claim), Some(store)) = (claim, &self.connection.store) {
-                    let mut refused = RefusedRuns::among_due(store, &claim.wanted, error)?;
+                    let worker = &self.holder.worker;
+                    let mut refused = RefusedRuns::among_due(store, worker, &claim.wanted, error)?;
                     while !refused.is_done() {
-                        refused.step(store, &self.holder.worker)?;
+                        refused.step(store, worker)?;
                     }
                 }
             }

@@ -1,11 +1,11 @@
-//! Due runs that the database does not let become running: somebody's trigger or constraint refuses them. They are
-//! put off, so that they hold up no other.
+//! Due runs that can't be claimed, each alone to blame: a run that can't be read ends dead, and one that a trigger
+//! or a constraint keeps from running is put off, so that they hold up no other.
 
 use std::time::Duration;
 
 use super::bisect::Bisection;
 use crate::duration;
-use crate::store::{self, Due, Store, Wanted};
+use crate::store::{self, Due, Kind, Store, Wanted};
 
 /// Due runs among which a refused one is looked for.
 const SIFTED: i64 = 5000;
@@ -23,8 +23,16 @@ impl RefusedRuns {
     /// Looks for what is due when a claim was refused with this error.
     ///
     /// # Errors
-    /// The database's.
-    pub(super) fn among_due(store: &Store, wanted: &Wanted, refusal: store::Error) -> store::Result<Self> {
+    /// The database's; the claim's own error where no run at all can be tried.
+    pub(super) fn among_due(
+        store: &Store,
+        worker: &str,
+        wanted: &Wanted,
+        refusal: store::Error,
+    ) -> store::Result<Self> {
+        if store.read(Vec::new()).and_then(|()| store.try_claim(worker, Vec::new())).is_err() {
+            return Err(refusal);
+        }
         let suspects = Bisection::of(store.preview(wanted, SIFTED)?);
         Ok(Self { suspects, refusal: Some(refusal) })
     }
@@ -33,21 +41,43 @@ impl RefusedRuns {
         self.suspects.is_done()
     }
 
-    /// Tries to claim some of the runs, and puts off one that can't be claimed alone.
+    /// Tries to claim some of the runs, and ends or puts off one that can't be claimed alone.
     ///
     /// # Errors
     /// The database's; at the end also the claim's own error, where no run is to blame for it.
     pub(super) fn step(&mut self, store: &Store, worker: &str) -> store::Result<()> {
-        let attempt = |part: &[Due]| store.try_claim(worker, part.iter().map(|run| run.id).collect());
-        if let Some((run, why)) = self.suspects.step(attempt)? {
+        let found = self.suspects.step(|part| {
+            let runs: Vec<_> = part.iter().map(|run| run.id).collect();
+            let tried = store.read(runs.clone()).and_then(|()| store.try_claim(worker, runs));
+            tried.map_err(|mut error| {
+                // What takes too long may take less with fewer.
+                if error.kind == Kind::Busy && part.len() > 1 {
+                    error.kind = Kind::Data;
+                }
+                error
+            })
+        })?;
+        if let Some((run, why)) = found {
             self.refusal = None;
-            let wait = duration::show(PUT_OFF);
-            log::error!("run {} {}: {why}; put off for {wait}", run.id, run.job_type.escape_debug());
-            store.put_off(run.id, why.to_string(), PUT_OFF)?;
+            set_aside(store, &run, why)?;
         }
         match self.refusal.take_if(|_| self.suspects.is_done()) {
             Some(refusal) => Err(refusal),
             None => Ok(()),
         }
     }
+}
+
+/// Ends a run that can't be read, and puts another one off; also one that may not end.
+fn set_aside(store: &Store, run: &Due, why: store::Error) -> store::Result<()> {
+    let subject = format!("run {} {}", run.id, run.job_type.escape_debug());
+    if let Err(why) = store.read(vec![run.id])
+        && why.may_be_about_rows()
+        && store.end_unreadable(run.id, why.to_string()).is_ok()
+    {
+        log::error!("{subject}: {why}; dead");
+        return Ok(());
+    }
+    log::error!("{subject}: {why}; put off for {}", duration::show(PUT_OFF));
+    store.put_off(run.id, why.to_string(), PUT_OFF)
 }

@@ -1,0 +1,10 @@
+-- Reads of runs what a claim reads; changes nothing. An error names no run: ask again with fewer.
+-- $1  run ids
+-- Always one row.
+SELECT
+    sum(octet_length(run.payload::text)) AS payload_bytes,
+    sum(octet_length(definition.action::text)) AS action_bytes
+FROM jobctl.job_runs AS run
+LEFT JOIN jobctl.job_definitions AS definition
+    ON definition.name = run.job_type
+WHERE run.id = ANY ($1::bigint[])
