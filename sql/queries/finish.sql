@@ -4,6 +4,10 @@
 -- $6  outcomes        $7  error types     $8  errors             $9  details of errors
 -- $10 exit codes      $11 signals         $12 HTTP statuses      $13 outputs
 -- $14 output bytes    $15 truncated       $16 seconds since start    $17 seconds since end
+-- $18 when they were claimed: started_at, which the claim has set. An attempt's number may be claimed twice by one
+--     worker, after its release, or after a failover to a replica that had not received the claim. The later claim is a
+--     later transaction, so its now() differs by microseconds at least: two of one run are equal only if the clock of
+--     the new primary is behind and meets the very same microsecond.
 -- A run that somebody asked to cancel is not queued or retried any more, and one whose max_attempts
 -- were lowered meanwhile is dead.
 -- A row per attempt that is recorded now, with the status of its run. Of one that is missing nothing was
@@ -28,7 +32,8 @@ WITH ended AS (
         $14::bigint[],
         $15::boolean[],
         $16::float8[],
-        $17::float8[]
+        $17::float8[],
+        $18::timestamptz[]
     ) AS ended (
         run_id,
         attempt,
@@ -45,7 +50,8 @@ WITH ended AS (
         output_bytes,
         output_truncated,
         started_ago,
-        ended_ago
+        ended_ago,
+        claimed_at
     )
 ),
 recorded AS (
@@ -75,7 +81,13 @@ recorded AS (
         AND run.id = ANY ($2::bigint[])
         -- `coalesce` keeps the planner from looking for the worker's runs in job_runs_running, where, while any
         -- session holds an old snapshot, all that it has run since would be read over.
-        AND coalesce(run.status = 'running' AND run.locked_by = $1::text AND run.attempts = ended.attempt, false)
+        AND coalesce(
+            run.status = 'running'
+                AND run.locked_by = $1::text
+                AND run.attempts = ended.attempt
+                AND run.started_at = ended.claimed_at,
+            false
+        )
     RETURNING
         run.status AS status_now,
         ended.*
@@ -116,7 +128,8 @@ history AS (
     ON CONFLICT (run_id, attempt) DO NOTHING
 )
 SELECT
-    recorded.run_id,
+    recorded.run_id AS id,
     recorded.attempt,
+    recorded.claimed_at,
     recorded.status_now AS status
 FROM recorded

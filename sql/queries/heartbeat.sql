@@ -1,18 +1,24 @@
 -- running -> running: renews the leases a tick holds.
--- $1  worker    $2  run ids    $3  attempts    $4  lease, seconds
--- A row per attempt. `renewed` false with `held` true: somebody has the row locked; try again. `held`
+-- $1  worker    $2  run ids    $3  attempts    $4  lease, seconds    $5  when they were claimed, as in finish.sql
+-- A row per claim. `renewed` false with `held` true: somebody has the row locked; try again. `held`
 -- false: the lease is somebody else's, or the run is gone.
 WITH mine AS (
     SELECT *
-    FROM unnest($2::bigint[], $3::integer[]) AS mine (id, attempt)
+    FROM unnest($2::bigint[], $3::integer[], $5::timestamptz[]) AS mine (id, attempt, claimed_at)
 ),
 held AS MATERIALIZED (
-    SELECT run.id, run.attempts, run.cancel_requested_at
+    SELECT run.id, run.attempts, run.started_at, run.cancel_requested_at
     FROM jobctl.job_runs AS run
     JOIN mine ON mine.id = run.id
     WHERE run.id = ANY ($2::bigint[])
         -- `coalesce` as in finish.sql.
-        AND coalesce(run.status = 'running' AND run.locked_by = $1::text AND run.attempts = mine.attempt, false)
+        AND coalesce(
+            run.status = 'running'
+                AND run.locked_by = $1::text
+                AND run.attempts = mine.attempt
+                AND run.started_at = mine.claimed_at,
+            false
+        )
 ),
 -- Waiting for a locked row would be worse than skipping it: the new lease would be counted from
 -- before the wait, and all the others would wait too.
@@ -28,15 +34,25 @@ renewed AS (
     FROM held
     WHERE run.id = held.id
         AND run.id = ANY (ARRAY(SELECT free.id FROM free))
-        AND coalesce(run.status = 'running' AND run.locked_by = $1::text AND run.attempts = held.attempts, false)
+        AND coalesce(
+            run.status = 'running'
+                AND run.locked_by = $1::text
+                AND run.attempts = held.attempts
+                AND run.started_at = held.started_at,
+            false
+        )
     RETURNING run.id
 )
 SELECT
     mine.id,
     mine.attempt,
+    mine.claimed_at,
     renewed.id IS NOT NULL AS renewed,
     held.id IS NOT NULL AS held,
     held.cancel_requested_at IS NOT NULL AS cancel_requested
 FROM mine
-LEFT JOIN held ON held.id = mine.id AND held.attempts = mine.attempt
+LEFT JOIN held
+    ON held.id = mine.id
+    AND held.attempts = mine.attempt
+    AND held.started_at = mine.claimed_at
 LEFT JOIN renewed ON renewed.id = held.id

@@ -1,6 +1,7 @@
 -- History of an attempt whose lease was lost, where whoever took the lease has not written it.
 -- $1  worker    $2  run id    $3  attempt    $4  error    $5  seconds since start
--- Zero rows: it is written already, or the run is gone, or locked by somebody whom nobody waits for.
+-- Zero rows: it is written already, or the run is gone, or locked by somebody whom nobody waits for; or the database
+-- has forgotten the claim in a failover, and the number is that of a later claim, which writes the history.
 INSERT INTO jobctl.job_attempts (
     run_id,
     attempt,
@@ -22,6 +23,7 @@ SELECT
     $4::text
 FROM jobctl.job_runs AS run
 WHERE run.id = $2::bigint
+    AND (run.attempts > $3::integer OR run.attempts = $3::integer AND run.status <> 'running')
 -- Not deleted meanwhile.
 FOR KEY SHARE SKIP LOCKED
 ON CONFLICT (run_id, attempt) DO NOTHING

@@ -1,14 +1,19 @@
 -- Attempts whose results were recorded when they were sent before, and the answer was lost.
 -- $1  worker; then arrays of equal length, one element an attempt:
 -- $2  run ids    $3  attempts    $4  statuses    $5  outcomes    $6  errors    $7  details of errors
+-- $8  when they were claimed, as in finish.sql; the history of a number is that of its last claim
 -- Whoever took a lease away has written the history too, in other words.
 -- A row per attempt that is. One that is missing was not recorded: its lease is lost.
 SELECT
-    ended.run_id,
+    ended.run_id AS id,
     ended.attempt,
+    ended.claimed_at,
     ended.status
-FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[])
-    AS ended (run_id, attempt, status, outcome, error, detail)
+FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[])
+    AS ended (run_id, attempt, status, outcome, error, detail, claimed_at)
+JOIN jobctl.job_runs AS run
+    ON run.id = ended.run_id
+    AND (run.attempts > ended.attempt OR run.started_at = ended.claimed_at)
 JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = ended.run_id
     AND attempt.attempt = ended.attempt

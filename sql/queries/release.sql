@@ -3,7 +3,7 @@
 -- $1  worker    $2  run ids    $3  attempts    $4  when they were claimed
 -- $5  ids of runs that are left for later, see locked.sql
 -- An attempt that was given back is claimed again under the same number, maybe by another tick of the worker, while
--- the answer to this was lost and it is sent once more: hence the time.
+-- the answer to this was lost and it is sent once more: hence the time, as in finish.sql.
 -- Zero rows, always: of a run that lost its lease nothing is written.
 UPDATE jobctl.job_runs AS run
 SET

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use postgres::Client;
 use postgres::types::Type;
+use postgres::{Client, Row};
 use serde::Serialize;
 
 use super::runs::locked;
@@ -104,7 +104,7 @@ pub(crate) struct Claimed {
     pub(crate) payload: String,
     /// As it was when the run was claimed; `None` for a built-in job, or when there is none.
     pub(crate) definition: Option<Defined>,
-    /// The ordinal of this attempt: with the worker's name, the fence of every later write.
+    /// The ordinal of this attempt.
     pub(crate) attempt: i32,
     pub(crate) max_attempts: i32,
     /// By the database's clock.
@@ -145,8 +145,9 @@ impl Claimed {
     }
 }
 
-/// What tells a claim from every other one, also from another of the same attempt.
-#[derive(Clone, Copy, Debug)]
+/// What tells a claim from every other one, also from another of the same attempt: with the worker's name, the fence of
+/// every later write.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Token {
     pub(crate) id: i64,
     pub(crate) attempt: i32,
@@ -164,6 +165,21 @@ pub(crate) struct Due {
     /// The attempt that would be made.
     pub(crate) attempt: i32,
     pub(crate) max_attempts: i32,
+}
+
+impl Token {
+    /// Runs, attempts and times, as statements take them.
+    pub(super) fn columns(tokens: &[Self]) -> (Vec<i64>, Vec<i32>, Vec<DateTime<Utc>>) {
+        tokens.iter().map(|token| (token.id, token.attempt, token.claimed_at)).collect()
+    }
+
+    /// That of a row whose columns are named like its fields.
+    ///
+    /// # Errors
+    /// They are not.
+    pub(super) fn read(row: &Row) -> std::result::Result<Self, postgres::Error> {
+        Ok(Self { id: row.try_get("id")?, attempt: row.try_get("attempt")?, claimed_at: row.try_get("claimed_at")? })
+    }
 }
 
 impl Store {
@@ -289,8 +305,7 @@ impl Store {
     /// The database's.
     pub(crate) fn release(&self, worker: &str, unstarted: Vec<Token>) -> Result<Vec<i64>> {
         let worker = worker.to_owned();
-        let (ids, attempts, claimed_at): (Vec<_>, Vec<_>, Vec<_>) =
-            unstarted.iter().map(|token| (token.id, token.attempt, token.claimed_at)).collect();
+        let (ids, attempts, claimed_at) = Token::columns(&unstarted);
         self.transact("give claims back", move |client| {
             let locked = locked(client, &ids)?;
             let parameters: &[Parameter<'_>] = &[

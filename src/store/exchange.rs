@@ -64,9 +64,9 @@ impl Store {
         let work = move |client: &mut Client| {
             let locked = match of_locked {
                 OfLocked::Wait => Vec::new(),
-                OfLocked::PassOver => locked(client, &ended.iter().map(|one| one.id).collect::<Vec<_>>())?,
+                OfLocked::PassOver => locked(client, &ended.iter().map(|one| one.token.id).collect::<Vec<_>>())?,
             };
-            let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.id)).collect();
+            let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.token.id)).collect();
             let recorded = match free.as_slice() {
                 [] => Recorded::new(),
                 free => finish(client, &holder.worker, free)?,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use postgres::types::Type;
 use postgres::{Client, Row};
 
-use super::{Parameter, Pending, Result, Store, collect, query};
+use super::{Parameter, Pending, Result, Store, Token, collect, query};
 use crate::model::Status;
 
 /// What a heartbeat says about one run.
@@ -20,17 +20,16 @@ pub(crate) enum Held {
     Lost,
 }
 
-/// What became of the lease of a run's attempt.
-pub(crate) type Renewed = (i64, i32, Held);
+/// What became of a claim's lease.
+pub(crate) type Renewed = (Token, Held);
 
-/// The status that runs have after attempts of theirs, by run and attempt, were recorded.
-pub(crate) type Recorded = HashMap<(i64, i32), Status>;
+/// The status that runs have after the results of these claims were recorded.
+pub(crate) type Recorded = HashMap<Token, Status>;
 
 /// What an attempt came to, as it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Finish {
-    pub(crate) id: i64,
-    pub(crate) attempt: i32,
+    pub(crate) token: Token,
     pub(crate) status: Status,
     pub(crate) wait: Duration,
     pub(crate) outcome: &'static str,
@@ -63,16 +62,16 @@ impl Store {
     ///
     /// # Errors
     /// The database's.
-    pub(crate) fn renew(&self, worker: &str, held: &[(i64, i32)], lease: Duration) -> Result<Vec<Renewed>> {
+    pub(crate) fn renew(&self, worker: &str, held: &[Token], lease: Duration) -> Result<Vec<Renewed>> {
         self.transact("renew leases", renewal(worker, held, lease))
     }
 
-    /// Renews the leases of `held`, pairs of run and attempt; answers for each. Does not wait for that, but
+    /// Renews the leases of `held`; answers for each. Does not wait for that, but
     /// calls `answered` when it is there.
     pub(crate) fn heartbeat(
         &self,
         worker: &str,
-        held: &[(i64, i32)],
+        held: &[Token],
         lease: Duration,
         answered: impl FnOnce() + Send + 'static,
     ) -> Pending<Vec<Renewed>> {
@@ -86,8 +85,7 @@ impl Store {
     pub(crate) fn note_lost(
         &self,
         worker: &str,
-        id: i64,
-        attempt: i32,
+        claim: Token,
         error: &'static str,
         started_ago: Duration,
     ) -> Result<()> {
@@ -96,8 +94,8 @@ impl Store {
             let started_ago = started_ago.as_secs_f64();
             let parameters: &[Parameter<'_>] = &[
                 (&worker, Type::TEXT),
-                (&id, Type::INT8),
-                (&attempt, Type::INT4),
+                (&claim.id, Type::INT8),
+                (&claim.attempt, Type::INT4),
                 (&error, Type::TEXT),
                 (&started_ago, Type::FLOAT8),
             ];
@@ -153,15 +151,20 @@ impl Store {
 /// Renews leases, and answers for each.
 fn renewal(
     worker: &str,
-    held: &[(i64, i32)],
+    held: &[Token],
     lease: Duration,
 ) -> impl Fn(&mut Client) -> std::result::Result<Vec<Renewed>, postgres::Error> + Send + 'static {
     let worker = worker.to_owned();
-    let (ids, attempts): (Vec<i64>, Vec<i32>) = held.iter().copied().unzip();
+    let (ids, attempts, claimed_at) = Token::columns(held);
     move |client| {
         let lease = lease.as_secs_f64();
-        let parameters: &[Parameter<'_>] =
-            &[(&worker, Type::TEXT), (&ids, Type::INT8_ARRAY), (&attempts, Type::INT4_ARRAY), (&lease, Type::FLOAT8)];
+        let parameters: &[Parameter<'_>] = &[
+            (&worker, Type::TEXT),
+            (&ids, Type::INT8_ARRAY),
+            (&attempts, Type::INT4_ARRAY),
+            (&lease, Type::FLOAT8),
+            (&claimed_at, Type::TIMESTAMPTZ_ARRAY),
+        ];
         collect(client.query_typed(query!("heartbeat"), parameters)?, |row| {
             let held = match (row.try_get("held")?, row.try_get("renewed")?, row.try_get("cancel_requested")?) {
                 (false, ..) => Held::Lost,
@@ -169,7 +172,7 @@ fn renewal(
                 (true, true, true) => Held::CancelAsked,
                 (true, true, false) => Held::Renewed,
             };
-            Ok((row.try_get("id")?, row.try_get("attempt")?, held))
+            Ok((Token::read(row)?, held))
         })
     }
 }
@@ -200,8 +203,8 @@ pub(super) fn finish(
     }
     let parameters: &[Parameter<'_>] = &[
         (&worker, Type::TEXT),
-        (&column!(|one| one.id), Type::INT8_ARRAY),
-        (&column!(|one| one.attempt), Type::INT4_ARRAY),
+        (&column!(|one| one.token.id), Type::INT8_ARRAY),
+        (&column!(|one| one.token.attempt), Type::INT4_ARRAY),
         (&column!(|one| one.status.as_str()), Type::TEXT_ARRAY),
         (&column!(|one| one.wait.as_secs_f64()), Type::FLOAT8_ARRAY),
         (&column!(|one| one.outcome), Type::TEXT_ARRAY),
@@ -216,18 +219,19 @@ pub(super) fn finish(
         (&column!(|one| one.output_truncated), Type::BOOL_ARRAY),
         (&column!(|one| one.started_ago.as_secs_f64()), Type::FLOAT8_ARRAY),
         (&column!(|one| one.ended_ago.as_secs_f64()), Type::FLOAT8_ARRAY),
+        (&column!(|one| one.token.claimed_at), Type::TIMESTAMPTZ_ARRAY),
     ];
     let now = client.query_typed(query!("finish"), parameters)?;
     let mut rows = Vec::new();
     if now.len() < ended.len() {
-        let again = [0, 1, 2, 3, 5, 7, 8].map(|index| parameters[index].clone());
+        let again = [0, 1, 2, 3, 5, 7, 8, 17].map(|index| parameters[index].clone());
         rows = client.query_typed(query!("recorded_before"), &again)?;
     }
     // Also what was recorded just now has been recorded before; the later word counts.
     rows.extend(now);
     let read = |row: &Row| {
         let status = Status::parse(row.try_get("status")?).unwrap_or(Status::Dead);
-        Ok(((row.try_get("run_id")?, row.try_get("attempt")?), status))
+        Ok((Token::read(row)?, status))
     };
     rows.iter().map(read).collect()
 }

@@ -1,9 +1,11 @@
 //! What a tick holds, and how it keeps it: one statement renews all leases. Each is counted here from before that
 //! statement was sent, so that what it protects is told to end before another worker may have it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
 
 use super::{Tick, bisect};
 use crate::execute::Stop;
@@ -22,8 +24,8 @@ struct HeldRun {
 /// What a tick holds.
 #[derive(Default)]
 pub(super) struct Leases {
-    /// By run and attempt: of a run whose lease was lost, another attempt may be held since.
-    held: HashMap<(i64, i32), HeldRun>,
+    /// Of a run whose lease was lost, another claim may be held since.
+    held: BTreeMap<Token, HeldRun>,
     /// Claims that go back, because they were not started, and when their leases are over.
     unstarted: Vec<(Token, Instant)>,
 }
@@ -40,24 +42,25 @@ impl Leases {
 
     /// All runs, also those that go back.
     pub(super) fn runs(&self) -> impl Iterator<Item = i64> {
-        self.held.keys().map(|(run, _)| *run).chain(self.unstarted.iter().map(|(claim, _)| claim.id))
+        self.held.keys().map(|claim| claim.id).chain(self.unstarted.iter().map(|(claim, _)| claim.id))
     }
 
-    /// Earlier attempts of the run, whose leases are lost then, are told to end.
+    /// Other claims of the run, whose leases are lost then, are told to end.
     pub(super) fn hold(&mut self, run: &Claimed, stop: Arc<Stop>, expires: Instant) {
-        let earlier = (1..run.attempt).filter_map(|attempt| self.held.get(&(run.id, attempt)));
-        earlier.for_each(|held| held.stop.ask(Why::LeaseLost));
-        self.held.insert((run.id, run.attempt), HeldRun { stop, is_refused: false, expires });
+        let first = Token { id: run.id, attempt: 0, claimed_at: DateTime::<Utc>::MIN_UTC };
+        let others = self.held.range(first..).take_while(|(claim, _)| claim.id == run.id);
+        others.for_each(|(_, held)| held.stop.ask(Why::LeaseLost));
+        self.held.insert(run.token(), HeldRun { stop, is_refused: false, expires });
     }
 
-    /// When the lease of this attempt is over.
+    /// When the lease of this claim is over.
     pub(super) fn expiry(&self, run: &Claimed) -> Option<Instant> {
-        self.held.get(&(run.id, run.attempt)).map(|held| held.expires)
+        self.held.get(&run.token()).map(|held| held.expires)
     }
 
-    /// Holds this attempt no longer, and says when its lease is over.
+    /// Holds this claim no longer, and says when its lease is over.
     pub(super) fn let_go(&mut self, run: &Claimed) -> Option<Instant> {
-        self.held.remove(&(run.id, run.attempt)).map(|held| held.expires)
+        self.held.remove(&run.token()).map(|held| held.expires)
     }
 
     /// Has claims given back that were not started.
@@ -107,7 +110,7 @@ impl Leases {
 /// A renewal that is under way.
 pub(super) struct Renewal {
     pub(super) answer: Pending<Vec<Renewed>>,
-    held: Vec<(i64, i32)>,
+    held: Vec<Token>,
     sent: Instant,
 }
 
@@ -121,7 +124,7 @@ impl Tick {
         // Nothing is to be renewed that was claimed just now; of short runs there may be thousands.
         let fresh = sent + self.timing.lease - self.timing.heartbeat / 5;
         let stale = self.leases.held.iter().filter(|(_, run)| run.expires < fresh && !run.is_refused);
-        let held: Vec<_> = stale.map(|(attempt, _)| *attempt).collect();
+        let held: Vec<_> = stale.map(|(claim, _)| *claim).collect();
         if held.is_empty() {
             return self.beaten(sent).map(|()| None);
         }
@@ -140,7 +143,7 @@ impl Tick {
     }
 
     /// Renews leases of which some are refused: these are not renewed any more.
-    fn renew_others(&mut self, held: &[(i64, i32)]) -> store::Result<()> {
+    fn renew_others(&mut self, held: &[Token]) -> store::Result<()> {
         let refused = bisect::refused(held.to_vec(), |part| {
             let Some(store) = &self.connection.store else { return Ok(()) };
             let sent = Instant::now();
@@ -148,9 +151,9 @@ impl Tick {
             self.prolong(answers, sent);
             Ok(())
         })?;
-        for (attempt, why) in refused {
-            log::error!("run {}: {why}; its lease will run out", attempt.0);
-            if let Some(run) = self.leases.held.get_mut(&attempt) {
+        for (claim, why) in refused {
+            log::error!("run {}: {why}; its lease will run out", claim.id);
+            if let Some(run) = self.leases.held.get_mut(&claim) {
                 run.is_refused = true;
             }
         }
@@ -159,8 +162,8 @@ impl Tick {
 
     /// Takes in what became of the leases that were to be renewed at `sent`.
     fn prolong(&mut self, answers: Vec<Renewed>, sent: Instant) {
-        for (id, attempt, answer) in answers {
-            let Some(run) = self.leases.held.get_mut(&(id, attempt)) else { continue };
+        for (claim, answer) in answers {
+            let Some(run) = self.leases.held.get_mut(&claim) else { continue };
             match answer {
                 Held::Renewed | Held::CancelAsked => {
                     run.stop.prolong(sent + self.timing.fence);

@@ -117,7 +117,7 @@ impl Results {
                 continue;
             }
             leases.let_go(run);
-            match recorded.get(&(run.id, run.attempt)) {
+            match recorded.get(&run.token()) {
                 Some(status) => {
                     let wait = judged.verdict.wait;
                     if matches!(status, Status::Failed | Status::Queued) && wait < pace::BLINK {
@@ -179,7 +179,7 @@ impl Tick {
         let Some(store) = &self.connection.store else { return Ok(Recorded::new()) };
         match store.record(&self.holder.worker, vec![one.clone()]) {
             Err(error) if error.kind == Kind::Data => {
-                log::warn!("run {}: output not stored: {error}", one.id);
+                log::warn!("run {}: output not stored: {error}", one.token.id);
                 one.output = Some("[output could not be stored]".to_owned());
                 one.error = one.error.map(|_| "error could not be stored".to_owned());
                 one.detail = None;
@@ -194,7 +194,7 @@ impl Tick {
         let Some(store) = &self.connection.store else { return Ok(()) };
         if let Some(Judged { attempt: Attempt { run, started, .. }, .. }) = self.results.lost.last() {
             let why = "its worker lost the lease and ended it";
-            store.note_lost(&self.holder.worker, run.id, run.attempt, why, started.elapsed())?;
+            store.note_lost(&self.holder.worker, run.token(), why, started.elapsed())?;
             self.results.lost.pop();
         }
         Ok(())
@@ -205,8 +205,7 @@ fn finish(judged: &Judged) -> Finish {
     let Judged { attempt: Attempt { run, ended, started, finished, .. }, verdict } = judged;
     let now = Instant::now();
     Finish {
-        id: run.id,
-        attempt: run.attempt,
+        token: run.token(),
         status: verdict.status,
         wait: verdict.wait,
         outcome: verdict.outcome,
