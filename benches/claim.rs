@@ -82,6 +82,8 @@ fn milliseconds(database: &Database) -> f64 {
                 (&None::<Vec<i64>>, Type::INT8_ARRAY),
                 (&i64::MAX, Type::INT8),
                 (&CLAIMED, Type::INT4),
+                (&None::<&str>, Type::TEXT),
+                (&None::<i32>, Type::INT4),
             ],
         )
         .unwrap();

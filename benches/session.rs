@@ -87,11 +87,14 @@ fn own(client: &mut Client) {
         (&None::<Vec<i64>>, Type::INT8_ARRAY),
         (&i64::MAX, Type::INT8),
         (&at_once, Type::INT4),
+        (&None::<&str>, Type::TEXT),
+        (&None::<i32>, Type::INT4),
     ];
     client.batch_execute("BEGIN").unwrap();
     let claimed = client.query_typed(include_str!("../sql/queries/claim.sql"), claim).unwrap();
     client.batch_execute("COMMIT; BEGIN").unwrap();
     let ids: Vec<i64> = claimed.iter().map(|run| run.get("id")).collect();
+    let claimed_at: Vec<DateTime<Utc>> = claimed.iter().map(|run| run.get("started_at")).collect();
     let (succeeded, texts) = (vec!["succeeded"; ids.len()], vec![None::<&str>; ids.len()]);
     let (numbers, seconds) = (vec![None::<i32>; ids.len()], vec![0.0_f64; ids.len()]);
     let finish: &[(&(dyn ToSql + Sync), Type)] = &[
@@ -112,6 +115,7 @@ fn own(client: &mut Client) {
         (&vec![false; ids.len()], Type::BOOL_ARRAY),
         (&seconds, Type::FLOAT8_ARRAY),
         (&seconds, Type::FLOAT8_ARRAY),
+        (&claimed_at, Type::TIMESTAMPTZ_ARRAY),
     ];
     client.query_typed(include_str!("../sql/queries/finish.sql"), finish).unwrap();
     client.batch_execute("COMMIT").unwrap();

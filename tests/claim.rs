@@ -515,3 +515,38 @@ fn what_goes_back_unstarted_does_not_count_against_the_limit() {
     tick.wait().success();
     assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|140");
 }
+
+#[test]
+fn any_number_of_lanes_have_their_turn_in_claims_that_stay_quick() {
+    let db = TestDb::new();
+    // Priorities and queues by the ten thousand, most of them of the future; what is due is far from the beginning.
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload, priority, queue, run_at)
+         SELECT 'shell', '{\"command\": \":\"}', n, 'many', now() + CASE WHEN n % 5000 > 0 THEN interval '1 day' ELSE '0' END
+         FROM generate_series(1, 30000) AS n;
+         INSERT INTO jobctl.job_runs (job_type, payload, queue, run_at)
+         SELECT 'shell', '{\"command\": \":\"}', 'q' || n, now() + CASE WHEN n % 5000 > 0 THEN interval '1 day' ELSE '0' END
+         FROM generate_series(1, 30000) AS n",
+    );
+    let due = "SELECT count(*) FROM jobctl.job_runs WHERE run_at <= now() AND status = 'queued'";
+    assert_eq!(db.query(due), "12");
+    // No claim may take longer than a sixth of the lease.
+    db.jobctl(["tick", "--lease", "1s", "--queue", "q5000"]).run().success();
+    assert_eq!(db.query(due), "11");
+    db.jobctl(["tick", "--lease", "1s"]).run().success();
+    assert_eq!(db.query(due), "0");
+}
+
+#[test]
+fn smaller_priorities_run_first_among_a_thousand() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload, priority)
+         SELECT 'shell', '{\"command\": \":\"}', -n FROM generate_series(1, 999) AS n",
+    );
+    db.jobctl(["tick", "--limit", "10", "--concurrency", "1"]).run().success();
+    assert_eq!(
+        db.query("SELECT min(priority), max(priority) FROM jobctl.job_runs WHERE status = 'succeeded'"),
+        "-999|-990"
+    );
+}

@@ -9,11 +9,16 @@
 -- $14 bytes of payload; the run that exceeds them is the last
 -- $15 how many of the n can start at once; behind these the claim ends in front of a last attempt: should the worker
 --     die before it starts, the run would be dead without having started
--- Zero rows: nothing is due, nothing is free, or the right is somebody else's.
+-- $16 queue and $17 priority of the lane behind which to look; NULL to look from the first lane
+-- A row per run, or one without a run: nothing is due, nothing is free, or the right is somebody else's. Each names the
+-- last lane that was looked at, if that was not the last one.
 --
 -- Order: smaller priority first, then run_at. The index job_runs_waiting is walked lane by lane (a
 -- queue's priority), each found by one probe from the one before, so that neither runs of the future
 -- nor other queues are read over. Lanes of one priority take turns by their oldest run.
+--
+-- A claim looks at a thousand lanes at most, whose probes take some milliseconds; the next one goes on behind them. So
+-- any number of lanes have their turn, and the order of priorities holds among a thousand neighbours.
 --
 -- Runs of limited definitions are looked up by id, not met on the way: however many wait, they are read over
 -- only where the others are looked for everywhere.
@@ -26,20 +31,33 @@
 -- application's foreign key to a run may be checked meanwhile. MATERIALIZED: without that fence the planner may
 -- run the subquery once per candidate row of the UPDATE, and LIMIT 1 can claim fifty.
 WITH RECURSIVE lanes AS (
-    -- Comes before every lane, and is none.
-    SELECT ''::text AS queue, -2147483648 AS priority, timestamptz 'infinity' AS oldest
+    -- Not looked at: the last lane of the claim before, or one before all lanes.
+    SELECT
+        0 AS place,
+        coalesce($16::text, '') AS queue,
+        coalesce($17::integer, -2147483648) AS priority,
+        timestamptz 'infinity' AS oldest
     WHERE $10::text[] IS NULL
     UNION ALL
-    SELECT following.queue, following.priority, following.run_at
+    SELECT lanes.place + 1, following.queue, following.priority, following.run_at
     FROM lanes
     CROSS JOIN LATERAL (
         SELECT run.queue, run.priority, run.run_at
         FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
-            AND (run.queue, run.priority) > (lanes.queue, lanes.priority)
+            AND (run.queue, run.priority) > (
+                lanes.queue,
+                -- Of a queue that is not asked for, one lane is met.
+                CASE
+                    WHEN cardinality($5::text[]) = 0 OR lanes.queue = ANY ($5::text[]) OR lanes.place = 0
+                        THEN lanes.priority
+                    ELSE 2147483647
+                END
+            )
         ORDER BY run.queue, run.priority, run.run_at
         LIMIT 1
     ) AS following
+    WHERE lanes.place < 1000
 ),
 starts AS (
     SELECT lanes.queue, lanes.priority, lanes.oldest, timestamptz '-infinity' AS run_at, 0::bigint AS id
@@ -175,6 +193,8 @@ given_back AS (
         AND (SELECT count(*) FROM claimed) < $3::integer
 )
 SELECT
+    cut.queue AS cut_queue,
+    cut.priority AS cut_priority,
     claimed.id,
     claimed.job_type,
     claimed.queue,
@@ -197,7 +217,12 @@ SELECT
     -- A live key is that of one run after the other, and their effects are not the same.
     CASE WHEN claimed.key_scope = 'retained' THEN claimed.idempotency_key END AS effect_key,
     to_char(claimed.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS scheduled_for
-FROM claimed
+FROM (
+    SELECT max(lanes.queue) AS queue, max(lanes.priority) AS priority
+    FROM lanes
+    WHERE lanes.place = 1000
+) AS cut
+LEFT JOIN claimed ON true
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = claimed.job_type
 ORDER BY claimed.priority, claimed.run_at, claimed.id

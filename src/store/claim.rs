@@ -70,6 +70,20 @@ pub(crate) struct Lane {
     pub(crate) id: i64,
 }
 
+/// A queue and a priority.
+pub(crate) type LaneName = (String, i32);
+
+/// What a claim brought.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Each with a lease.
+    pub(crate) claimed: Vec<Claimed>,
+    /// There is more that is due, of a definition that somebody else has locked.
+    pub(crate) passed_over: bool,
+    /// The last lane that was looked at, where there are more.
+    pub(crate) cut: Option<LaneName>,
+}
+
 /// How many due runs to take, and from where.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
@@ -81,6 +95,8 @@ pub(crate) struct Claim {
     pub(crate) bytes: i64,
     /// Only in these lanes, after these runs; `None`: everywhere.
     pub(crate) after: Option<Vec<Lane>>,
+    /// Everywhere behind this lane; `None`: from the first lane.
+    pub(crate) behind: Option<LaneName>,
     /// Whether the claim right goes back when fewer are due.
     pub(crate) give_back: bool,
     pub(crate) limits: Limited,
@@ -332,8 +348,7 @@ impl Store {
     }
 }
 
-/// Takes due runs, each with a lease, and says whether some of a limited definition were passed over because somebody
-/// else has that locked.
+/// Takes due runs.
 ///
 /// # Errors
 /// The database's.
@@ -341,7 +356,7 @@ pub(super) fn claim(
     client: &mut Client,
     holder: &Holder,
     claim: &Claim,
-) -> std::result::Result<(Vec<Claimed>, bool), postgres::Error> {
+) -> std::result::Result<Taken, postgres::Error> {
     /// A column of the lanes.
     macro_rules! column {
         ($of:expr) => {
@@ -370,8 +385,20 @@ pub(super) fn claim(
         (&column!(|lane| lane.id), Type::INT8_ARRAY),
         (&claim.bytes, Type::INT8),
         (&claim.at_once, Type::INT4),
+        (&claim.behind.as_ref().map(|(queue, _)| queue), Type::TEXT),
+        (&claim.behind.as_ref().map(|(_, priority)| priority), Type::INT4),
     ];
-    let rows = client.query_typed(query!("claim"), parameters)?;
+    let mut rows = client.query_typed(query!("claim"), parameters)?;
+    let cut = match rows.first() {
+        Some(row) => row.try_get::<_, Option<String>>("cut_queue")?.zip(row.try_get("cut_priority")?),
+        None => None,
+    };
+    // The row that stands alone has no run.
+    if let [row] = rows.as_slice()
+        && row.try_get::<_, Option<i64>>("id")?.is_none()
+    {
+        rows.clear();
+    }
     let mut actions: HashMap<String, Arc<str>> = HashMap::new();
     for row in &rows {
         if let Some(action) = row.try_get::<_, Option<&str>>("action")? {
@@ -406,7 +433,7 @@ pub(super) fn claim(
             scheduled_for: row.try_get("scheduled_for")?,
         })
     })?;
-    Ok((claimed, passed_over))
+    Ok(Taken { claimed, passed_over, cut })
 }
 
 /// Locks the definitions that limit their runs; returns which of these may be claimed, and whether somebody else has

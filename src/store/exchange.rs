@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use super::claim::{Claim, Claimed, Holder, Token, claim};
+use super::claim::{Claim, Claimed, Holder, Taken, Token, claim};
 use super::runs::{Finish, Recorded, finish, locked};
 use super::{Pending, Result, Store};
 
@@ -16,9 +16,7 @@ pub(crate) struct Exchanged {
     pub(crate) recorded: Recorded,
     /// Runs whose results were not written because somebody has them locked.
     pub(crate) locked: Vec<i64>,
-    pub(crate) claimed: Vec<Claimed>,
-    /// There is more that is due, of a definition that somebody else has locked.
-    pub(crate) passed_over: bool,
+    pub(crate) taken: Taken,
     /// How long the claim alone took.
     pub(crate) claiming: Duration,
 }
@@ -72,12 +70,12 @@ impl Store {
                 free => finish(client, &holder.worker, free)?,
             };
             let began = Instant::now();
-            let (claimed, passed_over) = match &wanted {
+            let taken = match &wanted {
                 Some(wanted) => claim(client, &holder, wanted)?,
-                None => (Vec::new(), false),
+                None => Taken::default(),
             };
-            *made.lock().unwrap_or_else(PoisonError::into_inner) = claimed.iter().map(Claimed::token).collect();
-            Ok(Exchanged { recorded, locked, claimed, passed_over, claiming: began.elapsed() })
+            *made.lock().unwrap_or_else(PoisonError::into_inner) = taken.claimed.iter().map(Claimed::token).collect();
+            Ok(Exchanged { recorded, locked, taken, claiming: began.elapsed() })
         };
         Exchanging { answer: self.send(doing, work, answered), claims }
     }

@@ -26,7 +26,7 @@ use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
 pub(crate) use check::{Facts, FailedRun, TickAge};
-pub(crate) use claim::{Claim, Claimed, Due, Holder, Lane, Limited, Token, Wanted};
+pub(crate) use claim::{Claim, Claimed, Due, Holder, Lane, LaneName, Limited, Taken, Token, Wanted};
 pub(crate) use definitions::{Applied, DueSchedule, FIRED_AT_ONCE, Others, Planned, Purpose, Scheduled};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};

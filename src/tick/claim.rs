@@ -9,7 +9,7 @@ use super::{Look, Phase, Tick, WhenIdle, pace, record};
 use crate::execute::Stop;
 use crate::model::{Failure, Why};
 use crate::payload::PAYLOAD_LIMIT;
-use crate::store::{self, Claim, Claimed};
+use crate::store::{self, Claim, Claimed, Taken};
 
 /// How often a lingering tick with nothing to do looks: a run starts about half of this after its
 /// enqueue, for 15 short transactions a second.
@@ -62,30 +62,24 @@ impl Tick {
             // Only who has looked everywhere knows that nothing is due.
             give_back: !lingers && after.is_none(),
             after,
+            behind: self.lanes.behind(),
             limits: self.limits,
         }))
     }
 
-    /// When and where to look next, after a claim that was sent at that time and took so long. Others may have been
-    /// `passed_over`.
-    pub(super) fn learn(
-        &mut self,
-        claim: &Claim,
-        sent: Instant,
-        took: Duration,
-        claimed: &[Claimed],
-        passed_over: bool,
-    ) {
-        self.lanes.learn(claim, sent, took, claimed);
-        let short = claim.is_short(claimed);
-        self.pace.observe_claim(claimed, short);
+    /// When and where to look next, after a claim that was sent at that time and took so long.
+    pub(super) fn learn(&mut self, claim: &Claim, sent: Instant, took: Duration, taken: &Taken) {
+        self.lanes.learn(claim, sent, took, taken);
+        let short = claim.is_short(&taken.claimed);
+        self.pace.observe_claim(&taken.claimed, short);
         self.may_claim = !(short && claim.give_back);
-        let holds = !claimed.is_empty() || self.leases.held() > 0;
-        let waits = self.waits_for_definition(short && passed_over);
+        let holds = !taken.claimed.is_empty() || self.leases.held() > 0;
+        let waits = self.waits_for_definition(short && taken.passed_over);
         self.look = match (short, self.plan.when_idle) {
             (false, _) => Look::Now,
             (true, _) if waits => Look::At(Instant::now() + DEFINITION_POLL),
             (true, _) if claim.after.is_some() => self.lanes.after_short(holds),
+            (true, _) if !self.lanes.brought_all() => Look::Now,
             (true, WhenIdle::Linger) => Look::At(Instant::now() + LINGER_POLL),
             (true, WhenIdle::Exit) => Look::AfterRun,
         };

@@ -76,18 +76,18 @@ impl Tick {
                 }
             }
             answer => {
-                let Exchanged { recorded, locked, claimed, passed_over, claiming } = answer?;
+                let Exchanged { recorded, locked, taken, claiming } = answer?;
                 self.results.let_go(results, &recorded, &locked, &mut self.leases);
                 if self.results.blocked() == 0 {
                     self.of_locked = OfLocked::Wait;
                 }
                 if let Some(claim) = claim {
-                    self.learn(&claim, sent, claiming, &claimed, passed_over);
+                    self.learn(&claim, sent, claiming, &taken);
                     if self.is_stopping() {
                         // The signal came while they were on their way.
-                        self.leases.give_back(claimed.iter().map(Claimed::token), expires);
+                        self.leases.give_back(taken.claimed.iter().map(Claimed::token), expires);
                     } else {
-                        self.start(claimed, sent);
+                        self.start(taken.claimed, sent);
                     }
                 }
             }
