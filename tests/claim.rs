@@ -519,13 +519,15 @@ fn what_goes_back_unstarted_does_not_count_against_the_limit() {
 #[test]
 fn any_number_of_lanes_have_their_turn_in_claims_that_stay_quick() {
     let db = TestDb::new();
-    // Priorities and queues by the ten thousand, most of them of the future; what is due is far from the beginning.
+    // Ten thousands of priorities and queues, most of the future; what is due is far behind.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload, priority, queue, run_at)
-         SELECT 'shell', '{\"command\": \":\"}', n, 'many', now() + CASE WHEN n % 5000 > 0 THEN interval '1 day' ELSE '0' END
+         SELECT 'shell', '{\"command\": \":\"}', n, 'many',
+             now() + CASE WHEN n % 5000 > 0 THEN interval '1 day' ELSE '0' END
          FROM generate_series(1, 30000) AS n;
          INSERT INTO jobctl.job_runs (job_type, payload, queue, run_at)
-         SELECT 'shell', '{\"command\": \":\"}', 'q' || n, now() + CASE WHEN n % 5000 > 0 THEN interval '1 day' ELSE '0' END
+         SELECT 'shell', '{\"command\": \":\"}', 'q' || n,
+             now() + CASE WHEN n % 5000 > 0 THEN interval '1 day' ELSE '0' END
          FROM generate_series(1, 30000) AS n",
     );
     let due = "SELECT count(*) FROM jobctl.job_runs WHERE run_at <= now() AND status = 'queued'";

@@ -312,7 +312,7 @@ fn a_request_to_cancel_that_another_program_wrote_while_the_run_waited_counts() 
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
 }
 
-/// Has the database forget the claim of all runs, as after a failover to a replica that had not received it.
+/// Has the database forget all claims, as a failover to a replica that had not received them does.
 fn forget_claims(db: &TestDb) {
     db.execute(
         "UPDATE jobctl.job_runs
@@ -321,7 +321,8 @@ fn forget_claims(db: &TestDb) {
     );
 }
 
-/// A run whose first execution fails when the first gate opens; a later one succeeds with the second gate.
+/// A run whose first execution fails when the first gate opens; a later one succeeds when the second
+/// gate opens.
 fn enqueue_twofold(db: &TestDb, first: &Gate, second: &Gate) -> i64 {
     let is_first = format!("mkdir {}.first 2>/dev/null", first.log().display());
     db.enqueue_script(&format!("if {is_first}; then {}; exit 3; fi; {}", first.script(), second.script()))

@@ -76,11 +76,12 @@ CREATE TABLE jobctl.job_runs (
     job_type text NOT NULL
         CONSTRAINT job_type_is_short CHECK (length(job_type) BETWEEN 1 AND 63),
     payload jsonb NOT NULL DEFAULT '{}',
-    -- The length of its text, which a claim reads: jsonb compresses, and writes a number like 1e131000 out in full, so
-    -- that 81 KB become more than PostgreSQL can send. Computed when the payload is written, not at every update.
+    -- The length of its text, which a claim reads. jsonb compresses, and writes a number like 1e131000
+    -- out in full: 81 KB become more than PostgreSQL can send. Computed when the payload is written,
+    -- not at every update.
     payload_bytes integer GENERATED ALWAYS AS (octet_length(payload::text)) STORED
-        -- Eight times the limit on what is given: a list of digits takes six times its text. And 64 times as text:
-        -- numbers up to 1e308 are written out.
+        -- Eight times the limit on what is given: a list of digits takes six times its text. As text,
+        -- 64 times: numbers up to 1e308 are written out.
         CONSTRAINT payload_is_bounded
             CHECK (pg_column_size(payload) <= 8 * 262144 AND payload_bytes <= 64 * 262144),
     queue text NOT NULL DEFAULT 'default'

@@ -10,15 +10,16 @@
 -- $15 how many of the n can start at once; behind these the claim ends in front of a last attempt: should the worker
 --     die before it starts, the run would be dead without having started
 -- $16 queue and $17 priority of the lane behind which to look; NULL to look from the first lane
--- A row per run, or one without a run: nothing is due, nothing is free, or the right is somebody else's. Each names the
--- last lane that was looked at, if that was not the last one.
+-- A row per run, or one without a run: nothing is due, nothing is free, or the right is somebody
+-- else's. Each row names the last lane that this claim looked at, if there may be more lanes.
 --
 -- Order: smaller priority first, then run_at. The index job_runs_waiting is walked lane by lane (a
 -- queue's priority), each found by one probe from the one before, so that neither runs of the future
 -- nor other queues are read over. Lanes of one priority take turns by their oldest run.
 --
--- A claim looks at a thousand lanes at most, whose probes take some milliseconds; the next one goes on behind them. So
--- any number of lanes have their turn, and the order of priorities holds among a thousand neighbours.
+-- A claim looks at a thousand lanes at most, which takes some milliseconds; the next claim goes on
+-- behind them. So any number of lanes have their turn, and the order of priorities holds among a
+-- thousand neighbours.
 --
 -- Runs of limited definitions are looked up by id, not met on the way: however many wait, they are read over
 -- only where the others are looked for everywhere.
@@ -49,7 +50,9 @@ WITH RECURSIVE lanes AS (
                 lanes.queue,
                 -- Of a queue that is not asked for, one lane is met.
                 CASE
-                    WHEN cardinality($5::text[]) = 0 OR lanes.queue = ANY ($5::text[]) OR lanes.place = 0
+                    WHEN cardinality($5::text[]) = 0
+                        OR lanes.queue = ANY ($5::text[])
+                        OR lanes.place = 0
                         THEN lanes.priority
                     ELSE 2147483647
                 END

@@ -1,4 +1,5 @@
--- queued or failed, and due -> dead: a run that can't be claimed because it can't be read. Its payload is not touched.
+-- queued or failed, and due -> dead: a run that can't be claimed because it can't be read. The
+-- payload is not touched.
 -- $1  run id    $2  why
 -- Zero rows: it is not due any more.
 UPDATE jobctl.job_runs AS run

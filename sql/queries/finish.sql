@@ -4,10 +4,11 @@
 -- $6  outcomes        $7  error types     $8  errors             $9  details of errors
 -- $10 exit codes      $11 signals         $12 HTTP statuses      $13 outputs
 -- $14 output bytes    $15 truncated       $16 seconds since start    $17 seconds since end
--- $18 when they were claimed: started_at, which the claim has set. An attempt's number may be claimed twice by one
---     worker, after its release, or after a failover to a replica that had not received the claim. The later claim is a
---     later transaction, so its now() differs by microseconds at least: two of one run are equal only if the clock of
---     the new primary is behind and meets the very same microsecond.
+-- $18 when they were claimed: started_at, which the claim has set. A worker may claim a number twice:
+--     after its release, or after a failover to a replica that had not received the claim. The later
+--     claim is a later transaction, so its now() differs by a microsecond at least. Two claims of one
+--     run have the same time only if the clock of the new primary is behind and the claim meets the
+--     very same microsecond.
 -- A run that somebody asked to cancel is not queued or retried any more, and one whose max_attempts
 -- were lowered meanwhile is dead.
 -- A row per attempt that is recorded now, with the status of its run. Of one that is missing nothing was

@@ -1,5 +1,6 @@
 -- running -> running: renews the leases a tick holds.
--- $1  worker    $2  run ids    $3  attempts    $4  lease, seconds    $5  when they were claimed, as in finish.sql
+-- $1  worker    $2  run ids    $3  attempts    $4  lease, seconds
+-- $5  when they were claimed, as in finish.sql
 -- A row per claim. `renewed` false with `held` true: somebody has the row locked; try again. `held`
 -- false: the lease is somebody else's, or the run is gone.
 WITH mine AS (

@@ -161,8 +161,8 @@ impl Claimed {
     }
 }
 
-/// What tells a claim from every other one, also from another of the same attempt: with the worker's name, the fence of
-/// every later write.
+/// What tells a claim from every other one, also from another of the same attempt: with the worker's
+/// name, the fence of every later write.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Token {
     pub(crate) id: i64,

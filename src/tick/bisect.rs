@@ -17,7 +17,8 @@ impl<T> Bisection<T> {
         self.untried.is_empty()
     }
 
-    /// Tries the next part, and splits it where it is refused. Returns an item that is refused alone, and why.
+    /// Tries the next part, and splits it where it is refused. Returns an item that is refused alone,
+    /// and why.
     ///
     /// # Errors
     /// The database's, where no row is to blame for it; the next step tries the same part again.
@@ -44,8 +45,8 @@ impl<T> Bisection<T> {
     }
 }
 
-/// Does `attempt` with all, and where one of them is refused with each half, down to the single ones. Returns those
-/// with which it can't be done, and why.
+/// Runs a whole search: does `attempt` with all, and where they are refused with each half, down to
+/// single items. Returns the items that are refused alone, and why.
 ///
 /// # Errors
 /// The database's, where no row is to blame for it.

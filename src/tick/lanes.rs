@@ -4,7 +4,8 @@
 //! more there is. A tick that notices goes on from the last run that it claimed, and looks everywhere only for a
 //! share of its time; what came meanwhile behind its back (an earlier run, another lane) waits as long.
 //!
-//! A claim looks at a limited number of lanes, and the next one at those behind: a rotation through all lanes. Pure.
+//! A claim looks at a limited number of lanes, and the next claim at those behind: a rotation through
+//! all lanes. Pure.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -47,7 +48,8 @@ impl Lanes {
         self.is_exhaustive && self.behind.is_none()
     }
 
-    /// Learns from a claim that was sent at that time, took so long, and brought this of what was `asked` for.
+    /// Learns from a claim that was sent at that time, took so long, and brought this of what was
+    /// `asked` for.
     pub(super) fn learn(&mut self, asked: &Claim, sent: Instant, took: Duration, taken: &Taken) {
         let claimed = &taken.claimed;
         if asked.after.is_none() {
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_look_at_one_part_of_the_lanes_after_the_other_until_none_brought_what_was_asked_for() {
+    fn a_rotation_ends_when_no_part_of_the_lanes_had_enough() {
         let now = Instant::now();
         let mut lanes = Lanes::default();
         let mut look = |runs: Vec<Claimed>, cut: Option<&str>| {

@@ -155,8 +155,8 @@ impl Results {
 }
 
 impl Tick {
-    /// Some of the oldest `count` results are refused: the next statement has half of them, so that leases are renewed
-    /// in between. What is refused alone is left to its lease.
+    /// Some of the oldest `count` results are refused: the next statement has half of them, so that
+    /// leases are renewed in between. What is refused alone is left to its lease.
     pub(super) fn results_refused(&mut self, count: usize) -> store::Result<()> {
         if count > 1 {
             self.results.at_most = Some(count / 2);

@@ -1,5 +1,5 @@
-//! Due runs that can't be claimed, each alone to blame: a run that can't be read ends dead, and one that a trigger
-//! or a constraint keeps from running is put off, so that they hold up no other.
+//! Due runs that can't be claimed. A run that can't be read ends dead; a run that a trigger or a
+//! constraint keeps from running is put off. So they hold up no other.
 
 use std::time::Duration;
 
