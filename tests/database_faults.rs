@@ -150,6 +150,20 @@ fn a_tick_that_lingers_survives_the_end_of_its_session() {
 }
 
 #[test]
+fn a_lingering_tick_reconnects_when_its_session_ends_before_its_first_exchange() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    proxy.lose_answer_to(&["WITH RECURSIVE lanes"]);
+    let tick = db.jobctl(["tick", "--linger"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    wait_until("the session to end", || proxy.has_lost());
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.wait_for_status(id, "succeeded");
+    tick.signal(Signal::TERM);
+    tick.wait().success().stderr_has("; 0 running, connecting anew");
+    assert_eq!(proxy.connections(), 2);
+}
+
+#[test]
 fn a_tick_that_lingers_survives_a_lock() {
     let db = TestDb::new();
     let tick = db.jobctl(["tick", "--linger", "--max-time", "1h", "--lease", "6s"]).spawn();

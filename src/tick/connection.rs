@@ -64,15 +64,19 @@ impl Connection {
 }
 
 impl Tick {
+    /// Whether the tick goes on though it holds nothing.
+    fn lingers(&self) -> bool {
+        self.plan.when_idle == WhenIdle::Linger && self.phase == Phase::Working
+    }
+
     /// What an error of the store means for the tick.
     pub(super) fn trouble(&mut self, error: store::Error) {
         if error.kind == Kind::Lost {
             return self.lost(error.into());
         }
         self.connection.paused_until = Instant::now() + REFUSED_PAUSE;
-        let lingers = self.plan.when_idle == WhenIdle::Linger && self.phase == Phase::Working;
         match error.kind {
-            Kind::Busy if lingers || !self.is_free() => self.connection.refuses(&error),
+            Kind::Busy if self.lingers() || !self.is_free() => self.connection.refuses(&error),
             // Somebody has migrated, or no run can be claimed. What runs may end: leases and results are as they were.
             Kind::Fatal | Kind::Data
                 if (error.exit == Exit::Schema || error.kind == Kind::Data)
@@ -94,12 +98,13 @@ impl Tick {
     /// again: the jobs go on meanwhile, until their leases are about to end.
     pub(super) fn lost(&mut self, error: anyhow::Error) {
         let connection = &mut self.connection;
-        (connection.store, connection.connecting, self.asked) = (None, None, None);
+        // The first transaction was answered, or there would be no second one.
+        let had_answer = connection.store.take().is_some_and(|store| store.transactions() > 1);
+        (connection.connecting, self.asked) = (None, None);
         self.results.connection_lost();
         self.may_claim = false;
-        // One that lingers tries once; without a database there is nothing to wait for.
-        let lingers = self.plan.when_idle == WhenIdle::Linger && self.connection.tries == 0;
-        if self.is_free() && !lingers {
+        // A lingering tick replaces a session that worked. If that fails, it exits: cron starts the next.
+        if self.is_free() && !(had_answer && self.lingers()) {
             self.failure = Some(error);
             return;
         }
