@@ -444,6 +444,87 @@ fn a_lease_that_can_not_be_renewed_costs_no_other_run_its_own() {
     assert_eq!(db.of_run(other, "status, attempts"), "succeeded|1");
 }
 
+/// Fails every renewal of a lease with this error and counts them in the sequence `refusals`.
+fn refuse_renewals(db: &TestDb, error: &str) {
+    db.execute(&format!(
+        "CREATE SEQUENCE public.refusals;
+         CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             PERFORM nextval('public.refusals');
+             RAISE EXCEPTION 'refused' USING ERRCODE = '{error}';
+         END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+             WHEN (OLD.status = 'running' AND NEW.status = 'running') EXECUTE FUNCTION public.refuse()"
+    ));
+}
+
+fn wait_for_refusals(db: &TestDb, refusals: i64) {
+    wait_until("refused renewals", || {
+        db.query(&format!("SELECT is_called AND last_value >= {refusals} FROM public.refusals")) == "t"
+    });
+}
+
+#[test]
+fn jobs_survive_an_unexpected_error_of_a_renewal() {
+    for error in ["42501", "XX000", "58030"] {
+        let db = TestDb::new();
+        let [held, ended] = [Gate::new(), Gate::new()];
+        let ids = [held.enqueue(&db), ended.enqueue(&db)];
+        let tick = db.jobctl(["tick", "--lease", "12s"]).spawn();
+        held.wait_for_starts(1);
+        ended.wait_for_starts(1);
+        refuse_renewals(&db, error);
+        wait_for_refusals(&db, 2);
+        // Results are recorded meanwhile.
+        ended.open();
+        db.wait_for_status(ids[1], "succeeded");
+        db.execute("DROP TRIGGER refuse ON jobctl.job_runs");
+        let lease = db.of_run(ids[0], "locked_until");
+        wait_until("a renewal", || db.of_run(ids[0], "locked_until") != lease);
+        held.open();
+        let tick = tick.wait().success();
+        assert_eq!(tick.stderr.matches("cannot renew leases: refused; ").count(), 1, "{tick}");
+        assert_eq!(ids.map(|id| db.of_run(id, "status, attempts")), ["succeeded|1", "succeeded|1"]);
+    }
+}
+
+#[test]
+fn jobs_survive_a_privilege_that_is_revoked_and_granted_again() {
+    let db = TestDb::new();
+    let worker = Role::granted(&db, "worker");
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let folder = temp_dir();
+    let log = folder.path().join("log");
+    let tick = worker.jobctl(["tick", "--lease", "12s"]).stderr_to(File::create(&log).unwrap().into()).spawn();
+    gate.wait_for_starts(1);
+    let change = |verb: &str, to: &str| {
+        db.execute(&format!("{verb} UPDATE (locked_until) ON jobctl.job_runs {to} {}", worker.name()));
+    };
+    change("REVOKE", "FROM");
+    let warning = "cannot renew leases: permission denied for table job_runs; `jobctl grants`";
+    wait_until("a warning", || fs::read_to_string(&log).unwrap().contains(warning));
+    change("GRANT", "TO");
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn jobs_end_before_a_lease_that_an_unexpected_error_keeps_from_renewal() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--lease", "4s"]).spawn();
+    gate.wait_for_starts(1);
+    refuse_renewals(&db, "XX000");
+    wait_until("the job's end", || !gate.has_processes());
+    assert_eq!(db.of_run(id, "locked_until BETWEEN now() AND now() + interval '1 second'"), "t");
+    let what = "lease expired: its worker could not renew it and ended the job";
+    tick.wait().success().stderr_has(&format!("run {id} shell attempt 1/10: {what} after "));
+    assert_eq!(db.of_run(id, "status, attempts, error_type"), "failed|1|lease_expired");
+}
+
 #[test]
 fn a_tick_that_may_claim_nothing_lets_its_jobs_end() {
     let db = TestDb::new();
@@ -466,7 +547,7 @@ fn a_tick_that_is_refused_ends_within_its_patience() {
     let worker = Role::granted(&db, "worker");
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick = worker.jobctl(["tick", "--lease", "1h"]).spawn();
+    let tick = worker.jobctl(["tick", "--lease", "3s"]).spawn();
     gate.wait_for_starts(1);
     db.execute(&format!("REVOKE INSERT ON jobctl.job_attempts FROM {}", worker.name()));
     gate.open();

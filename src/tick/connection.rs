@@ -47,14 +47,20 @@ impl Connection {
         (self.tries, self.lost, self.refused_since) = (0, None, None);
     }
 
-    /// It has refused something for now. It says so once, where that lasts.
+    /// Notes that the database refused something. Warns once: of an unexpected error at once, of a
+    /// lock or a full disk if it lasts.
     fn refuses(&mut self, error: &store::Error) {
         static SAID: Once = Once::new();
-        let since = *self.refused_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= REFUSED_LONG {
+        self.refused_since.get_or_insert_with(Instant::now);
+        if error.kind != Kind::Busy || self.refused_for() >= REFUSED_LONG {
             SAID.call_once(|| log::warn!("{error}; jobctl goes on trying"));
         }
         log::debug!("{error}");
+    }
+
+    /// How long nothing has succeeded since the first refusal.
+    fn refused_for(&self) -> Duration {
+        self.refused_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Without a connection: when there is something to do about that.
@@ -86,6 +92,14 @@ impl Tick {
                 log::warn!("{error}; {} running", self.leases.held());
                 self.failure.get_or_insert(error.into());
                 self.phase = Phase::Draining;
+            }
+            // The error may pass. Jobs run on, as they do during an outage, until leases would end.
+            Kind::Fatal | Kind::Data
+                if !self.is_free()
+                    && !matches!(self.phase, Phase::Ending(_))
+                    && self.connection.refused_for() < self.timing.fence =>
+            {
+                self.connection.refuses(&error);
             }
             _ => {
                 self.failure.get_or_insert(error.into());

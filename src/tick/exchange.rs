@@ -27,8 +27,9 @@ impl Tick {
             self.look = Look::Now;
         }
         let claim = match self.next_claim(self.leases.held().saturating_sub(results + self.results.blocked())) {
-            // Somebody has locked the worker's row. Results must not wait for that.
-            Err(error) if results > 0 && error.kind == Kind::Busy => {
+            // Another session has locked the worker's row, or the look was refused. Results must not
+            // wait for that; the next look, without results, tells why.
+            Err(error) if results > 0 && error.kind != Kind::Lost => {
                 self.claims_from = Instant::now() + CLAIM_PAUSE;
                 None
             }
@@ -77,6 +78,7 @@ impl Tick {
             }
             answer => {
                 let Exchanged { recorded, locked, taken, claiming } = answer?;
+                self.connection.serves();
                 self.results.let_go(results, &recorded, &locked, &mut self.leases);
                 if self.results.blocked() == 0 {
                     self.of_locked = OfLocked::Wait;

@@ -137,7 +137,12 @@ impl Tick {
         match answer {
             // One run must not cost the others their leases.
             Err(error) if error.kind == Kind::Data => self.renew_others(&renewal.held)?,
-            answer => self.prolong(answer?, renewal.sent),
+            Err(error) => {
+                // Between the retries, results are recorded.
+                self.next_beat = Instant::now() + self.timing.heartbeat / 5;
+                return Err(error);
+            }
+            Ok(answers) => self.prolong(answers, renewal.sent),
         }
         self.beaten(renewal.sent)
     }

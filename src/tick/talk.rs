@@ -31,11 +31,14 @@ impl Tick {
             return Ok(());
         }
         self.take_back_waiting();
-        self.release()?;
-        self.asked = match self.beat()? {
-            Some(renewal) => Some(Asked::Renewal(renewal)),
-            None => self.exchange()?.map(Asked::Exchange),
-        };
+        self.asked = self.beat()?.map(Asked::Renewal);
+        if self.asked.is_some() {
+            return Ok(());
+        }
+        // A release that the database refuses must not keep results from being recorded.
+        let released = self.release();
+        self.asked = self.exchange()?.map(Asked::Exchange);
+        released?;
         if self.asked.is_none() { self.note_lost() } else { Ok(()) }
     }
 
