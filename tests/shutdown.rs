@@ -304,6 +304,25 @@ fn a_tick_whose_renewal_gets_no_answer_heeds_a_signal_meanwhile() {
 }
 
 #[test]
+fn an_idle_tick_stops_within_its_grace_period_and_two_seconds_though_the_database_is_silent() {
+    for text in ["WITH RECURSIVE lanes", "INSERT INTO jobctl.job_workers"] {
+        let db = TestDb::new();
+        let proxy = Proxy::to(&db);
+        let flags = ["--linger", "--grace", "1s", "--quiet"];
+        let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        wait_until("the tick to linger", || {
+            db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
+        });
+        proxy.freeze_after(text);
+        wait_until("the database to be silent", || proxy.is_frozen());
+        let told = Instant::now();
+        tick.signal(Signal::TERM);
+        tick.wait().exits(5).stderr_has("the database does not answer").complains_once();
+        assert!(told.elapsed() < Duration::from_secs(3), "{text}: took {:?}", told.elapsed());
+    }
+}
+
+#[test]
 fn a_tick_that_waits_for_its_first_connection_ends_at_once() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

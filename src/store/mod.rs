@@ -20,6 +20,8 @@ mod show;
 mod status;
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use postgres::types::{ToSql, Type};
@@ -96,6 +98,11 @@ impl Store {
     /// Bounds every later statement.
     pub(crate) fn limit(&mut self, limits: Limits) {
         self.limits = limits;
+    }
+
+    /// Lets this flag cut short the wait for an answer; a call that begins later waits as usual.
+    pub(crate) fn interrupted_by(&mut self, flag: Arc<AtomicBool>) {
+        self.session.interrupted_by(flag);
     }
 
     /// How many were asked for so far.

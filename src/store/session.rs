@@ -2,7 +2,8 @@
 //! it works behind a pooler that hands each transaction to another server process.
 
 use std::cell::Cell;
-use std::sync::mpsc::{self, TryRecvError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,15 +43,25 @@ impl Limits {
 
 /// How often a transaction that met another one is sent again.
 const COLLISIONS: usize = 5;
+/// How long an answer is awaited after an interruption.
+const INTERRUPTED: Duration = Duration::from_secs(1);
+/// How often a wait looks for an interruption.
+const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) struct Session {
     link: Link,
     checks: Cell<bool>,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Session {
     pub(super) fn over(link: Link) -> Self {
-        Self { link, checks: Cell::new(false) }
+        Self { link, checks: Cell::new(false), interrupted: Arc::default() }
+    }
+
+    /// Lets this flag cut short the wait for an answer.
+    pub(super) fn interrupted_by(&mut self, flag: Arc<AtomicBool>) {
+        self.interrupted = flag;
     }
 
     /// Has the next transaction make sure of the schema's version before it does anything; that costs it
@@ -66,11 +77,7 @@ impl Session {
         limits: Limits,
         work: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
     ) -> Result<T> {
-        let pending = self.send(doing, limits, work, || ());
-        match pending.answers.recv_timeout(pending.until.saturating_duration_since(Instant::now())) {
-            Ok(done) => done,
-            Err(_) => Err(Error::silent(doing)),
-        }
+        self.send(doing, limits, work, || ()).wait(&self.interrupted)
     }
 
     /// Sends `work` to be done in a transaction, and calls `answered` when it is.
@@ -105,6 +112,23 @@ pub(crate) struct Pending<T> {
 }
 
 impl<T> Pending<T> {
+    /// Waits for the answer, but not much longer than for an interruption.
+    fn wait(mut self, interrupted: &AtomicBool) -> Result<T> {
+        let mut may_be_interrupted = !interrupted.load(Ordering::Relaxed);
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            match self.answers.recv_timeout(left.min(LOOK)) {
+                Ok(done) => return done,
+                Err(RecvTimeoutError::Timeout) if left > LOOK => {}
+                Err(_) => return Err(Error::silent(self.doing)),
+            }
+            if may_be_interrupted && interrupted.load(Ordering::Relaxed) {
+                may_be_interrupted = false;
+                self.until = self.until.min(Instant::now() + INTERRUPTED);
+            }
+        }
+    }
+
     /// The answer, if it is there.
     pub(crate) fn poll(&self) -> Option<Result<T>> {
         match self.answers.try_recv() {

@@ -1,7 +1,7 @@
 //! What a tick does when the database is away, busy or refuses. Jobs go on meanwhile, until their
 //! leases are about to end.
 
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use super::{Look, Phase, Tick, WhenIdle};
@@ -149,7 +149,9 @@ impl Tick {
             Some(Err(error)) => self.lost(error),
             Some(Ok(link)) => {
                 let mut store = Store::over(link);
-                store.limit(self.timing.limits);
+                store.interrupted_by(Arc::clone(&self.interrupted));
+                let is_brief = self.is_stopping() && self.leases.held() == 0;
+                store.limit(if is_brief { self.timing.parting } else { self.timing.limits });
                 (self.connection.store, self.connection.connecting) = (Some(store), None);
                 self.next_beat = Instant::now();
                 // Runs may have been given up meanwhile.

@@ -22,6 +22,8 @@ mod talk;
 mod timing;
 mod wake;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -111,6 +113,8 @@ struct Tick {
     sender: mpsc::Sender<Event>,
     /// Signals that wait until they are handed on.
     caught: Option<Signals>,
+    /// Set by a signal.
+    interrupted: Arc<AtomicBool>,
     leases: Leases,
     results: Results,
     of_locked: OfLocked,
@@ -144,7 +148,7 @@ struct Tick {
 /// are no error.
 pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<()> {
     let (sender, events) = mpsc::channel();
-    let caught = signals::catch().context("cannot catch signals")?;
+    let (caught, interrupted) = signals::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.wanted.lease);
     let now = Instant::now();
     let mut tick = Tick {
@@ -154,6 +158,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         events,
         sender,
         caught: Some(caught),
+        interrupted,
         leases: Leases::default(),
         results: Results::default(),
         of_locked: OfLocked::Wait,
@@ -202,7 +207,11 @@ impl Tick {
             // Sending proves nothing.
             Ok(()) if self.asked.is_some() => {}
             Ok(()) => self.connection.serves(),
-            Err(error) => self.trouble(error),
+            Err(error) => {
+                // A signal may have cut the wait short.
+                self.take_events();
+                self.trouble(error);
+            }
         }
         self.results.tell();
         if self.look == Look::AfterRun
@@ -255,9 +264,7 @@ impl Tick {
             Ok(event) => self.take(event),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
-        while let Ok(event) = self.events.try_recv() {
-            self.take(event);
-        }
+        self.take_events();
         for attempt in self.pool.ended() {
             match &attempt.ended.outcome {
                 Outcome::Failed(why @ Failure::Exhausted(_)) => self.take_back_unstartable(&attempt.run, why),
@@ -330,6 +337,12 @@ impl Tick {
         }
     }
 
+    fn take_events(&mut self) {
+        while let Ok(event) = self.events.try_recv() {
+            self.take(event);
+        }
+    }
+
     fn take(&mut self, event: Event) {
         match event {
             Event::Signal => self.stop(),
@@ -344,6 +357,9 @@ impl Tick {
         for run in self.leases.runs() {
             log::error!("run {run}: still held at the end; its lease will run out");
             kept += 1;
+        }
+        if self.is_stopping() {
+            self.be_brief(Duration::ZERO);
         }
         let left = self.give_right_back();
         if let Some(store) = &self.connection.store {

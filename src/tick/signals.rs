@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,17 +22,24 @@ use crate::model::Why;
 pub(super) const KEPT: Duration = Duration::from_millis(100);
 /// What executions get to end after they were told to, before the process ends without them.
 const END_PATIENCE: Duration = Duration::from_secs(15);
+/// The same if nothing runs.
+const IDLE_END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Starts to listen; before the first connection, so that none is missed. A caught signal is also
 /// back at its default in every process that is started later, even where jobctl's own parent had
-/// it ignored.
+/// it ignored. The flag tells of a signal while the tick's thread waits for the database.
 ///
 /// # Errors
 /// The system refuses a handler.
-pub(super) fn catch() -> io::Result<Signals> {
+pub(super) fn catch() -> io::Result<(Signals, Arc<AtomicBool>)> {
+    const ALL: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
     // A log that may not grow any more is no reason to leave the runs behind: writing to it fails instead.
     flag::register(SIGXFSZ, Arc::default())?;
-    Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM])
+    let caught = Arc::default();
+    for signal in ALL {
+        flag::register(signal, Arc::clone(&caught))?;
+    }
+    Ok((Signals::new(ALL)?, caught))
 }
 
 /// Hands on those that were caught, and what comes.
@@ -68,6 +76,9 @@ impl Tick {
                 self.phase = Phase::Stopping(Instant::now() + self.plan.grace);
                 // Whether or not there is a database to give it back to.
                 self.take_back_waiting();
+                if self.leases.held() == 0 {
+                    self.be_brief(self.plan.grace);
+                }
             }
             Phase::Stopping(_) | Phase::Ending(_) => {
                 self.end_all();
@@ -80,7 +91,18 @@ impl Tick {
         self.leases.tell(|stop| stop.ask(Why::Interrupted));
         // However often it is called: one error after the other must not put the end off.
         if !matches!(self.phase, Phase::Ending(_)) {
-            self.phase = Phase::Ending(Instant::now() + END_PATIENCE);
+            let patience = if self.leases.held() == 0 { IDLE_END_PATIENCE } else { END_PATIENCE };
+            self.phase = Phase::Ending(Instant::now() + patience);
+        }
+    }
+
+    /// Nothing runs: an answer is awaited no longer than the grace period, and the rest takes a second.
+    pub(super) fn be_brief(&mut self, grace: Duration) {
+        if let Some(asked) = &mut self.asked {
+            asked.await_until(Instant::now() + grace.max(IDLE_END_PATIENCE));
+        }
+        if let Some(store) = &mut self.connection.store {
+            store.limit(self.timing.parting);
         }
     }
 

@@ -22,6 +22,15 @@ impl Asked {
             Self::Renewal(renewal) => renewal.answer.until,
         }
     }
+
+    /// Takes the server for silent then already.
+    pub(super) fn await_until(&mut self, until: Instant) {
+        let awaited = match self {
+            Self::Exchange(exchange) => &mut exchange.asked.answer.until,
+            Self::Renewal(renewal) => &mut renewal.answer.until,
+        };
+        *awaited = until.min(*awaited);
+    }
 }
 
 impl Tick {

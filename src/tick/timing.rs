@@ -8,6 +8,8 @@ use crate::store::Limits;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Before a lease ends, what it protects must have ended: so long before that it is told to.
 const MARGIN: Duration = Duration::from_secs(15);
+/// For each of the last statements of a tick that runs nothing, and for its answer.
+const PARTING: Duration = Duration::from_millis(500);
 
 /// What follows from the length of a lease.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +29,21 @@ pub(super) struct Timing {
     pub(super) result_kept: Duration,
     /// A statement that takes longer would endanger the next renewal.
     pub(super) limits: Limits,
+    /// Those of a tick that stops and runs nothing.
+    pub(super) parting: Limits,
 }
 
 impl Timing {
     pub(super) fn of(lease: Duration) -> Self {
         let margin = MARGIN.min(lease / 4);
         let heartbeat = HEARTBEAT.min(lease / 3);
+        let limits = Limits {
+            statement: Limits::USUAL.statement.min(lease / 6),
+            lock: Limits::USUAL.lock.min(lease / 12),
+            silence: Limits::USUAL.silence.min(lease / 12),
+            whole_tables: false,
+            ..Limits::USUAL
+        };
         Self {
             lease,
             heartbeat,
@@ -40,12 +51,12 @@ impl Timing {
             fence: lease - margin,
             lost_grace: Duration::from_secs(1).min(margin / 3),
             result_kept: 3 * lease,
-            limits: Limits {
-                statement: Limits::USUAL.statement.min(lease / 6),
-                lock: Limits::USUAL.lock.min(lease / 12),
-                silence: Limits::USUAL.silence.min(lease / 12),
-                whole_tables: false,
-                ..Limits::USUAL
+            limits,
+            parting: Limits {
+                statement: PARTING.min(limits.statement),
+                lock: (PARTING / 2).min(limits.lock),
+                silence: PARTING.min(limits.silence),
+                ..limits
             },
         }
     }
