@@ -259,7 +259,7 @@ fn what_was_not_started_is_no_attempt_though_the_tick_ends_at_once() {
     tick.signal(Signal::TERM);
     wait_until("the work to be ended", || !gate.has_processes());
     proxy.mend();
-    tick.wait().success();
+    tick.wait().success().stderr_has("stopping: 1 running, ");
     assert_eq!(gate.count("start"), 1);
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'interrupted'"), "1");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued' AND attempts = 0"), "39");

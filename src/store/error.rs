@@ -25,14 +25,24 @@ pub(crate) enum Kind {
 pub(crate) struct Error {
     pub(crate) kind: Kind,
     pub(crate) exit: Exit,
-    message: String,
+    cause: String,
+    /// What a person can do.
+    remedy: &'static str,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub(crate) fn new(kind: Kind, exit: Exit, message: impl Into<String>) -> Self {
-        Self { kind, exit, message: message.into() }
+        Self { kind, exit, cause: message.into(), remedy: "" }
+    }
+
+    /// The error for the log of a tick, without the advice to try again: the tick does so by itself.
+    pub(crate) fn for_log(&self) -> String {
+        match self.kind {
+            Kind::Lost | Kind::Busy => self.cause.clone(),
+            Kind::Data | Kind::Fatal => self.to_string(),
+        }
     }
 
     /// Whether a row may be to blame, so that the same may be done with others.
@@ -42,11 +52,8 @@ impl Error {
 
     /// The server said nothing for longer than any statement may take.
     pub(super) fn silent(doing: &str) -> Self {
-        Self::new(
-            Kind::Lost,
-            Exit::Unavailable,
-            format!("cannot {doing}: the database does not answer; try again later"),
-        )
+        let cause = format!("cannot {doing}: the database does not answer");
+        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy: "try again later" }
     }
 
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
@@ -60,8 +67,8 @@ impl Error {
             Some(detail) if kind != Kind::Data => format!(": {detail}"),
             _ => String::new(),
         };
-        let line = format!("cannot {doing}: {}{detail}; {remedy}", cause(error)).replace(['\n', '\r'], " ");
-        Self::new(kind, exit, line.trim_end_matches("; "))
+        let cause = format!("cannot {doing}: {}{detail}", cause(error)).replace(['\n', '\r'], " ");
+        Self { kind, exit, cause, remedy }
     }
 
     /// An error of COMMIT: where the connection was lost, what was asked for may have been done.
@@ -70,9 +77,8 @@ impl Error {
         if known.kind != Kind::Lost {
             return known;
         }
-        let line =
-            format!("cannot {doing} for certain: {}; it may have been done, look before you try again", cause(error));
-        Self { message: line.replace(['\n', '\r'], " "), ..known }
+        let cause = format!("cannot {doing} for certain: {}; it may have been done", cause(error));
+        Self { cause: cause.replace(['\n', '\r'], " "), remedy: "look before you try again", ..known }
     }
 }
 
@@ -141,7 +147,9 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)
+        let Self { cause, remedy, .. } = self;
+        let separator = if remedy.is_empty() { "" } else { "; " };
+        write!(formatter, "{cause}{separator}{remedy}")
     }
 }
 

@@ -53,7 +53,7 @@ impl Connection {
         static SAID: Once = Once::new();
         self.refused_since.get_or_insert_with(Instant::now);
         if error.kind != Kind::Busy || self.refused_for() >= REFUSED_LONG {
-            SAID.call_once(|| log::warn!("{error}; jobctl goes on trying"));
+            SAID.call_once(|| log::warn!("{}; jobctl goes on trying", error.for_log()));
         }
         log::debug!("{error}");
     }
@@ -78,7 +78,12 @@ impl Tick {
     /// What an error of the store means for the tick.
     pub(super) fn trouble(&mut self, error: store::Error) {
         if error.kind == Kind::Lost {
-            return self.lost(error.into());
+            let (cause, was_lost) = (error.for_log(), self.connection.lost.is_some());
+            self.lost(error.into());
+            if !was_lost && self.connection.lost.is_some() {
+                log::warn!("{cause}; {} running, connecting anew", self.pool.running());
+            }
+            return;
         }
         self.connection.paused_until = Instant::now() + REFUSED_PAUSE;
         match error.kind {
@@ -89,7 +94,7 @@ impl Tick {
                     && self.phase == Phase::Working
                     && !self.is_free() =>
             {
-                log::warn!("{error}; {} running", self.leases.held());
+                log::warn!("{error}; {} running", self.pool.running());
                 self.failure.get_or_insert(error.into());
                 self.phase = Phase::Draining;
             }
@@ -123,9 +128,6 @@ impl Tick {
             return;
         }
         let connection = &mut self.connection;
-        if connection.lost.is_none() {
-            log::warn!("{error:#}; {} running, connecting anew", self.leases.held());
-        }
         if connection.tries > 0 {
             let pause = RECONNECT_PAUSE.min(Duration::from_millis(100) * (1 << connection.tries.min(10)));
             connection.paused_until = Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0));

@@ -64,6 +64,7 @@ struct Shared {
 #[derive(Default)]
 struct Tasks {
     waiting: VecDeque<Task>,
+    running: usize,
     idle: usize,
     ended: Vec<Attempt>,
     /// Of output, in `ended`.
@@ -155,6 +156,11 @@ impl Pool {
         std::mem::take(&mut tasks.ended)
     }
 
+    /// Tasks that a thread executes now.
+    pub(super) fn running(&self) -> usize {
+        self.shared.tasks().running
+    }
+
     /// Tasks that no thread has started.
     pub(super) fn waiting(&self) -> usize {
         self.shared.tasks().waiting.len()
@@ -202,6 +208,7 @@ impl Shared {
     fn next(&self, ended: Option<Attempt>) -> Task {
         let mut tasks = self.tasks();
         if let Some(attempt) = ended {
+            tasks.running -= 1;
             tasks.bytes += attempt.ended.output.text.len();
             tasks.ended.push(attempt);
         }
@@ -212,6 +219,7 @@ impl Shared {
                 let _ = self.events.send(Event::Ended);
             }
             if let Some(task) = task {
+                tasks.running += 1;
                 return task;
             }
             tasks.idle += 1;

@@ -72,7 +72,7 @@ impl Tick {
     pub(super) fn stop(&mut self) {
         match self.phase {
             Phase::Working | Phase::Draining => {
-                log::info!("stopping: {} running, grace {}", self.leases.held(), duration::show(self.plan.grace));
+                log::info!("stopping: {} running, grace {}", self.pool.running(), duration::show(self.plan.grace));
                 self.phase = Phase::Stopping(Instant::now() + self.plan.grace);
                 // Whether or not there is a database to give it back to.
                 self.take_back_waiting();
