@@ -239,6 +239,33 @@ fn a_run_that_somebody_has_locked_keeps_neither_other_results_nor_claims_waiting
 }
 
 #[test]
+fn leases_are_renewed_while_a_tick_isolates_thousands_of_refused_runs() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let ids = [gate.enqueue(&db), gate.enqueue(&db)];
+    let tick = db.jobctl(["tick", "--linger", "--lease", "6s", "--max-time", "1h", "--quiet"]).spawn();
+    gate.wait_for_starts(2);
+    db.execute(
+        "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+             WHEN (NEW.status = 'running' AND NEW.queue = 'refused') EXECUTE FUNCTION public.refuse();
+         INSERT INTO jobctl.job_runs (job_type, payload, queue)
+         SELECT 'shell', '{\"command\": \"true\"}', 'refused' FROM generate_series(1, 2000)",
+    );
+    let put_off = "SELECT count(*) > 0 FROM jobctl.job_runs WHERE queue = 'refused' AND run_at > now()";
+    wait_until("the search", || db.query(put_off) == "t");
+    for id in ids {
+        wait_for_renewals(&db, id, 3);
+    }
+    // Results are recorded meanwhile, and a signal ends the search.
+    gate.open();
+    ids.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
+    tick.signal(Signal::TERM);
+    tick.wait_within(Duration::from_secs(5)).success();
+    assert_eq!(ids.map(|id| db.of_run(id, "attempts")), ["1", "1"]);
+}
+
+#[test]
 fn what_a_host_that_was_cut_off_had_locked_is_free_again() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

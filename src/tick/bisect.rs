@@ -2,6 +2,9 @@
 
 use crate::store;
 
+/// Items tried per transaction at most: for so long it keeps their rows locked.
+const AT_ONCE: usize = 500;
+
 /// A search for refused items, one transaction a step: its caller renews leases in between.
 pub(super) struct Bisection<T> {
     /// The last part is tried first.
@@ -9,8 +12,13 @@ pub(super) struct Bisection<T> {
 }
 
 impl<T> Bisection<T> {
-    pub(super) fn of(items: Vec<T>) -> Self {
-        Self { untried: vec![items] }
+    pub(super) fn of(mut items: Vec<T>) -> Self {
+        let mut untried = Vec::new();
+        while items.len() > AT_ONCE {
+            untried.push(items.split_off(items.len() - AT_ONCE));
+        }
+        untried.push(items);
+        Self { untried }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -60,4 +68,27 @@ pub(super) fn refused<T>(
         found.extend(bisection.step(&mut attempt)?);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+    use crate::store::{Error, Kind};
+
+    #[test]
+    fn each_item_is_tried_in_order_and_few_at_once_and_the_refused_ones_are_found() {
+        let mut accepted = Vec::new();
+        let found = refused((0..1700).collect(), |part: &[i32]| {
+            assert!(part.len() <= AT_ONCE);
+            if part.iter().any(|item| item % 400 == 7) {
+                return Err(Error::new(Kind::Data, Exit::CouldNot, "no"));
+            }
+            accepted.extend_from_slice(part);
+            Ok(())
+        });
+        let found: Vec<_> = found.unwrap().into_iter().map(|(item, _)| item).collect();
+        assert_eq!(found, [7, 407, 807, 1207, 1607]);
+        assert_eq!(accepted, (0..1700).filter(|item| !found.contains(item)).collect::<Vec<_>>());
+    }
 }

@@ -24,6 +24,7 @@ impl Tick {
     /// What to claim now, when so many runs are `held`.
     pub(super) fn next_claim(&mut self, held: usize) -> store::Result<Option<Claim>> {
         match self.phase {
+            Phase::Working if self.refused.is_some() => return Ok(None),
             Phase::Working => {}
             Phase::Draining => return self.give_right_back().map(|()| None),
             // Last, because the database may be silent: the jobs are to be told in time.

@@ -119,7 +119,7 @@ impl Tick {
         let connection = &mut self.connection;
         // The first transaction was answered, or there would be no second one.
         let had_answer = connection.store.take().is_some_and(|store| store.transactions() > 1);
-        (connection.connecting, self.asked) = (None, None);
+        (connection.connecting, self.asked, self.refused) = (None, None, None);
         self.results.connection_lost();
         self.may_claim = false;
         // A lingering tick replaces a session that worked. If that fails, it exits: cron starts the next.

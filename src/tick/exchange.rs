@@ -69,11 +69,8 @@ impl Tick {
                 if results > 0 {
                     self.results_refused(results)?;
                 } else if let (Some(claim), Some(store)) = (claim, &self.connection.store) {
-                    let worker = &self.holder.worker;
-                    let mut refused = RefusedRuns::among_due(store, worker, &claim.wanted, error)?;
-                    while !refused.is_done() {
-                        refused.step(store, worker)?;
-                    }
+                    let search = RefusedRuns::among_due(store, &self.holder.worker, &claim.wanted, error)?;
+                    self.refused = Some(search);
                 }
             }
             answer => {

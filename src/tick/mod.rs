@@ -42,6 +42,7 @@ use lease::Leases;
 use pace::Pace;
 use pool::{Attention, Pool};
 use record::{Judged, Results};
+use refused::RefusedRuns;
 use talk::Asked;
 use timing::Timing;
 
@@ -122,6 +123,8 @@ struct Tick {
     asked: Option<Asked>,
     pace: Pace,
     lanes: Lanes,
+    /// As long as it goes on, nothing is claimed.
+    refused: Option<RefusedRuns>,
     /// Runs that other ticks of the worker hold: they can only become fewer while this one may claim.
     others: usize,
     phase: Phase,
@@ -165,6 +168,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         asked: None,
         pace: Pace::default(),
         lanes: Lanes::default(),
+        refused: None,
         others: 0,
         phase: Phase::Working,
         look: Look::Now,
@@ -309,6 +313,7 @@ impl Tick {
                 at(not_before(now + self.pace.patience().saturating_sub(waited)));
             }
             match self.look {
+                _ if self.phase == Phase::Working && self.refused.is_some() => at(not_before(now)),
                 Look::Now if self.phase == Phase::Working => at(not_before(self.claims_from)),
                 Look::At(instant) if self.phase == Phase::Working => at(not_before(instant.max(self.claims_from))),
                 _ if self.phase == Phase::Draining && self.may_claim => at(not_before(now)),

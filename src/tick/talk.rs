@@ -48,7 +48,22 @@ impl Tick {
         let released = self.release();
         self.asked = self.exchange()?.map(Asked::Exchange);
         released?;
-        if self.asked.is_none() { self.note_lost() } else { Ok(()) }
+        if self.asked.is_some() {
+            return Ok(());
+        }
+        self.search_refused()?;
+        self.note_lost()
+    }
+
+    /// Takes the search for refused runs a step further. Renewals, results and signals come first.
+    fn search_refused(&mut self) -> store::Result<()> {
+        let (Phase::Working, Some(search), Some(store)) = (self.phase, &mut self.refused, &self.connection.store)
+        else {
+            return Ok(());
+        };
+        let stepped = search.step(store, &self.holder.worker);
+        self.refused.take_if(|search| search.is_done());
+        stepped
     }
 
     /// Takes in the answer to what was asked. False: it is not there yet.
