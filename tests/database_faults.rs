@@ -447,8 +447,8 @@ fn a_lease_that_can_not_be_renewed_costs_no_other_run_its_own() {
     assert_eq!(db.of_run(other, "status, attempts"), "succeeded|1");
 }
 
-/// Fails every renewal of a lease with this error and counts them in the sequence `refusals`.
-fn refuse_renewals(db: &TestDb, error: &str) {
+/// Fails renewals of these runs' leases with this error and counts them in the sequence `refusals`.
+fn refuse_renewals(db: &TestDb, runs: &str, error: &str) {
     db.execute(&format!(
         "CREATE SEQUENCE public.refusals;
          CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -457,7 +457,7 @@ fn refuse_renewals(db: &TestDb, error: &str) {
              RAISE EXCEPTION 'refused' USING ERRCODE = '{error}';
          END $$;
          CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-             WHEN (OLD.status = 'running' AND NEW.status = 'running') EXECUTE FUNCTION public.refuse()"
+             WHEN (OLD.status = 'running' AND NEW.status = 'running' AND {runs}) EXECUTE FUNCTION public.refuse()"
     ));
 }
 
@@ -476,7 +476,7 @@ fn jobs_survive_an_unexpected_error_of_a_renewal() {
         let tick = db.jobctl(["tick", "--lease", "12s"]).spawn();
         held.wait_for_starts(1);
         ended.wait_for_starts(1);
-        refuse_renewals(&db, error);
+        refuse_renewals(&db, "true", error);
         wait_for_refusals(&db, 2);
         // Results are recorded meanwhile.
         ended.open();
@@ -517,15 +517,20 @@ fn jobs_survive_a_privilege_that_is_revoked_and_granted_again() {
 fn jobs_end_before_a_lease_that_an_unexpected_error_keeps_from_renewal() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let id = gate.enqueue(&db);
+    let other = Gate::new();
+    let [id, spared] = [gate.enqueue(&db), other.enqueue(&db)];
     let tick = db.jobctl(["tick", "--lease", "4s"]).spawn();
     gate.wait_for_starts(1);
-    refuse_renewals(&db, "XX000");
+    other.wait_for_starts(1);
+    refuse_renewals(&db, "NEW.id = 1", "XX000");
+    let expires = db.of_run(id, "locked_until");
     wait_until("the job's end", || !gate.has_processes());
-    assert_eq!(db.of_run(id, "locked_until BETWEEN now() AND now() + interval '1 second'"), "t");
+    assert_eq!(db.query(&format!("SELECT now() < '{expires}'")), "t");
+    other.open();
     let what = "lease expired: its worker could not renew it and ended the job";
     tick.wait().success().stderr_has(&format!("run {id} shell attempt 1/10: {what} after "));
     assert_eq!(db.of_run(id, "status, attempts, error_type"), "failed|1|lease_expired");
+    assert_eq!(db.of_run(spared, "status, attempts"), "succeeded|1");
 }
 
 #[test]

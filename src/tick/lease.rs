@@ -134,20 +134,24 @@ impl Tick {
 
     /// Takes in the answer to a renewal.
     pub(super) fn renewed(&mut self, renewal: &Renewal, answer: store::Result<Vec<Renewed>>) -> store::Result<()> {
-        match answer {
+        let renewed = match answer {
             // One run must not cost the others their leases.
-            Err(error) if error.kind == Kind::Data => self.renew_others(&renewal.held)?,
-            Err(error) => {
-                // Between the retries, results are recorded.
-                self.next_beat = Instant::now() + self.timing.heartbeat / 5;
-                return Err(error);
-            }
-            Ok(answers) => self.prolong(answers, renewal.sent),
+            Err(error) if error.may_be_about_rows() => self.renew_others(&renewal.held),
+            answer => answer.map(|answers| self.prolong(answers, renewal.sent)),
+        };
+        if renewed.is_err() {
+            // Between the retries, results are recorded.
+            self.next_beat = Instant::now() + self.timing.heartbeat / 5;
+            return renewed;
         }
         self.beaten(renewal.sent)
     }
 
-    /// Renews leases of which some are refused: these are not renewed any more.
+    /// Renews leases of which some are refused. Those that a trigger or a constraint refuses are not
+    /// renewed any more.
+    ///
+    /// # Errors
+    /// The database's, also an unexpected one that concerns only some of the runs.
     fn renew_others(&mut self, held: &[Token]) -> store::Result<()> {
         let refused = bisect::refused(held.to_vec(), |part| {
             let Some(store) = &self.connection.store else { return Ok(()) };
@@ -156,13 +160,18 @@ impl Tick {
             self.prolong(answers, sent);
             Ok(())
         })?;
+        let mut unexpected = Ok(());
         for (claim, why) in refused {
+            if why.kind != Kind::Data {
+                unexpected = Err(why);
+                continue;
+            }
             log::error!("run {}: {why}; its lease will run out", claim.id);
             if let Some(run) = self.leases.held.get_mut(&claim) {
                 run.is_refused = true;
             }
         }
-        Ok(())
+        unexpected
     }
 
     /// Takes in what became of the leases that were to be renewed at `sent`.
