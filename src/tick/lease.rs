@@ -194,6 +194,11 @@ impl Tick {
 
     fn beaten(&mut self, sent: Instant) -> store::Result<()> {
         self.next_beat = sent + self.timing.heartbeat;
-        if self.may_claim { self.wake() } else { Ok(()) }
+        match self.may_claim {
+            // The database has just answered: the jobs are told to end in time.
+            true if self.is_stopping() => self.give_right_back(),
+            true => self.wake(),
+            false => Ok(()),
+        }
     }
 }
