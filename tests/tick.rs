@@ -223,8 +223,10 @@ fn a_tick_says_that_one_of_other_queues_keeps_it_waiting() {
             &[
                 ("b,a", ""),
                 ("b", ""),
-                ("c,b", " worker w claims, from queue a,b, and c,b waits for its end; "),
-                ("", " worker w claims, from queue a,b, and the others wait for its end; "),
+                ("c,b", " worker w: runs are due, but another tick of this worker claims only from queue a,b; "),
+                ("", " worker w: runs are due, but another tick of this worker claims only from queue a,b; "),
+                // Nothing of it is due.
+                ("d", ""),
             ][..],
         ),
         ("", &[("", ""), ("a", "")]),
@@ -240,6 +242,44 @@ fn a_tick_says_that_one_of_other_queues_keeps_it_waiting() {
         lingering.signal(Signal::TERM);
         lingering.wait().success();
     }
+}
+
+#[test]
+fn a_tick_at_a_terminal_says_why_due_runs_wait_and_cron_hears_nothing() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let folder = temp_dir();
+    let typescript = folder.path().join("typescript");
+    let beside = |flags: &str| {
+        let tick = format!("\"$jobctl\" tick --worker w {flags}");
+        db.script(&tick).run().success().stderr("");
+        let script = format!("script -qec '{tick}' \"$typescript\" </dev/null >/dev/null");
+        db.script(&script).env("typescript", typescript.to_str().unwrap()).run().success();
+        fs::read_to_string(&typescript).unwrap()
+    };
+    // It may claim, and its two threads are busy.
+    gate.enqueue(&db);
+    gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--worker", "w", "--linger", "--concurrency", "2", "--grace", "1m"]).spawn();
+    gate.wait_for_starts(2);
+    let said = "runs are due, but ";
+    assert!(!beside("").contains(said));
+    db.enqueue(["shell", "--queue", "mail", "--", "true"]);
+    for flags in ["", "--queue mail"] {
+        let shown = beside(flags);
+        let line = " worker w: runs are due, but another tick of this worker claims them; give this tick a --worker of its own";
+        assert_eq!(shown.matches(line).count(), 1, "{shown}");
+    }
+    assert!(!beside("--quiet").contains(said));
+    assert!(!beside("--queue other").contains(said));
+    // It claims no more, and its threads are still busy.
+    tick.signal(Signal::TERM);
+    wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    let shown = beside("--concurrency 2");
+    let line = "runs are due, but other ticks of this worker run as many as --concurrency allows; ";
+    assert_eq!(shown.matches(line).count(), 1, "{shown}");
+    gate.open();
+    tick.wait().success();
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
+use log::Level;
+
 use super::exchange::CLAIM_PAUSE;
 use super::pool::Task;
 use super::{Look, Phase, Tick, WhenIdle, pace, record};
@@ -49,8 +51,13 @@ impl Tick {
         if !self.may_claim {
             self.wake()?;
         }
-        let wanted = if self.may_claim { wanted.min(self.room(held)) } else { 0 };
+        let room = if self.may_claim { self.room(held) } else { 0 };
+        let wanted = wanted.min(room);
         if wanted == 0 {
+            if self.may_claim {
+                let why = "other ticks of this worker run as many as --concurrency allows";
+                self.tell_why_due_runs_wait(Level::Info, why)?;
+            }
             self.look = if lingers { Look::At(Instant::now() + RIGHT_POLL) } else { Look::AfterRun };
             return if lingers { Ok(None) } else { self.give_right_back().map(|()| None) };
         }

@@ -1,7 +1,10 @@
 //! How a tick looks what there is to do: it reports, takes the claim right, fires schedules and recovers lost leases.
 
+use std::io::{self, IsTerminal};
 use std::sync::Once;
 use std::time::Instant;
+
+use log::Level;
 
 use super::{Phase, Tick, WhenIdle, bisect, fire, id, record};
 use crate::store;
@@ -40,8 +43,8 @@ impl Tick {
         self.limits = seen.limits;
         let gained = !self.may_claim;
         self.may_claim = seen.claiming_tick.as_ref() == Some(&self.holder.tick);
-        if seen.claiming_tick.is_some() {
-            self.warn_of_other_queues(&seen.claiming_queues);
+        if !self.may_claim && seen.claiming_tick.is_some() {
+            self.tell_of_other_tick(&seen.claiming_queues)?;
         }
         if self.may_claim && (gained || self.others > 0) {
             self.others = store.held(&self.holder.worker)?.saturating_sub(self.leases.held());
@@ -49,21 +52,30 @@ impl Tick {
         Ok(())
     }
 
-    /// Says it, once, when the tick of this worker that may claim leaves out what this one is for: nobody takes that
-    /// as long as both share a name.
-    fn warn_of_other_queues(&self, claiming: &[String]) {
-        static SAID: Once = Once::new();
+    /// Says why due runs wait if the tick of this worker that may claim is another one, which serves these queues.
+    fn tell_of_other_tick(&self, claiming: &[String]) -> store::Result<()> {
         let own = &self.plan.wanted.queues;
         let is_served = |queue: &String| claiming.contains(queue);
         if claiming.is_empty() || !own.is_empty() && own.iter().all(is_served) {
-            return;
+            return self.tell_why_due_runs_wait(Level::Info, "another tick of this worker claims them");
         }
-        SAID.call_once(|| {
+        let why = format!("another tick of this worker claims only from queue {}", claiming.join(","));
+        self.tell_why_due_runs_wait(Level::Warn, &why)
+    }
+
+    /// Says once why due runs wait, and what helps. Cron mails what is logged: only a person at a terminal is told
+    /// what needs nobody.
+    pub(super) fn tell_why_due_runs_wait(&self, level: Level, why: &str) -> store::Result<()> {
+        static SAID: Once = Once::new();
+        let Some(store) = self.connection.store.as_ref().filter(|_| !SAID.is_completed()) else { return Ok(()) };
+        let is_heard = level == Level::Warn || io::stderr().is_terminal();
+        if is_heard && !store.preview(&self.plan.wanted, 1)?.is_empty() {
             let worker = self.plan.worker.escape_debug();
-            let waits = if own.is_empty() { "the others wait".to_owned() } else { format!("{} waits", own.join(",")) };
-            let claiming = claiming.join(",");
-            log::warn!("another tick of worker {worker} claims, from queue {claiming}, and {waits} for its end; give this tick a --worker of its own");
-        });
+            SAID.call_once(|| {
+                log::log!(level, "worker {worker}: runs are due, but {why}; give this tick a --worker of its own")
+            });
+        }
+        Ok(())
     }
 
     /// Takes runs whose lease ran out away from their holders. A run whose every start kills its
