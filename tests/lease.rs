@@ -266,6 +266,31 @@ fn leases_are_renewed_while_a_tick_isolates_thousands_of_refused_runs() {
 }
 
 #[test]
+fn leases_are_renewed_while_a_tick_meets_hundreds_of_runs_that_it_can_not_recover() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h", "--quiet"]).spawn();
+    gate.wait_for_starts(1);
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload, queue, status, attempts, locked_by, locked_until, started_at)
+         SELECT 'shell', '{\"command\": \"true\"}', 'refused', 'running', 1, 'dead', now() - interval '1 second', now()
+         FROM generate_series(1, 500);
+         CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN PERFORM pg_sleep(0.01); RAISE EXCEPTION 'no'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+             WHEN (OLD.queue = 'refused') EXECUTE FUNCTION public.refuse()",
+    );
+    wait_for_renewals(&db, id, 3);
+    gate.open();
+    db.wait_for_status(id, "succeeded");
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "attempts"), "1");
+}
+
+#[test]
 fn what_a_host_that_was_cut_off_had_locked_is_free_again() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

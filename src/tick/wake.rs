@@ -5,8 +5,10 @@ use std::sync::Once;
 use std::time::Instant;
 
 use log::Level;
+use rand::seq::SliceRandom;
 
-use super::{Phase, Tick, WhenIdle, bisect, fire, id, record};
+use super::bisect::Bisection;
+use super::{Phase, Tick, WhenIdle, fire, id, record};
 use crate::store;
 use crate::verdict;
 
@@ -86,17 +88,24 @@ impl Tick {
         let Some(store) = &self.connection.store else { return Ok(()) };
         loop {
             let expired = store.expired(RECOVERED_AT_ONCE)?;
-            let waits: Vec<_> = expired
+            let mut waits: Vec<_> = expired
                 .iter()
                 .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
                 .collect();
+            // Many may be refused. Renewals and results come first: the next look goes on, in another order.
+            waits.shuffle(&mut rand::rng());
             let mut recovered = Vec::new();
-            let refused = bisect::refused(waits.clone(), |part| {
-                recovered.extend(store.recover(part, WHAT)?);
-                Ok(())
-            })?;
-            // The next look will meet it again.
-            refused.iter().for_each(|(wait, why)| SAID.call_once(|| log::error!("run {}: {why}", wait.0)));
+            let mut search = Bisection::of(waits.clone());
+            let until = self.next_beat - self.timing.heartbeat / 2;
+            while !search.is_done() && (self.leases.held() == 0 || Instant::now() < until) {
+                let refused = search.step(|part| {
+                    recovered.extend(store.recover(part, WHAT)?);
+                    Ok(())
+                })?;
+                if let Some((wait, why)) = refused {
+                    SAID.call_once(|| log::error!("run {}: {why}", wait.0));
+                }
+            }
             for (id, status) in &recovered {
                 let found = expired.iter().zip(&waits).find(|(run, _)| run.id == *id);
                 if let Some((run, (.., wait))) = found {
