@@ -37,7 +37,7 @@ impl Error {
         Self { kind, exit, cause: message.into(), remedy: "" }
     }
 
-    /// The error for the log of a tick, without the advice to try again: the tick does so by itself.
+    /// The error for a tick's log, without the advice to try again: the tick does that itself.
     pub(crate) fn for_log(&self) -> String {
         match self.kind {
             Kind::Lost | Kind::Busy => self.cause.clone(),

@@ -122,7 +122,8 @@ impl Tick {
         (connection.connecting, self.asked, self.refused) = (None, None, None);
         self.results.connection_lost();
         self.may_claim = false;
-        // A lingering tick replaces a session that worked. If that fails, it exits: cron starts the next.
+        // A lingering tick replaces a session that worked. If that fails, it exits; cron starts
+        // the next one.
         if self.is_free() && !(had_answer && self.lingers()) {
             self.failure = Some(error);
             return;

@@ -147,8 +147,8 @@ impl Tick {
         self.beaten(renewal.sent)
     }
 
-    /// Renews leases of which some are refused. Those that a trigger or a constraint refuses are not
-    /// renewed any more.
+    /// Renews leases of which some are refused. Those that a trigger or a constraint refuses are
+    /// not renewed any more.
     ///
     /// # Errors
     /// The database's, also an unexpected one that concerns only some of the runs.

@@ -96,7 +96,8 @@ impl Tick {
         }
     }
 
-    /// Nothing runs: an answer is awaited no longer than the grace period, and the rest takes a second.
+    /// Shortens all waits for the database, because nothing runs: an answer is awaited no longer
+    /// than the grace period, and the rest takes a second.
     pub(super) fn be_brief(&mut self, grace: Duration) {
         if let Some(asked) = &mut self.asked {
             asked.await_until(Instant::now() + grace.max(IDLE_END_PATIENCE));

@@ -54,7 +54,7 @@ impl Tick {
         Ok(())
     }
 
-    /// Says why due runs wait if the tick of this worker that may claim is another one, which serves these queues.
+    /// Says why due runs wait while another tick of this worker may claim, from these queues.
     fn tell_of_other_tick(&self, claiming: &[String]) -> store::Result<()> {
         let own = &self.plan.wanted.queues;
         let is_served = |queue: &String| claiming.contains(queue);
@@ -65,8 +65,8 @@ impl Tick {
         self.tell_why_due_runs_wait(Level::Warn, &why)
     }
 
-    /// Says once why due runs wait, and what helps. Cron mails what is logged: only a person at a terminal is told
-    /// what needs nobody.
+    /// Says once why due runs wait, and what helps. Cron mails what is logged, so only a person at
+    /// a terminal is told if the runs will be claimed soon anyway.
     pub(super) fn tell_why_due_runs_wait(&self, level: Level, why: &str) -> store::Result<()> {
         static SAID: Once = Once::new();
         let Some(store) = self.connection.store.as_ref().filter(|_| !SAID.is_completed()) else { return Ok(()) };
@@ -92,7 +92,8 @@ impl Tick {
                 .iter()
                 .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
                 .collect();
-            // Many may be refused. Renewals and results come first: the next look goes on, in another order.
+            // Many may be refused. Renewals and results come first; the next look goes on, in
+            // another order.
             waits.shuffle(&mut rand::rng());
             let mut recovered = Vec::new();
             let mut search = Bisection::of(waits.clone());
