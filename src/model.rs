@@ -10,6 +10,8 @@ use crate::duration;
 
 /// No server can postpone an attempt for longer.
 const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// The idempotency key of a run without one of its own begins with this and ends with its id.
+pub(crate) const RUN_KEY_PREFIX: &str = "jobctl-run-";
 
 /// What a job may know about the attempt it is; handed to it in its environment or its headers.
 #[derive(Clone, Debug)]

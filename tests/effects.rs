@@ -291,6 +291,7 @@ fn what_names_no_effect_or_no_command_is_refused() {
         &["once", "", "--", "true"][..],
         &["once", "a\nb", "--", "true"],
         &["once", &long, "--", "true"],
+        &["once", "--settle=done", "--", "-k"],
         &["once", "k"],
         &["once", "k", "true"],
         &["once", "k", "--settle", "done", "--", "true"],
@@ -298,7 +299,7 @@ fn what_names_no_effect_or_no_command_is_refused() {
     ] {
         db.jobctl(arguments.iter().copied()).run().exits(2).stdout("");
     }
-    for key in ["''", "E'a\\nb'", "repeat('k', 256)", "NULL"] {
+    for key in ["''", "E'a\\nb'", "repeat('k', 256)", "NULL", "'-k'"] {
         let refused = db.client().simple_query(&format!("SELECT jobctl.record_effect({key})"));
         let refused = refused.expect_err(key);
         assert!(refused.code().is_some_and(|code| code.code().starts_with("23")), "{key}: {refused:?}");

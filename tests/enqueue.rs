@@ -169,6 +169,19 @@ fn a_key_has_1_to_255_bytes_and_no_control_characters() {
         db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2).complains_once().stderr_has(why);
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+    for (key, why) in [
+        ("-k", "does not begin with -"),
+        ("jobctl-run-1", "keys that begin with jobctl-run- are those of runs without a key"),
+        ("jobctl-run-", "keys that begin with jobctl-run- are those of runs without a key"),
+    ] {
+        db.jobctl(["enqueue", &format!("--key={key}")]).args(SHELL).run().exits(2).stdout("").stderr_has(why);
+        let line = format!(r#"{{"job":"shell","payload":{{"command":"true"}},"key":"{key}"}}"#);
+        db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2).complains_once().stderr_has(why);
+        let insert = "INSERT INTO jobctl.job_runs (job_type, idempotency_key) VALUES ('shell', $1)";
+        let refused = db.client().execute(insert, &[&key]).unwrap_err();
+        assert_eq!(refused.as_db_error().unwrap().constraint(), Some("key_is_plain_and_not_reserved"));
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
     // Alike to a person is not the same.
     let keys = [
         &"k".repeat(255),
@@ -176,6 +189,8 @@ fn a_key_has_1_to_255_bytes_and_no_control_characters() {
         "K",
         "k",
         "k ",
+        "k-",
+        "Jobctl-run-1",
         " ",
         "\u{e9}",
         "e\u{301}",

@@ -114,6 +114,8 @@ fn bad_values_are_refused_with_the_fitting_error() {
         ("key => ''", "22023"),
         ("key => E'a\\nb'", "22023"),
         ("key => repeat('k', 256)", "22023"),
+        ("key => '-k'", "22023"),
+        ("key => 'jobctl-run-7'", "22023"),
         ("key => 'k', key_scope => 'forever'", "22023"),
         ("key_scope => 'live'", "22023"),
         ("payload => '{'", "22P02"),
@@ -247,7 +249,23 @@ fn a_function_takes_what_the_command_line_takes() {
         (
             "key",
             "--key",
-            &["k", " ", "k\u{2028}", "\u{2029}", "\u{e9}", "\u{80}", "\u{9f}", "a\u{7f}", "\u{1b}", "\u{a0}", ""],
+            &[
+                "k",
+                " ",
+                "k\u{2028}",
+                "\u{2029}",
+                "\u{e9}",
+                "\u{80}",
+                "\u{9f}",
+                "a\u{7f}",
+                "\u{1b}",
+                "\u{a0}",
+                "",
+                "-k",
+                "k-",
+                "jobctl-run-7",
+                "jobctl-run",
+            ],
         ),
     ] {
         for value in values {

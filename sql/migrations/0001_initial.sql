@@ -108,7 +108,10 @@ CREATE TABLE jobctl.job_runs (
         ),
     idempotency_key text
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(idempotency_key) BETWEEN 1 AND 255)
-        CONSTRAINT key_has_no_control_characters CHECK (idempotency_key !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'),
+        -- A run without a key tells its job `jobctl-run-` and its id. A key that begins with - would be an option
+        -- where a script passes it on.
+        CONSTRAINT key_is_plain_and_not_reserved
+            CHECK (idempotency_key !~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'),
     -- How long a key is taken: as long as the run is kept, or as long as it is not finished.
     key_scope text NOT NULL DEFAULT 'retained'
         CONSTRAINT key_scope_is_known CHECK (key_scope IN ('retained', 'live')),
@@ -214,7 +217,7 @@ CREATE TABLE jobctl.job_attempts (
 CREATE TABLE jobctl.job_effects (
     key text PRIMARY KEY
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255)
-        CONSTRAINT key_has_no_control_characters CHECK (key !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'),
+        CONSTRAINT key_is_plain CHECK (key !~ E'^-|[\\u0001-\\u001f\\u007f-\\u009f]'),
     run_id bigint,
     attempt integer,
     recorded_at timestamptz NOT NULL DEFAULT now(),
@@ -364,8 +367,8 @@ BEGIN
         WHEN length(enqueue_run.backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
         WHEN octet_length(enqueue_run.key) NOT BETWEEN 1 AND 255
-            OR enqueue_run.key ~ E'[\\u0001-\\u001f\\u007f-\\u009f]'
-            THEN 'key must be 1 to 255 bytes without control characters'
+            OR enqueue_run.key ~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'
+            THEN 'key must be 1 to 255 bytes without control characters, and must not begin with - or jobctl-run-'
         WHEN enqueue_run.key_scope NOT IN ('retained', 'live')
             THEN 'key_scope must be retained or live'
         WHEN enqueue_run.key_scope = 'live' AND enqueue_run.key IS NULL

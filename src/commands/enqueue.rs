@@ -17,6 +17,7 @@ use super::Database;
 use crate::action::{self, Action, Command, MOST_ATTEMPTS};
 use crate::backoff::Backoff;
 use crate::exit::{Exit, Fault};
+use crate::model::RUN_KEY_PREFIX;
 use crate::payload::PAYLOAD_LIMIT;
 use crate::print::{self, Form};
 use crate::store::{NewRun, Queued, Store};
@@ -55,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION", value_parser = wait)]
     r#in: Option<Duration>,
     /// Enqueue once: the same key and payload again is the same run
-    #[arg(long, value_name = "KEY", value_parser = key)]
+    #[arg(long, value_name = "KEY", value_parser = run_key)]
     key: Option<String>,
     /// How long a key is taken: as long as its run is kept, or until it is finished
     #[arg(long, value_name = "SCOPE", requires = "key", value_parser = ["retained", "live"])]
@@ -367,7 +368,7 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
         max_attempts,
         timeout: field("timeout", line.timeout, timeout)?.map(|limit| limit.as_secs_f64()),
         backoff: field("backoff", line.backoff, backoff)?,
-        key: field("key", line.key, key)?,
+        key: field("key", line.key, run_key)?,
         key_scope: field("key_scope", line.key_scope, key_scope)?,
     })
 }
@@ -396,11 +397,20 @@ fn backoff(text: &str) -> Result<String, String> {
     Backoff::parse(text).map(|_| text.to_owned())
 }
 
+/// Checks the key of an effect. One that begins with - would be an option where a script passes it on.
 pub(super) fn key(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
-        return Err("a key has 1 to 255 bytes and no control characters".to_owned());
+    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) || text.starts_with('-') {
+        return Err("a key has 1 to 255 bytes and no control characters, and does not begin with -".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// Checks the key of a run.
+fn run_key(text: &str) -> Result<String, String> {
+    if text.starts_with(RUN_KEY_PREFIX) {
+        return Err(format!("keys that begin with {RUN_KEY_PREFIX} are those of runs without a key; use another key"));
+    }
+    key(text)
 }
 
 fn key_scope(text: &str) -> Result<String, String> {

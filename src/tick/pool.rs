@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::Event;
 use crate::action::{self, Action};
 use crate::execute::{Executor, Stop};
-use crate::model::{Ended, Failure, Identity, Outcome};
+use crate::model::{Ended, Failure, Identity, Outcome, RUN_KEY_PREFIX};
 use crate::store::Claimed;
 use crate::verdict::Prospect;
 
@@ -240,7 +240,7 @@ fn attempt(task: &Task, action: Result<&Action, &Failure>, executor: &Executor) 
         job: run.job_type.clone(),
         attempt: run.attempt,
         max_attempts: run.max_attempts,
-        idempotency_key: run.key.clone().unwrap_or_else(|| format!("jobctl-run-{}", run.id)),
+        idempotency_key: run.key.clone().unwrap_or_else(|| format!("{RUN_KEY_PREFIX}{}", run.id)),
         scheduled_for: run.scheduled_for.clone(),
     };
     executor.execute(action, &identity, run.timeout, &task.stop)

@@ -16,8 +16,9 @@ use crate::model::{Failure, Identity};
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const RUN_ID: HeaderName = HeaderName::from_static("x-jobctl-run-id");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-jobctl-attempt");
-/// All but visible ASCII; what isn't ASCII is encoded in any case.
-const INVISIBLE: &AsciiSet = &CONTROLS.add(b' ');
+/// All but visible ASCII, and the encoding's own sign, so that no two keys become one; bytes that are not ASCII
+/// are encoded in any case.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 #[derive(Debug)]
 pub(super) struct Request<'a> {
@@ -47,7 +48,7 @@ impl<'a> Request<'a> {
         }
 
         let mut own = HeaderMap::new();
-        let key = utf8_percent_encode(&identity.idempotency_key, INVISIBLE).to_string();
+        let key = utf8_percent_encode(&identity.idempotency_key, ENCODED).to_string();
         let key = HeaderValue::try_from(key).expect("a percent-encoded key is visible ASCII");
         own.insert(IDEMPOTENCY_KEY, key);
         own.insert(RUN_ID, identity.run_id.into());
@@ -194,6 +195,18 @@ mod tests {
         let call = http(r#"{"url": "http://a/", "headers": {"X": "${BROKEN}"}}"#);
         let refused = Request::new(&call, &identity(), variable).unwrap_err();
         assert_eq!(refused, Failure::Spawn("header `X` has a character that HTTP does not allow".to_owned()));
+    }
+
+    #[test]
+    fn no_two_idempotency_keys_are_sent_as_one() {
+        let sent = |key: &str| {
+            let identity = Identity { idempotency_key: key.to_owned(), ..identity() };
+            let call = http(r#"{"url": "http://a/"}"#);
+            let request = Request::new(&call, &identity, variable).unwrap();
+            request.headers()[IDEMPOTENCY_KEY].to_str().unwrap().to_owned()
+        };
+        assert_eq!(["pay 1", "pay%201", "pay%25201"].map(sent), ["pay%201", "pay%25201", "pay%2525201"]);
+        assert_eq!(["é", "%C3%A9", "a-b_c:1"].map(sent), ["%C3%A9", "%25C3%25A9", "a-b_c:1"]);
     }
 
     #[test]
