@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 
 use crate::support::process::unprivileged;
-use crate::support::{Preload, Proxy, TestDb, temp_dir, wait_until};
+use crate::support::{Preload, Proxy, Role, TestDb, temp_dir, wait_until};
 
 /// A file to which a command adds a line each time it runs.
 struct Counter {
@@ -337,4 +337,68 @@ fn of_two_transactions_with_one_effect_the_second_waits_for_the_first() {
         first.batch_execute(end).unwrap();
         assert_eq!(waiting.join().unwrap(), second, "{end}");
     }
+}
+
+#[test]
+fn an_effect_is_settled_by_its_recorder_its_members_an_operator_or_the_owner() {
+    let db = TestDb::new();
+    let [recorder, other, member, operator] =
+        ["worker", "worker", "worker", "operator"].map(|part| Role::granted(&db, part));
+    db.execute(&format!("GRANT {} TO {}", recorder.name(), member.name()));
+    let crash = || {
+        recorder.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+        assert_eq!(
+            db.query("SELECT recorded_by, completed_at FROM jobctl.job_effects"),
+            recorder.name().to_owned() + "|"
+        );
+    };
+    for settle in ["done", "redo"] {
+        crash();
+        let refused = other.jobctl(["once", "--settle", settle, "k"]).run().exits(7).stdout("").complains_once();
+        refused.stderr_has("effect `k` was recorded by another role; an operator can settle it");
+        let refused = other.jobctl(["once", "k", "--", "true"]).run().exits(7).stdout("").complains_once();
+        refused.stderr_has("cannot begin effect `k`: another role recorded it; an operator can settle it");
+        member.jobctl(["once", "k", "--", "true"]).run().exits(8);
+        assert_eq!(effects(&db), "k|||f");
+        for settler in [&recorder, &member, &operator] {
+            settler.jobctl(["once", "--settle", settle, "k"]).run().success();
+            db.execute("DELETE FROM jobctl.job_effects");
+            crash();
+        }
+        db.jobctl(["once", "--settle", settle, "k"]).run().success();
+        db.execute("DELETE FROM jobctl.job_effects");
+    }
+    // Nor is a completed one taken for done.
+    recorder.jobctl(["once", "k", "--", "true"]).run().success();
+    other.jobctl(["once", "k", "--", "true"]).run().exits(7);
+    for done in [&recorder, &member, &operator] {
+        done.jobctl(["once", "k", "--", "false"]).run().success();
+    }
+    // The role may be gone.
+    db.execute("UPDATE jobctl.job_effects SET recorded_by = 'was dropped'");
+    recorder.jobctl(["once", "k", "--", "true"]).run().exits(7);
+    db.jobctl(["once", "k", "--", "false"]).run().success();
+}
+
+#[test]
+fn no_role_makes_another_one_skip_an_effect_in_sql() {
+    let db = TestDb::new();
+    let [first, other, member] = ["effects", "effects", "effects"].map(|part| Role::granted(&db, part));
+    db.execute(&format!("GRANT {} TO {}", first.name(), member.name()));
+    let record = "SELECT jobctl.record_effect('mail:1')";
+    let recorded = |role: &Role<'_>| {
+        let row = role.client().query_one(record, &[]);
+        row.map(|row| row.get::<_, bool>(0)).map_err(|error| error.code().unwrap().code().to_owned())
+    };
+    assert_eq!(recorded(&first), Ok(true));
+    assert_eq!(recorded(&first), Ok(false));
+    assert_eq!(recorded(&member), Ok(false));
+    assert_eq!(recorded(&other), Err("42501".to_owned()));
+    assert_eq!(db.query("SELECT recorded_by FROM jobctl.job_effects"), first.name());
+    assert_eq!(db.query(record), "f", "the owner sees all");
+    let mut open = first.client();
+    open.batch_execute("BEGIN; SELECT jobctl.record_effect('mail:2')").unwrap();
+    let waited =
+        other.client().simple_query("SET lock_timeout = 0; SELECT jobctl.record_effect('mail:2')").unwrap_err();
+    assert_eq!(waited.code().map(|code| code.code()), Some("55P03"));
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{Role, TestDb, jobctl, wait_until};
 
-const PARTS: [&str; 4] = ["enqueuer", "worker", "operator", "viewer"];
+const PARTS: [&str; 5] = ["enqueuer", "effects", "worker", "operator", "viewer"];
 
 /// A database where there is something of everything.
 fn furnished() -> TestDb {
@@ -128,9 +128,15 @@ fn a_role_without_grants_may_nothing() {
 fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
     may_and_may_not(
         "enqueuer",
-        &["SELECT jobctl.enqueue('a', '[1]', key => 'k')", "SELECT jobctl.record_effect('k')"],
+        &[
+            "SELECT jobctl.enqueue('a', '[1]', key => 'k')",
+            "SELECT (jobctl.enqueue_run('a', NULL, 'k', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)).id",
+        ],
         &owners_and(&[
             FIRE,
+            "SELECT jobctl.record_effect('k')",
+            "SELECT jobctl.may_settle('a', 'b')",
+            "SELECT jobctl.is_operator('a')",
             "SELECT id FROM jobctl.job_runs",
             "SELECT name FROM jobctl.job_definitions",
             "SELECT run_id FROM jobctl.job_attempts",
@@ -151,6 +157,24 @@ fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
 }
 
 #[test]
+fn a_role_that_records_effects_may_do_nothing_else() {
+    may_and_may_not(
+        "effects",
+        &["SELECT jobctl.record_effect('k')"],
+        &owners_and(&[
+            FIRE,
+            "SELECT jobctl.enqueue('a')",
+            "SELECT jobctl.may_settle('a', 'b')",
+            "SELECT key FROM jobctl.job_effects",
+            "SELECT id FROM jobctl.job_runs",
+            "INSERT INTO jobctl.job_effects (key) VALUES ('k')",
+            "UPDATE jobctl.job_effects SET completed_at = now()",
+            "DELETE FROM jobctl.job_effects",
+        ]),
+    );
+}
+
+#[test]
 fn a_worker_moves_runs_and_changes_nothing_of_what_they_do() {
     may_and_may_not(
         "worker",
@@ -160,9 +184,14 @@ fn a_worker_moves_runs_and_changes_nothing_of_what_they_do() {
             "UPDATE jobctl.job_runs SET status = 'running', attempts = attempts + 1, locked_by = 'w', locked_until = now()
                 WHERE status = 'queued'",
             "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('w', '1', now())",
-            "SELECT jobctl.record_effect('k')",
+            "INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES ('k', 1, 1)",
+            "UPDATE jobctl.job_effects SET completed_at = now()",
+            "DELETE FROM jobctl.job_effects",
         ],
         &owners_and(&[
+            "SELECT jobctl.record_effect('k')",
+            "UPDATE jobctl.job_effects SET recorded_by = current_user",
+            "INSERT INTO jobctl.job_effects (key, recorded_by) VALUES ('k', 'postgres')",
             "DELETE FROM jobctl.job_runs",
             "DELETE FROM jobctl.job_workers",
             "UPDATE jobctl.job_runs SET max_attempts = 1000",
@@ -221,7 +250,12 @@ fn an_operator_looks_after_runs_and_can_not_choose_what_is_run() {
             "DELETE FROM jobctl.job_workers",
             "DELETE FROM jobctl.job_effects",
         ],
-        &owners_and(&[FIRE, "UPDATE jobctl.job_runs SET attempts = 0"]),
+        &owners_and(&[
+            FIRE,
+            "UPDATE jobctl.job_runs SET attempts = 0",
+            "UPDATE jobctl.job_effects SET recorded_by = 'x'",
+            "SELECT jobctl.record_effect('k')",
+        ]),
     );
 }
 

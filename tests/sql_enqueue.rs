@@ -344,6 +344,7 @@ fn a_key_whose_transaction_is_rolled_back_goes_to_who_waited_for_it() {
 fn an_enqueuers_own_objects_are_never_used() {
     let db = with_definition();
     let role = Role::granted(&db, "enqueuer");
+    role.grant("effects");
     db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", role.name()));
     let mut client = role.client();
     client
@@ -386,15 +387,18 @@ fn every_function_of_ours_pins_its_search_path_and_belongs_to_nobody_else() {
              FROM pg_proc WHERE pronamespace = 'jobctl'::regnamespace ORDER BY proname"
         ),
         [
-            ("enqueue", 't', "jobctl, "),
-            ("enqueue_run", 't', "jobctl, "),
+            ("enqueue", 't', ""),
+            ("enqueue_run", 't', ""),
             ("fire", 't', ""),
             ("forget_history", 't', ""),
-            ("is_backoff", 'f', "jobctl, "),
-            ("record_effect", 't', "jobctl, "),
+            ("is_backoff", 'f', ""),
+            ("is_operator", 'f', ""),
+            ("keep_effect", 'f', ""),
+            ("may_settle", 't', ""),
+            ("record_effect", 't', ",lock_timeout=2s"),
             ("refuse_fewer_attempts", 'f', "")
         ]
-        .map(|(name, definer, ours)| format!("{name}|{definer}|{{\"search_path=pg_catalog, {ours}pg_temp\"}}|f"))
+        .map(|(name, definer, more)| format!("{name}|{definer}|{{\"search_path=pg_catalog, pg_temp\"{more}}}|f"))
         .join("\n")
     );
 }

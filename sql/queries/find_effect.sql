@@ -3,6 +3,7 @@
 -- Zero rows: it is not recorded, or was taken back meanwhile.
 SELECT
     effect.recorded_at,
+    jobctl.may_settle(current_user, effect.recorded_by) AS may_settle,
     effect.completed_at IS NOT NULL AS completed
 FROM jobctl.job_effects AS effect
 WHERE effect.key = $1::text

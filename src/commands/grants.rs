@@ -27,6 +27,8 @@ pub(crate) struct Arguments {
 enum Part {
     /// Enqueues runs of definitions and reads nothing
     Enqueuer,
+    /// Records effects in SQL, beside what else the role may
+    Effects,
     /// Ticks
     Worker,
     /// Looks after the jobs: sees everything, retries, cancels, pauses
@@ -39,6 +41,7 @@ impl Part {
     fn sql(self) -> &'static str {
         match self {
             Self::Enqueuer => include_str!("../../sql/grants/enqueuer.sql"),
+            Self::Effects => include_str!("../../sql/grants/effects.sql"),
             Self::Worker => include_str!("../../sql/grants/worker.sql"),
             Self::Operator => include_str!("../../sql/grants/operator.sql"),
             Self::Viewer => include_str!("../../sql/grants/viewer.sql"),

@@ -72,6 +72,10 @@ impl Arguments {
                 let begun = format!("was begun at {} and its end is not known", print::instant(since));
                 return Err(open(&key, &begun).into());
             }
+            Effect::Foreign => {
+                let why = format!("cannot begin effect `{key}`: another role recorded it; an operator can settle it");
+                return Err(Fault::new(Exit::Configuration, why).into());
+            }
             Effect::Begun(recorded) => Some(recorded),
         };
         let take_back = || {

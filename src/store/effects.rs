@@ -13,6 +13,8 @@ pub(crate) enum Effect {
     Completed,
     /// Somebody recorded it then and has neither completed it nor taken it back.
     Open(DateTime<Utc>),
+    /// A role recorded it whose effects the current role may not settle.
+    Foreign,
 }
 
 impl Store {
@@ -33,8 +35,11 @@ impl Store {
                 }
                 // One that was taken back between the two statements is free again: hence the loop.
                 if let Some(row) = client.query_typed(query!("find_effect"), &[(&key, Type::TEXT)])?.first() {
-                    let completed = row.try_get::<_, bool>("completed")?;
-                    return Ok(if completed { Effect::Completed } else { Effect::Open(row.try_get("recorded_at")?) });
+                    return Ok(match (row.try_get("may_settle")?, row.try_get("completed")?) {
+                        (false, _) => Effect::Foreign,
+                        (true, true) => Effect::Completed,
+                        (true, false) => Effect::Open(row.try_get("recorded_at")?),
+                    });
                 }
             }
         })

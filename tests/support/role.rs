@@ -28,7 +28,7 @@ impl<'db> Role<'db> {
         role
     }
 
-    /// Makes it an enqueuer, worker, operator or viewer.
+    /// Executes what `jobctl grants` prints for the role.
     pub fn grant(&self, part: &str) {
         let grants = jobctl(["grants", "--role", &self.name, "--as", part]).run().success().stderr("");
         self.db.execute(&grants.stdout);
