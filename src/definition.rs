@@ -35,6 +35,9 @@ pub(crate) struct Definition {
     pub(crate) queue: String,
     /// Seconds.
     pub(crate) spread: f64,
+    /// Roles; `None` for every role that may enqueue.
+    pub(crate) enqueuers: Option<Vec<String>>,
+    pub(crate) enqueue_may_set: Vec<String>,
     pub(crate) enabled: bool,
 }
 
@@ -68,8 +71,13 @@ const KEYS: &[&str] = &[
     "priority",
     "queue",
     "spread",
+    "enqueuers",
+    "enqueue_may_set",
     "enabled",
 ];
+
+/// The limits that `enqueue_may_set` can open.
+const LIMITS: &[&str] = &["queue", "priority", "timeout", "max_attempts", "backoff"];
 
 /// Every key of a job's `http` table; what is sent is the run's payload.
 const HTTP_KEYS: &[&str] = &["url", "method", "headers", "timeout", "redirects", "transient_statuses"];
@@ -134,6 +142,8 @@ fn read_job(name: &str, job: &Spanned<DeValue<'_>>, now: DateTime<Utc>) -> Resul
         priority: 0,
         queue: "default".to_owned(),
         spread: 0.0,
+        enqueuers: None,
+        enqueue_may_set: Vec::new(),
         enabled: true,
     };
     let mut action = Map::new();
@@ -268,6 +278,8 @@ fn set(definition: &mut Definition, action: &mut Map<String, Value>, key: &str, 
         "priority" => definition.priority = number(&value, i32::MIN, i32::MAX)?,
         "queue" => definition.queue = queue(&text(value)?)?,
         "spread" => definition.spread = seconds(value, Duration::ZERO, Duration::from_secs(86400))?,
+        "enqueuers" => definition.enqueuers = Some(list(value, role)?),
+        "enqueue_may_set" => definition.enqueue_may_set = list(value, |limit| one_of(limit, LIMITS))?,
         "enabled" => definition.enabled = value.as_bool().ok_or("must be true or false")?,
         _ => return Err(unknown_key(key, KEYS)),
     }
@@ -288,6 +300,17 @@ fn text(value: Value) -> Result<String, String> {
         Value::String(text) => Ok(text),
         _ => Err("must be a string".to_owned()),
     }
+}
+
+fn list(value: Value, read: impl Fn(String) -> Result<String, String>) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(items) => items.into_iter().map(|item| text(item).and_then(&read)).collect(),
+        _ => Err("must be a list of strings".to_owned()),
+    }
+}
+
+fn role(name: String) -> Result<String, String> {
+    if (1..=63).contains(&name.len()) { Ok(name) } else { Err("a role's name has 1 to 63 bytes".to_owned()) }
 }
 
 fn one_of(text: String, words: &[&str]) -> Result<String, String> {
@@ -418,6 +441,23 @@ mod tests {
         );
         assert_eq!((job.overlap.as_str(), job.catch_up.as_str(), job.enabled), ("skip", "one", true));
         assert_eq!(job.payload, serde_json::json!({}));
+        assert_eq!((job.enqueuers, job.enqueue_may_set), (None, vec![]));
+    }
+
+    #[test]
+    fn enqueuers_are_roles_and_enqueue_may_set_names_limits() {
+        let job = one("[jobs.a]\nshell = 'x'\nenqueuers = ['shop', 'a b']\nenqueue_may_set = ['queue', 'timeout']\n");
+        assert_eq!(job.enqueuers.unwrap(), ["shop", "a b"]);
+        assert_eq!(job.enqueue_may_set, ["queue", "timeout"]);
+        assert_eq!(one("[jobs.a]\nshell = 'x'\nenqueuers = []\n").enqueuers, Some(vec![]));
+        for (key, why) in [
+            ("enqueuers = 'shop'", "`enqueuers`: must be a list of strings"),
+            ("enqueuers = [1]", "`enqueuers`: must be a string"),
+            ("enqueuers = ['']", "`enqueuers`: a role's name has 1 to 63 bytes"),
+            ("enqueue_may_set = ['run_at']", "`enqueue_may_set`: must be one of queue, priority, timeout"),
+        ] {
+            refuses(&format!("[jobs.a]\nshell = 'x'\n{key}\n"), 3, why);
+        }
     }
 
     #[test]

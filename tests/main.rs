@@ -24,6 +24,7 @@ mod doctor;
 mod drill;
 mod effects;
 mod enqueue;
+mod enqueuers;
 mod environment;
 mod exhausted;
 mod fencing;

@@ -130,7 +130,7 @@ fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
         "enqueuer",
         &[
             "SELECT jobctl.enqueue('a', '[1]', key => 'k')",
-            "SELECT (jobctl.enqueue_run('a', NULL, 'k', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)).id",
+            "SELECT (jobctl.try_enqueue('a', NULL, 'k', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)).id",
         ],
         &owners_and(&[
             FIRE,
@@ -199,7 +199,7 @@ fn a_worker_moves_runs_and_changes_nothing_of_what_they_do() {
             "UPDATE jobctl.job_definitions SET paused_at = now()",
             "UPDATE jobctl.job_definitions SET next_run_at = now()",
             "SELECT jobctl.enqueue('a')",
-            "SELECT jobctl.enqueue_run('a', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+            "SELECT jobctl.try_enqueue('a', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
         ]),
     );
 }
@@ -253,6 +253,7 @@ fn an_operator_looks_after_runs_and_can_not_choose_what_is_run() {
         &owners_and(&[
             FIRE,
             "UPDATE jobctl.job_runs SET attempts = 0",
+            "UPDATE jobctl.job_runs SET enqueued_by = 'x'",
             "UPDATE jobctl.job_effects SET recorded_by = 'x'",
             "SELECT jobctl.record_effect('k')",
         ]),

@@ -104,7 +104,7 @@ fn json_holds_every_column_the_reason_and_the_history() {
         "attempts": 2, "max_attempts": 2, "timeout_seconds": 90.0, "backoff": "exponential:1m..30m", "idempotency_key": "k",
         "key_scope": "retained", "payload": {"command": ["sh", "-c", "exit 3"]}, "error_type": "exit_code",
         "last_error": "exit status 3", "run_at": "2026-01-31T07:00:00Z", "scheduled_for": null,
-        "created_at": "2026-01-31T07:00:00Z", "started_at": "2026-01-31T08:00:00Z", "failed_at": "2026-01-31T08:00:05Z",
+        "enqueued_by": db.query("SELECT session_user"), "created_at": "2026-01-31T07:00:00Z", "started_at": "2026-01-31T08:00:00Z", "failed_at": "2026-01-31T08:00:05Z",
         "finished_at": "2026-01-31T08:00:05Z", "cancel_requested_at": null, "locked_by": null, "locked_until": null,
         "updated_at": "2026-01-31T08:00:05Z",
         "history": [

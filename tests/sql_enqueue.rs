@@ -355,8 +355,8 @@ fn an_enqueuers_own_objects_are_never_used() {
              CREATE FUNCTION trap.same(text, text) RETURNS boolean LANGUAGE sql AS
                  $$INSERT INTO trap.sprung VALUES ('='); SELECT true$$;
              CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.same);
-             CREATE FUNCTION trap.enqueue_run(text, jsonb, text, timestamptz, interval, integer, text, integer, interval, text, text)
-                 RETURNS TABLE (id bigint, existing boolean) LANGUAGE sql AS $$SELECT 0::bigint, false$$;
+             CREATE FUNCTION trap.has_column_privilege(name, text, text, text) RETURNS boolean LANGUAGE sql AS
+                 $$INSERT INTO trap.sprung VALUES ('privilege'); SELECT true$$;
              CREATE TEMP TABLE job_definitions (LIKE trap.sprung);
              CREATE TEMP TABLE job_effects (key text PRIMARY KEY, run_id bigint, attempt int, completed_at timestamptz);
              CREATE TEMP TABLE job_runs (id bigint GENERATED ALWAYS AS IDENTITY, payload text);
@@ -388,7 +388,6 @@ fn every_function_of_ours_pins_its_search_path_and_belongs_to_nobody_else() {
         ),
         [
             ("enqueue", 't', ""),
-            ("enqueue_run", 't', ""),
             ("fire", 't', ""),
             ("forget_history", 't', ""),
             ("is_backoff", 'f', ""),
@@ -396,7 +395,8 @@ fn every_function_of_ours_pins_its_search_path_and_belongs_to_nobody_else() {
             ("keep_effect", 'f', ""),
             ("may_settle", 't', ""),
             ("record_effect", 't', ",lock_timeout=2s"),
-            ("refuse_fewer_attempts", 'f', "")
+            ("refuse_fewer_attempts", 'f', ""),
+            ("try_enqueue", 't', ",lock_timeout=2s")
         ]
         .map(|(name, definer, more)| format!("{name}|{definer}|{{\"search_path=pg_catalog, pg_temp\"{more}}}|f"))
         .join("\n")

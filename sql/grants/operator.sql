@@ -17,4 +17,4 @@ GRANT UPDATE (next_run_at, put_off_until, paused_at, updated_at) ON jobctl.job_d
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT DELETE ON jobctl.job_workers TO {role};
 GRANT INSERT (key, run_id, attempt), UPDATE (completed_at), DELETE ON jobctl.job_effects TO {role};
-GRANT EXECUTE ON FUNCTION jobctl.enqueue, jobctl.enqueue_run, jobctl.may_settle TO {role};
+GRANT EXECUTE ON FUNCTION jobctl.enqueue, jobctl.try_enqueue, jobctl.may_settle TO {role};

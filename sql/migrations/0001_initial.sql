@@ -53,6 +53,13 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT queue_is_short_and_plain CHECK (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'),
     spread interval NOT NULL DEFAULT '0'
         CONSTRAINT spread_is_at_most_a_day CHECK (spread BETWEEN interval '0' AND interval '1 day'),
+    -- Roles that may enqueue it, by membership; NULL for every role that may call jobctl.enqueue.
+    enqueuers text[]
+        CONSTRAINT enqueuers_are_names CHECK (array_position(enqueuers, NULL) IS NULL),
+    -- Limits that an enqueuer may set beyond the definition's own.
+    enqueue_may_set text[] NOT NULL DEFAULT '{}'
+        CONSTRAINT enqueue_may_set_is_known
+            CHECK (enqueue_may_set <@ ARRAY['queue', 'priority', 'timeout', 'max_attempts', 'backoff']),
     -- What the file says; a definition that the file no longer has is not enabled.
     enabled boolean NOT NULL DEFAULT true,
     -- What an operator says; applying the file does not end a pause.
@@ -133,6 +140,8 @@ CREATE TABLE jobctl.job_runs (
     failed_at timestamptz,
     started_at timestamptz,
     finished_at timestamptz,
+    -- The login; a function that enqueues or fires runs as its owner.
+    enqueued_by text NOT NULL DEFAULT SESSION_USER,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT times_are_dates CHECK (
@@ -337,12 +346,12 @@ $$;
 -- Enqueues a run of a definition, in the caller's transaction. The limits of the definition apply where none
 -- are given. The same key with the same job and payload is the same run again.
 --
--- Answers `new` or `existing` with the run's id; `taken` with the id of the run that has the key, which is of another
--- job or payload; `undefined` without such a definition; `refused` where an argument is wrong, with the reason: a CHECK
--- would show the whole row, payload and all, to the caller and in the server's log.
+-- Answers the run's id; or the code and the reason of a refusal, which say what the errors of `enqueue` say and nothing
+-- more: of a run that has the key, only that there is one. A CHECK would show the whole row, payload and all, to the
+-- caller and in the server's log.
 --
--- pg_temp comes last in the search path: else a caller's temporary objects would shadow ours.
-CREATE FUNCTION jobctl.enqueue_run(
+-- Another transaction that has the key is waited for, but no longer than the lock timeout.
+CREATE FUNCTION jobctl.try_enqueue(
     job text,
     payload jsonb,
     key text,
@@ -354,73 +363,124 @@ CREATE FUNCTION jobctl.enqueue_run(
     timeout interval,
     backoff text,
     key_scope text,
-    OUT answer text,
+    caller jobctl.caller DEFAULT CURRENT_USER,
     OUT id bigint,
+    OUT existing boolean,
+    OUT code text,
     OUT reason text
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 #variable_conflict use_column
 DECLARE
     definition jobctl.job_definitions;
-    same boolean;
+    beyond text;
+    size integer := octet_length(try_enqueue.payload::text);
 BEGIN
-    SELECT * INTO definition FROM jobctl.job_definitions WHERE name = enqueue_run.job;
+    SELECT * INTO definition FROM jobctl.job_definitions WHERE name = try_enqueue.job;
     IF NOT FOUND THEN
-        answer := 'undefined';
+        code := 'JC003';
+        reason := format('no definition `%s`', try_enqueue.job);
         RETURN;
     END IF;
+    -- The limit that is exceeded. A call without a timeout of its own ends after 30 seconds.
+    beyond := CASE
+        WHEN try_enqueue.queue <> definition.queue AND 'queue' <> ALL (definition.enqueue_may_set)
+            THEN 'queue'
+        WHEN try_enqueue.priority < definition.priority AND 'priority' <> ALL (definition.enqueue_may_set)
+            THEN 'priority'
+        WHEN try_enqueue.max_attempts > definition.max_attempts AND 'max_attempts' <> ALL (definition.enqueue_may_set)
+            THEN 'max_attempts'
+        WHEN try_enqueue.backoff <> definition.backoff AND 'backoff' <> ALL (definition.enqueue_may_set)
+            THEN 'backoff'
+        WHEN try_enqueue.timeout > coalesce(
+            definition.timeout,
+            (definition.action ->> 'timeout')::interval,
+            CASE definition.kind WHEN 'http' THEN interval '30 seconds' END
+        ) AND 'timeout' <> ALL (definition.enqueue_may_set)
+            THEN 'timeout'
+    END;
+    IF beyond IS NOT NULL OR definition.enqueuers IS NOT NULL OR NOT definition.enabled THEN
+        IF NOT definition.enabled AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE THEN
+            code := '55000';
+            reason := format('definition `%s` is disabled and takes no new runs', try_enqueue.job);
+            RETURN;
+        END IF;
+        IF jobctl.is_operator(caller) IS NOT TRUE THEN
+            code := '42501';
+            IF definition.enqueuers IS NOT NULL AND NOT EXISTS (
+                SELECT FROM unnest(definition.enqueuers) AS enqueuer
+                WHERE pg_has_role(caller, to_regrole(quote_ident(enqueuer)), 'USAGE')
+            ) THEN
+                reason := format('role `%s` is none of the enqueuers that definition `%s` names', caller, try_enqueue.job);
+                RETURN;
+            ELSIF beyond IS NOT NULL THEN
+                reason := format(
+                    '%s exceeds the limit of definition `%s`, whose enqueue_may_set does not allow it',
+                    beyond,
+                    try_enqueue.job
+                );
+                RETURN;
+            END IF;
+            code := NULL;
+        END IF;
+    END IF;
     reason := CASE
-        WHEN enqueue_run.run_at IS NOT NULL AND enqueue_run.run_in IS NOT NULL
+        WHEN try_enqueue.run_at IS NOT NULL AND try_enqueue.run_in IS NOT NULL
             THEN 'run_at and run_in exclude each other'
-        WHEN enqueue_run.run_at < '0001-01-01 00:00Z' OR enqueue_run.run_at >= '10000-01-01 00:00Z'
+        WHEN try_enqueue.run_at < '0001-01-01 00:00Z' OR try_enqueue.run_at >= '10000-01-01 00:00Z'
             THEN 'run_at is out of range; allowed are the years 1 to 9999'
-        WHEN enqueue_run.run_in NOT BETWEEN '0' AND '3650 days'
+        WHEN try_enqueue.run_in NOT BETWEEN '0' AND '3650 days'
             THEN 'run_in is out of range; allowed are 0 to 3650 days'
-        WHEN enqueue_run.timeout NOT BETWEEN '1 second' AND '30 days'
+        WHEN try_enqueue.timeout NOT BETWEEN '1 second' AND '30 days'
             THEN 'timeout is out of range; allowed are 1 second to 30 days'
-        WHEN enqueue_run.max_attempts NOT BETWEEN 1 AND 1000
+        WHEN try_enqueue.max_attempts NOT BETWEEN 1 AND 1000
             THEN 'max_attempts is out of range; allowed are 1 to 1000'
-        WHEN enqueue_run.queue <> definition.queue AND enqueue_run.queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'
+        WHEN try_enqueue.queue <> definition.queue AND try_enqueue.queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'
             THEN 'queue must be 1 to 63 letters, digits or _ . : -'
-        WHEN length(enqueue_run.backoff) > 1000
+        WHEN length(try_enqueue.backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
-        WHEN octet_length(enqueue_run.key) NOT BETWEEN 1 AND 255
-            OR enqueue_run.key ~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'
+        WHEN octet_length(try_enqueue.key) NOT BETWEEN 1 AND 255
+            OR try_enqueue.key ~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'
             THEN 'key must be 1 to 255 bytes without control characters, and must not begin with - or jobctl-run-'
-        WHEN enqueue_run.key_scope NOT IN ('retained', 'live')
+        WHEN try_enqueue.key_scope NOT IN ('retained', 'live')
             THEN 'key_scope must be retained or live'
-        WHEN enqueue_run.key_scope = 'live' AND enqueue_run.key IS NULL
+        WHEN try_enqueue.key_scope = 'live' AND try_enqueue.key IS NULL
             THEN 'key_scope needs a key'
         -- Numbers with great exponents take little room in jsonb and a lot as text, which is what a claim
         -- reads; rows that are inserted directly are their owner's affair.
-        WHEN octet_length(enqueue_run.payload::text) > 4 * 262144
+        WHEN size > 4 * 262144
             THEN 'payload is longer than 1 MiB'
-        WHEN pg_column_size(enqueue_run.payload) > 8 * 262144
+        WHEN pg_column_size(try_enqueue.payload) > 8 * 262144
             THEN 'payload takes more than 2 MiB'
-        -- What no reader could read back.
-        WHEN enqueue_run.payload @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
+        -- What no reader could read back; it has more than a hundred characters.
+        WHEN size > 100
+            AND try_enqueue.payload @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
             THEN 'payload is nested deeper than 64'
-        WHEN enqueue_run.payload @? 'strict $.** ? (@.type() == "number" && (@ >= 1.8e308 || @ <= -1.8e308))'
+        WHEN size > 100
+            AND try_enqueue.payload @? 'strict $.** ? (@ >= 1.8e308 || @ <= -1.8e308)'
             THEN 'payload has a number out of range'
     END;
     -- Apart, because an expression with a call of this kind is slow, even where the call is not reached; and so is the
     -- call, so that the plainest backoffs, below thirty days whatever their number, do without.
     IF reason IS NULL
-        AND enqueue_run.backoff <> definition.backoff
-        AND enqueue_run.backoff !~ '^(fixed|polynomial|exponential):[0-9]{1,2}(ms|[smh])$'
+        AND try_enqueue.backoff <> definition.backoff
+        AND try_enqueue.backoff !~ '^(fixed|polynomial|exponential):[0-9]{1,2}(ms|[smh])$'
     THEN
-        reason := CASE WHEN NOT jobctl.is_backoff(enqueue_run.backoff)
+        reason := CASE WHEN NOT jobctl.is_backoff(try_enqueue.backoff)
             THEN 'backoff must be like fixed:1m, exponential:1m..30m, polynomial:10s or list:1m,5m,30m, up to 30d'
         END;
     END IF;
     IF reason IS NOT NULL THEN
-        answer := 'refused';
+        code := '22023';
         RETURN;
     END IF;
-    LOOP
+    -- Again when the run that has the key vanished or ended between the two statements, or a program chose an
+    -- id itself. A sequence that is behind its table finds only ids that are taken.
+    FOR try IN 1..5 LOOP
         INSERT INTO jobctl.job_runs AS run (
             definition_id,
             job_type,
@@ -437,35 +497,45 @@ BEGIN
         VALUES (
             definition.id,
             definition.name,
-            coalesce(enqueue_run.payload, '{}'),
-            coalesce(enqueue_run.queue, definition.queue),
-            coalesce(enqueue_run.priority, definition.priority),
-            coalesce(enqueue_run.run_at, now() + enqueue_run.run_in, now()),
-            coalesce(enqueue_run.max_attempts, definition.max_attempts),
-            enqueue_run.timeout,
-            coalesce(enqueue_run.backoff, definition.backoff),
-            enqueue_run.key,
-            coalesce(enqueue_run.key_scope, 'retained')
+            coalesce(try_enqueue.payload, '{}'),
+            coalesce(try_enqueue.queue, definition.queue),
+            coalesce(try_enqueue.priority, definition.priority),
+            coalesce(try_enqueue.run_at, now() + try_enqueue.run_in, now()),
+            coalesce(try_enqueue.max_attempts, definition.max_attempts),
+            try_enqueue.timeout,
+            coalesce(try_enqueue.backoff, definition.backoff),
+            try_enqueue.key,
+            coalesce(try_enqueue.key_scope, 'retained')
         )
         ON CONFLICT DO NOTHING
-        RETURNING run.id INTO enqueue_run.id;
+        RETURNING run.id INTO try_enqueue.id;
         IF FOUND THEN
-            answer := 'new';
+            existing := false;
             RETURN;
         END IF;
-        -- A statement of its own: the one above can't see the run that won against it.
-        SELECT run.id, run.job_type = definition.name AND run.payload = coalesce(enqueue_run.payload, '{}')
-        INTO enqueue_run.id, same
+        -- A statement of its own: the one above can't see the run that won against it. The payload of another
+        -- job's run is not compared.
+        SELECT
+            run.id,
+            CASE WHEN run.job_type = definition.name THEN run.payload = coalesce(try_enqueue.payload, '{}') END
+        INTO try_enqueue.id, existing
         FROM jobctl.job_runs AS run
-        WHERE run.idempotency_key = enqueue_run.key
-            AND run.key_scope = coalesce(enqueue_run.key_scope, 'retained')
+        WHERE run.idempotency_key = try_enqueue.key
+            AND run.key_scope = coalesce(try_enqueue.key_scope, 'retained')
             AND (run.key_scope = 'retained' OR run.status IN ('queued', 'running', 'failed'));
         IF FOUND THEN
-            answer := CASE WHEN same THEN 'existing' ELSE 'taken' END;
+            IF existing IS NOT TRUE THEN
+                id := NULL;
+                existing := NULL;
+                code := 'JC004';
+                reason := format('key `%s` belongs to a run with another job or payload', try_enqueue.key);
+            END IF;
             RETURN;
         END IF;
-        -- The winner vanished or ended between the two statements: the key is free again.
     END LOOP;
+    code := 'JC007';
+    reason := 'the sequence jobctl.job_runs_id_seq is behind its table; as the owner run '
+        'SELECT setval(''jobctl.job_runs_id_seq'', (SELECT max(id) FROM jobctl.job_runs))';
 END
 $$;
 
@@ -473,8 +543,9 @@ $$;
 -- the job may be left out, and is best given by name:
 -- SELECT jobctl.enqueue('send_weekly_report', '{"user_id": 5}', key => 'weekly:5:2026-01-05')
 --
--- Errors: JC003 no such definition, JC004 the key belongs to another job or payload, DETAIL names what; 22023 an
--- argument is wrong.
+-- Errors, with the job as DETAIL: JC003 no such definition; JC004 the key, which is the DETAIL, belongs to another
+-- job or payload; 22023 an argument is wrong; 42501 the definition names other enqueuers, or narrower limits; 55000 the definition is disabled;
+-- 55P03 another transaction keeps the key for too long; JC007 the sequence is behind the table.
 CREATE FUNCTION jobctl.enqueue(
     job text,
     payload jsonb DEFAULT '{}',
@@ -486,7 +557,8 @@ CREATE FUNCTION jobctl.enqueue(
     max_attempts integer DEFAULT NULL,
     timeout interval DEFAULT NULL,
     backoff text DEFAULT NULL,
-    key_scope text DEFAULT 'retained'
+    key_scope text DEFAULT 'retained',
+    caller jobctl.caller DEFAULT CURRENT_USER
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -496,20 +568,16 @@ AS $$
 DECLARE
     queued record;
 BEGIN
-    queued := jobctl.enqueue_run(
-        job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff, key_scope
+    queued := jobctl.try_enqueue(
+        job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff, key_scope, caller
     );
-    CASE queued.answer
-        WHEN 'undefined' THEN
-            RAISE EXCEPTION 'no definition `%`', job USING ERRCODE = 'JC003', DETAIL = coalesce(job, '');
-        WHEN 'refused' THEN
-            RAISE EXCEPTION '%', queued.reason USING ERRCODE = '22023';
-        WHEN 'taken' THEN
-            RAISE EXCEPTION 'key `%` belongs to run %, which has another job or payload', key, queued.id
-                USING ERRCODE = 'JC004', DETAIL = key;
-        ELSE
-            RETURN queued.id;
-    END CASE;
+    IF queued.code IS NULL THEN
+        RETURN queued.id;
+    END IF;
+    RAISE EXCEPTION USING
+        ERRCODE = queued.code,
+        MESSAGE = queued.reason,
+        DETAIL = CASE queued.code WHEN 'JC004' THEN key ELSE coalesce(job, '') END;
 END
 $$;
 

@@ -21,6 +21,8 @@ WITH wanted AS (
         priority integer,
         queue text,
         spread float8,
+        enqueuers text[],
+        enqueue_may_set text[],
         enabled boolean,
         next_run_at timestamptz
     )
@@ -47,6 +49,8 @@ applied AS (
         priority,
         queue,
         spread,
+        enqueuers,
+        enqueue_may_set,
         enabled,
         next_run_at
     )
@@ -66,6 +70,8 @@ applied AS (
         wanted.priority,
         wanted.queue,
         make_interval(secs => wanted.spread),
+        wanted.enqueuers,
+        wanted.enqueue_may_set,
         wanted.enabled,
         wanted.next_run_at
     FROM wanted
@@ -84,6 +90,8 @@ applied AS (
         priority = excluded.priority,
         queue = excluded.queue,
         spread = excluded.spread,
+        enqueuers = excluded.enqueuers,
+        enqueue_may_set = excluded.enqueue_may_set,
         enabled = excluded.enabled,
         next_run_at = CASE
             WHEN definition.enabled
@@ -117,6 +125,8 @@ applied AS (
         definition.priority,
         definition.queue,
         definition.spread,
+        definition.enqueuers,
+        definition.enqueue_may_set,
         definition.enabled
     ) IS DISTINCT FROM (
         excluded.kind,
@@ -133,6 +143,8 @@ applied AS (
         excluded.priority,
         excluded.queue,
         excluded.spread,
+        excluded.enqueuers,
+        excluded.enqueue_may_set,
         excluded.enabled
     )
         OR definition.put_off_until IS NOT NULL

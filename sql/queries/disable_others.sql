@@ -1,4 +1,4 @@
--- Stops the schedules of definitions that the file does not have; they can still be enqueued.
+-- Disables definitions that the file does not have: their schedules stop, and only the owner can enqueue them.
 -- $1  the names that the file has
 -- Returns the names of those that were enabled.
 UPDATE jobctl.job_definitions AS definition

@@ -3,11 +3,11 @@
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
 -- $9  backoffs       $10 keys           $11 key scopes
--- Returns a row per run asked for: its ordinal from 1, and what the function answers.
+-- Returns a row per run asked for, in the order of the arrays: what the function answers.
 SELECT
-    line.ordinal,
-    run.answer,
     run.id,
+    run.existing,
+    run.code,
     run.reason
 FROM unnest(
     $1::text[],
@@ -35,7 +35,7 @@ FROM unnest(
     key_scope,
     ordinal
 )
-CROSS JOIN LATERAL jobctl.enqueue_run(
+CROSS JOIN LATERAL jobctl.try_enqueue(
     line.job_type,
     line.payload::jsonb,
     line.idempotency_key,

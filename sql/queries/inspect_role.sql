@@ -18,7 +18,7 @@ SELECT
     coalesce((
         SELECT bool_and(has_function_privilege(oid, 'EXECUTE'))
         FROM functions
-        WHERE name IN ('enqueue', 'enqueue_run')
+        WHERE name IN ('enqueue', 'try_enqueue')
     ), false) AS enqueues,
     coalesce((
         SELECT bool_and(

@@ -31,6 +31,7 @@ SELECT
     run.failed_at,
     run.started_at,
     run.finished_at,
+    run.enqueued_by,
     run.created_at,
     run.updated_at,
     run.job_type IN ('shell', 'http') OR definition.id IS NOT NULL AS defined,

@@ -229,15 +229,13 @@ fn accepted(store: &Store, queued: &Queued, job: &str, key: Option<&str>) -> Res
     match queued {
         Queued::New(id) => Ok(Answer { id: *id, existing: false }),
         Queued::Existing(id) => Ok(Answer { id: *id, existing: true }),
-        Queued::Taken(id) => {
+        Queued::Taken => {
             let key = key.unwrap_or_default();
-            Err(Fault::new(
-                Exit::Conflict,
-                format!("key `{key}` belongs to run {id}, which has another job or payload; use another key"),
-            ))
+            let why = format!("key `{key}` belongs to a run with another job or payload; use another key");
+            Err(Fault::new(Exit::Conflict, why))
         }
         Queued::Undefined => Err(super::no_definition(store, job)),
-        Queued::Refused(why) => Err(Fault::usage(why)),
+        Queued::Refused(exit, why) => Err(Fault::new(*exit, why)),
     }
 }
 
@@ -265,7 +263,8 @@ fn batch(database: &Database, runs: Vec<(usize, NewRun)>, form: Form) -> anyhow:
     }
     let total = runs.len();
     let progress = move |done| print::progress(&format!("{done} of {total} enqueued"));
-    let lines: Vec<_> = runs.iter().map(|(line, run)| (*line, run.job_type.clone(), run.key.clone())).collect();
+    let key = |run: &NewRun| run.key.clone().zip(Some(run.scope().to_owned()));
+    let lines: Vec<_> = runs.iter().map(|(line, run)| (*line, run.job_type.clone(), key(run))).collect();
     let store = database.open()?;
     let queued = store.enqueue(runs.into_iter().map(|(_, run)| run).collect(), progress);
     print::progress("");
@@ -274,21 +273,19 @@ fn batch(database: &Database, runs: Vec<(usize, NewRun)>, form: Form) -> anyhow:
         .iter()
         .zip(&lines)
         .map(|(one, (line, job, key))| {
-            let other = match one {
-                Queued::Taken(id) => queued.iter().position(|other| *other == Queued::New(*id)),
-                _ => None,
-            };
+            let mut others = queued.iter().zip(&lines).filter(|_| *one == Queued::Taken);
+            let other = others.find(|(other, (_, _, its))| matches!(other, Queued::New(_)) && its == key);
+            let key = key.as_ref().map(|(key, _)| key.as_str());
             let accepted = match other {
                 // That run is not to stay, so its line is named.
-                Some(other) => Err(Fault::new(
+                Some((_, (line, ..))) => Err(Fault::new(
                     Exit::Conflict,
                     format!(
-                        "key `{}` is that of line {} too, which has another job or payload",
-                        key.as_deref().unwrap_or_default(),
-                        lines[other].0
+                        "key `{}` is that of line {line} too, which has another job or payload",
+                        key.unwrap_or_default(),
                     ),
                 )),
-                None => accepted(&store, one, job, key.as_deref()),
+                None => accepted(&store, one, job, key),
             };
             accepted.map_err(|fault| at_line(*line, &fault))
         })

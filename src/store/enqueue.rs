@@ -6,8 +6,9 @@ use chrono::{DateTime, Utc};
 use postgres::types::Type;
 use postgres::{Client, Row};
 
-use super::{Limits, Parameter, Result, Store, query};
+use super::{Limits, Parameter, Result, Store, error, query};
 use crate::action;
+use crate::exit::Exit;
 
 /// A run to be enqueued; `None` is the table's default.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ pub(crate) struct NewRun {
 }
 
 impl NewRun {
-    fn scope(&self) -> &str {
+    pub(crate) fn scope(&self) -> &str {
         self.key_scope.as_deref().unwrap_or("retained")
     }
 }
@@ -41,12 +42,12 @@ pub(crate) enum Queued {
     New(i64),
     /// The same was enqueued before, with the same key.
     Existing(i64),
-    /// The key belongs to this run, which is something else.
-    Taken(i64),
+    /// The key belongs to a run with another job or payload.
+    Taken,
     /// No definition has the job's name.
     Undefined,
-    /// A value can't be, for this reason.
-    Refused(String),
+    /// The database's function refuses it, for this reason.
+    Refused(Exit, String),
 }
 
 /// Runs per statement: large enough that a round trip weighs nothing, small enough for one message.
@@ -140,12 +141,12 @@ fn call(
     }
     let rows = send(client, query!("enqueue_defined"), runs, defined)?;
     let read = |(row, index): (&Row, &usize)| {
-        let answer = match row.try_get("answer")? {
-            "new" => Queued::New(row.try_get("id")?),
-            "existing" => Queued::Existing(row.try_get("id")?),
-            "taken" => Queued::Taken(row.try_get("id")?),
-            "undefined" => Queued::Undefined,
-            _ => Queued::Refused(row.try_get("reason")?),
+        let answer = match row.try_get("code")? {
+            None if row.try_get("existing")? => Queued::Existing(row.try_get("id")?),
+            None => Queued::New(row.try_get("id")?),
+            Some(error::KEY_TAKEN) => Queued::Taken,
+            Some(error::NO_DEFINITION) => Queued::Undefined,
+            Some(code) => Queued::Refused(error::refusal(code), row.try_get("reason")?),
         };
         Ok((*index, answer))
     };
@@ -202,7 +203,7 @@ fn find(
             let same = row.try_get("same")?;
             let ordinal: i64 = row.try_get("ordinal")?;
             let index = taken[usize::try_from(ordinal - 1).unwrap_or_default()];
-            Ok((index, if same { Queued::Existing(id) } else { Queued::Taken(id) }))
+            Ok((index, if same { Queued::Existing(id) } else { Queued::Taken }))
         })
         .collect()
 }

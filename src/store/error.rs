@@ -30,6 +30,10 @@ pub(crate) struct Error {
     remedy: &'static str,
 }
 
+/// The codes of `jobctl.enqueue` that a caller tells apart.
+pub(super) const NO_DEFINITION: &str = "JC003";
+pub(super) const KEY_TAKEN: &str = "JC004";
+
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -119,6 +123,16 @@ pub(super) fn is_undefined(error: &postgres::Error) -> bool {
 }
 
 const UNDEFINED: [&str; 4] = ["42P01", "3F000", "42703", "42883"];
+
+/// The exit status of what `jobctl.enqueue` refuses with this code.
+pub(super) fn refusal(code: &str) -> Exit {
+    match code {
+        "22023" => Exit::Usage,
+        "55000" => Exit::Conflict,
+        "42501" | "JC007" => Exit::Configuration,
+        _ => Exit::CouldNot,
+    }
+}
 
 fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
     match code.code() {

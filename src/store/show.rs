@@ -33,6 +33,8 @@ pub(crate) struct Shown {
     pub(crate) failed_at: Option<DateTime<Utc>>,
     pub(crate) started_at: Option<DateTime<Utc>>,
     pub(crate) finished_at: Option<DateTime<Utc>>,
+    /// Its login.
+    pub(crate) enqueued_by: String,
     pub(crate) created_at: DateTime<Utc>,
     pub(crate) updated_at: DateTime<Utc>,
     /// Its job is built in, or has a definition.
@@ -131,6 +133,7 @@ impl Store {
                 failed_at: row.try_get("failed_at")?,
                 started_at: row.try_get("started_at")?,
                 finished_at: row.try_get("finished_at")?,
+                enqueued_by: row.try_get("enqueued_by")?,
                 created_at: row.try_get("created_at")?,
                 updated_at: row.try_get("updated_at")?,
                 defined: row.try_get("defined")?,

@@ -1,0 +1,292 @@
+//! What enqueuers may do beside each other: which definitions, within which limits, and what they learn of keys.
+
+use crate::support::{Role, TestDb};
+
+/// The SQLSTATE and the message of what a role's statement comes to.
+#[track_caller]
+fn answer(role: &Role<'_>, sql: &str) -> (String, String) {
+    match role.client().simple_query(sql) {
+        Ok(_) => ("00000".to_owned(), String::new()),
+        Err(error) => {
+            let error = error.as_db_error().unwrap_or_else(|| panic!("{sql}: {error:?}"));
+            (error.code().code().to_owned(), format!("{} {:?}", error.message(), error.detail()))
+        }
+    }
+}
+
+#[track_caller]
+fn code(role: &Role<'_>, sql: &str) -> String {
+    answer(role, sql).0
+}
+
+/// An enqueuer, and a definition whose enqueuers are named after it.
+fn shop(db: &TestDb) -> Role<'_> {
+    let shop = Role::granted(db, "enqueuer");
+    db.apply(&format!("[jobs.receipt]\nshell = 'cat'\nenqueuers = ['{}']\n[jobs.open]\nshell = 'cat'\n", shop.name()));
+    shop
+}
+
+#[test]
+fn a_definition_takes_runs_from_the_roles_that_it_names_and_from_their_members() {
+    let db = TestDb::new();
+    let shop = shop(&db);
+    let [member, other, operator, nobody] =
+        ["enqueuer", "enqueuer", "operator", "viewer"].map(|p| Role::granted(&db, p));
+    db.execute(&format!("GRANT {} TO {}", shop.name(), member.name()));
+    for (role, expected, exit) in [
+        (&shop, "00000", 0),
+        (&member, "00000", 0),
+        (&operator, "00000", 0),
+        (&other, "42501", 7),
+        (&nobody, "42501", 7),
+    ] {
+        assert_eq!(code(role, "SELECT jobctl.enqueue('receipt')"), expected, "{}", role.name());
+        role.jobctl(["enqueue", "receipt"]).run().exits(exit);
+    }
+    let refused = other.jobctl(["enqueue", "receipt"]).run().exits(7).stdout("").complains_once();
+    refused.stderr_has("none of the enqueuers that definition `receipt` names");
+    assert_eq!(code(&other, "SELECT jobctl.enqueue('open')"), "00000");
+    // The owner may, a role that does not exist is no obstacle, and an empty list leaves nobody else.
+    for enqueuers in ["'never_created'", ""] {
+        db.apply(&format!("[jobs.receipt]\nshell = 'cat'\nenqueuers = [{enqueuers}]\n"));
+        db.enqueue(["receipt"]);
+        assert_eq!(code(&shop, "SELECT jobctl.enqueue('receipt')"), "42501", "{enqueuers}");
+    }
+}
+
+#[test]
+fn a_membership_that_is_not_inherited_counts_after_set_role() {
+    let db = TestDb::new();
+    let shop = shop(&db);
+    let login = Role::granted(&db, "enqueuer");
+    db.execute(&format!("ALTER ROLE {} NOINHERIT; GRANT {} TO {0}", login.name(), shop.name()));
+    assert_eq!(code(&login, "SELECT jobctl.enqueue('receipt')"), "42501");
+    let set = format!("SET ROLE {}", shop.name());
+    assert_eq!(code(&login, &format!("{set}; SELECT jobctl.enqueue('receipt')")), "00000");
+    // The other way round, the role that was set is the one that counts.
+    let less = Role::granted(&db, "enqueuer");
+    db.execute(&format!("GRANT {} TO {}", less.name(), shop.name()));
+    let set = format!("SET ROLE {}", less.name());
+    assert_eq!(code(&shop, &format!("{set}; SELECT jobctl.enqueue('receipt')")), "42501");
+}
+
+#[test]
+fn no_role_can_name_another_one_as_the_caller() {
+    let db = TestDb::new();
+    let shop = shop(&db);
+    let other = Role::granted(&db, "enqueuer");
+    for forged in [shop.name(), "postgres"] {
+        for sql in [
+            format!("SELECT jobctl.enqueue('receipt', caller => '{forged}')"),
+            format!("SELECT jobctl.enqueue('receipt', caller => '{forged}'::name::jobctl.caller)"),
+            format!("SELECT jobctl.enqueue('receipt', caller => ('{{{forged}}}'::jobctl.caller[])[1])"),
+            format!(
+                "SELECT jobctl.enqueue('receipt', caller => c) FROM
+                     json_to_record('{{\"c\": \"{forged}\"}}') AS forged (c jobctl.caller)"
+            ),
+        ] {
+            assert_eq!(code(&other, &sql), "23514", "{sql}");
+        }
+    }
+    assert_eq!(code(&other, "SELECT jobctl.enqueue('receipt', caller => NULL)"), "42501");
+    for sql in [
+        "CREATE TEMP TABLE mine (caller jobctl.caller)",
+        "CREATE TEMP TABLE mine AS SELECT current_user::jobctl.caller AS caller",
+        "CREATE FUNCTION pg_temp.mine() RETURNS jobctl.caller LANGUAGE sql AS 'SELECT current_user'",
+        "CREATE DOMAIN pg_temp.mine AS jobctl.caller",
+    ] {
+        assert_eq!(code(&other, sql), "42501", "{sql}");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+}
+
+#[test]
+fn what_a_superusers_maintenance_evaluates_has_the_rights_of_the_tables_owner() {
+    let db = TestDb::new();
+    let _shop = shop(&db);
+    let other = Role::granted(&db, "enqueuer");
+    db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", other.name()));
+    other
+        .client()
+        .batch_execute(
+            "CREATE TABLE trap.t (n int);
+             INSERT INTO trap.t VALUES (1);
+             CREATE FUNCTION trap.ask(n int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+                 BEGIN RETURN CASE current_setting('trap.caller', true)
+                     WHEN 'current' THEN jobctl.enqueue('receipt')
+                     WHEN 'session' THEN jobctl.enqueue('receipt', caller => session_user)
+                     ELSE 0 END; END $$;
+             CREATE INDEX t_ask ON trap.t (trap.ask(n))",
+        )
+        .unwrap();
+    let mut owner = db.client();
+    for (caller, code) in [("current", "42501"), ("session", "23514")] {
+        owner.batch_execute(&format!("SET trap.caller = '{caller}'")).unwrap();
+        let refused = owner.batch_execute("REINDEX TABLE trap.t").unwrap_err();
+        assert_eq!(refused.code().map(|code| code.code()), Some(code), "{refused:?}");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+    drop(owner);
+}
+
+#[test]
+fn a_key_of_another_jobs_run_is_refused_in_one_way() {
+    let db = TestDb::new();
+    db.apply("[jobs.theirs]\nshell = 'cat'\n[jobs.ours]\nshell = 'cat'\n");
+    let role = Role::granted(&db, "enqueuer");
+    let id = db.enqueue(["theirs", r#"{"pin": 4711}"#, "--key", "k"]);
+    let expected = ("JC004".to_owned(), "key `k` belongs to a run with another job or payload Some(\"k\")".to_owned());
+    for status in ["queued", "dead"] {
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET status = '{status}', finished_at = CASE '{status}' WHEN 'dead' THEN now() END
+             WHERE id = {id}"
+        ));
+        for payload in ["{\"pin\": 4711}", "{\"pin\": 4712}", "{}"] {
+            let asked = answer(&role, &format!("SELECT jobctl.enqueue('ours', '{payload}', key => 'k')"));
+            assert_eq!(asked, expected, "{status} {payload}");
+            let refused = role.jobctl(["enqueue", "ours", payload, "--key", "k"]).run().exits(4).stdout("");
+            refused.stderr("jobctl: key `k` belongs to a run with another job or payload; use another key\n");
+            let asked = answer(
+                &role,
+                &format!(
+                    "DO $$ DECLARE said record; BEGIN
+                         said := jobctl.try_enqueue('ours', '{payload}', 'k', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+                         RAISE 'said %', said; END $$"
+                ),
+            );
+            assert_eq!(asked.1, "said (,,JC004,\"key `k` belongs to a run with another job or payload\") None");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_an_open_transaction_has_is_waited_for_no_longer_than_the_lock_timeout() {
+    let db = TestDb::new();
+    db.apply("[jobs.theirs]\nshell = 'cat'\n[jobs.ours]\nshell = 'cat'\n");
+    let [blocker, role] = ["enqueuer", "enqueuer"].map(|part| Role::granted(&db, part));
+    let mut open = blocker.client();
+    open.batch_execute("BEGIN; SELECT jobctl.enqueue('theirs', key => 'k')").unwrap();
+    assert_eq!(code(&role, "SET lock_timeout = 0; SELECT jobctl.enqueue('ours', key => 'k')"), "55P03");
+    assert_eq!(code(&role, "SELECT jobctl.enqueue('ours', key => 'l')"), "00000");
+    drop(open);
+}
+
+#[test]
+fn a_run_says_who_logged_in_to_enqueue_it() {
+    let db = TestDb::new();
+    let shop = shop(&db);
+    let login = Role::granted(&db, "enqueuer");
+    db.execute(&format!("GRANT {} TO {}", shop.name(), login.name()));
+    login
+        .client()
+        .batch_execute(&format!(
+            "SELECT jobctl.enqueue('open'); SET ROLE {}; SELECT jobctl.enqueue('receipt')",
+            shop.name()
+        ))
+        .unwrap();
+    login.jobctl(["enqueue", "open"]).run().success();
+    let by = |name: &str| db.query(&format!("SELECT count(*) FROM jobctl.job_runs WHERE enqueued_by = '{name}'"));
+    assert_eq!(by(login.name()), "3");
+    let id = db.enqueue(["shell", "--", "true"]);
+    assert_eq!(db.of_run(id, "enqueued_by = session_user"), "t");
+    // Of a run that a schedule fires, the worker's.
+    let worker = Role::granted(&db, "worker");
+    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '* * * * *'\n");
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) WHERE name = 'nightly'");
+    worker.jobctl(["tick"]).run().success();
+    assert_eq!(by(worker.name()), "1");
+}
+
+/// A definition with every limit, and keys of its own.
+fn limited(keys: &str) -> String {
+    format!(
+        "[jobs.a]\nshell = 'cat'\nqueue = 'own'\npriority = 4\nmax_attempts = 6\nbackoff = 'fixed:5m'\n\
+         timeout = '10m'\n{keys}\n"
+    )
+}
+
+const WITHIN: &[(&str, &[&str])] = &[
+    ("queue => 'own'", &["--queue", "own"]),
+    ("priority => 4", &["--priority", "4"]),
+    ("priority => 5", &["--priority", "5"]),
+    ("max_attempts => 6", &["--max-attempts", "6"]),
+    ("max_attempts => 1", &["--max-attempts", "1"]),
+    ("timeout => '10 minutes'", &["--timeout", "10m"]),
+    ("timeout => '1 second'", &["--timeout", "1s"]),
+    ("backoff => 'fixed:5m'", &["--backoff", "fixed:5m"]),
+    ("run_in => '1 hour', key => 'k'", &["--in", "1h", "--key", "l"]),
+];
+
+const BEYOND: &[(&str, &str, &[&str])] = &[
+    ("queue", "queue => 'other'", &["--queue", "other"]),
+    ("priority", "priority => 3", &["--priority", "3"]),
+    ("max_attempts", "max_attempts => 7", &["--max-attempts", "7"]),
+    ("timeout", "timeout => '601 seconds'", &["--timeout", "601s"]),
+    ("backoff", "backoff => 'fixed:1s'", &["--backoff", "fixed:1s"]),
+];
+
+#[test]
+fn an_enqueuer_keeps_within_the_limits_of_a_definition() {
+    let db = TestDb::new();
+    db.apply(&limited(""));
+    let [role, operator] = ["enqueuer", "operator"].map(|part| Role::granted(&db, part));
+    for (argument, flags) in WITHIN {
+        assert_eq!(code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")), "00000", "{argument}");
+        role.jobctl(["enqueue", "a"]).args(flags.iter().copied()).run().success();
+    }
+    for (limit, argument, flags) in BEYOND {
+        let sql = format!("SELECT jobctl.enqueue('a', {argument})");
+        let why = format!("{limit} exceeds the limit of definition `a`, whose enqueue_may_set does not allow it");
+        assert_eq!(answer(&role, &sql), ("42501".to_owned(), format!("{why} Some(\"a\")")));
+        let refused = role.jobctl(["enqueue", "a"]).args(flags.iter().copied()).run().exits(7).stdout("");
+        refused.complains_once().stderr_has(&why);
+        assert_eq!(code(&operator, &sql), "00000", "an operator may set {limit}");
+        db.execute(&sql);
+    }
+    // Each is opened alone.
+    for (open, argument, _) in BEYOND {
+        db.apply(&limited(&format!("enqueue_may_set = ['{open}']")));
+        assert_eq!(code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")), "00000", "{open}");
+        for (limit, argument, _) in BEYOND.iter().filter(|(limit, ..)| limit != open) {
+            assert_eq!(code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")), "42501", "{open} {limit}");
+        }
+    }
+}
+
+#[test]
+fn a_definition_without_a_timeout_limits_calls_to_their_own() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.command]\nshell = 'true'\n[jobs.call]\nhttp = { url = 'http://127.0.0.1:1/' }\n\
+         [jobs.short]\nhttp = { url = 'http://127.0.0.1:1/', timeout = '1m 30s' }\n",
+    );
+    let role = Role::granted(&db, "enqueuer");
+    for (job, timeout, expected) in [
+        ("command", "30 days", "00000"),
+        ("call", "30 seconds", "00000"),
+        ("call", "31 seconds", "42501"),
+        ("short", "90 seconds", "00000"),
+        ("short", "91 seconds", "42501"),
+    ] {
+        let sql = format!("SELECT jobctl.enqueue('{job}', timeout => '{timeout}')");
+        assert_eq!(code(&role, &sql), expected, "{sql}");
+    }
+}
+
+#[test]
+fn a_disabled_definition_takes_new_runs_from_its_owner_only() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'cat'\nenabled = false\n[jobs.gone]\nshell = 'cat'\n");
+    db.apply("[jobs.a]\nshell = 'cat'\nenabled = false\n");
+    for part in ["enqueuer", "operator"] {
+        let role = Role::granted(&db, part);
+        for job in ["a", "gone"] {
+            let why = format!("definition `{job}` is disabled and takes no new runs");
+            let sql = format!("SELECT jobctl.enqueue('{job}')");
+            assert_eq!(answer(&role, &sql), ("55000".to_owned(), format!("{why} Some({job:?})")));
+            role.jobctl(["enqueue", job]).run().exits(4).stdout("").stderr(&format!("jobctl: {why}\n"));
+        }
+    }
+    db.enqueue(["gone"]);
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
+}
