@@ -71,6 +71,7 @@ fn nothing_is_wrong_where_everything_is_in_order() {
             "definitions",
             "queues",
             "indexes",
+            "sequences",
             "vacuum",
             "size",
             "snapshots"
@@ -187,6 +188,21 @@ fn an_index_that_is_missing_or_not_valid_is_found() {
     finds(&db, "indexes", "bad", "not valid: job_runs_finished");
     db.execute("DROP INDEX jobctl.job_runs_waiting");
     finds(&db, "indexes", "bad", "missing: job_runs_waiting");
+}
+
+#[test]
+fn a_sequence_behind_its_table_is_found_and_the_remedy_sets_it() {
+    let db = healthy();
+    for table in ["job_runs", "job_definitions"] {
+        // As a subscriber of logical replication has it.
+        db.execute(&format!("SELECT setval('jobctl.{table}_id_seq', 1, false)"));
+        finds(&db, "sequences", "bad", &format!("behind the table: {table}_id_seq"));
+        let (.., remedy) = find(&findings(db.jobctl(["doctor"])), "sequences");
+        db.execute(remedy.strip_prefix("as the schema's owner: ").unwrap());
+        finds(&db, "sequences", "ok", "each is ahead of its table");
+    }
+    let operator = Role::granted(&db, "operator");
+    assert_eq!(find(&findings(operator.jobctl(["doctor"])), "sequences").0, "unknown");
 }
 
 #[test]

@@ -242,3 +242,37 @@ fn an_enqueue_waits_for_the_transaction_that_has_its_key() {
         assert_eq!(db.query("SELECT id || E'\\n' FROM jobctl.job_runs"), answer, "{end}");
     }
 }
+
+#[test]
+fn an_enqueue_names_a_sequence_that_is_behind_its_table_and_uses_few_ids() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 100)");
+    let why = "the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the statement that sets it";
+    let why_defined = "the sequence jobctl.job_runs_id_seq is behind its table; as the owner run SELECT setval(";
+    for (arguments, why) in [
+        (&["enqueue", "shell", "--", "true"][..], why),
+        (&["enqueue", "shell", "--key", "k", "--", "true"], why),
+        (&["enqueue", "a"], why_defined),
+        (&["enqueue", "a", "--key", "k"], why_defined),
+    ] {
+        db.execute("SELECT setval('jobctl.job_runs_id_seq', 1, false)");
+        let refused = db.jobctl(arguments.iter().copied()).run().exits(7).stdout("").complains_once();
+        refused.stderr_has(why).nowhere("duplicate key");
+        let last: i64 = db.query("SELECT last_value FROM jobctl.job_runs_id_seq").parse().unwrap();
+        assert!(last < 10, "{arguments:?} used {last} ids");
+    }
+    db.execute("SELECT setval('jobctl.job_runs_id_seq', 1, false)");
+    let refused = db.client().simple_query("SELECT jobctl.enqueue('a')").unwrap_err();
+    assert_eq!(refused.code().map(|code| code.code()), Some("JC007"));
+    // The statement in the message repairs it; one id that a program has chosen needs no repair.
+    let message = refused.as_db_error().unwrap().message().to_owned();
+    db.execute(message.split_once("as the owner run ").unwrap().1);
+    db.execute("INSERT INTO jobctl.job_runs (id, job_type) VALUES (102, 'a')");
+    assert_eq!([db.enqueue(["a"]), db.enqueue(["a"])], [101, 103]);
+    db.execute("SELECT setval('jobctl.job_definitions_id_seq', 1, false)");
+    let folder = crate::support::temp_dir();
+    std::fs::write(folder.path().join("jobs.toml"), "[jobs.b]\nshell = 'true'\n").unwrap();
+    let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().exits(7);
+    refused.complains_once().stderr_has("the sequence of jobctl.job_definitions is behind its table");
+}

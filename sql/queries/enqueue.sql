@@ -55,7 +55,10 @@ FROM unnest(
     ordinal
 )
 ORDER BY asked.ordinal
-ON CONFLICT DO NOTHING
+ON CONFLICT (idempotency_key, key_scope)
+    WHERE idempotency_key IS NOT NULL
+        AND (key_scope = 'retained' OR status IN ('queued', 'running', 'failed'))
+    DO NOTHING
 RETURNING
     run.id,
     run.idempotency_key,

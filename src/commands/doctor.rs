@@ -108,6 +108,8 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
         }
         let indexes = store.inspect_indexes();
         findings.push(tell("indexes", &indexes, |indexes| findings::indexes(indexes)));
+        let sequences = store.inspect_sequences();
+        findings.push(tell("sequences", &sequences, |behind| findings::sequences(behind)));
         let tables = store.inspect_tables();
         findings.push(tell("vacuum", &tables, |tables| findings::vacuum(&session, tables)));
         findings.push(tell("size", &tables, |tables| findings::sizes(tables, indexes.as_deref().unwrap_or_default())));

@@ -11,7 +11,7 @@ use crate::store;
 
 pub(crate) use grants::grants;
 pub(crate) use server::{Clock, Link, clock, connection, database, durability, pooler, role, writes};
-pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
+pub(crate) use tables::{indexes, sequences, sizes, snapshots, vacuum};
 pub(crate) use work::{dead, definitions, leases, queues, schedules, ticks, zones};
 
 /// From best to worst.

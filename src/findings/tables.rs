@@ -4,7 +4,7 @@ use super::{Finding, some};
 use crate::count;
 use crate::duration;
 use crate::patience::PATIENCE;
-use crate::store::{HolderFacts, IndexFacts, SessionFacts, SnapshotFacts, TableFacts};
+use crate::store::{HolderFacts, IndexFacts, SequenceFacts, SessionFacts, SnapshotFacts, TableFacts};
 
 /// Versions of rows that a busy queue leaves behind while a snapshot of that age is held.
 const TRANSACTIONS: i32 = 100_000;
@@ -32,6 +32,19 @@ pub(crate) fn indexes(facts: &[IndexFacts]) -> Finding {
     }
     let scans: i64 = facts.iter().map(|index| index.scans).sum();
     Finding::ok(CHECK, format!("all {} there and valid, scanned {}", facts.len(), count::of(scans, "time")))
+}
+
+/// `behind` are those that would give ids that their tables have.
+pub(crate) fn sequences(behind: &[SequenceFacts]) -> Finding {
+    const CHECK: &str = "sequences";
+    match behind {
+        [] => Finding::ok(CHECK, "each is ahead of its table"),
+        [sequence, ..] => {
+            let names: Vec<_> = behind.iter().map(|sequence| sequence.name.as_str()).collect();
+            let remedy = format!("as the schema's owner: {}", sequence.setval);
+            Finding::bad(CHECK, format!("behind the table: {}", some(&names)), remedy)
+        }
+    }
 }
 
 pub(crate) fn vacuum(session: &SessionFacts, tables: &[TableFacts]) -> Finding {

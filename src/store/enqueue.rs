@@ -112,9 +112,11 @@ fn insert(
     open: &[usize],
 ) -> std::result::Result<Vec<(usize, i64)>, postgres::Error> {
     let mut statement = query!("enqueue").to_owned();
-    if open.iter().all(|index| runs[*index].key.is_none()) {
+    if open.iter().all(|index| runs[*index].key.is_none())
+        && let Some(conflict) = statement.find("ON CONFLICT").zip(statement.find("RETURNING"))
+    {
         // Only a key can be taken. Without one the database need not insert on trial, and ask before.
-        statement = statement.replace("ON CONFLICT DO NOTHING", "");
+        statement.replace_range(conflict.0..conflict.1, "");
     }
     let rows = send(client, &statement, runs, open)?;
     let mut new = Vec::with_capacity(rows.len());

@@ -61,6 +61,13 @@ impl Error {
     }
 
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
+        let constraint = error.as_db_error().and_then(|db| db.constraint());
+        if let Some(key @ ("job_runs_pkey" | "job_definitions_pkey")) = constraint {
+            let table = key.trim_end_matches("_pkey");
+            let remedy = "`jobctl doctor` prints the statement that sets it";
+            let line = format!("cannot {doing}: the sequence of jobctl.{table} is behind its table; {remedy}");
+            return Self::new(Kind::Data, Exit::Configuration, line);
+        }
         let code = error.code();
         let (kind, exit, remedy) = match code {
             Some(code) => meaning(code),

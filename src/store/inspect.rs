@@ -68,6 +68,14 @@ pub(crate) struct IndexFacts {
     pub(crate) entries: i64,
 }
 
+/// A sequence that would give ids that its table has.
+#[derive(Clone, Debug)]
+pub(crate) struct SequenceFacts {
+    pub(crate) name: String,
+    /// The statement that sets it.
+    pub(crate) setval: String,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct TableFacts {
     pub(crate) name: String,
@@ -199,6 +207,15 @@ impl Store {
                     scans: row.try_get("scans")?,
                     entries: row.try_get("entries")?,
                 })
+            })
+        })
+    }
+
+    /// The sequences that are behind their tables.
+    pub(crate) fn inspect_sequences(&self) -> Result<Vec<SequenceFacts>> {
+        self.transact("inspect sequences", |client| {
+            collect(client.query_typed(query!("inspect_sequences"), &[])?, |row| {
+                Ok(SequenceFacts { name: row.try_get("name")?, setval: row.try_get("setval")? })
             })
         })
     }

@@ -35,8 +35,8 @@ pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result};
 pub(crate) use exchange::{Exchanged, Exchanging, OfLocked};
 pub(crate) use inspect::{
-    GrantFacts, HolderFacts, IndexFacts, RoleFacts, RunFacts, SessionFacts, SnapshotFacts, TableFacts, WaitingFacts,
-    ZoneFacts,
+    GrantFacts, HolderFacts, IndexFacts, RoleFacts, RunFacts, SequenceFacts, SessionFacts, SnapshotFacts, TableFacts,
+    WaitingFacts, ZoneFacts,
 };
 pub(crate) use look::{Filter, Run};
 pub(crate) use operate::Asked;
