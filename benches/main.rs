@@ -6,7 +6,7 @@
 //! choose some. Nothing here fails because of a time: only wrong results do.
 
 // It measures the product through its binary, as tests/ does, and prints what it finds.
-#![allow(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
+#![allow(clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 #![allow(unreachable_pub)]
 
 // The product's own execution, as it is: it knows no database, and so runs without one.

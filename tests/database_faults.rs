@@ -200,7 +200,8 @@ fn a_database_that_turns_read_only_is_left_alone_until_it_takes_writes_again() {
     let writable =
         format!("BEGIN READ WRITE; ALTER DATABASE {} RESET default_transaction_read_only; COMMIT", db.name());
     db.execute(&read_only);
-    db.jobctl(["tick"]).run().exits(5).complains_once();
+    let refused = db.jobctl(["tick"]).run().exits(7).complains_once();
+    refused.stderr_has("default_transaction_read_only is on for this role or database; set it off with ALTER ROLE");
     db.query(others);
     gate.open();
     let before = proxy.connections();

@@ -3,7 +3,7 @@
 
 // The driver's convenient calls are banned in the product because of poolers; no test has one in
 // between. Helpers panic, as tests do.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+#![allow(clippy::disallowed_types, clippy::unwrap_used)]
 #![allow(unreachable_pub)]
 
 mod support;
@@ -31,6 +31,7 @@ mod fencing;
 mod fires;
 mod host_clock;
 mod host_policy;
+mod hostile_server;
 mod http;
 mod http_hostile;
 mod http_policy;

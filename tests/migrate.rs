@@ -329,6 +329,6 @@ fn an_engine_that_lacks_a_function_is_not_told_to_migrate() {
         refused
             .nowhere("run `jobctl migrate`")
             .stderr_has("cannot migrate: function pg_identify_object(oid, oid, integer) does not exist; ")
-            .stderr_has("use PostgreSQL 12 or newer");
+            .stderr_has("use PostgreSQL 14 or newer");
     }
 }

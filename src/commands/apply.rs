@@ -101,15 +101,8 @@ fn changes(applied: Applied, others: Others) -> Vec<Change> {
 fn differing(before: &Value, after: &Value) -> Vec<String> {
     let none = Map::new();
     let (before, after) = (before.as_object().unwrap_or(&none), after.as_object().unwrap_or(&none));
-    let follows = [
-        "action_bytes",
-        "payload_bytes",
-        "most_fires",
-        "most_running",
-        "next_run_at",
-        "put_off_until",
-        "updated_at",
-    ];
+    let follows =
+        ["action_bytes", "payload_bytes", "most_fires", "most_running", "next_run_at", "put_off_until", "updated_at"];
     let differs = |key: &&String| before.get(*key) != after.get(*key) && !follows.contains(&key.as_str());
     after.keys().filter(differs).cloned().collect()
 }

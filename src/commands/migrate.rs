@@ -1,11 +1,13 @@
 //! `jobctl migrate`: brings the schema up to date.
 
+use std::time::Duration;
+
 use clap::Args;
 
 use super::Database;
 use crate::exit::Exit;
 use crate::print::{self, Form};
-use crate::store::{Mode, Store};
+use crate::store::{Limits, Mode, Store};
 
 /// Bring the database's schema up to date
 ///
@@ -26,8 +28,12 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        let store = Store::connect(&database.target()?)?;
+        let target = database.target()?;
+        let mut store = Store::connect(&target)?;
         let names: Vec<_> = if self.dry_run {
+            // It only asks: an answer is due as soon as one to the login was.
+            let answer = target.timeout().unwrap_or(Limits::USUAL.statement);
+            store.limit(Limits { statement: answer, silence: Duration::ZERO, ..Limits::USUAL });
             store.missing_migrations(Mode::Plan)?.iter().map(|step| step.name).collect()
         } else {
             store.migrate()?

@@ -1,23 +1,31 @@
 //! One host's turn: its addresses, the forms of encryption that the mode allows, the login and the
 //! kind of session, all within one limit of time.
 
+use std::future::ready;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use log::debug;
-use postgres::config::SslMode as DriverMode;
-use postgres::error::DbError;
-use postgres::{Client, Config, NoTls, SimpleQueryMessage};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use rustix::net::sockopt;
+use rustls::ClientConfig;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime;
+use tokio_postgres::Config;
+use tokio_postgres::config::{SslMode as DriverMode, SslNegotiation};
+use tokio_postgres::tls::TlsConnect;
 
-use super::failure::{Failure, Remedy, is_refusal, tls_error};
+use super::auth::Methods;
+use super::client::{Client, Connection};
+use super::failure::{Failure, NOT_POSTGRESQL, Remedy};
+use super::handshake::{Encryption, Handshake};
 use super::link::Link;
 use super::server::{Place, Server};
-use super::target::{Probes, Target, Wanted};
+use super::stream::{Guarded, Socket};
+use super::target::{Keepalive, Probes, Target, Wanted};
 use super::tls::SslMode;
 use crate::duration;
 
@@ -44,9 +52,11 @@ struct Attempt {
     config: Config,
     place: Place,
     port: u16,
+    keepalive: Keepalive,
     mode: SslMode,
     /// `None` where nothing is to be encrypted.
-    connector: Option<MakeRustlsConnect>,
+    handshake: Option<Handshake>,
+    methods: Methods,
     wanted: Wanted,
     timeout: Option<Duration>,
 }
@@ -56,15 +66,22 @@ impl Turn {
     pub(super) fn start(
         target: &Target,
         server: Server,
-        connector: Option<MakeRustlsConnect>,
+        certificates: Option<Arc<ClientConfig>>,
         answered: impl FnOnce() + Send + 'static,
     ) -> Self {
         let attempt = Attempt {
             config: config(target, &server),
             place: server.place.clone(),
             port: server.port,
+            keepalive: target.keepalive.clone(),
             mode: target.tls.mode,
-            connector,
+            handshake: certificates.map(|certificates| Handshake {
+                certificates,
+                server: server.name().to_owned(),
+                negotiation: target.tls.negotiation,
+                own_certificate: target.tls.own_certificate,
+            }),
+            methods: target.methods.clone(),
             wanted: target.wanted,
             timeout: target.timeout,
         };
@@ -104,57 +121,57 @@ fn no_answer(timeout: Duration) -> Failure {
     Failure::new(format!("no answer within {}", duration::show(timeout)), Remedy::Reach)
 }
 
+/// The login. That the stream is encrypted already, as far as it is to be, looks to the driver as if TLS
+/// were the first thing on the connection.
 fn config(target: &Target, server: &Server) -> Config {
     let mut config = Config::new();
-    match &server.place {
-        Place::Socket(directory) => config.host_path(directory),
-        Place::Tcp { name, .. } => config.host(name),
-    };
     config
-        .port(server.port)
         .user(&target.user)
         .dbname(&target.database)
         .application_name(&target.application_name)
         .channel_binding(target.channel_binding)
-        .ssl_negotiation(target.tls.negotiation)
-        .notice_callback(|notice: DbError| debug!("database: {}: {}", notice.severity(), notice.message()));
+        .ssl_mode(DriverMode::Require)
+        .ssl_negotiation(SslNegotiation::Direct);
     if let Some(password) = &server.password {
         config.password(&password.0);
     }
     if let Some(options) = &target.options {
         config.options(options);
     }
-    let keepalive = &target.keepalive;
-    config.keepalives(matches!(keepalive.probes, Probes::On));
-    if let Some(idle) = keepalive.idle {
-        config.keepalives_idle(idle);
-    }
-    if let Some(interval) = keepalive.interval {
-        config.keepalives_interval(interval);
-    }
-    if let Some(count) = keepalive.count {
-        config.keepalives_retries(count);
-    }
-    if let Some(timeout) = keepalive.user_timeout {
-        config.tcp_user_timeout(timeout);
-    }
     config
 }
 
+/// The driver's step to TLS, which is done when it comes to it.
+struct Prepared;
+
+impl TlsConnect<Guarded> for Prepared {
+    type Stream = Guarded;
+    type Error = io::Error;
+    type Future = std::future::Ready<io::Result<Guarded>>;
+
+    fn connect(self, stream: Guarded) -> Self::Future {
+        ready(Ok(stream))
+    }
+}
+
+type Opened = (tokio_postgres::Client, Connection);
+
 impl Attempt {
     fn run(self) -> Result<(Client, Welcome), Failure> {
-        has_descriptors().map_err(|error| Failure::from(&error))?;
-        let mut client = self.first_address_that_answers()?;
-        match (session_state(&mut client, self.wanted)?, self.wanted) {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::from(&error))?;
+        let (client, connection) = runtime.block_on(self.first_address_that_answers())?;
+        let mut client = Client { runtime, client, connection };
+        match (unfit(&mut client, self.wanted)?, self.wanted) {
             (None, _) => Ok((client, Welcome::Fit)),
             (Some(_), Wanted::PreferStandby) => Ok((client, Welcome::SecondChoice)),
             (Some(why), _) => Err(Failure::new(why, Remedy::Fit)),
         }
     }
 
-    fn first_address_that_answers(&self) -> Result<Client, Failure> {
+    async fn first_address_that_answers(&self) -> Result<Opened, Failure> {
         let addresses = match &self.place {
-            Place::Socket(_) => return self.log_in(&self.config),
+            Place::Socket(_) => return self.log_in(None, self.timeout).await,
             Place::Tcp { address: Some(address), .. } => vec![*address],
             Place::Tcp { name, address: None } => resolve(name, self.port)?,
         };
@@ -162,13 +179,8 @@ impl Attempt {
         let share = self.timeout.map(|timeout| timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1));
         let mut failures: Vec<Failure> = Vec::new();
         for address in addresses {
-            let mut config = self.config.clone();
-            config.hostaddr(address);
-            if let Some(share) = share {
-                config.connect_timeout(share);
-            }
-            match self.log_in(&config) {
-                Ok(client) => return Ok(client),
+            match self.log_in(Some(address), share).await {
+                Ok(opened) => return Ok(opened),
                 Err(failure) if failure.is_the_hosts_own() => failures.push(failure),
                 Err(failure) => return Err(failure),
             }
@@ -181,47 +193,89 @@ impl Attempt {
 
     /// Logs in with the encryption that the mode asks for, and as libpq does with the other one
     /// where it leaves the choice.
-    fn log_in(&self, config: &Config) -> Result<Client, Failure> {
-        let Some(connector) = &self.connector else {
-            return plain(config).map_err(|error| Failure::from(&error));
-        };
-        let encrypted = |mode| config.clone().ssl_mode(mode).connect(connector.clone());
-        let tried = match self.mode {
-            SslMode::Disable => plain(config),
-            SslMode::Allow => plain(config).or_else(|first| {
-                if is_refusal(&first) {
-                    encrypted(DriverMode::Require).map_err(|second| telling(first, second))
-                } else {
-                    Err(first)
+    async fn log_in(&self, address: Option<IpAddr>, share: Option<Duration>) -> Result<Opened, Failure> {
+        let with = async |encryption| self.log_in_with(address, share, encryption).await;
+        match self.mode {
+            _ if self.handshake.is_none() => with(Encryption::Off).await,
+            SslMode::Disable => with(Encryption::Off).await,
+            SslMode::Allow => match with(Encryption::Off).await {
+                Err(first) if first.is_refusal() => {
+                    with(Encryption::Demanded).await.map_err(|second| telling(first, second))
                 }
-            }),
-            SslMode::Prefer => encrypted(DriverMode::Prefer).or_else(|first| {
-                if is_refusal(&first) || tls_error(&first).is_some() {
-                    plain(config).map_err(|second| telling(first, second))
-                } else {
-                    Err(first)
+                tried => tried,
+            },
+            SslMode::Prefer => match with(Encryption::Preferred).await {
+                Err(first) if first.is_refusal() || first.is_of_tls() => {
+                    with(Encryption::Off).await.map_err(|second| telling(first, second))
                 }
-            }),
-            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => encrypted(DriverMode::Require),
+                tried => tried,
+            },
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => with(Encryption::Demanded).await,
+        }
+    }
+
+    async fn log_in_with(
+        &self,
+        address: Option<IpAddr>,
+        share: Option<Duration>,
+        encryption: Encryption,
+    ) -> Result<Opened, Failure> {
+        let socket = within(share, self.open(address)).await.map_err(|error| Failure::from(&error))?;
+        let (socket, binding) = match &self.handshake {
+            Some(handshake) => handshake.shake(socket, encryption).await?,
+            None => (socket, None),
         };
-        tried.map_err(|error| Failure::from(&error))
+        let stream = Guarded::new(socket, binding, self.methods.clone());
+        self.config.connect_raw(stream, Prepared).await.map_err(|error| Failure::from(&error))
+    }
+
+    async fn open(&self, address: Option<IpAddr>) -> io::Result<Box<dyn Socket>> {
+        match (&self.place, address) {
+            (Place::Socket(directory), _) => {
+                let path = Path::new(directory).join(format!(".s.PGSQL.{}", self.port));
+                Ok(Box::new(UnixStream::connect(path).await?))
+            }
+            (Place::Tcp { .. }, None) => Err(io::ErrorKind::AddrNotAvailable.into()),
+            (Place::Tcp { .. }, Some(address)) => {
+                let socket = TcpStream::connect((address, self.port)).await?;
+                socket.set_nodelay(true)?;
+                keep_alive(&socket, &self.keepalive)?;
+                Ok(Box::new(socket))
+            }
+        }
     }
 }
 
-/// The driver opens three descriptors before it connects with a fourth, and panics where one of the three is refused:
-/// so as many are opened here first.
-fn has_descriptors() -> io::Result<()> {
-    let _four = (UnixStream::pair()?, UnixStream::pair()?);
+async fn within<T>(limit: Option<Duration>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match limit {
+        Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+        None => work.await,
+    }
+}
+
+fn keep_alive(socket: &TcpStream, keepalive: &Keepalive) -> io::Result<()> {
+    if let Some(timeout) = keepalive.user_timeout {
+        sockopt::set_tcp_user_timeout(socket, u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX))?;
+    }
+    if matches!(keepalive.probes, Probes::Off) {
+        return Ok(());
+    }
+    sockopt::set_socket_keepalive(socket, true)?;
+    if let Some(idle) = keepalive.idle {
+        sockopt::set_tcp_keepidle(socket, idle)?;
+    }
+    if let Some(interval) = keepalive.interval {
+        sockopt::set_tcp_keepintvl(socket, interval)?;
+    }
+    if let Some(count) = keepalive.count {
+        sockopt::set_tcp_keepcnt(socket, count)?;
+    }
     Ok(())
 }
 
-fn plain(config: &Config) -> Result<Client, postgres::Error> {
-    config.clone().ssl_mode(DriverMode::Disable).connect(NoTls)
-}
-
 /// Of two failures, the one to be shown: what the server says counts more than that it had no TLS.
-fn telling(first: postgres::Error, second: postgres::Error) -> postgres::Error {
-    if second.as_db_error().is_some() && !is_refusal(&second) { second } else { first }
+fn telling(first: Failure, second: Failure) -> Failure {
+    if second.is_of_the_server() { second } else { first }
 }
 
 fn resolve(name: &str, port: u16) -> Result<Vec<IpAddr>, Failure> {
@@ -234,23 +288,17 @@ fn resolve(name: &str, port: u16) -> Result<Vec<IpAddr>, Failure> {
 }
 
 /// Why a session is not the kind that is wanted; `None` where it is.
-fn session_state(client: &mut Client, wanted: Wanted) -> Result<Option<&'static str>, Failure> {
+fn unfit(client: &mut Client, wanted: Wanted) -> Result<Option<&'static str>, Failure> {
     if wanted == Wanted::Any {
         return Ok(None);
     }
-    let rows = client
-        .simple_query(include_str!("../../sql/queries/session_state.sql"))
-        .map_err(|error| Failure::from(&error))?;
-    let row = rows.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    });
-    let is = |column: &str| row.and_then(|row| row.get(column)) == Some("t");
+    let state = client.session_state().map_err(|error| Failure::from(&error))?;
+    let state = state.ok_or_else(|| Failure::new(NOT_POSTGRESQL, Remedy::Reach))?;
     Ok(match wanted {
-        Wanted::ReadWrite => is("read_only").then_some("its sessions are read-only"),
-        Wanted::ReadOnly => (!is("read_only")).then_some("its sessions are not read-only"),
-        Wanted::Primary => is("standby").then_some("it is a standby"),
-        Wanted::Standby | Wanted::PreferStandby => (!is("standby")).then_some("it is not a standby"),
-        Wanted::Any => None,
+        Wanted::ReadWrite | Wanted::Primary if state.standby => Some("it is a standby"),
+        Wanted::ReadWrite => state.read_only.then_some("default_transaction_read_only is on there"),
+        Wanted::ReadOnly => (!state.read_only).then_some("its sessions are not read-only"),
+        Wanted::Standby | Wanted::PreferStandby => (!state.standby).then_some("it is not a standby"),
+        Wanted::Any | Wanted::Primary => None,
     })
 }

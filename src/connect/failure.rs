@@ -8,8 +8,11 @@ use postgres::error::SqlState;
 use rustix::io::Errno;
 use rustls::{AlertDescription, CertificateError};
 
+use super::stream::Refused;
 use super::verify::Unverifiable;
 use crate::exit::Exit;
+
+pub(super) const NOT_POSTGRESQL: &str = "it does not answer like PostgreSQL";
 
 /// Why one host was not taken.
 #[derive(Debug)]
@@ -32,7 +35,9 @@ pub(super) enum Remedy {
     HostName,
     Renew,
     Reissue,
+    RevocationList,
     ClientCertificate,
+    Methods,
     Rules,
     Grant,
     Database,
@@ -52,6 +57,8 @@ impl Remedy {
             Self::HostName => "use the name in the certificate, or sslmode=verify-ca",
             Self::Renew => "renew it on the server",
             Self::Reissue => "renew it as version 3 with subjectAltName, or give it itself as sslrootcert",
+            Self::RevocationList => "renew the revocation list, sslcrl",
+            Self::Methods => "check pg_hba.conf on the server, and who answers at that address",
             Self::ClientCertificate => "check sslcert and sslkey",
             Self::Rules => "check user, database and sslmode against pg_hba.conf on the server",
             Self::Grant => "grant the user CONNECT on the database",
@@ -80,6 +87,21 @@ impl Failure {
     pub(super) fn is_the_hosts_own(&self) -> bool {
         self.remedy.exit() == Exit::Unavailable
     }
+
+    /// Whether the server refused this combination of user, database and encryption.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.remedy == Remedy::Rules
+    }
+
+    /// Whether something went wrong with the encryption itself.
+    pub(super) fn is_of_tls(&self) -> bool {
+        (Remedy::Encryption..=Remedy::ClientCertificate).contains(&self.remedy)
+    }
+
+    /// Whether the server let the login come to more than such a refusal.
+    pub(super) fn is_of_the_server(&self) -> bool {
+        matches!(self.remedy, Remedy::Wait | Remedy::Parameters | Remedy::Grant | Remedy::Database | Remedy::Login)
+    }
 }
 
 impl From<&postgres::Error> for Failure {
@@ -87,17 +109,13 @@ impl From<&postgres::Error> for Failure {
         if let Some(server) = error.as_db_error() {
             return Self::new(server.message(), by_state(server.code()));
         }
-        if let Some(tls) = tls_error(error) {
-            return by_tls(tls);
-        }
         if error.is_closed() {
             return Self::new("the server closed the connection", Remedy::Reach);
         }
         match error.source() {
             Some(source) => match source.downcast_ref::<io::Error>() {
                 Some(error) => Self::from(error),
-                // What the driver finds out by itself: no TLS, no password, no channel binding.
-                None if source.to_string().contains("TLS") => Self::new(source.to_string(), Remedy::Encryption),
+                // What the driver finds out by itself: no password, no channel binding.
                 None => Self::new(source.to_string(), Remedy::Settings),
             },
             None => Self::new(error.to_string(), Remedy::Reach),
@@ -107,21 +125,20 @@ impl From<&postgres::Error> for Failure {
 
 impl From<&io::Error> for Failure {
     fn from(error: &io::Error) -> Self {
+        let inner = error.get_ref();
+        if let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            return by_tls(tls);
+        }
+        match inner.and_then(|inner| inner.downcast_ref::<Refused>()) {
+            Some(refused @ Refused::Login(_)) => return Self::new(refused.to_string(), Remedy::Methods),
+            Some(Refused::Message | Refused::Answer) => return Self::new(NOT_POSTGRESQL, Remedy::Reach),
+            None => {}
+        }
         match Errno::from_io_error(error) {
             Some(Errno::MFILE | Errno::NFILE) => Self::new("out of file descriptors (ulimit -n)", Remedy::Wait),
             _ => Self::new(io_text(error), Remedy::Reach),
         }
     }
-}
-
-/// Where the server refused this combination of user, database and encryption.
-pub(super) fn is_refusal(error: &postgres::Error) -> bool {
-    error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
-}
-
-/// What went wrong with the encryption itself.
-pub(super) fn tls_error(error: &postgres::Error) -> Option<&rustls::Error> {
-    error.source()?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }
 
 fn by_state(state: &SqlState) -> Remedy {
@@ -165,8 +182,16 @@ fn by_tls(error: &rustls::Error) -> Failure {
         }
         Bad::Expired | Bad::ExpiredContext { .. } => ("it has expired".to_owned(), Remedy::Renew),
         Bad::Revoked => ("it is revoked".to_owned(), Remedy::Renew),
+        Bad::ExpiredRevocationList | Bad::ExpiredRevocationListContext { .. } => {
+            ("its authority's revocation list has expired".to_owned(), Remedy::RevocationList)
+        }
+        Bad::UnknownRevocationStatus => {
+            ("no revocation list of its authority is given".to_owned(), Remedy::RevocationList)
+        }
         Bad::Other(other) => match other.0.downcast_ref::<Unverifiable>() {
-            Some(why @ Unverifiable::OldVersion) => (why.to_string(), Remedy::Reissue),
+            Some(why @ (Unverifiable::OldVersion | Unverifiable::ConstrainedAuthority)) => {
+                (why.to_string(), Remedy::Reissue)
+            }
             Some(why @ Unverifiable::SelfSigned) => (why.to_string(), Remedy::Authority),
             None => (other.0.to_string(), Remedy::Renew),
         },
@@ -188,10 +213,10 @@ fn io_text(error: &io::Error) -> String {
             "the server closed the connection".to_owned()
         }
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if error.raw_os_error().is_none() => {
-            format!("it does not answer like PostgreSQL ({error})")
+            format!("{NOT_POSTGRESQL} ({error})")
         }
         // The framing of the driver's, when the stream ends within what it took for a message.
-        _ if error.to_string() == "bytes remaining on stream" => "it does not answer like PostgreSQL".to_owned(),
+        _ if error.to_string() == "bytes remaining on stream" => NOT_POSTGRESQL.to_owned(),
         // An error of the system is told by its kind: its text ends in a number in parentheses.
         kind if error.raw_os_error().is_some() => kind.to_string(),
         _ => error.to_string(),

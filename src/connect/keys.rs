@@ -50,6 +50,7 @@ pub(super) const KEYS: &[Key] = &[
     read("passfile", "PGPASSFILE"),
     read("password", "PGPASSWORD"),
     read("port", "PGPORT"),
+    read("require_auth", "PGREQUIREAUTH"),
     read("service", "PGSERVICE"),
     read("servicefile", "PGSERVICEFILE"),
     read("ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION"),
@@ -84,7 +85,6 @@ pub(super) const KEYS: &[Key] = &[
     ignored("tty"),
     refused("gssencmode", "PGGSSENCMODE"),
     refused("replication", ""),
-    refused("require_auth", "PGREQUIREAUTH"),
     refused("requirepeer", "PGREQUIREPEER"),
     refused("sslcrldir", "PGSSLCRLDIR"),
 ];

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc;
 
-use postgres::Client;
+use super::Client;
 
 type Call = Box<dyn FnOnce(&mut Client) + Send>;
 
@@ -21,6 +21,7 @@ impl Link {
         while let Ok(call) = queue.recv() {
             call(&mut client);
         }
+        client.close();
     }
 
     /// Has `call` done after those that were sent before; does not wait for it.

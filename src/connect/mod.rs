@@ -8,13 +8,17 @@
 //! is no encryption at all. `connect_timeout` is 10 s where nothing is set, and covers the login.
 
 mod attempt;
+mod auth;
+mod client;
 mod conninfo;
 mod failure;
 mod files;
+mod handshake;
 mod keys;
 mod link;
 mod server;
 mod settings;
+mod stream;
 mod target;
 mod tls;
 mod verify;
@@ -25,12 +29,14 @@ use std::time::{Duration, Instant};
 use std::vec;
 
 use rand::seq::SliceRandom;
-use tokio_postgres_rustls::MakeRustlsConnect;
+use rustls::ClientConfig;
 
 use self::attempt::{Turn, Welcome};
+pub(crate) use self::client::{Client, Parameter};
 use self::failure::{Failure, Remedy};
 pub(crate) use self::link::Link;
 use self::server::Server;
+pub(crate) use self::stream::Refused;
 use self::target::Order;
 pub(crate) use self::target::Target;
 use self::tls::SslMode;
@@ -41,7 +47,7 @@ pub(crate) struct Connecting {
     target: Target,
     /// Those that were not tried yet.
     servers: vec::IntoIter<Server>,
-    connector: Option<MakeRustlsConnect>,
+    certificates: Option<Arc<ClientConfig>>,
     turn: Option<Turn>,
     second_choice: Option<Link>,
     failures: Vec<(Server, Failure)>,
@@ -59,7 +65,7 @@ impl Target {
         Connecting {
             target: self,
             servers: servers.into_iter(),
-            connector: None,
+            certificates: None,
             turn: None,
             second_choice: None,
             failures: Vec::new(),
@@ -123,11 +129,12 @@ impl Connecting {
 
     fn start(&mut self, server: Server) -> anyhow::Result<Turn> {
         let encrypts = self.target.tls.mode != SslMode::Disable && !server.is_local();
-        if encrypts && self.connector.is_none() {
-            self.connector = Some(self.target.tls.connector()?);
+        if encrypts && self.certificates.is_none() {
+            self.certificates = Some(Arc::new(self.target.tls.certificates()?));
         }
         let answered = Arc::clone(&self.answered);
-        Ok(Turn::start(&self.target, server, self.connector.clone().filter(|_| encrypts), move || answered()))
+        let certificates = self.certificates.clone().filter(|_| encrypts);
+        Ok(Turn::start(&self.target, server, certificates, move || answered()))
     }
 }
 

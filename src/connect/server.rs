@@ -99,6 +99,13 @@ fn passwords(settings: &Settings<'_>, servers: &mut [Server], database: &str, us
 }
 
 impl Server {
+    /// The name that its certificate must have.
+    pub(super) fn name(&self) -> &str {
+        match &self.place {
+            Place::Socket(name) | Place::Tcp { name, .. } => name,
+        }
+    }
+
     /// PostgreSQL encrypts nothing on a Unix socket.
     pub(super) fn is_local(&self) -> bool {
         matches!(self.place, Place::Socket(_))
@@ -115,7 +122,7 @@ impl fmt::Display for Server {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Tcp { name, .. } if name.contains(':') => write!(formatter, "[{name}]:{}", self.port),
-            Place::Socket(name) | Place::Tcp { name, .. } => write!(formatter, "{name}:{}", self.port),
+            _ => write!(formatter, "{}:{}", self.name(), self.port),
         }
     }
 }

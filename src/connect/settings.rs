@@ -230,8 +230,8 @@ mod tests {
     #[test]
     fn a_demand_that_can_not_be_kept_is_refused() {
         gathers(Some("gssencmode=prefer sslcompression=1 pgbouncer=true"), &[], &[("gssencmode", None)]);
-        let why = "cannot use PGREQUIREAUTH: jobctl can't do what `require_auth` asks for; remove it";
-        refuses("host=h", &[("PGREQUIREAUTH", "scram-sha-256")], why);
+        let why = "cannot use PGREQUIREPEER: jobctl can't do what `requirepeer` asks for; remove it";
+        refuses("host=h", &[("PGREQUIREPEER", "postgres")], why);
         let why = "cannot use the database URL: it has no parameter `sslmod`; did you mean `sslmode`?";
         refuses("postgres://h/?sslmod=require", &[], why);
     }

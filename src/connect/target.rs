@@ -4,8 +4,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use postgres::config::ChannelBinding;
+use tokio_postgres::config::ChannelBinding;
 
+use super::auth::Methods;
 use super::files;
 use super::server::{self, Server};
 use super::settings::{Environment, Settings};
@@ -25,6 +26,7 @@ pub(crate) struct Target {
     pub(super) options: Option<String>,
     pub(super) tls: TlsSettings,
     pub(super) channel_binding: ChannelBinding,
+    pub(super) methods: Methods,
     pub(super) wanted: Wanted,
     pub(super) order: Order,
     /// For one host, from the first packet to the end of the login; `None` waits for ever.
@@ -87,6 +89,10 @@ impl Target {
             options: settings.text("options").map(str::to_owned),
             tls,
             channel_binding: settings.choice("channel_binding", CHANNEL_BINDINGS)?.unwrap_or(ChannelBinding::Prefer),
+            methods: match settings.list("require_auth") {
+                list if list.is_empty() => Methods::any(),
+                list => Methods::read(&list).map_err(|(why, remedy)| settings.invalid("require_auth", why, &remedy))?,
+            },
             wanted: settings.choice("target_session_attrs", WANTED)?.unwrap_or(Wanted::Any),
             order: settings
                 .choice("load_balance_hosts", &[("disable", Order::Given), ("random", Order::Random)])?
@@ -97,6 +103,11 @@ impl Target {
             },
             keepalive: Keepalive::read(&settings)?,
         })
+    }
+
+    /// How long one host may take to let us in; `None`: for ever.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 }
 

@@ -1,4 +1,4 @@
-//! Transport encryption: what is set about it, and the connector made from that. The rules about
+//! Transport encryption: what is set about it, and rustls's settings made from that. The rules about
 //! certificates are in `verify`. Files are read only when a connection is about to be encrypted.
 
 use std::fmt::Display;
@@ -8,20 +8,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use postgres::config::SslNegotiation;
-use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::time_provider::TimeProvider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::config::SslNegotiation;
 
 use super::files;
+use super::handshake::PROTOCOL;
 use super::server::Server;
 use super::settings::Settings;
 use super::unusable;
-use super::verify::{Demand, Verifier};
+use super::verify::{Demand, Known, Verifier};
 
 /// libpq's `sslmode`, from careless to careful.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -43,6 +42,9 @@ const MODES: &[(&str, SslMode)] = &[
     ("verify-full", SslMode::VerifyFull),
 ];
 
+const OWN_CERTIFICATE: &[(&str, OwnCertificate)] =
+    &[("disable", OwnCertificate::Withheld), ("allow", OwnCertificate::Shown), ("require", OwnCertificate::Demanded)];
+
 #[derive(Clone, Debug)]
 pub(super) struct TlsSettings {
     pub(super) mode: SslMode,
@@ -51,8 +53,19 @@ pub(super) struct TlsSettings {
     revoked: Option<PathBuf>,
     /// The client's certificate and key.
     identity: Option<(PathBuf, PathBuf)>,
+    pub(super) own_certificate: OwnCertificate,
     versions: Vec<&'static SupportedProtocolVersion>,
     server_name: ServerNameIndication,
+}
+
+/// libpq's `sslcertmode`: what becomes of the client's own certificate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum OwnCertificate {
+    Withheld,
+    /// Shown where the server asks for it.
+    Shown,
+    /// Without having asked for it, the server is not taken.
+    Demanded,
 }
 
 #[derive(Debug, Clone)]
@@ -113,8 +126,11 @@ impl TlsSettings {
         let certificate = settings.text("sslcert").map(PathBuf::from);
         let revoked = settings.text("sslcrl").map(PathBuf::from);
         let encrypts = mode != SslMode::Disable && servers.iter().any(|server| !server.is_local());
-        let shows = settings.choice("sslcertmode", &[("disable", false), ("allow", true), ("require", true)])?;
-        let identity = if encrypts && shows != Some(false) {
+        let own_certificate = settings.choice("sslcertmode", OWN_CERTIFICATE)?.unwrap_or(OwnCertificate::Shown);
+        if own_certificate == OwnCertificate::Demanded && mode < SslMode::Require {
+            return Err(settings.invalid("sslcertmode", "is require, but TLS is optional", "use sslmode=verify-full"));
+        }
+        let identity = if encrypts && own_certificate != OwnCertificate::Withheld {
             certificate.or_else(|| own("postgresql.crt")).and_then(|certificate| {
                 let key = settings.text("sslkey").map(PathBuf::from);
                 Some((certificate, key.or_else(|| settings.in_home(".postgresql/postgresql.key"))?))
@@ -128,6 +144,7 @@ impl TlsSettings {
             roots,
             revoked: revoked.or_else(|| (mode >= SslMode::VerifyCa).then(|| own("root.crl")).flatten()),
             identity,
+            own_certificate,
             versions: versions(settings)?,
             server_name: match settings.number::<i32>("sslsni")? {
                 Some(0) => ServerNameIndication::Withheld,
@@ -140,7 +157,7 @@ impl TlsSettings {
     ///
     /// # Errors
     /// A `Fault` of the configuration that names the file.
-    pub(super) fn connector(&self) -> anyhow::Result<MakeRustlsConnect> {
+    pub(super) fn certificates(&self) -> anyhow::Result<ClientConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let algorithms = provider.signature_verification_algorithms;
         let verifier = match self.mode {
@@ -148,12 +165,10 @@ impl TlsSettings {
             SslMode::VerifyCa | SslMode::VerifyFull => {
                 let (given, store) = self.roots()?;
                 let revoked = self.revoked.as_deref().map(|path| read_all(path, "sslcrl")).transpose()?;
-                let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(&provider))
-                    .with_crls(revoked.unwrap_or_default())
-                    .build()
-                    .map_err(|error| unusable(&"the root certificates", &format!("{error}; correct sslrootcert")))?;
+                let known = Known { store: Arc::new(store), given, revoked: revoked.unwrap_or_default() };
                 let demand = if self.mode == SslMode::VerifyFull { Demand::Name } else { Demand::Authority };
-                Verifier::strict(algorithms, chain, given, demand)
+                Verifier::strict(&provider, known, demand)
+                    .map_err(|error| unusable(&"the root certificates", &format!("{error}; correct sslrootcert")))?
             }
         };
         let versions = ClientConfig::builder_with_details(provider, Arc::new(HostTime))
@@ -173,9 +188,9 @@ impl TlsSettings {
         };
         config.enable_sni = self.server_name == ServerNameIndication::Sent;
         if self.negotiation == SslNegotiation::Direct {
-            config.alpn_protocols = vec![b"postgresql".to_vec()];
+            config.alpn_protocols = vec![PROTOCOL.to_vec()];
         }
-        Ok(MakeRustlsConnect::new(config))
+        Ok(config)
     }
 
     /// The certificates that were given, to be accepted as they are too, and all to build chains on.

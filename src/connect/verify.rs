@@ -6,18 +6,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
 use x509_cert::certificate::{Certificate, Version};
+use x509_cert::crl::CertificateList;
 use x509_cert::der::asn1::{Ia5StringRef, PrintableStringRef, Utf8StringRef};
 use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Decode, Encode};
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
+const NAME_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.30");
 
 /// What a certificate must show.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,8 +36,16 @@ pub(super) struct Verifier {
     demand: Demand,
     algorithms: WebPkiSupportedAlgorithms,
     chain: Option<Arc<WebPkiServerVerifier>>,
+    known: Known,
+}
+
+/// What certificates are held against.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) store: Arc<RootCertStore>,
     /// A server may show one of these itself: the self-signed certificate.
-    given: Vec<CertificateDer<'static>>,
+    pub(super) given: Vec<CertificateDer<'static>>,
+    pub(super) revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
 /// What rustls has no word for.
@@ -43,6 +53,7 @@ pub(super) struct Verifier {
 pub(super) enum Unverifiable {
     OldVersion,
     SelfSigned,
+    ConstrainedAuthority,
 }
 
 impl fmt::Display for Unverifiable {
@@ -50,6 +61,9 @@ impl fmt::Display for Unverifiable {
         formatter.write_str(match self {
             Self::OldVersion => "it is X.509 version 1, which no authority's signature makes good",
             Self::SelfSigned => "it is self-signed",
+            Self::ConstrainedAuthority => {
+                "it names its host only as common name, and its authority may vouch for some names only"
+            }
         })
     }
 }
@@ -66,31 +80,81 @@ impl Verifier {
     /// Takes any certificate. Its key must still have signed the handshake: channel binding, which
     /// tells a man in the middle by his certificate, means nothing if he can show the server's own.
     pub(super) fn lenient(algorithms: WebPkiSupportedAlgorithms) -> Self {
-        Self { demand: Demand::Nothing, algorithms, chain: None, given: Vec::new() }
+        let known = Known { store: Arc::new(RootCertStore::empty()), given: Vec::new(), revoked: Vec::new() };
+        Self { demand: Demand::Nothing, algorithms, chain: None, known }
     }
 
+    /// # Errors
+    /// A revocation list, or all roots, can't be used.
     pub(super) fn strict(
-        algorithms: WebPkiSupportedAlgorithms,
-        chain: Arc<WebPkiServerVerifier>,
-        given: Vec<CertificateDer<'static>>,
+        provider: &Arc<CryptoProvider>,
+        known: Known,
         demand: Demand,
-    ) -> Self {
-        Self { demand, algorithms, chain: Some(chain), given }
+    ) -> Result<Self, VerifierBuilderError> {
+        let chain = WebPkiServerVerifier::builder_with_provider(Arc::clone(&known.store), Arc::clone(provider))
+            .with_crls(known.revoked.clone())
+            .enforce_revocation_expiration()
+            .build()?;
+        Ok(Self { demand, algorithms: provider.signature_verification_algorithms, chain: Some(chain), known })
     }
 
-    fn check_name(&self, shown: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
+    fn check_name(
+        &self,
+        shown: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+    ) -> Result<(), Error> {
         if self.demand != Demand::Name {
             return Ok(());
         }
         match parsed(shown) {
-            Some(certificate) if !has_alternative_names(&certificate) => {
-                if common_name(&certificate).is_some_and(|common| matches(&common, &name.to_str())) {
-                    return Ok(());
+            Some(certificate) if !has_extension(&certificate, ALTERNATIVE_NAMES) => {
+                if !common_name(&certificate).is_some_and(|common| matches(&common, &name.to_str())) {
+                    return Err(CertificateError::NotValidForName.into());
                 }
-                Err(CertificateError::NotValidForName.into())
+                // rustls holds only alternative names against an authority's constraints.
+                let signers: Vec<Certificate> = intermediates.iter().filter_map(parsed).collect();
+                if self.known.is_constrained(&certificate, &signers) {
+                    return Err(Unverifiable::ConstrainedAuthority.into());
+                }
+                Ok(())
             }
             _ => verify_server_name(&ParsedCertificate::try_from(shown)?, name),
         }
+    }
+}
+
+impl Known {
+    /// Whether an authority that may have signed `shown`, or one behind it, vouches for some names only.
+    fn is_constrained(&self, shown: &Certificate, intermediates: &[Certificate]) -> bool {
+        let issuers = intermediates.iter().chain([shown]).filter_map(|one| one.tbs_certificate.issuer.to_der().ok());
+        let issuers: Vec<Vec<u8>> = issuers.collect();
+        let constrained = self.store.roots.iter().filter(|root| root.name_constraints.is_some());
+        intermediates.iter().any(|one| has_extension(one, NAME_CONSTRAINTS))
+            // A root's subject is without its head.
+            || constrained.map(|root| &root.subject).any(|subject| issuers.iter().any(|name| name.ends_with(subject)))
+    }
+
+    /// A given certificate needs no signature, but may be revoked all the same.
+    fn check_revoked(&self, shown: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+        if self.revoked.is_empty() {
+            return Ok(());
+        }
+        let shown = parsed(shown).ok_or(CertificateError::BadEncoding)?.tbs_certificate;
+        let lists = self.revoked.iter().filter_map(|list| CertificateList::from_der(list).ok());
+        let lists: Vec<_> = lists.map(|list| list.tbs_cert_list).filter(|list| list.issuer == shown.issuer).collect();
+        if lists.is_empty() {
+            return Err(CertificateError::UnknownRevocationStatus.into());
+        }
+        for list in lists {
+            if list.next_update.is_some_and(|next| next.to_unix_duration().as_secs() < now.as_secs()) {
+                return Err(CertificateError::ExpiredRevocationList.into());
+            }
+            if list.revoked_certificates.iter().flatten().any(|one| one.serial_number == shown.serial_number) {
+                return Err(CertificateError::Revoked.into());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -104,8 +168,9 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
-        if self.given.iter().any(|given| given == shown) {
+        if self.known.given.iter().any(|given| given == shown) {
             check_dates(shown, now)?;
+            self.known.check_revoked(shown, now)?;
         } else if is_old(shown) {
             return Err(Unverifiable::OldVersion.into());
         } else {
@@ -120,7 +185,7 @@ impl ServerCertVerifier for Verifier {
                 Err(error) => return Err(error),
             }
         }
-        self.check_name(shown, name).map(|()| ServerCertVerified::assertion())
+        self.check_name(shown, intermediates, name).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -189,9 +254,9 @@ fn check_dates(shown: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     Ok(())
 }
 
-fn has_alternative_names(certificate: &Certificate) -> bool {
+fn has_extension(certificate: &Certificate, id: ObjectIdentifier) -> bool {
     let extensions = certificate.tbs_certificate.extensions.as_deref().unwrap_or_default();
-    extensions.iter().any(|extension| extension.extn_id == ALTERNATIVE_NAMES)
+    extensions.iter().any(|extension| extension.extn_id == id)
 }
 
 /// The last one, which is the most specific.
@@ -234,6 +299,9 @@ mod tests {
         case("*.0.0.1", "127.0.0.1", false);
     }
 
+    /// Seconds since 1970.
+    const NOW: u64 = 1_800_000_000;
+
     /// An authority, and certificates that it signed or that signed themselves.
     struct Authority {
         issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
@@ -252,9 +320,32 @@ mod tests {
         fn new(common_name: &str) -> Self {
             let mut parameters = parameters(common_name, &[]);
             parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            Self::of(parameters)
+        }
+
+        fn of(parameters: rcgen::CertificateParams) -> Self {
             let key = rcgen::KeyPair::generate().expect("a key");
             let own = parameters.self_signed(&key).expect("a certificate").der().clone();
             Self { issuer: rcgen::Issuer::new(parameters, key), own }
+        }
+
+        /// Revokes the certificate of this number, in a list that is good until this year begins.
+        fn revoke(&self, serial: u8, until: i32) -> CertificateRevocationListDer<'static> {
+            let entry = rcgen::RevokedCertParams {
+                serial_number: rcgen::SerialNumber::from_slice(&[serial]),
+                revocation_time: rcgen::date_time_ymd(2019, 1, 1),
+                reason_code: None,
+                invalidity_date: None,
+            };
+            let list = rcgen::CertificateRevocationListParams {
+                this_update: rcgen::date_time_ymd(2019, 1, 1),
+                next_update: rcgen::date_time_ymd(until, 1, 1),
+                crl_number: rcgen::SerialNumber::from_slice(&[1]),
+                issuing_distribution_point: None,
+                revoked_certs: vec![entry],
+                key_identifier_method: rcgen::KeyIdMethod::Sha256,
+            };
+            list.signed_by(&self.issuer).expect("a revocation list").into()
         }
 
         fn sign(&self, parameters: &rcgen::CertificateParams) -> CertificateDer<'static> {
@@ -266,19 +357,29 @@ mod tests {
     /// What a verifier that was given `root` says to `shown` from `db.example.com`, in both modes.
     #[track_caller]
     fn verdicts(root: &CertificateDer<'static>, shown: &CertificateDer<'_>, expected: [Option<Error>; 2]) {
+        verdicts_with(root, &[], shown, &[], expected);
+    }
+
+    /// As `verdicts`, with revocation lists, and the certificates that the server shows with its own.
+    #[track_caller]
+    fn verdicts_with(
+        root: &CertificateDer<'static>,
+        revoked: &[CertificateRevocationListDer<'static>],
+        shown: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        expected: [Option<Error>; 2],
+    ) {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut store = rustls::RootCertStore::empty();
+        let mut store = RootCertStore::empty();
         store.add(root.clone()).expect("a root");
         let store = Arc::new(store);
         let name = ServerName::try_from("db.example.com").expect("a name");
         let verdicts = [Demand::Authority, Demand::Name].map(|demand| {
-            let chain = WebPkiServerVerifier::builder_with_provider(Arc::clone(&store), Arc::clone(&provider));
-            let chain = chain.build().expect("a verifier");
-            let algorithms = provider.signature_verification_algorithms;
-            let verifier = Verifier::strict(algorithms, chain, vec![root.clone()], demand);
+            let known = Known { store: Arc::clone(&store), given: vec![root.clone()], revoked: revoked.to_vec() };
+            let verifier = Verifier::strict(&provider, known, demand).expect("a verifier");
             // Any time within the validity that the certificates have by default.
-            let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_800_000_000));
-            verifier.verify_server_cert(shown, &[], &name, &[], now).err()
+            let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(NOW));
+            verifier.verify_server_cert(shown, intermediates, &name, &[], now).err()
         });
         // Errors of other crates never compare equal.
         assert_eq!(format!("{verdicts:?}"), format!("{expected:?}"));
@@ -321,5 +422,51 @@ mod tests {
         let expired = sign(&parameters);
         let refused = || Some(CertificateError::Expired.into());
         verdicts(&expired, &expired, [refused(), refused()]);
+    }
+
+    #[test]
+    fn a_revocation_list_counts_until_it_expires_and_for_a_given_certificate_too() {
+        let authority = Authority::new("One");
+        let mut leaf = parameters("x", &["db.example.com"]);
+        leaf.serial_number = Some(rcgen::SerialNumber::from_slice(&[7]));
+        let signed = authority.sign(&leaf);
+        let expired = [
+            CertificateError::ExpiredRevocationListContext {
+                time: UnixTime::since_unix_epoch(std::time::Duration::from_secs(NOW)),
+                next_update: UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_577_836_800)),
+            },
+            CertificateError::ExpiredRevocationList,
+        ];
+        // Signed by the authority that was given; given itself.
+        for (root, expired) in [&authority.own, &signed].into_iter().zip(expired) {
+            let with = |list, expected: Option<CertificateError>| {
+                let expected = [expected.clone(), expected].map(|error| error.map(Error::from));
+                verdicts_with(root, &[list], &signed, &[], expected);
+            };
+            with(authority.revoke(8, 2100), None);
+            with(authority.revoke(7, 2100), Some(CertificateError::Revoked));
+            with(authority.revoke(8, 2020), Some(expired));
+            with(Authority::new("Other").revoke(8, 2100), Some(CertificateError::UnknownRevocationStatus));
+        }
+    }
+
+    #[test]
+    fn an_authority_for_some_names_vouches_for_no_common_name() {
+        let mut constrained = parameters("One", &[]);
+        constrained.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        constrained.name_constraints = Some(rcgen::NameConstraints {
+            permitted_subtrees: vec![rcgen::GeneralSubtree::DnsName("other.example".to_owned())],
+            excluded_subtrees: Vec::new(),
+        });
+        let forbidden = || Some(Unverifiable::ConstrainedAuthority.into());
+        let leaf = parameters("db.example.com", &[]);
+        let one = Authority::of(constrained.clone());
+        verdicts(&one.own, &one.sign(&leaf), [None, forbidden()]);
+        // Also where the authority itself was signed by another one.
+        let root = Authority::new("Root");
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let own = constrained.signed_by(&key, &root.issuer).expect("a certificate").der().clone();
+        let middle = Authority { issuer: rcgen::Issuer::new(constrained, key), own };
+        verdicts_with(&root.own, &[], &middle.sign(&leaf), &[middle.own.clone()], [None, forbidden()]);
     }
 }

@@ -54,7 +54,7 @@ impl Store {
         let within = within.map(|within| within.as_secs_f64());
         self.transact("check the jobs", move |client| {
             let parameters: &[Parameter<'_>] = &[(&jobs, Type::TEXT_ARRAY), (&within, Type::FLOAT8)];
-            facts(&client.query_typed(query!("check"), parameters)?[0])
+            facts(&client.query_typed_one(query!("check"), parameters)?)
         })
     }
 
@@ -64,7 +64,7 @@ impl Store {
     /// The database's.
     pub(crate) fn has_runs(&self, job: String) -> Result<bool> {
         self.transact("look for runs", move |client| {
-            client.query_typed(query!("has_runs"), &[(&job, Type::TEXT)])?[0].try_get("has_runs")
+            client.query_typed_one(query!("has_runs"), &[(&job, Type::TEXT)])?.try_get("has_runs")
         })
     }
 }

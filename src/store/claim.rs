@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use postgres::Row;
 use postgres::types::Type;
-use postgres::{Client, Row};
 use serde::Serialize;
 
 use super::runs::locked;
 use super::{Parameter, Result, Store, collect, query, seconds};
+use crate::connect::Client;
 use crate::schedule::ZoneData;
 
 /// Who asks: a worker name, and which of its ticks.
@@ -219,7 +220,7 @@ impl Store {
                 (&keep, Type::BOOL),
                 (&queues, Type::TEXT_ARRAY),
             ];
-            let row = &client.query_typed(query!("wake"), parameters)?[0];
+            let row = client.query_typed_one(query!("wake"), parameters)?;
             Ok(Seen {
                 claiming_tick: row.try_get("claiming_tick")?,
                 claiming_queues: row.try_get("queues")?,
@@ -237,7 +238,7 @@ impl Store {
     pub(crate) fn held(&self, worker: &str) -> Result<usize> {
         let worker = worker.to_owned();
         self.transact("count the worker's runs", move |client| {
-            let held: i32 = client.query_typed(query!("held"), &[(&worker, Type::TEXT)])?[0].try_get("held")?;
+            let held: i32 = client.query_typed_one(query!("held"), &[(&worker, Type::TEXT)])?.try_get("held")?;
             Ok(usize::try_from(held).unwrap_or(0))
         })
     }

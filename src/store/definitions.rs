@@ -106,13 +106,13 @@ impl Store {
     ) -> Result<Applied> {
         let applied = self.transact("apply definitions", move |client| {
             let asked = Instant::now();
-            while !client.query_typed(query!("lock_definitions"), &[])?[0].try_get::<_, bool>("locked")? {
+            while !client.query_typed_one(query!("lock_definitions"), &[])?.try_get::<_, bool>("locked")? {
                 if asked.elapsed() > APPLY_PATIENCE {
                     return Ok(None);
                 }
                 thread::sleep(Duration::from_millis(rand::random_range(20..80)));
             }
-            let now = client.query_typed(query!("now"), &[])?[0].try_get("now")?;
+            let now = client.query_typed_one(query!("now"), &[])?.try_get("now")?;
             let changed = collect(client.query_typed(query!("apply"), &[(&rows(now), Type::JSONB)])?, |row| {
                 let json = |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
                 Ok((
@@ -141,7 +141,7 @@ impl Store {
     /// # Errors
     /// The database's.
     pub(crate) fn now(&self) -> Result<DateTime<Utc>> {
-        self.transact("read the clock", |client| client.query_typed(query!("now"), &[])?[0].try_get("now"))
+        self.transact("read the clock", |client| client.query_typed_one(query!("now"), &[])?.try_get("now"))
     }
 
     /// Schedules whose time has come, oldest first, `FIRED_AT_ONCE` at most.

@@ -29,7 +29,7 @@ impl Store {
                 let (id, attempt) = run.unzip();
                 let parameters: &[Parameter<'_>] = &[(&key, Type::TEXT), (&id, Type::INT8), (&attempt, Type::INT4)];
                 if let Some(recorded) =
-                    client.query_typed(query!("begin_effect"), parameters)?[0].try_get("recorded_at")?
+                    client.query_typed_one(query!("begin_effect"), parameters)?.try_get("recorded_at")?
                 {
                     return Ok(Effect::Begun(recorded));
                 }

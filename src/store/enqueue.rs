@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use postgres::Row;
 use postgres::types::Type;
-use postgres::{Client, Row};
 
 use super::{Limits, Parameter, Result, Store, error, query};
 use crate::action;
+use crate::connect::Client;
 use crate::exit::Exit;
 
 /// A run to be enqueued; `None` is the table's default.
@@ -200,12 +201,14 @@ fn find(
     ];
     let rows = client.query_typed(query!("find_key"), parameters)?;
     rows.iter()
-        .map(|row| {
-            let id = row.try_get("id")?;
-            let same = row.try_get("same")?;
-            let ordinal: i64 = row.try_get("ordinal")?;
-            let index = taken[usize::try_from(ordinal - 1).unwrap_or_default()];
-            Ok((index, if same { Queued::Existing(id) } else { Queued::Taken }))
+        .filter_map(|row| {
+            let read = || {
+                let (id, same) = (row.try_get("id")?, row.try_get("same")?);
+                let ordinal: i64 = row.try_get("ordinal")?;
+                let index = (1..).zip(taken).find(|(at, _)| *at == ordinal).map(|(_, index)| *index);
+                Ok(index.map(|index| (index, if same { Queued::Existing(id) } else { Queued::Taken })))
+            };
+            read().transpose()
         })
         .collect()
 }

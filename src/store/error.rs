@@ -1,10 +1,14 @@
 //! What PostgreSQL's errors mean to jobctl: whether trying again can help, which exit status they
 //! are, and what to tell a person. The only place that reads a SQLSTATE.
 
+use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 
 use postgres::error::SqlState;
+use postgres::types::{WasNull, WrongType};
 
+use crate::connect::Refused;
 use crate::exit::Exit;
 
 /// What a caller can do about an error.
@@ -56,8 +60,25 @@ impl Error {
 
     /// The server said nothing for longer than any statement may take.
     pub(super) fn silent(doing: &str) -> Self {
-        let cause = format!("cannot {doing}: the database does not answer");
+        let cause = format!("cannot {doing}: {SILENT}");
         Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy: "try again later" }
+    }
+
+    /// The server said nothing for so long after it was asked to commit.
+    pub(super) fn silent_at_commit(doing: &str) -> Self {
+        Self::uncertain(doing, SILENT)
+    }
+
+    /// The session may write nothing, because of a setting.
+    pub(super) fn read_only(doing: &str) -> Self {
+        let cause = format!("cannot {doing}: default_transaction_read_only is on for this role or database");
+        let remedy = "set it off with ALTER ROLE or ALTER DATABASE, whichever set it on";
+        Self { kind: Kind::Lost, exit: Exit::Configuration, cause, remedy }
+    }
+
+    /// The answer lacks what every PostgreSQL answers.
+    pub(super) fn broken(doing: &str) -> Self {
+        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause: format!("cannot {doing}: {BROKEN}"), remedy: LOOK }
     }
 
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
@@ -68,10 +89,10 @@ impl Error {
             let line = format!("cannot {doing}: the sequence of jobctl.{table} is behind its table; {remedy}");
             return Self::new(Kind::Data, Exit::Configuration, line);
         }
-        let code = error.code();
-        let (kind, exit, remedy) = match code {
+        let (kind, exit, remedy) = match error.code() {
             Some(code) => meaning(code),
             None if is_about_value(error) => (Kind::Fatal, Exit::CouldNot, ""),
+            None if is_broken(error) => (Kind::Lost, Exit::Unavailable, LOOK),
             None => (Kind::Lost, Exit::Unavailable, "try again"),
         };
         let detail = match error.as_db_error().and_then(|db| db.detail()) {
@@ -85,23 +106,35 @@ impl Error {
     /// An error of COMMIT: where the connection was lost, what was asked for may have been done.
     pub(super) fn of_commit(doing: &str, error: &postgres::Error) -> Self {
         let known = Self::of(doing, error);
-        if known.kind != Kind::Lost {
-            return known;
-        }
-        let cause = format!("cannot {doing} for certain: {}; it may have been done", cause(error));
-        Self { cause: cause.replace(['\n', '\r'], " "), remedy: "look before you try again", ..known }
+        if known.kind == Kind::Lost { Self::uncertain(doing, &cause(error)) } else { known }
+    }
+
+    fn uncertain(doing: &str, cause: &str) -> Self {
+        let cause = format!("cannot {doing} for certain: {cause}; it may have been done").replace(['\n', '\r'], " ");
+        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy: "look before you try again" }
     }
 }
 
+const BROKEN: &str = "the database's answer makes no sense";
+const LOOK: &str = "see what answers at that address";
+const SILENT: &str = "the database does not answer";
+
 /// What the server or the driver says, without what was being done.
 pub(super) fn cause(error: &postgres::Error) -> String {
-    error.as_db_error().map_or_else(|| chain(error), |db| db.message().to_owned())
+    if let Some(refused) = refused(error) {
+        return refused.to_string();
+    }
+    match error.as_db_error() {
+        Some(db) => db.message().to_owned(),
+        None if is_broken(error) => format!("{BROKEN}: {}", chain(error)),
+        None => chain(error),
+    }
 }
 
 /// `Display` of the driver's error names only its class; the causes are in its chain.
 fn chain(error: &postgres::Error) -> String {
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
+    let mut cause = error.source();
     while let Some(deeper) = cause {
         text = format!("{text}: {deeper}");
         cause = deeper.source();
@@ -109,10 +142,27 @@ fn chain(error: &postgres::Error) -> String {
     text
 }
 
+/// What the connection itself has refused to read.
+fn refused(error: &postgres::Error) -> Option<&Refused> {
+    error.source()?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
+}
+
+/// Whether the answer was another one than any PostgreSQL gives: a row, a column or a message is missing, or of
+/// another kind, or there is more than was asked for.
+fn is_broken(error: &postgres::Error) -> bool {
+    let is_known = |cause: &(dyn StdError + 'static)| !cause.is::<WasNull>() && !cause.is::<WrongType>();
+    error.code().is_none() && !error.is_closed() && (refused(error).is_some() || !error.source().is_some_and(is_known))
+}
+
 /// Whether the driver could not turn a value into the other side's: what it says without a code is else about the
 /// connection, which has an error of the system as its cause, or none.
 fn is_about_value(error: &postgres::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|cause| !cause.is::<std::io::Error>())
+    !is_broken(error) && error.source().is_some_and(|cause| !cause.is::<io::Error>())
+}
+
+/// Whether the session takes no writes.
+pub(super) fn is_read_only(error: &postgres::Error) -> bool {
+    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
 /// Whether the statement was refused only because it met another one, and may be sent again at once.
@@ -145,8 +195,13 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
     match code.code() {
         "55P03" | "40001" | "40P01" => (Kind::Busy, Exit::Unavailable, "another session holds a lock; try again"),
         "57014" => (Kind::Busy, Exit::Unavailable, "try again, or narrow it down"),
-        // The server ended the session: it was idle, or too long, in a transaction.
-        "25P03" | "25P04" => (Kind::Lost, Exit::Unavailable, "try again"),
+        // The server ended the session: it was idle for too long in a transaction.
+        "25P03" => (Kind::Lost, Exit::Unavailable, "try again"),
+        "25P04" => {
+            let remedy =
+                "try again, or set transaction_timeout higher for this role; jobctl bounds its transactions itself";
+            (Kind::Lost, Exit::Unavailable, remedy)
+        }
         "25006" => (Kind::Lost, Exit::Unavailable, "the server takes no writes now; connect to the primary"),
         "42501" => {
             let remedy = "`jobctl grants` prints what roles need, and the schema's owner may do everything";
@@ -156,7 +211,7 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
         "26000" | "42P05" => {
             (Kind::Fatal, Exit::Configuration, "a pooler mixes up prepared statements; use its transaction mode")
         }
-        code => match &code[..2] {
+        code => match code.get(..2).unwrap_or_default() {
             "08" | "57" => (Kind::Lost, Exit::Unavailable, "try again"),
             "53" => (Kind::Busy, Exit::Unavailable, "the server is short of a resource; try again"),
             // P0: a trigger that somebody has added.
@@ -174,4 +229,4 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl StdError for Error {}

@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use postgres::Client;
-
 use super::claim::{Claim, Claimed, Holder, Taken, Token, claim};
 use super::runs::{Finish, Recorded, finish, locked};
 use super::{Pending, Result, Store};
+use crate::connect::Client;
 
 /// What came of an exchange.
 pub(crate) struct Exchanged {

@@ -150,7 +150,7 @@ impl Store {
     /// The database's, as of all of these.
     pub(crate) fn inspect_session(&self) -> Result<SessionFacts> {
         self.transact("inspect the session", |client| {
-            let row = &client.query_typed(query!("inspect_session"), &[])?[0];
+            let row = client.query_typed_one(query!("inspect_session"), &[])?;
             Ok(SessionFacts {
                 pid: row.try_get("pid")?,
                 age: seconds(row.try_get("age")?),
@@ -175,7 +175,7 @@ impl Store {
 
     pub(crate) fn inspect_role(&self) -> Result<RoleFacts> {
         self.transact("inspect the role", |client| {
-            let row = &client.query_typed(query!("inspect_role"), &[])?[0];
+            let row = client.query_typed_one(query!("inspect_role"), &[])?;
             Ok(RoleFacts {
                 enters: row.try_get("enters")?,
                 enqueues: row.try_get("enqueues")?,
@@ -276,7 +276,7 @@ impl Store {
 
     pub(crate) fn inspect_runs(&self) -> Result<RunFacts> {
         self.transact("inspect runs", |client| {
-            let row = &client.query_typed(query!("inspect_runs"), &[])?[0];
+            let row = client.query_typed_one(query!("inspect_runs"), &[])?;
             let length = |column| row.try_get::<_, Option<f64>>(column).map(|length| length.map(seconds));
             Ok(RunFacts {
                 dead: row.try_get("dead")?,

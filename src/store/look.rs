@@ -1,11 +1,12 @@
 //! What people look at: runs that match a filter, the dead, one run with its history.
 
 use chrono::{DateTime, Utc};
+use postgres::Row;
 use postgres::types::Type;
-use postgres::{Client, Row};
 use serde::Serialize;
 
 use super::{Parameter, Result, Store, collect, query};
+use crate::connect::Client;
 use crate::model::Status;
 
 /// Which runs are meant; an absent part restricts nothing.

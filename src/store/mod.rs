@@ -24,8 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use postgres::types::{ToSql, Type};
-use postgres::{Client, Row};
+use postgres::Row;
 
 pub(crate) use check::{Facts, FailedRun, TickAge};
 pub(crate) use claim::{Claim, Claimed, Due, Holder, Lane, LaneName, Limited, Taken, Token, Wanted};
@@ -48,7 +47,7 @@ pub(crate) use session::{Limits, Pending};
 pub(crate) use show::{Attempt, Shown};
 pub(crate) use status::{JobStatus, Overview, RunningRun, Worker};
 
-use crate::connect::{Link, Target};
+use crate::connect::{Client, Link, Parameter, Target};
 use crate::duration::CENTURY;
 use session::Session;
 
@@ -66,9 +65,6 @@ pub(crate) struct Store {
     limits: Limits,
     transactions: Cell<u64>,
 }
-
-/// A parameter and the type it is cast to in the query.
-type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Store {
     /// Connects, and has the first transaction make sure of the schema's version: it fails with

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use postgres::Row;
 use postgres::types::Type;
-use postgres::{Client, Row};
 
 use super::status::{Worker, list_workers};
 use super::{Limits, Parameter, Result, Store, collect, query};
+use crate::connect::Client;
 
 /// What the database is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +153,7 @@ impl Store {
     pub(crate) fn report(&self, scope: impl Fn(DateTime<Utc>) -> Scope + Send + 'static) -> Result<Snapshot> {
         let limits = Limits { one_moment: true, ..self.limits };
         self.session.transact("read the report", limits, move |client| {
-            let now = client.query_typed(query!("now"), &[])?[0].try_get("now")?;
+            let now = client.query_typed_one(query!("now"), &[])?.try_get("now")?;
             let scope = scope(now);
             let (mut jobs, all_jobs) = jobs(client, &scope)?;
             fill(client, &scope, &mut jobs)?;
@@ -177,7 +178,7 @@ impl Store {
 fn summary(client: &mut Client, scope: &Scope) -> Read<Summary> {
     let parameters: &[Parameter<'_>] =
         &[(&scope.since, Type::TIMESTAMPTZ), (&scope.patience.as_secs_f64(), Type::FLOAT8)];
-    let row = &client.query_typed(query!("report_summary"), parameters)?[0];
+    let row = client.query_typed_one(query!("report_summary"), parameters)?;
     Ok(Summary {
         database: row.try_get("database")?,
         used: row.try_get("used")?,

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use postgres::Row;
 use postgres::types::Type;
-use postgres::{Client, Row};
 
 use super::{Parameter, Pending, Result, Store, Token, collect, query};
+use crate::connect::Client;
 use crate::model::Status;
 
 /// What a heartbeat says about one run.

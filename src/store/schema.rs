@@ -3,10 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use postgres::Row;
+use postgres::SimpleQueryMessage;
 use postgres::types::Type;
-use postgres::{Client, Row, SimpleQueryMessage};
 
 use super::{Error, Kind, Limits, Result, Store, error, query};
+use crate::connect::Client;
 use crate::exit::Exit;
 
 /// A step of the schema's history, embedded in the program.
@@ -72,8 +74,9 @@ impl Store {
 
     fn look(&self, mode: Mode) -> Result<&'static [Migration]> {
         let started = Instant::now();
+        let limits = if mode == Mode::Apply { LIMITS } else { self.limits };
         loop {
-            let looked = self.session.transact("migrate", LIMITS, move |client| look(client, mode));
+            let looked = self.session.transact("migrate", limits, move |client| look(client, mode));
             let busy = match looked {
                 Ok(Look::Missing(missing)) => return Ok(missing),
                 Ok(Look::Refused(error)) => return Err(error),
@@ -95,7 +98,7 @@ fn look(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::
     match inspect(client, mode) {
         // The usual remedy of what does not exist is a migration.
         Err(error) if error::is_undefined(&error) => Ok(Look::Refused(schema_fault(format!(
-            "cannot migrate: {}; use PostgreSQL 12 or newer, and a schema that jobctl made",
+            "cannot migrate: {}; use PostgreSQL 14 or newer, and a schema that jobctl made",
             error::cause(&error)
         )))),
         looked => looked,
@@ -103,10 +106,10 @@ fn look(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::
 }
 
 fn inspect(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::Error> {
-    if mode == Mode::Apply && !client.query_typed(query!("lock_migrations"), &[])?[0].try_get::<_, bool>(0)? {
+    if mode == Mode::Apply && !client.query_typed_one(query!("lock_migrations"), &[])?.try_get::<_, bool>(0)? {
         return Ok(Look::Locked);
     }
-    let ground = &client.query_typed(query!("migration_ground"), &[])?[0];
+    let ground = &client.query_typed_one(query!("migration_ground"), &[])?;
     if let Some(error) = refusal(ground, mode)? {
         return Ok(Look::Refused(error));
     }
@@ -194,10 +197,12 @@ fn refusal(ground: &Row, mode: Mode) -> std::result::Result<Option<Error>, postg
 /// # Errors
 /// `Exit::Schema`, with the remedy, when it is older or newer.
 pub(super) fn check(answers: &[SimpleQueryMessage]) -> Result<()> {
-    let found = answers.iter().find_map(|answer| match answer {
-        SimpleQueryMessage::Row(row) => row.get("version")?.parse().ok(),
+    let row = answers.iter().find_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => row.try_get("version").ok(),
         _ => None,
     });
+    let version = row.ok_or_else(|| Error::broken("read the schema's version"))?;
+    let found = version.and_then(|version| version.parse().ok());
     match found.unwrap_or(0) {
         found if found < newest() => Err(schema_fault(format!(
             "the schema is at version {found} and this program needs {}; run `jobctl migrate`",

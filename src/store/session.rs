@@ -4,15 +4,13 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use postgres::Client;
-
 use super::error::{self, Error, Result};
 use super::{query, schema};
-use crate::connect::Link;
+use crate::connect::{Client, Link};
 
 /// What the statements of a transaction are held to.
 #[derive(Clone, Copy, Debug)]
@@ -90,14 +88,14 @@ impl Session {
     ) -> Pending<T> {
         let (answer, answers) = mpsc::channel();
         let checks = self.checks.take();
-        let awaited = Arc::new(());
-        let listener = Arc::downgrade(&awaited);
+        let stage = Arc::new(Stage::default());
+        let seen = Arc::clone(&stage);
         self.link.send(move |client| {
             // Nobody listens any more when the answer came too late.
-            let _ = answer.send(transaction(client, doing, limits, checks, &listener, &work));
+            let _ = answer.send(transaction(client, doing, limits, checks, &seen, &work));
             answered();
         });
-        Pending { doing, answers, _awaited: awaited, until: Instant::now() + limits.statement + limits.silence }
+        Pending { doing, answers, stage, until: Instant::now() + limits.statement + limits.silence }
     }
 }
 
@@ -105,8 +103,7 @@ impl Session {
 pub(crate) struct Pending<T> {
     doing: &'static str,
     answers: mpsc::Receiver<Result<T>>,
-    /// What is not awaited any more is not committed.
-    _awaited: Arc<()>,
+    stage: Arc<Stage>,
     /// Without an answer until then the server is taken for silent.
     pub(crate) until: Instant,
 }
@@ -120,7 +117,7 @@ impl<T> Pending<T> {
             match self.answers.recv_timeout(left.min(LOOK)) {
                 Ok(done) => return done,
                 Err(RecvTimeoutError::Timeout) if left > LOOK => {}
-                Err(_) => return Err(Error::silent(self.doing)),
+                Err(_) => return Err(self.give_up()),
             }
             if may_be_interrupted && interrupted.load(Ordering::Relaxed) {
                 may_be_interrupted = false;
@@ -134,8 +131,48 @@ impl<T> Pending<T> {
         match self.answers.try_recv() {
             Ok(done) => Some(done),
             Err(TryRecvError::Empty) if Instant::now() < self.until => None,
-            Err(_) => Some(Err(Error::silent(self.doing))),
+            Err(_) => Some(Err(self.give_up())),
         }
+    }
+
+    fn give_up(&self) -> Error {
+        match self.stage.turn(At::Abandoned) {
+            At::Commit => Error::silent_at_commit(self.doing),
+            At::Work | At::Abandoned => Error::silent(self.doing),
+        }
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        self.stage.turn(At::Abandoned);
+    }
+}
+
+/// How far a transaction is, for both who does it and who waits for it: what is not awaited any more is not
+/// committed.
+#[derive(Default)]
+struct Stage(Mutex<At>);
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum At {
+    #[default]
+    Work,
+    /// COMMIT is on its way.
+    Commit,
+    /// Nobody waits for the answer.
+    Abandoned,
+}
+
+impl Stage {
+    /// Goes on to `next`, unless it is abandoned; says where it was.
+    fn turn(&self, next: At) -> At {
+        let mut at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *at;
+        if before != At::Abandoned {
+            *at = next;
+        }
+        before
     }
 }
 
@@ -144,7 +181,7 @@ fn transaction<T>(
     doing: &str,
     limits: Limits,
     checks: bool,
-    listener: &Weak<()>,
+    stage: &Stage,
     work: &impl Fn(&mut Client) -> std::result::Result<T, postgres::Error>,
 ) -> Result<T> {
     // The queries name their schema; whoever may create a function in `public` must not get it called
@@ -166,22 +203,26 @@ fn transaction<T>(
     );
     let mut collisions = 0;
     loop {
+        stage.turn(At::Work);
         let begun = client.simple_query(&begin).map_err(|error| Error::of(doing, &error));
         if let Err(error) = begun.and_then(|answers| if checks { schema::check(&answers) } else { Ok(()) }) {
             let _ = client.batch_execute("ROLLBACK");
             return Err(error);
         }
         let done = work(client);
-        if listener.strong_count() == 0 {
+        let at_commit = done.is_ok();
+        if at_commit && stage.turn(At::Commit) == At::Abandoned {
             let _ = client.batch_execute("ROLLBACK");
             return Err(Error::silent(doing));
         }
-        let at_commit = done.is_ok();
         match done.and_then(|done| client.batch_execute("COMMIT").map(|()| done)) {
             Ok(done) => return Ok(done),
             Err(error) => {
                 // Where the connection is gone, so is the transaction.
                 let _ = client.batch_execute("ROLLBACK");
+                if error::is_read_only(&error) && is_set_read_only(client) {
+                    return Err(Error::read_only(doing));
+                }
                 if !error::is_collision(&error) || collisions == COLLISIONS {
                     return Err(if at_commit { Error::of_commit(doing, &error) } else { Error::of(doing, &error) });
                 }
@@ -190,4 +231,9 @@ fn transaction<T>(
         collisions += 1;
         thread::sleep(Duration::from_millis(rand::random_range(1..20)));
     }
+}
+
+/// Whether it is a setting that keeps the session from writing; else the server is a standby.
+fn is_set_read_only(client: &mut Client) -> bool {
+    matches!(client.session_state(), Ok(Some(state)) if !state.standby && state.read_only)
 }

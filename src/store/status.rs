@@ -1,11 +1,12 @@
 //! How it goes: what `status` shows.
 
 use chrono::{DateTime, Utc};
+use postgres::Row;
 use postgres::types::Type;
-use postgres::{Client, Row};
 use serde::Serialize;
 
 use super::{Limits, Parameter, Result, Store, collect, query};
+use crate::connect::Client;
 use crate::patience::PATIENCE;
 
 /// How a job does; the fields are named as in `status --json`. `waiting` and `due` divide the queued and
@@ -70,7 +71,7 @@ impl Store {
             let of_job: &[Parameter<'_>] = &[(&job, Type::TEXT)];
             let longest: &[Parameter<'_>] = &[(&job, Type::TEXT), (&LONGEST_RUNNING, Type::INT8)];
             Ok(Overview {
-                now: client.query_typed(query!("now"), &[])?[0].try_get("now")?,
+                now: client.query_typed_one(query!("now"), &[])?.try_get("now")?,
                 jobs: collect(client.query_typed(query!("status_jobs"), of_job)?, job_status)?,
                 workers: list_workers(client, None)?,
                 running: collect(client.query_typed(query!("status_running"), longest)?, |row| {

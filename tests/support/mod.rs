@@ -1,6 +1,7 @@
 //! What the tests share: a server for the whole run, a database for each test, the binary.
 
 mod db;
+pub mod fake_server;
 mod gate;
 pub mod http_server;
 mod jobctl;

@@ -1,0 +1,117 @@
+//! A server that answers what no PostgreSQL answers: no command panics, waits for ever or takes the
+//! host's memory.
+
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::support::fake_server::{FakeServer, columns, complete, head, message, ready, row};
+use crate::support::{Finished, jobctl};
+
+/// Commands that read what the server answers.
+const COMMANDS: [&[&str]; 12] = [
+    &["check"],
+    &["doctor"],
+    &["enqueue", "job"],
+    &["list"],
+    &["migrate"],
+    &["migrate", "--dry-run"],
+    &["next"],
+    &["once", "key", "--", "true"],
+    &["report"],
+    &["status"],
+    &["tick"],
+    &["tick", "--dry-run"],
+];
+
+fn refuses(server: &FakeServer, command: &[&str]) -> Finished {
+    let refused = jobctl(command.iter().copied()).env("JOBCTL_DATABASE_URL", &server.url()).run();
+    refused.exits(5).stdout("").complains_once().nowhere("panicked")
+}
+
+/// Begins transactions like PostgreSQL, with the schema's version; the rest is the test's.
+fn after_begin(
+    answer: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+) -> impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static {
+    move |statement, client| match statement {
+        begin if begin.starts_with("BEGIN") => {
+            client.write_all(&[columns(&["version"]), row(&["1"]), complete()].concat())
+        }
+        "COMMIT" | "ROLLBACK" => client.write_all(&complete()),
+        _ => answer(client),
+    }
+}
+
+/// What precedes the rows of a statement with parameters.
+fn opening() -> Vec<u8> {
+    [message(b'1', &[]), message(b'2', &[]), message(b't', &[0, 0]), columns(&["text"])].concat()
+}
+
+#[test]
+fn an_answer_without_its_rows_or_columns_is_exit_5() {
+    let nothing = FakeServer::start(after_begin(|client| client.write_all(&[opening(), complete()].concat())));
+    let others = FakeServer::start(after_begin(|client| {
+        client.write_all(&[opening(), row(&["what nobody asked for"]), complete()].concat())
+    }));
+    for command in COMMANDS {
+        refuses(&others, command).stderr_has("the database's answer makes no sense");
+        // Where no row is an answer, nothing is wrong; and an enqueue asks again.
+        if !matches!(command[0], "enqueue" | "list" | "next") && command != ["tick", "--dry-run"] {
+            refuses(&nothing, command).stderr_has("the database's answer makes no sense");
+        }
+    }
+    let stranger = FakeServer::start(|_, client| {
+        client.write_all(&[columns(&["something"]), row(&["else"]), complete()].concat())
+    });
+    refuses(&stranger, &["list"]).stderr_has("cannot read the schema's version: the database's answer makes no sense");
+    let url = format!("{}&target_session_attrs=read-write", stranger.url());
+    jobctl(["list", "--database-url", &url]).run().exits(5).stderr_has("it does not answer like PostgreSQL");
+}
+
+#[test]
+fn an_error_with_a_short_code_is_an_error() {
+    for code in ["", "2", "é", "22"] {
+        let error = format!("SERROR\0VERROR\0C{code}\0Mnothing goes\0\0");
+        let server =
+            FakeServer::start(move |_, client| client.write_all(&[message(b'E', error.as_bytes()), ready()].concat()));
+        let refused = jobctl(["list", "--database-url", &server.url()]).run();
+        refused.exits(1).complains_once().stderr("jobctl: cannot list runs: nothing goes\n");
+    }
+}
+
+#[test]
+fn a_row_that_is_too_long_is_refused_by_its_announcement() {
+    let server =
+        FakeServer::start(after_begin(|client| client.write_all(&[opening(), head(b'D', 1_000_000_000)].concat())));
+    for command in [&["list"][..], &["tick"], &["show", "1"]] {
+        let refused = refuses(&server, command);
+        refused.stderr_has("the database sends a row of more than 64 MiB; see what answers at that address");
+    }
+}
+
+#[test]
+fn an_answer_without_end_is_read_up_to_a_limit() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&sent);
+    let server = FakeServer::start(after_begin(move |client| {
+        client.write_all(&opening())?;
+        let rows = row(&[&"x".repeat(1024 * 1024)]);
+        loop {
+            client.write_all(&rows)?;
+            counter.fetch_add(rows.len(), Ordering::Relaxed);
+        }
+    }));
+    refuses(&server, &["list"]).stderr_has("the database sends an answer of more than 256 MiB");
+    // What the sockets hold comes on top.
+    assert!(sent.load(Ordering::Relaxed) < 300 * 1024 * 1024);
+}
+
+#[test]
+fn migrate_does_not_wait_for_a_server_that_falls_silent_after_the_login() {
+    let server = FakeServer::start(|_, _| Ok(()));
+    let refused = refuses(&server, &["migrate", "--dry-run"]);
+    let refused = refused.stderr_has("cannot migrate: the database does not answer; try again later");
+    assert!(refused.took < Duration::from_secs(4), "{refused}");
+}

@@ -1,0 +1,104 @@
+//! A server that lets everybody in and then answers as a test wants, in PostgreSQL's protocol or not.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+/// Serves until the process ends.
+pub struct FakeServer {
+    port: u16,
+}
+
+impl FakeServer {
+    /// `answer` gets each statement and what to write the whole answer to.
+    pub fn start(answer: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answer = Arc::new(answer);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let answer = Arc::clone(&answer);
+                thread::spawn(move || serve(client, &*answer));
+            }
+        });
+        Self { port }
+    }
+
+    pub fn url(&self) -> String {
+        format!("postgresql://u@127.0.0.1:{}/d?connect_timeout=2", self.port)
+    }
+}
+
+fn serve(mut client: TcpStream, answer: &dyn Fn(&str, &mut TcpStream) -> io::Result<()>) -> io::Result<()> {
+    loop {
+        let startup = read_body(&mut client)?;
+        if startup == [4, 210, 22, 47] {
+            client.write_all(b"N")?;
+        } else {
+            break;
+        }
+    }
+    client.write_all(&[message(b'R', &[0; 4]), ready()].concat())?;
+    let mut statement = String::new();
+    loop {
+        let mut kind = [0];
+        client.read_exact(&mut kind)?;
+        let body = read_body(&mut client)?;
+        let text = || body.split(|byte| *byte == 0).find(|text| !text.is_empty()).map(String::from_utf8_lossy);
+        match kind[0] {
+            b'Q' => answer(&text().unwrap_or_default(), &mut client)?,
+            b'P' => statement = text().unwrap_or_default().into_owned(),
+            b'S' => answer(&statement, &mut client)?,
+            b'X' => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+fn read_body(client: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    client.read_exact(&mut length)?;
+    let mut body = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap().saturating_sub(4)];
+    client.read_exact(&mut body)?;
+    Ok(body)
+}
+
+pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&head(kind, body.len()), body].concat()
+}
+
+/// What a message begins with that has a body of so many bytes.
+pub fn head(kind: u8, bytes: usize) -> Vec<u8> {
+    [&[kind][..], &u32::try_from(bytes + 4).unwrap().to_be_bytes()].concat()
+}
+
+/// The end of an answer.
+pub fn ready() -> Vec<u8> {
+    message(b'Z', b"I")
+}
+
+/// The columns of an answer, all of them texts.
+pub fn columns(names: &[&str]) -> Vec<u8> {
+    let mut body = u16::try_from(names.len()).unwrap().to_be_bytes().to_vec();
+    for name in names {
+        body.extend(name.as_bytes());
+        // No table, and type 25 of any length.
+        body.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 25, 255, 255, 255, 255, 255, 255, 0, 0]);
+    }
+    message(b'T', &body)
+}
+
+pub fn row(values: &[&str]) -> Vec<u8> {
+    let mut body = u16::try_from(values.len()).unwrap().to_be_bytes().to_vec();
+    for value in values {
+        body.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
+        body.extend(value.as_bytes());
+    }
+    message(b'D', &body)
+}
+
+/// The end of a statement that went well, and of its answer.
+pub fn complete() -> Vec<u8> {
+    [message(b'C', b"SELECT 1\0"), ready()].concat()
+}
