@@ -17,6 +17,7 @@ use rustls::{ServerConfig, ServerConnection};
 use tempfile::TempDir;
 
 use crate::host_clock::{WRONG_CLOCK, ahead};
+use crate::support::fake_server::FakeServer;
 use crate::support::http_server::{BlackHole, HttpServer};
 use crate::support::server::{self, Server};
 use crate::support::{Finished, Invocation, Preload, jobctl, temp_dir, wait_until};
@@ -67,6 +68,8 @@ impl Secured {
             client.batch_execute(&format!("COPY (SELECT '{text}') TO PROGRAM '{write}'")).unwrap();
         }
         client.batch_execute("ALTER SYSTEM SET ssl = on").unwrap();
+        // It asks for a client's certificate, and takes none.
+        client.batch_execute("ALTER SYSTEM SET ssl_ca_file = 'server.crt'").unwrap();
         for user in ["encrypted", "plain", "either"] {
             client.batch_execute(&format!("CREATE ROLE {user} LOGIN SUPERUSER PASSWORD 's3cret'")).unwrap();
         }
@@ -356,8 +359,8 @@ fn a_host_clock_before_1970_is_found_over_tls() {
     doctor(&verified).exits(7).stderr_has("the server's certificate is not acceptable");
 }
 
-/// Answers what asks for TLS, and tells whatever comes afterwards.
-fn imposter() -> (u16, Receiver<Vec<u8>>) {
+/// Answers what asks for TLS, or begins with it, and tells whatever comes afterwards.
+fn imposter(negotiation: &'static str) -> (u16, Receiver<Vec<u8>>) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(["db.example.com".to_owned()]).unwrap().self_signed(&key).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
@@ -369,8 +372,10 @@ fn imposter() -> (u16, Receiver<Vec<u8>>) {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
-        socket.read_exact(&mut [0; 8]).unwrap();
-        socket.write_all(b"S").unwrap();
+        if negotiation == "postgres" {
+            socket.read_exact(&mut [0; 8]).unwrap();
+            socket.write_all(b"S").unwrap();
+        }
         let mut session = ServerConnection::new(config).unwrap();
         let mut heard = Vec::new();
         let _ = rustls::Stream::new(&mut session, &mut socket).read_to_end(&mut heard);
@@ -383,7 +388,7 @@ fn imposter() -> (u16, Receiver<Vec<u8>>) {
 fn who_shows_a_self_signed_certificate_hears_no_password() {
     let root = SECURED.file("root.pem");
     for mode in ["verify-ca", "verify-full"] {
-        let (port, heard) = imposter();
+        let (port, heard) = imposter("postgres");
         let address = format!(
             "host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret sslmode={mode} sslrootcert={}",
             root.display()
@@ -391,6 +396,101 @@ fn who_shows_a_self_signed_certificate_hears_no_password() {
         refuses(&address, 7, "the server's certificate is not acceptable: it is self-signed; give the certificate");
         assert_eq!(heard.recv().unwrap(), b"");
     }
+}
+
+#[test]
+fn a_login_is_bound_to_the_encryption_where_that_is_demanded() {
+    let secured = &*SECURED;
+    opens(&secured.address("either", "sslmode=require channel_binding=require"));
+    let plain = secured.address("either", "sslmode=disable channel_binding=require");
+    refuses(&plain, 7, "server did not use channel binding; check the password");
+}
+
+#[test]
+fn a_server_that_confirms_no_protocol_hears_no_password_after_a_direct_negotiation() {
+    let (port, heard) = imposter("direct");
+    let more = "sslmode=require sslnegotiation=direct";
+    let address = format!("host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {more}");
+    refuses(&address, 7, "the server has not confirmed PostgreSQL's protocol in TLS; check sslmode");
+    assert_eq!(heard.recv().unwrap(), b"");
+}
+
+#[test]
+fn a_server_that_asks_for_no_certificate_is_refused_where_one_must_be_shown() {
+    let secured = &*SECURED;
+    let files = temp_dir();
+    let (certificate, key) = (files.path().join("own.pem"), files.path().join("own.key"));
+    let pair = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(["me".to_owned()]).unwrap().self_signed(&pair).unwrap();
+    fs::write(&certificate, own.pem()).unwrap();
+    fs::write(&key, pair.serialize_pem()).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let identity = format!("sslcert={} sslkey={}", certificate.display(), key.display());
+    let (port, heard) = imposter("postgres");
+    let address = format!("host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {identity}");
+    let unasked = "no certificate was asked for, or there is none to show, and sslcertmode=require demands it";
+    refuses(&format!("{address} sslmode=require sslcertmode=require"), 7, unasked);
+    assert_eq!(heard.recv().unwrap(), b"");
+    refuses(&format!("{address} sslcertmode=require"), 7, "`sslcertmode` is require, but TLS is optional");
+    // One that asks, and does not like it.
+    let why = "the server does not accept the client's certificate";
+    refuses(&secured.address("encrypted", &format!("sslmode=require sslcertmode=require {identity}")), 7, why);
+    // There is none to show.
+    refuses(&secured.address("encrypted", "sslmode=require sslcertmode=require"), 7, unasked);
+    opens(&secured.address("encrypted", "sslmode=require"));
+}
+
+#[test]
+fn a_server_that_asks_for_another_proof_than_is_allowed_hears_no_password() {
+    let secured = &*SECURED;
+    for allowed in ["scram-sha-256", "md5,scram-sha-256", "!password,!none", "!md5"] {
+        opens(&secured.address("either", &format!("require_auth={allowed}")));
+    }
+    for forbidden in ["password", "!scram-sha-256", "none"] {
+        let why = "the server asks for authentication by scram-sha-256, which require_auth forbids";
+        refuses(&secured.address("either", &format!("require_auth={forbidden}")), 7, why);
+    }
+    refuses(&secured.address("either", "require_auth=scram"), 7, "`require_auth` has an unknown method; allowed are");
+    refuses(&secured.address("either", "require_auth=md5,!none"), 7, "`require_auth` mixes methods with and without");
+    list(&secured.address("either", "")).env("PGREQUIREAUTH", "md5").run().exits(7).stderr_has("scram-sha-256");
+    // Without any proof anybody is let in.
+    let trusting = FakeServer::start(|_, _| Ok(()));
+    let why = "the server asks for authentication by none, which require_auth forbids";
+    refuses(&format!("{}&require_auth=scram-sha-256", trusting.url()), 7, why);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address =
+        format!("postgres://u:s3cret@{}/d?sslmode=disable&require_auth=scram-sha-256", listener.local_addr().unwrap());
+    let curious = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1024]).unwrap();
+        stream.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard);
+        heard
+    });
+    refuses(&address, 7, "the server asks for authentication by password, which require_auth forbids");
+    assert_eq!(curious.join().unwrap(), b"");
+}
+
+#[test]
+fn the_doctor_warns_of_a_server_that_nothing_verifies() {
+    let secured = &*SECURED;
+    let remote = |more: &str| secured.address("encrypted", more).replace("127.0.0.1", &elsewhere());
+    let doctor =
+        |address: &str| jobctl(["doctor"]).env("HOME", "/nonexistent").env("JOBCTL_DATABASE_URL", address).run().stdout;
+    let line = |address: &str| doctor(address).lines().next().unwrap_or_default().to_owned();
+    let unverified = line(&remote("sslmode=require"));
+    assert!(unverified.starts_with("warn\tconnection") && unverified.contains(", not verified, "), "{unverified}");
+    assert!(unverified.contains("set sslmode=verify-full"), "{unverified}");
+    let root = format!("sslmode=verify-full sslrootcert={}", secured.file("root.pem").display());
+    assert!(line(&remote(&root)).starts_with("ok\tconnection"), "{}", line(&remote(&root)));
+    assert!(line(&secured.address("encrypted", "sslmode=require")).starts_with("ok\tconnection"));
+}
+
+/// The secured server's address on this host, as it looks from another one.
+fn elsewhere() -> String {
+    // Not of the loopback network, but led there all the same.
+    "0.0.0.0".to_owned()
 }
 
 /// The secured server, made to look as if it had no TLS.

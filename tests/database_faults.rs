@@ -104,6 +104,39 @@ fn a_claim_whose_answer_was_lost_is_given_back_and_costs_no_attempt() {
 }
 
 #[test]
+fn an_enqueue_whose_commit_is_never_answered_says_that_it_may_be_done() {
+    let db = TestDb::new();
+    for (statement, expected) in [
+        ("COMMIT\0", "cannot enqueue for certain: the database does not answer; it may have been done"),
+        ("INSERT INTO jobctl.job_runs", "cannot enqueue: the database does not answer; try again later"),
+    ] {
+        let proxy = Proxy::to(&db);
+        proxy.freeze_after(statement);
+        let enqueue = db.jobctl(["enqueue", "shell", "--", "true"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run();
+        enqueue.exits(5).stdout("").complains_once().stderr_has(expected);
+    }
+}
+
+#[test]
+fn a_role_that_is_set_read_only_is_told_so_and_a_reader_reads() {
+    let db = TestDb::new();
+    let role = format!("{}_reader", db.name());
+    db.execute(&format!(
+        "CREATE ROLE {role} LOGIN SUPERUSER; ALTER ROLE {role} SET default_transaction_read_only = on"
+    ));
+    let url = db.url_as(&role);
+    let run = |words: &[&str]| db.jobctl(words.iter().copied()).env("JOBCTL_DATABASE_URL", &url).run();
+    let refused = run(&["enqueue", "shell", "--", "true"]);
+    let listed = run(&["list"]);
+    let wanted = format!("{url}{}target_session_attrs=read-write", if url.contains('?') { "&" } else { "?" });
+    let unfit = db.jobctl(["list", "--database-url", &wanted]).run();
+    db.execute(&format!("DROP ROLE {role}"));
+    refused.exits(7).stdout("").complains_once().stderr_has("default_transaction_read_only is on for this role");
+    listed.success();
+    unfit.exits(5).stderr_has("default_transaction_read_only is on there");
+}
+
+#[test]
 fn a_claim_whose_lease_ended_while_the_database_was_away_is_given_back_as_well() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

@@ -2,7 +2,7 @@
 //! host's memory.
 
 use std::io::{self, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -79,6 +79,16 @@ fn an_error_with_a_short_code_is_an_error() {
         let refused = jobctl(["list", "--database-url", &server.url()]).run();
         refused.exits(1).complains_once().stderr("jobctl: cannot list runs: nothing goes\n");
     }
+}
+
+#[test]
+fn a_transaction_timeout_of_the_servers_is_named() {
+    let server = FakeServer::start(|_, client| {
+        let error = "SFATAL\0VFATAL\0C25P04\0Mterminating connection due to transaction timeout\0\0";
+        client.write_all(&message(b'E', error.as_bytes()))?;
+        client.shutdown(Shutdown::Both)
+    });
+    refuses(&server, &["list"]).stderr_has("; try again, or set transaction_timeout higher for this role");
 }
 
 #[test]

@@ -17,7 +17,7 @@ struct Pooler {
 
 impl Pooler {
     /// In front of a test's database, or nothing where the program is missing.
-    fn start(db: &TestDb) -> Option<Self> {
+    fn start(db: &TestDb, mode: &str) -> Option<Self> {
         let program = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"];
         let program = program.into_iter().find(|path| Path::new(path).exists())?;
         let server: postgres::Config = db.url().parse().unwrap();
@@ -33,7 +33,7 @@ impl Pooler {
         let settings = format!(
             "[databases]\n{name} = host={host} port={port} user={user} {password}\n\
              [pgbouncer]\nlisten_port = 6432\nunix_socket_dir = {path}\nauth_type = any\n\
-             pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 50\nserver_lifetime = 1\n\
+             pool_mode = {mode}\ndefault_pool_size = 2\nmax_client_conn = 50\nserver_lifetime = 1\n\
              logfile = {path}/log\npidfile = {path}/pid\n",
             name = db.name(),
             password = password.unwrap_or_default()
@@ -75,7 +75,7 @@ impl Drop for Pooler {
 #[allow(clippy::print_stderr, reason = "whoever reads the log must know that nothing was tested")]
 fn everything_works_through_a_pooler_in_transaction_mode() {
     let db = TestDb::empty();
-    let Some(pooler) = Pooler::start(&db) else {
+    let Some(pooler) = Pooler::start(&db, "transaction") else {
         eprintln!("skipped: no pgbouncer in /usr/sbin, /usr/bin or /usr/local/bin");
         return;
     };
@@ -111,4 +111,19 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
     through().args(["doctor"]).run().success().stdout_has("pooler\tone hands out server processes");
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|62");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"), "62");
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "whoever reads the log must know that nothing was tested")]
+fn a_pooler_in_statement_mode_is_told_from_a_lost_connection() {
+    let db = TestDb::new();
+    let Some(pooler) = Pooler::start(&db, "statement") else {
+        eprintln!("skipped: no pgbouncer in /usr/sbin, /usr/bin or /usr/local/bin");
+        return;
+    };
+    for command in [&["list"][..], &["tick"], &["enqueue", "shell", "--", "true"], &["migrate"]] {
+        let refused = db.jobctl(command.iter().copied()).env("JOBCTL_DATABASE_URL", &pooler.url(&db)).run();
+        let refused = refused.exits(5).stdout("").complains_once();
+        refused.stderr_has("in statement pooling mode; try again; a pooler needs pool_mode = transaction\n");
+    }
 }

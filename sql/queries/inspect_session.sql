@@ -3,7 +3,6 @@ SELECT
     pg_backend_pid() AS pid,
     extract(epoch FROM now() - activity.backend_start)::float8 AS age,
     current_setting('server_version') AS server_version,
-    coalesce(inet_server_addr() <<= '127.0.0.0/8' OR inet_server_addr() = '::1', true) AS is_local,
     ssl.ssl AS encrypted,
     ssl.version AS tls_version,
     current_user::text AS role,

@@ -9,7 +9,7 @@ use clap::Args;
 use super::{Database, grants};
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
-use crate::findings::{self, Clock, Finding, Link, Verdict};
+use crate::findings::{self, Clock, Finding, Identity, Link, Verdict};
 use crate::fires::{self, Failing};
 use crate::patience::PATIENCE;
 use crate::print::{self, Cell, Form};
@@ -71,7 +71,14 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
     let clock = clock(&store)?;
     let other = Store::connect(target).ok().and_then(|other| other.inspect_session().ok());
     let session = store.inspect_session()?;
-    let link = Link { address: target.to_string(), sessions: [first, session.clone()], open_for, other };
+    let identity = if target.is_local() {
+        Identity::Local
+    } else if target.verifies() {
+        Identity::Verified
+    } else {
+        Identity::Unverified
+    };
+    let link = Link { address: target.to_string(), identity, sessions: [first, session.clone()], open_for, other };
     let missing =
         store.missing_migrations(Mode::Inspect).map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>());
     let mut findings = vec![

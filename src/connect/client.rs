@@ -78,8 +78,8 @@ impl Client {
     }
 }
 
-/// Sends and receives until `question` is answered. An error of the connection itself comes first: the
-/// question would only hear that the connection is closed.
+/// Sends and receives until `question` is answered. A server that closes the connection often says why before,
+/// in its answer; only without one does the connection's own error count.
 fn drive<T>(
     runtime: &Runtime,
     connection: &mut Connection,
@@ -87,11 +87,20 @@ fn drive<T>(
 ) -> Result<T, Error> {
     let mut question = pin!(question);
     runtime.block_on(poll_fn(|context| {
-        while let Poll::Ready(Some(message)) = connection.poll_message(context)? {
-            if let AsyncMessage::Notice(notice) = message {
-                debug!("database: {}: {}", notice.severity(), notice.message());
+        let lost = loop {
+            match connection.poll_message(context) {
+                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
+                    debug!("database: {}: {}", notice.severity(), notice.message());
+                }
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(error))) => break Some(error),
+                Poll::Ready(None) | Poll::Pending => break None,
             }
+        };
+        match (question.as_mut().poll(context), lost) {
+            (Poll::Ready(Err(error)), Some(lost)) if error.is_closed() => Poll::Ready(Err(lost)),
+            (Poll::Pending, Some(lost)) => Poll::Ready(Err(lost)),
+            (answer, _) => answer,
         }
-        question.as_mut().poll(context)
     }))
 }

@@ -73,7 +73,7 @@ impl Handshake {
             return Err(Failure::new("the server has not confirmed PostgreSQL's protocol in TLS", Remedy::Encryption));
         }
         if self.own_certificate == OwnCertificate::Demanded && !witness.showed.load(Ordering::Relaxed) {
-            let why = "the server did not ask for the client's certificate, which sslcertmode=require demands";
+            let why = "no certificate was asked for, or there is none to show, and sslcertmode=require demands it";
             return Err(Failure::new(why, Remedy::ClientCertificate));
         }
         let binding = session.peer_certificates().and_then(<[_]>::first).and_then(endpoint);

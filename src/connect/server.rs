@@ -106,6 +106,16 @@ impl Server {
         }
     }
 
+    pub(super) fn is_on_this_host(&self) -> bool {
+        match &self.place {
+            Place::Socket(_) => true,
+            Place::Tcp { address: Some(address), .. } => address.is_loopback(),
+            Place::Tcp { name, address: None } => {
+                name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+        }
+    }
+
     /// PostgreSQL encrypts nothing on a Unix socket.
     pub(super) fn is_local(&self) -> bool {
         matches!(self.place, Place::Socket(_))

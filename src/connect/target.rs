@@ -105,6 +105,16 @@ impl Target {
         })
     }
 
+    /// Whether every host is this one.
+    pub(crate) fn is_local(&self) -> bool {
+        self.servers.iter().all(Server::is_on_this_host)
+    }
+
+    /// Whether a server has to prove that it is the one that was meant.
+    pub(crate) fn verifies(&self) -> bool {
+        self.tls.verifies()
+    }
+
     /// How long one host may take to let us in; `None`: for ever.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout

@@ -153,6 +153,16 @@ impl TlsSettings {
         })
     }
 
+    /// Whether a server has to prove that it is the one that was meant. That some public authority signed its
+    /// certificate proves nothing without the name.
+    pub(super) fn verifies(&self) -> bool {
+        match self.mode {
+            SslMode::VerifyFull => true,
+            SslMode::VerifyCa => matches!(self.roots, Roots::File(_)),
+            _ => false,
+        }
+    }
+
     /// Reads the certificates that the mode needs.
     ///
     /// # Errors

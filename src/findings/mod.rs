@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::store;
 
 pub(crate) use grants::grants;
-pub(crate) use server::{Clock, Link, clock, connection, database, durability, pooler, role, writes};
+pub(crate) use server::{Clock, Identity, Link, clock, connection, database, durability, pooler, role, writes};
 pub(crate) use tables::{indexes, sequences, sizes, snapshots, vacuum};
 pub(crate) use work::{dead, definitions, leases, queues, schedules, ticks, zones};
 
@@ -116,7 +116,6 @@ mod tests {
             pid,
             age: Duration::from_millis(5),
             server_version: "15.13 (Debian 15.13-0+deb12u1)".to_owned(),
-            is_local: true,
             encrypted: Some(false),
             tls_version: None,
             role: "app".to_owned(),

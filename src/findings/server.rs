@@ -13,11 +13,22 @@ const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(2);
 /// A server process is not older than its connection; measured by two machines.
 const PROCESS_TOLERANCE: Duration = Duration::from_secs(1);
 
+/// What tells that the server at the address is the one that was meant.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Identity {
+    /// It is on this host.
+    Local,
+    /// Its certificate, which is checked.
+    Verified,
+    Unverified,
+}
+
 /// How the database was reached.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// Without a password.
     pub(crate) address: String,
+    pub(crate) identity: Identity,
     /// What the connection saw, first and last.
     pub(crate) sessions: [SessionFacts; 2],
     /// From before it was opened to after it was first asked.
@@ -41,18 +52,21 @@ pub(crate) fn connection(link: &Link, clock: Clock) -> Finding {
     let through = match (&session.tls_version, session.encrypted) {
         _ if is_pooled(link) => "through a pooler".to_owned(),
         (Some(version), Some(true)) => version.clone(),
-        _ if session.is_local => "on this host".to_owned(),
+        _ if link.identity == Identity::Local => "on this host".to_owned(),
         _ => "not encrypted".to_owned(),
     };
+    let verified = if link.identity == Identity::Unverified { ", not verified" } else { "" };
     let found = format!(
-        "PostgreSQL {} at {}, {through}, {} a transaction",
+        "PostgreSQL {} at {}, {through}{verified}, {} a transaction",
         session.server_version.split(' ').next().unwrap_or_default(),
         link.address,
         // Whoever has it in less asks on the same host.
         duration::show(clock.took.max(Duration::from_millis(1)))
     );
-    if through == "not encrypted" {
-        return Finding::warn(CHECK, found, "set sslmode=verify-full, or keep to a network you trust");
+    if through == "not encrypted" || link.identity == Identity::Unverified {
+        let remedy = "set sslmode=verify-full, or keep to a network you trust: who can pose as the server decides \
+                      what this host runs";
+        return Finding::warn(CHECK, found, remedy);
     }
     Finding::ok(CHECK, found)
 }
@@ -171,6 +185,7 @@ mod tests {
     fn link(first: i32, last: i32, other: Option<i32>) -> Link {
         Link {
             address: "app@db:5432/app".to_owned(),
+            identity: Identity::Local,
             sessions: [session(first), session(last)],
             open_for: Duration::from_millis(20),
             other: other.map(session),
@@ -193,14 +208,17 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_in_clear_is_told_where_it_leaves_the_host() {
+    fn a_server_that_could_be_another_one_is_told_where_it_is_not_on_the_host() {
         let mut link = link(1, 1, Some(2));
         let found = |link: &Link| connection(link, CLOCK);
         assert_eq!(found(&link).found, "PostgreSQL 15.13 at app@db:5432/app, on this host, 3ms a transaction");
-        link.sessions[0].is_local = false;
-        assert_eq!(found(&link).verdict, Verdict::Warn);
+        link.identity = Identity::Unverified;
+        let clear = found(&link);
+        assert_eq!((clear.verdict, clear.found.contains(", not encrypted, not verified, ")), (Verdict::Warn, true));
         link.sessions[0].encrypted = Some(true);
         link.sessions[0].tls_version = Some("TLSv1.3".to_owned());
+        assert_eq!((found(&link).verdict, found(&link).found.contains("TLSv1.3, not verified")), (Verdict::Warn, true));
+        link.identity = Identity::Verified;
         assert_eq!((found(&link).verdict, found(&link).found.contains(", TLSv1.3, ")), (Verdict::Ok, true));
     }
 

@@ -198,9 +198,7 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
         // The server ended the session: it was idle for too long in a transaction.
         "25P03" => (Kind::Lost, Exit::Unavailable, "try again"),
         "25P04" => {
-            let remedy =
-                "try again, or set transaction_timeout higher for this role; jobctl bounds its transactions itself";
-            (Kind::Lost, Exit::Unavailable, remedy)
+            (Kind::Lost, Exit::Unavailable, "try again, or set transaction_timeout higher for this role, or to 0")
         }
         "25006" => (Kind::Lost, Exit::Unavailable, "the server takes no writes now; connect to the primary"),
         "42501" => {
@@ -208,6 +206,8 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
             (Kind::Fatal, Exit::Configuration, remedy)
         }
         code if UNDEFINED.contains(&code) => (Kind::Fatal, Exit::Schema, "run `jobctl migrate`"),
+        // A pooler uses it for all it has to say, also that it hands out no whole transactions.
+        "08P01" => (Kind::Lost, Exit::Unavailable, "try again; a pooler needs pool_mode = transaction"),
         "26000" | "42P05" => {
             (Kind::Fatal, Exit::Configuration, "a pooler mixes up prepared statements; use its transaction mode")
         }

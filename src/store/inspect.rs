@@ -18,8 +18,6 @@ pub(crate) struct SessionFacts {
     /// Since that process was started.
     pub(crate) age: Duration,
     pub(crate) server_version: String,
-    /// Whether whoever talks to the server does so from its own host.
-    pub(crate) is_local: bool,
     /// `None` where the server does not say.
     pub(crate) encrypted: Option<bool>,
     pub(crate) tls_version: Option<String>,
@@ -155,7 +153,6 @@ impl Store {
                 pid: row.try_get("pid")?,
                 age: seconds(row.try_get("age")?),
                 server_version: row.try_get("server_version")?,
-                is_local: row.try_get("is_local")?,
                 encrypted: row.try_get("encrypted")?,
                 tls_version: row.try_get("tls_version")?,
                 role: row.try_get("role")?,
@@ -266,7 +263,7 @@ impl Store {
             let offsets = collect(client.query_typed(query!("inspect_zones"), parameters)?, |row| {
                 Ok((row.try_get("zone")?, row.try_get("instant")?, row.try_get("utc_offset")?))
             })?;
-            let now: DateTime<Utc> = client.query_typed(query!("now"), &[])?[0].try_get("now")?;
+            let now: DateTime<Utc> = client.query_typed_one(query!("now"), &[])?.try_get("now")?;
             let workers = list_workers(client, None)?.into_iter();
             let recent = workers.filter(|worker| now - worker.last_tick_at < TimeDelta::days(1));
             let workers = recent.map(|worker| (worker.worker, worker.version)).collect();
