@@ -467,6 +467,6 @@ mod tests {
         let key = rcgen::KeyPair::generate().expect("a key");
         let own = constrained.signed_by(&key, &root.issuer).expect("a certificate").der().clone();
         let middle = Authority { issuer: rcgen::Issuer::new(constrained, key), own };
-        verdicts_with(&root.own, &[], &middle.sign(&leaf), &[middle.own.clone()], [None, forbidden()]);
+        verdicts_with(&root.own, &[], &middle.sign(&leaf), std::slice::from_ref(&middle.own), [None, forbidden()]);
     }
 }
