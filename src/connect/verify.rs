@@ -62,7 +62,7 @@ impl fmt::Display for Unverifiable {
             Self::OldVersion => "it is X.509 version 1, which no authority's signature makes good",
             Self::SelfSigned => "it is self-signed",
             Self::ConstrainedAuthority => {
-                "it names its host only as common name, and its authority may vouch for some names only"
+                "it names its host only as common name, and its authority has name constraints"
             }
         })
     }

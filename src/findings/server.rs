@@ -64,8 +64,7 @@ pub(crate) fn connection(link: &Link, clock: Clock) -> Finding {
         duration::show(clock.took.max(Duration::from_millis(1)))
     );
     if through == "not encrypted" || link.identity == Identity::Unverified {
-        let remedy = "set sslmode=verify-full, or keep to a network you trust: who can pose as the server decides \
-                      what this host runs";
+        let remedy = "set sslmode=verify-full: a server that poses as this one decides what this host runs";
         return Finding::warn(CHECK, found, remedy);
     }
     Finding::ok(CHECK, found)
