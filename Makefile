@@ -10,7 +10,7 @@ TARGET = $${CARGO_TARGET_DIR:-target}
 BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
-.PHONY: help build demo test bench bench-quick lint install clean
+.PHONY: help build demo test test-pg bench bench-quick lint install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 10
@@ -25,6 +25,10 @@ demo: ## watch it run real jobs against a PostgreSQL of its own
 
 test: ## run all tests; ARGS="..." goes to cargo test
 	tests/with-postgres $(CARGO) test --locked $(ARGS)
+
+test-pg: ## run the integration tests against PostgreSQL VERSION=14, 15, 16, 17 or 18
+	programs=$$(tests/install-postgres "$(VERSION)" "$(TARGET)/postgres") && \
+		PG_BIN=$$programs JOBCTL_TEST_DATABASE_URL= $(MAKE) test ARGS="--test integration $(ARGS)"
 
 bench: ## measure it against its references and its peers, in under ten minutes
 	benches/peers/install "$(TARGET)/peers"

@@ -78,7 +78,7 @@ impl Secured {
         let mut show = |name: &str| -> String { client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0) };
         let (port, directory) = (show("port").parse().unwrap(), show("unix_socket_directories"));
         wait_until("the server to have certificates", || {
-            Client::connect(&server.url, NoTls).unwrap().query_one("SHOW ssl", &[]).unwrap().get::<_, String>(0) == "on"
+            client.query_one("SHOW ssl", &[]).unwrap().get::<_, String>(0) == "on"
         });
         let secured = Self { port, directory, files, _server: server };
         let socket = format!("host={} port={port} user=either dbname=app", secured.directory);

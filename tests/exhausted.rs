@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use postgres::config::Host;
+
 use crate::support::http_server::HttpServer;
 use crate::support::{Invocation, Preload, TestDb, temp_dir, wait_until};
 
@@ -37,8 +39,12 @@ const EXHAUSTED_HOST: &str = r#"
     }
 "#;
 
-fn on_host<'db>(host: &Preload, tick: Invocation<'db>, file: &Path, sockets: &str) -> Invocation<'db> {
-    host.before(tick).env("EXHAUSTED", file.to_str().unwrap()).env("SOCKETS", sockets)
+/// A tick on a host that lets it open this many sockets beside the one to its database.
+fn tick_on<'db>(host: &Preload, db: &'db TestDb, file: &Path, sockets: usize) -> Invocation<'db> {
+    let server: postgres::Config = db.url().parse().unwrap();
+    let sockets = sockets + usize::from(matches!(server.get_hosts()[0], Host::Tcp(_)));
+    let tick = host.before(db.jobctl(["tick"]));
+    tick.env("EXHAUSTED", file.to_str().unwrap()).env("SOCKETS", &sockets.to_string())
 }
 
 #[test]
@@ -59,7 +65,7 @@ fn what_the_host_can_not_start_is_given_back_until_it_can() {
         let db = TestDb::new();
         fs::write(&file, "").unwrap();
         let run = db.enqueue(["--max-attempts", "1"].into_iter().chain(job));
-        let tick = on_host(&host, db.jobctl(["tick"]), &file, "0").spawn();
+        let tick = tick_on(&host, &db, &file, 0).spawn();
         let given_back =
             || db.of_run(run, "status = 'queued' AND updated_at > created_at + interval '500 milliseconds'") == "t";
         wait_until("the run is given back again", given_back);
@@ -93,7 +99,7 @@ fn a_call_that_has_begun_counts() {
         "redirects": 1,
     });
     let run = db.enqueue(["http", &call.to_string()]);
-    on_host(&host, db.jobctl(["tick"]), folder.path(), "1").run().success();
+    tick_on(&host, &db, folder.path(), 1).run().success();
     assert_eq!(first.requests().len(), 1);
     assert_eq!(db.of_run(run, "status, attempts, error_type"), "failed|1|transport");
 }

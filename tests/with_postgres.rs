@@ -11,7 +11,10 @@ use crate::support::wait_until;
 /// A server of its own, even where the tests were given one.
 fn with_postgres(script: &str) -> Command {
     let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/with-postgres"));
-    command.args(["sh", "-c", script]).env_remove("JOBCTL_TEST_DATABASE_URL");
+    command.args(["sh", "-c", script]);
+    for name in ["JOBCTL_TEST_DATABASE_URL", "WITH_POSTGRES_LISTEN"] {
+        command.env_remove(name);
+    }
     command
 }
 

@@ -46,7 +46,8 @@ impl TestDb {
         });
         // Copied one at a time: a template must have no other session, and a copy is one.
         let name = unique("test");
-        maintenance().batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).unwrap();
+        let create = format!("CREATE DATABASE {name} TEMPLATE {template} {}", server::copy_strategy());
+        maintenance().batch_execute(&create).unwrap();
         Self { name, leaves_running: AtomicBool::new(false) }
     }
 
