@@ -5,6 +5,8 @@ PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 # As cargo itself sees it; a build folder named in its configuration file is to be named here too.
 TARGET = $${CARGO_TARGET_DIR:-target}
+# Where tests list what they leave out on this machine.
+LEFT_OUT = $(TARGET)/tests-left-out
 
 # With the settings of a database that loses nothing, and no other than its own.
 BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
@@ -24,7 +26,10 @@ demo: ## watch it run real jobs against a PostgreSQL of its own
 	JOBCTL_TEST_DATABASE_URL= tests/with-postgres examples/demo
 
 test: ## run all tests; ARGS="..." goes to cargo test
-	tests/with-postgres $(CARGO) test --locked $(ARGS)
+	@rm -f "$(LEFT_OUT)"
+	JOBCTL_TEST_LEFT_OUT="$(LEFT_OUT)" tests/with-postgres $(CARGO) test --locked $(ARGS)
+	@! test -s "$(LEFT_OUT)" || { sort -u -o "$(LEFT_OUT)" "$(LEFT_OUT)"; \
+		echo "left out on this machine: $$(wc -l <"$(LEFT_OUT)")"; sed 's/^/  /' "$(LEFT_OUT)"; }
 
 test-pg: ## run the integration tests against PostgreSQL VERSION=14, 15, 16, 17 or 18
 	programs=$$(tests/install-postgres "$(VERSION)" "$(TARGET)/postgres") && \

@@ -1,49 +1,14 @@
 //! The same enqueue from other languages, with their own drivers: an order and its job in one
-//! transaction. A language that is not installed, or whose driver can't be, is left out and said to be.
+//! transaction.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use postgres::Config;
 use postgres::config::Host;
 
-use crate::support::{Role, TestDb};
-
-/// A folder with a driver, installed once for all runs of the tests.
-fn driver(name: &str, install: &[&str]) -> Option<PathBuf> {
-    let folders = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let folder = folders.join(format!("driver-{name}"));
-    if !folder.exists() {
-        // Whole or not at all, also when two install at the same time.
-        let made = tempfile::tempdir_in(folders).unwrap();
-        let installed = Command::new(install[0])
-            .args(&install[1..])
-            .arg(made.path())
-            .current_dir(made.path())
-            .stdin(Stdio::null())
-            .output();
-        match installed {
-            Ok(output) if output.status.success() => {
-                let _ = fs::rename(made.keep(), &folder);
-            }
-            Ok(output) => {
-                left_out(&format!("the driver {name} can't be installed: {}", String::from_utf8_lossy(&output.stderr)));
-                return None;
-            }
-            Err(error) => {
-                left_out(&format!("{} can't be run: {error}", install[0]));
-                return None;
-            }
-        }
-    }
-    Some(folder)
-}
-
-#[allow(clippy::print_stderr, reason = "a test that does less than it says has to say so")]
-fn left_out(why: &str) {
-    eprintln!("left out: {why}");
-}
+use crate::support::packages::{self, is_installed};
+use crate::support::{Role, TestDb, leave_out};
 
 /// An order of an application that may enqueue and write its own table, and nothing more.
 #[track_caller]
@@ -62,10 +27,7 @@ fn orders(script: &str, mut command: Command) {
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/languages").join(script))
         .envs([("PGPORT", port.as_str()), ("PGDATABASE", db.name())])
         .envs([("PGUSER", role.name()), ("PGPASSWORD", role.name())]);
-    let output = match command.output() {
-        Ok(output) => output,
-        Err(error) => return left_out(&format!("{script} can't be run: {error}")),
-    };
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{script}: {output:?}");
     let (id, code) = db
         .query("SELECT id, 'JC004' FROM jobctl.job_runs")
@@ -84,8 +46,10 @@ fn orders(script: &str, mut command: Command) {
 
 #[test]
 fn python_enqueues_in_its_transaction() {
-    let install = ["python3", "-m", "pip", "install", "--quiet", "psycopg[binary]", "--target"];
-    let Some(folder) = driver("psycopg", &install) else { return };
+    let folder = match packages::python("psycopg[binary]") {
+        Ok(folder) => folder,
+        Err(why) => return leave_out("enqueue from Python", &why),
+    };
     let mut python = Command::new("python3");
     python.env("PYTHONPATH", folder).env("PYTHONDONTWRITEBYTECODE", "1");
     orders("order.py", python);
@@ -93,15 +57,20 @@ fn python_enqueues_in_its_transaction() {
 
 #[test]
 fn node_enqueues_in_its_transaction() {
-    let install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "pg", "--prefix"];
-    let Some(folder) = driver("pg", &install) else { return };
+    let folder = match packages::node("pg") {
+        Ok(folder) => folder,
+        Err(why) => return leave_out("enqueue from Node.js", &why),
+    };
     let mut node = Command::new("node");
-    node.env("NODE_PATH", folder.join("node_modules"));
+    node.env("NODE_PATH", folder);
     orders("order.js", node);
 }
 
 #[test]
 fn psql_enqueues_in_its_transaction() {
+    if !is_installed("psql") {
+        return leave_out("enqueue from psql", "psql is not installed");
+    }
     let mut psql = Command::new("psql");
     psql.args(["--no-psqlrc", "--quiet", "--file"]);
     orders("order.sql", psql);

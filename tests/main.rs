@@ -40,6 +40,7 @@ mod languages;
 mod lease;
 mod list;
 mod list_dead;
+mod makefile;
 mod migrate;
 mod next;
 mod output;

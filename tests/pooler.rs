@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use postgres::config::Host;
 
-use crate::support::{Gate, TestDb, temp_dir, wait_until};
+use crate::support::{Gate, TestDb, leave_out, temp_dir, wait_until};
 
 /// PgBouncer in transaction mode; ends with this value.
 struct Pooler {
@@ -72,12 +72,10 @@ impl Drop for Pooler {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "whoever reads the log must know that nothing was tested")]
 fn everything_works_through_a_pooler_in_transaction_mode() {
     let db = TestDb::empty();
     let Some(pooler) = Pooler::start(&db, "transaction") else {
-        eprintln!("skipped: no pgbouncer in /usr/sbin, /usr/bin or /usr/local/bin");
-        return;
+        return leave_out("everything through a pooler", "PgBouncer is not installed");
     };
     let url = pooler.url(&db);
     let through = || db.jobctl([]).env("JOBCTL_DATABASE_URL", &url);

@@ -1,0 +1,83 @@
+//! `make test` and its kin: what is missing is said at once, and what was left out at the end.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::temp_dir;
+
+/// Runs `make` with this script in place of cargo, and with no list or demand of another run.
+fn make(target: &str, cargo: &Path) -> Output {
+    let mut make = Command::new("make");
+    make.current_dir(env!("CARGO_MANIFEST_DIR")).args([target, &format!("CARGO={}", cargo.display())]);
+    // The folder of the script is the build folder too; no server is needed, so none is started.
+    make.env("CARGO_TARGET_DIR", cargo.parent().unwrap()).env("JOBCTL_TEST_DATABASE_URL", "postgresql://nowhere");
+    for name in ["ARGS", "JOBCTL_TEST_ALL", "JOBCTL_TEST_LEFT_OUT", "MAKEFLAGS", "MAKELEVEL"] {
+        make.env_remove(name);
+    }
+    make.output().unwrap()
+}
+
+fn script(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Lists itself as two tests and three lines would, and passes.
+const CARGO: &str = r#"
+case $* in
+    --version) echo 'cargo 99.0.0' ;;
+    *--no-run*) ;;
+    *) printf '%s\n' 'b: not there' 'a: not there' 'b: not there' >>"$JOBCTL_TEST_LEFT_OUT" ;;
+esac
+"#;
+
+#[test]
+fn what_was_left_out_is_counted_and_listed_at_the_end() {
+    let folder = temp_dir();
+    let cargo = script(folder.path(), "cargo", CARGO);
+    // Lines of an earlier run do not count.
+    for _ in 0..2 {
+        let output = make("test", &cargo);
+        assert!(output.status.success(), "{output:?}");
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(stdout.ends_with("\nleft out on this machine: 2\n  a: not there\n  b: not there\n"), "{stdout}");
+    }
+}
+
+/// Runs one test of this suite on a machine without fish and zsh.
+fn completions(demand: &str, list: &Path) -> Output {
+    let folder = temp_dir();
+    for program in ["bash", "sh"] {
+        std::os::unix::fs::symlink(format!("/bin/{program}"), folder.path().join(program)).unwrap();
+    }
+    let test = "completions::every_script_is_its_shells_language_and_needs_no_database";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test]).env("PATH", folder.path()).env("JOBCTL_TEST_LEFT_OUT", list);
+    command.env_remove("JOBCTL_TEST_ALL");
+    if !demand.is_empty() {
+        command.env("JOBCTL_TEST_ALL", demand);
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn a_test_that_leaves_something_out_is_listed_and_fails_where_nothing_may_be_left_out() {
+    let folder = temp_dir();
+    let list = folder.path().join("list");
+    let output = completions("", &list);
+    assert!(output.status.success(), "{output:?}");
+    let lines = "completions for fish: fish is not installed\ncompletions for zsh: zsh is not installed\n";
+    assert_eq!(fs::read_to_string(&list).unwrap(), lines);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("left out: completions for fish: fish is not installed\n"), "{stderr}");
+
+    let output = completions("1", &list);
+    assert!(!output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("completions for fish is left out: fish is not installed"), "{said}");
+    assert_eq!(fs::read_to_string(&list).unwrap(), lines);
+}
