@@ -12,7 +12,7 @@ LEFT_OUT = $(TARGET)/tests-left-out
 BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
-.PHONY: help build demo test test-pg bench bench-quick lint install clean
+.PHONY: help build toolchain demo test test-pg bench bench-quick lint install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 10
@@ -20,13 +20,17 @@ help: ## list the targets
 build: ## build the release binary
 	$(CARGO) build --release --locked
 
-# A demo keeps its hands off the database that tests may have been given.
-demo: ## watch it run real jobs against a PostgreSQL of its own
-	$(CARGO) build --release --locked --bin jobctl --example flaky_server
-	JOBCTL_TEST_DATABASE_URL= tests/with-postgres examples/demo
+# Before anything else, because compiling and installing take minutes.
+toolchain:
+	@tests/check-toolchain $(CARGO)
 
-test: ## run all tests; ARGS="..." goes to cargo test
+# A demo keeps its hands off the database that tests may have been given.
+demo: toolchain ## watch it run real jobs against a PostgreSQL of its own
+	JOBCTL_TEST_DATABASE_URL= CARGO="$(CARGO)" tests/with-postgres examples/demo
+
+test: toolchain ## run all tests; ARGS="..." goes to cargo test
 	@rm -f "$(LEFT_OUT)"
+	tests/with-postgres $(CARGO) test --quiet --no-run --locked $(ARGS)
 	JOBCTL_TEST_LEFT_OUT="$(LEFT_OUT)" tests/with-postgres $(CARGO) test --locked $(ARGS)
 	@! test -s "$(LEFT_OUT)" || { sort -u -o "$(LEFT_OUT)" "$(LEFT_OUT)"; \
 		echo "left out on this machine: $$(wc -l <"$(LEFT_OUT)")"; sed 's/^/  /' "$(LEFT_OUT)"; }

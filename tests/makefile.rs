@@ -26,6 +26,27 @@ fn script(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
     path
 }
 
+#[test]
+fn without_a_toolchain_nothing_is_installed_or_compiled() {
+    let folder = temp_dir();
+    let old = script(folder.path(), "old-cargo", "echo 'cargo 1.63.0 (2022)'; echo called >>\"$0.calls\"");
+    let broken = script(folder.path(), "broken-cargo", "echo 'no default is configured' >&2; exit 1");
+    let missing = folder.path().join("no-cargo");
+    for target in ["demo", "test"] {
+        for (cargo, cause) in [
+            (&missing, format!("there is no `{}`; install Rust ", missing.display())),
+            (&old, "Rust 1.63.0 is too old; install ".to_owned()),
+            (&broken, "no default is configured".to_owned()),
+        ] {
+            let output = make(target, cargo);
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert!(!output.status.success() && output.stdout.is_empty(), "{target}: {stderr}");
+            assert!(stderr.starts_with(&format!("check-toolchain: cannot compile jobctl: {cause}")), "{stderr}");
+        }
+    }
+    assert_eq!(fs::read_to_string(folder.path().join("old-cargo.calls")).unwrap(), "called\ncalled\n");
+}
+
 /// Lists itself as two tests and three lines would, and passes.
 const CARGO: &str = r#"
 case $* in

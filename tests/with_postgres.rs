@@ -1,12 +1,14 @@
 //! The server that tests and the demo run against is gone when they are, however they end.
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::wait_until;
+use crate::support::{leave_out, temp_dir, wait_until};
 
 /// A server of its own, even where the tests were given one.
 fn with_postgres(script: &str) -> Command {
@@ -34,6 +36,9 @@ fn start() -> (Child, PathBuf) {
 fn the_command_s_exit_status_is_passed_on_when_the_server_has_gone() {
     let output = with_postgres(r#"echo "$JOBCTL_TEST_DATABASE_URL"; exit 7"#).output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{output:?}");
+    // The shell says nothing of its own about a command that a signal ended.
+    let output = with_postgres("kill -KILL $$").output().unwrap();
+    assert_eq!((output.status.code(), &*output.stderr), (Some(137), &b""[..]), "{output:?}");
 }
 
 #[test]
@@ -55,4 +60,54 @@ fn no_server_outlives_the_process_whose_pipe_it_was_given() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     assert!(!folder.exists());
+}
+
+/// A machine without PostgreSQL, with the programs in $1 first on its PATH.
+const BARE: &str = r#"
+mount -t tmpfs tmpfs /usr/lib/postgresql
+! program=$(command -v pg_config) || mount --bind /bin/false "$program"
+export PATH="$1:$PATH"
+shift
+exec "$@"
+"#;
+
+#[test]
+fn missing_programs_are_installed_in_silence_or_the_package_is_named() {
+    let bare = ["--mount", "sh", "-euc", BARE, "sh"];
+    if !Command::new("unshare").args(bare).args(["/", "true"]).output().is_ok_and(|done| done.status.success()) {
+        return leave_out("the installation of PostgreSQL", "it needs root, unshare and /usr/lib/postgresql");
+    }
+    let folder = temp_dir();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        path
+    };
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let script = file("with-postgres", include_str!("with-postgres"));
+    file("sudo", "#!/bin/sh\nexit 1\n");
+    let run = |before: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(bare).arg(folder.path()).args(before).arg(&script).arg("true");
+        command.env_remove("JOBCTL_TEST_DATABASE_URL").env_remove("PG_BIN");
+        let output = command.output().unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let installs = "with-postgres: PostgreSQL's server programs are missing; running: apt-get install --yes";
+    let fails = "with-postgres: cannot find PostgreSQL's server programs initdb, pg_ctl and postgres; run as an \
+                 administrator: apt-get install --yes --no-install-recommends postgresql; or";
+
+    file("apt-get", "#!/bin/sh\necho \"Unpacking $*\"\n");
+    let stderr = run(&[]);
+    assert!(stderr.starts_with(installs) && stderr.contains(fails) && !stderr.contains("Unpacking"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 2, "{stderr}");
+
+    file("apt-get", "#!/bin/sh\necho \"E: no $1\" >&2\nexit 100\n");
+    let stderr = run(&[]);
+    assert!(stderr.starts_with(installs) && stderr.contains("\nE: no update\n") && stderr.contains(fails), "{stderr}");
+
+    let stderr = run(&["setpriv", "--reuid=nobody", "--clear-groups"]);
+    assert!(stderr.starts_with(fails), "{stderr}");
 }
