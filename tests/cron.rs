@@ -1,4 +1,5 @@
-//! `crontab.example`, what `doctor --crontab` prints, and a line for `check`, under the real cron daemon.
+//! `crontab.example`, the lines of the README, what `doctor --crontab` prints, and a line for
+//! `check`, under the real cron daemon.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -59,27 +60,38 @@ fn obstacle() -> Option<&'static str> {
     None
 }
 
-/// The example with nothing but the reader's own values put in: address, mail, and where jobctl is.
-fn crontab(url: &str) -> String {
+/// Returns these lines with the reader's own values: the folder of jobctl, the address, and mail.
+/// The lines must set exactly these variables.
+fn filled_in(lines: &str, url: &str, variables: &[&str]) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_jobctl")).parent().unwrap().display();
-    let example = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("crontab.example")).unwrap();
-    let mut filled_in = 0;
-    let mut lines = String::new();
-    for line in example.lines() {
+    let mut own = String::new();
+    let mut found = Vec::new();
+    for line in lines.lines() {
         let name = line.split_once('=').map(|(name, _)| name).unwrap_or_default();
-        let own = match name {
+        own += &match name {
             "PATH" => line.replacen('=', &format!("={bin}:"), 1),
-            "JOBCTL_DATABASE_URL" => format!("{name}={url}"),
+            "DATABASE_URL" => format!("{name}={url}"),
             // Mail goes nowhere.
             "MAILTO" => format!("{name}=\"\""),
             _ => line.to_owned(),
         };
-        filled_in += usize::from(own != line);
-        lines += &(own + "\n");
+        own.push('\n');
+        found.extend(["PATH", "DATABASE_URL", "MAILTO"].into_iter().filter(|variable| *variable == name));
     }
-    assert_eq!(filled_in, 3, "PATH, JOBCTL_DATABASE_URL and MAILTO stand in crontab.example");
-    assert!(lines.lines().any(|line| line.starts_with("* * * * * jobctl tick")));
-    lines
+    assert_eq!(found, variables, "{lines}");
+    own
+}
+
+fn file_of_repository(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// The lines that the README tells the reader to paste.
+fn lines_of_readme() -> String {
+    let readme = file_of_repository("README.md");
+    let (_, section) = readme.split_once("\n## The cron line\n").unwrap();
+    let (_, lines) = section.split_once("```crontab\n").unwrap();
+    lines.split_once("```").unwrap().0.to_owned()
 }
 
 /// Checks that go wrong and well; the former's words are mailed, the latter's would stand in `fine`.
@@ -106,8 +118,7 @@ fn mails(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// What `doctor --crontab` prints for a binary at an awkward place, behind what it tells the reader to
-/// add: the address.
+/// What `doctor --crontab` prints for a binary at an awkward place, in a crontab with another PATH.
 fn printed(url: &str, home: &Path) -> String {
     let folder = home.join("50% of Bob's");
     fs::create_dir(&folder).unwrap();
@@ -116,7 +127,7 @@ fn printed(url: &str, home: &Path) -> String {
     let printed = Command::new(program).args(["doctor", "--crontab"]).env_clear().output().unwrap();
     assert!(printed.status.success(), "{printed:?}");
     let lines = String::from_utf8(printed.stdout).unwrap();
-    format!("JOBCTL_DATABASE_URL={url}\nHOME={}\nPATH=/nowhere\n{lines}", home.display())
+    format!("HOME={}\nPATH=/nowhere\n{}", home.display(), filled_in(&lines, url, &["DATABASE_URL"]))
 }
 
 /// One daemon for all: it wakes once a minute.
@@ -125,21 +136,25 @@ fn cron_runs_jobs_with_the_lines_for_crontabs_and_mails_what_check_says() {
     if let Some(why) = obstacle() {
         return leave_out("the lines for crontabs under cron", why);
     }
-    let db = TestDb::new();
-    let of_doctor = TestDb::new();
+    let [db, readme, doctor] = [(); 3].map(|()| TestDb::new());
     let folder = temp_dir();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
         fs::write(&path, text).unwrap();
         path
     };
-    let (done, fine) = (folder.path().join("done"), folder.path().join("fine"));
+    let fine = folder.path().join("fine");
     let dead = db.enqueue_script("exit 64");
     db.jobctl(["tick", "--quiet"]).run().success();
-    let id = db.enqueue_script(&format!("env >'{0}.new' && mv '{0}.new' '{0}'", done.display()));
-    let other = of_doctor.enqueue(["shell", "--", "true"]);
+    let [id, of_readme, of_doctor] = [&db, &readme, &doctor].map(|db| db.enqueue_script("env"));
     // A variable holds for the lines below it.
-    let lines = crontab(&db.url()) + &checks(folder.path()) + &printed(&of_doctor.url(), folder.path());
+    let lines = [
+        filled_in(&file_of_repository("crontab.example"), &db.url(), &["PATH", "DATABASE_URL", "MAILTO"]),
+        checks(folder.path()),
+        "MAILTO=\"\"\n".to_owned() + &filled_in(&lines_of_readme(), &readme.url(), &["PATH", "DATABASE_URL"]),
+        printed(&doctor.url(), folder.path()),
+    ]
+    .concat();
     let (lock, log) = (file("crond.pid", ""), file("cron.log", ""));
     let programs = folder.path().join("sbin");
     fs::create_dir(&programs).unwrap();
@@ -163,21 +178,34 @@ fn cron_runs_jobs_with_the_lines_for_crontabs_and_mails_what_check_says() {
             .unwrap(),
     );
     // Cron wakes at the full minute.
-    wait_until_within(Duration::from_secs(90), "cron to wake jobctl", || done.exists());
-    db.wait_for_status(id, "succeeded");
+    wait_until_within(Duration::from_secs(90), "cron to wake jobctl", || db.status(id) == "succeeded");
     wait_until("both checks", || fine.exists() && !mails(&programs).is_empty());
-    of_doctor.wait_for_status(other, "succeeded");
+    readme.wait_for_status(of_readme, "succeeded");
+    doctor.wait_for_status(of_doctor, "succeeded");
     drop(cron);
     let log = fs::read_to_string(folder.path().join("jobctl.log")).unwrap();
-    assert!(log.contains(&format!("run {other} shell attempt 1/10: succeeded")), "{log}");
+    assert!(log.contains(&format!("run {of_doctor} shell attempt 1/10: succeeded")), "{log}");
 
-    let environment = fs::read_to_string(done).unwrap();
-    assert!(!environment.contains("JOBCTL_DATABASE_URL"), "a job sees the database's address:\n{environment}");
-    assert!(environment.contains(&format!("JOBCTL_RUN_ID={id}\n")), "{environment}");
+    for (db, id) in [(&db, id), (&readme, of_readme), (&doctor, of_doctor)] {
+        let environment = db.of_attempt(id, 1, "output");
+        for variable in [format!("DATABASE_URL={}", db.url()), format!("JOBCTL_RUN_ID={id}")] {
+            assert!(environment.lines().any(|line| line == variable), "{variable} in\n{environment}");
+        }
+    }
 
     assert_eq!(fs::read_to_string(fine).unwrap(), "");
     let [mail] = &mails(&programs)[..] else { panic!("{:?}", mails(&programs)) };
     let (header, body) = mail.split_once("\n\n").unwrap();
     assert!(header.contains("\nTo: ops@example.com\n") && header.contains("> jobctl check\n"), "{header}");
     assert_eq!(body, format!("1 dead run ({dead} shell: exit status 64), see `jobctl list-dead`\n"));
+}
+
+/// A shell takes the exit status of the last command of a pipe.
+#[test]
+fn no_example_hides_a_failed_backup_behind_a_pipe() {
+    for name in ["README.md", "crontab.example", "examples/jobs.toml", "man/jobctl-enqueue.1"] {
+        let text = file_of_repository(name);
+        let hidden = text.lines().find(|line| line.split("pg_dump ").skip(1).any(|rest| rest.contains(" | ")));
+        assert_eq!(hidden, None, "{name}");
+    }
 }

@@ -35,7 +35,7 @@ const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 ///
 ///   jobctl enqueue send_weekly_report '{"user_id": 12345}'
 ///   jobctl enqueue shell -- pg_dump -f /backup/app.sql app
-///   jobctl enqueue shell '{"command": "pg_dump app | gzip > /backup/app.gz"}'
+///   jobctl enqueue shell '{"command": "pg_dump -Z6 app >new && mv new app.gz"}'
 ///   jobctl enqueue http '{"url": "https://app.example/mail", "json": {"user": 5}}'
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
