@@ -12,7 +12,7 @@ LEFT_OUT = $(TARGET)/tests-left-out
 BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
-.PHONY: help build toolchain demo test test-pg bench bench-quick lint install clean
+.PHONY: help build toolchain demo test test-pg bench bench-quick lint deny install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 10
@@ -50,6 +50,9 @@ lint: ## check formatting, lints and the rules of the layers
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets --locked -- -D warnings
 	.ci/layers
+
+deny: ## check licences, bans and sources of all dependencies; needs cargo-deny
+	$(CARGO) deny --locked check licenses bans sources
 
 # Each shell looks for completions in a folder of its own.
 # What is up to date is not built again: root may have no toolchain, and is to leave no files here.
