@@ -286,7 +286,7 @@ fn the_first_host_that_will_do_is_taken() {
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let mute = mute.local_addr().unwrap();
     let good = format!("127.0.0.1:{}", secured.port);
-    let url = |hosts: &str, more: &str| format!("postgres://either:s3cret@{hosts}/app?connect_timeout=1{more}");
+    let url = |hosts: &str, more: &str| format!("postgres://either:s3cret@{hosts}/app?connect_timeout=5{more}");
     opens(&url(&format!("127.0.0.1:1,{good}"), ""));
     opens(&url(&format!("host.invalid,127.0.0.1:1,{good}"), ""));
     opens(&url(&format!("{mute},{good}"), ""));
