@@ -34,7 +34,7 @@ fn bash_completes_commands_flags_and_values() {
     assert_eq!(offered("jobctl --database-url postgres://db/app li"), "list list-dead\n");
     assert_eq!(offered("jobctl tick --max"), "--max-time\n");
     assert_eq!(offered("jobctl tick --shell "), "any defined off\n");
-    assert_eq!(offered("jobctl grants --as "), "enqueuer worker operator viewer\n");
+    assert_eq!(offered("jobctl grants --as "), "enqueuer effects worker operator viewer\n");
     assert_eq!(offered("jobctl list --status "), "queued running succeeded failed dead cancelled\n");
     assert_eq!(offered("jobctl retry --error-type t"), "timeout transport tls\n");
     assert_eq!(offered("jobctl completions z"), "zsh\n");

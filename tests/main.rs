@@ -20,6 +20,7 @@ mod connection;
 mod cron;
 mod database_faults;
 mod definitions;
+mod docs;
 mod doctor;
 mod drill;
 mod effects;
