@@ -49,8 +49,9 @@ fn the_history_says_that_a_process_which_may_not_be_signalled_may_still_run() {
     }
     let db = TestDb::new();
     let other = "setpriv --reuid 65534 --clear-groups sleep 600";
-    let left = db.enqueue_script(&format!("{other} & echo $!"));
-    let told = enqueue(&db, &format!("{other} & echo $!; wait"), "1s");
+    let started = format!("{other} & until [ \"$(stat -c %u /proc/$!)\" = 65534 ]; do sleep 0.01; done; echo $!");
+    let left = db.enqueue_script(&started);
+    let told = enqueue(&db, &format!("{started}; wait"), "1s");
     let itself = db.enqueue(["shell", &format!("{{\"command\": \"echo $$; exec {other}\"}}"), "--timeout", "1s"]);
     // As a user that is not root and starts something with sudo.
     let without = "exec setpriv --bounding-set -kill --inh-caps -kill \"$0\" \"$@\"";

@@ -343,8 +343,7 @@ fn a_key_whose_transaction_is_rolled_back_goes_to_who_waited_for_it() {
 #[test]
 fn an_enqueuers_own_objects_are_never_used() {
     let db = with_definition();
-    let role = Role::granted(&db, "enqueuer");
-    role.grant("effects");
+    let role = Role::granted(&db, "enqueuer,effects");
     db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", role.name()));
     let mut client = role.client();
     client

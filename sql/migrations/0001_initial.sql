@@ -259,7 +259,13 @@ CREATE TABLE jobctl.job_workers (
     -- A worker that has stopped is missed for as long as it had ticked, at most a day: a name that ticked once, by hand
     -- or in a container of its own, is not missed at all.
     missed_for interval NOT NULL GENERATED ALWAYS AS (
-        least(greatest(last_tick_at - ticking_since, interval '0'), interval '1 day')
+        least(
+            greatest(
+                CASE WHEN isfinite(last_tick_at) AND isfinite(ticking_since) THEN last_tick_at - ticking_since END,
+                interval '0'
+            ),
+            interval '1 day'
+        )
     ) STORED,
     -- What the tick looks for that may claim, or else the last one did; empty for all queues.
     queues text[] NOT NULL DEFAULT '{}',
@@ -396,11 +402,13 @@ BEGIN
             THEN 'max_attempts'
         WHEN try_enqueue.backoff <> definition.backoff AND 'backoff' <> ALL (definition.enqueue_may_set)
             THEN 'backoff'
-        WHEN try_enqueue.timeout > coalesce(
-            definition.timeout,
-            (definition.action ->> 'timeout')::interval,
-            CASE definition.kind WHEN 'http' THEN interval '30 seconds' END
-        ) AND 'timeout' <> ALL (definition.enqueue_may_set)
+        WHEN try_enqueue.timeout IS NOT NULL
+            AND 'timeout' <> ALL (definition.enqueue_may_set)
+            AND try_enqueue.timeout > coalesce(
+                definition.timeout,
+                (definition.action ->> 'timeout')::interval,
+                CASE definition.kind WHEN 'http' THEN interval '30 seconds' END
+            )
             THEN 'timeout'
     END;
     IF beyond IS NOT NULL OR definition.enqueuers IS NOT NULL OR NOT definition.enabled THEN
