@@ -1,8 +1,9 @@
-//! What enqueuers may do beside each other: which definitions, within which limits, and what they learn of keys.
+//! Several enqueuers in one database: the definitions and limits that they may use, and what they
+//! learn about keys.
 
 use crate::support::{Role, TestDb};
 
-/// The SQLSTATE and the message of what a role's statement comes to.
+/// Runs a statement as a role; returns the SQLSTATE and the message.
 #[track_caller]
 fn answer(role: &Role<'_>, sql: &str) -> (String, String) {
     match role.client().simple_query(sql) {
@@ -44,9 +45,10 @@ fn a_definition_takes_runs_from_the_roles_that_it_names_and_from_their_members()
         role.jobctl(["enqueue", "receipt"]).run().exits(exit);
     }
     let refused = other.jobctl(["enqueue", "receipt"]).run().exits(7).stdout("").complains_once();
-    refused.stderr_has("none of the enqueuers that definition `receipt` names");
+    refused.stderr_has("is not among the enqueuers of definition `receipt`");
     assert_eq!(code(&other, "SELECT jobctl.enqueue('open')"), "00000");
-    // The owner may, a role that does not exist is no obstacle, and an empty list leaves nobody else.
+    // The owner may enqueue, and unknown roles are no error. An empty list allows only the owner
+    // and operators.
     for enqueuers in ["'never_created'", ""] {
         db.apply(&format!("[jobs.receipt]\nshell = 'cat'\nenqueuers = [{enqueuers}]\n"));
         db.enqueue(["receipt"]);
@@ -63,7 +65,7 @@ fn a_membership_that_is_not_inherited_counts_after_set_role() {
     assert_eq!(code(&login, "SELECT jobctl.enqueue('receipt')"), "42501");
     let set = format!("SET ROLE {}", shop.name());
     assert_eq!(code(&login, &format!("{set}; SELECT jobctl.enqueue('receipt')")), "00000");
-    // The other way round, the role that was set is the one that counts.
+    // After SET ROLE to a less privileged role, only that role's privileges count.
     let less = Role::granted(&db, "enqueuer");
     db.execute(&format!("GRANT {} TO {}", less.name(), shop.name()));
     let set = format!("SET ROLE {}", less.name());
@@ -189,7 +191,7 @@ fn a_run_says_who_logged_in_to_enqueue_it() {
     assert_eq!(by(login.name()), "3");
     let id = db.enqueue(["shell", "--", "true"]);
     assert_eq!(db.of_run(id, "enqueued_by = session_user"), "t");
-    // Of a run that a schedule fires, the worker's.
+    // A run that a schedule fires records the worker's login.
     let worker = Role::granted(&db, "worker");
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '* * * * *'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) WHERE name = 'nightly'");
@@ -236,14 +238,14 @@ fn an_enqueuer_keeps_within_the_limits_of_a_definition() {
     }
     for (limit, argument, flags) in BEYOND {
         let sql = format!("SELECT jobctl.enqueue('a', {argument})");
-        let why = format!("{limit} exceeds the limit of definition `a`, whose enqueue_may_set does not allow it");
+        let why = format!("{limit} exceeds the limit of definition `a`; its enqueue_may_set does not allow that");
         assert_eq!(answer(&role, &sql), ("42501".to_owned(), format!("{why} Some(\"a\")")));
         let refused = role.jobctl(["enqueue", "a"]).args(flags.iter().copied()).run().exits(7).stdout("");
         refused.complains_once().stderr_has(&why);
         assert_eq!(code(&operator, &sql), "00000", "an operator may set {limit}");
         db.execute(&sql);
     }
-    // Each is opened alone.
+    // enqueue_may_set opens each limit separately.
     for (open, argument, _) in BEYOND {
         db.apply(&limited(&format!("enqueue_may_set = ['{open}']")));
         assert_eq!(code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")), "00000", "{open}");

@@ -1,12 +1,17 @@
--- Comes first, so that the role becomes what is said below and keeps nothing else. The owner of the schema would
--- lose its own rights.
+-- Runs first, so that the role keeps only the privileges granted below. Refuses the schema's owner,
+-- because the owner would lose its own privileges.
 SET LOCAL jobctl.grantee = {role};
 DO $$
 DECLARE
     grantee text := current_setting('jobctl.grantee');
 BEGIN
-    IF grantee = (SELECT pg_get_userbyid(nspowner) FROM pg_catalog.pg_namespace WHERE nspname = 'jobctl') THEN
-        RAISE EXCEPTION 'role % owns the schema jobctl, and so may do everything; grant to another role', grantee;
+    IF grantee = (
+        SELECT pg_get_userbyid(nspowner)
+        FROM pg_catalog.pg_namespace
+        WHERE nspname = 'jobctl'
+    ) THEN
+        RAISE EXCEPTION 'cannot grant to role %: it owns the schema jobctl; name another role',
+            grantee;
     END IF;
 END
 $$;

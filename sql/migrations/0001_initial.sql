@@ -3,10 +3,11 @@
 -- A status is text with a CHECK, not an enum: a new enum value can't be used in the transaction
 -- that adds it. Other constraints tie columns to the status and are named for the fact they state.
 
--- The role that calls a function: the type of a last parameter, whose default the caller's side evaluates.
--- Inside a SECURITY DEFINER function current_user is the function's owner. session_user is no substitute:
--- VACUUM, run by a superuser, evaluates expressions of a table's owner with that owner's rights. Only the role
--- itself can make the value, and nobody else may store values of this type.
+-- The role that calls a function. Functions take it as their last parameter, and the caller
+-- evaluates the default. Inside a SECURITY DEFINER function, current_user is the function's owner.
+-- session_user is no substitute: when a superuser runs VACUUM, PostgreSQL evaluates a table's
+-- expressions with the rights of the table's owner. The check accepts only the name of the current
+-- role, and no other role may store values of this type.
 CREATE DOMAIN jobctl.caller AS name
     CONSTRAINT caller_is_current_user CHECK (VALUE = CURRENT_USER);
 
@@ -23,7 +24,7 @@ CREATE TABLE jobctl.job_definitions (
     action_bytes integer GENERATED ALWAYS AS (octet_length(action::text)) STORED
         CONSTRAINT action_is_bounded CHECK (action_bytes <= 4 * 262144),
     payload jsonb NOT NULL DEFAULT '{}',
-    -- As that of the runs that it is given to.
+    -- The same limits as in job_runs: runs of the schedule copy this payload.
     payload_bytes integer GENERATED ALWAYS AS (octet_length(payload::text)) STORED
         CONSTRAINT payload_is_bounded
             CHECK (pg_column_size(payload) <= 8 * 262144 AND payload_bytes <= 64 * 262144),
@@ -31,9 +32,13 @@ CREATE TABLE jobctl.job_definitions (
     time_zone text NOT NULL DEFAULT 'UTC',
     catch_up text NOT NULL DEFAULT 'one'
         CONSTRAINT catch_up_is_known CHECK (catch_up ~ '^(skip|one|all(:[1-9][0-9]{0,3})?)$'),
-    -- How many nominal times may be fired at once.
+    -- The number of nominal times that one fire may queue.
     most_fires integer GENERATED ALWAYS AS (
-        CASE WHEN catch_up = 'all' THEN 100 WHEN catch_up LIKE 'all:%' THEN substr(catch_up, 5)::integer ELSE 1 END
+        CASE
+            WHEN catch_up = 'all' THEN 100
+            WHEN catch_up LIKE 'all:%' THEN substr(catch_up, 5)::integer
+            ELSE 1
+        END
     ) STORED,
     overlap text NOT NULL DEFAULT 'skip'
         CONSTRAINT overlap_is_known CHECK (overlap IN ('allow', 'skip', 'queue')),
@@ -53,13 +58,16 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT queue_is_short_and_plain CHECK (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'),
     spread interval NOT NULL DEFAULT '0'
         CONSTRAINT spread_is_at_most_a_day CHECK (spread BETWEEN interval '0' AND interval '1 day'),
-    -- Roles that may enqueue it, by membership; NULL for every role that may call jobctl.enqueue.
+    -- Roles that may enqueue this job, and their members. NULL: every role that may call
+    -- jobctl.enqueue.
     enqueuers text[]
         CONSTRAINT enqueuers_are_names CHECK (array_position(enqueuers, NULL) IS NULL),
-    -- Limits that an enqueuer may set beyond the definition's own.
+    -- Limits that an enqueuer may exceed.
     enqueue_may_set text[] NOT NULL DEFAULT '{}'
         CONSTRAINT enqueue_may_set_is_known
-            CHECK (enqueue_may_set <@ ARRAY['queue', 'priority', 'timeout', 'max_attempts', 'backoff']),
+            CHECK (
+                enqueue_may_set <@ ARRAY['queue', 'priority', 'timeout', 'max_attempts', 'backoff']
+            ),
     -- What the file says; a definition that the file no longer has is not enabled.
     enabled boolean NOT NULL DEFAULT true,
     -- What an operator says; applying the file does not end a pause.
@@ -92,12 +100,13 @@ CREATE TABLE jobctl.job_runs (
     job_type text NOT NULL
         CONSTRAINT job_type_is_short CHECK (length(job_type) BETWEEN 1 AND 63),
     payload jsonb NOT NULL DEFAULT '{}',
-    -- The length of its text, which a claim reads. jsonb compresses, and writes a number like 1e131000
-    -- out in full: 81 KB become more than PostgreSQL can send. Computed when the payload is written,
-    -- not at every update.
+    -- The length of the payload as text; a claim reads this column instead of rendering the
+    -- payload. The text can be much longer than the jsonb, which stores numbers like 1e131000 in
+    -- short: 81 KB become more text than PostgreSQL can send. PostgreSQL computes this column only
+    -- when the payload is written.
     payload_bytes integer GENERATED ALWAYS AS (octet_length(payload::text)) STORED
-        -- Eight times the limit on what is given: a list of digits takes six times its text. As text,
-        -- 64 times: numbers up to 1e308 are written out.
+        -- Stored size: 8 times the input limit, because a list of digits takes 6 times its text.
+        -- Text: 64 times the input limit, because numbers up to 1e308 are written out in full.
         CONSTRAINT payload_is_bounded
             CHECK (pg_column_size(payload) <= 8 * 262144 AND payload_bytes <= 64 * 262144),
     queue text NOT NULL DEFAULT 'default'
@@ -124,8 +133,8 @@ CREATE TABLE jobctl.job_runs (
         ),
     idempotency_key text
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(idempotency_key) BETWEEN 1 AND 255)
-        -- A run without a key tells its job `jobctl-run-` and its id. A key that begins with - would be an option
-        -- where a script passes it on.
+        -- The prefix jobctl-run- is reserved for the keys of runs without a key of their own.
+        -- Scripts would pass a key that begins with - as an option.
         CONSTRAINT key_is_plain_and_not_reserved
             CHECK (idempotency_key !~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'),
     -- How long a key is taken: as long as the run is kept, or as long as it is not finished.
@@ -140,7 +149,7 @@ CREATE TABLE jobctl.job_runs (
     failed_at timestamptz,
     started_at timestamptz,
     finished_at timestamptz,
-    -- The login; a function that enqueues or fires runs as its owner.
+    -- The login. current_user would be the owner of the function that enqueues or fires the run.
     enqueued_by text NOT NULL DEFAULT SESSION_USER,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
@@ -238,7 +247,7 @@ CREATE TABLE jobctl.job_effects (
         CONSTRAINT key_is_plain CHECK (key !~ E'^-|[\\u0001-\\u001f\\u007f-\\u009f]'),
     run_id bigint,
     attempt integer,
-    -- The role whose effect it is, see may_settle.
+    -- The role that recorded the effect, see may_settle.
     recorded_by text NOT NULL DEFAULT CURRENT_USER,
     recorded_at timestamptz NOT NULL DEFAULT now(),
     completed_at timestamptz,
@@ -254,14 +263,17 @@ CREATE TABLE jobctl.job_workers (
     name text PRIMARY KEY,
     version text NOT NULL,
     last_tick_at timestamptz NOT NULL,
-    -- The first tick of a series without a gap of an hour.
+    -- The first tick of the current series; a gap of an hour starts a new series.
     ticking_since timestamptz NOT NULL DEFAULT now(),
-    -- A worker that has stopped is missed for as long as it had ticked, at most a day: a name that ticked once, by hand
-    -- or in a container of its own, is not missed at all.
+    -- How long `check` reports this worker after it stops: as long as it ticked before, at most a
+    -- day. So a worker that ticked only once, by hand or in its own container, is not reported.
     missed_for interval NOT NULL GENERATED ALWAYS AS (
         least(
             greatest(
-                CASE WHEN isfinite(last_tick_at) AND isfinite(ticking_since) THEN last_tick_at - ticking_since END,
+                CASE
+                    WHEN isfinite(last_tick_at) AND isfinite(ticking_since)
+                        THEN last_tick_at - ticking_since
+                END,
                 interval '0'
             ),
             interval '1 day'
@@ -339,7 +351,7 @@ AS $$
     ) AS waits
 $$;
 
--- Whether a role looks after the runs of all: an operator, or the owner.
+-- Returns whether a role may act on all runs: it is an operator or the schema's owner.
 CREATE FUNCTION jobctl.is_operator(role name)
 RETURNS boolean
 LANGUAGE sql
@@ -352,11 +364,12 @@ $$;
 -- Enqueues a run of a definition, in the caller's transaction. The limits of the definition apply where none
 -- are given. The same key with the same job and payload is the same run again.
 --
--- Answers the run's id; or the code and the reason of a refusal, which say what the errors of `enqueue` say and nothing
--- more: of a run that has the key, only that there is one. A CHECK would show the whole row, payload and all, to the
--- caller and in the server's log.
+-- Returns the run's id, or the code and the reason of a refusal. The reason tells no more than the
+-- errors of `enqueue`: if another job's run has the key, only that the key is taken. The checks are
+-- made here because a failed CHECK shows the whole row, including the payload, to the caller and in
+-- the server's log.
 --
--- Another transaction that has the key is waited for, but no longer than the lock timeout.
+-- If another open transaction has the key, waits for it, but no longer than the lock timeout.
 CREATE FUNCTION jobctl.try_enqueue(
     job text,
     payload jsonb,
@@ -392,15 +405,18 @@ BEGIN
         reason := format('no definition `%s`', try_enqueue.job);
         RETURN;
     END IF;
-    -- The limit that is exceeded. A call without a timeout of its own ends after 30 seconds.
+    -- The exceeded limit. An http call without its own timeout ends after 30 seconds.
     beyond := CASE
         WHEN try_enqueue.queue <> definition.queue AND 'queue' <> ALL (definition.enqueue_may_set)
             THEN 'queue'
-        WHEN try_enqueue.priority < definition.priority AND 'priority' <> ALL (definition.enqueue_may_set)
+        WHEN try_enqueue.priority < definition.priority
+            AND 'priority' <> ALL (definition.enqueue_may_set)
             THEN 'priority'
-        WHEN try_enqueue.max_attempts > definition.max_attempts AND 'max_attempts' <> ALL (definition.enqueue_may_set)
+        WHEN try_enqueue.max_attempts > definition.max_attempts
+            AND 'max_attempts' <> ALL (definition.enqueue_may_set)
             THEN 'max_attempts'
-        WHEN try_enqueue.backoff <> definition.backoff AND 'backoff' <> ALL (definition.enqueue_may_set)
+        WHEN try_enqueue.backoff <> definition.backoff
+            AND 'backoff' <> ALL (definition.enqueue_may_set)
             THEN 'backoff'
         WHEN try_enqueue.timeout IS NOT NULL
             AND 'timeout' <> ALL (definition.enqueue_may_set)
@@ -423,11 +439,16 @@ BEGIN
                 SELECT FROM unnest(definition.enqueuers) AS enqueuer
                 WHERE pg_has_role(caller, to_regrole(quote_ident(enqueuer)), 'USAGE')
             ) THEN
-                reason := format('role `%s` is none of the enqueuers that definition `%s` names', caller, try_enqueue.job);
+                reason := format(
+                    'role `%s` is not among the enqueuers of definition `%s`',
+                    caller,
+                    try_enqueue.job
+                );
                 RETURN;
             ELSIF beyond IS NOT NULL THEN
                 reason := format(
-                    '%s exceeds the limit of definition `%s`, whose enqueue_may_set does not allow it',
+                    '%s exceeds the limit of definition `%s`; its enqueue_may_set does not allow '
+                    'that',
                     beyond,
                     try_enqueue.job
                 );
@@ -447,13 +468,15 @@ BEGIN
             THEN 'timeout is out of range; allowed are 1 second to 30 days'
         WHEN try_enqueue.max_attempts NOT BETWEEN 1 AND 1000
             THEN 'max_attempts is out of range; allowed are 1 to 1000'
-        WHEN try_enqueue.queue <> definition.queue AND try_enqueue.queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'
+        WHEN try_enqueue.queue <> definition.queue
+            AND try_enqueue.queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'
             THEN 'queue must be 1 to 63 letters, digits or _ . : -'
         WHEN length(try_enqueue.backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
         WHEN octet_length(try_enqueue.key) NOT BETWEEN 1 AND 255
             OR try_enqueue.key ~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'
-            THEN 'key must be 1 to 255 bytes without control characters, and must not begin with - or jobctl-run-'
+            THEN 'key must be 1 to 255 bytes without control characters, '
+                'and must not begin with - or jobctl-run-'
         WHEN try_enqueue.key_scope NOT IN ('retained', 'live')
             THEN 'key_scope must be retained or live'
         WHEN try_enqueue.key_scope = 'live' AND try_enqueue.key IS NULL
@@ -464,9 +487,11 @@ BEGIN
             THEN 'payload is longer than 1 MiB'
         WHEN pg_column_size(try_enqueue.payload) > 8 * 262144
             THEN 'payload takes more than 2 MiB'
-        -- What no reader could read back; it has more than a hundred characters.
+        -- PostgreSQL accepts these values, but no JSON reader can. Each takes more than a hundred
+        -- characters.
         WHEN size > 100
-            AND try_enqueue.payload @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
+            AND try_enqueue.payload
+                @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
             THEN 'payload is nested deeper than 64'
         WHEN size > 100
             AND try_enqueue.payload @? 'strict $.** ? (@ >= 1.8e308 || @ <= -1.8e308)'
@@ -486,8 +511,8 @@ BEGIN
         code := '22023';
         RETURN;
     END IF;
-    -- Again when the run that has the key vanished or ended between the two statements, or a program chose an
-    -- id itself. A sequence that is behind its table finds only ids that are taken.
+    -- Tries again if the run with the key vanished or ended between the two statements, or if a
+    -- program chose this id itself. If the sequence is behind its table, all five ids are taken.
     FOR try IN 1..5 LOOP
         INSERT INTO jobctl.job_runs AS run (
             definition_id,
@@ -521,11 +546,14 @@ BEGIN
             existing := false;
             RETURN;
         END IF;
-        -- A statement of its own: the one above can't see the run that won against it. The payload of another
-        -- job's run is not compared.
+        -- A separate statement, because the INSERT can't see the run that it conflicts with.
+        -- Payloads of other jobs are not compared.
         SELECT
             run.id,
-            CASE WHEN run.job_type = definition.name THEN run.payload = coalesce(try_enqueue.payload, '{}') END
+            CASE
+                WHEN run.job_type = definition.name
+                    THEN run.payload = coalesce(try_enqueue.payload, '{}')
+            END
         INTO try_enqueue.id, existing
         FROM jobctl.job_runs AS run
         WHERE run.idempotency_key = try_enqueue.key
@@ -536,7 +564,10 @@ BEGIN
                 id := NULL;
                 existing := NULL;
                 code := 'JC004';
-                reason := format('key `%s` belongs to a run with another job or payload', try_enqueue.key);
+                reason := format(
+                    'key `%s` belongs to a run with another job or payload',
+                    try_enqueue.key
+                );
             END IF;
             RETURN;
         END IF;
@@ -551,9 +582,14 @@ $$;
 -- the job may be left out, and is best given by name:
 -- SELECT jobctl.enqueue('send_weekly_report', '{"user_id": 5}', key => 'weekly:5:2026-01-05')
 --
--- Errors, with the job as DETAIL: JC003 no such definition; JC004 the key, which is the DETAIL, belongs to another
--- job or payload; 22023 an argument is wrong; 42501 the definition names other enqueuers, or narrower limits; 55000 the definition is disabled;
--- 55P03 another transaction keeps the key for too long; JC007 the sequence is behind the table.
+-- Errors; the DETAIL is the job, but the key for JC004:
+-- JC003 no such definition
+-- JC004 the key belongs to a run with another job or payload
+-- 22023 an argument is wrong
+-- 42501 the definition names other enqueuers, or a limit is exceeded
+-- 55000 the definition is disabled
+-- 55P03 another transaction holds the key for too long
+-- JC007 the sequence is behind its table
 CREATE FUNCTION jobctl.enqueue(
     job text,
     payload jsonb DEFAULT '{}',
@@ -577,7 +613,8 @@ DECLARE
     queued record;
 BEGIN
     queued := jobctl.try_enqueue(
-        job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff, key_scope, caller
+        job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
+        key_scope, caller
     );
     IF queued.code IS NULL THEN
         RETURN queued.id;
@@ -589,13 +626,14 @@ BEGIN
 END
 $$;
 
--- Fires a schedule: moves next_run_at on from the nominal time that was seen, or from NULL, and, only if it
--- moved it, queues a run for each of these nominal times. Of several ticks only the first moves it and queues
--- runs. With overlap `skip` a time is left out while an earlier run is not
--- finished. One that can't be fired is put off: it stays at the time that was seen. Returns the ids of the
--- runs. Returns NULL, and changes nothing, when another tick was first or is at it, when the schedule or its
--- time zone is not what the caller computed the times from, when it is not due, and for times that no schedule
--- yields: in the future, before the one that was seen, or more than catch_up allows.
+-- Fires a schedule: moves next_run_at forward from `seen`, which may be NULL, and queues a run for
+-- each of `times`. If several ticks fire the same times, only the first one succeeds. With overlap
+-- `skip`, a time is left out while an earlier run is not finished. A schedule that can't be fired
+-- is put off: next_run_at stays at `seen`. Returns the ids of the runs.
+--
+-- Returns NULL and changes nothing if another tick fired first or is firing, if the schedule is not
+-- due, or if its expression or time zone differs from the arguments. The same applies to times that
+-- no schedule yields: in the future, before `seen`, or more than catch_up allows.
 CREATE FUNCTION jobctl.fire(
     definition_id bigint,
     seen timestamptz,
@@ -643,7 +681,7 @@ BEGIN
         put_off_until = fire.put_off_until
     WHERE moved.id = definition.id;
     IF fire.put_off_until IS NOT NULL THEN
-        -- Its payload may be what can't be read.
+        -- The payload may be unreadable, so the rest of this function must not read it.
         RETURN fired;
     END IF;
     IF definition.overlap = 'skip' THEN
@@ -701,7 +739,8 @@ BEGIN
 END
 $$;
 
--- Whether a role may complete or take back what another has recorded: it has that role's privileges, or is an operator.
+-- Returns whether a role may complete or remove an effect that another role recorded: it is an
+-- operator or has that role's privileges.
 CREATE FUNCTION jobctl.may_settle(role name, recorded_by text)
 RETURNS boolean
 LANGUAGE sql
@@ -713,9 +752,10 @@ AS $$
         OR coalesce(pg_has_role(role, to_regrole(quote_ident(recorded_by)), 'USAGE'), false)
 $$;
 
--- Records that an effect happens, in the caller's transaction; true the first time, false when the
--- key is recorded already, and then the effect must not be repeated. A key that a role outside the caller's
--- membership recorded is error 42501, so that no role can make another one skip its effect unnoticed.
+-- Records an effect in the caller's transaction. Returns true the first time. Returns false if the
+-- key is already recorded: then the caller must not repeat the effect. If a role that the caller is
+-- not a member of recorded the key, raises 42501. So no role can make another role skip its effect
+-- unnoticed.
 CREATE FUNCTION jobctl.record_effect(
     key text,
     run_id bigint DEFAULT NULL,
@@ -738,19 +778,21 @@ BEGIN
         IF FOUND THEN
             RETURN true;
         END IF;
-        SELECT effect.recorded_by INTO recorder FROM jobctl.job_effects AS effect WHERE effect.key = record_effect.key;
+        SELECT effect.recorded_by INTO recorder
+        FROM jobctl.job_effects AS effect
+        WHERE effect.key = record_effect.key;
         IF FOUND AND jobctl.may_settle(caller, recorder) IS NOT TRUE THEN
             RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can settle it', key
                 USING ERRCODE = '42501';
         ELSIF FOUND THEN
             RETURN false;
         END IF;
-        -- It was taken back between the two statements.
+        -- The effect was removed between the two statements.
     END LOOP;
 END
 $$;
 
--- Refuses to complete or take back an effect of another role.
+-- Stops a role from completing or removing an effect of another role.
 CREATE FUNCTION jobctl.keep_effect()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -800,8 +842,9 @@ CREATE TRIGGER no_runs_have_no_history
     AFTER TRUNCATE ON jobctl.job_runs
     FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
 
--- A worker writes `attempts`; without this it could start a run more often than max_attempts says. Only a
--- release gives an attempt back. AFTER and WHEN: a BEFORE trigger would lock each row of a claim once more.
+-- Workers may update `attempts`. Without this trigger a worker could start a run more often than
+-- max_attempts allows. Only a release may decrement the number. AFTER and WHEN, because a BEFORE
+-- trigger would lock each row of a claim a second time.
 CREATE FUNCTION jobctl.refuse_fewer_attempts()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -826,7 +869,8 @@ CREATE TRIGGER attempts_only_go_up
     )
     EXECUTE FUNCTION jobctl.refuse_fewer_attempts();
 
--- Default privileges may have granted anything to any role; `jobctl grants` says what a role may have.
+-- Default privileges may have granted rights to any role. Revoke them; `jobctl grants` decides what
+-- a role may do.
 DO $$
 DECLARE
     statement text;
@@ -842,9 +886,13 @@ BEGIN
                 FROM pg_catalog.pg_namespace
                 WHERE nspname = 'jobctl'
                 UNION ALL
-                SELECT relowner, relacl FROM pg_catalog.pg_class WHERE relnamespace = 'jobctl'::regnamespace
+                SELECT relowner, relacl
+                FROM pg_catalog.pg_class
+                WHERE relnamespace = 'jobctl'::regnamespace
                 UNION ALL
-                SELECT proowner, proacl FROM pg_catalog.pg_proc WHERE pronamespace = 'jobctl'::regnamespace
+                SELECT proowner, proacl
+                FROM pg_catalog.pg_proc
+                WHERE pronamespace = 'jobctl'::regnamespace
             ) AS granted, pg_catalog.aclexplode(granted.privileges) AS acl
             WHERE acl.grantee NOT IN (0, granted.owner)
         ) AS grantee,

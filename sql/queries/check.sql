@@ -91,7 +91,8 @@ workers AS (
         ) AS ages,
         coalesce(
             array_agg(
-                extract(epoch FROM worker.missed_for)::float8 ORDER BY worker.last_tick_at DESC, worker.name
+                extract(epoch FROM worker.missed_for)::float8
+                ORDER BY worker.last_tick_at DESC, worker.name
             ),
             '{}'
         ) AS missed

@@ -9,17 +9,18 @@
 -- $14 bytes of payload; the run that exceeds them is the last
 -- $15 how many of the n can start at once; behind these the claim ends in front of a last attempt: should the worker
 --     die before it starts, the run would be dead without having started
--- $16 queue and $17 priority of the lane behind which to look; NULL to look from the first lane
--- A row per run, or one without a run: nothing is due, nothing is free, or the right is somebody
--- else's. Each row names the last lane that this claim looked at, if there may be more lanes.
+-- $16 queue and $17 priority: look only at lanes after this lane; NULL starts at the first lane
+-- A row per run, or one row without a run: nothing is due, all slots are taken, or another tick
+-- holds the claim right. Each row names the last lane that this claim looked at, if there may be
+-- more lanes.
 --
 -- Order: smaller priority first, then run_at. The index job_runs_waiting is walked lane by lane (a
 -- queue's priority), each found by one probe from the one before, so that neither runs of the future
 -- nor other queues are read over. Lanes of one priority take turns by their oldest run.
 --
--- A claim looks at a thousand lanes at most, which takes some milliseconds; the next claim goes on
--- behind them. So any number of lanes have their turn, and the order of priorities holds among a
--- thousand neighbours.
+-- A claim looks at a thousand lanes at most, which takes some milliseconds. The next claim
+-- continues after them. So all lanes have their turn, but priorities order only runs within the
+-- same thousand lanes.
 --
 -- Runs of limited definitions are looked up by id, not met on the way: however many wait, they are read over
 -- only where the others are looked for everywhere.
@@ -32,7 +33,7 @@
 -- application's foreign key to a run may be checked meanwhile. MATERIALIZED: without that fence the planner may
 -- run the subquery once per candidate row of the UPDATE, and LIMIT 1 can claim fifty.
 WITH RECURSIVE lanes AS (
-    -- Not looked at: the last lane of the claim before, or one before all lanes.
+    -- Not a lane to look at: the last lane of the previous claim, or a value before all lanes.
     SELECT
         0 AS place,
         coalesce($16::text, '') AS queue,
@@ -48,7 +49,7 @@ WITH RECURSIVE lanes AS (
         WHERE run.status IN ('queued', 'failed')
             AND (run.queue, run.priority) > (
                 lanes.queue,
-                -- Of a queue that is not asked for, one lane is met.
+                -- Each queue that is not wanted costs one probe.
                 CASE
                     WHEN cardinality($5::text[]) = 0
                         OR lanes.queue = ANY ($5::text[])

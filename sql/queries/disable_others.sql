@@ -1,4 +1,5 @@
--- Disables definitions that the file does not have: their schedules stop, and only the owner can enqueue them.
+-- Disables definitions that are missing from the file. Their schedules stop, and only the owner can
+-- enqueue them.
 -- $1  the names that the file has
 -- Returns the names of those that were enabled.
 UPDATE jobctl.job_definitions AS definition

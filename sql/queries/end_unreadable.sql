@@ -1,7 +1,7 @@
--- queued or failed, and due -> dead: a run that can't be claimed because it can't be read. The
--- payload is not touched.
+-- queued or failed, and due -> dead: a run whose payload or action can't be read, so no tick can
+-- claim it. The statement does not touch the payload.
 -- $1  run id    $2  why
--- Zero rows: it is not due any more.
+-- Zero rows: the run is not due any more.
 UPDATE jobctl.job_runs AS run
 SET
     status = 'dead',

@@ -3,7 +3,7 @@
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
 -- $9  backoffs       $10 keys           $11 key scopes
--- Returns a row per run asked for, in the order of the arrays: what the function answers.
+-- Returns a row per requested run, in the order of the arrays: the result of the function.
 SELECT
     run.id,
     run.existing,

@@ -4,15 +4,15 @@
 -- $6  outcomes        $7  error types     $8  errors             $9  details of errors
 -- $10 exit codes      $11 signals         $12 HTTP statuses      $13 outputs
 -- $14 output bytes    $15 truncated       $16 seconds since start    $17 seconds since end
--- $18 when they were claimed: started_at, which the claim has set. A worker may claim a number twice:
---     after its release, or after a failover to a replica that had not received the claim. The later
---     claim is a later transaction, so its now() differs by a microsecond at least. Two claims of one
---     run have the same time only if the clock of the new primary is behind and the claim meets the
---     very same microsecond.
--- A run that somebody asked to cancel is not queued or retried any more, and one whose max_attempts
--- were lowered meanwhile is dead.
--- A row per attempt that is recorded now, with the status of its run. Of one that is missing nothing was
--- written: its lease is lost, or it was recorded before, see recorded_before.sql.
+-- $18 times of the claims, which are in started_at. A worker may claim the same attempt number
+--     twice: after a release, or after a failover to a replica without the first claim. The second
+--     claim is a later transaction, so its now() is at least a microsecond later. The times can
+--     only be equal if the new primary's clock is behind, and even then they must meet in the same
+--     microsecond.
+-- If an operator asked to cancel a run, it is not queued or retried. If its max_attempts were
+-- lowered meanwhile, it is dead.
+-- A row per attempt that is recorded now, with the status of its run. Nothing is written for a
+-- missing attempt: its lease is lost, or it was recorded before, see recorded_before.sql.
 WITH ended AS (
     SELECT
         *,

@@ -1,10 +1,11 @@
 -- Fires schedules, each at most once per nominal time; see the function.
 -- Arrays, one element a definition: $1  ids    $2  nominal times seen    $3  next nominal times
 -- $4  delays, seconds    $5  how many times were missed and are not made up for
--- $8  until when nobody is to look; NULL for one that is fired
--- $9  schedules, and $10 their time zones, from which these times were computed
+-- $8  put off until; NULL if the schedule is fired
+-- $9  schedules, and $10 their time zones: the times were computed from them
 -- Arrays, one element a fire: $6  ids    $7  nominal times
--- Returns a row per definition; NULL runs: another tick was first, or is at it, or the definition has changed.
+-- Returns a row per definition. NULL runs: another tick fired first or is firing, or the definition
+-- has changed.
 SELECT
     schedule.id,
     jobctl.fire(

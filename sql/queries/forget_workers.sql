@@ -1,4 +1,5 @@
--- Deletes workers that hold nothing and have been silent for thirty times as long as they are missed, at least a day.
+-- Deletes workers that hold nothing and stopped long ago: for 30 times `missed_for`, and for at
+-- least a day.
 DELETE FROM jobctl.job_workers AS worker
 WHERE worker.last_tick_at < now() - greatest(30 * worker.missed_for, interval '1 day')
     AND NOT EXISTS (

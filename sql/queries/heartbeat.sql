@@ -1,8 +1,8 @@
 -- running -> running: renews the leases a tick holds.
 -- $1  worker    $2  run ids    $3  attempts    $4  lease, seconds
--- $5  when they were claimed, as in finish.sql
--- A row per claim. `renewed` false with `held` true: somebody has the row locked; try again. `held`
--- false: the lease is somebody else's, or the run is gone.
+-- $5  times of the claims, as in finish.sql
+-- A row per claim. `renewed` false and `held` true: another session has locked the row; try again.
+-- `held` false: another worker has the lease, or the run is gone.
 WITH mine AS (
     SELECT *
     FROM unnest($2::bigint[], $3::integer[], $5::timestamptz[]) AS mine (id, attempt, claimed_at)

@@ -1,12 +1,13 @@
--- What weakens the role matrix. Only catalogs are read, which every role may read.
--- $1  the GRANT statements of all its roles
--- A row per find: its `kind`, its `name` as SQL needs it, and what it `has`:
---   role      may do what no role of the matrix may, or may pass it on; for PUBLIC anything at all
---   member    has the rights of predefined roles that reach all tables
---   trigger, rule   is on this table, and no migration made it
---   unseen    is a table whose rows row level security hides, because it has no policy
--- A role that has the rights of the schema's owner anyway is left out.
--- Zero rows: nothing does.
+-- Finds grants and objects that weaken the role matrix. Reads only catalogs, which every role may
+-- read.
+-- $1  the GRANT statements of all roles of the matrix
+-- A row per find: `kind`, `name` (quoted for SQL) and `has`:
+--  role: has a privilege that no role of the matrix has, or may grant one; PUBLIC may have none
+--  member: belongs to predefined roles that can access all tables
+--  trigger, rule: on this table, and not made by a migration
+--  unseen: a table whose rows are hidden by row level security without a policy
+-- Roles with the rights of the schema's owner are left out.
+-- Zero rows: nothing weakens the matrix.
 WITH schema AS (
     SELECT
         namespace.oid,
@@ -21,7 +22,7 @@ relations AS (
         relation.relname AS name,
         relation.relacl AS privileges,
         relation.relrowsecurity AS row_security,
-        -- What stands for all tables and views in the matrix.
+        -- The matrix grants on ALL TABLES cover tables and views.
         CASE WHEN relation.relkind <> 'S' THEN 'ALL TABLES' END AS family
     FROM schema
     JOIN pg_class AS relation ON relation.relnamespace = schema.oid
@@ -45,10 +46,15 @@ granted AS (
     UNION ALL
     SELECT relations.name, relations.family, attribute.attname, attribute.attacl
     FROM relations
-    JOIN pg_attribute AS attribute ON attribute.attrelid = relations.oid AND NOT attribute.attisdropped
+    JOIN pg_attribute AS attribute
+        ON attribute.attrelid = relations.oid AND NOT attribute.attisdropped
     UNION ALL
-    -- Unless it says otherwise, every role may call a function.
-    SELECT function.proname, NULL, NULL, coalesce(function.proacl, acldefault('f', function.proowner))
+    -- The default without an ACL: every role may call a function.
+    SELECT
+        function.proname,
+        NULL,
+        NULL,
+        coalesce(function.proacl, acldefault('f', function.proowner))
     FROM schema
     JOIN pg_proc AS function ON function.pronamespace = schema.oid
 ),
@@ -64,7 +70,11 @@ beyond AS (
             ORDER BY acl.privilege_type, granted.column_name
         ) AS privileges
     FROM schema, granted, aclexplode(granted.privileges) AS acl
-    WHERE CASE acl.grantee WHEN 0 THEN true ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE') END
+    WHERE
+        CASE acl.grantee
+            WHEN 0 THEN true
+            ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE')
+        END
         AND (
             acl.grantee = 0
             OR acl.is_grantable
@@ -81,13 +91,17 @@ SELECT
     'role' AS kind,
     CASE beyond.grantee WHEN 0 THEN 'PUBLIC' ELSE beyond.grantee::regrole::text END AS name,
     array_agg(
-        beyond.privileges || ' on ' || CASE beyond.object WHEN 'SCHEMA' THEN 'the schema' ELSE beyond.object END
+        beyond.privileges || ' on '
+            || CASE beyond.object WHEN 'SCHEMA' THEN 'the schema' ELSE beyond.object END
         ORDER BY beyond.object
     ) AS has
 FROM beyond
 GROUP BY beyond.grantee
 UNION ALL
-SELECT 'member', belongs.member::regrole::text, array_agg(quote_ident(predefined.rolname) ORDER BY predefined.rolname)
+SELECT
+    'member',
+    belongs.member::regrole::text,
+    array_agg(quote_ident(predefined.rolname) ORDER BY predefined.rolname)
 FROM schema, pg_auth_members AS belongs
 JOIN pg_roles AS predefined ON predefined.oid = belongs.roleid
 WHERE predefined.rolname IN ('pg_maintain', 'pg_read_all_data', 'pg_write_all_data')

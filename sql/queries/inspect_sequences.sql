@@ -1,6 +1,6 @@
--- Sequences that would give ids that their tables have, as a subscriber of logical replication has them: tables are
--- replicated, sequences are not.
--- A row per such sequence: its name, and the statement that sets it.
+-- Finds sequences that would return ids that are already in their tables. Subscribers of logical
+-- replication have such sequences, because it replicates tables but not sequences.
+-- A row per such sequence: its name, and the statement that corrects it.
 SELECT
     sequence.name,
     format('SELECT setval(%L, %s)', 'jobctl.' || sequence.name, sequence.newest) AS setval

@@ -1,8 +1,8 @@
 -- The offsets of time zones by the database's own zone data, in seconds east of UTC.
 -- $1  zones    $2  an instant for each
--- A row per zone and instant; NULL: the database does not know the zone. AT TIME ZONE would take some
--- names, as CET, for abbreviations that know no summer time; the setting does not, and ends with the
--- transaction.
+-- A row per zone and instant. NULL: the database does not know the zone. AT TIME ZONE would read
+-- names such as CET as abbreviations without summer time. The TimeZone setting reads them as zones;
+-- it is set for this transaction only.
 WITH known AS MATERIALIZED (
     SELECT zone.name
     FROM pg_catalog.pg_timezone_names AS zone
@@ -13,7 +13,8 @@ SELECT
     wanted.instant,
     CASE
         WHEN known.name IS NULL THEN NULL
-        WHEN set_config('TimeZone', known.name, true) IS NOT NULL THEN extract(timezone FROM wanted.instant)::integer
+        WHEN set_config('TimeZone', known.name, true) IS NOT NULL
+            THEN extract(timezone FROM wanted.instant)::integer
     END AS utc_offset
 FROM unnest($1::text[], $2::timestamptz[]) AS wanted (zone, instant)
 LEFT JOIN known

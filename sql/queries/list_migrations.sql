@@ -1,4 +1,4 @@
--- The migrations that were applied, whether they are still what this program holds, and what of that is missing.
+-- Lists the applied migrations, whether they are unchanged, and which of their objects are missing.
 -- $1  versions    $2  their texts
 SELECT
     applied.version,
@@ -6,7 +6,11 @@ SELECT
         OR applied.checksum = encode(sha256(convert_to(known.text, 'UTF8')), 'hex') AS unchanged,
     ARRAY(
         SELECT lower(created[1]) || ' ' || created[2]
-        FROM regexp_matches(known.text, '^CREATE (TABLE|VIEW|FUNCTION|TRIGGER) (?:jobctl[.])?(\w+)', 'gn') AS created
+        FROM regexp_matches(
+            known.text,
+            '^CREATE (TABLE|VIEW|FUNCTION|TRIGGER) (?:jobctl[.])?(\w+)',
+            'gn'
+        ) AS created
         WHERE created[2] NOT IN (
             SELECT relation.relname
             FROM pg_class AS relation

@@ -1,6 +1,6 @@
--- Workers that tick or are missed, and the latest five, the last to tick first; texts are cut off behind the longest
--- name that `tick` takes.
--- $1  at most so many; NULL for all    $2  seconds that may pass between ticks
+-- Lists the workers that tick or have just stopped, and the latest five; the latest tick comes
+-- first. Texts are cut to the longest name that `tick` accepts.
+-- $1  maximum number of rows; NULL for all    $2  seconds that may pass between ticks
 SELECT
     left(worker.name, 255) AS name,
     left(worker.version, 255) AS version,

@@ -1,12 +1,15 @@
--- What a migration finds.
--- `owner` is the schema's. `is_trusted`: the current role has that owner's rights anyway. A superuser has those of
--- every role, and trusts only another superuser: what the owner puts into the schema would run with its rights.
--- `creators` may create objects in the schema without having its owner's rights.
--- `strangers` are objects whose owner does not trust the schema's, or lacks its rights; before the first migration,
--- all that is in the schema. The catalog says of all that is in a schema that it depends on it, whatever it is.
--- Default privileges do so too, but go with it ('a'). It records no objects of the role that initdb made (10).
--- A trigger's function runs with the rights of the role that writes the table, and is a stranger if its owner lacks
--- those of the schema's.
+-- The state of the schema before a migration.
+-- `owner`: the owner of the schema.
+-- `is_trusted`: the current role has the rights of that owner. A superuser has the rights of every
+-- role, but trusts only another superuser: code of the owner would run with the superuser's rights.
+-- `creators`: roles that may create objects in the schema without the rights of its owner.
+-- `strangers`: objects whose owner lacks the rights of the schema's owner, or is a superuser while
+-- that owner is none. Before the first migration: all objects in the schema.
+-- pg_depend lists all objects of a schema. Default privileges are listed too, but with deptype 'a',
+-- because they are dropped with it. Objects of the role that initdb created (10) have no row in
+-- pg_shdepend.
+-- A trigger's function runs with the rights of the role that writes the table. So a trigger is a
+-- stranger if the owner of its function lacks the rights of the schema's owner.
 WITH schema AS (
     SELECT
         namespace.oid,
@@ -64,12 +67,16 @@ SELECT
         SELECT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
         FROM aclexplode(schema.privileges) AS acl
         WHERE acl.privilege_type = 'CREATE'
-            AND CASE acl.grantee WHEN 0 THEN true ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE') END
+            AND CASE acl.grantee
+                WHEN 0 THEN true
+                ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE')
+            END
         ORDER BY 1
     ) AS creators,
     ARRAY(
         SELECT identified.type || ' ' || identified.identity
-        FROM objects, pg_identify_object(objects.classid, objects.objid, objects.objsubid) AS identified
+        FROM objects,
+            pg_identify_object(objects.classid, objects.objid, objects.objsubid) AS identified
         WHERE objects.is_strange OR NOT schema.has_versions
         ORDER BY 1
     ) AS strangers,

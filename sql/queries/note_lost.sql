@@ -1,8 +1,8 @@
 -- History of an attempt whose lease was lost, where whoever took the lease has not written it.
 -- $1  worker    $2  run id    $3  attempt    $4  error    $5  seconds since start
 -- Zero rows: it is written already, or the run is gone, or locked by somebody whom nobody waits for.
--- Or the database has forgotten the claim in a failover: then a later claim has the number, and writes
--- the history.
+-- Also zero rows if a failover lost the claim and a later claim has the same number: the later
+-- claim writes the history.
 INSERT INTO jobctl.job_attempts (
     run_id,
     attempt,

@@ -1,4 +1,4 @@
--- A run's payload, apart from show.sql, because it may be what can't be read.
+-- Reads a run's payload. It is not part of show.sql because the payload may be unreadable.
 -- $1  run id
 -- Zero rows: no such run.
 SELECT run.payload::text AS payload

@@ -1,4 +1,5 @@
--- Reads of runs what a claim reads; changes nothing. An error names no run: ask again with fewer.
+-- Reads all columns of these runs that a claim reads; changes nothing. An error does not name the
+-- run: try again with fewer runs.
 -- $1  run ids
 -- Always one row.
 SELECT

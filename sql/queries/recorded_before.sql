@@ -1,9 +1,9 @@
 -- Attempts whose results were recorded when they were sent before, and the answer was lost.
 -- $1  worker; then arrays of equal length, one element an attempt:
 -- $2  run ids    $3  attempts    $4  statuses    $5  outcomes    $6  errors    $7  details of errors
--- $8  when they were claimed, as in finish.sql; the history of a number is that of its last claim
--- Whoever took a lease away has written the history too, in other words.
--- A row per attempt that is. One that is missing was not recorded: its lease is lost.
+-- $8  times of the claims, as in finish.sql; the history of a number belongs to its last claim
+-- Another worker that took the lease has written a different history.
+-- A row per recorded attempt. A missing attempt was not recorded: its lease is lost.
 SELECT
     ended.run_id AS id,
     ended.attempt,

@@ -2,9 +2,9 @@
 -- leave no history. Whoever asked meanwhile to cancel gets that instead.
 -- $1  worker    $2  run ids    $3  attempts    $4  when they were claimed
 -- $5  ids of runs that are left for later, see locked.sql
--- An attempt that was given back is claimed again under the same number, maybe by another tick of the worker, while
--- the answer to this was lost and it is sent once more: hence the time, as in finish.sql.
--- Zero rows, always: of a run that lost its lease nothing is written.
+-- If the answer to a release is lost, it is sent again. Meanwhile a tick may have claimed the same
+-- attempt number, so the times are compared as in finish.sql.
+-- Always zero rows. Nothing is written for a run whose lease is lost.
 UPDATE jobctl.job_runs AS run
 SET
     status = CASE WHEN run.cancel_requested_at IS NULL THEN 'queued' ELSE 'cancelled' END,

@@ -1,8 +1,8 @@
 -- Lets a paused schedule go on with the next nominal time from now; those of the pause are not made up.
 -- $1  name    $2  the next nominal time; NULL without a schedule    $3  the schedule it was computed from
 -- $4  its time zone
--- Returns when it fires next. Where it was not paused, that is not from now: only a next time that is
--- later than it should be is brought forward.
+-- Returns the next time. If the schedule was not paused, only a next time that is too late is
+-- moved, to the earlier time.
 -- Zero rows: no such definition, or its schedule was changed meanwhile; look again.
 UPDATE jobctl.job_definitions AS definition
 SET
