@@ -29,7 +29,7 @@ pub(crate) enum Action {
     Http(Http),
 }
 
-/// Where an action was read from.
+/// The place that an action was read from.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Source {
     /// The payload of a built-in job.
@@ -121,8 +121,8 @@ impl Statuses {
     }
 }
 
-/// The base name of a program, to be shown in an error: ` NAME`, or nothing where the word may hold
-/// more of a command than that, such as a password.
+/// Returns the base name of a program as an error may show it: ` NAME`. Returns nothing if the word
+/// may hold more than a name, such as a password.
 pub(crate) fn program(word: &str) -> String {
     let name = word.rsplit('/').next().unwrap_or_default();
     let is_plain = |c: char| c.is_alphanumeric() || "._+-".contains(c);
@@ -199,7 +199,7 @@ impl Shell {
             return Err(format!("`command` is longer than {} KiB", COMMAND_LIMIT / 1024));
         }
         if shell.env.keys().any(|name| name.is_empty() || name.contains('=')) {
-            return Err("`env` has a name that no environment can hold".to_owned());
+            return Err("`env` has a name that is empty or contains `=`".to_owned());
         }
         if shell.cwd.as_ref().is_some_and(String::is_empty) {
             return Err("`cwd` is empty".to_owned());
@@ -250,7 +250,7 @@ impl Http {
 /// One header, checked.
 ///
 /// # Errors
-/// Names the header, unless a part of its value may stand there, and never its value.
+/// The message names the header unless the name may contain a value. It never shows the value.
 pub(crate) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let parsed =
         HeaderName::from_bytes(name.as_bytes()).map_err(|_| "`headers` has a name that HTTP does not allow")?;
@@ -282,7 +282,7 @@ pub(crate) fn parts<'v>(header: &str, value: &'v str) -> Result<Vec<Part<'v>>, S
         let named = behind.split_once('}').filter(|(name, _)| is_variable(name));
         let (name, after) = named.ok_or_else(|| format!("header `{header}` has a `${{` that no `NAME}}` follows"))?;
         if name.starts_with("JOBCTL_") || name.starts_with("PG") || name == "DATABASE_URL" {
-            let why = "names a variable that may lead to the database (JOBCTL_*, PG*, DATABASE_URL) and is not sent";
+            let why = "names a database variable (JOBCTL_*, PG*, DATABASE_URL), and these are never sent";
             return Err(format!("header `{header}` {why}"));
         }
         parts.extend([Part::Text(before), Part::Variable(name)]);
@@ -297,12 +297,12 @@ fn is_variable(name: &str) -> bool {
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
 
-/// The address of a call.
+/// Reads the address of a call.
 ///
 /// # Errors
-/// What is wrong with it, without any part of it.
+/// The message shows no part of the address.
 pub(crate) fn url(text: &str) -> Result<Url, String> {
-    // The parser would drop some of these.
+    // The parser would silently drop some of these characters.
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err("`url` has white space or a control character".to_owned());
     }
@@ -483,7 +483,7 @@ mod tests {
         }
         for name in ["JOBCTL_DATABASE_URL", "JOBCTL_X", "PGPASSWORD", "DATABASE_URL"] {
             let payload = format!(r#"{{"url": "http://a", "headers": {{"X": "Bearer ${{{name}}}"}}}}"#);
-            refuses("http", &payload, "header `X` names a variable that may lead to the database");
+            refuses("http", &payload, "header `X` names a database variable");
         }
         refuses("http", r#"{"url": "http://a", "json": 1, "body": "x"}"#, "exclude each other");
         refuses("http", r#"{"url": "http://a", "timeout": "5"}"#, "`timeout`");

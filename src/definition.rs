@@ -35,7 +35,7 @@ pub(crate) struct Definition {
     pub(crate) queue: String,
     /// Seconds.
     pub(crate) spread: f64,
-    /// Roles; `None` for every role that may enqueue.
+    /// Roles that may enqueue; `None` for every enqueuer.
     pub(crate) enqueuers: Option<Vec<String>>,
     pub(crate) enqueue_may_set: Vec<String>,
     pub(crate) enabled: bool,
@@ -76,7 +76,7 @@ const KEYS: &[&str] = &[
     "enabled",
 ];
 
-/// The limits that `enqueue_may_set` can open.
+/// The limits that `enqueue_may_set` accepts.
 const LIMITS: &[&str] = &["queue", "priority", "timeout", "max_attempts", "backoff"];
 
 /// Every key of a job's `http` table; what is sent is the run's payload.
@@ -476,7 +476,7 @@ mod tests {
         refuses("[jobs.a]\nshell = 'x'\nhttp = { url = 'http://a' }\n", 2, "a job is either `http` or `shell`");
         refuses("[jobs.a]\nhttp = { ulr = 'http://a' }\n", 2, "did you mean `url`?");
         refuses("[jobs.a]\nhttp = { url = 'ftp://a' }\n", 2, "must start with http://");
-        refuses("[jobs.a]\nshell = 'x'\nenv = { 'A=B' = 'c' }\n", 3, "`env` has a name that no environment can hold");
+        refuses("[jobs.a]\nshell = 'x'\nenv = { 'A=B' = 'c' }\n", 3, "`env` has a name that is empty or contains `=`");
         refuses("[jobs.a]\nshell = 'x'\ntimeout = 5\n", 3, "`timeout`: must be a string");
         refuses("[jobs.a]\nshell = 'x'\ntimeout = '5'\n", 3, "is not a duration");
         refuses("[jobs.a]\nshell = 'x'\nmax_attempts = 0\n", 3, "from 1 to 1000");
@@ -518,7 +518,7 @@ mod tests {
         says(
             &shell("time_zone = 'UTC'\nschedule = '@dayly'").replace("@dayly", "0 0 30 2 *"),
             4,
-            "`schedule`: `0 0 30 2 *` never fires: nothing within 41 years of 1970-01-01 matches",
+            "`schedule`: `0 0 30 2 *` never fires: no time within 41 years of 1970-01-01 matches",
         );
         says(&shell("payload = { a = [\"\\u0000\"] }"), 3, "`payload`: has a NUL, which can't be stored");
         says("[jobs.a]\nqueue = 'q'\nshell = \"a\\u0000\"\n", 3, "`shell`: has a NUL, which can't be stored");

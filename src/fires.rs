@@ -14,7 +14,7 @@ const ON_TIME: TimeDelta = TimeDelta::minutes(2);
 const TIMES_AT_ONCE: usize = 5000;
 /// Before a schedule that can't be fired is looked at again.
 const BROKEN_PAUSE: TimeDelta = TimeDelta::hours(1);
-/// A schedule may fire this long before its time, by a clock that was ahead, without being reported.
+/// A schedule that fires this much too early, because a clock was ahead, is not reported.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(5);
 
 /// What due schedules come to, and what is wrong with those that can't be read: these are put off, so
@@ -101,12 +101,12 @@ pub(crate) fn first(schedule: &str, time_zone: &str, now: DateTime<Utc>) -> Resu
     Schedule::parse(schedule, time_zone)?.first(now)
 }
 
-/// The names of schedules that do not fire as they should.
+/// The names of schedules that do not fire as defined.
 #[derive(Debug, Default)]
 pub(crate) struct Failing<'a> {
-    /// They never fire: they can't be read, or name no time.
+    /// Never fire: unreadable, or without any matching time.
     pub(crate) broken: Vec<&'a str>,
-    /// They skip times: their stored next time is a later one, as after a clock that was ahead.
+    /// Skip times: the stored next time is too late, for example because a clock was ahead.
     pub(crate) skipping: Vec<&'a str>,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Failing<'a> {
     }
 }
 
-/// Whether it should fire and never will.
+/// Whether the schedule should fire but never will.
 pub(crate) fn is_broken(scheduled: &Scheduled) -> bool {
     first_from(scheduled, scheduled.now).is_some_and(|first| first.is_err())
 }
@@ -129,14 +129,14 @@ fn is_skipping(scheduled: &Scheduled) -> bool {
     first.zip(scheduled.next_run_at).is_some_and(|(first, next)| next > first)
 }
 
-/// The first nominal time after `from` of a schedule that should fire.
+/// Returns the first nominal time after `from`; `None` if the schedule should not fire.
 fn first_from(scheduled: &Scheduled, from: DateTime<Utc>) -> Option<Result<DateTime<Utc>, String>> {
     let schedule = scheduled.schedule.as_ref().filter(|_| scheduled.enabled && scheduled.paused_at.is_none());
     schedule.map(|schedule| first(schedule, &scheduled.time_zone, from))
 }
 
-/// The zones in use, each with the instants at which the database should show the same time as this
-/// host: now, at the next fires, and in the other half of the year. UTC is the same everywhere.
+/// Returns the zones in use, each with instants at which to compare the host with the database:
+/// now, the next fires, and half a year later. UTC needs no comparison.
 pub(crate) fn zones_in_use(scheduled: &[Scheduled]) -> BTreeSet<(String, DateTime<Utc>)> {
     let fires = |one: &&Scheduled| one.enabled && one.schedule.is_some() && one.time_zone != "UTC";
     let instants = |one: &Scheduled| [Some(one.now), one.next_run_at, Some(one.now + TimeDelta::days(183))];

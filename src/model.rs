@@ -8,9 +8,9 @@ use chrono::{DateTime, Utc};
 
 use crate::duration;
 
-/// No server can postpone an attempt for longer.
+/// The longest time that a server can postpone an attempt.
 const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// The idempotency key of a run without one of its own begins with this and ends with its id.
+/// The prefix of the idempotency key of a run without its own key; the run's id follows.
 pub(crate) const RUN_KEY_PREFIX: &str = "jobctl-run-";
 
 /// What a job may know about the attempt it is; handed to it in its environment or its headers.
@@ -92,7 +92,7 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<i32>,
     pub(crate) http_status: Option<u16>,
     pub(crate) output: Output,
-    /// What else the history and the log say; unlike the failure, viewers do not see it.
+    /// More detail for the history and the log; viewers see only the failure.
     pub(crate) note: Option<String>,
 }
 
@@ -138,16 +138,16 @@ pub(crate) enum Why {
     LeaseLost,
 }
 
-/// When a server asks to be called again.
+/// The server's request to be called again later.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RetryAfter {
     In(Duration),
-    /// A date without the server's own beside it.
+    /// A date, if the server sent no `Date` of its own.
     At(DateTime<Utc>),
 }
 
 impl RetryAfter {
-    /// The wait from `now`, at most a day.
+    /// Returns the wait from `now`, at most a day.
     pub(crate) fn wait(self, now: DateTime<Utc>) -> Duration {
         let wait = match self {
             Self::In(wait) => wait,
@@ -157,9 +157,9 @@ impl RetryAfter {
     }
 }
 
-/// Why an attempt failed. `Display` is the sentence that is stored and shown, also to viewers:
-/// short, without any part of the payload, the headers or the output, and without the name of a
-/// directory, a server or a variable.
+/// Why an attempt failed. `Display` is the sentence that is stored and shown, also to viewers. It
+/// is short and contains no part of the payload, the headers or the output. It names no directory,
+/// server or variable.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
     ExitCode(i32),
@@ -172,7 +172,7 @@ pub(crate) enum Failure {
     Exhausted(String),
     HttpStatus {
         status: u16,
-        /// Only from 429 and 503.
+        /// Only from status 429 and 503.
         retry_after: Option<RetryAfter>,
     },
     /// No complete answer; holds why.
@@ -182,7 +182,7 @@ pub(crate) enum Failure {
     BadPayload(String),
     /// It can't be started on any host like this one, however often it is tried; holds why.
     Unstartable(String),
-    /// This host's flags forbid it; holds what is not allowed, and by which flag.
+    /// A flag of this host forbids the action. Holds the message, which names the flag.
     NotAllowed(String),
 }
 

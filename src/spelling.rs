@@ -2,7 +2,8 @@
 
 /// The candidate nearest to `word`, if one is near: a third of its letters may be wrong, at least two.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Nobody means a name with a word that is more than twice as long, and a table can hold one of a megabyte.
+    // A word that is more than twice as long is no misspelling, and names in a table may have a
+    // megabyte.
     let candidates = candidates.into_iter().filter(|candidate| word.len() <= 2 * candidate.len() + 2);
     let word = word.to_lowercase();
     candidates
@@ -31,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_a_megabyte_costs_nothing() {
+    fn a_word_of_a_megabyte_is_not_compared() {
         let word = "x".repeat(1 << 20);
         assert_eq!(nearest(&word, std::iter::repeat_n("a_name_of_some_length", 10_000)), None);
     }

@@ -40,8 +40,8 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Judges attempt `attempt` of at most `max_attempts`, which ended at `now`. `prospect` says whether
-    /// another one could succeed after a failure, `random` in 0..1 is the jitter's.
+    /// Judges attempt `attempt` of at most `max_attempts`, which ended at `now`. `prospect` says
+    /// whether a failed attempt may be retried. `random` in 0..1 is the jitter.
     pub(crate) fn of(
         ended: &Ended,
         prospect: Prospect,

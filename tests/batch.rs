@@ -78,7 +78,7 @@ fn one_bad_line_keeps_the_whole_batch_out_and_is_named() {
         (with(r#""run_at": "2026-01-01T00:00:00Z", "in": "5s""#), 2, "`run_at` and `in` exclude each other"),
         (with(r#""in": "5""#), 2, "`in`: `5` is not a duration"),
         (with(r#""in": 5"#), 2, "invalid type: integer `5`"),
-        (with(r#""key": """#), 2, "`key`: a key has 1 to 255 bytes"),
+        (with(r#""key": """#), 2, "`key`: a key must have 1 to 255 bytes"),
         (with(r#""key_scope": "live""#), 2, "`key_scope` needs a `key`"),
         (with(r#""run_at": "9999-12-31T23:59:59-01:00""#), 2, "`run_at`: `9999-12-31T23:59:59-01:00` is out of range"),
         (with(r#""priority": 2147483648"#), 2, "invalid value: integer `2147483648`"),
@@ -131,7 +131,7 @@ fn the_line_that_is_wrong_is_named_and_not_one_that_looks_like_it() {
     db.apply("[jobs.d]\nshell = 'cat'\n");
     let z = |payload: &str| format!(r#"{{"job": "d", "key": "z", "payload": {payload}}}"#);
     let other = r#"{"job": "d", "key": "z2"}"#;
-    let twice = "key `z` is that of line 1 too, which has another job or payload\n";
+    let twice = "key `z` is also in line 1, with another job or payload\n";
     refuses(&db, &[&z("{}"), other, &z("{}"), &z(r#"{"x": 1}"#)], 4, twice);
     refuses(&db, &[&z("{}"), other, GOOD, r#"{"job": "shell", "key": "z", "payload": {"command": "id"}}"#], 4, twice);
     // A key that is the name of a job.

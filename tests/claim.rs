@@ -498,7 +498,7 @@ fn what_goes_back_is_not_taken_from_who_has_claimed_it_meanwhile_as_the_same_att
     gate.wait_for_starts(1);
     wait_until("the answer to be lost", || proxy.has_lost());
     gate.open();
-    tick.wait().success().stderr_has("connecting anew");
+    tick.wait().success().stderr_has("reconnecting");
     assert_eq!(db.query("SELECT run FROM gone_back"), "102");
     assert_eq!(db.of_run(102, "status, attempts"), "running|1");
 }
@@ -520,7 +520,7 @@ fn what_goes_back_unstarted_does_not_count_against_the_limit() {
 #[test]
 fn any_number_of_lanes_have_their_turn_in_claims_that_stay_quick() {
     let db = TestDb::new();
-    // Ten thousands of priorities and queues, most of the future; what is due is far behind.
+    // Tens of thousands of lanes, most with runs of the future; the due runs are in the last ones.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload, priority, queue, run_at)
          SELECT 'shell', '{\"command\": \":\"}', n, 'many',

@@ -56,7 +56,7 @@ fn help_and_version_need_neither_an_environment_nor_a_database() {
     }
 }
 
-/// The system can place such a program at an address that nobody can know.
+/// The system loads such a program at a random address.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_program_is_position_independent() {
@@ -182,8 +182,8 @@ fn a_complaint_can_not_command_the_terminal() {
 }
 
 #[test]
-fn the_help_says_that_a_list_of_processes_shows_an_address_on_the_command_line() {
-    jobctl(["--help"]).run().success().stdout_has("URL, which `ps` shows;");
+fn the_help_warns_that_ps_shows_the_database_url() {
+    jobctl(["--help"]).run().success().stdout_has("URL, visible in `ps`;");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn an_argument_that_is_not_utf_8_is_named() {
 }
 
 #[test]
-fn a_word_of_another_tool_is_answered_with_ours() {
+fn words_of_other_tools_get_a_tip() {
     for (line, tip) in [
         ("run", "jobctl tick"),
         ("--daemon", "jobctl tick"),

@@ -68,7 +68,7 @@ impl Secured {
             client.batch_execute(&format!("COPY (SELECT '{text}') TO PROGRAM '{write}'")).unwrap();
         }
         client.batch_execute("ALTER SYSTEM SET ssl = on").unwrap();
-        // It asks for a client's certificate, and takes none.
+        // The server asks for a client certificate, but accepts none.
         client.batch_execute("ALTER SYSTEM SET ssl_ca_file = 'server.crt'").unwrap();
         for user in ["encrypted", "plain", "either"] {
             client.batch_execute(&format!("CREATE ROLE {user} LOGIN SUPERUSER PASSWORD 's3cret'")).unwrap();
@@ -347,7 +347,7 @@ fn a_certificate_is_checked_as_far_as_the_mode_asks() {
 }
 
 #[test]
-fn a_host_clock_before_1970_is_found_over_tls() {
+fn doctor_reports_a_host_clock_before_1970_over_tls() {
     let clock = Preload::compile(WRONG_CLOCK);
     let doctor = |more: &str| {
         let doctor = jobctl(["doctor"]).env("HOME", "/nonexistent");
@@ -359,7 +359,7 @@ fn a_host_clock_before_1970_is_found_over_tls() {
     doctor(&verified).exits(7).stderr_has("the server's certificate is not acceptable");
 }
 
-/// Answers what asks for TLS, or begins with it, and tells whatever comes afterwards.
+/// Answers a request for TLS or a TLS handshake, and returns the bytes after it.
 fn imposter(negotiation: &'static str) -> (u16, Receiver<Vec<u8>>) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(["db.example.com".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -399,7 +399,7 @@ fn who_shows_a_self_signed_certificate_hears_no_password() {
 }
 
 #[test]
-fn a_login_is_bound_to_the_encryption_where_that_is_demanded() {
+fn channel_binding_is_used_if_required() {
     let secured = &*SECURED;
     opens(&secured.address("either", "sslmode=require channel_binding=require"));
     let plain = secured.address("either", "sslmode=disable channel_binding=require");
@@ -407,7 +407,7 @@ fn a_login_is_bound_to_the_encryption_where_that_is_demanded() {
 }
 
 #[test]
-fn a_server_that_confirms_no_protocol_hears_no_password_after_a_direct_negotiation() {
+fn direct_tls_without_a_confirmed_protocol_sends_no_password() {
     let (port, heard) = imposter("direct");
     let more = "sslmode=require sslnegotiation=direct";
     let address = format!("host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {more}");
@@ -416,7 +416,7 @@ fn a_server_that_confirms_no_protocol_hears_no_password_after_a_direct_negotiati
 }
 
 #[test]
-fn a_server_that_asks_for_no_certificate_is_refused_where_one_must_be_shown() {
+fn sslcertmode_require_rejects_a_server_that_asks_for_no_certificate() {
     let secured = &*SECURED;
     let files = temp_dir();
     let (certificate, key) = (files.path().join("own.pem"), files.path().join("own.key"));
@@ -428,14 +428,14 @@ fn a_server_that_asks_for_no_certificate_is_refused_where_one_must_be_shown() {
     let identity = format!("sslcert={} sslkey={}", certificate.display(), key.display());
     let (port, heard) = imposter("postgres");
     let address = format!("host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {identity}");
-    let unasked = "no certificate was asked for, or there is none to show, and sslcertmode=require demands it";
+    let unasked = "sslcertmode=require demands a client certificate, but the server asked for none, or none is set";
     refuses(&format!("{address} sslmode=require sslcertmode=require"), 7, unasked);
     assert_eq!(heard.recv().unwrap(), b"");
     refuses(&format!("{address} sslcertmode=require"), 7, "`sslcertmode` is require, but TLS is optional");
-    // One that asks, and does not like it.
+    // A server that asks for the certificate and rejects it.
     let why = "the server does not accept the client's certificate";
     refuses(&secured.address("encrypted", &format!("sslmode=require sslcertmode=require {identity}")), 7, why);
-    // There is none to show.
+    // No certificate is set.
     refuses(&secured.address("encrypted", "sslmode=require sslcertmode=require"), 7, unasked);
     opens(&secured.address("encrypted", "sslmode=require"));
 }
@@ -453,7 +453,7 @@ fn a_server_that_asks_for_another_proof_than_is_allowed_hears_no_password() {
     refuses(&secured.address("either", "require_auth=scram"), 7, "`require_auth` has an unknown method; allowed are");
     refuses(&secured.address("either", "require_auth=md5,!none"), 7, "`require_auth` mixes methods with and without");
     list(&secured.address("either", "")).env("PGREQUIREAUTH", "md5").run().exits(7).stderr_has("scram-sha-256");
-    // Without any proof anybody is let in.
+    // A server that lets every client in without authentication.
     let trusting = FakeServer::start(|_, _| Ok(()));
     let why = "the server asks for authentication by none, which require_auth forbids";
     refuses(&format!("{}&require_auth=scram-sha-256", trusting.url()), 7, why);
@@ -487,9 +487,9 @@ fn the_doctor_warns_of_a_server_that_nothing_verifies() {
     assert!(line(&secured.address("encrypted", "sslmode=require")).starts_with("ok\tconnection"));
 }
 
-/// The secured server's address on this host, as it looks from another one.
+/// An address of the secured server on this host that does not look local.
 fn elsewhere() -> String {
-    // Not of the loopback network, but led there all the same.
+    // An address outside of the loopback network that still leads to this host.
     "0.0.0.0".to_owned()
 }
 

@@ -82,10 +82,11 @@ fn a_result_whose_answer_was_lost_is_recorded_once() {
     gate.open();
     let tick = tick.wait().success();
     assert!(proxy.has_lost());
-    let tick =
-        tick.stderr_has("cannot record results for certain: connection closed; it may have been done; 0 running, ");
+    let tick = tick.stderr_has(
+        "cannot record results: connection closed after COMMIT was sent, so it may have succeeded; 0 running, ",
+    );
     let tick = tick.stderr_has(&format!("run {id} shell attempt 1/10: succeeded after "));
-    // Advice is for people who typed a command.
+    // The tick tries again itself, so the log has no advice.
     tick.nowhere("lost,").nowhere("try again");
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     assert_eq!(db.query("SELECT worker, outcome FROM jobctl.job_attempts"), "w|succeeded");
@@ -98,16 +99,16 @@ fn a_claim_whose_answer_was_lost_is_given_back_and_costs_no_attempt() {
     let id = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
     proxy.lose_answer_to(&["SKIP LOCKED", "COMMIT"]);
     let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run().success();
-    let tick = tick.stderr_has("cannot claim runs for certain: connection closed; it may have been done");
+    let tick = tick.stderr_has("cannot claim runs: connection closed after COMMIT was sent, so it may have succeeded");
     assert!(proxy.has_lost() && proxy.connections() == 2, "{tick}");
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }
 
 #[test]
-fn an_enqueue_whose_commit_is_never_answered_says_that_it_may_be_done() {
+fn an_enqueue_without_an_answer_to_commit_says_that_it_may_have_succeeded() {
     let db = TestDb::new();
     for (statement, expected) in [
-        ("COMMIT\0", "cannot enqueue for certain: the database does not answer; it may have been done"),
+        ("COMMIT\0", "cannot enqueue: the database does not answer after COMMIT was sent, so it may have succeeded"),
         ("INSERT INTO jobctl.job_runs", "cannot enqueue: the database does not answer; try again later"),
     ] {
         let proxy = Proxy::to(&db);
@@ -118,7 +119,7 @@ fn an_enqueue_whose_commit_is_never_answered_says_that_it_may_be_done() {
 }
 
 #[test]
-fn a_role_that_is_set_read_only_is_told_so_and_a_reader_reads() {
+fn a_read_only_role_can_read_and_errors_name_the_setting() {
     let db = TestDb::new();
     let role = format!("{}_reader", db.name());
     db.execute(&format!(
@@ -133,7 +134,7 @@ fn a_role_that_is_set_read_only_is_told_so_and_a_reader_reads() {
     db.execute(&format!("DROP ROLE {role}"));
     refused.exits(7).stdout("").complains_once().stderr_has("default_transaction_read_only is on for this role");
     listed.success();
-    unfit.exits(5).stderr_has("default_transaction_read_only is on there");
+    unfit.exits(5).stderr_has("default_transaction_read_only is on");
 }
 
 #[test]
@@ -182,7 +183,7 @@ fn a_tick_that_lingers_survives_the_end_of_its_session() {
     let id = db.enqueue(["shell", "--", "true"]);
     db.wait_for_status(id, "succeeded");
     tick.signal(Signal::TERM);
-    tick.wait().success().stderr_has("; 0 running, connecting anew");
+    tick.wait().success().stderr_has("; 0 running, reconnecting");
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn a_lingering_tick_reconnects_when_its_session_ends_before_its_first_exchange()
     let id = db.enqueue(["shell", "--", "true"]);
     db.wait_for_status(id, "succeeded");
     tick.signal(Signal::TERM);
-    tick.wait().success().stderr_has("; 0 running, connecting anew");
+    tick.wait().success().stderr_has("; 0 running, reconnecting");
     assert_eq!(proxy.connections(), 2);
 }
 
@@ -234,7 +235,7 @@ fn a_database_that_turns_read_only_is_left_alone_until_it_takes_writes_again() {
         format!("BEGIN READ WRITE; ALTER DATABASE {} RESET default_transaction_read_only; COMMIT", db.name());
     db.execute(&read_only);
     let refused = db.jobctl(["tick"]).run().exits(7).complains_once();
-    refused.stderr_has("default_transaction_read_only is on for this role or database; set it off with ALTER ROLE");
+    refused.stderr_has("default_transaction_read_only is on for this role or database; turn it off with ALTER ROLE");
     db.query(others);
     gate.open();
     let before = proxy.connections();
@@ -245,7 +246,7 @@ fn a_database_that_turns_read_only_is_left_alone_until_it_takes_writes_again() {
     assert_eq!(db.of_run(id, "status, attempts"), "running|1");
     db.execute(&writable);
     let tick = tick.wait().success();
-    assert_eq!(tick.stderr.matches("connecting anew").count(), 1, "{tick}");
+    assert_eq!(tick.stderr.matches("reconnecting").count(), 1, "{tick}");
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }
 
@@ -390,10 +391,10 @@ fn a_run_whose_claim_is_refused_holds_up_no_other() {
     }
 }
 
-/// A text that is stored outside its row.
+/// A text that PostgreSQL stores outside of its row (TOAST).
 const LONG: &str = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 500) AS n)";
 
-/// Makes unreadable what a table keeps outside its rows, as a damaged disk would.
+/// Makes the TOAST data of a table unreadable, like a damaged disk.
 fn lose_toast(db: &TestDb, table: &str) {
     db.execute(&format!(
         "CREATE TABLE public.lost (text text);
@@ -434,7 +435,7 @@ fn a_run_that_can_not_be_read_ends_dead_and_every_command_survives_it() {
 }
 
 #[test]
-fn runs_whose_definition_can_not_be_read_end_dead_and_hold_up_no_others() {
+fn runs_of_an_unreadable_definition_end_dead_and_do_not_delay_others() {
     let db = TestDb::new();
     db.apply("[jobs.lost]\nshell = 'true'\n\n[jobs.kept]\nshell = 'true'\n");
     db.execute(&format!(
@@ -452,7 +453,7 @@ fn runs_whose_definition_can_not_be_read_end_dead_and_hold_up_no_others() {
 }
 
 #[test]
-fn a_schedule_whose_payload_can_not_be_read_holds_up_no_other() {
+fn a_schedule_with_an_unreadable_payload_does_not_delay_others() {
     let db = TestDb::new();
     let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '@daily'\ncatch_up = 'one'\n");
     db.apply(&(job("lost") + &job("kept")));
@@ -512,7 +513,7 @@ fn jobs_survive_an_unexpected_error_of_a_renewal() {
         ended.wait_for_starts(1);
         refuse_renewals(&db, "true", error);
         wait_for_refusals(&db, 2);
-        // Results are recorded meanwhile.
+        // Meanwhile results are recorded.
         ended.open();
         db.wait_for_status(ids[1], "succeeded");
         db.execute("DROP TRIGGER refuse ON jobctl.job_runs");

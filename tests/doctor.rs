@@ -191,10 +191,10 @@ fn an_index_that_is_missing_or_not_valid_is_found() {
 }
 
 #[test]
-fn a_sequence_behind_its_table_is_found_and_the_remedy_sets_it() {
+fn doctor_finds_a_sequence_behind_its_table_and_its_remedy_works() {
     let db = healthy();
     for table in ["job_runs", "job_definitions"] {
-        // As a subscriber of logical replication has it.
+        // The state of a subscriber of logical replication.
         db.execute(&format!("SELECT setval('jobctl.{table}_id_seq', 1, false)"));
         finds(&db, "sequences", "bad", &format!("behind the table: {table}_id_seq"));
         let (.., remedy) = find(&findings(db.jobctl(["doctor"])), "sequences");
@@ -352,7 +352,7 @@ fn each_breach_of_the_role_matrix_is_found() {
         finds(&db, "grants", "bad", &fill(found));
         db.execute(&undo);
     }
-    // Each is a line of its own.
+    // Each role gets its own line.
     db.execute(&fill("GRANT INSERT ON jobctl.job_runs, jobctl.job_definitions TO {app}, {group}"));
     let all = findings(db.jobctl(["doctor"]));
     let found = all.iter().filter(|finding| finding["check"] == "grants").map(|finding| finding["found"].as_str());
@@ -361,20 +361,20 @@ fn each_breach_of_the_role_matrix_is_found() {
         [app, group].map(|role| format!("{role} has INSERT on job_definitions, INSERT on job_runs{beyond}"));
     expected.sort();
     assert_eq!(found, expected);
-    // What the remedy prints takes it back.
+    // The remedy revokes the privilege.
     let remedy = jobctl(["grants", "--role", app, "--as", "worker"]).run().success().stdout;
     db.execute(&(remedy + &format!("REVOKE INSERT ON jobctl.job_runs, jobctl.job_definitions FROM {group}")));
     finds(&db, "grants", "ok", "no role may do more than `jobctl grants` says");
 }
 
 #[test]
-fn objects_of_another_role_are_found() {
+fn doctor_finds_objects_of_other_roles() {
     let db = healthy();
     let other = Role::new(&db);
     db.execute(&format!("CREATE TABLE jobctl.misc (); ALTER TABLE jobctl.misc OWNER TO {}", other.name()));
     let why = "the schema `jobctl` has objects of other roles in it: ";
     finds(&db, "schema", "bad", &format!("{why}table jobctl.misc"));
-    // The owner of the schema could replace the tables of a superuser.
+    // An owner of the schema could replace tables of a superuser in it.
     db.execute(&format!("DROP TABLE jobctl.misc; ALTER SCHEMA jobctl OWNER TO {}", other.name()));
     let (verdict, found, _) = find(&findings(db.jobctl(["doctor"])), "schema");
     assert!(verdict == "bad" && found.starts_with(why) && found.ends_with(" more"), "{verdict} {found}");
@@ -382,7 +382,7 @@ fn objects_of_another_role_are_found() {
 }
 
 #[test]
-fn hosts_and_a_database_with_other_rules_for_a_zone_in_use_are_named() {
+fn doctor_names_hosts_and_databases_with_different_zone_rules() {
     let db = healthy();
     let tzdir = temp_dir();
     let put = |name: &str, zone: &str| {
@@ -396,7 +396,7 @@ fn hosts_and_a_database_with_other_rules_for_a_zone_in_use_are_named() {
     let here = tzdir.path().to_str().unwrap();
     let zones = |host: &str| find(&findings(db.jobctl(["doctor"]).env("TZDIR", host)), "time zones");
     let own = format!("version 1999z from {here}");
-    // Where all schedules are in UTC, no rule matters.
+    // UTC has no rules, so different versions do not matter.
     assert_eq!(zones(here), ("ok".to_owned(), own.clone(), String::new()));
     assert_eq!(zones("/nonexistent").0, "ok");
 
@@ -421,14 +421,14 @@ fn hosts_and_a_database_with_other_rules_for_a_zone_in_use_are_named() {
 #[test]
 fn a_schedule_whose_next_time_is_too_late_is_named_and_resumed() {
     let db = healthy();
-    // As a tick leaves it by a database clock that is a day ahead.
+    // A tick leaves this state if the database's clock is a day ahead.
     let ahead = "UPDATE jobctl.job_definitions SET next_run_at = next_run_at + interval '1 day' WHERE name = 'nightly'";
     db.execute(ahead);
     finds(&db, "schedules", "bad", "the stored next time is too late: nightly");
-    let reason = "schedule nightly will not fire at its next time, run `jobctl resume nightly`\n";
+    let reason = "schedule nightly will skip times, run `jobctl resume nightly`\n";
     db.jobctl(["check"]).run().exits(1).stdout(reason);
-    db.jobctl(["report"]).run().success().stdout_has("schedule nightly will not fire at its next time");
-    // A paused or disabled one is not meant to fire.
+    db.jobctl(["report"]).run().success().stdout_has("schedule nightly will skip times");
+    // Paused and disabled schedules are not reported.
     db.jobctl(["pause", "nightly"]).run().success();
     db.jobctl(["check"]).run().success();
     db.jobctl(["resume", "nightly"]).run().success();
@@ -436,7 +436,7 @@ fn a_schedule_whose_next_time_is_too_late_is_named_and_resumed() {
     db.jobctl(["resume", "nightly"]).run().success();
     finds(&db, "schedules", "ok", "none is late");
     db.jobctl(["check"]).run().success().stdout("");
-    // Clocks of two servers differ by seconds, and a fire may have come that much early.
+    // The clocks of two servers differ by seconds, so a fire may come early by that much.
     db.execute(
         "UPDATE jobctl.job_definitions SET schedule = '* * * * *', next_run_at = date_trunc('minute', now()) + interval '4 minutes'",
     );

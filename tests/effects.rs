@@ -175,7 +175,7 @@ fn what_succeeded_is_completed_though_the_connection_was_lost_meanwhile() {
 }
 
 #[test]
-fn what_is_known_of_a_command_is_recorded_though_the_database_restarts_at_its_end() {
+fn once_records_the_result_although_the_database_restarts() {
     let (db, counter) = (TestDb::new(), Counter::new());
     for (script, status, known) in [("true", 0, "k|||t"), ("exit 3", 3, "")] {
         let (proxy, folder) = (Proxy::to(&db), temp_dir());
@@ -368,13 +368,13 @@ fn an_effect_is_settled_by_its_recorder_its_members_an_operator_or_the_owner() {
         db.jobctl(["once", "--settle", settle, "k"]).run().success();
         db.execute("DELETE FROM jobctl.job_effects");
     }
-    // Nor is a completed one taken for done.
+    // A completed effect is an error for other roles too.
     recorder.jobctl(["once", "k", "--", "true"]).run().success();
     other.jobctl(["once", "k", "--", "true"]).run().exits(7);
     for done in [&recorder, &member, &operator] {
         done.jobctl(["once", "k", "--", "false"]).run().success();
     }
-    // The role may be gone.
+    // The role that recorded the effect may have been dropped.
     db.execute("UPDATE jobctl.job_effects SET recorded_by = 'was dropped'");
     recorder.jobctl(["once", "k", "--", "true"]).run().exits(7);
     db.jobctl(["once", "k", "--", "false"]).run().success();

@@ -163,15 +163,15 @@ fn a_key_that_is_taken_by_something_else_is_a_conflict() {
 fn a_key_has_1_to_255_bytes_and_no_control_characters() {
     let db = TestDb::new();
     for key in ["", "a\nb", "a\tb", "\u{7f}", "\u{85}", &"k".repeat(256), &"é".repeat(128), &"x".repeat(3000)] {
-        let why = "a key has 1 to 255 bytes and no control characters";
+        let why = "a key must have 1 to 255 bytes without control characters";
         db.jobctl(["enqueue", "--key", key]).args(SHELL).run().exits(2).stdout("").stderr_has(why);
         let line = format!(r#"{{"job":"shell","payload":{{"command":"true"}},"key":{}}}"#, json_string(key));
         db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2).complains_once().stderr_has(why);
     }
     for (key, why) in [
-        ("-k", "does not begin with -"),
-        ("jobctl-run-1", "keys that begin with jobctl-run- are those of runs without a key"),
-        ("jobctl-run-", "keys that begin with jobctl-run- are those of runs without a key"),
+        ("-k", "must not begin with -"),
+        ("jobctl-run-1", "the key prefix jobctl-run- is reserved for runs without a key"),
+        ("jobctl-run-", "the key prefix jobctl-run- is reserved for runs without a key"),
     ] {
         db.jobctl(["enqueue", &format!("--key={key}")]).args(SHELL).run().exits(2).stdout("").stderr_has(why);
         let line = format!(r#"{{"job":"shell","payload":{{"command":"true"}},"key":"{key}"}}"#);
@@ -248,7 +248,8 @@ fn an_enqueue_names_a_sequence_that_is_behind_its_table_and_uses_few_ids() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n");
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 100)");
-    let why = "the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the statement that sets it";
+    let why =
+        "the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the statement that corrects it";
     let why_defined = "the sequence jobctl.job_runs_id_seq is behind its table; as the owner run SELECT setval(";
     for (arguments, why) in [
         (&["enqueue", "shell", "--", "true"][..], why),
@@ -265,7 +266,8 @@ fn an_enqueue_names_a_sequence_that_is_behind_its_table_and_uses_few_ids() {
     db.execute("SELECT setval('jobctl.job_runs_id_seq', 1, false)");
     let refused = db.client().simple_query("SELECT jobctl.enqueue('a')").unwrap_err();
     assert_eq!(refused.code().map(|code| code.code()), Some("JC007"));
-    // The statement in the message repairs it; one id that a program has chosen needs no repair.
+    // The statement in the message corrects the sequence. A single id that a program has chosen
+    // needs no correction.
     let message = refused.as_db_error().unwrap().message().to_owned();
     db.execute(message.split_once("as the owner run ").unwrap().1);
     db.execute("INSERT INTO jobctl.job_runs (id, job_type) VALUES (102, 'a')");

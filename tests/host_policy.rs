@@ -21,16 +21,16 @@ fn a_claimed_run_that_turned_into_a_command_is_not_executed() {
     let touch = format!("touch {}", file.display());
     let built_in = format!("NEW.job_type := 'shell'; NEW.payload := '{}'", json!({"command": touch}));
     let forgeries = [
-        ("off", built_in.as_str(), "commands are not allowed on this host by --shell off"),
-        ("off", "NEW.job_type := 'defined'", "commands are not allowed on this host by --shell off"),
-        ("defined", &built_in, "only commands of definitions are allowed on this host by --shell defined"),
+        ("off", built_in.as_str(), "--shell off allows no commands on this host"),
+        ("off", "NEW.job_type := 'defined'", "--shell off allows no commands on this host"),
+        ("defined", &built_in, "--shell defined allows only commands of definitions on this host"),
     ];
     for (policy, forged, why) in forgeries {
         let db = TestDb::new();
         db.apply(&format!(
             "[jobs.harmless]\nhttp = {{ url = 'http://127.0.0.1:9/' }}\n[jobs.defined]\nshell = '{touch}'\n"
         ));
-        // The owner of the tables can also define a job named `shell`.
+        // The tables' owner can also define a job named `shell`.
         db.execute(&format!(
             "ALTER TABLE jobctl.job_definitions DROP CONSTRAINT name_is_no_built_in_job;
              INSERT INTO jobctl.job_definitions (name, kind, action) VALUES ('shell', 'shell', '{}')",
@@ -59,7 +59,7 @@ fn a_claimed_run_that_turned_into_a_call_is_made_to_allowed_hosts_only() {
 }
 
 #[test]
-fn commands_of_definitions_are_what_a_host_that_allows_only_them_executes() {
+fn shell_defined_executes_only_commands_of_definitions() {
     let db = TestDb::new();
     db.apply("[jobs.defined]\nshell = 'cat'\n");
     let (defined, built_in) = (db.enqueue(["defined", "[1]"]), db.enqueue_script("true"));

@@ -1,5 +1,5 @@
-//! A server that answers what no PostgreSQL answers: no command panics, waits for ever or takes the
-//! host's memory.
+//! A server with answers that PostgreSQL never gives: no command panics, waits for ever or uses up
+//! the host's memory.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::support::fake_server::{FakeServer, columns, complete, head, message, ready, row};
 use crate::support::{Finished, jobctl};
 
-/// Commands that read what the server answers.
+/// Commands that read from the server.
 const COMMANDS: [&[&str]; 12] = [
     &["check"],
     &["doctor"],
@@ -31,7 +31,7 @@ fn refuses(server: &FakeServer, command: &[&str]) -> Finished {
     refused.exits(5).stdout("").complains_once().nowhere("panicked")
 }
 
-/// Begins transactions like PostgreSQL, with the schema's version; the rest is the test's.
+/// Begins transactions like PostgreSQL and returns the schema's version; `answer` does the rest.
 fn after_begin(
     answer: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
 ) -> impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static {
@@ -44,7 +44,7 @@ fn after_begin(
     }
 }
 
-/// What precedes the rows of a statement with parameters.
+/// The messages before the rows of a statement with parameters.
 fn opening() -> Vec<u8> {
     [message(b'1', &[]), message(b'2', &[]), message(b't', &[0, 0]), columns(&["text"])].concat()
 }
@@ -56,22 +56,22 @@ fn an_answer_without_its_rows_or_columns_is_exit_5() {
         client.write_all(&[opening(), row(&["what nobody asked for"]), complete()].concat())
     }));
     for command in COMMANDS {
-        refuses(&others, command).stderr_has("the database's answer makes no sense");
-        // Where no row is an answer, nothing is wrong; and an enqueue asks again.
+        refuses(&others, command).stderr_has("the database sent an invalid answer");
+        // For these commands no rows is a valid answer; `enqueue` tries again.
         if !matches!(command[0], "enqueue" | "list" | "next") && command != ["tick", "--dry-run"] {
-            refuses(&nothing, command).stderr_has("the database's answer makes no sense");
+            refuses(&nothing, command).stderr_has("the database sent an invalid answer");
         }
     }
     let stranger = FakeServer::start(|_, client| {
         client.write_all(&[columns(&["something"]), row(&["else"]), complete()].concat())
     });
-    refuses(&stranger, &["list"]).stderr_has("cannot read the schema's version: the database's answer makes no sense");
+    refuses(&stranger, &["list"]).stderr_has("cannot read the schema's version: the database sent an invalid answer");
     let url = format!("{}&target_session_attrs=read-write", stranger.url());
     jobctl(["list", "--database-url", &url]).run().exits(5).stderr_has("it does not answer like PostgreSQL");
 }
 
 #[test]
-fn an_error_with_a_short_code_is_an_error() {
+fn an_error_with_a_short_code_is_reported() {
     for code in ["", "2", "é", "22"] {
         let error = format!("SERROR\0VERROR\0C{code}\0Mnothing goes\0\0");
         let server =
@@ -82,7 +82,7 @@ fn an_error_with_a_short_code_is_an_error() {
 }
 
 #[test]
-fn a_transaction_timeout_of_the_servers_is_named() {
+fn the_error_names_transaction_timeout() {
     let server = FakeServer::start(|_, client| {
         let error = "SFATAL\0VFATAL\0C25P04\0Mterminating connection due to transaction timeout\0\0";
         client.write_all(&message(b'E', error.as_bytes()))?;
@@ -97,7 +97,7 @@ fn a_row_that_is_too_long_is_refused_by_its_announcement() {
         FakeServer::start(after_begin(|client| client.write_all(&[opening(), head(b'D', 1_000_000_000)].concat())));
     for command in [&["list"][..], &["tick"], &["show", "1"]] {
         let refused = refuses(&server, command);
-        refused.stderr_has("the database sends a row of more than 64 MiB; see what answers at that address");
+        refused.stderr_has("the database sends a row of more than 64 MiB; check that the address is right");
     }
 }
 
@@ -114,7 +114,7 @@ fn an_answer_without_end_is_read_up_to_a_limit() {
         }
     }));
     refuses(&server, &["list"]).stderr_has("the database sends an answer of more than 256 MiB");
-    // What the sockets hold comes on top.
+    // Some more bytes may be in the buffers of the sockets.
     assert!(sent.load(Ordering::Relaxed) < 300 * 1024 * 1024);
 }
 

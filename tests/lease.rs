@@ -111,7 +111,7 @@ fn a_short_silence_of_the_database_is_survived() {
         wait_until("the lease to be renewed", || lease(&db, id) != before);
         gate.open();
         let tick = tick.wait().success().stderr_has("succeeded after");
-        assert_eq!(tick.stderr.matches("connecting anew").count(), usize::from(cut), "{tick}");
+        assert_eq!(tick.stderr.matches("reconnecting").count(), usize::from(cut), "{tick}");
         assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
         assert_eq!(gate.lines().len(), 2);
     }
@@ -266,7 +266,7 @@ fn leases_are_renewed_while_a_tick_isolates_thousands_of_refused_runs() {
 }
 
 #[test]
-fn leases_are_renewed_while_a_tick_meets_hundreds_of_runs_that_it_can_not_recover() {
+fn leases_are_renewed_while_hundreds_of_runs_can_not_be_recovered() {
     let db = TestDb::new();
     db.leaves_running();
     let gate = Gate::new();

@@ -106,7 +106,7 @@ fn a_migration_that_was_applied_with_another_text_is_refused() {
     let before = contents(&db);
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();
-        refused.stderr_has("migration 1 was applied with another text than this program's");
+        refused.stderr_has("migration 1 was applied with a different text than this program's");
     }
     assert_eq!(contents(&db), before);
 }
@@ -233,7 +233,7 @@ fn what_default_privileges_grant_is_revoked() {
     assert_eq!(db.query(granted), "");
 }
 
-/// Checks that `migrate` and its dry run refuse the database, and change nothing.
+/// Checks that `migrate` and its dry run fail and change nothing.
 #[track_caller]
 fn refuses(db: &TestDb, exit: i32, why: &str) {
     let catalog = "SELECT count(*), max(oid) FROM pg_class WHERE relnamespace = 'jobctl'::regnamespace";
@@ -250,7 +250,7 @@ fn a_schema_that_another_role_owns_is_refused_and_its_owner_may_migrate() {
     let db = TestDb::empty();
     let (owner, member) = (Role::new(&db), Role::new(&db));
     db.execute(&format!("CREATE SCHEMA jobctl AUTHORIZATION {}", owner.name()));
-    // A superuser has the rights of every role; that is no reason to trust it.
+    // A superuser has the rights of every role, but must not run an ordinary role's code.
     let why = format!("the schema `jobctl` belongs to role {0}, not to postgres; migrate as {0}", owner.name());
     refuses(&db, 7, &why);
     member.jobctl(["migrate"]).run().exits(7).complains_once().stderr_has("belongs to role");
@@ -258,7 +258,7 @@ fn a_schema_that_another_role_owns_is_refused_and_its_owner_may_migrate() {
     member.jobctl(["migrate", "--dry-run"]).run().success().stdout("0001_initial\n");
     owner.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
     member.jobctl(["migrate"]).run().success().stdout("").stderr("");
-    // Also where nothing is left to do.
+    // The same if no migration is missing.
     refuses(&db, 7, &why);
     db.jobctl(["doctor"]).run().stdout_has("schema\tas this program needs it");
 }
@@ -269,11 +269,15 @@ fn a_schema_where_other_roles_may_create_is_refused() {
     let other = Role::new(&db);
     db.execute(&format!("CREATE SCHEMA jobctl; GRANT CREATE ON SCHEMA jobctl TO {}, PUBLIC", other.name()));
     let both = format!("PUBLIC, {}", other.name());
-    refuses(&db, 7, &format!("the schema `jobctl` is open to {both}; REVOKE CREATE ON SCHEMA jobctl FROM {both}\n"));
+    refuses(
+        &db,
+        7,
+        &format!("{both} may create objects in the schema `jobctl`; run REVOKE CREATE ON SCHEMA jobctl FROM {both}\n"),
+    );
     db.execute(&format!("REVOKE CREATE ON SCHEMA jobctl FROM {both}"));
     db.jobctl(["migrate"]).run().success();
     db.execute(&format!("GRANT CREATE ON SCHEMA jobctl TO {}", other.name()));
-    refuses(&db, 7, "is open to");
+    refuses(&db, 7, "may create objects in the schema `jobctl`");
 }
 
 #[test]
@@ -321,7 +325,7 @@ fn a_version_is_believed_only_if_its_objects_are_there() {
 }
 
 #[test]
-fn an_engine_that_lacks_a_function_is_not_told_to_migrate() {
+fn a_missing_builtin_function_does_not_suggest_a_migration() {
     let db = TestDb::empty();
     db.execute("UPDATE pg_proc SET proname = 'absent' WHERE proname = 'pg_identify_object'");
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {

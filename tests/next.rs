@@ -114,7 +114,7 @@ fn the_zone_data_of_the_system_comes_before_the_compiled_copy() {
         next.env("TZDIR", tzdir.path().to_str().unwrap()).run().success().stdout(time);
     };
     first("Europe/Berlin", "2026-03-01T15:00:00Z\tMon 2026-03-02 00:00 +09:00\t\n");
-    // Not in that folder.
+    // Missing in that folder, so the compiled-in copy is used.
     first("Europe/Paris", "2026-03-01T23:00:00Z\tMon 2026-03-02 00:00 +01:00\t\n");
 }
 
@@ -126,7 +126,7 @@ fn a_step_that_is_longer_than_its_range_leaves_the_first_value() {
 }
 
 #[test]
-fn a_list_goes_on_for_decades_and_does_not_end_in_silence() {
+fn next_searches_decades_and_reports_the_end_of_the_list() {
     next("0 0 29 2 */7", "UTC", "2026-03-01T00:00:00Z").args(["--count", "3"]).run().success().stderr("").stdout(
         "2032-02-29T00:00:00Z\tSun 2032-02-29 00:00 +00:00\t\n\
          2060-02-29T00:00:00Z\tSun 2060-02-29 00:00 +00:00\t\n\
@@ -137,7 +137,7 @@ fn a_list_goes_on_for_decades_and_does_not_end_in_silence() {
         .success()
         .stdout("9999-12-31T00:00:00Z\tFri 9999-12-31 00:00 +00:00\t\n")
         .stderr(
-            "jobctl: the list ends here: nothing within 41 years of 9999-12-31 and before the year 10000 matches\n",
+            "jobctl: the list ends here: no time within 41 years of 9999-12-31 and before the year 10000 matches\n",
         );
 }
 

@@ -193,8 +193,8 @@ fn no_list_of_processes_shows_a_payload_or_a_password() {
     let db = TestDb::new();
     let folder = temp_dir();
     let list = folder.path().join("list");
-    // All processes of the machine, as `ps` shows them: the tick, the job and what it starts are among
-    // them. They go to a file because a busy machine has more of them than the history keeps.
+    // The command lines of all processes, like `ps`; the tick and the job are among them. They go to a
+    // file, because the list of a busy machine is longer than a stored output.
     let look = format!("cat >/dev/null; cat /proc/[0-9]*/cmdline | tr '\\\\0' ' ' >{}", list.display());
     db.apply(&format!("[jobs.look]\nshell = \"{look}\"\n"));
     let payload = r#"{"token": "4Gk0dgsW-token"}"#;
@@ -209,7 +209,7 @@ fn no_list_of_processes_shows_a_payload_or_a_password() {
 fn who_gives_a_command_or_an_address_as_the_payload_is_told_how_to() {
     let database = Untouched::new();
     let refused = |words: &[&str]| database.jobctl(["enqueue"]).args(words.iter().copied()).run().exits(2).stdout("");
-    let command = "for a command write: jobctl enqueue shell -- COMMAND\n";
+    let command = "to run a command: jobctl enqueue shell -- COMMAND\n";
     for words in [&["shell", "ls -la"][..], &["shell", "true"], &["shell", "\"ls\""], &["shell", "ls", "--", "-la"]] {
         refused(words).complains_once().stderr_has(&format!("; {command}"));
     }
@@ -219,7 +219,7 @@ fn who_gives_a_command_or_an_address_as_the_payload_is_told_how_to() {
     let call = "; for a call write: jobctl enqueue http '{\"url\": \"URL\"}'\n";
     refused(&["http", "https://app.example/mail"]).complains_once().stderr_has(call);
     let one_word = ["shell", "--", "mysql -pS3CRET"];
-    let apart = "one word with blanks, and there is no such file; write its words apart, or use sh -c COMMAND\n";
+    let apart = "one word with blanks; pass its words separately, or use sh -c COMMAND\n";
     refused(&one_word).complains_once().stderr_has(apart).nowhere("S3CRET");
     refused(&["shell", r#"{"command": ["mysql -pS3CRET"]}"#]).complains_once().stderr_has(apart).nowhere("S3CRET");
     // What was meant as an object has a mistake of its own.

@@ -57,7 +57,7 @@ fn finished_runs_go_when_they_are_old_enough_and_others_never() {
 }
 
 #[test]
-fn a_terminal_is_asked_before_old_runs_are_deleted() {
+fn prune_asks_at_a_terminal() {
     let db = TestDb::new();
     let old = run_of(&db, "succeeded", 31);
     let (shown, finished) = answered(&db, "prune", "n");
@@ -218,7 +218,7 @@ fn a_worker_that_may_not_delete_says_so_once_and_works() {
     let tick = worker.jobctl(["tick", "--prune", "--quiet"]).run().success();
     assert_eq!(tick.stderr.lines().count(), 1, "{tick}");
     assert!(tick.stderr.contains(
-        "warn  old runs stay: cannot prune: permission denied for table job_runs; `jobctl grants` prints what roles need"
+        "warn  old runs are not deleted: cannot prune: permission denied for table job_runs; `jobctl grants` prints what roles need"
     ));
     assert_eq!(db.status(id), "succeeded");
     worker.jobctl(["prune"]).run().exits(7).complains_once();

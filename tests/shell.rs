@@ -220,7 +220,7 @@ fn no_error_shows_more_of_a_command_than_the_name_of_its_program() {
     for (id, (_, _, why)) in (1..).zip(&runs) {
         let error = db.of_run(id, "status || ' ' || last_error");
         assert!(error.starts_with(&format!("dead {why}")), "{error}");
-        // What `check` shows is the newest.
+        // `check` shows the newest failure.
         db.execute(&format!("UPDATE jobctl.job_runs SET failed_at = now(), finished_at = now() WHERE id = {id}"));
         seen += &viewer.jobctl(["check"]).run().exits(1).stdout;
         for command in ["list", "list-dead", "report"] {

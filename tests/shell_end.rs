@@ -17,7 +17,7 @@ fn pid(db: &TestDb, id: i64) -> i32 {
     output(db, id).lines().next().unwrap().parse().unwrap()
 }
 
-const LEFT_BEHIND: &str = "it left processes behind, which were ended";
+const LEFT_BEHIND: &str = "the command left processes behind, which were ended";
 
 #[test]
 fn what_a_command_leaves_in_the_background_is_ended_and_holds_nobody_up() {
@@ -53,14 +53,14 @@ fn the_history_says_that_a_process_which_may_not_be_signalled_may_still_run() {
     let left = db.enqueue_script(&started);
     let told = enqueue(&db, &format!("{started}; wait"), "1s");
     let itself = db.enqueue(["shell", &format!("{{\"command\": \"echo $$; exec {other}\"}}"), "--timeout", "1s"]);
-    // As a user that is not root and starts something with sudo.
+    // Like a user without root's rights that starts a process with sudo.
     let without = "exec setpriv --bounding-set -kill --inh-caps -kill \"$0\" \"$@\"";
     db.jobctl(["tick"]).after(without).run().success();
-    let may_run = "it left processes behind that could not be ended and may still run";
+    let may_run = "processes of the command could not be ended and may still run";
     for (id, error) in [
         (left, may_run.to_owned()),
         (told, format!("timed out after 1s; {may_run}")),
-        (itself, "timed out after 1s; it could not be killed and may still run".to_owned()),
+        (itself, "timed out after 1s; the command could not be killed and may still run".to_owned()),
     ] {
         let pid = pid(&db, id);
         assert!(process::is_alive(pid));

@@ -225,7 +225,7 @@ fn a_tick_says_that_one_of_other_queues_keeps_it_waiting() {
                 ("b", ""),
                 ("c,b", " worker w: runs are due, but another tick of this worker claims only from queue a,b; "),
                 ("", " worker w: runs are due, but another tick of this worker claims only from queue a,b; "),
-                // Nothing of it is due.
+                // No run of this queue is due.
                 ("d", ""),
             ][..],
         ),
@@ -245,7 +245,7 @@ fn a_tick_says_that_one_of_other_queues_keeps_it_waiting() {
 }
 
 #[test]
-fn a_tick_at_a_terminal_says_why_due_runs_wait_and_cron_hears_nothing() {
+fn a_tick_says_why_due_runs_wait_only_at_a_terminal() {
     let db = TestDb::new();
     let gate = Gate::new();
     let folder = temp_dir();
@@ -257,7 +257,7 @@ fn a_tick_at_a_terminal_says_why_due_runs_wait_and_cron_hears_nothing() {
         db.script(&script).env("typescript", typescript.to_str().unwrap()).run().success();
         fs::read_to_string(&typescript).unwrap()
     };
-    // It may claim, and its two threads are busy.
+    // The first tick holds the claim right, and its two threads are busy.
     gate.enqueue(&db);
     gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--worker", "w", "--linger", "--concurrency", "2", "--grace", "1m"]).spawn();
@@ -267,12 +267,13 @@ fn a_tick_at_a_terminal_says_why_due_runs_wait_and_cron_hears_nothing() {
     db.enqueue(["shell", "--queue", "mail", "--", "true"]);
     for flags in ["", "--queue mail"] {
         let shown = beside(flags);
-        let line = " worker w: runs are due, but another tick of this worker claims them; give this tick a --worker of its own";
+        let line =
+            " worker w: runs are due, but another tick of this worker claims them; give this tick its own --worker";
         assert_eq!(shown.matches(line).count(), 1, "{shown}");
     }
     assert!(!beside("--quiet").contains(said));
     assert!(!beside("--queue other").contains(said));
-    // It claims no more, and its threads are still busy.
+    // The first tick claims no more, and its threads are still busy.
     tick.signal(Signal::TERM);
     wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
     let shown = beside("--concurrency 2");

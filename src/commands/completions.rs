@@ -1,5 +1,5 @@
-//! `jobctl completions`: what a shell needs to complete the command line. The shell's script calls jobctl back, which
-//! answers with commands, flags, and names and ids from the database.
+//! `jobctl completions`: completes the command line in a shell. The shell's script calls jobctl,
+//! which answers with commands, flags, and names and ids from the database.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -18,11 +18,11 @@ use crate::model::Status;
 use crate::print;
 use crate::store::{Filter, Store};
 
-/// Names the shell that asks.
+/// The variable in which the script names the shell.
 const ASKS: &str = "_JOBCTL_COMPLETE";
 /// A person waits for the answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// The latest ones are the likeliest.
+/// Recent runs are completed most often.
 const IDS: i64 = 50;
 
 /// Print the completion script for a shell
@@ -63,10 +63,10 @@ impl Arguments {
     }
 }
 
-/// Whether a shell asks. Its variable is gone when the flags of a command are made.
+/// Whether a shell asks for completions. The variable is removed before the flags are parsed.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Answers a shell, if it is one that asks.
+/// Answers a shell that asks for completions. Returns whether one did.
 pub(crate) fn answer_shell() -> bool {
     if std::env::var_os(ASKS).is_none() {
         return false;
@@ -74,12 +74,12 @@ pub(crate) fn answer_shell() -> bool {
     IS_ASKED.store(true, Ordering::Relaxed);
     let folder = std::env::current_dir().ok();
     let answered = CompleteEnv::with_factory(Cli::command).var(ASKS);
-    // Half a command line is no place for a complaint: without an answer the shell offers nothing.
+    // Errors are not shown: they would appear in the middle of a command line.
     let _ = answered.try_complete(std::env::args_os(), folder.as_deref());
     true
 }
 
-/// Adds names and ids from the database to the words that a shell is offered.
+/// Adds names and ids from the database to the completions.
 pub(super) fn with_candidates(command: Command) -> Command {
     if !IS_ASKED.load(Ordering::Relaxed) {
         return command;
@@ -111,13 +111,13 @@ fn dead() -> Vec<CompletionCandidate> {
     })
 }
 
-/// Words from the database; none where it does not answer in time.
+/// Returns words from the database, or none if it does not answer in time.
 fn ask(question: fn(&Store) -> anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
     let (sender, answer) = mpsc::channel();
     thread::spawn(move || {
         let database_url = std::env::var("JOBCTL_DATABASE_URL").ok().filter(|url| !url.is_empty());
         let words = Database { database_url }.open().and_then(|store| question(&store));
-        // Nobody listens when it took too long.
+        // After the time limit the receiver is gone.
         let _ = sender.send(words.unwrap_or_default());
     });
     let words = answer.recv_timeout(ANSWER_LIMIT).unwrap_or_default();

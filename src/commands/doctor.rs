@@ -151,7 +151,8 @@ fn clock(store: &Store) -> store::Result<Clock> {
 }
 
 /// Lines for a crontab that wake a worker every minute, whatever else the crontab sets. Jobs need
-/// the address too, so it is a variable. Until it is filled in, each tick logs that it can't connect.
+/// the address too, so it is a variable. Until the address is filled in, each tick logs that it
+/// can't connect.
 fn crontab(program: &str) -> String {
     // Quotes for the shell; and cron, before it, takes a bare % for the end of the command.
     let program = format!("'{}'", program.replace('\'', r"'\''")).replace('%', r"\%");

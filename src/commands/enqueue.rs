@@ -202,7 +202,7 @@ fn command_payload(words: &[String], stdin: Option<&str>) -> anyhow::Result<Stri
 fn tip(job: &str, payload: &[u8]) -> &'static str {
     match job {
         _ if payload.trim_ascii_start().starts_with(b"{") => "",
-        "shell" => "; for a command write: jobctl enqueue shell -- COMMAND",
+        "shell" => "; to run a command: jobctl enqueue shell -- COMMAND",
         "http" => r#"; for a call write: jobctl enqueue http '{"url": "URL"}'"#,
         _ => "",
     }
@@ -216,12 +216,12 @@ fn check_job(job: &str, payload: &str) -> Result<(), Fault> {
     }
 }
 
-/// Refuses a whole command line in one word: no host would find a program of that name.
+/// Rejects a whole command line in one word: no host has a program of that name.
 fn check_program(command: &Command) -> Result<(), Fault> {
     let Command::Arguments(words) = command else { return Ok(()) };
     let is_line = words.len() == 1 && words[0].contains(char::is_whitespace) && !Path::new(&words[0]).is_file();
-    let why = "the command is one word with blanks, and there is no such file; \
-               write its words apart, or use sh -c COMMAND";
+    let why = "cannot find the program: the command is one word with blanks; \
+               pass its words separately, or use sh -c COMMAND";
     if is_line { Err(Fault::usage(why)) } else { Ok(()) }
 }
 
@@ -280,10 +280,7 @@ fn batch(database: &Database, runs: Vec<(usize, NewRun)>, form: Form) -> anyhow:
                 // That run is not to stay, so its line is named.
                 Some((_, (line, ..))) => Err(Fault::new(
                     Exit::Conflict,
-                    format!(
-                        "key `{}` is that of line {line} too, which has another job or payload",
-                        key.unwrap_or_default(),
-                    ),
+                    format!("key `{}` is also in line {line}, with another job or payload", key.unwrap_or_default()),
                 )),
                 None => accepted(&store, one, job, key),
             };
@@ -394,10 +391,10 @@ fn backoff(text: &str) -> Result<String, String> {
     Backoff::parse(text).map(|_| text.to_owned())
 }
 
-/// Checks the key of an effect. One that begins with - would be an option where a script passes it on.
+/// Checks the key of an effect. Scripts would pass a key that begins with - as an option.
 pub(super) fn key(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) || text.starts_with('-') {
-        return Err("a key has 1 to 255 bytes and no control characters, and does not begin with -".to_owned());
+        return Err("a key must have 1 to 255 bytes without control characters, and must not begin with -".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -405,7 +402,7 @@ pub(super) fn key(text: &str) -> Result<String, String> {
 /// Checks the key of a run.
 fn run_key(text: &str) -> Result<String, String> {
     if text.starts_with(RUN_KEY_PREFIX) {
-        return Err(format!("keys that begin with {RUN_KEY_PREFIX} are those of runs without a key; use another key"));
+        return Err(format!("the key prefix {RUN_KEY_PREFIX} is reserved for runs without a key; use another key"));
     }
     key(text)
 }

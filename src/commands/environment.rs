@@ -35,7 +35,7 @@ const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATT
 /// What a job inherits that was said to its tick: which queues to serve is not where to enqueue.
 const TOLD_TO_TICKS: [&str; 2] = ["JOBCTL_LIMIT", "JOBCTL_QUEUE"];
 
-/// What a host executes: an empty value must not mean that all is allowed.
+/// Flags that limit what a host executes. An empty value must not allow everything.
 const POLICY: [&str; 2] = ["http-allow", "shell"];
 
 /// Gives the command's own flags their variables, and those that take a length of time whatever is written:
@@ -71,7 +71,7 @@ pub(super) fn with_environment(command: Command) -> Command {
     })
 }
 
-/// Names the argument, or else the variable of ours, that is not UTF-8; clap does not tell which.
+/// Names the argument or the jobctl variable that is not UTF-8; clap does not name it.
 pub(super) fn not_utf8() -> Option<String> {
     let argument = std::env::args_os().skip(1).find(|argument| argument.to_str().is_none());
     let ours = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());

@@ -74,10 +74,10 @@ impl Filter {
         Ok(())
     }
 
-    /// What is asked of the database, about runs in one of these statuses, or in any.
+    /// Returns the database's filter, for runs in one of these statuses or in any.
     ///
     /// # Errors
-    /// Nothing has the job's name; the database's.
+    /// The job has neither a definition nor runs; the database's.
     pub(super) fn resolve(self, store: &Store, statuses: &[Status]) -> anyhow::Result<store::Filter> {
         if let Some(job) = &self.job {
             super::known_job(store, job)?;

@@ -8,7 +8,7 @@ use crate::print;
 
 /// Print the GRANT statements for a role; changes nothing
 ///
-/// They first revoke all that the role has in the schema.
+/// The statements first revoke all privileges of the role in the schema.
 ///
 ///   jobctl grants --role app --as enqueuer | psql app
 ///   jobctl grants --role oncall --as viewer enqueuer | psql app
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 enum Part {
     /// Enqueues runs of definitions and reads nothing
     Enqueuer,
-    /// Records effects in SQL, beside what else the role may
+    /// Records effects in SQL; combine it with other sets
     Effects,
     /// Ticks
     Worker,
@@ -52,14 +52,14 @@ impl Part {
 impl Arguments {
     pub(crate) fn run(self, _: &Database) -> anyhow::Result<Exit> {
         let nothing = include_str!("../../sql/grants/nothing.sql");
-        // In one transaction: a worker that ticks meanwhile never finds itself without its rights.
+        // One transaction: a worker that ticks meanwhile never loses its privileges.
         let statements = format!("BEGIN;\n{nothing}{}COMMIT;\n", sql(&self.r#as));
         print::answer(&statements.replace("{role}", &self.role))?;
         Ok(Exit::Done)
     }
 }
 
-/// The GRANT statements of all parts: what `doctor` holds the roles' privileges against.
+/// The GRANT statements of all roles; `doctor` compares the actual privileges with them.
 pub(super) fn matrix() -> String {
     sql(Part::value_variants())
 }
@@ -68,10 +68,10 @@ fn sql(parts: &[Part]) -> String {
     parts.iter().map(|part| part.sql()).collect()
 }
 
-/// Checks a role's name and quotes it for SQL, since it may be a reserved word.
+/// Checks a role's name and quotes it for SQL, because it may be a reserved word.
 fn role(text: &str) -> Result<String, String> {
     match text {
-        // SQL takes both for no role's name, in quotes too.
+        // SQL accepts neither as a role's name, even in quotes.
         "public" => Err("PUBLIC means every role; name one role".to_owned()),
         "none" => Err("no role can have this name".to_owned()),
         _ if !(1..=63).contains(&text.len()) || text.chars().any(char::is_control) => {

@@ -31,7 +31,7 @@ impl Arguments {
         let target = database.target()?;
         let mut store = Store::connect(&target)?;
         let names: Vec<_> = if self.dry_run {
-            // It only asks: an answer is due as soon as one to the login was.
+            // The server must answer this read as fast as it answered the login.
             let answer = target.timeout().unwrap_or(Limits::USUAL.statement);
             store.limit(Limits { statement: answer, silence: Duration::ZERO, ..Limits::USUAL });
             store.missing_migrations(Mode::Plan)?.iter().map(|step| step.name).collect()

@@ -107,7 +107,7 @@ impl Command {
 /// Where the database is.
 #[derive(Args, Debug)]
 pub(crate) struct Database {
-    /// URL, which `ps` shows; else DATABASE_URL, else PG*
+    /// URL, visible in `ps`; else DATABASE_URL, else PG*
     #[arg(long, global = true, value_name = "URL", help_heading = "Connection")]
     database_url: Option<String>,
 }
@@ -140,7 +140,7 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
     let matches = match with_environment(Cli::command()).try_get_matches() {
         // Only who asks for help waits until its text is made.
         Err(usage) if shows_help(usage.kind()) => with_environment(grouped(Cli::command())).try_get_matches()?,
-        // No other command waits until the system's files have told their version.
+        // Only `--version` reads the system's files for the version of the time zones.
         Err(usage) if usage.kind() == ErrorKind::DisplayVersion => {
             let version = concat!(env!("CARGO_PKG_VERSION"), "\ntime zones: ");
             Cli::command().version(format!("{version}{}", ZoneData::current())).try_get_matches()?
@@ -202,7 +202,7 @@ pub(crate) fn explain(usage: &clap::Error) -> Exit {
     }
 }
 
-/// The status an error carries, however much context was added on its way.
+/// Returns the exit status of an error, with any context around it.
 pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
     error
         .chain()

@@ -62,8 +62,8 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let form = Form::new(self.json);
         if let Some(expression) = &self.schedule {
-            // By the host's clock: there is no database to ask, and all that depends on it is which lines are shown.
-            // `Utc::now` panics before 1970.
+            // Uses the host's clock: there is no database, and the clock only selects the lines to
+            // show. `Utc::now` panics before 1970.
             let from = self.from.unwrap_or_else(|| SystemTime::now().into());
             return self.show(form, expression, &self.time_zone, from);
         }
@@ -107,7 +107,7 @@ impl Arguments {
         if let Some(last) = fires.last().filter(|_| fires.len() < usize::from(self.count)) {
             let last = last.at.format("%Y-%m-%d");
             print::complain(&format!(
-                "the list ends here: nothing within {HORIZON_YEARS} years of {last} and before the year 10000 matches"
+                "the list ends here: no time within {HORIZON_YEARS} years of {last} and before the year 10000 matches"
             ));
         }
         Ok(Exit::Done)

@@ -16,19 +16,21 @@ use crate::store::{self, Effect, Store};
 /// The statuses of `env`, `timeout` and every shell for a command that could not be run.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
-/// After the command: longer than the database needs for a restart.
+/// After the command: longer than a database takes to restart.
 const RETRY_TIME: Duration = Duration::from_secs(60);
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Run a command whose effect must happen once
 ///
-/// KEY is recorded before the command runs, completed when it succeeds, and taken
-/// back when it fails or a signal ends it. A completed key is exit 0 without
-/// running anything. A key that a crash left open is not run again, nor one that
-/// another `once` is still working on: exit 8, and a person says with --settle
-/// whether the effect happened. A command that fails passes its exit status on;
-/// one that is not found is exit 127, one that can't be executed 126. If the
-/// database is away when the command ends, `once` tries again for a minute.
+/// KEY is recorded before the command runs and completed when it succeeds. If the
+/// command fails or a signal ends it, KEY is removed. If KEY is completed already,
+/// `once` runs nothing and exits with 0. If a crash left KEY open, or another
+/// `once` still uses it, the command does not run: exit 8. Then a person finds out
+/// whether the effect happened, and says so with --settle.
+///
+/// The exit status of a failed command is passed on. A command that is not found
+/// is 127, one that can't be executed 126. If the database is unavailable when the
+/// command ends, `once` tries again for a minute.
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
 ///   jobctl once --settle done invoice:4711
@@ -123,8 +125,8 @@ fn open(key: &str, begun: &str) -> Fault {
     Fault::new(Exit::Open, message)
 }
 
-/// Says what is known after the command. It may have taken hours, and the database may be restarting
-/// at this moment: gives up only after a minute.
+/// Records the result of the command. A database restart at this moment must not lose it, so this
+/// tries again for a minute.
 fn anew(store: &Store, database: &Database, say: impl Fn(&Store) -> store::Result<bool>) -> anyhow::Result<bool> {
     let passes =
         |said: &anyhow::Result<bool>| said.as_ref().is_err_and(|error| super::exit_of(error) == Exit::Unavailable);

@@ -18,9 +18,9 @@ const BATCH: i64 = 1000;
 
 /// Delete old finished runs with their history, oldest first
 ///
-/// It works in small transactions, waits for nobody and can be stopped at any
-/// time. The keys of deleted runs are free again; recorded effects stay. Workers
-/// that stopped 30 days ago are forgotten, those that ticked only once after a day.
+/// It works in small transactions, never waits for locks and can be stopped at any
+/// time. The keys of deleted runs are free again; recorded effects stay. It also
+/// deletes workers that stopped 30 days ago, or a day ago if they ticked only once.
 ///
 ///   jobctl prune --older-than 7d --dry-run
 ///   jobctl prune --older-than 7d
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Only count what would be deleted
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask; it asks only at a terminal
+    /// Do not ask for confirmation at a terminal
     #[arg(long)]
     yes: bool,
     /// Print a JSON array
@@ -96,7 +96,7 @@ impl Arguments {
         Ok(Exit::Done)
     }
 
-    /// What `of` says of all that is old, in the order of the statuses.
+    /// Returns the counts of all old runs by `of`, in the order of the statuses.
     fn counts(&self, of: impl Fn(Old) -> store::Result<Vec<(String, i64)>>) -> store::Result<Vec<Count>> {
         let mut counts = Vec::new();
         for old in self.ages.old() {

@@ -65,14 +65,14 @@ fn since(text: &str) -> Result<Duration, String> {
     duration::parse_within(text, SHORTEST, LONGEST)
 }
 
-/// The bit of a folder's mode: only the owner of a file may rename or remove it.
+/// The sticky bit of a folder's mode: only the owner of a file may rename or remove it.
 const STICKY: u32 = 0o1000;
-/// Most links on the way to a file, as for the kernel.
+/// The kernel's limit on links in a path.
 const LINKS: usize = 40;
 
-/// The file that a path leads to. In a sticky folder, such as /tmp, anyone may put a link to any
-/// file: there only links of this user and of the folder's owner are followed. That is also the
-/// kernel's rule (`protected_symlinks`), but not everywhere in force.
+/// Follows links to a file. In a sticky folder such as /tmp, any user may create a link to any
+/// file. There, only links of this user and of the folder's owner are followed. The kernel has the
+/// same rule (`protected_symlinks`), but not every host enables it.
 fn follow(file: &Path) -> anyhow::Result<PathBuf> {
     let mut path = std::path::absolute(file)?;
     for _ in 0..LINKS {

@@ -11,8 +11,8 @@ use crate::print::{self, Form};
 
 /// Let a paused schedule continue from now
 ///
-/// Times missed during the pause are not made up. A stored next time that is too
-/// late, because a clock was ahead, is corrected.
+/// Times missed during the pause are not made up. If a clock was ahead and the
+/// stored next time is too late, it is corrected.
 ///
 ///   jobctl resume cleanup_nightly
 #[derive(Args, Debug)]

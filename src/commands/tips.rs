@@ -1,21 +1,21 @@
-//! What to write instead, for a command line that clap refuses. Pure.
+//! Suggestions for command lines that clap rejects. Pure.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Words that other tools use, and what jobctl calls the same.
+/// Words that other tools use, and the jobctl commands for them.
 const ELSEWHERE: [(&[&str], &str); 9] = [
-    (&["run", "start", "work", "worker", "serve", "daemon", "--daemon", "-d"], "cron runs jobs by: jobctl tick"),
-    (&["add", "push", "create", "submit"], "a run is added by: jobctl enqueue JOB"),
-    (&["ls", "ps", "runs", "history"], "runs are listed by: jobctl list"),
-    (&["log", "logs", "output"], "the output of a run is shown by: jobctl show ID --output"),
-    (&["stop", "kill", "abort"], "a run is stopped by: jobctl cancel ID"),
-    (&["rm", "delete", "clean", "purge"], "old runs are deleted by: jobctl prune"),
-    (&["setup", "install", "upgrade"], "the schema is created and upgraded by: jobctl migrate"),
-    (&["stats", "info", "top"], "an overview is printed by: jobctl status"),
-    (&["version"], "the version is printed by: jobctl --version"),
+    (&["run", "start", "work", "worker", "serve", "daemon", "--daemon", "-d"], "to run jobs, cron calls: jobctl tick"),
+    (&["add", "push", "create", "submit"], "to add a run: jobctl enqueue JOB"),
+    (&["ls", "ps", "runs", "history"], "to list runs: jobctl list"),
+    (&["log", "logs", "output"], "to show a run's output: jobctl show ID --output"),
+    (&["stop", "kill", "abort"], "to stop a run: jobctl cancel ID"),
+    (&["rm", "delete", "clean", "purge"], "to delete old runs: jobctl prune"),
+    (&["setup", "install", "upgrade"], "to create or upgrade the schema: jobctl migrate"),
+    (&["stats", "info", "top"], "to print an overview: jobctl status"),
+    (&["version"], "to print the version: jobctl --version"),
 ];
 
-/// Adds the tip of this program where clap has none, or a wrong one.
+/// Adds jobctl's suggestion if clap has none or a wrong one.
 pub(super) fn with_tip(mut usage: clap::Error) -> clap::Error {
     if let Some(tip) = elsewhere(&usage).or_else(|| of_enqueue(&usage)) {
         usage.remove(ContextKind::SuggestedSubcommand);
@@ -34,10 +34,10 @@ fn elsewhere(usage: &clap::Error) -> Option<&'static str> {
     ELSEWHERE.iter().find(|(words, _)| words.contains(&given.as_str())).map(|(_, tip)| *tip)
 }
 
-/// clap would have the single word of a command that `enqueue` can't place behind `--`.
+/// clap would suggest `--` for the wrong words if `enqueue` gets a command of one word.
 fn of_enqueue(usage: &clap::Error) -> Option<&'static str> {
     let is_close_to_a_flag = usage.get(ContextKind::SuggestedArg).is_some();
     let is_enqueue = usage.get(ContextKind::Usage)?.to_string().contains("jobctl enqueue ");
     (usage.kind() == ErrorKind::UnknownArgument && !is_close_to_a_flag && is_enqueue)
-        .then_some("for a command write: jobctl enqueue shell -- COMMAND")
+        .then_some("to run a command: jobctl enqueue shell -- COMMAND")
 }

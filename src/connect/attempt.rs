@@ -121,8 +121,8 @@ fn no_answer(timeout: Duration) -> Failure {
     Failure::new(format!("no answer within {}", duration::show(timeout)), Remedy::Reach)
 }
 
-/// The login. That the stream is encrypted already, as far as it is to be, looks to the driver as if TLS
-/// were the first thing on the connection.
+/// The driver's settings for the login. The handshake is done before the driver gets the stream, so
+/// the driver is told that TLS comes first (direct negotiation).
 fn config(target: &Target, server: &Server) -> Config {
     let mut config = Config::new();
     config
@@ -141,7 +141,7 @@ fn config(target: &Target, server: &Server) -> Config {
     config
 }
 
-/// The driver's step to TLS, which is done when it comes to it.
+/// The driver's TLS step: does nothing, because the handshake is already done.
 struct Prepared;
 
 impl TlsConnect<Guarded> for Prepared {
@@ -296,7 +296,7 @@ fn unfit(client: &mut Client, wanted: Wanted) -> Result<Option<&'static str>, Fa
     let state = state.ok_or_else(|| Failure::new(NOT_POSTGRESQL, Remedy::Reach))?;
     Ok(match wanted {
         Wanted::ReadWrite | Wanted::Primary if state.standby => Some("it is a standby"),
-        Wanted::ReadWrite => state.read_only.then_some("default_transaction_read_only is on there"),
+        Wanted::ReadWrite => state.read_only.then_some("default_transaction_read_only is on"),
         Wanted::ReadOnly => (!state.read_only).then_some("its sessions are not read-only"),
         Wanted::Standby | Wanted::PreferStandby => (!state.standby).then_some("it is not a standby"),
         Wanted::Any | Wanted::Primary => None,

@@ -1,7 +1,7 @@
-//! `require_auth`: by which methods the server may ask who we are. A server that can't be trusted asks
-//! for the password in clear. Pure.
+//! `require_auth`: which authentication methods the server may use. A false server would ask for
+//! the password in plain text. Pure.
 
-/// libpq's names for them, and the codes with which a server asks.
+/// libpq's names of the methods, and the protocol's codes for them.
 const METHODS: [(&str, &[u32]); 7] = [
     ("none", &[0]),
     ("password", &[3]),
@@ -9,28 +9,27 @@ const METHODS: [(&str, &[u32]); 7] = [
     ("gss", &[7]),
     ("sspi", &[9]),
     ("scram-sha-256", &[10]),
-    // The driver can't do it.
+    // The driver does not support these.
     ("oauth", &[]),
 ];
 
-/// The methods that are allowed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Methods(Vec<&'static str>);
 
 impl Methods {
-    /// All of them: nothing was said.
+    /// All methods, if `require_auth` is not set.
     pub(super) fn any() -> Self {
         Self(METHODS.iter().map(|(name, _)| *name).collect())
     }
 
-    /// Reads a list: what is allowed, or, each with a `!`, what is not.
+    /// Reads a list of allowed methods, or of forbidden methods with a `!` each.
     ///
     /// # Errors
-    /// What is wrong with it, then the remedy.
+    /// The cause, then the remedy.
     pub(super) fn read(list: &[&str]) -> Result<Self, (&'static str, String)> {
         let refused = list.iter().filter(|item| item.starts_with('!')).count();
         if refused != 0 && refused != list.len() {
-            return Err(("mixes methods with and without `!`", "use one of both".to_owned()));
+            return Err(("mixes methods with and without `!`", "use one of the two forms".to_owned()));
         }
         let named = |item: &str| METHODS.iter().map(|(name, _)| *name).find(|name| *name == item);
         let items: Option<Vec<_>> = list.iter().map(|item| named(item.strip_prefix('!').unwrap_or(item))).collect();
@@ -44,14 +43,14 @@ impl Methods {
         Ok(Self(Self::any().0.into_iter().filter(|name| !items.contains(name)).collect()))
     }
 
-    /// Whether the server may ask with this code.
+    /// Checks the code of an authentication request.
     ///
     /// # Errors
-    /// The name of the method that it may not ask for.
+    /// The name of the forbidden method.
     pub(super) fn allow(&self, code: u32) -> Result<(), &'static str> {
         match METHODS.iter().find(|(_, codes)| codes.contains(&code)) {
             Some((name, _)) if !self.0.contains(name) => Err(name),
-            // The driver refuses what it does not know.
+            // The driver rejects unknown codes.
             _ => Ok(()),
         }
     }
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_says_what_is_allowed_or_what_is_not() {
+    fn a_list_names_allowed_or_forbidden_methods() {
         let allows = |list: &[&str]| {
             let methods = Methods::read(list).expect("a list");
             [0, 3, 5, 7, 9, 10].map(|code| methods.allow(code).is_ok())

@@ -1,5 +1,5 @@
-//! What may be asked over a connection: nothing that leaves a prepared statement behind, because behind
-//! a pooler that would answer another process's call.
+//! The operations on a connection. None of them leaves a prepared statement on the server: behind a
+//! pooler, such a statement could answer a call of another process.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -18,14 +18,14 @@ pub(super) type Connection = tokio_postgres::Connection<Guarded, Guarded>;
 /// A parameter and the type that the statement casts it to.
 pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// What kind of session a connection leads to.
+/// The properties of a session that `target_session_attrs` refers to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionState {
     pub(crate) standby: bool,
     pub(crate) read_only: bool,
 }
 
-/// The driver's client and its connection, which each question drives until it is answered.
+/// The driver's client and its connection. Each call drives the connection until it is answered.
 pub(crate) struct Client {
     pub(super) runtime: Runtime,
     pub(super) client: tokio_postgres::Client,
@@ -38,13 +38,13 @@ impl Client {
         drive(runtime, connection, client.query_typed(query, parameters))
     }
 
-    /// Exactly one row; anything else is an error.
+    /// Returns exactly one row; any other number of rows is an error.
     pub(crate) fn query_typed_one(&mut self, query: &str, parameters: &[Parameter<'_>]) -> Result<Row, Error> {
         let Self { runtime, client, connection } = self;
         drive(runtime, connection, client.query_typed_one(query, parameters))
     }
 
-    /// The number of rows that were written.
+    /// Returns the number of rows that were written.
     pub(crate) fn execute_typed(&mut self, query: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
         let Self { runtime, client, connection } = self;
         drive(runtime, connection, client.execute_typed(query, parameters))
@@ -60,7 +60,7 @@ impl Client {
         drive(runtime, connection, client.batch_execute(query))
     }
 
-    /// What kind of session this is; `None`: the answer says nothing of the kind.
+    /// Returns the state of the session; `None` if the server's answer lacks it.
     pub(crate) fn session_state(&mut self) -> Result<Option<SessionState>, Error> {
         let answers = self.simple_query(include_str!("../../sql/queries/session_state.sql"))?;
         Ok(answers.iter().find_map(|answer| {
@@ -70,7 +70,7 @@ impl Client {
         }))
     }
 
-    /// Tells the server that this is the end, which it would otherwise note as a loss.
+    /// Ends the session properly, so that the server does not log a lost connection.
     pub(super) fn close(self) {
         let Self { runtime, client, connection } = self;
         drop(client);
@@ -78,8 +78,8 @@ impl Client {
     }
 }
 
-/// Sends and receives until `question` is answered. A server that closes the connection often says why before,
-/// in its answer; only without one does the connection's own error count.
+/// Sends and receives until `question` is answered. A server that closes the connection often gives
+/// the reason in its last answer, so the connection's own error counts only without an answer.
 fn drive<T>(
     runtime: &Runtime,
     connection: &mut Connection,

@@ -58,7 +58,7 @@ impl Remedy {
             Self::Renew => "renew it on the server",
             Self::Reissue => "renew it as version 3 with subjectAltName, or give it itself as sslrootcert",
             Self::RevocationList => "renew the revocation list, sslcrl",
-            Self::Methods => "check pg_hba.conf on the server, and who answers at that address",
+            Self::Methods => "check pg_hba.conf on the server, and that the address is right",
             Self::ClientCertificate => "check sslcert and sslkey",
             Self::Rules => "check user, database and sslmode against pg_hba.conf on the server",
             Self::Grant => "grant the user CONNECT on the database",
@@ -88,17 +88,17 @@ impl Failure {
         self.remedy.exit() == Exit::Unavailable
     }
 
-    /// Whether the server refused this combination of user, database and encryption.
+    /// Returns whether the server's rules reject this combination of user, database and encryption.
     pub(super) fn is_refusal(&self) -> bool {
         self.remedy == Remedy::Rules
     }
 
-    /// Whether something went wrong with the encryption itself.
+    /// Returns whether the encryption failed.
     pub(super) fn is_of_tls(&self) -> bool {
         (Remedy::Encryption..=Remedy::ClientCertificate).contains(&self.remedy)
     }
 
-    /// Whether the server let the login come to more than such a refusal.
+    /// Returns whether the server checked the login itself, beyond its rules.
     pub(super) fn is_of_the_server(&self) -> bool {
         matches!(self.remedy, Remedy::Wait | Remedy::Parameters | Remedy::Grant | Remedy::Database | Remedy::Login)
     }
@@ -115,7 +115,7 @@ impl From<&postgres::Error> for Failure {
         match error.source() {
             Some(source) => match source.downcast_ref::<io::Error>() {
                 Some(error) => Self::from(error),
-                // What the driver finds out by itself: no password, no channel binding.
+                // Errors of the driver itself: no password, no channel binding.
                 None => Self::new(source.to_string(), Remedy::Settings),
             },
             None => Self::new(error.to_string(), Remedy::Reach),

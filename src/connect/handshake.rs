@@ -1,5 +1,4 @@
-//! The way from a socket to an encrypted one: asks the server for TLS, and makes sure of what libpq makes
-//! sure of afterwards.
+//! The TLS handshake with a server, and the checks that libpq makes afterwards.
 
 use std::io;
 use std::sync::Arc;
@@ -21,10 +20,10 @@ use super::stream::Socket;
 use super::tls::OwnCertificate;
 
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
-/// The name of the protocol in TLS.
+/// The protocol's name in TLS (ALPN).
 pub(super) const PROTOCOL: &[u8] = b"postgresql";
 
-/// What becomes of a server that has no TLS.
+/// Whether a connection is encrypted, and whether a server without TLS is accepted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Encryption {
     Off,
@@ -32,7 +31,7 @@ pub(super) enum Encryption {
     Demanded,
 }
 
-/// How to get there.
+/// The settings of a handshake.
 pub(super) struct Handshake {
     pub(super) certificates: Arc<ClientConfig>,
     /// The name that the server's certificate must have.
@@ -41,7 +40,7 @@ pub(super) struct Handshake {
     pub(super) own_certificate: OwnCertificate,
 }
 
-/// A socket, and what binds a login to its encryption.
+/// A stream, and the data for channel binding.
 type Secured = (Box<dyn Socket>, Option<Vec<u8>>);
 
 impl Handshake {
@@ -62,18 +61,18 @@ impl Handshake {
             }
         }
         let name = ServerName::try_from(self.server.clone())
-            .map_err(|_| Failure::new("its name can be in no certificate", Remedy::HostName))?;
+            .map_err(|_| Failure::new("no certificate can contain its name", Remedy::HostName))?;
         let mut certificates = ClientConfig::clone(&self.certificates);
         let witness = Arc::new(Witness::of(&certificates));
         certificates.client_auth_cert_resolver = Arc::<Witness>::clone(&witness);
         let socket = TlsConnector::from(Arc::new(certificates)).connect(name, socket).await.map_err(lost)?;
         let session = socket.get_ref().1;
-        // A server of another protocol, to which the connection was led, has not chosen this one.
+        // A server of another protocol does not confirm PostgreSQL's protocol.
         if self.negotiation == SslNegotiation::Direct && session.alpn_protocol() != Some(PROTOCOL) {
             return Err(Failure::new("the server has not confirmed PostgreSQL's protocol in TLS", Remedy::Encryption));
         }
         if self.own_certificate == OwnCertificate::Demanded && !witness.showed.load(Ordering::Relaxed) {
-            let why = "no certificate was asked for, or there is none to show, and sslcertmode=require demands it";
+            let why = "sslcertmode=require demands a client certificate, but the server asked for none, or none is set";
             return Err(Failure::new(why, Remedy::ClientCertificate));
         }
         let binding = session.peer_certificates().and_then(<[_]>::first).and_then(endpoint);
@@ -81,7 +80,7 @@ impl Handshake {
     }
 }
 
-/// Notes whether the client's certificate was shown.
+/// Records whether the client's certificate was sent.
 #[derive(Debug)]
 struct Witness {
     certificate: Arc<dyn ResolvesClientCert>,
@@ -107,9 +106,9 @@ impl ResolvesClientCert for Witness {
     }
 }
 
-/// The server's end of the encryption, which channel binding has it vouch for (RFC 5929): the hash of its
-/// certificate, by the algorithm of its signature, but never by one weaker than SHA-256. `None` where
-/// that has no hash, as Ed25519.
+/// The data for channel binding (`tls-server-end-point`, RFC 5929): a hash of the server's
+/// certificate. The hash algorithm is that of the certificate's signature, but at least SHA-256.
+/// `None` if that algorithm has no hash, such as Ed25519.
 fn endpoint(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     let parsed = x509_cert::Certificate::from_der(certificate).ok()?;
     Some(match parsed.signature_algorithm.oid {

@@ -99,7 +99,7 @@ fn passwords(settings: &Settings<'_>, servers: &mut [Server], database: &str, us
 }
 
 impl Server {
-    /// The name that its certificate must have.
+    /// The name that the server's certificate must contain.
     pub(super) fn name(&self) -> &str {
         match &self.place {
             Place::Socket(name) | Place::Tcp { name, .. } => name,

@@ -1,5 +1,5 @@
-//! The bytes of a connection, inside of its encryption. What the server sends is held to limits and to
-//! `require_auth` before the driver sees it: the driver keeps whole messages and answers in memory.
+//! The decrypted bytes of a connection. Limits and `require_auth` apply before the driver reads the
+//! server's bytes, because the driver keeps whole messages and answers in memory.
 
 use std::fmt;
 use std::io;
@@ -11,10 +11,10 @@ use tokio_postgres::tls::{ChannelBinding, TlsStream};
 
 use super::auth::Methods;
 
-/// Bytes of one message, which holds a row at most. The longest that jobctl asks for is a payload as
-/// `jsonb` hands it back, of 16 MiB at most.
+/// The largest message, which is one row at most. The longest row that jobctl reads is a payload of
+/// at most 16 MiB as text.
 const MESSAGE_LIMIT: usize = 64 * 1024 * 1024;
-/// Bytes of all rows that answer one statement: some hundred thousand runs in a list.
+/// The largest answer to one statement: some hundred thousand listed runs.
 const ANSWER_LIMIT: usize = 256 * 1024 * 1024;
 
 /// A socket, encrypted or not.
@@ -22,12 +22,12 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
-/// Why nothing more is read from a server.
+/// Why the connection reads no more from a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Refused {
     Message,
     Answer,
-    /// It asks for a login in this way.
+    /// The server asks for this forbidden authentication method.
     Login(&'static str),
 }
 
@@ -50,10 +50,10 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// A connection to a server that is not trusted with this host's memory.
+/// A stream from a server that is not trusted with this host's memory.
 pub(super) struct Guarded {
     socket: Box<dyn Socket>,
-    /// The hash of the certificate that the server showed.
+    /// The data for channel binding.
     binding: Option<Vec<u8>>,
     framing: Framing,
 }
@@ -64,18 +64,19 @@ impl Guarded {
     }
 }
 
-/// Where in the server's messages the stream is: each has a byte for its type and four for its length.
+/// The current position in the server's messages. A message starts with a type byte and a length of
+/// four bytes.
 #[derive(Default)]
 struct Framing {
-    /// What has come of the message's head.
+    /// The received part of the message's head.
     head: Vec<u8>,
-    /// Bytes of the message that are to come behind its head.
+    /// Bytes of the message still to come after its head.
     rest: usize,
     /// Bytes since the server was last ready for a statement.
     answer: usize,
-    /// Bytes of what the driver keeps for good: the server's parameters, and notifications.
+    /// Bytes that the driver keeps for good: the server's parameters and notifications.
     kept: usize,
-    /// What the server may ask for, until it has asked.
+    /// The allowed authentication methods; `None` after the first request.
     methods: Option<Methods>,
     refused: Option<Refused>,
 }
@@ -95,14 +96,15 @@ impl Framing {
         }
     }
 
-    /// Judges a message as soon as enough of it is there.
+    /// Checks a message as soon as its head is complete.
     fn read_head(&mut self) -> Result<(), Refused> {
         let [kind, a, b, c, d, body @ ..] = self.head.as_slice() else { return Ok(()) };
         let (kind, length) = (*kind, u32::from_be_bytes([*a, *b, *c, *d]) as usize);
         if length > MESSAGE_LIMIT {
             return Err(Refused::Message);
         }
-        // The first request for authentication names its kind; the driver keeps the server to it.
+        // The first authentication request names the method. The driver rejects a later change of
+        // method.
         if let (b'R', Some(methods)) = (kind, &self.methods) {
             let &[a, b, c, d] = body else { return Ok(()) };
             methods.allow(u32::from_be_bytes([a, b, c, d])).map_err(Refused::Login)?;
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_is_refused_by_its_head() {
+    fn a_too_long_message_is_rejected_at_its_head() {
         for sizes in [1, 3, 5] {
             let mut framing = Framing::default();
             let follow =
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_one_answer_count_together() {
+    fn the_limit_of_an_answer_counts_all_its_rows() {
         let row = |framing: &mut Framing, kind| {
             framing.follow(&message(kind, MESSAGE_LIMIT))?;
             framing.rest = 0;
@@ -189,7 +191,7 @@ mod tests {
             framing.follow(b"Z\0\0\0\x05I").expect("the end of the answer");
         }
         assert_eq!((0..5).try_for_each(|_| row(&mut framing, b'D')), Err(Refused::Answer));
-        // What is kept for good counts for good.
+        // Data that the driver keeps for good counts for good.
         let mut framing = Framing::default();
         let kept = (0..5).try_for_each(|_| {
             framing.follow(b"Z\0\0\0\x05I")?;

@@ -105,17 +105,17 @@ impl Target {
         })
     }
 
-    /// Whether every host is this one.
+    /// Returns whether every host of the target is this host.
     pub(crate) fn is_local(&self) -> bool {
         self.servers.iter().all(Server::is_on_this_host)
     }
 
-    /// Whether a server has to prove that it is the one that was meant.
+    /// Returns whether the server must prove its identity.
     pub(crate) fn verifies(&self) -> bool {
         self.tls.verifies()
     }
 
-    /// How long one host may take to let us in; `None`: for ever.
+    /// The time limit for the connection and the login to one host; `None`: no limit.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout
     }

@@ -1,4 +1,4 @@
-//! Transport encryption: what is set about it, and rustls's settings made from that. The rules about
+//! Transport encryption: its settings, and the rustls configuration from them. The rules about
 //! certificates are in `verify`. Files are read only when a connection is about to be encrypted.
 
 use std::fmt::Display;
@@ -58,13 +58,13 @@ pub(super) struct TlsSettings {
     server_name: ServerNameIndication,
 }
 
-/// libpq's `sslcertmode`: what becomes of the client's own certificate.
+/// libpq's `sslcertmode`: whether the client sends its certificate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum OwnCertificate {
     Withheld,
-    /// Shown where the server asks for it.
+    /// Sent if the server asks for it.
     Shown,
-    /// Without having asked for it, the server is not taken.
+    /// A server that has not asked for it is rejected.
     Demanded,
 }
 
@@ -81,8 +81,8 @@ enum ServerNameIndication {
     Withheld,
 }
 
-/// The host's time, by which certificates are valid. A clock before 1970 counts as 1970, where rustls'
-/// own provider would panic.
+/// The host's time for checking the validity of certificates. A clock before 1970 counts as 1970;
+/// rustls' own provider would panic.
 #[derive(Debug)]
 struct HostTime;
 
@@ -153,8 +153,8 @@ impl TlsSettings {
         })
     }
 
-    /// Whether a server has to prove that it is the one that was meant. That some public authority signed its
-    /// certificate proves nothing without the name.
+    /// Returns whether the server must prove its identity. A certificate from a public authority
+    /// proves nothing unless its name is checked.
     pub(super) fn verifies(&self) -> bool {
         match self.mode {
             SslMode::VerifyFull => true,

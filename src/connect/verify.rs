@@ -39,7 +39,7 @@ pub(super) struct Verifier {
     known: Known,
 }
 
-/// What certificates are held against.
+/// The trusted roots and revocation lists.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) store: Arc<RootCertStore>,
@@ -61,9 +61,7 @@ impl fmt::Display for Unverifiable {
         formatter.write_str(match self {
             Self::OldVersion => "it is X.509 version 1, which no authority's signature makes good",
             Self::SelfSigned => "it is self-signed",
-            Self::ConstrainedAuthority => {
-                "it names its host only as common name, and its authority has name constraints"
-            }
+            Self::ConstrainedAuthority => "the host is only in its common name, and its authority has name constraints",
         })
     }
 }
@@ -85,7 +83,7 @@ impl Verifier {
     }
 
     /// # Errors
-    /// A revocation list, or all roots, can't be used.
+    /// A revocation list is unusable, or all roots are.
     pub(super) fn strict(
         provider: &Arc<CryptoProvider>,
         known: Known,
@@ -112,7 +110,7 @@ impl Verifier {
                 if !common_name(&certificate).is_some_and(|common| matches(&common, &name.to_str())) {
                     return Err(CertificateError::NotValidForName.into());
                 }
-                // rustls holds only alternative names against an authority's constraints.
+                // rustls checks an authority's name constraints only against alternative names.
                 let signers: Vec<Certificate> = intermediates.iter().filter_map(parsed).collect();
                 if self.known.is_constrained(&certificate, &signers) {
                     return Err(Unverifiable::ConstrainedAuthority.into());
@@ -125,17 +123,17 @@ impl Verifier {
 }
 
 impl Known {
-    /// Whether an authority that may have signed `shown`, or one behind it, vouches for some names only.
+    /// Returns whether an authority in the chain of `shown` is limited to some names.
     fn is_constrained(&self, shown: &Certificate, intermediates: &[Certificate]) -> bool {
         let issuers = intermediates.iter().chain([shown]).filter_map(|one| one.tbs_certificate.issuer.to_der().ok());
         let issuers: Vec<Vec<u8>> = issuers.collect();
         let constrained = self.store.roots.iter().filter(|root| root.name_constraints.is_some());
         intermediates.iter().any(|one| has_extension(one, NAME_CONSTRAINTS))
-            // A root's subject is without its head.
+            // A root's subject is stored without its DER header.
             || constrained.map(|root| &root.subject).any(|subject| issuers.iter().any(|name| name.ends_with(subject)))
     }
 
-    /// A given certificate needs no signature, but may be revoked all the same.
+    /// A pinned certificate needs no signature, but it can still be revoked.
     fn check_revoked(&self, shown: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
         if self.revoked.is_empty() {
             return Ok(());
@@ -329,7 +327,8 @@ mod tests {
             Self { issuer: rcgen::Issuer::new(parameters, key), own }
         }
 
-        /// Revokes the certificate of this number, in a list that is good until this year begins.
+        /// Revokes the certificate with this serial number, in a list that expires when the year
+        /// `until` begins.
         fn revoke(&self, serial: u8, until: i32) -> CertificateRevocationListDer<'static> {
             let entry = rcgen::RevokedCertParams {
                 serial_number: rcgen::SerialNumber::from_slice(&[serial]),
@@ -360,7 +359,7 @@ mod tests {
         verdicts_with(root, &[], shown, &[], expected);
     }
 
-    /// As `verdicts`, with revocation lists, and the certificates that the server shows with its own.
+    /// Like `verdicts`, with revocation lists and the intermediate certificates of the server.
     #[track_caller]
     fn verdicts_with(
         root: &CertificateDer<'static>,
@@ -437,7 +436,7 @@ mod tests {
             },
             CertificateError::ExpiredRevocationList,
         ];
-        // Signed by the authority that was given; given itself.
+        // Signed by the trusted authority, and trusted itself.
         for (root, expired) in [&authority.own, &signed].into_iter().zip(expired) {
             let with = |list, expected: Option<CertificateError>| {
                 let expected = [expected.clone(), expected].map(|error| error.map(Error::from));
@@ -462,7 +461,7 @@ mod tests {
         let leaf = parameters("db.example.com", &[]);
         let one = Authority::of(constrained.clone());
         verdicts(&one.own, &one.sign(&leaf), [None, forbidden()]);
-        // Also where the authority itself was signed by another one.
+        // The same if another authority signed the constrained one.
         let root = Authority::new("Root");
         let key = rcgen::KeyPair::generate().expect("a key");
         let own = constrained.signed_by(&key, &root.issuer).expect("a certificate").der().clone();

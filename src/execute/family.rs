@@ -6,9 +6,10 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process_group};
 
-/// Whether a process of the group is alive. For a signal, dead members count too until init has
-/// collected them (in a container maybe never), and a refusal (EPERM, as for sudo) says that there
-/// are members: then the kernel's table decides, which is slow to read.
+/// Returns whether a process of the group is alive. A signal also finds dead members until init has
+/// collected them, which in a container may be never. A refusal (EPERM, as after sudo) also means
+/// that the group has members. In both cases the kernel's process table decides; reading it is
+/// slow.
 pub(super) fn is_alive(group: Pid) -> bool {
     if test_kill_process_group(group) == Err(Errno::SRCH) {
         return false;

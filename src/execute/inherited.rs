@@ -1,7 +1,7 @@
-//! What the process that started jobctl left it and no job may get: open descriptors, such as the
-//! lock file of a wrapper, which a job would keep locked, and ignored signals, to which a job would
-//! be deaf. A `nohup`, a supervisor or a shell in the background leave either. A command in the
-//! foreground keeps them. Neither gets jobctl's own address of the database.
+//! File descriptors and ignored signals that jobctl inherited. A job must not inherit them: it
+//! would keep a wrapper's lock file locked, and it could not be stopped by an ignored signal.
+//! `nohup`, supervisors and background shells leave such things. A command in the foreground keeps
+//! them. Neither of them gets JOBCTL_DATABASE_URL.
 
 use std::fs;
 use std::io;
@@ -14,19 +14,19 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signal_hook::consts::{FORBIDDEN, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 use signal_hook::flag;
 
-/// The variable with jobctl's own address, and maybe its password. Commands share DATABASE_URL and
+/// The variable with jobctl's own address and perhaps its password. Commands get DATABASE_URL and
 /// the PG* variables.
 pub(super) const OWN_ADDRESS: &str = "JOBCTL_DATABASE_URL";
 
-/// Lets only root read this process's environment and memory. Otherwise the system lets every
-/// process of the same user, such as a job, read /proc/PID/environ.
+/// Lets only root read this process's environment and memory. Otherwise every process of the same
+/// user, such as a job, could read /proc/PID/environ.
 pub(crate) fn hide_environment() {
-    // An older kernel that refuses leaves things as they are.
+    // An error is ignored: an old kernel may not support this.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// Withholds descriptors and ignored signals from the processes that are started later. The first
-/// call does it; a tick that starts nothing need not.
+/// Closes inherited descriptors to later processes and resets ignored signals for them. The first
+/// call does the work, so a tick that starts nothing pays nothing.
 ///
 /// # Errors
 /// The system refuses a handler.

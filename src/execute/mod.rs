@@ -1,6 +1,6 @@
-//! Executes one attempt of a job and says what it came to, if this host's policy allows it. Knows
-//! processes and sockets; knows neither PostgreSQL nor leases, attempts or retries: whoever
-//! supervises holds a `Stop`.
+//! Executes one attempt of a job if this host's policy allows it, and returns the result. This
+//! module knows processes and sockets, but not PostgreSQL, leases or retries. Its caller stops an
+//! execution with a `Stop`.
 
 mod family;
 mod foreground;
@@ -59,17 +59,15 @@ impl ShellPolicy {
     fn check(self, command: &Shell) -> Result<(), Failure> {
         let why = match (self, command.source) {
             (Self::Any, _) | (Self::Defined, Source::Definition) => return Ok(()),
-            (Self::Defined, Source::Payload) => {
-                "only commands of definitions are allowed on this host by --shell defined"
-            }
-            (Self::Off, _) => "commands are not allowed on this host by --shell off",
+            (Self::Defined, Source::Payload) => "--shell defined allows only commands of definitions on this host",
+            (Self::Off, _) => "--shell off allows no commands on this host",
         };
         Err(Failure::NotAllowed(why.to_owned()))
     }
 }
 
-/// Executes what this host's policy allows. The claim already skips the rest, but a trigger or a
-/// false server can answer it with anything: only the check here counts.
+/// Executes the actions that this host's policy allows. Claims already skip other actions, but a
+/// trigger or a false server may change a claimed run. So only this check is reliable.
 #[derive(Debug)]
 pub(crate) struct Executor {
     shell: ShellPolicy,

@@ -31,7 +31,7 @@ pub(super) const KILL_GRACE: Duration = Duration::from_secs(5);
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 /// After SIGKILL; a process can outlive it only inside the kernel.
 const DEATH_PATIENCE: Duration = Duration::from_secs(5);
-/// How often a process group is asked whether a process is left; nothing can be slept on for that.
+/// How often to check whether a process group still has processes; there is no event to wait for.
 const GROUP_POLL: Duration = Duration::from_millis(10);
 
 /// Runs the command until it exits, times out or is stopped; nothing of its group is left then.
@@ -121,13 +121,13 @@ struct Process<'a> {
     ending: bool,
 }
 
-/// What is left of a command's group after its end.
+/// The processes that remain in a command's group after the command has ended.
 #[derive(Clone, Copy)]
 enum Leftover {
     None,
-    /// Processes that have been ended.
+    /// Processes that were ended.
     Ended,
-    /// Processes that could not be ended: they are stuck, or may not be signalled.
+    /// Processes that could not be ended: they are stuck, or jobctl may not signal them.
     Alive,
 }
 
@@ -180,7 +180,7 @@ impl<'a> Process<'a> {
         // What has ended by itself meanwhile is not ended once more.
         reason = reason.filter(|_| !self.wait(Duration::ZERO));
         let status = if reason.is_some() { self.end() } else { self.child.wait().ok() };
-        // SIGKILL did not end it, and the group got it too.
+        // The group got SIGKILL as well, and it did not end the process.
         let leftover = if status.is_some() { self.sweep() } else { Leftover::Alive };
         self.report(status, reason, leftover)
     }
@@ -215,8 +215,8 @@ impl<'a> Process<'a> {
         None
     }
 
-    /// Ends what the command left behind in its group. The child has been waited for, so its
-    /// group's id is taken only while a process is left in it.
+    /// Ends the remaining processes of the command's group. The command itself has been waited for,
+    /// so the group's id is valid only while the group has a process.
     fn sweep(&mut self) -> Leftover {
         self.drain();
         if !self.has_living() {
@@ -298,10 +298,10 @@ impl<'a> Process<'a> {
 
     fn report(&mut self, status: Option<ExitStatus>, reason: Option<Reason>, leftover: Leftover) -> Ended {
         let note = match (status, leftover) {
-            (None, _) => Some("it could not be killed and may still run"),
-            (_, Leftover::Alive) => Some("it left processes behind that could not be ended and may still run"),
-            // What is told to end with the command may take a moment longer, and was not left behind.
-            (_, Leftover::Ended) if reason.is_none() => Some("it left processes behind, which were ended"),
+            (None, _) => Some("the command could not be killed and may still run"),
+            (_, Leftover::Alive) => Some("processes of the command could not be ended and may still run"),
+            // After a stop, processes may still be ending; do not report them as left behind.
+            (_, Leftover::Ended) if reason.is_none() => Some("the command left processes behind, which were ended"),
             (_, Leftover::Ended | Leftover::None) => None,
         };
         let (exit_code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));

@@ -1,11 +1,11 @@
-//! Whether roles, triggers and policies leave the role matrix as `jobctl grants` makes it.
+//! Checks that roles, triggers and policies match the role matrix of `jobctl grants`.
 
 use super::{Finding, some};
 use crate::store::GrantFacts;
 
 const CHECK: &str = "grants";
 
-/// A finding for each that weakens it.
+/// Returns a finding for each deviation.
 pub(crate) fn grants(facts: &[GrantFacts]) -> Vec<Finding> {
     if facts.is_empty() {
         return vec![Finding::ok(CHECK, "no role may do more than `jobctl grants` says")];

@@ -13,12 +13,12 @@ const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(2);
 /// A server process is not older than its connection; measured by two machines.
 const PROCESS_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// What tells that the server at the address is the one that was meant.
+/// How the identity of the server is verified.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Identity {
-    /// It is on this host.
+    /// The server is on this host.
     Local,
-    /// Its certificate, which is checked.
+    /// The server's certificate is checked.
     Verified,
     Unverified,
 }
@@ -64,7 +64,7 @@ pub(crate) fn connection(link: &Link, clock: Clock) -> Finding {
         duration::show(clock.took.max(Duration::from_millis(1)))
     );
     if through == "not encrypted" || link.identity == Identity::Unverified {
-        let remedy = "set sslmode=verify-full: a server that poses as this one decides what this host runs";
+        let remedy = "set sslmode=verify-full: otherwise a false server can decide what this host runs";
         return Finding::warn(CHECK, found, remedy);
     }
     Finding::ok(CHECK, found)
@@ -104,7 +104,7 @@ pub(crate) fn writes(session: &SessionFacts) -> Finding {
         return Finding::bad(
             CHECK,
             format!("default_transaction_read_only is on for role {} in {}", session.role, session.database),
-            "set it off with ALTER ROLE or ALTER DATABASE, whichever set it on",
+            "turn it off with ALTER ROLE or ALTER DATABASE",
         );
     }
     Finding::ok(CHECK, format!("read-write; default isolation {}, jobctl's own is read committed", session.isolation))

@@ -34,7 +34,7 @@ pub(crate) fn indexes(facts: &[IndexFacts]) -> Finding {
     Finding::ok(CHECK, format!("all {} there and valid, scanned {}", facts.len(), count::of(scans, "time")))
 }
 
-/// `behind` are those that would give ids that their tables have.
+/// `behind` are the sequences that would return ids that their tables already have.
 pub(crate) fn sequences(behind: &[SequenceFacts]) -> Finding {
     const CHECK: &str = "sequences";
     match behind {

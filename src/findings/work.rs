@@ -78,12 +78,12 @@ pub(crate) fn schedules(facts: &RunFacts, failing: &Failing<'_>) -> Finding {
     }
 }
 
-/// Whether all hosts and the database have the same rules for the zones in use. Times by an old rule are
-/// off by an hour.
+/// Checks that this host, the other workers and the database have the same rules for the zones in
+/// use. With different rules, times are off by an hour.
 pub(crate) fn zones(data: &ZoneData, facts: &ZoneFacts) -> Finding {
     const CHECK: &str = "time zones";
     const REMEDY: &str = "update the tzdata packages of all hosts, and PostgreSQL";
-    // A zone that this host does not know is a broken schedule.
+    // A zone that this host does not know is reported as a broken schedule.
     let own = |zone: &str, at| Clock::parse(zone).ok().map(|clock| clock.offset(at).num_seconds());
     let is_other = |(zone, at, offset): &&(String, DateTime<Utc>, Option<i32>)| {
         own(zone, *at).is_some_and(|own| offset.map(i64::from) != Some(own))

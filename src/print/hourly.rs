@@ -45,7 +45,7 @@ fn is_ours(file: &str) -> bool {
 /// Whether the line was said within the hour; if not, keeps that it is said now.
 fn was_said(folder: &Path, line: &str) -> io::Result<bool> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // Another user's, where root runs with that user's HOME; or a link, which that user may own.
+    // Another user's file, if root runs with that user's HOME; or a link, which that user may own.
     if fs::symlink_metadata(folder)?.uid() != geteuid().as_raw() {
         return Err(ErrorKind::PermissionDenied.into());
     }

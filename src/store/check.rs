@@ -15,13 +15,13 @@ pub(crate) struct FailedRun {
     pub(crate) error: Option<String>,
 }
 
-/// When a worker ticked.
+/// The ticks of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct TickAge {
     pub(crate) worker: String,
-    /// Since the last tick.
+    /// The time since the last tick.
     pub(crate) age: Duration,
-    /// How long the worker is missed once it has stopped.
+    /// How long `check` reports the worker after it stops.
     pub(crate) missed_for: Duration,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Facts {
     /// Runs whose latest failure is recent enough.
     pub(crate) failed: i64,
     pub(crate) newest_failed: Option<FailedRun>,
-    /// The latest tick first.
+    /// The worker that ticked last comes first.
     pub(crate) workers: Vec<TickAge>,
 }
 

@@ -74,14 +74,14 @@ pub(crate) struct Lane {
 /// A queue and a priority.
 pub(crate) type LaneName = (String, i32);
 
-/// What a claim brought.
+/// The result of a claim.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// Each with a lease.
+    /// Claimed runs, each with a lease.
     pub(crate) claimed: Vec<Claimed>,
-    /// There is more that is due, of a definition that somebody else has locked.
+    /// More runs are due, but another session has locked their definition.
     pub(crate) passed_over: bool,
-    /// The last lane that was looked at, where there are more.
+    /// The last lane that the claim looked at, if there are more lanes.
     pub(crate) cut: Option<LaneName>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Claim {
     pub(crate) bytes: i64,
     /// Only in these lanes, after these runs; `None`: everywhere.
     pub(crate) after: Option<Vec<Lane>>,
-    /// Everywhere behind this lane; `None`: from the first lane.
+    /// Full scan after this lane; `None`: from the first lane.
     pub(crate) behind: Option<LaneName>,
     /// Whether the claim right goes back when fewer are due.
     pub(crate) give_back: bool,
@@ -121,7 +121,7 @@ pub(crate) struct Claimed {
     pub(crate) payload: String,
     /// As it was when the run was claimed; `None` for a built-in job, or when there is none.
     pub(crate) definition: Option<Defined>,
-    /// The ordinal of this attempt.
+    /// The number of this attempt.
     pub(crate) attempt: i32,
     pub(crate) max_attempts: i32,
     /// By the database's clock.
@@ -162,8 +162,8 @@ impl Claimed {
     }
 }
 
-/// What tells a claim from every other one, also from another of the same attempt: with the worker's
-/// name, the fence of every later write.
+/// Identifies a claim, even among several claims of the same attempt. Every later write must match
+/// it and the worker's name (fencing).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Token {
     pub(crate) id: i64,
@@ -185,15 +185,15 @@ pub(crate) struct Due {
 }
 
 impl Token {
-    /// Runs, attempts and times, as statements take them.
+    /// Returns ids, attempts and times as parameters of a statement.
     pub(super) fn columns(tokens: &[Self]) -> (Vec<i64>, Vec<i32>, Vec<DateTime<Utc>>) {
         tokens.iter().map(|token| (token.id, token.attempt, token.claimed_at)).collect()
     }
 
-    /// That of a row whose columns are named like its fields.
+    /// Reads the token from a row with columns of the same names.
     ///
     /// # Errors
-    /// They are not.
+    /// A column is missing.
     pub(super) fn read(row: &Row) -> std::result::Result<Self, postgres::Error> {
         Ok(Self { id: row.try_get("id")?, attempt: row.try_get("attempt")?, claimed_at: row.try_get("claimed_at")? })
     }
@@ -270,17 +270,17 @@ impl Store {
         })
     }
 
-    /// Finds out whether what a claim reads of these runs can be read.
+    /// Checks that a claim can read all that it needs of these runs.
     ///
     /// # Errors
-    /// The database's: `may_be_about_rows` where some of them can't.
+    /// The database's: `may_be_about_rows` if some of the runs are unreadable.
     pub(crate) fn read(&self, runs: Vec<i64>) -> Result<()> {
         self.transact("read runs", move |client| {
             client.query_typed(query!("read_runs"), &[(&runs, Type::INT8_ARRAY)]).map(|_| ())
         })
     }
 
-    /// Ends a run that can't be read; does nothing where it is not due any more.
+    /// Ends an unreadable run; does nothing if the run is not due any more.
     ///
     /// # Errors
     /// The database's.
@@ -294,7 +294,7 @@ impl Store {
     /// Finds out whether these runs can become running; changes nothing.
     ///
     /// # Errors
-    /// The database's: `may_be_about_rows` where some of them can't.
+    /// The database's: `may_be_about_rows` if some of the runs can't.
     pub(crate) fn try_claim(&self, worker: &str, runs: Vec<i64>) -> Result<()> {
         let worker = worker.to_owned();
         self.transact("claim runs", move |client| {
@@ -349,7 +349,7 @@ impl Store {
     }
 }
 
-/// Takes due runs.
+/// Claims due runs.
 ///
 /// # Errors
 /// The database's.
@@ -394,7 +394,7 @@ pub(super) fn claim(
         Some(row) => row.try_get::<_, Option<String>>("cut_queue")?.zip(row.try_get("cut_priority")?),
         None => None,
     };
-    // The row that stands alone has no run.
+    // A row without a run only names the last lane.
     if let [row] = rows.as_slice()
         && row.try_get::<_, Option<i64>>("id")?.is_none()
     {

@@ -18,7 +18,7 @@ pub(crate) struct DueSchedule {
     pub(crate) schedule: String,
     pub(crate) time_zone: String,
     pub(crate) catch_up: String,
-    /// Nominal times that may be fired at once.
+    /// The number of nominal times that one fire may queue.
     pub(crate) most_fires: i32,
     /// Seconds.
     pub(crate) spread: f64,
@@ -33,7 +33,7 @@ pub(crate) struct DueSchedule {
 pub(crate) struct Planned {
     pub(crate) id: i64,
     pub(crate) seen: Option<DateTime<Utc>>,
-    /// What the times were computed from: where it has changed since, nothing is fired.
+    /// The times were computed from this schedule; if it has changed since, nothing is fired.
     pub(crate) schedule: String,
     pub(crate) time_zone: String,
     /// `None`: it never fires again.
@@ -166,8 +166,8 @@ impl Store {
         })
     }
 
-    /// Fires schedules; returns for each, by id, the runs that were queued. One that another tick
-    /// fired first, or that has changed since it was read, is left out.
+    /// Fires schedules. Returns the queued runs of each, by id. Leaves out schedules that another
+    /// tick fired first and schedules that have changed since they were read.
     ///
     /// # Errors
     /// The database's.

@@ -13,7 +13,7 @@ pub(crate) enum Effect {
     Completed,
     /// Somebody recorded it then and has neither completed it nor taken it back.
     Open(DateTime<Utc>),
-    /// A role recorded it whose effects the current role may not settle.
+    /// Another role recorded the effect, and the current role may not settle it.
     Foreign,
 }
 

@@ -47,7 +47,7 @@ pub(crate) enum Queued {
     Taken,
     /// No definition has the job's name.
     Undefined,
-    /// The database's function refuses it, for this reason.
+    /// `jobctl.enqueue` rejects the run for this reason.
     Refused(Exit, String),
 }
 

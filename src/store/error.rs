@@ -30,11 +30,11 @@ pub(crate) struct Error {
     pub(crate) kind: Kind,
     pub(crate) exit: Exit,
     cause: String,
-    /// What a person can do.
+    /// The remedy for a person.
     remedy: &'static str,
 }
 
-/// The codes of `jobctl.enqueue` that a caller tells apart.
+/// The codes of `jobctl.enqueue` that jobctl handles separately.
 pub(super) const NO_DEFINITION: &str = "JC003";
 pub(super) const KEY_TAKEN: &str = "JC004";
 
@@ -45,7 +45,8 @@ impl Error {
         Self { kind, exit, cause: message.into(), remedy: "" }
     }
 
-    /// The error for a tick's log, without the advice to try again: the tick does that itself.
+    /// Returns the error for a tick's log, without the advice to try again: the tick tries again
+    /// itself.
     pub(crate) fn for_log(&self) -> String {
         match self.kind {
             Kind::Lost | Kind::Busy => self.cause.clone(),
@@ -53,7 +54,7 @@ impl Error {
         }
     }
 
-    /// Whether a row may be to blame, so that the same may be done with others.
+    /// Returns whether a row may have caused the error. Then other rows may succeed.
     pub(crate) fn may_be_about_rows(&self) -> bool {
         self.kind == Kind::Data || self.kind == Kind::Fatal && self.exit == Exit::CouldNot
     }
@@ -64,19 +65,19 @@ impl Error {
         Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy: "try again later" }
     }
 
-    /// The server said nothing for so long after it was asked to commit.
+    /// The server did not answer the COMMIT in time.
     pub(super) fn silent_at_commit(doing: &str) -> Self {
         Self::uncertain(doing, SILENT)
     }
 
-    /// The session may write nothing, because of a setting.
+    /// A setting makes the session read-only.
     pub(super) fn read_only(doing: &str) -> Self {
         let cause = format!("cannot {doing}: default_transaction_read_only is on for this role or database");
-        let remedy = "set it off with ALTER ROLE or ALTER DATABASE, whichever set it on";
+        let remedy = "turn it off with ALTER ROLE or ALTER DATABASE";
         Self { kind: Kind::Lost, exit: Exit::Configuration, cause, remedy }
     }
 
-    /// The answer lacks what every PostgreSQL answers.
+    /// The answer lacks something that every PostgreSQL sends.
     pub(super) fn broken(doing: &str) -> Self {
         Self { kind: Kind::Lost, exit: Exit::Unavailable, cause: format!("cannot {doing}: {BROKEN}"), remedy: LOOK }
     }
@@ -85,7 +86,7 @@ impl Error {
         let constraint = error.as_db_error().and_then(|db| db.constraint());
         if let Some(key @ ("job_runs_pkey" | "job_definitions_pkey")) = constraint {
             let table = key.trim_end_matches("_pkey");
-            let remedy = "`jobctl doctor` prints the statement that sets it";
+            let remedy = "`jobctl doctor` prints the statement that corrects it";
             let line = format!("cannot {doing}: the sequence of jobctl.{table} is behind its table; {remedy}");
             return Self::new(Kind::Data, Exit::Configuration, line);
         }
@@ -110,16 +111,17 @@ impl Error {
     }
 
     fn uncertain(doing: &str, cause: &str) -> Self {
-        let cause = format!("cannot {doing} for certain: {cause}; it may have been done").replace(['\n', '\r'], " ");
-        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy: "look before you try again" }
+        let cause = format!("cannot {doing}: {cause} after COMMIT was sent, so it may have succeeded")
+            .replace(['\n', '\r'], " ");
+        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy: "check before you try again" }
     }
 }
 
-const BROKEN: &str = "the database's answer makes no sense";
-const LOOK: &str = "see what answers at that address";
+const BROKEN: &str = "the database sent an invalid answer";
+const LOOK: &str = "check that the address is right";
 const SILENT: &str = "the database does not answer";
 
-/// What the server or the driver says, without what was being done.
+/// Returns the cause from the server or the driver, without the failed action.
 pub(super) fn cause(error: &postgres::Error) -> String {
     if let Some(refused) = refused(error) {
         return refused.to_string();
@@ -142,13 +144,13 @@ fn chain(error: &postgres::Error) -> String {
     text
 }
 
-/// What the connection itself has refused to read.
+/// Returns the limit that the connection enforced.
 fn refused(error: &postgres::Error) -> Option<&Refused> {
     error.source()?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }
 
-/// Whether the answer was another one than any PostgreSQL gives: a row, a column or a message is missing, or of
-/// another kind, or there is more than was asked for.
+/// Returns whether no PostgreSQL would give this answer: a row, a column or a message is missing or
+/// has the wrong kind, or there are too many rows.
 fn is_broken(error: &postgres::Error) -> bool {
     let is_known = |cause: &(dyn StdError + 'static)| !cause.is::<WasNull>() && !cause.is::<WrongType>();
     error.code().is_none() && !error.is_closed() && (refused(error).is_some() || !error.source().is_some_and(is_known))
@@ -160,7 +162,7 @@ fn is_about_value(error: &postgres::Error) -> bool {
     !is_broken(error) && error.source().is_some_and(|cause| !cause.is::<io::Error>())
 }
 
-/// Whether the session takes no writes.
+/// Returns whether the session is read-only.
 pub(super) fn is_read_only(error: &postgres::Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
@@ -174,14 +176,14 @@ pub(super) fn is_collision(error: &postgres::Error) -> bool {
         || matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
 }
 
-/// Whether a function, table, schema or column does not exist.
+/// Returns whether a function, table, schema or column does not exist.
 pub(super) fn is_undefined(error: &postgres::Error) -> bool {
     error.code().is_some_and(|code| UNDEFINED.contains(&code.code()))
 }
 
 const UNDEFINED: [&str; 4] = ["42P01", "3F000", "42703", "42883"];
 
-/// The exit status of what `jobctl.enqueue` refuses with this code.
+/// The exit status for an error code of `jobctl.enqueue`.
 pub(super) fn refusal(code: &str) -> Exit {
     match code {
         "22023" => Exit::Usage,
@@ -195,7 +197,7 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
     match code.code() {
         "55P03" | "40001" | "40P01" => (Kind::Busy, Exit::Unavailable, "another session holds a lock; try again"),
         "57014" => (Kind::Busy, Exit::Unavailable, "try again, or narrow it down"),
-        // The server ended the session: it was idle for too long in a transaction.
+        // The server ended the session because a transaction was idle for too long.
         "25P03" => (Kind::Lost, Exit::Unavailable, "try again"),
         "25P04" => {
             (Kind::Lost, Exit::Unavailable, "try again, or set transaction_timeout higher for this role, or to 0")
@@ -206,7 +208,7 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
             (Kind::Fatal, Exit::Configuration, remedy)
         }
         code if UNDEFINED.contains(&code) => (Kind::Fatal, Exit::Schema, "run `jobctl migrate`"),
-        // A pooler uses it for all it has to say, also that it hands out no whole transactions.
+        // Poolers use this code for all their errors, also for statement mode.
         "08P01" => (Kind::Lost, Exit::Unavailable, "try again; a pooler needs pool_mode = transaction"),
         "26000" | "42P05" => {
             (Kind::Fatal, Exit::Configuration, "a pooler mixes up prepared statements; use its transaction mode")

@@ -46,7 +46,7 @@ pub(crate) struct RoleFacts {
     pub(crate) views: bool,
 }
 
-/// What weakens the role matrix; names are quoted as SQL needs them.
+/// A deviation from the role matrix; names are quoted for SQL.
 #[derive(Clone, Debug)]
 pub(crate) struct GrantFacts {
     /// `role`, `member`, `trigger`, `rule` or `unseen`, see inspect_grants.sql.
@@ -66,11 +66,11 @@ pub(crate) struct IndexFacts {
     pub(crate) entries: i64,
 }
 
-/// A sequence that would give ids that its table has.
+/// A sequence that would return ids that its table already has.
 #[derive(Clone, Debug)]
 pub(crate) struct SequenceFacts {
     pub(crate) name: String,
-    /// The statement that sets it.
+    /// The statement that corrects it.
     pub(crate) setval: String,
 }
 
@@ -134,10 +134,10 @@ pub(crate) struct WaitingFacts {
     pub(crate) served: bool,
 }
 
-/// What the database and the workers know of time zones.
+/// The time zone rules of the database and of the workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ZoneFacts {
-    /// Zone, instant, local time less UTC in seconds; `None`: the database does not know the zone.
+    /// Zone, instant, and UTC offset in seconds; `None` if the database does not know the zone.
     pub(crate) offsets: Vec<(String, DateTime<Utc>, Option<i32>)>,
     /// The name and the version of each worker that ticked within a day.
     pub(crate) workers: Vec<(String, String)>,
@@ -184,7 +184,7 @@ impl Store {
         })
     }
 
-    /// What weakens the role matrix that these GRANT statements make.
+    /// Returns deviations from the role matrix of these GRANT statements.
     pub(crate) fn inspect_grants(&self, matrix: String) -> Result<Vec<GrantFacts>> {
         self.transact("inspect grants", move |client| {
             collect(client.query_typed(query!("inspect_grants"), &[(&matrix, Type::TEXT)])?, |row| {
@@ -208,7 +208,7 @@ impl Store {
         })
     }
 
-    /// The sequences that are behind their tables.
+    /// Returns the sequences that are behind their tables.
     pub(crate) fn inspect_sequences(&self) -> Result<Vec<SequenceFacts>> {
         self.transact("inspect sequences", |client| {
             collect(client.query_typed(query!("inspect_sequences"), &[])?, |row| {
@@ -252,7 +252,7 @@ impl Store {
         })
     }
 
-    /// The offsets of zones at instants; without any, nothing is asked.
+    /// Returns the UTC offsets of zones at instants; reads nothing if `wanted` is empty.
     pub(crate) fn inspect_zones(&self, wanted: BTreeSet<(String, DateTime<Utc>)>) -> Result<ZoneFacts> {
         if wanted.is_empty() {
             return Ok(ZoneFacts::default());

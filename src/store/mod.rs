@@ -96,7 +96,7 @@ impl Store {
         self.limits = limits;
     }
 
-    /// Lets this flag cut short the wait for an answer; a call that begins later waits as usual.
+    /// When this flag is set, a wait for an answer ends early; later calls wait as usual.
     pub(crate) fn interrupted_by(&mut self, flag: Arc<AtomicBool>) {
         self.session.interrupted_by(flag);
     }

@@ -49,12 +49,12 @@ impl Store {
         })
     }
 
-    /// Forgets workers that have stopped for good.
+    /// Deletes the records of workers that stopped long ago.
     ///
     /// # Errors
     /// The database's.
     pub(crate) fn forget_workers(&self) -> Result<()> {
-        self.transact("forget workers", |client| client.query_typed(query!("forget_workers"), &[]).map(|_| ()))
+        self.transact("delete old workers", |client| client.query_typed(query!("forget_workers"), &[]).map(|_| ()))
     }
 
     /// How many runs `prune` would delete in the end, by status.

@@ -21,10 +21,10 @@ pub(crate) enum Held {
     Lost,
 }
 
-/// What became of a claim's lease.
+/// The state of a claim's lease after a renewal.
 pub(crate) type Renewed = (Token, Held);
 
-/// The status that runs have after the results of these claims were recorded.
+/// The status of each run after the results of these claims were recorded.
 pub(crate) type Recorded = HashMap<Token, Status>;
 
 /// What an attempt came to, as it is written.
@@ -67,8 +67,8 @@ impl Store {
         self.transact("renew leases", renewal(worker, held, lease))
     }
 
-    /// Renews the leases of `held`; answers for each. Does not wait for that, but
-    /// calls `answered` when it is there.
+    /// Renews the leases of `held` and returns the state of each. Does not wait: calls `answered`
+    /// when the answer is there.
     pub(crate) fn heartbeat(
         &self,
         worker: &str,

@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Look {
     /// Another migrator is at work.
     Locked,
-    /// This schema or database is not to be migrated.
+    /// This schema or database must not be migrated.
     Refused(Error),
     /// These are missing, and the first was applied if that was wanted.
     Missing(&'static [Migration]),
@@ -42,15 +42,16 @@ enum Look {
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Mode {
-    /// Only says what is missing, to any role.
+    /// Lists missing migrations, for any role.
     Inspect,
-    /// Says what `Apply` would do.
+    /// Lists the migrations that `Apply` would run.
     Plan,
     Apply,
 }
 
 impl Store {
-    /// The migrations that are missing; changes nothing. Only `Plan` minds whether the current role may migrate.
+    /// Returns the missing migrations; changes nothing. Only `Plan` checks whether the current role
+    /// may migrate.
     ///
     /// # Errors
     /// As `migrate`.
@@ -58,12 +59,12 @@ impl Store {
         self.look(mode)
     }
 
-    /// Applies what is missing, one transaction a step, and returns it. Any number of migrators may
-    /// run at once: one works, the others find its work done.
+    /// Applies the missing migrations, one transaction each, and returns their names. If several
+    /// migrators run at once, one works and the others find nothing to do.
     ///
     /// # Errors
-    /// A schema that is newer than the program, was modified, or that another role owns or may change, an encoding
-    /// other than UTF-8, a missing privilege, tables that stay locked.
+    /// The schema is newer than the program or was modified. Another role owns or may change it.
+    /// The encoding is not UTF-8. A privilege is missing. Tables stay locked.
     pub(crate) fn migrate(&self) -> Result<Vec<&'static str>> {
         let mut applied = Vec::new();
         while let Some(step) = self.look(Mode::Apply)?.first() {
@@ -96,9 +97,10 @@ impl Store {
 
 fn look(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::Error> {
     match inspect(client, mode) {
-        // The usual remedy of what does not exist is a migration.
+        // Objects that do not exist usually mean that a migration is missing; here that advice is
+        // wrong.
         Err(error) if error::is_undefined(&error) => Ok(Look::Refused(schema_fault(format!(
-            "cannot migrate: {}; use PostgreSQL 14 or newer, and a schema that jobctl made",
+            "cannot migrate: {}; use PostgreSQL 14 or newer, and a schema from `jobctl migrate`",
             error::cause(&error)
         )))),
         looked => looked,
@@ -123,13 +125,13 @@ fn inspect(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgre
             let missing: Vec<String> = row.try_get("missing")?;
             if !row.try_get::<_, bool>("unchanged")? {
                 return Ok(Look::Refused(schema_fault(format!(
-                    "migration {applied} was applied with another text than this program's; \
+                    "migration {applied} was applied with a different text than this program's; \
                      use the program that applied it"
                 ))));
             }
             if !missing.is_empty() {
                 return Ok(Look::Refused(schema_fault(format!(
-                    "the schema is at version {applied} but lacks {}; create it as sql/migrations has it, \
+                    "the schema is at version {applied} but lacks {}; create it from sql/migrations, \
                      or restore a backup",
                     missing.join(", ")
                 ))));
@@ -155,7 +157,7 @@ fn inspect(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgre
     Ok(Look::Missing(missing))
 }
 
-/// Why this database or what is in its schema is not to be migrated, found before any of it is read: in a
+/// Returns why this database or schema must not be migrated. Runs before any table is read: in a
 /// schema that another role can change, reading a table may run that role's code.
 fn refusal(ground: &Row, mode: Mode) -> std::result::Result<Option<Error>, postgres::Error> {
     let encoding: String = ground.try_get("encoding")?;
@@ -167,15 +169,15 @@ fn refusal(ground: &Row, mode: Mode) -> std::result::Result<Option<Error>, postg
     if mode != Mode::Inspect && !ground.try_get::<_, bool>("is_trusted")? {
         let (owner, role): (String, String) = (ground.try_get("owner")?, ground.try_get("role")?);
         return Ok(Some(privilege_fault(format!(
-            "the schema `jobctl` belongs to role {owner}, not to {role}; migrate as {owner}, or rename a schema \
-             that is not jobctl's"
+            "the schema `jobctl` belongs to role {owner}, not to {role}; migrate as {owner}, or rename the \
+             schema if it is not jobctl's"
         ))));
     }
     let creators: Vec<String> = ground.try_get("creators")?;
     if !creators.is_empty() {
         let creators = creators.join(", ");
         return Ok(Some(privilege_fault(format!(
-            "the schema `jobctl` is open to {creators}; REVOKE CREATE ON SCHEMA jobctl FROM {creators}"
+            "{creators} may create objects in the schema `jobctl`; run REVOKE CREATE ON SCHEMA jobctl FROM {creators}"
         ))));
     }
     let strangers: Vec<String> = ground.try_get("strangers")?;
@@ -187,8 +189,8 @@ fn refusal(ground: &Row, mode: Mode) -> std::result::Result<Option<Error>, postg
     }
     let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
     Ok(Some(privilege_fault(format!(
-        "the schema `jobctl` has objects of other roles in it: {stranger}{others}; drop what is not jobctl's, and \
-         give the rest to the schema's owner with ALTER ... OWNER TO"
+        "the schema `jobctl` has objects of other roles in it: {stranger}{others}; drop those that are not jobctl's, \
+         and give the others to the schema's owner with ALTER ... OWNER TO"
     ))))
 }
 

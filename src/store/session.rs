@@ -41,9 +41,9 @@ impl Limits {
 
 /// How often a transaction that met another one is sent again.
 const COLLISIONS: usize = 5;
-/// How long an answer is awaited after an interruption.
+/// How long to wait for an answer after an interruption.
 const INTERRUPTED: Duration = Duration::from_secs(1);
-/// How often a wait looks for an interruption.
+/// How often a wait checks for an interruption.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) struct Session {
@@ -57,7 +57,7 @@ impl Session {
         Self { link, checks: Cell::new(false), interrupted: Arc::default() }
     }
 
-    /// Lets this flag cut short the wait for an answer.
+    /// When this flag is set, a wait for an answer ends early.
     pub(super) fn interrupted_by(&mut self, flag: Arc<AtomicBool>) {
         self.interrupted = flag;
     }
@@ -109,7 +109,7 @@ pub(crate) struct Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Waits for the answer, but not much longer than for an interruption.
+    /// Waits for the answer. After an interruption it waits for at most `INTERRUPTED`.
     fn wait(mut self, interrupted: &AtomicBool) -> Result<T> {
         let mut may_be_interrupted = !interrupted.load(Ordering::Relaxed);
         loop {
@@ -149,8 +149,8 @@ impl<T> Drop for Pending<T> {
     }
 }
 
-/// How far a transaction is, for both who does it and who waits for it: what is not awaited any more is not
-/// committed.
+/// The stage of a transaction, shared by the thread that runs it and the thread that waits for it.
+/// A transaction that nothing waits for is not committed.
 #[derive(Default)]
 struct Stage(Mutex<At>);
 
@@ -158,14 +158,14 @@ struct Stage(Mutex<At>);
 enum At {
     #[default]
     Work,
-    /// COMMIT is on its way.
+    /// COMMIT was sent.
     Commit,
-    /// Nobody waits for the answer.
+    /// Nothing waits for the answer any more.
     Abandoned,
 }
 
 impl Stage {
-    /// Goes on to `next`, unless it is abandoned; says where it was.
+    /// Moves to `next` unless the transaction is abandoned; returns the previous stage.
     fn turn(&self, next: At) -> At {
         let mut at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *at;
@@ -233,7 +233,7 @@ fn transaction<T>(
     }
 }
 
-/// Whether it is a setting that keeps the session from writing; else the server is a standby.
+/// Returns whether a setting makes the session read-only; otherwise the server is a standby.
 fn is_set_read_only(client: &mut Client) -> bool {
     matches!(client.session_state(), Ok(Some(state)) if !state.standby && state.read_only)
 }

@@ -11,7 +11,7 @@ use super::{Parameter, Result, Store, collect, query};
 pub(crate) struct Shown {
     pub(crate) id: i64,
     pub(crate) job_type: String,
-    /// JSON text, with whatever secrets it holds; or why it can't be read.
+    /// The payload as JSON text, including secrets; or why it is unreadable.
     pub(crate) payload: std::result::Result<String, String>,
     pub(crate) queue: String,
     pub(crate) priority: i32,
@@ -33,7 +33,7 @@ pub(crate) struct Shown {
     pub(crate) failed_at: Option<DateTime<Utc>>,
     pub(crate) started_at: Option<DateTime<Utc>>,
     pub(crate) finished_at: Option<DateTime<Utc>>,
-    /// Its login.
+    /// The login that enqueued the run.
     pub(crate) enqueued_by: String,
     pub(crate) created_at: DateTime<Utc>,
     pub(crate) updated_at: DateTime<Utc>,
@@ -150,7 +150,8 @@ impl Store {
         })
     }
 
-    /// In a transaction of its own: where it can't be read, the rest can. No such run: `None`.
+    /// Reads the payload in its own transaction, so that an unreadable payload does not hide the
+    /// rest. `None`: no such run.
     fn read_payload(&self, id: i64) -> Result<Option<String>> {
         self.transact("read the payload", move |client| {
             let rows = client.query_typed(query!("read_payload"), &[(&id, Type::INT8)])?;

@@ -1,13 +1,14 @@
-//! Finds out which of many items the database refuses, so that one costs the others nothing.
+//! Bisection: finds the items that the database rejects, so that they do not delay the others.
 
 use crate::store;
 
-/// Items tried per transaction at most: for so long it keeps their rows locked.
+/// The maximum of items per transaction, because a transaction locks their rows until it ends.
 const AT_ONCE: usize = 500;
 
-/// A search for refused items, one transaction a step: its caller renews leases in between.
+/// A search for rejected items. Each step is one transaction, so the caller can renew leases in
+/// between.
 pub(super) struct Bisection<T> {
-    /// The last part is tried first.
+    /// The last part is the next to try.
     untried: Vec<Vec<T>>,
 }
 
@@ -25,11 +26,11 @@ impl<T> Bisection<T> {
         self.untried.is_empty()
     }
 
-    /// Tries the next part, and splits it where it is refused. Returns an item that is refused alone,
-    /// and why.
+    /// Tries the next part, and splits it if the database rejects it. Returns a rejected single
+    /// item and the reason.
     ///
     /// # Errors
-    /// The database's, where no row is to blame for it; the next step tries the same part again.
+    /// The database's, if no row caused it. The next step tries the same part again.
     pub(super) fn step(
         &mut self,
         attempt: impl FnOnce(&[T]) -> store::Result<()>,
@@ -53,11 +54,10 @@ impl<T> Bisection<T> {
     }
 }
 
-/// Runs a whole search: does `attempt` with all, and where they are refused with each half, down to
-/// single items. Returns the items that are refused alone, and why.
+/// Runs a whole search. Returns the rejected items and the reasons.
 ///
 /// # Errors
-/// The database's, where no row is to blame for it.
+/// The database's, if no row caused it.
 pub(super) fn refused<T>(
     all: Vec<T>,
     mut attempt: impl FnMut(&[T]) -> store::Result<()>,
@@ -77,7 +77,7 @@ mod tests {
     use crate::store::{Error, Kind};
 
     #[test]
-    fn each_item_is_tried_in_order_and_few_at_once_and_the_refused_ones_are_found() {
+    fn items_are_tried_in_order_in_parts_and_rejected_ones_are_found() {
         let mut accepted = Vec::new();
         let found = refused((0..1700).collect(), |part: &[i32]| {
             assert!(part.len() <= AT_ONCE);

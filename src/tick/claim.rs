@@ -75,7 +75,7 @@ impl Tick {
         }))
     }
 
-    /// When and where to look next, after a claim that was sent at that time and took so long.
+    /// Updates where and when to look next, after a claim that was sent at `sent` and took `took`.
     pub(super) fn learn(&mut self, claim: &Claim, sent: Instant, took: Duration, taken: &Taken) {
         self.lanes.learn(claim, sent, took, taken);
         let short = claim.is_short(&taken.claimed);

@@ -47,18 +47,18 @@ impl Connection {
         (self.tries, self.lost, self.refused_since) = (0, None, None);
     }
 
-    /// Notes that the database refused something. Warns once: of an unexpected error at once, of a
-    /// lock or a full disk if it lasts.
+    /// Records that the database rejected a statement. Warns once: immediately for an unexpected
+    /// error, later for a lock or a full disk that lasts.
     fn refuses(&mut self, error: &store::Error) {
         static SAID: Once = Once::new();
         self.refused_since.get_or_insert_with(Instant::now);
         if error.kind != Kind::Busy || self.refused_for() >= REFUSED_LONG {
-            SAID.call_once(|| log::warn!("{}; jobctl goes on trying", error.for_log()));
+            SAID.call_once(|| log::warn!("{}; jobctl keeps trying", error.for_log()));
         }
         log::debug!("{error}");
     }
 
-    /// How long nothing has succeeded since the first refusal.
+    /// The time since the first rejection without any success.
     fn refused_for(&self) -> Duration {
         self.refused_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -70,7 +70,7 @@ impl Connection {
 }
 
 impl Tick {
-    /// Whether the tick goes on though it holds nothing.
+    /// Whether the tick stays although it holds nothing.
     fn lingers(&self) -> bool {
         self.plan.when_idle == WhenIdle::Linger && self.phase == Phase::Working
     }
@@ -81,7 +81,7 @@ impl Tick {
             let (cause, was_lost) = (error.for_log(), self.connection.lost.is_some());
             self.lost(error.into());
             if !was_lost && self.connection.lost.is_some() {
-                log::warn!("{cause}; {} running, connecting anew", self.pool.running());
+                log::warn!("{cause}; {} running, reconnecting", self.pool.running());
             }
             return;
         }
@@ -98,7 +98,8 @@ impl Tick {
                 self.failure.get_or_insert(error.into());
                 self.phase = Phase::Draining;
             }
-            // The error may pass. Jobs run on, as they do during an outage, until leases would end.
+            // The error may pass. Jobs continue as in an outage, until their leases are about to
+            // end.
             Kind::Fatal | Kind::Data
                 if !self.is_free()
                     && !matches!(self.phase, Phase::Ending(_))
@@ -117,13 +118,13 @@ impl Tick {
     /// again: the jobs go on meanwhile, until their leases are about to end.
     pub(super) fn lost(&mut self, error: anyhow::Error) {
         let connection = &mut self.connection;
-        // The first transaction was answered, or there would be no second one.
+        // Only a session that answered its first transaction has sent a second one.
         let had_answer = connection.store.take().is_some_and(|store| store.transactions() > 1);
         (connection.connecting, self.asked, self.refused) = (None, None, None);
         self.results.connection_lost();
         self.may_claim = false;
-        // A lingering tick replaces a session that worked. If that fails, it exits; cron starts
-        // the next one.
+        // A lingering tick reconnects after a working session. If that fails it exits, and cron
+        // starts the next tick.
         if self.is_free() && !(had_answer && self.lingers()) {
             self.failure = Some(error);
             return;

@@ -27,8 +27,8 @@ impl Tick {
             self.look = Look::Now;
         }
         let claim = match self.next_claim(self.leases.held().saturating_sub(results + self.results.blocked())) {
-            // Another session has locked the worker's row, or the look was refused. Results go
-            // first; the next look, without results, tells why.
+            // Another session has locked the worker's row, or the query failed. Send the results
+            // first; the next claim, without results, reports the error.
             Err(error) if results > 0 && error.kind != Kind::Lost => {
                 self.claims_from = Instant::now() + CLAIM_PAUSE;
                 None

@@ -1,11 +1,14 @@
-//! Where claims go on. Usually at the beginning of every lane (a queue's priority): what was claimed is
-//! not there any more. But while any session holds an old snapshot nothing leaves an index, and while a definition
-//! limits how many of its runs go at once its backlog stays where it is; to walk from the beginning takes longer the
-//! more there is. A tick that notices goes on from the last run that it claimed, and looks everywhere only for a
-//! share of its time; what came meanwhile behind its back (an earlier run, another lane) waits as long.
+//! Where claims continue. A lane is a queue's priority. Usually a claim starts at the beginning of
+//! every lane, because claimed runs have left it. In two cases such a full scan takes longer the
+//! more runs there are. While a session holds an old snapshot, claimed runs stay in the index. And
+//! the backlog of a definition with `max_running` stays where it is.
 //!
-//! A claim looks at a limited number of lanes, and the next claim at those behind: a rotation through
-//! all lanes. Pure.
+//! A tick that notices this continues after its last claimed run. It does a full scan only for a
+//! share of its time. Earlier runs and other lanes that appear meanwhile wait for the next full
+//! scan.
+//!
+//! A claim looks at a limited number of lanes, and the next claim at the lanes after them: a
+//! rotation through all lanes. Pure.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -26,9 +29,9 @@ pub(super) struct Lanes {
     last: BTreeMap<(String, i32), Lane>,
     /// Before this only they are looked at.
     everywhere_from: Option<Instant>,
-    /// The next look everywhere begins behind this lane.
+    /// The next full scan begins after this lane.
     behind: Option<LaneName>,
-    /// Since the rotation began at the first lane, each look brought all that was due in its lanes.
+    /// Every claim of this rotation returned all that was due in its lanes.
     is_exhaustive: bool,
 }
 
@@ -43,13 +46,13 @@ impl Lanes {
         self.behind.clone()
     }
 
-    /// Whether the last rotation brought all that was due.
+    /// Returns whether the last rotation claimed all that was due.
     pub(super) fn brought_all(&self) -> bool {
         self.is_exhaustive && self.behind.is_none()
     }
 
-    /// Learns from a claim that was sent at that time, took so long, and brought this of what was
-    /// `asked` for.
+    /// Updates the state after a claim: what it `asked` for, when it was sent, how long it `took`,
+    /// and what it returned.
     pub(super) fn learn(&mut self, asked: &Claim, sent: Instant, took: Duration, taken: &Taken) {
         let claimed = &taken.claimed;
         if asked.after.is_none() {
@@ -85,7 +88,7 @@ impl Lanes {
         }
     }
 
-    /// The next claim is to look everywhere, and all lanes are to have their turn.
+    /// Makes the next claim a full scan, and gives all lanes a turn.
     pub(super) fn forget(&mut self) {
         self.look_everywhere();
         self.is_exhaustive = false;
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_ends_when_no_part_of_the_lanes_had_enough() {
+    fn a_rotation_is_exhaustive_if_no_part_fills_a_claim() {
         let now = Instant::now();
         let mut lanes = Lanes::default();
         let mut look = |runs: Vec<Claimed>, cut: Option<&str>| {
@@ -177,7 +180,7 @@ mod tests {
         let all = || vec![run(Some("a"), 1), run(Some("a"), 2)];
         assert_eq!(look(Vec::new(), Some("f")), (Some("f".to_owned()), false));
         assert_eq!(look(all(), Some("k")), (Some("k".to_owned()), false));
-        // There may be more behind the first part.
+        // The other lanes may have more.
         assert_eq!(look(Vec::new(), None), (None, false));
         assert_eq!(look(Vec::new(), Some("f")), (Some("f".to_owned()), false));
         assert_eq!(look(Vec::new(), None), (None, true));

@@ -24,7 +24,7 @@ struct HeldRun {
 /// What a tick holds.
 #[derive(Default)]
 pub(super) struct Leases {
-    /// Of a run whose lease was lost, another claim may be held since.
+    /// After a lost lease, the same run may be held again under another claim.
     held: BTreeMap<Token, HeldRun>,
     /// Claims that go back, because they were not started, and when their leases are over.
     unstarted: Vec<(Token, Instant)>,
@@ -45,7 +45,7 @@ impl Leases {
         self.held.keys().map(|claim| claim.id).chain(self.unstarted.iter().map(|(claim, _)| claim.id))
     }
 
-    /// Other claims of the run, whose leases are lost then, are told to end.
+    /// Asks executions of earlier claims of the same run to stop: their leases are lost.
     pub(super) fn hold(&mut self, run: &Claimed, stop: Arc<Stop>, expires: Instant) {
         let first = Token { id: run.id, attempt: 0, claimed_at: DateTime::<Utc>::MIN_UTC };
         let others = self.held.range(first..).take_while(|(claim, _)| claim.id == run.id);
@@ -53,12 +53,12 @@ impl Leases {
         self.held.insert(run.token(), HeldRun { stop, is_refused: false, expires });
     }
 
-    /// When the lease of this claim is over.
+    /// Returns when the lease of this claim ends.
     pub(super) fn expiry(&self, run: &Claimed) -> Option<Instant> {
         self.held.get(&run.token()).map(|held| held.expires)
     }
 
-    /// Holds this claim no longer, and says when its lease is over.
+    /// Releases this claim and returns when its lease ends.
     pub(super) fn let_go(&mut self, run: &Claimed) -> Option<Instant> {
         self.held.remove(&run.token()).map(|held| held.expires)
     }
@@ -140,18 +140,18 @@ impl Tick {
             answer => answer.map(|answers| self.prolong(answers, renewal.sent)),
         };
         if renewed.is_err() {
-            // Between the retries, results are recorded.
+            // Between two retries, results are recorded.
             self.next_beat = Instant::now() + self.timing.heartbeat / 5;
             return renewed;
         }
         self.beaten(renewal.sent)
     }
 
-    /// Renews leases of which some are refused. Those that a trigger or a constraint refuses are
-    /// not renewed any more.
+    /// Renews leases of which the database rejects some. Leases that a trigger or a constraint
+    /// rejects are not renewed again.
     ///
     /// # Errors
-    /// The database's, also an unexpected one that concerns only some of the runs.
+    /// The database's, also an unexpected error about some of the runs.
     fn renew_others(&mut self, held: &[Token]) -> store::Result<()> {
         let refused = bisect::refused(held.to_vec(), |part| {
             let Some(store) = &self.connection.store else { return Ok(()) };
@@ -195,7 +195,7 @@ impl Tick {
     fn beaten(&mut self, sent: Instant) -> store::Result<()> {
         self.next_beat = sent + self.timing.heartbeat;
         match self.may_claim {
-            // The database has just answered: the jobs are told to end in time.
+            // The database has just answered, so the jobs are stopped before their leases end.
             true if self.is_stopping() => self.give_right_back(),
             true => self.wake(),
             false => Ok(()),

@@ -114,7 +114,7 @@ struct Tick {
     sender: mpsc::Sender<Event>,
     /// Signals that wait until they are handed on.
     caught: Option<Signals>,
-    /// Set by a signal.
+    /// A signal sets this flag.
     interrupted: Arc<AtomicBool>,
     leases: Leases,
     results: Results,
@@ -123,7 +123,7 @@ struct Tick {
     asked: Option<Asked>,
     pace: Pace,
     lanes: Lanes,
-    /// As long as it goes on, nothing is claimed.
+    /// While this search runs, the tick claims nothing.
     refused: Option<RefusedRuns>,
     /// Runs that other ticks of the worker hold: they can only become fewer while this one may claim.
     others: usize,
@@ -212,7 +212,7 @@ impl Tick {
             Ok(()) if self.asked.is_some() => {}
             Ok(()) => self.connection.serves(),
             Err(error) => {
-                // A signal may have cut the wait short.
+                // A signal may have ended the wait early.
                 self.take_events();
                 self.trouble(error);
             }

@@ -156,7 +156,7 @@ impl Pool {
         std::mem::take(&mut tasks.ended)
     }
 
-    /// Tasks that a thread executes now.
+    /// Returns the number of tasks that threads execute now.
     pub(super) fn running(&self) -> usize {
         self.shared.tasks().running
     }

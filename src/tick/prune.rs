@@ -19,7 +19,7 @@ impl Tick {
             match store.prune(*old, None, left) {
                 Ok(pruned) => left -= pruned.len() as i64,
                 Err(error) => {
-                    log::warn!("old runs stay: {}", error.for_log());
+                    log::warn!("old runs are not deleted: {}", error.for_log());
                     return;
                 }
             }

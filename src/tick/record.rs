@@ -19,7 +19,7 @@ pub(super) struct Judged {
 impl Judged {
     pub(super) fn new(attempt: Attempt) -> Self {
         let run = &attempt.run;
-        // By the database's clock, but for the moment that the run waited for its thread.
+        // The database's time, except for the moment that the run waited for a thread.
         let now = run.claimed_at + (attempt.finished - attempt.started);
         let (ended, prospect, random) = (&attempt.ended, attempt.prospect, rand::random());
         let verdict = Verdict::of(ended, prospect, run.attempt, run.max_attempts, &run.backoff, random, now);
@@ -51,7 +51,7 @@ pub(super) struct Results {
     recorded: Vec<(Status, Judged)>,
     /// Ended too late, and not in the history yet.
     lost: Vec<Judged>,
-    /// At most so many go into the next statement, because one of twice as many was refused.
+    /// The maximum of results in the next statement: half as many as in the last rejected one.
     at_most: Option<usize>,
 }
 
@@ -75,7 +75,8 @@ impl Results {
         self.ended.iter().chain(&self.blocked).map(Judged::bytes).sum()
     }
 
-    /// How many go into the next statement: all, unless it is much, or some are refused.
+    /// Returns how many results fit into the next statement. Large outputs and rejected results
+    /// reduce the number.
     pub(super) fn batch(&mut self) -> usize {
         if self.blocked_until.is_some_and(|until| Instant::now() >= until) {
             self.unblock();
@@ -155,8 +156,9 @@ impl Results {
 }
 
 impl Tick {
-    /// Some of the oldest `count` results are refused: the next statement has half of them, so that
-    /// leases are renewed in between. What is refused alone is left to its lease.
+    /// The database rejected some of the oldest `count` results. The next statement has half of
+    /// them, so leases can be renewed in between. A result that is rejected alone is dropped, and
+    /// its lease runs out.
     pub(super) fn results_refused(&mut self, count: usize) -> store::Result<()> {
         if count > 1 {
             self.results.at_most = Some(count / 2);

@@ -1,5 +1,5 @@
-//! Due runs that can't be claimed. A run that can't be read ends dead; a run that a trigger or a
-//! constraint keeps from running is put off. So they hold up no other.
+//! Due runs that can't be claimed. An unreadable run ends dead. A run that a trigger or a
+//! constraint rejects is put off. So such runs do not delay others.
 
 use std::time::Duration;
 
@@ -12,18 +12,19 @@ const SIFTED: i64 = 5000;
 /// Before one is claimed again. What refuses it may be about other rows, and pass.
 const PUT_OFF: Duration = Duration::from_secs(300);
 
-/// A search for the due runs that can't be claimed. Each step is short: leases are renewed in between.
+/// A search for the due runs that can't be claimed. Steps are short, so leases are renewed in
+/// between.
 pub(super) struct RefusedRuns {
     suspects: Bisection<Due>,
-    /// The claim's own error, until a run is to blame for it.
+    /// The claim's error; `None` once a run has caused it.
     refusal: Option<store::Error>,
 }
 
 impl RefusedRuns {
-    /// Looks for what is due when a claim was refused with this error.
+    /// Starts a search among the due runs after a claim failed with `refusal`.
     ///
     /// # Errors
-    /// The database's; the claim's own error where no run at all can be tried.
+    /// The database's; `refusal` itself if not even an empty claim works.
     pub(super) fn among_due(
         store: &Store,
         worker: &str,
@@ -41,16 +42,16 @@ impl RefusedRuns {
         self.suspects.is_done()
     }
 
-    /// Tries to claim some of the runs, and ends or puts off one that can't be claimed alone.
+    /// Tries to claim some of the runs. Ends or puts off a run that can't be claimed alone.
     ///
     /// # Errors
-    /// The database's; at the end also the claim's own error, where no run is to blame for it.
+    /// The database's; after the last step also the claim's own error if no run caused it.
     pub(super) fn step(&mut self, store: &Store, worker: &str) -> store::Result<()> {
         let found = self.suspects.step(|part| {
             let runs: Vec<_> = part.iter().map(|run| run.id).collect();
             let tried = store.read(runs.clone()).and_then(|()| store.try_claim(worker, runs));
             tried.map_err(|mut error| {
-                // What takes too long may take less with fewer.
+                // A statement that takes too long may succeed with fewer runs.
                 if error.kind == Kind::Busy && part.len() > 1 {
                     error.kind = Kind::Data;
                 }
@@ -68,7 +69,7 @@ impl RefusedRuns {
     }
 }
 
-/// Ends a run that can't be read, and puts another one off; also one that may not end.
+/// Ends an unreadable run. Puts off any other run, and an unreadable run that can't be ended.
 fn set_aside(store: &Store, run: &Due, why: store::Error) -> store::Result<()> {
     let subject = format!("run {} {}", run.id, run.job_type.escape_debug());
     if let Err(why) = store.read(vec![run.id])

@@ -22,12 +22,12 @@ use crate::model::Why;
 pub(super) const KEPT: Duration = Duration::from_millis(100);
 /// What executions get to end after they were told to, before the process ends without them.
 const END_PATIENCE: Duration = Duration::from_secs(15);
-/// The same if nothing runs.
+/// The same for a tick that runs nothing.
 const IDLE_END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Starts to listen; before the first connection, so that none is missed. A caught signal is also
-/// back at its default in every process that is started later, even where jobctl's own parent had
-/// it ignored. The flag tells of a signal while the tick's thread waits for the database.
+/// Catches signals. Called before the first connection, so that no signal is missed. Processes that
+/// are started later get the default action of these signals, even if jobctl's parent ignored them.
+/// The returned flag is set by a signal while the tick's thread waits for the database.
 ///
 /// # Errors
 /// The system refuses a handler.
@@ -96,8 +96,8 @@ impl Tick {
         }
     }
 
-    /// Shortens all waits for the database, because nothing runs: an answer is awaited no longer
-    /// than the grace period, and the rest takes a second.
+    /// Shortens all database timeouts, because nothing runs. An answer is awaited for at most the
+    /// grace period; the last statements take a second.
     pub(super) fn be_brief(&mut self, grace: Duration) {
         if let Some(asked) = &mut self.asked {
             asked.await_until(Instant::now() + grace.max(IDLE_END_PATIENCE));

@@ -23,7 +23,7 @@ impl Asked {
         }
     }
 
-    /// Takes the server for silent then already.
+    /// Lowers the time at which the server counts as silent to `until`.
     pub(super) fn await_until(&mut self, until: Instant) {
         let awaited = match self {
             Self::Exchange(exchange) => &mut exchange.asked.answer.until,
@@ -44,7 +44,7 @@ impl Tick {
         if self.asked.is_some() {
             return Ok(());
         }
-        // A release that the database refuses must not keep results from being recorded.
+        // An error of a release must not keep results from being recorded.
         let released = self.release();
         self.asked = self.exchange()?.map(Asked::Exchange);
         released?;
@@ -55,7 +55,8 @@ impl Tick {
         self.note_lost()
     }
 
-    /// Takes the search for refused runs a step further. Renewals, results and signals come first.
+    /// Does the next step of the search for unclaimable runs. Renewals, results and signals come
+    /// first.
     fn search_refused(&mut self) -> store::Result<()> {
         let (Phase::Working, Some(search), Some(store)) = (self.phase, &mut self.refused, &self.connection.store)
         else {

@@ -8,7 +8,7 @@ use crate::store::Limits;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Before a lease ends, what it protects must have ended: so long before that it is told to.
 const MARGIN: Duration = Duration::from_secs(15);
-/// For each of the last statements of a tick that runs nothing, and for its answer.
+/// The timeout of each last statement of a tick that runs nothing.
 const PARTING: Duration = Duration::from_millis(500);
 
 /// What follows from the length of a lease.
@@ -29,7 +29,7 @@ pub(super) struct Timing {
     pub(super) result_kept: Duration,
     /// A statement that takes longer would endanger the next renewal.
     pub(super) limits: Limits,
-    /// Those of a tick that stops and runs nothing.
+    /// The limits of a stopping tick that runs nothing.
     pub(super) parting: Limits,
 }
 

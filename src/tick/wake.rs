@@ -54,7 +54,8 @@ impl Tick {
         Ok(())
     }
 
-    /// Says why due runs wait while another tick of this worker may claim, from these queues.
+    /// Logs why due runs wait although another tick of this worker claims from the queues
+    /// `claiming`.
     fn tell_of_other_tick(&self, claiming: &[String]) -> store::Result<()> {
         let own = &self.plan.wanted.queues;
         let is_served = |queue: &String| claiming.contains(queue);
@@ -65,8 +66,8 @@ impl Tick {
         self.tell_why_due_runs_wait(Level::Warn, &why)
     }
 
-    /// Says once why due runs wait, and what helps. Cron mails what is logged, so only a person at
-    /// a terminal is told if the runs will be claimed soon anyway.
+    /// Logs once why due runs wait, and the remedy. Cron mails the log, so if the runs will soon be
+    /// claimed anyway, the line is shown only on a terminal.
     pub(super) fn tell_why_due_runs_wait(&self, level: Level, why: &str) -> store::Result<()> {
         static SAID: Once = Once::new();
         let Some(store) = self.connection.store.as_ref().filter(|_| !SAID.is_completed()) else { return Ok(()) };
@@ -74,7 +75,7 @@ impl Tick {
         if is_heard && !store.preview(&self.plan.wanted, 1)?.is_empty() {
             let worker = self.plan.worker.escape_debug();
             SAID.call_once(|| {
-                log::log!(level, "worker {worker}: runs are due, but {why}; give this tick a --worker of its own")
+                log::log!(level, "worker {worker}: runs are due, but {why}; give this tick its own --worker")
             });
         }
         Ok(())
@@ -92,8 +93,8 @@ impl Tick {
                 .iter()
                 .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
                 .collect();
-            // Many may be refused. Renewals and results come first; the next look goes on, in
-            // another order.
+            // The database may reject many of these runs. Renewals and results come first; the next
+            // recovery continues, in random order.
             waits.shuffle(&mut rand::rng());
             let mut recovered = Vec::new();
             let mut search = Bisection::of(waits.clone());

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// How long a run may be due, a schedule late, or a lost lease not recovered
     #[arg(long, value_name = "DURATION", default_value = duration::show(LAG), value_parser = limit)]
     max_lag: Duration,
-    /// How long a worker may go without ticking; it is then missed for as long as it had ticked, at most a day
+    /// How long a worker may go without ticking; a stopped one is reported for at most a day
     #[arg(long, value_name = "DURATION", default_value = duration::show(PATIENCE), value_parser = limit)]
     max_tick_age: Duration,
     /// How long a run may be running [default: any time]

@@ -20,10 +20,10 @@ pub(super) struct Limits {
     pub(super) failures: Option<(i64, Duration)>,
 }
 
-/// With more silent workers than this, only the last one to fall silent is named.
+/// With more silent workers than this, only the one that ticked last is named.
 const NAMED: usize = 3;
 
-/// Why all is not well, the likeliest cause of the others first; each says where to look.
+/// Why all is not well: likely causes come first, and each says where to look.
 pub(super) fn reasons(facts: &Facts, failing: &Failing<'_>, limits: &Limits) -> Vec<String> {
     let mut reasons = ticks(facts, limits);
     if let Some((id, job, age)) = &facts.oldest_due
@@ -35,7 +35,7 @@ pub(super) fn reasons(facts: &Facts, failing: &Failing<'_>, limits: &Limits) -> 
         reasons.push(format!("{some} can't fire, see `jobctl next {first}`"));
     }
     if let Some((first, some)) = some_schedules(&failing.skipping) {
-        reasons.push(format!("{some} will not fire at its next time, run `jobctl resume {first}`"));
+        reasons.push(format!("{some} will skip times, run `jobctl resume {first}`"));
     }
     if let Some((name, age)) = &facts.latest_schedule
         && *age > limits.lag
@@ -81,7 +81,7 @@ fn ticks(facts: &Facts, limits: &Limits) -> Vec<String> {
     let silent: Vec<_> = facts.workers.iter().filter(is_missed).collect();
     match silent[..] {
         [last, .., _] if silent.len() > NAMED => vec![format!(
-            "{} workers have not ticked for over {}, the last is {}, see their cron",
+            "{} workers have not ticked for over {}, the last to tick was {}, see their cron",
             silent.len(),
             show(limits.tick_age),
             last.worker
@@ -93,7 +93,7 @@ fn ticks(facts: &Facts, limits: &Limits) -> Vec<String> {
     }
 }
 
-/// The first name, and the subject of a sentence about all.
+/// Returns the first name, and a subject for a sentence about all names.
 fn some_schedules<'a>(names: &[&'a str]) -> Option<(&'a str, String)> {
     let [first, others @ ..] = names else { return None };
     let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
@@ -189,7 +189,7 @@ mod tests {
         };
         assert_eq!(said(&["a"], &[]), ["schedule a can't fire, see `jobctl next a`"]);
         assert_eq!(said(&["a", "b"], &[]), ["schedule a and 1 more can't fire, see `jobctl next a`"]);
-        assert_eq!(said(&[], &["a"]), ["schedule a will not fire at its next time, run `jobctl resume a`"]);
+        assert_eq!(said(&[], &["a"]), ["schedule a will skip times, run `jobctl resume a`"]);
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_missed_for_as_long_as_it_had_ticked() {
+    fn a_stopped_worker_is_reported_for_as_long_as_it_had_ticked() {
         let with = |age: u32, ticked: u32| {
             let mut facts = Facts { workers: workers(&[("web1", 1), ("pod-x", age)]), ..Facts::default() };
             facts.workers[1].missed_for = MINUTE * ticked;
@@ -263,7 +263,7 @@ mod tests {
     fn many_silent_workers_are_one_reason() {
         let silent = [("web1", 1), ("a", 6), ("b", 7), ("c", 8), ("d", 9)];
         let facts = Facts { workers: workers(&silent), ..Facts::default() };
-        says(&facts, &LIMITS, &["4 workers have not ticked for over 5m, the last is a, see their cron"]);
+        says(&facts, &LIMITS, &["4 workers have not ticked for over 5m, the last to tick was a, see their cron"]);
     }
 
     #[test]

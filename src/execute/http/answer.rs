@@ -43,8 +43,8 @@ pub(super) fn judge<T>(response: &Response<T>) -> Option<Failure> {
     Some(Failure::HttpStatus { status: status.as_u16(), retry_after })
 }
 
-/// Seconds or a date. A date is measured from the server's own, where it sends one: its clock may
-/// differ from ours, and only the distance is meant.
+/// Reads seconds or a date. A date is compared with the server's own `Date` if there is one,
+/// because the two clocks may differ.
 fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
     let only = |name: HeaderName| {
         let mut values = headers.get_all(name).iter();
@@ -70,8 +70,7 @@ fn date(text: &str) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc2822(text).ok().map(Into::into).or_else(utc)
 }
 
-/// Why there is no answer, or no complete one. Says nothing of the call: what ureq says of an error
-/// may hold the URL.
+/// Why there is no complete answer. The text of ureq's errors may hold the URL, so it is not used.
 pub(super) fn failure(error: Error, sent: Sent, total: Duration) -> Failure {
     let unknown = match sent {
         Sent::Something => "; outcome unknown",
@@ -139,7 +138,7 @@ fn tls_reason(error: &rustls::Error) -> String {
 mod tests {
     use super::*;
 
-    /// By our own clock it is 07:28 on 21 October 2015.
+    /// A test clock: 07:28 on 21 October 2015.
     #[track_caller]
     fn waits(status: u16, headers: &[(&str, &str)], seconds: Option<u64>) {
         let now = date("Wed, 21 Oct 2015 07:28:00 GMT").unwrap();
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_servers_clock_a_date_is_measured_from_ours() {
+    fn a_date_without_the_servers_clock_is_compared_with_ours() {
         for (value, seconds) in [
             ("Wed, 21 Oct 2015 07:29:30 GMT", Some(90)),
             ("Wednesday, 21-Oct-15 07:29:30 GMT", Some(90)),

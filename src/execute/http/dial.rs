@@ -66,14 +66,14 @@ impl Dialer {
 
     fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let reach = self.policy.reach(host).ok_or_else(|| {
-            refused(Failure::NotAllowed("the server is not allowed on this host by --http-allow".to_owned()))
+            refused(Failure::NotAllowed("--http-allow does not allow the server on this host".to_owned()))
         })?;
         let mut found = resolve(host, port)?;
         if reach == Reach::Public {
             found.retain(|address| is_public(address.ip()));
         }
         if found.is_empty() {
-            let why = "the server has no public address; --http-allow admits others only by their exact name";
+            let why = "the server has no public address; --http-allow must name it exactly";
             return Err(refused(Failure::NotAllowed(why.to_owned())));
         }
         Ok(found)

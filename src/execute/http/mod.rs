@@ -93,8 +93,9 @@ impl Caller {
     fn send(&self, request: &Request, total: Duration) -> Result<Response<Body>, Failure> {
         let agent = self.agent(request.target.security)?;
         let answer = match ask(agent, request, IDLE_LIMIT) {
-            // A server may close a kept connection just when the next request is on its way. Nothing was
-            // answered, and the idempotency key makes a repetition safe (RFC 9110, section 9.2.2).
+            // A server may close a kept connection while the next request is on its way. There was
+            // no answer, and the idempotency key makes a second request safe (RFC 9110, section
+            // 9.2.2).
             Err(Error::Io(error)) if socket::connection() == Connection::Kept && is_closed(&error) => {
                 ask(agent, request, Duration::ZERO)
             }
@@ -114,7 +115,7 @@ impl Caller {
     }
 }
 
-/// Sends a request, on a kept connection if one has been idle for less than `idle`.
+/// Sends a request. Uses a kept connection if it has been idle for less than `idle`.
 fn ask(agent: &Agent, request: &Request, idle: Duration) -> Result<Response<Body>, Error> {
     socket::begin(Connection::Kept);
     let mut head = http::Request::builder().method(&request.method).uri(&request.target.uri);

@@ -10,7 +10,7 @@ use crate::action;
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     url: Url,
-    /// The same, as a request names it.
+    /// The address in the form that a request needs.
     pub(super) uri: Uri,
     pub(super) host: String,
     pub(super) port: u16,
@@ -48,7 +48,8 @@ impl Target {
         (self.security == Security::Plain || next.security == Security::Tls).then_some(next)
     }
 
-    /// Names the server, for the history and the log. Errors do not name it: viewers read them.
+    /// Names the server for the history and the log. Errors do not name it, because viewers read
+    /// them.
     pub(super) fn note(&self) -> String {
         format!("the server is `{}:{}`", self.host, self.port)
     }

@@ -16,8 +16,8 @@ use crate::model::{Failure, Identity};
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const RUN_ID: HeaderName = HeaderName::from_static("x-jobctl-run-id");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-jobctl-attempt");
-/// All but visible ASCII, and the encoding's own sign, so that no two keys become one; bytes that are not ASCII
-/// are encoded in any case.
+/// Encodes everything but visible ASCII, and also `%`, so that different keys stay different. Bytes
+/// beyond ASCII are always encoded.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 #[derive(Debug)]
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_idempotency_keys_are_sent_as_one() {
+    fn different_idempotency_keys_are_sent_differently() {
         let sent = |key: &str| {
             let identity = Identity { idempotency_key: key.to_owned(), ..identity() };
             let call = http(r#"{"url": "http://a/"}"#);

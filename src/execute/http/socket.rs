@@ -32,10 +32,10 @@ struct Budget {
     connection: Cell<Connection>,
 }
 
-/// The connection that a request was sent on.
+/// The connection that carries a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Connection {
-    /// Made for an earlier request, and kept.
+    /// Made for an earlier request and kept.
     Kept,
     New,
 }
@@ -58,17 +58,17 @@ pub(super) fn time_left() -> Duration {
     BUDGET.with(|budget| budget.deadline.saturating_duration_since(Instant::now()))
 }
 
-/// What the call on this thread has sent of its request.
+/// How much of its request the call on this thread has sent.
 pub(super) fn sent() -> Sent {
     BUDGET.with(|budget| budget.sent.get())
 }
 
-/// Which connection serves the request of the call on this thread.
+/// Returns which connection carries the request of the call on this thread.
 pub(super) fn connection() -> Connection {
     BUDGET.with(|budget| budget.connection.get())
 }
 
-/// Nothing of a request has been sent yet, and `connection` will serve it.
+/// Records that a request begins on `connection` and that nothing of it has been sent.
 pub(super) fn begin(connection: Connection) {
     BUDGET.with(|budget| {
         budget.sent.set(Sent::Nothing);
