@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 # As cargo itself sees it; a build folder named in its configuration file is to be named here too.
 TARGET = $${CARGO_TARGET_DIR:-target}
-# Where tests list what they leave out on this machine.
+# The file in which tests list the parts that they skip on this machine.
 LEFT_OUT = $(TARGET)/tests-left-out
 
 # With the settings of a database that loses nothing, and no other than its own.
@@ -20,7 +20,7 @@ help: ## list the targets
 build: ## build the release binary
 	$(CARGO) build --release --locked
 
-# Before anything else, because compiling and installing take minutes.
+# The first check, because compiling and installing take minutes.
 toolchain:
 	@tests/check-toolchain $(CARGO)
 

@@ -287,7 +287,7 @@ fn a_worker_that_ticked_once_is_not_missed() {
 }
 
 #[test]
-fn a_worker_that_ticks_again_after_an_hour_begins_anew() {
+fn a_worker_that_ticks_again_after_an_hour_starts_a_new_series() {
     let db = ticking();
     let ticked_for = |ago: &str| {
         db.execute(&format!(

@@ -17,9 +17,9 @@ COMP_TYPE=9
 _clap_complete_jobctl jobctl "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
 echo "${COMPREPLY[@]}"' bash "$line""#;
 
-/// The words that bash offers behind a line; a line that ends in a space asks for the next word.
+/// Returns bash's completions of a line. If the line ends in a space, they complete the next word.
 fn offered_to(invocation: Invocation, line: &str) -> String {
-    // Where there is no terminal, bash says so.
+    // Without a terminal, bash warns on stderr.
     invocation.env("line", line).run().success().stdout.replace(" \n", "\n")
 }
 

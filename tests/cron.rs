@@ -60,8 +60,8 @@ fn obstacle() -> Option<&'static str> {
     None
 }
 
-/// Returns these lines with the reader's own values: the folder of jobctl, the address, and mail.
-/// The lines must set exactly these variables.
+/// Fills in the reader's values: the folder of jobctl, the address, and mail. The lines must set
+/// exactly `variables`.
 fn filled_in(lines: &str, url: &str, variables: &[&str]) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_jobctl")).parent().unwrap().display();
     let mut own = String::new();
@@ -202,7 +202,7 @@ fn cron_runs_jobs_with_the_lines_for_crontabs_and_mails_what_check_says() {
 
 /// A shell takes the exit status of the last command of a pipe.
 #[test]
-fn no_example_hides_a_failed_backup_behind_a_pipe() {
+fn examples_do_not_hide_a_failed_backup_behind_a_pipe() {
     for name in ["README.md", "crontab.example", "examples/jobs.toml", "man/jobctl-enqueue.1"] {
         let text = file_of_repository(name);
         let hidden = text.lines().find(|line| line.split("pg_dump ").skip(1).any(|rest| rest.contains(" | ")));

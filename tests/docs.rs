@@ -1,4 +1,4 @@
-//! What documentation refers to is there.
+//! Checks that documentation names only existing tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn every_test_that_the_security_page_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/security.md")).unwrap();
     let code: Vec<_> = ["tests", "src"].iter().flat_map(|folder| sources(&root.join(folder))).collect();
-    // A name of a test is longer than any other word in backticks that has no blank.
+    // In this page, every longer word in backticks without a blank is the name of a test.
     let is_test = |word: &&str| word.len() > 20 && word.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c));
     let named: Vec<_> = page.split('`').filter(is_test).collect();
     assert!(named.len() > 40, "{named:?}");

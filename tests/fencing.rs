@@ -40,7 +40,7 @@ fn a_tick_that_lost_its_runs_kills_the_work_and_writes_nothing_but_history() {
         let line = format!("run {id} shell attempt 1/10: lease lost, result not recorded");
         assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
         let history = "worker, outcome, error_type, started_at < finished_at";
-        // Where the number is that of a claim that goes on, its history is left to that.
+        // If another claim has the same number, that claim writes the history.
         let noted = if change.starts_with("locked_by") { "" } else { "w|lease_expired|lease_expired|t" };
         assert_eq!(db.of_attempt(*id, 1, history), noted, "{change}");
     }
@@ -312,7 +312,7 @@ fn a_request_to_cancel_that_another_program_wrote_while_the_run_waited_counts() 
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
 }
 
-/// Has the database forget all claims, as a failover to a replica that had not received them does.
+/// Makes the database forget all claims, like a failover to a replica without them.
 fn forget_claims(db: &TestDb) {
     db.execute(
         "UPDATE jobctl.job_runs
@@ -321,8 +321,8 @@ fn forget_claims(db: &TestDb) {
     );
 }
 
-/// A run whose first execution fails when the first gate opens; a later one succeeds when the second
-/// gate opens.
+/// A run whose first execution fails when the first gate opens. A later execution succeeds when the
+/// second gate opens.
 fn enqueue_twofold(db: &TestDb, first: &Gate, second: &Gate) -> i64 {
     let is_first = format!("mkdir {}.first 2>/dev/null", first.log().display());
     db.enqueue_script(&format!("if {is_first}; then {}; exit 3; fi; {}", first.script(), second.script()))

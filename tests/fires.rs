@@ -211,7 +211,7 @@ fn a_fire_computed_from_a_changed_schedule_does_nothing() {
                      WHERE state = 'idle in transaction' AND query LIKE '%candidates for fire.sql%'",
                 ) == "1"
         });
-        // What `apply` does to a schedule that has come meanwhile and is not fired yet.
+        // `apply` changes the schedule after the tick has read it.
         db.execute(&format!("UPDATE jobctl.job_definitions SET {change}"));
         proxy.mend();
         tick.wait().success();

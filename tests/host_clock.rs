@@ -27,7 +27,7 @@ pub(crate) fn ahead<'db>(clock: &Preload, seconds: i64, command: Invocation<'db>
 #[test]
 fn nothing_starts_expires_or_fires_early_or_late() {
     let clock = Preload::compile(WRONG_CLOCK);
-    // More than a year, so that yearly fires would be others; and before 1970.
+    // More than a year, so that yearly fires would differ; and before 1970.
     for days in [-400, 400, -25_000] {
         let host = |command| ahead(&clock, days * 86_400, command);
         let db = TestDb::new();

@@ -128,7 +128,7 @@ fn a_call_on_a_kept_connection_that_the_server_closes_is_sent_again_on_a_new_one
     for id in calls {
         assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     }
-    // The second call finds the connection of the first, the third that of the second.
+    // The second call reuses the first one's connection, the third call the second one's.
     let attempts: Vec<_> = server.requests().iter().map(|request| request.headers["x-jobctl-run-id"].clone()).collect();
     let expected = [calls[0], calls[1], calls[1], calls[2], calls[2]].map(|id| id.to_string());
     assert_eq!((attempts, server.connections()), (expected.to_vec(), 3));

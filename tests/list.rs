@@ -29,7 +29,7 @@ fn nothing_is_listed_as_nothing() {
 }
 
 #[test]
-fn an_empty_answer_says_so_on_a_terminal() {
+fn an_empty_list_prints_a_line_on_a_terminal() {
     let db = TestDb::new();
     for (command, none) in [
         ("list", "no run matches"),

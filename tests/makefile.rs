@@ -1,4 +1,4 @@
-//! `make test` and its kin: what is missing is said at once, and what was left out at the end.
+//! `make test` and similar targets: missing programs are reported first, skipped tests at the end.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -7,11 +7,12 @@ use std::process::{Command, Output};
 
 use crate::support::temp_dir;
 
-/// Runs `make` with this script in place of cargo, and with no list or demand of another run.
+/// Runs `make` with this script instead of cargo, without the variables of an outer run.
 fn make(target: &str, cargo: &Path) -> Output {
     let mut make = Command::new("make");
     make.current_dir(env!("CARGO_MANIFEST_DIR")).args([target, &format!("CARGO={}", cargo.display())]);
-    // The folder of the script is the build folder too; no server is needed, so none is started.
+    // The script's folder is also the build folder. The address keeps `make` from starting a
+    // server.
     make.env("CARGO_TARGET_DIR", cargo.parent().unwrap()).env("JOBCTL_TEST_DATABASE_URL", "postgresql://nowhere");
     for name in ["ARGS", "JOBCTL_TEST_ALL", "JOBCTL_TEST_LEFT_OUT", "MAKEFLAGS", "MAKELEVEL"] {
         make.env_remove(name);
@@ -47,7 +48,7 @@ fn without_a_toolchain_nothing_is_installed_or_compiled() {
     assert_eq!(fs::read_to_string(folder.path().join("old-cargo.calls")).unwrap(), "called\ncalled\n");
 }
 
-/// Lists itself as two tests and three lines would, and passes.
+/// Passes, and lists skipped tests: three lines, two of them different.
 const CARGO: &str = r#"
 case $* in
     --version) echo 'cargo 99.0.0' ;;
@@ -57,7 +58,7 @@ esac
 "#;
 
 #[test]
-fn what_was_left_out_is_counted_and_listed_at_the_end() {
+fn make_test_lists_skipped_tests_at_its_end() {
     let folder = temp_dir();
     let cargo = script(folder.path(), "cargo", CARGO);
     // Lines of an earlier run do not count.
@@ -86,7 +87,7 @@ fn completions(demand: &str, list: &Path) -> Output {
 }
 
 #[test]
-fn a_test_that_leaves_something_out_is_listed_and_fails_where_nothing_may_be_left_out() {
+fn a_skipped_test_is_listed_and_fails_with_jobctl_test_all() {
     let folder = temp_dir();
     let list = folder.path().join("list");
     let output = completions("", &list);

@@ -193,8 +193,8 @@ fn no_list_of_processes_shows_a_payload_or_a_password() {
     let db = TestDb::new();
     let folder = temp_dir();
     let list = folder.path().join("list");
-    // The command lines of all processes, like `ps`; the tick and the job are among them. They go to a
-    // file, because the list of a busy machine is longer than a stored output.
+    // The command lines of all processes, like `ps`; the tick and the job are among them. They go
+    // to a file, because the list of a busy machine is longer than a stored output.
     let look = format!("cat >/dev/null; cat /proc/[0-9]*/cmdline | tr '\\\\0' ' ' >{}", list.display());
     db.apply(&format!("[jobs.look]\nshell = \"{look}\"\n"));
     let payload = r#"{"token": "4Gk0dgsW-token"}"#;

@@ -112,7 +112,7 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
 }
 
 #[test]
-fn a_pooler_in_statement_mode_is_told_from_a_lost_connection() {
+fn the_error_names_statement_mode_of_a_pooler() {
     let db = TestDb::new();
     let Some(pooler) = Pooler::start(&db, "statement") else {
         return leave_out("a pooler in statement mode", "PgBouncer is not installed");

@@ -19,7 +19,7 @@ fn furnish(db: &TestDb) {
     db.enqueue(["a", "--in", "1h"]);
 }
 
-/// Grants a role all there is, whenever it is made.
+/// Grants a role all privileges on objects that are created later.
 const DEFAULT_PRIVILEGES: &str = "ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO {role};
      ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {role};
      ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO {role};
@@ -54,7 +54,7 @@ fn expect<'a>(role: &Role<'_>, may: &[&'a str], may_not: impl IntoIterator<Item 
 fn may_and_may_not(part: &str, may: &[&str], may_not: &[&str]) {
     let db = furnished();
     expect(&Role::granted(&db, part), may, may_not.iter().copied());
-    // The matrix holds whatever the role was given before: by default, or by hand.
+    // The matrix holds although the role had more privileges before, by default or by hand.
     let db = TestDb::empty();
     let role = Role::new(&db);
     db.execute(&DEFAULT_PRIVILEGES.replace("{role}", role.name()));
@@ -437,7 +437,7 @@ fn grants_change_nothing_and_refuse_a_name_that_no_role_can_have() {
     for part in PARTS {
         let said = jobctl(["grants", "--role", "app_1", "--as", part]).run().success().stderr("").stdout;
         assert!(said.contains(" TO \"app_1\";") && !said.contains('{'), "{said}");
-        // Without quotes this reserved word would be whoever runs the statements.
+        // Without quotes this reserved word would be the role that runs the statements.
         jobctl(["grants", "--role", "current_user", "--as", part]).run().stdout_has(" TO \"current_user\";");
         for name in ["", "a\nb", "public", "none", &"a".repeat(64), &"é".repeat(32)] {
             jobctl(["grants", "--role", name, "--as", part]).run().exits(2).stdout("");
@@ -464,7 +464,7 @@ fn grants_are_for_the_role_of_that_name_whatever_is_in_it() {
 }
 
 #[test]
-fn a_role_of_two_parts_may_what_both_may() {
+fn grants_combine_two_sets() {
     let db = furnished();
     let role = Role::new(&db);
     let grants = jobctl(["grants", "--role", role.name(), "--as", "enqueuer", "--as", "viewer"]).run().success();
@@ -477,7 +477,7 @@ fn a_role_of_two_parts_may_what_both_may() {
 }
 
 #[test]
-fn grants_for_the_owner_are_refused_and_take_nothing_away() {
+fn grants_to_the_owner_fail_and_revoke_nothing() {
     let db = TestDb::empty();
     let owner = Role::new(&db);
     db.execute(&format!("CREATE SCHEMA jobctl AUTHORIZATION {}", owner.name()));

@@ -36,7 +36,7 @@ fn what_runs_may_end_and_nothing_new_is_claimed() {
         let db = TestDb::new();
         let gate = Gate::new();
         let running = gate.enqueue(&db);
-        // A run that waits is no reason to keep the right to claim it.
+        // A waiting run must not make the tick keep its claim right.
         db.enqueue(["shell", "--in", "1h", "--", "true"]);
         let tick = db.jobctl(["tick", "--linger", "--grace", "1m", "--lease", "3s", "--worker", "w"]).spawn();
         gate.wait_for_starts(1);

@@ -460,7 +460,7 @@ fn the_views_for_monitors_hold_the_dead_and_what_has_run_for_ten_minutes() {
 }
 
 #[test]
-fn workers_with_a_new_name_for_each_tick_are_not_all_shown() {
+fn status_limits_workers_that_ticked_once() {
     let db = TestDb::new();
     ticked(&db, "web1", 3600);
     db.execute(

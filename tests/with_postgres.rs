@@ -36,7 +36,7 @@ fn start() -> (Child, PathBuf) {
 fn the_command_s_exit_status_is_passed_on_when_the_server_has_gone() {
     let output = with_postgres(r#"echo "$JOBCTL_TEST_DATABASE_URL"; exit 7"#).output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{output:?}");
-    // The shell says nothing of its own about a command that a signal ended.
+    // The shell prints no message of its own about a command that a signal ended.
     let output = with_postgres("kill -KILL $$").output().unwrap();
     assert_eq!((output.status.code(), &*output.stderr), (Some(137), &b""[..]), "{output:?}");
 }
@@ -72,7 +72,7 @@ exec "$@"
 "#;
 
 #[test]
-fn missing_programs_are_installed_in_silence_or_the_package_is_named() {
+fn missing_programs_are_installed_quietly_or_the_error_names_the_package() {
     let bare = ["--mount", "sh", "-euc", BARE, "sh"];
     if !Command::new("unshare").args(bare).args(["/", "true"]).output().is_ok_and(|done| done.status.success()) {
         return leave_out("the installation of PostgreSQL", "it needs root, unshare and /usr/lib/postgresql");

@@ -1,4 +1,4 @@
-//! A server that lets everybody in and then answers as a test wants, in PostgreSQL's protocol or not.
+//! A server that accepts every login. Then the test chooses its answers, valid or not.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ pub struct FakeServer {
 }
 
 impl FakeServer {
-    /// `answer` gets each statement and what to write the whole answer to.
+    /// `answer` gets each statement, and the stream to write the whole answer to.
     pub fn start(answer: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -68,7 +68,7 @@ pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&head(kind, body.len()), body].concat()
 }
 
-/// What a message begins with that has a body of so many bytes.
+/// The head of a message with a body of this many bytes.
 pub fn head(kind: u8, bytes: usize) -> Vec<u8> {
     [&[kind][..], &u32::try_from(bytes + 4).unwrap().to_be_bytes()].concat()
 }
@@ -78,12 +78,12 @@ pub fn ready() -> Vec<u8> {
     message(b'Z', b"I")
 }
 
-/// The columns of an answer, all of them texts.
+/// The column description of an answer; all columns are text.
 pub fn columns(names: &[&str]) -> Vec<u8> {
     let mut body = u16::try_from(names.len()).unwrap().to_be_bytes().to_vec();
     for name in names {
         body.extend(name.as_bytes());
-        // No table, and type 25 of any length.
+        // No table; type 25 (text) of any length.
         body.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 25, 255, 255, 255, 255, 255, 255, 0, 0]);
     }
     message(b'T', &body)
@@ -98,7 +98,7 @@ pub fn row(values: &[&str]) -> Vec<u8> {
     message(b'D', &body)
 }
 
-/// The end of a statement that went well, and of its answer.
+/// The end of a successful statement and of its answer.
 pub fn complete() -> Vec<u8> {
     [message(b'C', b"SELECT 1\0"), ready()].concat()
 }

@@ -211,7 +211,7 @@ impl State {
             ["truncated"] => write(out, b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc").map(|()| None),
             ["garbage"] => write(out, b"220 smtp.example ESMTP\r\n\r\n").map(|()| None),
             ["close"] => Ok(None),
-            // Of the requests of a connection only the first is answered; `/close-kept/TEXT` with that text.
+            // `/close-kept/TEXT` answers only the first request of a connection, with that text.
             ["close-kept", text @ ..] => reply(out, request, "200", &[], text.concat().as_bytes()),
             ["headers", number] => {
                 let headers: Vec<_> =

@@ -1,4 +1,4 @@
-//! What tests need beyond Rust and PostgreSQL: programs and packages of other languages.
+//! Programs and packages of other languages that some tests need.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-/// Says that a test leaves something out on this machine, because a program or a right is missing.
+/// Reports that a test skips a part because a program or a right is missing on this machine.
 ///
-/// `make test` counts and lists these lines at its end. With JOBCTL_TEST_ALL, as in CI, the test fails.
+/// `make test` lists these lines at its end. With JOBCTL_TEST_ALL, as in CI, the test fails.
 #[track_caller]
 pub fn leave_out(what: &str, why: &str) {
     assert!(env::var_os("JOBCTL_TEST_ALL").is_none(), "{what} is left out: {why}; JOBCTL_TEST_ALL is set");
     let line = format!("{what}: {why}\n");
-    // Not by a macro: the harness shows what those print only if the test fails.
+    // No macro: the harness hides the output of macros unless the test fails.
     let _ = write!(std::io::stderr(), "left out: {line}");
     if let Some(list) = env::var_os("JOBCTL_TEST_LEFT_OUT") {
         OpenOptions::new().create(true).append(true).open(list).unwrap().write_all(line.as_bytes()).unwrap();
     }
 }
 
-/// Says whether a program is there.
+/// Returns whether a program is installed.
 pub fn is_installed(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).stdout(Stdio::null()).status();
     found.unwrap().success()
@@ -42,7 +42,7 @@ fn installed(package: &str, install: &[&str]) -> Result<PathBuf, String> {
     let folders = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = folders.join(format!("package-{package}"));
     if !folder.exists() {
-        // The folder appears when it is complete, also where two install at the same time.
+        // Renamed when complete, so that two tests can install at the same time.
         let made = tempfile::tempdir_in(folders).unwrap();
         let mut command = Command::new(install[0]);
         command.args(&install[1..]).arg(made.path()).current_dir(made.path()).stdin(Stdio::null());

@@ -32,7 +32,7 @@ pub fn major() -> u32 {
     })
 }
 
-/// How `CREATE DATABASE` copies its template fastest. Before 15 there was only this way, and no name for it.
+/// The fastest way for `CREATE DATABASE` to copy a template. Before version 15 it is the only way.
 pub fn copy_strategy() -> &'static str {
     if major() < 15 { "" } else { "STRATEGY file_copy" }
 }
