@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use postgres::Row;
 use postgres::types::Type;
 
-use super::{Limits, Parameter, Result, Store, error, query};
+use super::{Error, Limits, Parameter, Result, Store, error, query};
 use crate::action;
 use crate::connect::Client;
 use crate::exit::Exit;
@@ -55,6 +55,8 @@ pub(crate) enum Queued {
 const CHUNK: usize = 2000;
 /// What each further chunk may add to the time of the whole.
 const CHUNK_TIME: Duration = Duration::from_secs(1);
+/// How often a key is tried whose run vanishes just when it is looked for.
+const TRIES: usize = 100;
 
 impl Store {
     /// Enqueues all of them, or none when one can't be or anything fails. Returns an answer per run,
@@ -65,11 +67,11 @@ impl Store {
     pub(crate) fn enqueue(&self, runs: Vec<NewRun>, progress: impl Fn(usize) + Send + 'static) -> Result<Vec<Queued>> {
         let chunks = u32::try_from(runs.len() / CHUNK).unwrap_or(u32::MAX);
         let limits = Limits { statement: self.limits.statement + CHUNK_TIME.saturating_mul(chunks), ..self.limits };
-        self.session.transact("enqueue", limits, move |client| {
+        let answers = self.session.transact("enqueue", limits, move |client| {
             let mut answers = Vec::with_capacity(runs.len());
             for chunk in runs.chunks(CHUNK) {
                 answers.extend(enqueue(client, chunk)?);
-                if !answers.iter().all(|answer| matches!(answer, Queued::New(_) | Queued::Existing(_))) {
+                if !answers.iter().all(|answer| matches!(answer, Some(Queued::New(_) | Queued::Existing(_)))) {
                     // What this transaction has inserted must not stay.
                     client.batch_execute("ROLLBACK AND CHAIN")?;
                     break;
@@ -77,33 +79,37 @@ impl Store {
                 progress(answers.len());
             }
             Ok(answers)
-        })
+        })?;
+        answers.into_iter().collect::<Option<_>>().ok_or_else(|| Error::broken("enqueue"))
     }
 }
 
-fn enqueue(client: &mut Client, runs: &[NewRun]) -> std::result::Result<Vec<Queued>, postgres::Error> {
+/// Enqueues a chunk. An answer that the database does not give is `None`.
+fn enqueue(client: &mut Client, runs: &[NewRun]) -> std::result::Result<Vec<Option<Queued>>, postgres::Error> {
     let mut answers = vec![None; runs.len()];
     // A built-in job's run is inserted; a definition's goes through the database's function.
-    let defined: Vec<usize> = (0..runs.len()).filter(|index| !action::is_built_in(&runs[*index].job_type)).collect();
+    let (mut open, defined): (Vec<_>, Vec<_>) =
+        (0..runs.len()).partition(|index| action::is_built_in(&runs[*index].job_type));
     for (index, answer) in call(client, runs, &defined)? {
         answers[index] = Some(answer);
     }
-    loop {
-        let open: Vec<usize> = (0..runs.len()).filter(|index| answers[*index].is_none()).collect();
+    // A key whose run vanished between the two statements is free again: hence the loop.
+    for _ in 0..TRIES {
         if open.is_empty() {
-            return Ok(answers.into_iter().flatten().collect());
+            break;
         }
         for (index, id) in insert(client, runs, &open)? {
             answers[index] = Some(Queued::New(id));
         }
-        // A key whose run vanished between the two statements is free again: hence the loop.
-        let taken: Vec<usize> = open.into_iter().filter(|index| answers[*index].is_none()).collect();
-        if !taken.is_empty() {
-            for (index, answer) in find(client, runs, &taken)? {
+        open.retain(|index| answers[*index].is_none());
+        if !open.is_empty() {
+            for (index, answer) in find(client, runs, &open)? {
                 answers[index] = Some(answer);
             }
+            open.retain(|index| answers[*index].is_none());
         }
     }
+    Ok(answers)
 }
 
 /// Inserts runs of built-in jobs; answers for those whose key was free.
