@@ -1,8 +1,9 @@
 //! What a run asks for: a command or an HTTP call, read from its payload. Read once when it is
 //! enqueued, to refuse early, and once when it is claimed, because any program may have written the
-//! row. Pure.
+//! row. Pure, but for `Action::check_program`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
@@ -167,6 +168,21 @@ impl Action {
                 Ok(Self::Http(http))
             }
             Self::Http(http) => Ok(Self::Http(Http { json: Some(payload()?), ..http })),
+        }
+    }
+
+    /// Rejects a whole command line in one word: no host has a program of that name.
+    ///
+    /// # Errors
+    /// Says what to write instead.
+    pub(crate) fn check_program(&self) -> Result<(), String> {
+        let Self::Shell(Shell { command: Command::Arguments(words), .. }) = self else { return Ok(()) };
+        match words.as_slice() {
+            [word] if word.contains(char::is_whitespace) && !Path::new(word).is_file() => {
+                let why = "cannot find the program: the command is one word with blanks";
+                Err(format!("{why}; pass its words separately, or use sh -c COMMAND"))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -220,6 +220,7 @@ fn check_action(kind: &str, action: &Map<String, Value>, payload: &str, job: &De
     }
     let whole = Value::Object(action.clone()).to_string();
     Action::of_definition(kind, &whole, payload)
+        .and_then(|action| action.check_program())
         .map_err(|why| (place(job, kind), format!("`{kind}`: {}", without_position(&why))))?;
     Ok(())
 }

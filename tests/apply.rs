@@ -148,6 +148,11 @@ fn what_is_wrong_is_said_with_its_place_and_nothing_is_applied() {
             "job `second`: `http`: unknown key; did you mean `method`?",
         ),
         ("[jobs.second]\nhttp = { url = 'ftp://a' }\n", 5, "job `second`: `http`: `url` must start with http"),
+        (
+            "[jobs.second]\nqueue = 'q'\nshell = ['mysql -p']\n",
+            6,
+            "job `second`: `shell`: cannot find the program: the command is one word with blanks; pass its words",
+        ),
         ("[jobs.second]\nqueue = 'q'\n", 4, "job `second`: it has neither `shell` nor `http`"),
         ("[jobs.second]\nshell = 'true'\ncatch_up = 'all:+5'\n", 6, "job `second`: `catch_up`: must be"),
         ("[jobs.second]\nshell = 'true'\nbackoff = \"fixed:1m\\t\"\n", 6, "job `second`: `backoff`: "),

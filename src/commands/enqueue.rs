@@ -4,7 +4,6 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Database;
-use crate::action::{self, Action, Command, MOST_ATTEMPTS};
+use crate::action::{self, Action, MOST_ATTEMPTS};
 use crate::backoff::Backoff;
 use crate::exit::{Exit, Fault};
 use crate::model::RUN_KEY_PREFIX;
@@ -210,19 +209,8 @@ fn tip(job: &str, payload: &[u8]) -> &'static str {
 
 /// Refuses what can be refused without the database.
 fn check_job(job: &str, payload: &str) -> Result<(), Fault> {
-    match Action::parse(job, payload).transpose().map_err(Fault::usage)? {
-        Some(Action::Shell(shell)) => check_program(&shell.command),
-        _ => Ok(()),
-    }
-}
-
-/// Rejects a whole command line in one word: no host has a program of that name.
-fn check_program(command: &Command) -> Result<(), Fault> {
-    let Command::Arguments(words) = command else { return Ok(()) };
-    let is_line = words.len() == 1 && words[0].contains(char::is_whitespace) && !Path::new(&words[0]).is_file();
-    let why = "cannot find the program: the command is one word with blanks; \
-               pass its words separately, or use sh -c COMMAND";
-    if is_line { Err(Fault::usage(why)) } else { Ok(()) }
+    let action = Action::parse(job, payload).transpose();
+    action.and_then(|action| action.map_or(Ok(()), |action| action.check_program())).map_err(Fault::usage)
 }
 
 fn accepted(store: &Store, queued: &Queued, job: &str, key: Option<&str>) -> Result<Answer, Fault> {
