@@ -63,6 +63,29 @@ fn bash_completes_names_and_ids_from_the_database_and_files() {
 }
 
 #[test]
+fn zsh_completes_at_the_first_tab_when_the_script_is_a_file_of_fpath() {
+    if !is_installed("zsh") {
+        return leave_out("completions in zsh", "zsh is not installed");
+    }
+    let folder = temp_dir();
+    let script = Untouched::new().jobctl(["completions", "zsh"]).run().success().stdout;
+    std::fs::write(folder.path().join("_jobctl"), &script).unwrap();
+    // The functions are those of zsh's completion system, which needs a terminal.
+    const ZSH: &str = r#"
+exec zsh -fuc '
+PATH=${jobctl:h}:$PATH fpath=($PWD)
+compdef() { print -r - "$@" }
+_describe() { print -r - ${(P)${@[-1]}%%:*} }
+words=(jobctl li) CURRENT=2
+autoload -Uz _jobctl
+_jobctl
+source ./_jobctl'"#;
+    let offered = Invocation::script(ZSH, None).current_dir(folder.path()).run().success().stderr("");
+    let registered = "_clap_dynamic_completer_jobctl jobctl\n";
+    offered.stdout(&format!("{registered}list list-dead\n{registered}"));
+}
+
+#[test]
 fn every_script_is_its_shells_language_and_needs_no_database() {
     let folder = temp_dir();
     for shell in ["bash", "fish", "zsh"] {

@@ -1,6 +1,7 @@
 //! `jobctl completions`: completes the command line in a shell. The shell's script calls jobctl,
 //! which answers with commands, flags, and names and ids from the database.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -58,6 +59,11 @@ impl Arguments {
         };
         let mut script = Vec::new();
         shell.write_registration(ASKS, "jobctl", "jobctl", "jobctl", &mut script).context("cannot write the script")?;
+        if let Shell::Zsh = self.shell {
+            // As a file of fpath the script is the completer's own body: the first TAB calls it.
+            let complete = r#"[[ $funcstack[1] != _jobctl ]] || _clap_dynamic_completer_jobctl "$@""#;
+            writeln!(script, "{complete}").context("cannot write the script")?;
+        }
         print::answer(&String::from_utf8_lossy(&script))?;
         Ok(Exit::Done)
     }
