@@ -81,7 +81,10 @@ fn nothing_is_wrong_where_everything_is_in_order() {
     for line in lines.iter().filter(|line| line[1] != "durability") {
         assert_eq!((line[0], line[3], line.len()), ("ok", "", 4), "{line:?}");
     }
-    finished.stdout_has("none seen").stdout_has("by web1\t\n").stdout_has("may enqueue, tick, retry and cancel, prune");
+    finished
+        .stdout_has("none seen")
+        .stdout_has("by web1\t\n")
+        .stdout_has("may enqueue, record effects, tick, retry and cancel, prune");
 }
 
 #[test]
@@ -252,6 +255,7 @@ fn a_role_is_told_what_it_may_and_what_it_can_not_see() {
     let db = healthy();
     let parts = [
         ("enqueuer", "enqueue", "unknown"),
+        ("effects", "record effects", "unknown"),
         ("worker", "tick, look", "ok"),
         ("operator", "enqueue, retry and cancel, prune, look", "ok"),
         ("viewer", "look", "ok"),

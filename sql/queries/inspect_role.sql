@@ -21,6 +21,11 @@ SELECT
         WHERE name IN ('enqueue', 'try_enqueue')
     ), false) AS enqueues,
     coalesce((
+        SELECT bool_and(has_function_privilege(oid, 'EXECUTE'))
+        FROM functions
+        WHERE name = 'record_effect'
+    ), false) AS records_effects,
+    coalesce((
         SELECT bool_and(
             CASE name
                 WHEN 'job_runs' THEN has_table_privilege(oid, 'SELECT') AND has_column_privilege(oid, 'attempts', 'UPDATE')

@@ -143,6 +143,7 @@ pub(crate) fn role(session: &SessionFacts, may: RoleFacts) -> Finding {
     const CHECK: &str = "role";
     let parts = [
         (may.enqueues, "enqueue"),
+        (may.records_effects, "record effects"),
         (may.ticks, "tick"),
         (may.operates, "retry and cancel"),
         (may.prunes, "prune"),

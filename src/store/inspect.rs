@@ -40,6 +40,7 @@ pub(crate) struct SessionFacts {
 pub(crate) struct RoleFacts {
     pub(crate) enters: bool,
     pub(crate) enqueues: bool,
+    pub(crate) records_effects: bool,
     pub(crate) ticks: bool,
     pub(crate) operates: bool,
     pub(crate) prunes: bool,
@@ -176,6 +177,7 @@ impl Store {
             Ok(RoleFacts {
                 enters: row.try_get("enters")?,
                 enqueues: row.try_get("enqueues")?,
+                records_effects: row.try_get("records_effects")?,
                 ticks: row.try_get("ticks")?,
                 operates: row.try_get("operates")?,
                 prunes: row.try_get("prunes")?,
