@@ -8,26 +8,22 @@ const AT_ONCE: usize = 500;
 /// A search for rejected items. Each step is one transaction, so the caller can renew leases in
 /// between.
 pub(super) struct Bisection<T> {
-    /// The last part is the next to try.
-    untried: Vec<Vec<T>>,
+    untried: Vec<T>,
+    /// Items in the next part.
+    size: usize,
 }
 
 impl<T> Bisection<T> {
-    pub(super) fn of(mut items: Vec<T>) -> Self {
-        let mut untried = Vec::new();
-        while items.len() > AT_ONCE {
-            untried.push(items.split_off(items.len() - AT_ONCE));
-        }
-        untried.push(items);
-        Self { untried }
+    pub(super) fn of(items: Vec<T>) -> Self {
+        Self { untried: items, size: AT_ONCE }
     }
 
     pub(super) fn is_done(&self) -> bool {
         self.untried.is_empty()
     }
 
-    /// Tries the next part, and splits it if the database rejects it. Returns a rejected single
-    /// item and the reason.
+    /// Tries the next part. After a rejected part the next one has half of its items, after another
+    /// part twice as many. Returns a rejected single item and the reason.
     ///
     /// # Errors
     /// The database's, if no row caused it. The next step tries the same part again.
@@ -35,20 +31,15 @@ impl<T> Bisection<T> {
         &mut self,
         attempt: impl FnOnce(&[T]) -> store::Result<()>,
     ) -> store::Result<Option<(T, store::Error)>> {
-        let Some(mut part) = self.untried.pop() else { return Ok(None) };
-        match attempt(&part) {
-            Err(error) if error.may_be_about_rows() => {
-                let second = part.split_off(part.len() / 2);
-                if part.is_empty() {
-                    return Ok(second.into_iter().next().map(|item| (item, error)));
-                }
-                self.untried.extend([second, part]);
+        let size = self.size.min(self.untried.len());
+        match attempt(&self.untried[..size]) {
+            Err(error) if !error.may_be_about_rows() => return Err(error),
+            Err(_) if size > 1 => self.size = size / 2,
+            Err(error) => return Ok(self.untried.drain(..size).next().map(|item| (item, error))),
+            Ok(()) => {
+                self.untried.drain(..size);
+                self.size = AT_ONCE.min(2 * size);
             }
-            Err(error) => {
-                self.untried.push(part);
-                return Err(error);
-            }
-            Ok(()) => {}
         }
         Ok(None)
     }
@@ -90,5 +81,15 @@ mod tests {
         let found: Vec<_> = found.unwrap().into_iter().map(|(item, _)| item).collect();
         assert_eq!(found, [7, 407, 807, 1207, 1607]);
         assert_eq!(accepted, (0..1700).filter(|item| !found.contains(item)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn where_all_items_are_refused_each_is_tried_once_alone() {
+        let mut attempts = 0;
+        let found = refused(vec![(); 256], |_| {
+            attempts += 1;
+            Err(Error::new(Kind::Data, Exit::CouldNot, "no"))
+        });
+        assert_eq!((found.unwrap().len(), attempts), (256, 256 + 8));
     }
 }
