@@ -291,6 +291,33 @@ fn leases_are_renewed_while_hundreds_of_runs_can_not_be_recovered() {
 }
 
 #[test]
+fn leases_are_renewed_while_a_tick_meets_hundreds_of_schedules_that_it_can_not_fire() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h", "--quiet"]).spawn();
+    gate.wait_for_starts(1);
+    db.execute(
+        "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN PERFORM pg_sleep(0.04); RAISE EXCEPTION 'no'; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON jobctl.job_runs FOR EACH ROW
+             WHEN (NEW.queue = 'refused') EXECUTE FUNCTION public.refuse();
+         INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at, queue)
+         SELECT 'job_' || n, 'shell', '{\"command\": \"true\"}', '@yearly', date_trunc('year', now()), 'refused'
+         FROM generate_series(1, 100) AS n",
+    );
+    wait_for_renewals(&db, id, 3);
+    gate.open();
+    db.wait_for_status(id, "succeeded");
+    // One look has no time for all of them; the next ones go on.
+    let due = "SELECT count(*) FROM jobctl.job_definitions WHERE put_off_until IS NULL";
+    wait_until("all schedules to be put off", || db.query(due) == "0");
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "attempts"), "1");
+}
+
+#[test]
 fn what_a_host_that_was_cut_off_had_locked_is_free_again() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

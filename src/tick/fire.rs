@@ -1,21 +1,22 @@
 //! Fires the schedules whose time has come: what runs they come to, and what becomes of those that can't fire.
 
-use super::bisect;
+use super::bisect::Bisection;
 use crate::fires;
 use crate::store::{self, DueSchedule, Planned, Store};
 
-/// Fires what is due. What can't be fired is put off, said in the log, and holds up no other.
+/// Fires what is due as long as there is time. What can't be fired is put off, said in the log, and
+/// holds up no other.
 ///
 /// # Errors
 /// The database's.
-pub(crate) fn fire(store: &Store) -> store::Result<()> {
+pub(crate) fn fire(store: &Store, has_time: impl Fn() -> bool) -> store::Result<()> {
     loop {
         let due = store.due_schedules()?;
         let (fires, broken) = fires::plan(&due);
         broken.iter().for_each(|why| log::error!("{why}"));
         let mut moved = false;
         for fires in fires::shares(fires) {
-            moved |= fire_share(store, &due, &fires)?;
+            moved |= fire_share(store, &due, fires, &has_time)?;
         }
         // Where none could be moved on, another tick or a person has them.
         if !moved || due.len() < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
@@ -26,21 +27,29 @@ pub(crate) fn fire(store: &Store) -> store::Result<()> {
 
 /// Fires some of those that are `due`, and says whether any was moved on. Where one has runs that can't be stored,
 /// it is put off and the others are fired.
-fn fire_share(store: &Store, due: &[DueSchedule], fires: &[Planned]) -> store::Result<bool> {
+fn fire_share(
+    store: &Store,
+    due: &[DueSchedule],
+    fires: Vec<Planned>,
+    has_time: impl Fn() -> bool,
+) -> store::Result<bool> {
     let find = |id| due.iter().find(|one| one.id == id);
     let mut moved = false;
-    let refused = bisect::refused(fires.to_vec(), |part| {
-        for (id, runs) in store.fire(part.to_vec())? {
-            moved = true;
-            if let (Some(one), Some(fire)) = (find(id), part.iter().find(|fire| fire.id == id)) {
-                tell(&one.name, fire, &runs);
+    let mut search = Bisection::of(fires);
+    while !search.is_done() && has_time() {
+        let refused = search.step(|part| {
+            for (id, runs) in store.fire(part.to_vec())? {
+                moved = true;
+                if let (Some(one), Some(fire)) = (find(id), part.iter().find(|fire| fire.id == id)) {
+                    tell(&one.name, fire, &runs);
+                }
             }
+            Ok(())
+        })?;
+        if let Some((one, why)) = refused.and_then(|(fire, why)| Some((find(fire.id)?, why))) {
+            log::error!("schedule of `{}` does not fire: {why}", one.name);
+            moved |= !store.fire(vec![fires::put_off(one)])?.is_empty();
         }
-        Ok(())
-    })?;
-    for (one, why) in refused.iter().filter_map(|(fire, why)| Some((find(fire.id)?, why))) {
-        log::error!("schedule of `{}` does not fire: {why}", one.name);
-        moved |= !store.fire(vec![fires::put_off(one)])?.is_empty();
     }
     Ok(moved)
 }

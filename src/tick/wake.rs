@@ -29,7 +29,7 @@ impl Tick {
             seen = wake()?;
         }
         if seen.fires {
-            fire::fire(store)?;
+            fire::fire(store, || self.has_time())?;
         }
         if seen.lost {
             self.recover()?;
@@ -81,6 +81,11 @@ impl Tick {
         Ok(())
     }
 
+    /// Whether firing and recovering may go on: renewals and results come first.
+    fn has_time(&self) -> bool {
+        self.leases.held() == 0 || Instant::now() < self.next_beat - self.timing.heartbeat / 2
+    }
+
     /// Takes runs whose lease ran out away from their holders. A run whose every start kills its
     /// worker ends here, dead.
     fn recover(&self) -> store::Result<()> {
@@ -93,13 +98,11 @@ impl Tick {
                 .iter()
                 .map(|run| (run.id, run.attempt, verdict::wait_after(run.attempt, &run.backoff, rand::random())))
                 .collect();
-            // The database may reject many of these runs. Renewals and results come first; the next
-            // recovery continues, in random order.
+            // The database may reject many of these runs. The next recovery continues, in random order.
             waits.shuffle(&mut rand::rng());
             let mut recovered = Vec::new();
             let mut search = Bisection::of(waits.clone());
-            let until = self.next_beat - self.timing.heartbeat / 2;
-            while !search.is_done() && (self.leases.held() == 0 || Instant::now() < until) {
+            while !search.is_done() && self.has_time() {
                 let refused = search.step(|part| {
                     recovered.extend(store.recover(part, WHAT)?);
                     Ok(())
