@@ -60,8 +60,9 @@ fn with_a_list_only_its_hosts_are_called_and_by_wildcard_only_public_ones() {
         ("example.com,127.0.0.1", "127.0.0.1", "succeeded"),
         ("localhost", "127.0.0.1", "dead"),
         ("127.0.0.1", "localhost", "dead"),
-        // Another spelling of the same address.
+        // Other spellings of the same address.
         ("127.0.0.1", "2130706433", "succeeded"),
+        ("127.0.0.1", "0x7f.1", "succeeded"),
         ("127.0.0.1", "127.0.0.1.example.com", "dead"),
         ("example.com", "127.0.0.1", "dead"),
     ] {
@@ -72,7 +73,7 @@ fn with_a_list_only_its_hosts_are_called_and_by_wildcard_only_public_ones() {
     let id = call(&db, &server.url("/status/200"), 0);
     db.jobctl(["tick"]).env("JOBCTL_HTTP_ALLOW", "example.com").run().success();
     assert_eq!(db.status(id), "dead");
-    assert_eq!(server.requests().len(), 4);
+    assert_eq!(server.requests().len(), 5);
 }
 
 #[test]

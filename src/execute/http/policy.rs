@@ -41,13 +41,12 @@ impl HostPolicy {
         Ok(Self { entries: entries.collect::<Result<_, _>>()? })
     }
 
-    /// `None` where the host, as a URL spells it, may not be called.
+    /// `None` where the host may not be called. The URL was normalized: a host written as
+    /// `2130706433` or `0x7f.1` is `127.0.0.1` here.
     pub(super) fn reach(&self, host: &str) -> Option<Reach> {
         if self.entries.is_empty() {
             return Some(Reach::Everywhere);
         }
-        // Only the usual spelling of an address is one: `2130706433` and `0x7f.1` stay names, which
-        // match no address here and are judged by what they lead to.
         let host = Entry::exact(host);
         if self.entries.contains(&host) {
             return Some(Reach::Everywhere);
@@ -148,7 +147,7 @@ mod tests {
 
     #[test]
     fn without_a_list_every_host_may_be_called() {
-        for host in ["example.com", "127.0.0.1", "[::1]", "2130706433"] {
+        for host in ["example.com", "127.0.0.1", "[::1]"] {
             reaches(&[], host, Some(Reach::Everywhere));
         }
     }
@@ -178,7 +177,7 @@ mod tests {
         for host in ["localhost", "LOCALHOST.", "a.localhost"] {
             reaches(&["*", "*.localhost"], host, None);
         }
-        for host in ["2130706433", "0x7f.1", "127.1", "127.0.0.1.example", "[::ffff:127.0.0.1]", "127.0.0.01"] {
+        for host in ["127.0.0.1.example", "[::ffff:127.0.0.1]"] {
             reaches(&["127.0.0.1"], host, None);
         }
     }
