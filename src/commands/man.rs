@@ -51,7 +51,7 @@ No colour, not even on a terminal.
 Done; also a tick whose jobs failed, and an enqueue that found its key.
 .TP
 .B 1
-It could not; also a check that found a reason to complain.
+It could not; also if \fBcheck\fR or \fBdoctor\fR found something wrong.
 .TP
 .B 2
 Wrong usage.
@@ -60,7 +60,8 @@ Wrong usage.
 No such run or definition.
 .TP
 .B 4
-Conflict with the run's status, or the key is taken with another payload.
+Conflict: the status of the run, the schedule or the effect forbids it, the definition
+is disabled, or the key belongs to a run with another job or payload.
 .TP
 .B 5
 The database can't be reached.
