@@ -1,12 +1,40 @@
 //! What `doctor` finds, each finding provoked.
 
+use std::ops::Deref;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
 use serde_json::Value;
 
 use crate::cancel::run_in;
 use crate::support::{Invocation, Role, TestDb, jobctl, temp_dir, wait_until};
 
+/// Members of predefined roles show in every database of the server.
+static PREDEFINED_ROLES: RwLock<()> = RwLock::new(());
+
+/// A healthy database, while no test changes the members of predefined roles.
+struct Healthy {
+    db: TestDb,
+    _members_stay: RwLockReadGuard<'static, ()>,
+}
+
+impl Deref for Healthy {
+    type Target = TestDb;
+
+    fn deref(&self) -> &TestDb {
+        &self.db
+    }
+}
+
+fn healthy() -> Healthy {
+    Healthy { _members_stay: members_stay(), db: healthy_db() }
+}
+
+fn members_stay() -> RwLockReadGuard<'static, ()> {
+    PREDEFINED_ROLES.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A database where everything is in order: migrated, defined, ticking.
-fn healthy() -> TestDb {
+fn healthy_db() -> TestDb {
     let db = TestDb::new();
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '0 2 * * *'\n");
     db.enqueue(["nightly"]);
@@ -118,6 +146,7 @@ fn a_database_that_takes_no_writes_is_found() {
 
 #[test]
 fn nobody_ticking_is_found() {
+    let _members_stay = members_stay();
     let db = TestDb::new();
     finds(&db, "ticks", "bad", "no worker has ever ticked");
     assert_eq!(find(&findings(db.jobctl(["doctor"])), "queues").0, "unknown");
@@ -278,6 +307,7 @@ fn a_role_is_told_what_it_may_and_what_it_can_not_see() {
 
 #[test]
 fn a_narrow_terminal_shows_every_word() {
+    let _members_stay = members_stay();
     let db = TestDb::new();
     let folder = temp_dir();
     let typescript = folder.path().join("typescript");
@@ -297,7 +327,8 @@ fn a_narrow_terminal_shows_every_word() {
 
 #[test]
 fn each_breach_of_the_role_matrix_is_found() {
-    let db = healthy();
+    let _members_change = PREDEFINED_ROLES.write().unwrap_or_else(PoisonError::into_inner);
+    let db = healthy_db();
     let (app, group) = (Role::granted(&db, "worker"), Role::new(&db));
     let (app, group) = (app.name(), group.name());
     db.execute("CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'");
