@@ -15,9 +15,9 @@ BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 .PHONY: help build toolchain demo test test-pg bench bench-quick lint deny install clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 13
 
-build: ## build the release binary
+build: toolchain ## build the release binary
 	$(CARGO) build --release --locked
 
 # The first check, because compiling and installing take minutes.
