@@ -294,7 +294,8 @@ fn an_argument_that_is_not_utf_8_is_named() {
 #[test]
 fn words_of_other_tools_get_a_tip() {
     for (line, tip) in [
-        ("run", "jobctl tick"),
+        ("run backup", "jobctl enqueue JOB"),
+        ("serve", "jobctl tick"),
         ("--daemon", "jobctl tick"),
         ("tick --daemon", "jobctl tick"),
         ("logs 3", "jobctl show ID --output"),

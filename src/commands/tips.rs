@@ -3,8 +3,9 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Words that other tools use, and the jobctl commands for them.
-const ELSEWHERE: [(&[&str], &str); 9] = [
-    (&["run", "start", "work", "worker", "serve", "daemon", "--daemon", "-d"], "to run jobs, cron calls: jobctl tick"),
+const ELSEWHERE: [(&[&str], &str); 10] = [
+    (&["run", "start", "exec"], "to run a job: jobctl enqueue JOB; then cron calls: jobctl tick"),
+    (&["work", "worker", "serve", "daemon", "--daemon", "-d"], "to run jobs, cron calls: jobctl tick"),
     (&["add", "push", "create", "submit"], "to add a run: jobctl enqueue JOB"),
     (&["ls", "ps", "runs", "history"], "to list runs: jobctl list"),
     (&["log", "logs", "output"], "to show a run's output: jobctl show ID --output"),
