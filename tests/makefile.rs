@@ -14,7 +14,7 @@ fn make(target: &str, cargo: &Path) -> Output {
     // The script's folder is also the build folder. The address keeps `make` from starting a
     // server.
     make.env("CARGO_TARGET_DIR", cargo.parent().unwrap()).env("JOBCTL_TEST_DATABASE_URL", "postgresql://nowhere");
-    for name in ["ARGS", "JOBCTL_TEST_ALL", "JOBCTL_TEST_LEFT_OUT", "MAKEFLAGS", "MAKELEVEL"] {
+    for name in ["ARGS", "JOBCTL_TEST_ALL", "JOBCTL_TEST_LEFT_OUT", "MAKEFLAGS", "MAKELEVEL", "SUDO_USER"] {
         make.env_remove(name);
     }
     make.output().unwrap()
@@ -33,7 +33,7 @@ fn without_a_toolchain_nothing_is_installed_or_compiled() {
     let old = script(folder.path(), "old-cargo", "echo 'cargo 1.63.0 (2022)'; echo called >>\"$0.calls\"");
     let broken = script(folder.path(), "broken-cargo", "echo 'no default is configured' >&2; exit 1");
     let missing = folder.path().join("no-cargo");
-    for target in ["demo", "test"] {
+    for target in ["build", "demo", "test"] {
         for (cargo, cause) in [
             (&missing, format!("there is no `{}`; install Rust ", missing.display())),
             (&old, "Rust 1.63.0 is too old; install ".to_owned()),
@@ -45,7 +45,11 @@ fn without_a_toolchain_nothing_is_installed_or_compiled() {
             assert!(stderr.starts_with(&format!("check-toolchain: cannot compile jobctl: {cause}")), "{stderr}");
         }
     }
-    assert_eq!(fs::read_to_string(folder.path().join("old-cargo.calls")).unwrap(), "called\ncalled\n");
+    assert_eq!(fs::read_to_string(folder.path().join("old-cargo.calls")).unwrap(), "called\n".repeat(3));
+    let mut as_root = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/check-toolchain"));
+    let output = as_root.arg(&missing).env("SUDO_USER", "user").output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("root has no ") && stderr.contains("run `make build` without sudo"), "{stderr}");
 }
 
 /// Passes, and lists skipped tests: three lines, two of them different.
