@@ -116,7 +116,9 @@ fn a_database_that_is_not_utf8_is_refused() {
     let db = TestDb::encoded("LATIN1");
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
         let refused = db.jobctl(command.iter().copied()).run().exits(7).stdout("").complains_once();
-        refused.stderr_has("the database's encoding is LATIN1; use one that was created with ENCODING 'UTF8'");
+        refused.stderr_has(
+            "the database's encoding is LATIN1; create one with `createdb --encoding UTF8 --template template0 NAME`",
+        );
     }
     assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
 }

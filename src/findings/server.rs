@@ -134,7 +134,7 @@ pub(crate) fn database(session: &SessionFacts) -> Finding {
     const CHECK: &str = "database";
     let found = format!("{}, {}, time zone {}", session.database, session.encoding, session.time_zone);
     if session.encoding != "UTF8" {
-        return Finding::bad(CHECK, found, "use a database that was created with ENCODING 'UTF8'");
+        return Finding::bad(CHECK, found, "create one with `createdb --encoding UTF8 --template template0 NAME`");
     }
     Finding::ok(CHECK, found)
 }

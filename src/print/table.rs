@@ -11,6 +11,8 @@ use super::plain;
 use crate::duration;
 use crate::model::Status;
 
+/// Columns that are never left out.
+const KEPT: [&str; 3] = ["job", "status", "error"];
 /// Narrower than this no table can be.
 const NARROWEST: u16 = 40;
 /// The minimum width of a text column.
@@ -154,9 +156,10 @@ enum Times {
 }
 
 /// Returns the columns that fit into a terminal of this width, and the precision of times. Shortens
-/// times first. Then leaves out times and empty columns, starting from the right. Then leaves out
-/// numbers, starting from the left. The first column and all texts stay.
-fn fitting(header: &[&str], rows: &[Vec<Cell>], width: usize) -> (Vec<usize>, Times) {
+/// times first. Then leaves out times and empty columns, starting from the right; then numbers,
+/// starting from the left; then texts that may be cut off, starting from the right. The first column,
+/// the job, the status and the error stay.
+fn fitting(header: &[&str], rows: &[Vec<Cell>], height: Height, width: usize) -> (Vec<usize>, Times) {
     let mut columns: Vec<usize> = (0..header.len()).collect();
     let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
     let fits = |columns: &[usize], times| {
@@ -173,9 +176,12 @@ fn fitting(header: &[&str], rows: &[Vec<Cell>], width: usize) -> (Vec<usize>, Ti
     }
     let is_time = |column: &usize| cells(*column).all(|cell| matches!(cell, Cell::Nothing) || cell.is_time());
     let is_number = |column: &usize| cells(*column).any(|cell| matches!(cell, Cell::Number(_) | Cell::Whole(_)));
+    let is_minor = |column: &usize| height == Height::OneLine && !KEPT.contains(&header[*column]);
     while !fits(&columns, Times::Short) {
-        let time = columns.iter().skip(1).rposition(is_time);
-        let Some(left_out) = time.or_else(|| columns.iter().skip(1).position(is_number)) else { break };
+        let others = || columns.iter().skip(1);
+        let time = others().rposition(is_time);
+        let left_out = time.or_else(|| others().position(is_number)).or_else(|| others().rposition(is_minor));
+        let Some(left_out) = left_out else { break };
         columns.remove(left_out + 1);
     }
     (columns, Times::Short)
@@ -186,7 +192,7 @@ pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<Cell>>, heig
     let rows: Vec<_> = rows.collect();
     let width = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col).filter(|width| *width > 0);
     let width = width.map(|width| width.max(NARROWEST));
-    let (columns, times) = fitting(header, &rows, width.map_or(usize::MAX, usize::from));
+    let (columns, times) = fitting(header, &rows, height, width.map_or(usize::MAX, usize::from));
     let fitted = |row: Vec<comfy_table::Cell>| {
         let mut row = Row::from(row);
         if height == Height::OneLine {
@@ -269,7 +275,7 @@ mod tests {
             Cell::from("cannot connect to 127.0.0.1:9: Connection refused"),
         ];
         let header = ["id", "job", "status", "attempts", "created", "run time", "error"];
-        assert_eq!(fitting(&header, &[row], width), (columns.to_vec(), times), "{width}");
+        assert_eq!(fitting(&header, &[row], Height::OneLine, width), (columns.to_vec(), times), "{width}");
     }
 
     #[test]
@@ -280,6 +286,18 @@ mod tests {
         fits(78, &[0, 1, 2, 3, 6], Times::Short);
         fits(69, &[0, 1, 2, 6], Times::Short);
         fits(40, &[0, 1, 2, 6], Times::Short);
+    }
+
+    #[test]
+    fn other_texts_are_left_out_before_jobs_are_cut() {
+        let texts = ["cleanup_nightly", "fires", "0 2 * * *", "Europe/Berlin"].map(Cell::from);
+        let row = [vec![Cell::At(DateTime::UNIX_EPOCH)], texts.to_vec()].concat();
+        let header = ["at", "job", "state", "schedule", "time zone"];
+        let columns = |height, width| fitting(&header, std::slice::from_ref(&row), height, width).0;
+        assert_eq!(columns(Height::OneLine, 69), [0, 1, 2, 3, 4]);
+        assert_eq!(columns(Height::OneLine, 54), [0, 1, 2, 3]);
+        assert_eq!(columns(Height::OneLine, 40), [0, 1]);
+        assert_eq!(columns(Height::AsNeeded, 40), [0, 1, 2, 3, 4]);
     }
 
     #[test]

@@ -163,7 +163,8 @@ fn refusal(ground: &Row, mode: Mode) -> std::result::Result<Option<Error>, postg
     let encoding: String = ground.try_get("encoding")?;
     if encoding != "UTF8" {
         return Ok(Some(privilege_fault(format!(
-            "the database's encoding is {encoding}; use one that was created with ENCODING 'UTF8'"
+            "the database's encoding is {encoding}; \
+             create one with `createdb --encoding UTF8 --template template0 NAME`"
         ))));
     }
     if mode != Mode::Inspect && !ground.try_get::<_, bool>("is_trusted")? {
