@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process_group};
 
-use crate::support::{Gate, Proxy, TestDb, temp_dir, wait_until, wait_until_within};
+use crate::support::{Gate, Preload, Proxy, TestDb, temp_dir, wait_until, wait_until_within};
 
 const SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
@@ -28,6 +28,25 @@ fn an_idle_tick_ends_at_once_on_any_signal() {
         tick.wait_within(Duration::from_secs(5)).success().stdout("").stderr("");
         assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL"), "0");
     }
+}
+
+#[test]
+fn a_signal_that_comes_while_a_tick_starts_to_listen_is_not_lost() {
+    let db = TestDb::new();
+    let signalled = Preload::compile(
+        "#define _GNU_SOURCE
+         #include <signal.h>
+         #include <sys/syscall.h>
+         #include <unistd.h>
+         int socketpair(int domain, int type, int protocol, int pair[2]) {
+             static int calls;
+             if (calls++ == 0) raise(SIGTERM);
+             return syscall(SYS_socketpair, domain, type, protocol, pair);
+         }",
+    );
+    let tick = signalled.before(db.jobctl(["tick", "--linger", "--max-time", "1h"])).spawn();
+    // Caught or not.
+    tick.wait_within(Duration::from_secs(10));
 }
 
 #[test]

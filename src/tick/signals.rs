@@ -35,11 +35,13 @@ pub(super) fn catch() -> io::Result<(Signals, Arc<AtomicBool>)> {
     const ALL: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
     // A log that may not grow any more is no reason to leave the runs behind: writing to it fails instead.
     flag::register(SIGXFSZ, Arc::default())?;
+    // Before the flags: a signal that only set a flag would stop nothing.
+    let signals = Signals::new(ALL)?;
     let caught = Arc::default();
     for signal in ALL {
         flag::register(signal, Arc::clone(&caught))?;
     }
-    Ok((Signals::new(ALL)?, caught))
+    Ok((signals, caught))
 }
 
 /// Hands on those that were caught, and what comes.
