@@ -363,6 +363,29 @@ fn a_result_that_is_refused_whatever_it_says_costs_nobody_else_one() {
     assert_eq!(db.status(1), "failed");
 }
 
+#[test]
+fn a_result_that_is_refused_for_now_holds_up_no_other() {
+    let db = TestDb::new();
+    refuse_history(&db, "true", "XX000");
+    let [first, second, third] = [Gate::new(), Gate::new(), Gate::new()];
+    let ids = [first.enqueue(&db), second.enqueue(&db), third.enqueue(&db)];
+    let tick = db.jobctl(["tick", "--concurrency", "2", "--lease", "1h"]).spawn();
+    first.wait_for_starts(1);
+    second.wait_for_starts(1);
+    first.open();
+    wait_until("the end of the first job", || !first.has_processes());
+    // Nor does it keep others from being claimed.
+    third.wait_for_starts(1);
+    second.open();
+    db.wait_for_status(ids[1], "succeeded");
+    db.execute("DELETE FROM public.refuse");
+    third.open();
+    tick.wait().success();
+    for id in ids {
+        assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    }
+}
+
 /// Refuses updates of runs, at the time and where this holds of them.
 fn refuse_update(db: &TestDb, timing: &str, condition: &str) {
     db.execute(&format!(
@@ -388,6 +411,22 @@ fn a_run_whose_claim_is_refused_holds_up_no_other() {
         db.execute("DROP TRIGGER refuse ON jobctl.job_runs; UPDATE jobctl.job_runs SET run_at = now() WHERE id = 2");
         db.jobctl(["tick"]).run().success();
         assert_eq!(db.of_run(2, "status, attempts"), "succeeded|1");
+    }
+}
+
+#[test]
+fn a_run_that_can_not_be_put_off_holds_up_no_other() {
+    for error in ["P0001", "XX000"] {
+        let db = TestDb::new();
+        let ids = [1, 2, 3, 4].map(|_| db.enqueue(["shell", "--", "true"]));
+        db.execute(&format!(
+            "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{error}'; END $$;
+             CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+                 WHEN (NEW.id = 2) EXECUTE FUNCTION public.refuse()"
+        ));
+        db.jobctl(["tick"]).run().stderr_has("run 2 shell: cannot claim runs: no");
+        assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "queued", "succeeded", "succeeded"]);
     }
 }
 
@@ -464,6 +503,27 @@ fn a_schedule_with_an_unreadable_payload_does_not_delay_others() {
     lose_toast(&db, "job_definitions");
     let tick = db.jobctl(["tick"]).run().success().stderr_has("schedule of `lost` does not fire: ");
     assert_eq!(db.query("SELECT job_type, status FROM jobctl.job_runs"), "kept|succeeded", "{tick}");
+}
+
+#[test]
+fn a_schedule_that_can_not_be_put_off_holds_up_no_other() {
+    let db = TestDb::new();
+    let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '* * * * *'\n");
+    db.apply(&(job("refused") + &job("other")));
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now());
+         CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_definitions FOR EACH ROW
+             WHEN (OLD.name = 'refused') EXECUTE FUNCTION public.refuse()",
+    );
+    let waiting = db.enqueue(["shell", "--", "true"]);
+    let tick = db.jobctl(["tick"]).run().success();
+    assert!(tick.stderr.contains("schedule of `refused` does not fire: cannot fire schedules: no"), "{tick}");
+    assert_eq!(db.status(waiting), "succeeded");
+    assert_eq!(
+        db.query("SELECT job_type || ' ' || status FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL"),
+        "other succeeded"
+    );
 }
 
 #[test]
@@ -577,6 +637,11 @@ fn a_tick_that_may_claim_nothing_lets_its_jobs_end() {
     gate.wait_for_starts(1);
     refuse_update(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", "OLD.status = 'queued'");
     let second = db.enqueue(["shell", "--", "true"]);
+    // More than may be to blame for it themselves.
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload)
+         SELECT run.job_type, run.payload FROM jobctl.job_runs AS run, generate_series(1, 100) WHERE run.id = 2",
+    );
     wait_until("the tick claims no more", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
     gate.open();
     tick.wait().exits(1).stderr_has("cannot put a run off: no; 1 running");

@@ -10,6 +10,7 @@
 -- $15 how many of the n can start at once; behind these the claim ends in front of a last attempt: should the worker
 --     die before it starts, the run would be dead without having started
 -- $16 queue and $17 priority: look only at lanes after this lane; NULL starts at the first lane
+-- $18 ids of runs to leave out
 -- A row per run, or one row without a run: nothing is due, all slots are taken, or another tick
 -- holds the claim right. Each row names the last lane that this claim looked at, if there may be
 -- more lanes.
@@ -119,6 +120,7 @@ free AS MATERIALIZED (
             AND run.priority = lane.priority
             AND (run.run_at, run.id) > (lane.run_at, lane.id)
             AND run.run_at <= now()
+            AND run.id <> ALL ($18::bigint[])
             -- `coalesce` keeps the planner from guessing: where most runs are of one job, it would take the
             -- comparison for one that hardly any run passes, and read and sort the whole lane.
             AND NOT coalesce(run.job_type = ANY ((SELECT left_out.job_types FROM left_out)::text[]), false)

@@ -1,6 +1,6 @@
 -- What a claim would take now, in its order; changes nothing and locks nothing.
 -- $1  queues, empty for all    $2  job types left to others    $3  at most so many
--- $4  kinds of definitions left to others
+-- $4  kinds of definitions left to others    $5  ids of runs to leave out
 SELECT
     run.id,
     run.job_type,
@@ -12,6 +12,7 @@ SELECT
 FROM jobctl.job_runs AS run
 WHERE run.status IN ('queued', 'failed')
     AND run.run_at <= now()
+    AND run.id <> ALL ($5::bigint[])
     AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
     AND run.job_type <> ALL ($2::text[])
     AND NOT EXISTS (

@@ -86,6 +86,7 @@ impl Arguments {
                 ShellPolicy::Any | ShellPolicy::Defined => Vec::new(),
                 ShellPolicy::Off => vec!["shell".to_owned()],
             },
+            left_out_runs: Vec::new(),
             lease: self.lease,
         };
         let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);

@@ -51,6 +51,8 @@ pub(crate) struct Wanted {
     pub(crate) left_out: Vec<String>,
     /// Kinds of definitions that are.
     pub(crate) left_out_kinds: Vec<String>,
+    /// Runs that can be neither claimed nor put off.
+    pub(crate) left_out_runs: Vec<i64>,
     pub(crate) lease: Duration,
 }
 
@@ -255,6 +257,7 @@ impl Store {
                 (&wanted.left_out, Type::TEXT_ARRAY),
                 (&at_most, Type::INT8),
                 (&wanted.left_out_kinds, Type::TEXT_ARRAY),
+                (&wanted.left_out_runs, Type::INT8_ARRAY),
             ];
             collect(client.query_typed(query!("preview"), parameters)?, |row| {
                 Ok(Due {
@@ -388,6 +391,7 @@ pub(super) fn claim(
         (&claim.at_once, Type::INT4),
         (&claim.behind.as_ref().map(|(queue, _)| queue), Type::TEXT),
         (&claim.behind.as_ref().map(|(_, priority)| priority), Type::INT4),
+        (&wanted.left_out_runs, Type::INT8_ARRAY),
     ];
     let mut rows = client.query_typed(query!("claim"), parameters)?;
     let cut = match rows.first() {
@@ -440,12 +444,16 @@ pub(super) fn claim(
 /// Locks the definitions that limit their runs; returns which of these may be claimed, and whether somebody else has
 /// locked a definition.
 fn within_limits(client: &mut Client, claim: &Claim) -> std::result::Result<(Vec<i64>, bool), postgres::Error> {
-    let queues = &claim.wanted.queues;
+    let Wanted { queues, left_out_runs, .. } = &claim.wanted;
     let due = client.query_typed(query!("lock_limited"), &[(queues, Type::TEXT_ARRAY)])?;
     let due: Vec<(i64, bool)> = collect(due, |row| Ok((row.try_get("id")?, row.try_get("locked")?)))?;
     let locked: Vec<i64> = due.iter().filter(|(_, locked)| *locked).map(|(id, _)| *id).collect();
-    let parameters: &[Parameter<'_>] =
-        &[(&locked, Type::INT8_ARRAY), (queues, Type::TEXT_ARRAY), (&claim.at_most, Type::INT4)];
+    let parameters: &[Parameter<'_>] = &[
+        (&locked, Type::INT8_ARRAY),
+        (queues, Type::TEXT_ARRAY),
+        (&claim.at_most, Type::INT4),
+        (left_out_runs, Type::INT8_ARRAY),
+    ];
     let runs = collect(client.query_typed(query!("within_limits"), parameters)?, |row| row.try_get("id"))?;
     Ok((runs, locked.len() < due.len()))
 }

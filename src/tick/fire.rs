@@ -48,7 +48,12 @@ fn fire_share(
         })?;
         if let Some((one, why)) = refused.and_then(|(fire, why)| Some((find(fire.id)?, why))) {
             log::error!("schedule of `{}` does not fire: {why}", one.name);
-            moved |= !store.fire(vec![fires::put_off(one)])?.is_empty();
+            match store.fire(vec![fires::put_off(one)]) {
+                Ok(put_off) => moved |= !put_off.is_empty(),
+                // The schedule can't be put off either. It must not keep runs from being claimed.
+                Err(why) if why.may_be_about_rows() => {}
+                Err(why) => return Err(why),
+            }
         }
     }
     Ok(moved)

@@ -108,8 +108,13 @@ mod tests {
     use crate::store::{Claimed, Wanted};
 
     fn claim(after: Option<Vec<Lane>>, at_most: i32, limits: Limited) -> Claim {
-        let wanted =
-            Wanted { queues: Vec::new(), left_out: Vec::new(), left_out_kinds: Vec::new(), lease: Duration::ZERO };
+        let wanted = Wanted {
+            queues: Vec::new(),
+            left_out: Vec::new(),
+            left_out_kinds: Vec::new(),
+            left_out_runs: Vec::new(),
+            lease: Duration::ZERO,
+        };
         Claim { wanted, at_most, at_once: 1, bytes: 1, after, behind: None, give_back: false, limits }
     }
 

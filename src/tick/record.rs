@@ -34,6 +34,8 @@ impl Judged {
 
 /// Before a result is sent again whose run somebody has locked.
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
+/// The same if the result was refused; longer than the pause after it, so that runs are claimed in between.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 /// Bytes of output in one statement; more wait for the next.
 pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
@@ -42,7 +44,7 @@ pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 pub(super) struct Results {
     /// To be recorded.
     pub(super) ended: Vec<Judged>,
-    /// With runs that somebody has locked: they wait for that, and nothing else does.
+    /// With runs that somebody has locked, or refused: they wait for that, and nothing else does.
     blocked: Vec<Judged>,
     blocked_until: Option<Instant>,
     /// When the latest that waits for next to nothing is due again.
@@ -60,7 +62,7 @@ impl Results {
         [&self.ended, &self.blocked, &self.lost].iter().all(|results| results.is_empty())
     }
 
-    /// How many have runs that somebody has locked.
+    /// How many wait for that.
     pub(super) fn blocked(&self) -> usize {
         self.blocked.len()
     }
@@ -158,20 +160,28 @@ impl Results {
 impl Tick {
     /// The database rejected some of the oldest `count` results. The next statement has half of
     /// them, so leases can be renewed in between. A result that is rejected alone is dropped, and
-    /// its lease runs out.
+    /// its lease runs out; after an unexpected error it is first sent again for a while.
     pub(super) fn results_refused(&mut self, count: usize) -> store::Result<()> {
         if count > 1 {
             self.results.at_most = Some(count / 2);
             return Ok(());
         }
+        let waited = self.results.ended[0].attempt.finished.elapsed();
         match self.record_alone(finish(&self.results.ended[0])) {
             Ok(recorded) => self.results.let_go(1, &recorded, &[], &mut self.leases),
-            Err(error) if error.kind == Kind::Data => {
+            // An unexpected error may pass, unlike one about the data.
+            Err(error) if error.kind == Kind::Data || error.may_be_about_rows() && waited >= self.timing.fence => {
                 let run = self.results.ended.remove(0).attempt.run;
                 log::error!("{}: {error}; its lease will run out", subject(&run));
                 self.leases.let_go(&run);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                if error.may_be_about_rows() {
+                    self.results.blocked.push(self.results.ended.remove(0));
+                    self.results.blocked_until = Some(Instant::now() + REFUSED_PAUSE);
+                }
+                return Err(error);
+            }
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ pub(super) fn catch() -> io::Result<(Signals, Arc<AtomicBool>)> {
     const ALL: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
     // A log that may not grow any more is no reason to leave the runs behind: writing to it fails instead.
     flag::register(SIGXFSZ, Arc::default())?;
-    // Before the flags: a signal that only set a flag would stop nothing.
+    // Register these before the flags: a signal that only sets a flag does not stop the tick.
     let signals = Signals::new(ALL)?;
     let caught = Arc::default();
     for signal in ALL {

@@ -62,7 +62,7 @@ impl Tick {
         else {
             return Ok(());
         };
-        let stepped = search.step(store, &self.holder.worker);
+        let stepped = search.step(store, &self.holder.worker, &mut self.plan.wanted);
         self.refused.take_if(|search| search.is_done());
         stepped
     }
