@@ -256,6 +256,23 @@ fn an_enqueuer_keeps_within_the_limits_of_a_definition() {
 }
 
 #[test]
+fn a_timeout_is_compared_by_the_seconds_that_it_lasts() {
+    let db = TestDb::new();
+    db.apply(&limited(""));
+    let role = Role::granted(&db, "enqueuer");
+    // Compared as intervals, with years of 360 days, these are ten minutes.
+    for (timeout, expected) in [
+        ("12000 months -359999 days -23:50", "42501"),
+        ("-12000 months 360000 days 00:10", "22023"),
+        ("-12000 months 365250 days 00:10", "00000"),
+    ] {
+        let sql = format!("SELECT jobctl.enqueue('a', timeout => '{timeout}')");
+        assert_eq!(code(&role, &sql), expected, "{timeout}");
+    }
+    assert_eq!(db.query("SELECT timeout FROM jobctl.job_runs"), "00:10:00");
+}
+
+#[test]
 fn a_definition_without_a_timeout_limits_calls_to_their_own() {
     let db = TestDb::new();
     db.apply(

@@ -405,6 +405,9 @@ BEGIN
         reason := format('no definition `%s`', try_enqueue.job);
         RETURN;
     END IF;
+    -- A comparison counts 360 days a year, a job's seconds count 365.25: an interval with years and
+    -- negative days could compare as short and last long.
+    timeout := extract(epoch FROM try_enqueue.timeout) * interval '1 second';
     -- The exceeded limit. An http call without its own timeout ends after 30 seconds.
     beyond := CASE
         WHEN try_enqueue.queue <> definition.queue AND 'queue' <> ALL (definition.enqueue_may_set)
