@@ -344,6 +344,7 @@ fn each_breach_of_the_role_matrix_is_found() {
         ),
         ("GRANT USAGE ON SEQUENCE jobctl.job_runs_id_seq TO {app}", "{app} has USAGE on job_runs_id_seq{beyond}"),
         ("GRANT EXECUTE ON FUNCTION jobctl.forget_history TO {app}", "{app} has EXECUTE on forget_history{beyond}"),
+        ("GRANT USAGE ON TYPE jobctl.caller TO {app}", "{app} has USAGE on caller{beyond}"),
         ("GRANT SELECT ON jobctl.dead_runs TO PUBLIC", "PUBLIC, which is every role, has SELECT on dead_runs"),
         ("GRANT EXECUTE ON FUNCTION jobctl.fire TO PUBLIC", "PUBLIC, which is every role, has EXECUTE on fire"),
         ("GRANT pg_write_all_data TO {app}", "{app} is a member of pg_write_all_data, which reaches every table"),
@@ -370,6 +371,7 @@ fn each_breach_of_the_role_matrix_is_found() {
          REVOKE GRANT OPTION FOR SELECT ON jobctl.job_runs FROM {app};
          REVOKE USAGE ON SEQUENCE jobctl.job_runs_id_seq FROM {app};
          REVOKE EXECUTE ON FUNCTION jobctl.forget_history FROM {app};
+         REVOKE USAGE ON TYPE jobctl.caller FROM {app};
          REVOKE SELECT ON jobctl.dead_runs FROM PUBLIC;
          REVOKE EXECUTE ON FUNCTION jobctl.fire FROM PUBLIC;
          REVOKE pg_read_all_data, pg_write_all_data FROM {app}, {group};

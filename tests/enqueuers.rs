@@ -103,6 +103,20 @@ fn no_role_can_name_another_one_as_the_caller() {
 }
 
 #[test]
+fn default_privileges_let_nobody_keep_a_caller() {
+    let db = TestDb::empty();
+    let role = Role::new(&db);
+    let keep = "CREATE TEMP TABLE kept (caller jobctl.caller)";
+    db.execute(&format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON TYPES TO PUBLIC, {}", role.name()));
+    db.jobctl(["migrate"]).run().success();
+    db.execute(&format!("GRANT USAGE ON SCHEMA jobctl TO {}", role.name()));
+    assert_eq!(code(&role, keep), "42501");
+    db.execute(&format!("GRANT USAGE ON TYPE jobctl.caller TO {}", role.name()));
+    role.grant("enqueuer");
+    assert_eq!(code(&role, keep), "42501");
+}
+
+#[test]
 fn what_a_superusers_maintenance_evaluates_has_the_rights_of_the_tables_owner() {
     let db = TestDb::new();
     let _shop = shop(&db);

@@ -879,7 +879,7 @@ DECLARE
     statement text;
 BEGIN
     FOR statement IN
-        SELECT format('REVOKE ALL ON %s jobctl FROM %s', object.kind, grantee.name)
+        SELECT format('REVOKE ALL ON %s FROM %s', object.name, grantee.name)
         FROM (
             SELECT 'PUBLIC' AS name
             UNION
@@ -896,15 +896,20 @@ BEGIN
                 SELECT proowner, proacl
                 FROM pg_catalog.pg_proc
                 WHERE pronamespace = 'jobctl'::regnamespace
+                UNION ALL
+                SELECT typowner, typacl
+                FROM pg_catalog.pg_type
+                WHERE typnamespace = 'jobctl'::regnamespace
             ) AS granted, pg_catalog.aclexplode(granted.privileges) AS acl
             WHERE acl.grantee NOT IN (0, granted.owner)
         ) AS grantee,
         unnest(ARRAY[
-            'SCHEMA',
-            'ALL TABLES IN SCHEMA',
-            'ALL SEQUENCES IN SCHEMA',
-            'ALL ROUTINES IN SCHEMA'
-        ]) AS object (kind)
+            'SCHEMA jobctl',
+            'ALL TABLES IN SCHEMA jobctl',
+            'ALL SEQUENCES IN SCHEMA jobctl',
+            'ALL ROUTINES IN SCHEMA jobctl',
+            'TYPE jobctl.caller'
+        ]) AS object (name)
     LOOP
         EXECUTE statement;
     END LOOP;

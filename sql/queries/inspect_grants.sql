@@ -57,6 +57,11 @@ granted AS (
         coalesce(function.proacl, acldefault('f', function.proowner))
     FROM schema
     JOIN pg_proc AS function ON function.pronamespace = schema.oid
+    UNION ALL
+    -- Likewise every role may store values of a domain. Tables make types too.
+    SELECT type.typname, NULL, NULL, coalesce(type.typacl, acldefault('T', type.typowner))
+    FROM schema
+    JOIN pg_type AS type ON type.typnamespace = schema.oid AND type.typtype = 'd'
 ),
 beyond AS (
     SELECT
