@@ -163,7 +163,8 @@ fn fire_refuses_times_that_no_schedule_yields() {
     let db = TestDb::new();
     let fires = |seen: &str, next: &str, times: &str| {
         db.execute(
-            "UPDATE jobctl.job_definitions SET next_run_at = now() - interval '1 hour'; DELETE FROM jobctl.job_runs",
+            "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) - interval '2 hours';
+             DELETE FROM jobctl.job_runs",
         );
         let fired = db.query(&format!(
             "SELECT jobctl.fire(id, {seen}, schedule, time_zone, {next}, ARRAY({times})::timestamptz[], '0', 0) IS NOT NULL
@@ -171,7 +172,7 @@ fn fire_refuses_times_that_no_schedule_yields() {
         ));
         (fired == "t", db.query("SELECT count(*) FROM jobctl.job_runs"))
     };
-    let (later, seen) = ("now() + interval '1 day'", "next_run_at");
+    let (later, seen) = ("next_run_at + interval '1 day'", "next_run_at");
     let none = (false, "0".to_owned());
     for (catch_up, most) in [("skip", 1), ("one", 1), ("all:7", 7), ("all", 100)] {
         db.execute("DELETE FROM jobctl.job_definitions");
@@ -179,14 +180,23 @@ fn fire_refuses_times_that_no_schedule_yields() {
             "[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\noverlap = 'allow'\ncatch_up = '{catch_up}'\n"
         ));
         let times =
-            |count: u32| format!("SELECT next_run_at + n * interval '1 second' FROM generate_series(1, {count}) AS n");
+            |count: u32| format!("SELECT next_run_at + n * interval '1 minute' FROM generate_series(1, {count}) AS n");
         assert_eq!(fires(seen, later, &times(most)), (true, most.to_string()), "{catch_up}");
         assert_eq!(fires(seen, later, &times(most + 1)), none, "{catch_up}");
     }
-    assert_eq!(fires(seen, later, "SELECT now() + interval '1 second'"), none, "the future");
-    assert_eq!(fires(seen, later, "SELECT next_run_at - interval '1 second'"), none, "before the time that was seen");
+    assert_eq!(fires(seen, later, "SELECT next_run_at + interval '121 minutes'"), none, "the future");
+    assert_eq!(fires(seen, later, "SELECT next_run_at - interval '1 minute'"), none, "before the time that was seen");
+    assert_eq!(fires(seen, later, "SELECT next_run_at + interval '1 second'"), none, "between two minutes");
     assert_eq!(fires(seen, later, "SELECT NULL::timestamptz"), none, "no time");
-    assert_eq!(fires(seen, "next_run_at - interval '1 second'", "SELECT next_run_at"), none, "next goes back");
+    let minute = "next_run_at + interval '1 minute'";
+    assert_eq!(fires(seen, minute, &format!("SELECT {minute}")), none, "next could fire again");
+    for next in [seen, "next_run_at - interval '1 minute'", "next_run_at + interval '1 second'"] {
+        assert_eq!(fires(seen, next, "SELECT next_run_at"), none, "next is {next}");
+    }
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = NULL");
+    let first = "SELECT jobctl.fire(id, NULL, schedule, time_zone, '2000-01-01', '{}', '0', 0) IS NULL
+         FROM jobctl.job_definitions";
+    assert_eq!(db.query(first), "t", "a first time long ago");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() + interval '1 hour'");
     let early = "SELECT jobctl.fire(id, next_run_at, schedule, time_zone, NULL, '{}', '0', 0) IS NULL
          FROM jobctl.job_definitions";

@@ -636,7 +636,8 @@ $$;
 --
 -- Returns NULL and changes nothing if another tick fired first or is firing, if the schedule is not
 -- due, or if its expression or time zone differs from the arguments. The same applies to times that
--- no schedule yields: in the future, before `seen`, or more than catch_up allows.
+-- no schedule yields: in the future, before `seen`, between two minutes, or more than catch_up
+-- allows.
 CREATE FUNCTION jobctl.fire(
     definition_id bigint,
     seen timestamptz,
@@ -668,11 +669,25 @@ BEGIN
         AND seen.schedule = fire.schedule
         AND seen.time_zone = fire.time_zone
         AND coalesce(fire.seen <= now(), true)
-        AND coalesce(fire.next >= fire.seen, true)
+        -- SQL cannot read a schedule, so a worker could make times up: each minute fires at most
+        -- once. Only a schedule that is put off stays where it is.
+        AND CASE
+            WHEN fire.put_off_until IS NOT NULL
+                THEN fire.next IS NOT DISTINCT FROM fire.seen AND cardinality(fire.times) = 0
+            ELSE coalesce(
+                fire.next > coalesce(fire.seen, now() - interval '1 hour')
+                    AND extract(epoch FROM fire.next) % 60 = 0,
+                true
+            )
+        END
         AND cardinality(fire.times) <= seen.most_fires
         AND NOT EXISTS (
             SELECT FROM unnest(fire.times) AS nominal
-            WHERE (nominal BETWEEN fire.seen AND now()) IS NOT TRUE
+            WHERE (
+                nominal BETWEEN fire.seen AND now()
+                AND (nominal = fire.seen OR extract(epoch FROM nominal) % 60 = 0)
+                AND coalesce(nominal < fire.next, true)
+            ) IS NOT TRUE
         )
     FOR NO KEY UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
