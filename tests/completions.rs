@@ -86,6 +86,18 @@ source ./_jobctl'"#;
 }
 
 #[test]
+fn a_name_that_a_shell_would_obey_is_not_offered() {
+    let db = TestDb::new();
+    db.apply("[jobs.backup]\nshell = 'true'\nschedule = '@daily'\n");
+    db.execute(
+        "ALTER TABLE jobctl.job_definitions DROP CONSTRAINT name_is_short_and_plain;
+         INSERT INTO jobctl.job_definitions (name, kind, action, schedule) VALUES ('x$(id)', 'shell', '{}', '@daily')",
+    );
+    assert_eq!(offered_to(db.script(BASH), "jobctl pause x"), "\n");
+    assert_eq!(offered_to(db.script(BASH), "jobctl pause b"), "backup\n");
+}
+
+#[test]
 fn every_script_is_its_shells_language_and_needs_no_database() {
     let folder = temp_dir();
     for shell in ["bash", "fish", "zsh"] {

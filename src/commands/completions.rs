@@ -14,6 +14,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
 use super::{Cli, Database};
+use crate::definition;
 use crate::exit::Exit;
 use crate::model::Status;
 use crate::print;
@@ -103,7 +104,11 @@ pub(super) fn with_candidates(command: Command) -> Command {
 }
 
 fn definitions() -> Vec<CompletionCandidate> {
-    ask(|store| Ok(store.list_schedules(None)?.into_iter().map(|definition| definition.name).collect()))
+    ask(|store| {
+        let names = store.list_schedules(None)?.into_iter().map(|definition| definition.name);
+        // A shell puts an only candidate into the command line as it is: a forged name could be a command.
+        Ok(names.filter(|name| definition::check_name(name).is_ok()).collect())
+    })
 }
 
 fn jobs() -> Vec<CompletionCandidate> {
