@@ -349,6 +349,11 @@ fn each_breach_of_the_role_matrix_is_found() {
         ("GRANT EXECUTE ON FUNCTION jobctl.fire TO PUBLIC", "PUBLIC, which is every role, has EXECUTE on fire"),
         ("GRANT pg_write_all_data TO {app}", "{app} is a member of pg_write_all_data, which reaches every table"),
         (
+            "GRANT pg_execute_server_program, pg_read_server_files, pg_write_server_files TO {app}",
+            "{app} is a member of pg_execute_server_program, pg_read_server_files, pg_write_server_files, \
+             which reaches every table",
+        ),
+        (
             "GRANT pg_read_all_data, pg_write_all_data TO {group}; GRANT {group} TO {app}",
             "{group} is a member of pg_read_all_data, pg_write_all_data, which reaches every table",
         ),
@@ -375,6 +380,7 @@ fn each_breach_of_the_role_matrix_is_found() {
          REVOKE SELECT ON jobctl.dead_runs FROM PUBLIC;
          REVOKE EXECUTE ON FUNCTION jobctl.fire FROM PUBLIC;
          REVOKE pg_read_all_data, pg_write_all_data FROM {app}, {group};
+         REVOKE pg_execute_server_program, pg_read_server_files, pg_write_server_files FROM {app};
          REVOKE {group} FROM {app};
          DROP TRIGGER IF EXISTS t ON jobctl.job_runs;
          DROP RULE IF EXISTS \"R\" ON jobctl.job_runs;

@@ -109,7 +109,14 @@ SELECT
     array_agg(quote_ident(predefined.rolname) ORDER BY predefined.rolname)
 FROM schema, pg_auth_members AS belongs
 JOIN pg_roles AS predefined ON predefined.oid = belongs.roleid
-WHERE predefined.rolname IN ('pg_maintain', 'pg_read_all_data', 'pg_write_all_data')
+WHERE predefined.rolname IN (
+        'pg_execute_server_program',
+        'pg_maintain',
+        'pg_read_all_data',
+        'pg_read_server_files',
+        'pg_write_all_data',
+        'pg_write_server_files'
+    )
     AND NOT pg_has_role(belongs.member, schema.owner, 'USAGE')
 GROUP BY belongs.member
 UNION ALL
