@@ -239,6 +239,20 @@ fn a_worker_lowers_attempts_only_as_a_release_does() {
 }
 
 #[test]
+fn a_text_that_a_worker_wrote_keeps_nobody_from_looking() {
+    let db = furnished();
+    let worker = Role::granted(&db, "worker");
+    // More than jobctl reads of a row.
+    let long = "repeat('x', 70000000)";
+    let forged = format!("UPDATE jobctl.job_runs SET last_error = {long}, error_type = {long} WHERE status = 'dead'");
+    worker.client().batch_execute(&forged).unwrap();
+    for command in [&["list"][..], &["list-dead"], &["list-dead", "--group"], &["status"], &["report"]] {
+        db.jobctl(command.iter().copied()).run().success();
+    }
+    db.jobctl(["check"]).run().exits(1).stdout_has("1 dead run");
+}
+
+#[test]
 fn an_operator_looks_after_runs_and_can_not_choose_what_is_run() {
     may_and_may_not(
         "operator",

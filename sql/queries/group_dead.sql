@@ -22,12 +22,12 @@ WITH counted AS (
 )
 SELECT
     counted.job_type,
-    counted.error_type,
+    left(counted.error_type, 100) AS error_type,
     counted.runs,
     counted.first_died_at,
     counted.last_died_at,
     counted.newest_id,
-    newest.last_error,
+    left(newest.last_error, 10000) AS last_error,
     now() AS now
 FROM counted
 JOIN jobctl.job_runs AS newest ON newest.id = counted.newest_id

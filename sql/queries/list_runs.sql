@@ -1,6 +1,6 @@
 -- Runs by their ids, in the order in which these are given; how long the last attempt took, or takes.
 -- $1  run ids    $2  whether that length is wanted; it takes a look at the history for each
--- A run that was deleted meanwhile is missing.
+-- A run that was deleted meanwhile is missing. Texts are cut: a worker may write one of any length.
 SELECT
     run.id,
     run.job_type,
@@ -9,8 +9,8 @@ SELECT
     run.priority,
     run.attempts,
     run.max_attempts,
-    run.error_type,
-    run.last_error,
+    left(run.error_type, 100) AS error_type,
+    left(run.last_error, 10000) AS last_error,
     run.idempotency_key,
     run.run_at,
     run.created_at,
