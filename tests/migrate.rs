@@ -315,7 +315,7 @@ fn objects_that_another_role_owns_are_refused_in_a_migrated_schema_too() {
 #[test]
 fn a_version_is_believed_only_if_its_objects_are_there() {
     for (object, change) in [
-        ("table job_effects, trigger effects_are_settled_by_their_recorder", "DROP TABLE jobctl.job_effects"),
+        ("table job_workers", "DROP TABLE jobctl.job_workers"),
         ("view dead_runs", "DROP VIEW jobctl.dead_runs"),
         ("function fire", "DROP FUNCTION jobctl.fire"),
         ("trigger attempts_only_go_up", "DROP TRIGGER attempts_only_go_up ON jobctl.job_runs"),
