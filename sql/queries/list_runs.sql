@@ -1,6 +1,6 @@
 -- Runs by their ids, in the order in which these are given; how long the last attempt took, or takes.
 -- $1  run ids    $2  whether that length is wanted; it takes a look at the history for each
--- A run that was deleted meanwhile is missing. Texts are cut: a worker may write one of any length.
+-- A run that was deleted meanwhile is missing. Texts are cut, because a worker may write long ones.
 SELECT
     run.id,
     run.job_type,

@@ -34,7 +34,7 @@ impl Judged {
 
 /// Before a result is sent again whose run somebody has locked.
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
-/// The same if the result was refused; longer than the pause after it, so that runs are claimed in between.
+/// The same for a rejected result. Longer than the claim pause, so runs are claimed in between.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 /// Bytes of output in one statement; more wait for the next.
 pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
@@ -44,7 +44,7 @@ pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 pub(super) struct Results {
     /// To be recorded.
     pub(super) ended: Vec<Judged>,
-    /// With runs that somebody has locked, or refused: they wait for that, and nothing else does.
+    /// Results whose run is locked or was rejected. They wait; other results do not.
     blocked: Vec<Judged>,
     blocked_until: Option<Instant>,
     /// When the latest that waits for next to nothing is due again.
@@ -62,7 +62,7 @@ impl Results {
         [&self.ended, &self.blocked, &self.lost].iter().all(|results| results.is_empty())
     }
 
-    /// How many wait for that.
+    /// The number of results that wait.
     pub(super) fn blocked(&self) -> usize {
         self.blocked.len()
     }
