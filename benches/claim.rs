@@ -84,6 +84,7 @@ fn milliseconds(database: &Database) -> f64 {
                 (&CLAIMED, Type::INT4),
                 (&None::<&str>, Type::TEXT),
                 (&None::<i32>, Type::INT4),
+                (&ids, Type::INT8_ARRAY),
             ],
         )
         .unwrap();

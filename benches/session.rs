@@ -89,6 +89,7 @@ fn own(client: &mut Client) {
         (&at_once, Type::INT4),
         (&None::<&str>, Type::TEXT),
         (&None::<i32>, Type::INT4),
+        (&Vec::<i64>::new(), Type::INT8_ARRAY),
     ];
     client.batch_execute("BEGIN").unwrap();
     let claimed = client.query_typed(include_str!("../sql/queries/claim.sql"), claim).unwrap();
