@@ -15,7 +15,7 @@ pub fn look(scale: Scale) -> Vec<Measured> {
         &["list"],
         &["list", "--since", "12h", "--status", "dead"],
         &["list", "--job", "job-3"],
-        &["list", "--job", "none"],
+        &["list", "--job", "http"],
         &["list", "--queue", "none"],
         &["list", "--until", "20d"],
         &["list-dead", "--limit", "50"],
