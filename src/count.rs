@@ -1,4 +1,4 @@
-//! Numbers of things in words. Pure.
+//! Numbers of things, and lists of names, in words. Pure.
 
 /// `1 run`, `2 runs`.
 pub(crate) fn of(number: i64, noun: &str) -> String {
@@ -23,6 +23,15 @@ pub(crate) fn grouped(number: i64) -> String {
     text
 }
 
+/// The first names, at most `shown`, and the number of the others: `a, b and 3 more`.
+pub(crate) fn listed(names: &[impl AsRef<str>], shown: usize) -> String {
+    let first = names.iter().take(shown).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(shown) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
 fn inflected(number: i64, noun: &str) -> String {
     if number == 1 { noun.to_owned() } else { format!("{noun}s") }
 }
@@ -30,6 +39,13 @@ fn inflected(number: i64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_shows_the_first_names_and_the_number_of_the_others() {
+        assert_eq!(listed(&["a"], 3), "a");
+        assert_eq!(listed(&["a", "b", "c"], 3), "a, b, c");
+        assert_eq!(listed(&["a", "b", "c", "d", "e"], 3), "a, b, c and 2 more");
+    }
 
     #[test]
     fn numbers_are_grouped_by_thousands() {

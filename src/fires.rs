@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::count;
 use crate::schedule::{Missed, Schedule, spread_of};
 use crate::store::{DueSchedule, Planned, Scheduled};
 
@@ -116,6 +117,18 @@ impl<'a> Failing<'a> {
             scheduled.iter().filter(|one| fails(one)).map(|one| one.name.as_str()).collect()
         };
         Self { broken: named(is_broken), skipping: named(is_skipping) }
+    }
+
+    /// Returns a sentence for each kind of failure, and what to do about the first schedule.
+    pub(crate) fn sentences(&self) -> impl Iterator<Item = (String, String)> {
+        let kinds = [
+            (&self.broken, "can't fire", "see `jobctl next"),
+            (&self.skipping, "will skip times", "run `jobctl resume"),
+        ];
+        kinds.into_iter().filter_map(|(names, fails, remedy)| {
+            let first = names.first()?;
+            Some((format!("schedule {} {fails}", count::listed(names, 1)), format!("{remedy} {first}`")))
+        })
     }
 }
 

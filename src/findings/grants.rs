@@ -14,7 +14,7 @@ pub(crate) fn grants(facts: &[GrantFacts]) -> Vec<Finding> {
 }
 
 fn finding(GrantFacts { kind, name, has }: &GrantFacts) -> Finding {
-    let has = some(&has.iter().map(String::as_str).collect::<Vec<_>>());
+    let has = some(has);
     let (found, remedy) = match kind.as_str() {
         "role" if name == "PUBLIC" => {
             (format!("PUBLIC, which is every role, has {has}"), "revoke it FROM PUBLIC".to_owned())

@@ -7,7 +7,7 @@ mod work;
 
 use serde::Serialize;
 
-use crate::store;
+use crate::{count, store};
 
 pub(crate) use grants::grants;
 pub(crate) use server::{Clock, Identity, Link, clock, connection, database, durability, pooler, role, writes};
@@ -93,14 +93,9 @@ fn parts(error: &store::Error) -> (String, Option<String>) {
     }
 }
 
-/// The first few names, and how many more there are.
-fn some(names: &[&str]) -> String {
-    const SHOWN: usize = 3;
-    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+/// The first few names, and the number of the others.
+fn some(names: &[impl AsRef<str>]) -> String {
+    count::listed(names, 3)
 }
 
 #[cfg(test)]
@@ -130,13 +125,6 @@ mod tests {
             full_page_writes: true,
             autovacuum: true,
         }
-    }
-
-    #[test]
-    fn an_enumeration_ends_in_time() {
-        assert_eq!(some(&["a"]), "a");
-        assert_eq!(some(&["a", "b", "c"]), "a, b, c");
-        assert_eq!(some(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub(crate) fn sizes(tables: &[TableFacts], indexes: &[IndexFacts]) -> Finding {
     const CHECK: &str = "size";
     let keys: i64 = indexes.iter().filter(|index| index.name.ends_with("_key")).map(|index| index.entries).sum();
     let all: Vec<_> = tables.iter().map(|table| format!("{} {}", table.name, table.size)).collect();
-    let all = some(&all.iter().map(String::as_str).collect::<Vec<_>>());
+    let all = some(&all);
     let bloated =
         tables.iter().find(|table| table.heap_bytes > BIG && table.heap_bytes / table.live.max(1) > LONGEST_ROW);
     match bloated {

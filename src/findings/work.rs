@@ -71,7 +71,7 @@ pub(crate) fn schedules(facts: &RunFacts, failing: &Failing<'_>) -> Finding {
     match facts.late_for {
         Some(late) if late >= PATIENCE => Finding::bad(
             CHECK,
-            format!("not fired for {}: {}", duration::show(late), names(&facts.late_schedules)),
+            format!("not fired for {}: {}", duration::show(late), some(&facts.late_schedules)),
             "any tick fires them: see why none does",
         ),
         _ => Finding::ok(CHECK, "none is late"),
@@ -147,10 +147,6 @@ pub(crate) fn queues(facts: &RunFacts, waiting: &[WaitingFacts]) -> Finding {
         format!("{} overdue where no worker looks: {}", count::of(runs, "run"), some(&queues)),
         "tick with `--queue` and these, or without it",
     )
-}
-
-fn names(names: &[String]) -> String {
-    some(&names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -67,12 +67,7 @@ fn troubles(summary: &Summary, failing: &Failing<'_>, now: DateTime<Utc>, window
         let wait = if summary.due == 1 { "is due and waits" } else { "are due, the oldest" };
         troubles.push(format!("{} {wait} for {age}", count::grouped_of(summary.due, "run")));
     }
-    for (names, fails) in [(&failing.broken, "can't fire"), (&failing.skipping, "will skip times")] {
-        if let [first, others @ ..] = &names[..] {
-            let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-            troubles.push(format!("schedule {first}{more} {fails}"));
-        }
-    }
+    troubles.extend(failing.sentences().map(|(sentence, _)| sentence));
     if let Some(age) = late(summary.late_since, PATIENCE) {
         troubles.push(format!("a schedule is late by {age}"));
     }

@@ -3,12 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use postgres::Row;
-use postgres::SimpleQueryMessage;
 use postgres::types::Type;
+use postgres::{Row, SimpleQueryMessage};
 
 use super::{Error, Kind, Limits, Result, Store, error, query};
 use crate::connect::Client;
+use crate::count;
 use crate::exit::Exit;
 
 /// A step of the schema's history, embedded in the program.
@@ -182,15 +182,15 @@ fn refusal(ground: &Row, mode: Mode) -> std::result::Result<Option<Error>, postg
         ))));
     }
     let strangers: Vec<String> = ground.try_get("strangers")?;
-    let Some((stranger, others)) = strangers.split_first() else { return Ok(None) };
+    let Some(stranger) = strangers.first() else { return Ok(None) };
     if !ground.try_get::<_, bool>("has_versions")? {
         return Ok(Some(schema_fault(format!(
             "the schema `jobctl` is not jobctl's: it has {stranger} in it; remove or rename that schema"
         ))));
     }
-    let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    let strangers = count::listed(&strangers, 1);
     Ok(Some(privilege_fault(format!(
-        "the schema `jobctl` has objects of other roles in it: {stranger}{others}; drop those that are not jobctl's, \
+        "the schema `jobctl` has objects of other roles in it: {strangers}; drop those that are not jobctl's, \
          and give the others to the schema's owner with ALTER ... OWNER TO"
     ))))
 }

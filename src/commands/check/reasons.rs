@@ -31,12 +31,7 @@ pub(super) fn reasons(facts: &Facts, failing: &Failing<'_>, limits: &Limits) -> 
     {
         reasons.push(format!("run {id} {job} has been due for {}, see `jobctl status`", show_whole(*age)));
     }
-    if let Some((first, some)) = some_schedules(&failing.broken) {
-        reasons.push(format!("{some} can't fire, see `jobctl next {first}`"));
-    }
-    if let Some((first, some)) = some_schedules(&failing.skipping) {
-        reasons.push(format!("{some} will skip times, run `jobctl resume {first}`"));
-    }
+    reasons.extend(failing.sentences().map(|(sentence, remedy)| format!("{sentence}, {remedy}")));
     if let Some((name, age)) = &facts.latest_schedule
         && *age > limits.lag
     {
@@ -91,13 +86,6 @@ fn ticks(facts: &Facts, limits: &Limits) -> Vec<String> {
             .map(|tick| format!("worker {} has not ticked for {}, see its cron", tick.worker, show_whole(tick.age)))
             .collect(),
     }
-}
-
-/// Returns the first name, and a subject for a sentence about all names.
-fn some_schedules<'a>(names: &[&'a str]) -> Option<(&'a str, String)> {
-    let [first, others @ ..] = names else { return None };
-    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-    Some((first, format!("schedule {first}{more}")))
 }
 
 fn example(count: i64, run: Option<&FailedRun>) -> String {
