@@ -1,10 +1,11 @@
 //! The rules of time zones. They come from the system's files, which cron on this host reads too.
 //! If a zone is missing there, they come from a compiled-in copy.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{env, fmt};
 
 use jiff::tz::TimeZone;
@@ -70,12 +71,17 @@ impl fmt::Display for ZoneData {
     }
 }
 
-/// Returns the rules of a zone; `None` if there is no zone of that name.
+/// Returns the rules of a zone; `None` if there is no zone of that name. Reads each zone once:
+/// thousands of schedules may share it.
 pub(super) fn load(name: &str) -> Option<TimeZone> {
-    if !is_name(name) {
-        return None;
+    static LOADED: Mutex<BTreeMap<String, TimeZone>> = Mutex::new(BTreeMap::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(zone) = loaded.get(name) {
+        return Some(zone.clone());
     }
-    read(&directory(), name).or_else(|| compiled_in(name))
+    let zone = is_name(name).then(|| read(&directory(), name).or_else(|| compiled_in(name))).flatten()?;
+    loaded.insert(name.to_owned(), zone.clone());
+    Some(zone)
 }
 
 /// Returns whether a name can be a zone, so that it is safe in a path. Each part of a zone's name
