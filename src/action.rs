@@ -130,9 +130,11 @@ pub(crate) fn program(word: &str) -> String {
     if (1..=63).contains(&name.len()) && name.chars().all(is_plain) { format!(" `{name}`") } else { String::new() }
 }
 
-/// Whether a job's payload says what to execute, and no definition does.
+/// The jobs whose payload says what to execute, and no definition does.
+pub(crate) const BUILT_IN: [&str; 2] = ["shell", "http"];
+
 pub(crate) fn is_built_in(job: &str) -> bool {
-    matches!(job, "shell" | "http")
+    BUILT_IN.contains(&job)
 }
 
 impl Action {

@@ -14,6 +14,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
 use super::{Cli, Database};
+use crate::action;
 use crate::definition;
 use crate::exit::Exit;
 use crate::model::Status;
@@ -112,7 +113,7 @@ fn definitions() -> Vec<CompletionCandidate> {
 }
 
 fn jobs() -> Vec<CompletionCandidate> {
-    definitions().into_iter().chain(["shell", "http"].map(CompletionCandidate::new)).collect()
+    definitions().into_iter().chain(action::BUILT_IN.map(CompletionCandidate::new)).collect()
 }
 
 fn dead() -> Vec<CompletionCandidate> {

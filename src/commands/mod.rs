@@ -250,7 +250,7 @@ fn no_definition(store: &Store, name: &str) -> Fault {
         return Fault::new(Exit::NotFound, format!("no definition `{name}`: it is a built-in job"));
     }
     let definitions = store.list_schedules(None).unwrap_or_default();
-    let words = definitions.iter().map(|definition| definition.name.as_str()).chain(["shell", "http"]);
+    let words = definitions.iter().map(|definition| definition.name.as_str()).chain(action::BUILT_IN);
     let meant = spelling::suggestion(name, words);
     let meant = if meant.is_empty() { "; built-in jobs are shell and http" } else { &meant };
     Fault::new(Exit::NotFound, format!("no definition `{}`{meant}", print::plain(name)))
