@@ -294,13 +294,14 @@ impl Store {
         })
     }
 
-    /// Finds out whether these runs can become running; changes nothing.
+    /// Finds out whether a claim can read these runs and make them running; changes nothing.
     ///
     /// # Errors
-    /// The database's: `may_be_about_rows` if some of the runs can't.
+    /// The database's: `may_be_about_rows` if some of the runs can't be claimed.
     pub(crate) fn try_claim(&self, worker: &str, runs: Vec<i64>) -> Result<()> {
         let worker = worker.to_owned();
         self.transact("claim runs", move |client| {
+            client.query_typed(query!("read_runs"), &[(&runs, Type::INT8_ARRAY)])?;
             client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")?;
             client.query_typed(query!("try_claim"), &[(&worker, Type::TEXT), (&runs, Type::INT8_ARRAY)])?;
             client.batch_execute("ROLLBACK AND CHAIN")

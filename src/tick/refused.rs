@@ -34,7 +34,7 @@ impl RefusedRuns {
         wanted: &Wanted,
         refusal: store::Error,
     ) -> store::Result<Self> {
-        if store.read(Vec::new()).and_then(|()| store.try_claim(worker, Vec::new())).is_err() {
+        if store.try_claim(worker, Vec::new()).is_err() {
             return Err(refusal);
         }
         let suspects = Bisection::of(store.preview(wanted, SIFTED)?);
@@ -52,9 +52,8 @@ impl RefusedRuns {
     /// The database's; after the last step also the claim's own error if no run caused it.
     pub(super) fn step(&mut self, store: &Store, worker: &str, wanted: &mut Wanted) -> store::Result<()> {
         let found = self.suspects.step(|part| {
-            let runs: Vec<_> = part.iter().map(|run| run.id).collect();
-            let tried = store.read(runs.clone()).and_then(|()| store.try_claim(worker, runs));
-            tried.map_err(|mut error| {
+            let runs = part.iter().map(|run| run.id).collect();
+            store.try_claim(worker, runs).map_err(|mut error| {
                 // A statement that takes too long may succeed with fewer runs.
                 if error.kind == Kind::Busy && part.len() > 1 {
                     error.kind = Kind::Data;
