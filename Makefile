@@ -3,12 +3,12 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
-# As cargo itself sees it; a build folder named in its configuration file is to be named here too.
+# The build folder. If cargo's configuration file names another one, set CARGO_TARGET_DIR, too.
 TARGET = $${CARGO_TARGET_DIR:-target}
-# The file in which tests list the parts that they skip on this machine.
+# In this file, tests list the parts that they skip on this machine.
 LEFT_OUT = $(TARGET)/tests-left-out
 
-# With the settings of a database that loses nothing, and no other than its own.
+# A private database that loses no commit in a crash.
 BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
@@ -24,7 +24,7 @@ build: toolchain ## build the release binary
 toolchain:
 	@tests/check-toolchain $(CARGO)
 
-# A demo keeps its hands off the database that tests may have been given.
+# The demo never uses the database of JOBCTL_TEST_DATABASE_URL.
 demo: toolchain ## watch it run real jobs against a PostgreSQL of its own
 	JOBCTL_TEST_DATABASE_URL= CARGO="$(CARGO)" tests/with-postgres examples/demo
 
@@ -39,23 +39,24 @@ test-pg: ## run the integration tests against PostgreSQL VERSION=14, 15, 16, 17 
 	programs=$$(tests/install-postgres "$(VERSION)" "$(TARGET)/postgres") && \
 		PG_BIN=$$programs JOBCTL_TEST_DATABASE_URL= $(MAKE) test ARGS="--test integration $(ARGS)"
 
-bench: ## measure it against its references and its peers, in under ten minutes
+bench: ## compare its speed with references and peers; under ten minutes
 	benches/peers/install "$(TARGET)/peers"
 	BENCH_PEERS="$$(cd "$(TARGET)/peers" && pwd)" $(BENCH) --json "$(TARGET)/bench.json" $(ARGS)
 
-bench-quick: ## the same with less of everything, in under 90 seconds
+bench-quick: ## a shorter benchmark; under 90 seconds
 	$(BENCH) --quick $(ARGS)
 
-lint: ## check formatting, lints and the rules of the layers
+lint: ## check formatting, lints, layers and words
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets --locked -- -D warnings
 	.ci/layers
+	.ci/words
 
 deny: ## check licences, bans and sources of all dependencies; needs cargo-deny
 	$(CARGO) deny --locked check licenses bans sources
 
 # Each shell looks for completions in a folder of its own.
-# What is up to date is not built again: root may have no toolchain, and is to leave no files here.
+# Builds only if a source is newer: root may have no toolchain, and must leave no files here.
 install: ## install the binary, its manual pages and completions under PREFIX (/usr/local)
 	@test -x "$(TARGET)/release/jobctl" && \
 		test -z "$$(find Cargo.toml Cargo.lock src sql -newer "$(TARGET)/release/jobctl")" || $(MAKE) build
@@ -67,5 +68,5 @@ install: ## install the binary, its manual pages and completions under PREFIX (/
 	umask 022 && "$(TARGET)/release/jobctl" completions fish >"$(SHARE)/fish/vendor_completions.d/jobctl.fish"
 	umask 022 && "$(TARGET)/release/jobctl" completions zsh >"$(SHARE)/zsh/site-functions/_jobctl"
 
-clean: ## remove what was built
+clean: ## remove the build folder
 	$(CARGO) clean

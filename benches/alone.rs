@@ -1,15 +1,15 @@
-//! What jobs cost without a database: in a plain pool of threads, and executed as jobctl does it.
+//! Measures jobs without a database: in a plain pool of threads, and through jobctl's executor.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::action::Action;
 use crate::execute::{Executor, HostPolicy, ShellPolicy, Stop};
-use crate::model::{Identity, Outcome};
+use crate::job::action::Action;
+use crate::job::attempt::{AttemptIdentity, Outcome};
 
-/// So many `sh -c true` from a pool of threads and nothing else.
+/// Runs `sh -c true` this many times in a pool of threads.
 pub fn spawn(count: usize, threads: usize) -> Duration {
     pool(count, threads, |_| {
         let mut command = Command::new("sh");
@@ -18,12 +18,12 @@ pub fn spawn(count: usize, threads: usize) -> Duration {
     })
 }
 
-/// So many executions of a built-in job, with all that jobctl does for one but the database's part.
+/// Executes a built-in job this many times, as a tick does but without the database.
 pub fn executions(count: usize, threads: usize, job: &str, payload: &str) -> Duration {
     let executor = Executor::new(ShellPolicy::Any, HostPolicy::new(&[]).unwrap());
     pool(count, threads, |number| {
         let action = Action::parse(job, payload).unwrap().unwrap();
-        let identity = Identity {
+        let identity = AttemptIdentity {
             run_id: i64::try_from(number).unwrap(),
             job: job.to_owned(),
             attempt: 1,

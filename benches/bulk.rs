@@ -1,4 +1,4 @@
-//! Enqueueing many at once, against COPY of the same rows into the same table.
+//! Measures a batch of enqueues against COPY of the same rows into the same table.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ pub fn bulk(scale: Scale) -> Vec<Measured> {
     let (mut json, mut text) = (String::new(), String::new());
     for number in 1..=runs {
         let payload = format!(r#"{{"command": ["send-invoice", "{number}"]}}"#);
-        writeln!(json, r#"{{"job": "shell", "payload": {payload}}}"#).unwrap();
+        writeln!(json, r#"{{"job_type": "shell", "payload": {payload}}}"#).unwrap();
         writeln!(text, "shell\t{payload}").unwrap();
     }
     std::fs::write(&lines, json).unwrap();
@@ -25,20 +25,30 @@ pub fn bulk(scale: Scale) -> Vec<Measured> {
         .map(|_| {
             let database = Database::new();
             let mut copy = database.psql();
-            copy.arg("-qc").arg(format!(r"\copy jobctl.job_runs (job_type, payload) from '{}'", rows.display()));
+            copy.arg("-qc").arg(format!(
+                r"\copy jobctl.job_runs (job_type, payload) from '{}'",
+                rows.display()
+            ));
             let copied = time(copy);
             let database = Database::new();
             let took = database.jobctl(["enqueue", "--batch", lines.to_str().unwrap()]).run();
-            assert_eq!(database.number("SELECT count(*) FROM jobctl.job_runs"), i64::try_from(runs).unwrap());
+            assert_eq!(
+                database.number("SELECT count(*) FROM jobctl.job_runs"),
+                i64::try_from(runs).unwrap()
+            );
             (took, copied)
         })
         .collect();
-    let (ours, copied) =
-        (rounds.iter().map(|pair| pair.0).min().unwrap(), rounds.iter().map(|pair| pair.1).min().unwrap());
+    let (ours, copied) = (
+        rounds.iter().map(|pair| pair.0).min().unwrap(),
+        rounds.iter().map(|pair| pair.1).min().unwrap(),
+    );
     vec![Measured {
         what: format!("enqueue --batch of {runs} lines / psql's \\copy of the same rows"),
         figures: format!("{} and {}, best of {ROUNDS}", rate(runs, ours), rate(runs, copied)),
-        value: median(rounds.iter().map(|(ours, copied)| copied.as_secs_f64() / ours.as_secs_f64()).collect()),
+        value: median(
+            rounds.iter().map(|(ours, copied)| copied.as_secs_f64() / ours.as_secs_f64()).collect(),
+        ),
         unit: "",
         goal: Goal::AtLeast(0.5),
     }]

@@ -1,5 +1,4 @@
-//! What a claim costs in a table with a long past and a long future: the product's own statement, in
-//! a transaction of its own, as a tick sends it.
+//! Measures the tick's claim statement in a table with much history and many future runs.
 
 use std::time::Instant;
 
@@ -9,7 +8,7 @@ use crate::Scale;
 use crate::database::Database;
 use crate::table::{Goal, Measured, median};
 
-/// Runs a claim takes.
+/// Runs per claim.
 const CLAIMED: i32 = 100;
 const ROUNDS: usize = 40;
 
@@ -18,10 +17,13 @@ pub fn claim(scale: Scale) -> Vec<Measured> {
         (scale.of(5_000_000, 200_000), scale.of(1_000_000, 50_000), scale.of(100_000, 20_000));
     let large = filled(finished, future, due);
     let small = filled(0, 0, 1000);
-    let rounds: Vec<_> = (0..ROUNDS).map(|_| [milliseconds(&large), milliseconds(&small)]).collect();
+    let rounds: Vec<_> =
+        (0..ROUNDS).map(|_| [milliseconds(&large), milliseconds(&small)]).collect();
     let of = |index: usize| median(rounds.iter().map(|round| round[index]).collect());
     vec![Measured {
-        what: format!("claim of {CLAIMED}, {finished} finished, {future} future, {due} due / 1000 due"),
+        what: format!(
+            "claim of {CLAIMED}, {finished} finished, {future} future, {due} due / 1000 due"
+        ),
         figures: format!("{:.2} ms and {:.2} ms, medians of {ROUNDS}", of(0), of(1)),
         value: of(0) / of(1),
         unit: "",
@@ -29,7 +31,7 @@ pub fn claim(scale: Scale) -> Vec<Measured> {
     }]
 }
 
-/// Runs of five queues and four priorities.
+/// Inserts runs of five queues and four priorities.
 fn filled(finished: usize, future: usize, due: usize) -> Database {
     let database = Database::new();
     let insert = |runs: usize, columns: &str, values: &str| {
@@ -43,12 +45,20 @@ fn filled(finished: usize, future: usize, due: usize) -> Database {
     insert(
         finished,
         "status, attempts, run_at, created_at, started_at, finished_at",
-        &format!("'succeeded', 1, {past}{finished}), {past}{finished}), {past}{finished}), {past}{finished})"),
+        &format!(
+            "'succeeded', 1, {past}{finished}), {past}{finished}), {past}{finished}), \
+                {past}{finished})"
+        ),
     );
-    insert(future, "run_at", &format!("now() + interval '1 hour' + interval '30 days' * n / {}", future.max(1)));
+    insert(
+        future,
+        "run_at",
+        &format!("now() + interval '1 hour' + interval '30 days' * n / {}", future.max(1)),
+    );
     insert(due, "run_at", &format!("now() - interval '1 hour' * n / {due}"));
     database.execute([
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at, claiming_tick, claiming_until)
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, claiming_tick, \
+         claiming_until)
          VALUES ('bench', '', now(), 'bench', now() + interval '1 day')",
         "VACUUM ANALYZE",
         "CHECKPOINT",
@@ -56,7 +66,7 @@ fn filled(finished: usize, future: usize, due: usize) -> Database {
     database
 }
 
-/// One claim on a new connection, undone so that the next finds the same.
+/// Measures one claim on a new connection, and rolls it back so that the next finds the same.
 fn milliseconds(database: &Database) -> f64 {
     let mut client = database.client();
     let (worker, lease, keep) = ("bench", 120.0_f64, false);
@@ -65,7 +75,7 @@ fn milliseconds(database: &Database) -> f64 {
     client.batch_execute("BEGIN; SET LOCAL search_path = pg_catalog, pg_temp").unwrap();
     let claimed = client
         .query_typed(
-            include_str!("../sql/queries/claim.sql"),
+            include_str!("../sql/queries/tick/claim.sql"),
             &[
                 (&worker, Type::TEXT),
                 (&worker, Type::TEXT),

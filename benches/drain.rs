@@ -1,4 +1,4 @@
-//! Draining a queue: how much of what the machine can do without a database is left with one.
+//! Measures how fast a queue is drained, relative to the same work without a database.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use crate::session::{self, Statements};
 use crate::table::{Goal, Measured, median, rate};
 use crate::{Scale, alone, peers};
 
-/// Each comparison is made so often, in turn.
+/// Rounds of each comparison.
 const ROUNDS: usize = 3;
 const SHELL: &str = r#"{"command": "true"}"#;
 
-/// `sh -c true`, against a plain pool of threads that spawns the same.
+/// Compares `sh -c true` with a plain pool of threads that spawns the same.
 pub fn shell(scale: Scale) -> Vec<Measured> {
     const CONCURRENCY: usize = 8;
     let runs = scale.of(4000, 1500);
@@ -46,12 +46,13 @@ pub fn shell(scale: Scale) -> Vec<Measured> {
     rows
 }
 
-/// Calls of a local server, against the same client in a loop.
+/// Compares calls of a local server with the same client in a loop.
 pub fn http(scale: Scale) -> Vec<Measured> {
     const CONCURRENCY: usize = 16;
     let runs = scale.of(20_000, 5000);
     let server = Server::start(usize::MAX);
-    let mut beside = [Statements::Plain, Statements::Own].map(|statements| (statements, Vec::new(), Vec::new()));
+    let mut beside =
+        [Statements::Plain, Statements::Own].map(|statements| (statements, Vec::new(), Vec::new()));
     let rounds = (0..ROUNDS).map(|_| {
         let filled = || {
             let database = Database::new();
@@ -88,22 +89,29 @@ pub fn http(scale: Scale) -> Vec<Measured> {
         };
         [
             (format!("no calls: {whose}, 1000 runs at a time, one session"), written),
-            (format!("the calls, and {whose} side by side, neither waiting for the other"), side_by_side),
+            (
+                format!("the calls, and {whose} side by side, neither waiting for the other"),
+                side_by_side,
+            ),
         ]
     });
     let bounds = bounds.map(|(what, rounds)| Measured { what, ..compare(runs, rounds) });
     [ours].into_iter().chain(bounds).collect()
 }
 
-/// A session that holds a snapshot keeps every dead row version where it is; the drain must not slow
-/// down with their number.
+/// Drains while another session holds an old snapshot, which keeps every dead row version. Their
+/// number must not slow the drain down.
 pub fn snapshot(scale: Scale) -> Vec<Measured> {
     let runs = scale.of(300_000, 30_000);
     let server = Server::start(runs / 10);
     let database = Database::new();
     database.fill(runs, "http", &payload(&server));
     let mut holder = database.client();
-    holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobctl.job_workers").unwrap();
+    holder
+        .batch_execute(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobctl.job_workers",
+        )
+        .unwrap();
     let started = Instant::now();
     database.jobctl(["tick", "--concurrency", "16", "--max-time", "10m"]).run();
     database.assert_all_ran_once(runs);
@@ -119,7 +127,7 @@ pub fn snapshot(scale: Scale) -> Vec<Measured> {
     }]
 }
 
-/// Many ticks at once on one table, against one with the same total concurrency.
+/// Compares many concurrent ticks with one tick of the same total concurrency.
 pub fn hosts(scale: Scale) -> Vec<Measured> {
     const TICKS: usize = 64;
     let runs = scale.of(4000, 1500);
@@ -153,20 +161,26 @@ pub fn hosts(scale: Scale) -> Vec<Measured> {
         ..compare(runs, rounds.collect())
     };
     let plainest = |how: &str, rounds| Measured {
-        what: format!("the same by {TICKS} sessions of the plainest queue, a job at a time, plans {how}"),
+        what: format!(
+            "the same by {TICKS} sessions of the plainest queue, a job at a time, plans {how}"
+        ),
         ..compare(runs, rounds)
     };
-    vec![ours, plainest("kept", kept), plainest("made anew", forgotten)]
+    vec![ours, plainest("kept", kept), plainest("planned again", forgotten)]
 }
 
-/// Jobs that print far more than is kept.
+/// Measures jobs that print far more than jobctl keeps.
 pub fn memory(scale: Scale) -> Vec<Measured> {
     let runs = scale.of(10_000, 1000);
     let mut text = tempfile::NamedTempFile::new().unwrap();
     let line = "a line of what a job prints: 0123456789 abcdefghijklmnopqrstuv\n";
     std::io::Write::write_all(&mut text, line.repeat((1 << 20) / line.len()).as_bytes()).unwrap();
     let database = Database::new();
-    database.fill(runs, "shell", &format!(r#"{{"command": ["cat", "{}"]}}"#, text.path().to_str().unwrap()));
+    database.fill(
+        runs,
+        "shell",
+        &format!(r#"{{"command": ["cat", "{}"]}}"#, text.path().to_str().unwrap()),
+    );
     let peak = peak_memory(database.jobctl(["tick", "--concurrency", "32", "--max-time", "10m"]));
     database.assert_all_ran_once(runs);
     vec![Measured {
@@ -182,9 +196,10 @@ fn payload(server: &Server) -> String {
     format!(r#"{{"url": "{}", "json": {{"user": 5}}}}"#, server.url)
 }
 
-/// The median ratio of jobctl's rate to its reference's; pairs of jobctl's time and the reference's.
+/// Returns the median ratio of jobctl's rate to its reference's, from pairs of their times.
 fn compare(count: usize, rounds: Vec<(Duration, Duration)>) -> Measured {
-    let ratios = rounds.iter().map(|(ours, other)| other.as_secs_f64() / ours.as_secs_f64()).collect();
+    let ratios =
+        rounds.iter().map(|(ours, other)| other.as_secs_f64() / ours.as_secs_f64()).collect();
     let best = |times: Vec<Duration>| rate(count, times.into_iter().min().unwrap());
     Measured {
         what: String::new(),

@@ -1,4 +1,4 @@
-//! The commands for people, with a month of history in the table.
+//! Measures the commands for people, with a month of history in the table.
 
 use crate::Scale;
 use crate::database::Database;
@@ -36,7 +36,7 @@ pub fn look(scale: Scale) -> Vec<Measured> {
             let time = |_| {
                 let mut command = database.jobctl([]);
                 command.0.args(line);
-                // `doctor` exits with 1 where a database that was filled by hand needs somebody.
+                // `doctor` exits with 1: it complains about a database that was filled by hand.
                 time_ending_in(command.0, &[0, 1]).as_secs_f64() * 1e3
             };
             Measured {
@@ -50,12 +50,13 @@ pub fn look(scale: Scale) -> Vec<Measured> {
         .collect()
 }
 
-/// A month of ten jobs, one run in a hundred dead, and their history.
+/// Inserts a month of ten jobs with their history; one run in a hundred is dead.
 fn filled(runs: usize) -> Database {
     let database = Database::new();
     let insert = format!(
         "INSERT INTO jobctl.job_runs (
-             job_type, payload, status, attempts, run_at, created_at, started_at, finished_at, failed_at, error_type, last_error
+             job_type, payload, status, attempts, run_at, created_at, started_at, finished_at, \
+             failed_at, error_type, last_error
          )
          SELECT
              'job-' || n % 10,
@@ -70,12 +71,15 @@ fn filled(runs: usize) -> Database {
              CASE WHEN n % 100 = 0 THEN 'exit_code' END,
              CASE WHEN n % 100 = 0 THEN 'exit status 1' END
          FROM generate_series(1, {runs}) AS n
-         CROSS JOIN LATERAL (SELECT now() - interval '30 days' * (1 - n::float8 / {runs}) AS at) AS instant"
+         CROSS JOIN LATERAL (SELECT now() - interval '30 days' * (1 - n::float8 / {runs}) AS at) \
+         AS instant"
     );
     database.execute([
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('bench', '', now())",
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ('bench', '', \
+         now())",
         &insert,
-        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome, error_type, error, exit_code)
+        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, \
+            outcome, error_type, error, exit_code)
          SELECT id, 1, 'bench', started_at, finished_at,
              CASE status WHEN 'dead' THEN 'failed' ELSE status END,
              error_type, last_error, CASE status WHEN 'dead' THEN 1 ELSE 0 END

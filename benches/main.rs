@@ -2,30 +2,26 @@
 //! same run. Whole processes, the release binary, a PostgreSQL with fsync on; see
 //! docs/performance.md for what bounds each figure.
 //!
-//! `--quick` does less of everything, `--json FILE` writes the figures too, and names of measurements
-//! choose some. Nothing here fails because of a time: only wrong results do.
+//! `--quick` does less of everything, `--json FILE` writes the figures too, and names of
+//! measurements choose some. Nothing here fails because of a time: only wrong results do.
 
-// It measures the product through its binary, as tests/ does, and prints what it finds.
+// A benchmark measures the binary, as tests/ does, and prints its figures.
 #![allow(clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 #![allow(unreachable_pub)]
 
-// The product's own execution, as it is: it knows no database, and so runs without one.
-#[allow(dead_code)]
-#[path = "../src/action.rs"]
-mod action;
-#[allow(dead_code)]
-#[path = "../src/duration.rs"]
-mod duration;
+// `alone` measures the product's own executor, which needs no database.
 #[allow(dead_code, unused_imports)]
 #[path = "../src/execute/mod.rs"]
 mod execute;
 #[allow(dead_code)]
-#[path = "../src/model.rs"]
-mod model;
-
-#[allow(dead_code)]
-#[path = "../src/payload.rs"]
-mod payload;
+#[path = "../src/job/mod.rs"]
+mod job;
+#[allow(dead_code, unused_imports)]
+#[path = "../src/schedule/mod.rs"]
+mod schedule;
+#[allow(dead_code, unused_imports)]
+#[path = "../src/text/mod.rs"]
+mod text;
 
 mod alone;
 mod bulk;
@@ -47,14 +43,14 @@ use std::time::Instant;
 use database::Database;
 use table::Measured;
 
-/// How much is done.
+/// The size of a measurement.
 #[derive(Clone, Copy)]
 pub struct Scale {
     quick: bool,
 }
 
 impl Scale {
-    /// So many in a full run; a quick one does a part of it.
+    /// Returns `full`, or `quick` with `--quick`.
     fn of(self, full: usize, quick: usize) -> usize {
         if self.quick { quick } else { full }
     }
@@ -62,7 +58,7 @@ impl Scale {
 
 type Measure = fn(Scale) -> Vec<Measured>;
 
-/// In the order of the table.
+/// All measurements, in the order of the table.
 const MEASURES: [(&str, Measure); 11] = [
     ("tick", short::empty_tick),
     ("enqueue", short::enqueue),

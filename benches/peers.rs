@@ -1,5 +1,5 @@
-//! Other queues on PostgreSQL on the same work, where benches/peers/install could bring them: whole
-//! processes, eight jobs at a time, each configured as its manual advises for throughput.
+//! Measures other queues on PostgreSQL with the same work, if benches/peers/install installed them:
+//! whole processes, eight jobs at a time, each configured as its manual advises for throughput.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,16 +9,18 @@ use crate::database::Database;
 use crate::process::time;
 use crate::table::{Goal, Measured, rate};
 
-/// Names, with the script that fills and drains and the program that runs it.
+/// Each peer's name, the script that fills and drains its queue, and the script's interpreter.
 const PEERS: [(&str, &str, &str); 3] = [
     ("graphile-worker", "graphile_worker.cjs", "node"),
     ("pg-boss", "pg_boss.cjs", "node"),
     ("procrastinate", "procrastinate_worker.py", "python3"),
 ];
 
-/// The peers' rates against the bare pool, which needed `alone` for the same.
+/// Compares the peers' rates with the plain pool, which needed `alone` for the same work.
 pub fn shell(runs: usize, alone: Duration) -> Vec<Measured> {
-    let Some(installed) = std::env::var_os("BENCH_PEERS").map(PathBuf::from) else { return Vec::new() };
+    let Some(installed) = std::env::var_os("BENCH_PEERS").map(PathBuf::from) else {
+        return Vec::new();
+    };
     PEERS.iter().filter_map(|peer| drain(&installed, *peer, runs, alone)).collect()
 }
 
@@ -32,7 +34,10 @@ fn drain(
     let count = runs.to_string();
     let command = |what: &str| {
         let mut command = Command::new(interpreter);
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers").join(script)).arg(what).arg(&count);
+        command
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers").join(script))
+            .arg(what)
+            .arg(&count);
         command
             .env("DATABASE_URL", &database.url)
             .env("NODE_PATH", installed.join("node_modules"))

@@ -1,5 +1,5 @@
-//! The plainest queue that keeps its word: one table, one index, SKIP LOCKED, one transaction to claim a job and one to
-//! end it. No history, no retries, no output, no leases, no scheduling.
+//! The simplest reliable queue: one table, one index, SKIP LOCKED, one transaction to claim a job
+//! and one to end it. No history, no retries, no output, no leases, no scheduling.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -16,16 +16,16 @@ const CLAIM: &str = "UPDATE queue SET status = 'running' WHERE id = (
 ) RETURNING id";
 const END: &str = "UPDATE queue SET status = 'succeeded' WHERE id = $1";
 
-/// What becomes of a statement's plan when its transaction is over.
+/// Whether a statement's plan outlives its transaction.
 #[derive(Clone, Copy)]
 pub enum Plans {
-    /// The session keeps it.
+    /// The session keeps the plan.
     Kept,
-    /// It is made anew, as behind a pooler that hands each transaction to another session.
+    /// Each transaction plans again, as behind a pooler in transaction mode.
     Forgotten,
 }
 
-/// How long so many workers of one thread take for so many `sh -c true`.
+/// Returns the time that this many single-threaded workers need for this many `sh -c true`.
 pub fn drain(count: usize, workers: usize, plans: Plans) -> Duration {
     let database = Database::new();
     let mut client = database.client();
@@ -42,9 +42,14 @@ pub fn drain(count: usize, workers: usize, plans: Plans) -> Duration {
         ))
         .unwrap();
     let started = Instant::now();
-    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(|| work(database.client(), plans)))));
+    thread::scope(|scope| {
+        (0..workers).for_each(|_| drop(scope.spawn(|| work(database.client(), plans))))
+    });
     let took = started.elapsed();
-    let ended: i64 = client.query_one("SELECT count(*) FROM queue WHERE status = 'succeeded'", &[]).unwrap().get(0);
+    let ended: i64 = client
+        .query_one("SELECT count(*) FROM queue WHERE status = 'succeeded'", &[])
+        .unwrap()
+        .get(0);
     assert_eq!(usize::try_from(ended).unwrap(), count);
     took
 }

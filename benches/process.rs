@@ -1,14 +1,14 @@
-//! Whole processes: how long they take, and how much memory.
+//! Measures whole processes: their time and their memory.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// The word that makes this program start another and print how much memory that took.
+/// The argument that makes this program run a command and print the command's peak memory.
 pub const MEMORY: &str = "--measure-memory";
 
-/// A command line of jobctl, for the database at an address.
+/// Returns a command of jobctl for the database at this address.
 pub struct Jobctl(pub Command);
 
 impl Jobctl {
@@ -25,21 +25,22 @@ impl Jobctl {
     }
 }
 
-/// psql of the server's own folder; Debian's on the PATH is a script that looks for it.
+/// Returns psql from the server's folder. On Debian, the psql on the PATH is a slow wrapper script.
 pub fn psql(database: &str) -> Command {
-    let folder = std::env::var("PG_BIN").expect("make bench names the folder of the server's programs");
+    let folder =
+        std::env::var("PG_BIN").expect("make bench names the folder of the server's programs");
     let mut command = Command::new(format!("{folder}/psql"));
     command.arg("-X").arg(database).stdin(Stdio::null()).stdout(Stdio::null());
     command
 }
 
-/// From start to end of a process.
+/// Returns the time from a process's start to its end.
 #[track_caller]
 pub fn time(command: Command) -> Duration {
     time_ending_in(command, &[0])
 }
 
-/// From start to end of a process that ends in one of these exit statuses.
+/// Returns the time of a process that must end with one of these exit statuses.
 #[track_caller]
 pub fn time_ending_in(mut command: Command, statuses: &[i32]) -> Duration {
     let started = Instant::now();
@@ -49,7 +50,7 @@ pub fn time_ending_in(mut command: Command, statuses: &[i32]) -> Duration {
     took
 }
 
-/// The peak of a command's resident memory, in MiB.
+/// Returns the peak of a command's resident memory, in MiB.
 #[track_caller]
 pub fn peak_memory(command: Jobctl) -> f64 {
     let mut wrapper = Command::new(std::env::current_exe().unwrap());
@@ -60,8 +61,8 @@ pub fn peak_memory(command: Jobctl) -> f64 {
     String::from_utf8(output.stdout).unwrap().trim().parse::<f64>().unwrap() / 1024.0
 }
 
-/// Runs a command and prints the peak of its resident memory, in KiB. A process of its own does this,
-/// because the kernel keeps only the largest of all children.
+/// Runs a command and prints the peak of its resident memory, in KiB. A separate process does
+/// this, because the kernel keeps only the maximum over all children.
 pub fn measure_memory(command: &[String]) {
     time({
         let mut child = Command::new(&command[0]);

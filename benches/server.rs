@@ -1,4 +1,4 @@
-//! An HTTP server that answers at once and counts.
+//! An HTTP server that answers immediately and counts its calls.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,19 +14,20 @@ pub struct Server {
 
 struct Progress {
     calls: AtomicUsize,
-    /// A time is kept for every so many calls.
+    /// The server records the time of every `step`th call.
     step: usize,
     marks: Mutex<Vec<Instant>>,
 }
 
 impl Server {
-    /// A server that keeps the time of every `step`th call.
+    /// Starts a server that records the time of every `step`th call.
     pub fn start(step: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/job", listener.local_addr().unwrap());
-        let progress = Arc::new(Progress { calls: AtomicUsize::new(0), step, marks: Mutex::default() });
+        let progress =
+            Arc::new(Progress { calls: AtomicUsize::new(0), step, marks: Mutex::default() });
         let shared = Arc::clone(&progress);
-        // Both end with the process.
+        // Both threads end with the process.
         thread::spawn(move || {
             for connection in listener.incoming() {
                 let progress = Arc::clone(&shared);
@@ -40,7 +41,7 @@ impl Server {
         self.progress.calls.load(Ordering::Relaxed)
     }
 
-    /// When each `step`th call came.
+    /// Returns the time of every `step`th call.
     pub fn marks(&self) -> Vec<Instant> {
         self.progress.marks.lock().unwrap().clone()
     }

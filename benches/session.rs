@@ -1,5 +1,5 @@
-//! What the database alone takes for an attempt: one session that claims runs and records them, with nothing to
-//! execute.
+//! Measures the database's share of an attempt: one session claims runs and records them without
+//! executing anything.
 
 use std::time::{Duration, Instant};
 
@@ -11,22 +11,23 @@ use crate::database::Database;
 
 const AT_ONCE: usize = 1000;
 
-/// Whose statements change the rows.
+/// The statements of the measurement.
 #[derive(Clone, Copy)]
 pub enum Statements {
-    /// The plainest that change them as a tick does.
+    /// The simplest statements with the effect of a tick.
     Plain,
-    /// jobctl's own.
+    /// jobctl's own statements.
     Own,
 }
 
-/// How long one session takes for so many runs.
+/// Returns the time that one session needs for this many runs.
 pub fn drain(database: &Database, runs: usize, statements: Statements) -> Duration {
     let mut client = database.client();
     client
         .batch_execute(
             "SET enable_seqscan = off; SET random_page_cost = 1.1; SET jit = off;
-             INSERT INTO jobctl.job_workers (name, version, last_tick_at, claiming_tick, claiming_until)
+             INSERT INTO jobctl.job_workers (worker, version, last_tick_at, claiming_tick, \
+             claiming_until)
              VALUES ('bench', '', now(), 'bench', now() + interval '1 hour')",
         )
         .unwrap();
@@ -51,17 +52,20 @@ fn plain(client: &mut Client) {
                  locked_until = now() + interval '2 minutes', started_at = now(), updated_at = now()
              WHERE id = ANY (ARRAY(
                  SELECT id FROM jobctl.job_runs
-                 WHERE status IN ('queued', 'failed') AND queue = 'default' AND priority = 0 AND run_at <= now()
+                 WHERE status IN ('queued', 'failed') AND queue = 'default' AND priority = 0 AND \
+                 run_at <= now()
                  ORDER BY run_at, id LIMIT {AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
              ));
              COMMIT; BEGIN;
              WITH ended AS (
                  UPDATE jobctl.job_runs
-                 SET status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now(), updated_at = now()
+                 SET status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = \
+                 now(), updated_at = now()
                  WHERE status = 'running' AND locked_by = 'bench'
                  RETURNING id, attempts
              )
-             INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome, http_status)
+             INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, \
+             outcome, http_status)
              SELECT id, attempts, 'bench', now(), now(), 'succeeded', 200 FROM ended;
              COMMIT"
         ))
@@ -92,10 +96,10 @@ fn own(client: &mut Client) {
         (&Vec::<i64>::new(), Type::INT8_ARRAY),
     ];
     client.batch_execute("BEGIN").unwrap();
-    let claimed = client.query_typed(include_str!("../sql/queries/claim.sql"), claim).unwrap();
+    let claimed = client.query_typed(include_str!("../sql/queries/tick/claim.sql"), claim).unwrap();
     client.batch_execute("COMMIT; BEGIN").unwrap();
     let ids: Vec<i64> = claimed.iter().map(|run| run.get("id")).collect();
-    let claimed_at: Vec<DateTime<Utc>> = claimed.iter().map(|run| run.get("started_at")).collect();
+    let claimed_at: Vec<DateTime<Utc>> = claimed.iter().map(|run| run.get("claimed_at")).collect();
     let (succeeded, texts) = (vec!["succeeded"; ids.len()], vec![None::<&str>; ids.len()]);
     let (numbers, seconds) = (vec![None::<i32>; ids.len()], vec![0.0_f64; ids.len()]);
     let finish: &[(&(dyn ToSql + Sync), Type)] = &[
@@ -118,6 +122,6 @@ fn own(client: &mut Client) {
         (&seconds, Type::FLOAT8_ARRAY),
         (&claimed_at, Type::TIMESTAMPTZ_ARRAY),
     ];
-    client.query_typed(include_str!("../sql/queries/finish.sql"), finish).unwrap();
+    client.query_typed(include_str!("../sql/queries/tick/finish.sql"), finish).unwrap();
     client.batch_execute("COMMIT").unwrap();
 }

@@ -1,12 +1,12 @@
-//! The commands that cron and scripts start all day: an empty tick, and an enqueue. Each is compared
-//! with PostgreSQL's own client, which connects, sends one statement and ends.
+//! Measures the most frequent commands, an empty tick and an enqueue. The reference is psql, which
+//! connects, sends one statement and ends.
 
 use crate::Scale;
 use crate::database::Database;
 use crate::process::{peak_memory, time};
 use crate::table::{Goal, Measured, median};
 
-/// Pairs that only warm the machine up.
+/// Pairs that only warm up the caches.
 const WARM_UP: usize = 5;
 
 pub fn empty_tick(scale: Scale) -> Vec<Measured> {
@@ -38,7 +38,9 @@ pub fn enqueue(scale: Scale) -> Vec<Measured> {
     let database = Database::new();
     let pair = || {
         let mut psql = database.psql();
-        psql.arg("-qc").arg(format!("insert into jobctl.job_runs (job_type, payload) values ('shell', '{COMMAND}')"));
+        psql.arg("-qc").arg(format!(
+            "insert into jobctl.job_runs (job_type, payload) values ('shell', '{COMMAND}')"
+        ));
         (database.jobctl(["enqueue", "shell", COMMAND]).run(), time(psql))
     };
     vec![Measured {
@@ -48,13 +50,16 @@ pub fn enqueue(scale: Scale) -> Vec<Measured> {
     }]
 }
 
-/// The median ratio of jobctl's time to its reference's, in pairs that the machine's moods hit alike.
+/// Returns the median ratio of jobctl's time to its reference's. Both run in turn, so that other
+/// load on the machine affects both.
 fn pairs(count: usize, pair: impl Fn() -> (std::time::Duration, std::time::Duration)) -> Measured {
     for _ in 0..WARM_UP {
         pair();
     }
-    let times: Vec<_> =
-        (0..count).map(|_| pair()).map(|(ours, other)| [ours, other].map(|one| one.as_secs_f64())).collect();
+    let times: Vec<_> = (0..count)
+        .map(|_| pair())
+        .map(|(ours, other)| [ours, other].map(|one| one.as_secs_f64()))
+        .collect();
     let of = |index: usize| median(times.iter().map(|pair| pair[index]).collect()) * 1e3;
     Measured {
         what: String::new(),

@@ -1,4 +1,4 @@
-//! What was measured, as a table and as JSON.
+//! Prints the figures as a table and as JSON.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use serde_json::json;
 /// One line of the table.
 pub struct Measured {
     pub what: String,
-    /// What jobctl and its reference did, in their own units.
+    /// The results of jobctl and of its reference, with their units.
     pub figures: String,
-    /// The figure that counts.
+    /// The figure that the goal is about, usually jobctl's result divided by the reference's.
     pub value: f64,
     pub unit: &'static str,
     pub goal: Goal,
 }
 
-/// What the figure should be.
+/// The goal for a figure.
 #[derive(Clone, Copy)]
 pub enum Goal {
     AtMost(f64),
     AtLeast(f64),
-    /// A peer, for comparison.
+    /// No goal: a peer, for comparison.
     None,
 }
 
@@ -44,12 +44,21 @@ impl Measured {
 }
 
 pub fn print_header() {
-    println!("{:<9} {:<62} {:>10} {:>9}  {:<7} figures", "name", "what", "measured", "goal", "verdict");
+    println!(
+        "{:<9} {:<62} {:>10} {:>9}  {:<7} figures",
+        "name", "what", "measured", "goal", "verdict"
+    );
 }
 
 pub fn print_row(name: &str, row: &Measured) {
     let value = format!("{:.2}{}", row.value, row.unit);
-    println!("{name:<9} {:<62} {value:>10} {:>9}  {:<7} {}", row.what, row.goal(), row.verdict(), row.figures);
+    println!(
+        "{name:<9} {:<62} {value:>10} {:>9}  {:<7} {}",
+        row.what,
+        row.goal(),
+        row.verdict(),
+        row.figures
+    );
 }
 
 pub fn json(measured: &[(&str, Measured)]) -> String {
@@ -65,13 +74,13 @@ pub fn json(measured: &[(&str, Measured)]) -> String {
     serde_json::to_string_pretty(&rows).unwrap() + "\n"
 }
 
-/// The middle of the figures.
+/// Returns the median.
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
-/// So many in that time.
+/// Returns the rate per second.
 #[expect(clippy::cast_precision_loss, reason = "a count")]
 pub fn rate(count: usize, took: Duration) -> String {
     format!("{:.0}/s", count as f64 / took.as_secs_f64())

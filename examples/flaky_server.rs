@@ -1,8 +1,8 @@
-//! A web server as the demo needs one: `/busy/N` is too busy for the first N calls and answers then,
-//! `/gone` never answers well. Prints its address; ends when its stdin does.
+//! The web server of the demo. `/busy/N` answers 503 to the first N calls, then 200. `/gone`
+//! answers 404. It prints its address, and exits when its stdin closes.
 //!
-//! It remembers calls by their `Idempotency-Key`, as an API that takes jobctl's calls should: a call
-//! that it has answered before is answered again, without doing anything twice.
+//! Like a good API, it counts calls by their `Idempotency-Key`: a repeated call gets an answer
+//! without a second effect.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -19,7 +19,7 @@ fn main() -> io::Result<()> {
     });
     let mut calls = HashMap::new();
     for connection in listener.incoming() {
-        // Whoever hangs up is no reason to stop serving the others.
+        // A client that hangs up must not stop the server.
         let _ = connection.and_then(|connection| serve(connection, &mut calls));
     }
     Ok(())
@@ -50,9 +50,15 @@ fn serve(mut connection: TcpStream, calls: &mut HashMap<String, u32>) -> io::Res
     *call += 1;
     let busy = path.strip_prefix("/busy/").and_then(|times| times.parse::<u32>().ok());
     let (status, body) = match busy {
-        Some(times) if *call <= times => ("503 Service Unavailable", format!("too busy for call {call}\n")),
+        Some(times) if *call <= times => {
+            ("503 Service Unavailable", format!("too busy for call {call}\n"))
+        }
         Some(_) => ("200 OK", format!("done at call {call} with key {key}\n")),
         None => ("404 Not Found", "nothing here\n".to_owned()),
     };
-    write!(connection, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+    write!(
+        connection,
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
 }

@@ -1,5 +1,5 @@
-//! The exit statuses, and the error that carries one. Everything else that goes wrong is an
-//! `anyhow::Error` on its way to a person; `main` alone turns either into a process status.
+//! The exit statuses, and the error that carries one. All other errors are `anyhow::Error`s, which
+//! exit with 1.
 
 use std::fmt;
 
@@ -8,28 +8,28 @@ use std::fmt;
 pub(crate) enum Exit {
     /// The command did its work; also a tick whose jobs failed.
     Done,
-    /// It could not; also a check that found a reason to complain.
+    /// The command could not do its work; also a check that found a problem.
     CouldNot,
     /// Wrong usage: nothing was tried.
     Usage,
     /// No such run or definition.
     NotFound,
-    /// The run's status forbids it, or the key is taken by another payload.
+    /// The run's status forbids it, or the key belongs to another payload.
     Conflict,
     /// The database can't be reached, or can't answer now.
     Unavailable,
     /// The schema is older or newer than the program.
     Schema,
-    /// Configuration or privileges.
+    /// A setting is wrong, or a privilege is missing.
     Configuration,
-    /// An effect was begun and its end is not known.
+    /// An effect was begun, and it is unknown whether it happened.
     Open,
     /// The status of a command that was run in the foreground.
     Passed(u8),
 }
 
 impl Exit {
-    /// The process status; the contract with scripts and crontabs.
+    /// The process's exit status, on which scripts and crontabs rely.
     pub(crate) fn status(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -46,8 +46,8 @@ impl Exit {
     }
 }
 
-/// A refusal that knows its exit status. The text is for a person: cause first, remedy after a
-/// semicolon, no secret.
+/// An error with its exit status. The message is one line without secrets: the cause, then a
+/// semicolon and the remedy.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) exit: Exit,

@@ -1,4 +1,4 @@
-//! `apply` makes the definitions what a file says, or changes nothing.
+//! `apply` stores the definitions of a file, or changes nothing.
 
 use std::path::Path;
 
@@ -20,47 +20,65 @@ schedule = '0 2 * * *'
 max_attempts = 3
 ";
 
-/// All that is stored of the definitions.
+/// Returns the stored definitions with all columns.
 fn definitions(db: &TestDb) -> String {
     db.query("SELECT definition FROM jobctl.job_definitions AS definition ORDER BY name")
 }
 
 #[test]
-fn a_job_that_is_new_is_added_and_one_that_is_unchanged_prints_nothing() {
+fn apply_adds_new_jobs_and_prints_no_unchanged_job() {
     let db = TestDb::new();
-    assert_eq!(db.apply(TWO_JOBS), "add\tcleanup\t\nadd\treport\t\n");
+    assert_eq!(db.apply(TWO_JOBS), "add\tcleanup\nadd\treport\n");
     let before = definitions(&db);
     assert_eq!(db.apply(TWO_JOBS), "");
     assert_eq!(definitions(&db), before);
 }
 
 #[test]
-fn a_job_that_changed_is_told_with_its_keys_and_one_that_is_gone_is_disabled() {
+fn apply_prints_changed_keys_and_disables_missing_jobs() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
-    assert_eq!(db.apply(CLEANUP_CHANGED), "change\tcleanup\taction, max_attempts\ndisable\treport\t\n");
     assert_eq!(
-        db.query("SELECT name, action ->> 'command', max_attempts, enabled FROM jobctl.job_definitions ORDER BY name"),
+        db.apply(CLEANUP_CHANGED),
+        "change\tcleanup\taction,max_attempts\ndisable\treport\n"
+    );
+    assert_eq!(
+        db.query(
+            "SELECT name, action ->> 'command', max_attempts, enabled FROM \
+            jobctl.job_definitions ORDER BY name"
+        ),
         "cleanup|exit 0|3|t\nreport||10|f"
     );
-    assert_eq!(db.apply(CLEANUP_CHANGED), "", "what is disabled already is no change");
-    assert_eq!(db.apply(TWO_JOBS), "change\tcleanup\taction, max_attempts\nchange\treport\tenabled\n");
+    assert_eq!(db.apply(CLEANUP_CHANGED), "", "a job that is already disabled does not change");
+    assert_eq!(
+        db.apply(TWO_JOBS),
+        "change\tcleanup\taction,max_attempts\nchange\treport\tenabled\n"
+    );
 }
 
 #[test]
-fn a_key_that_is_taken_out_of_the_file_has_its_default_again() {
+fn a_key_removed_from_the_file_returns_to_its_default() {
     let db = TestDb::new();
-    db.apply("[jobs.a]\nshell = 'true'\ntimeout = '5m'\nqueue = 'slow'\npriority = 3\nmax_running = 2\npayload = { a = 1 }\nbackoff = 'fixed:1s'\n");
+    db.apply(
+        "[jobs.a]\nshell = 'true'\ntimeout = '5m'\nqueue = 'slow'\npriority = 3\nmax_running \
+        = 2\npayload = { a = 1 }\nbackoff = 'fixed:1s'\n",
+    );
     assert_eq!(
-        db.query("SELECT timeout, queue, priority, max_running, payload, backoff FROM jobctl.job_definitions"),
+        db.query(
+            "SELECT timeout, queue, priority, max_running, payload, backoff FROM \
+            jobctl.job_definitions"
+        ),
         "00:05:00|slow|3|2|{\"a\": 1}|fixed:1s"
     );
     assert_eq!(
         db.apply("[jobs.a]\nshell = 'true'\n").split('\t').nth(2).map(str::trim),
-        Some("backoff, max_running, payload, priority, queue, timeout")
+        Some("backoff,max_running,payload,priority,queue,timeout")
     );
     assert_eq!(
-        db.query("SELECT timeout, queue, priority, max_running, payload, backoff FROM jobctl.job_definitions"),
+        db.query(
+            "SELECT timeout, queue, priority, max_running, payload, backoff FROM \
+            jobctl.job_definitions"
+        ),
         "|default|0||{}|exponential:1m..30m"
     );
 }
@@ -74,19 +92,26 @@ fn a_dry_run_prints_the_same_and_changes_nothing() {
     let file = folder.path().join("jobs.toml");
     std::fs::write(&file, CLEANUP_CHANGED).unwrap();
     let file = file.to_str().unwrap();
-    let change = "change\tcleanup\taction, max_attempts\n";
-    db.jobctl(["apply", file, "--dry-run"]).run().success().stdout(&format!("{change}disable\treport\t\n"));
-    db.jobctl(["apply", file, "--dry-run", "--prune"]).run().success().stdout(&format!("{change}remove\treport\t\n"));
+    let change = "change\tcleanup\taction,max_attempts\n";
+    db.jobctl(["apply", file, "--dry-run"])
+        .run()
+        .success()
+        .stdout(&format!("{change}disable\treport\n"));
+    db.jobctl(["apply", file, "--dry-run", "--prune"])
+        .run()
+        .success()
+        .stdout(&format!("{change}remove\treport\n"));
     assert_eq!(definitions(&db), before);
     db.jobctl(["apply", file, "--json"]).run().success().stdout(
-        "[{\"job\":\"cleanup\",\"change\":\"change\",\"keys\":[\"action\",\"max_attempts\"]},\
-         {\"job\":\"report\",\"change\":\"disable\",\"keys\":[]}]\n",
+        "[{\"change\":\"change\",\"job_type\":\"cleanup\",\
+         \"changed_columns\":[\"action\",\"max_attempts\"]},\
+         {\"change\":\"disable\",\"job_type\":\"report\",\"changed_columns\":[]}]\n",
     );
     db.jobctl(["apply", file, "--json"]).run().success().stdout("[]\n");
 }
 
 #[test]
-fn a_job_that_is_removed_leaves_its_waiting_runs_dead_with_a_reason() {
+fn a_waiting_run_of_a_removed_job_dies_with_a_reason() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
     let (orphan, other) = (db.enqueue(["report"]), db.enqueue(["cleanup"]));
@@ -96,7 +121,7 @@ fn a_job_that_is_removed_leaves_its_waiting_runs_dead_with_a_reason() {
     db.jobctl(["apply", file.to_str().unwrap(), "--prune"])
         .run()
         .success()
-        .stdout("change\tcleanup\taction, max_attempts\nremove\treport\t\n");
+        .stdout("change\tcleanup\taction,max_attempts\nremove\treport\n");
     assert_eq!(db.query("SELECT name FROM jobctl.job_definitions"), "cleanup");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(other), "succeeded");
@@ -104,7 +129,7 @@ fn a_job_that_is_removed_leaves_its_waiting_runs_dead_with_a_reason() {
         db.of_run(orphan, "status, error_type, last_error"),
         "dead|bad_payload|no definition `report`; it was never applied, or was removed"
     );
-    // It is whole again when the definition is.
+    // The run can be retried as soon as the definition exists again.
     db.apply("[jobs.report]\nshell = 'true'\n");
     db.jobctl(["retry", &orphan.to_string()]).run().success();
     db.jobctl(["tick"]).run().success();
@@ -112,14 +137,18 @@ fn a_job_that_is_removed_leaves_its_waiting_runs_dead_with_a_reason() {
 }
 
 #[test]
-fn a_definition_that_somebody_has_locked_is_not_waited_for_in_vain() {
+fn apply_waits_a_limited_time_for_a_locked_definition() {
     let db = TestDb::new();
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '1 day'");
     let mut other = db.client();
     other.batch_execute("BEGIN; SELECT FROM jobctl.job_definitions FOR UPDATE").unwrap();
     let folder = temp_dir();
-    std::fs::write(folder.path().join("jobs.toml"), "[jobs.nightly]\nshell = 'false'\nschedule = '@daily'\n").unwrap();
+    std::fs::write(
+        folder.path().join("jobs.toml"),
+        "[jobs.nightly]\nshell = 'false'\nschedule = '@daily'\n",
+    )
+    .unwrap();
     let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run();
     refused.exits(5).complains_once().stderr_has("another session holds a lock");
     other.batch_execute("COMMIT").unwrap();
@@ -127,7 +156,7 @@ fn a_definition_that_somebody_has_locked_is_not_waited_for_in_vain() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place_and_nothing_is_applied() {
+fn an_error_names_its_line_and_applies_nothing() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
     let before = definitions(&db);
@@ -140,22 +169,39 @@ fn what_is_wrong_is_said_with_its_place_and_nothing_is_applied() {
             6,
             "job `second`: `shedule`: unknown key; did you mean `schedule`?",
         ),
-        ("[jobs.second]\nshell = 'true'\ntimeout = '5'\n", 6, "job `second`: `timeout`: `5` is not a duration"),
+        (
+            "[jobs.second]\nshell = 'true'\ntimeout = '5'\n",
+            6,
+            "job `second`: `timeout`: `5` is not a duration",
+        ),
         ("[jobs.second]\nshell = 'true'\nbackoff = 'fixd:1m'\n", 6, "job `second`: `backoff`: "),
         (
             "[jobs.second]\nhttp = { url = 'http://a', methd = 'PUT' }\n",
             5,
-            "job `second`: `http`: unknown key; did you mean `method`?",
+            "job `second`: `http`: `methd`: unknown key; did you mean `method`?",
         ),
-        ("[jobs.second]\nhttp = { url = 'ftp://a' }\n", 5, "job `second`: `http`: `url` must start with http"),
+        (
+            "[jobs.second]\nhttp = { url = 'ftp://a' }\n",
+            5,
+            "job `second`: `http`: `url` must start with http",
+        ),
         (
             "[jobs.second]\nqueue = 'q'\nshell = ['mysql -p']\n",
             6,
-            "job `second`: `shell`: cannot find the program: the command is one word with blanks; pass its words",
+            "job `second`: `shell`: cannot find the program: the command is one word with blanks; \
+             pass its words",
         ),
         ("[jobs.second]\nqueue = 'q'\n", 4, "job `second`: it has neither `shell` nor `http`"),
-        ("[jobs.second]\nshell = 'true'\ncatch_up = 'all:+5'\n", 6, "job `second`: `catch_up`: must be"),
-        ("[jobs.second]\nshell = 'true'\nbackoff = \"fixed:1m\\t\"\n", 6, "job `second`: `backoff`: "),
+        (
+            "[jobs.second]\nshell = 'true'\ncatch_up = 'all:+5'\n",
+            6,
+            "job `second`: `catch_up`: must be",
+        ),
+        (
+            "[jobs.second]\nshell = 'true'\nbackoff = \"fixed:1m\\t\"\n",
+            6,
+            "job `second`: `backoff`: ",
+        ),
         ("[jobs.first]\nshell = 'false'\n", 4, "duplicate key `first`"),
         ("[jobs.second\n", 4, ""),
         (
@@ -187,10 +233,11 @@ fn the_example_with_every_key_applies() {
     db.jobctl(["apply", example.to_str().unwrap()])
         .run()
         .success()
-        .stdout("add\tcleanup_nightly\t\nadd\tsend_weekly_report\t\nadd\twarm_cache\t\n");
+        .stdout("add\tcleanup_nightly\nadd\tsend_weekly_report\nadd\twarm_cache\n");
     assert_eq!(
         db.query(
-            "SELECT name, schedule, time_zone, spread, max_attempts, max_running, queue, next_run_at IS NOT NULL
+            "SELECT name, schedule, time_zone, spread, max_attempts, max_running, queue, \
+             next_run_at IS NOT NULL
              FROM jobctl.job_definitions ORDER BY name"
         ),
         "cleanup_nightly|0 2 * * *|Europe/Berlin|00:05:00|3|1|maintenance|t\n\
@@ -200,84 +247,113 @@ fn the_example_with_every_key_applies() {
 }
 
 #[test]
-fn a_pause_and_a_due_fire_outlive_a_changed_schedule() {
+fn a_changed_schedule_keeps_its_pause_and_its_due_fire() {
     let db = TestDb::new();
     let job = |minute: u32| format!("[jobs.a]\nshell = 'true'\nschedule = '{minute} * * * *'\n");
     db.apply(&job(5));
     db.jobctl(["pause", "a"]).run().success();
     db.apply(&job(6));
-    assert_eq!(db.query("SELECT schedule, paused_at IS NOT NULL FROM jobctl.job_definitions"), "6 * * * *|t");
-    assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"), "t", "it does not fire at once");
+    assert_eq!(
+        db.query("SELECT schedule, paused_at IS NOT NULL FROM jobctl.job_definitions"),
+        "6 * * * *|t"
+    );
+    assert_eq!(
+        db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"),
+        "t",
+        "it does not fire at once"
+    );
     db.jobctl(["resume", "a"]).run().success();
-    // A nominal time of the old schedule has come, and nobody has ticked since.
-    db.apply("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\n");
+    // The old schedule is due, and no tick has run since.
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())");
     db.apply(&job(7));
     assert_eq!(
-        db.query("SELECT count(*), min(status), bool_and(scheduled_for <= now()) FROM jobctl.job_runs"),
+        db.query(
+            "SELECT count(*), min(status), bool_and(scheduled_for <= now()) FROM jobctl.job_runs"
+        ),
         "1|queued|t"
     );
     assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"), "t");
 }
 
 #[test]
-fn many_that_apply_at_once_agree() {
+fn concurrent_applies_of_one_file_agree() {
     let db = TestDb::new();
     let folder = temp_dir();
     let file = folder.path().join("jobs.toml");
     std::fs::write(&file, TWO_JOBS).unwrap();
     let file = file.to_str().unwrap();
     let running: Vec<_> = (0..8).map(|_| db.jobctl(["apply", file]).spawn()).collect();
-    let told = running.into_iter().map(|one| one.wait().success().stdout).filter(|text| !text.is_empty()).count();
-    assert!(told >= 1);
-    assert_eq!(db.query("SELECT name FROM jobctl.job_definitions ORDER BY name"), "cleanup\nreport");
+    let printed = running
+        .into_iter()
+        .map(|one| one.wait().success().stdout)
+        .filter(|text| !text.is_empty())
+        .count();
+    assert!(printed >= 1);
+    assert_eq!(
+        db.query("SELECT name FROM jobctl.job_definitions ORDER BY name"),
+        "cleanup\nreport"
+    );
 }
 
 #[test]
-fn who_applies_waits_for_another_and_has_the_last_word() {
+fn concurrent_applies_run_one_at_a_time_and_the_last_wins() {
     let db = TestDb::new();
     let folder = temp_dir();
-    for (file, job) in [("a.toml", "[jobs.a]\nshell = 'true'\n"), ("b.toml", "[jobs.b]\nshell = 'true'\n")] {
+    for (file, job) in
+        [("a.toml", "[jobs.a]\nshell = 'true'\n"), ("b.toml", "[jobs.b]\nshell = 'true'\n")]
+    {
         std::fs::write(folder.path().join(file), job).unwrap();
     }
     let apply = |file| db.jobctl(["apply", file]).current_dir(folder.path()).spawn();
-    // The first has all but committed.
+    // The first apply waits in a trigger just before its commit.
     db.execute(
-        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END';
-         CREATE TRIGGER slow AFTER INSERT ON jobctl.job_definitions FOR EACH ROW WHEN (NEW.name = 'a') EXECUTE FUNCTION slow()",
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM \
+         pg_advisory_xact_lock(1); RETURN NEW; END';
+         CREATE TRIGGER slow AFTER INSERT ON jobctl.job_definitions FOR EACH ROW WHEN (NEW.name = \
+         'a') EXECUTE FUNCTION slow()",
     );
     let mut gate = db.client();
     gate.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
     let sessions = |which: &str| {
-        db.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {which}"))
+        db.query(&format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {which}"
+        ))
     };
     let first = apply("a.toml");
-    wait_until("the first to insert", || sessions("wait_event = 'advisory'") == "1");
+    wait_until("the first apply to insert", || sessions("wait_event = 'advisory'") == "1");
     let second = apply("b.toml");
-    wait_until("the second to ask", || sessions("query LIKE '-- Asks for the one lock of all that apply%'") == "1");
+    wait_until("the second apply to ask for the lock", || {
+        sessions("query LIKE '-- Tries to get the lock of `apply`%'") == "1"
+    });
     drop(gate);
-    first.wait().success().stdout("add\ta\t\n");
-    second.wait().success().stdout("add\tb\t\ndisable\ta\t\n");
+    first.wait().success().stdout("add\ta\n");
+    second.wait().success().stdout("add\tb\ndisable\ta\n");
 }
 
 #[test]
-fn who_applies_does_not_wait_for_ever_for_another() {
+fn apply_waits_a_limited_time_for_another_apply() {
     let db = TestDb::new();
     let mut other = db.client();
     other.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(x'6a6f6263746d'::bigint)").unwrap();
     let folder = temp_dir();
     std::fs::write(folder.path().join("jobs.toml"), TWO_JOBS).unwrap();
     let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run();
-    refused.exits(5).stderr("jobctl: cannot apply definitions: another apply is at work; try again\n");
+    refused
+        .exits(5)
+        .stderr("jobctl: cannot apply definitions: another apply is running; try again\n");
 }
 
 #[test]
-fn a_database_is_needed_only_for_a_file_that_can_be_read() {
-    jobctl(["apply", "/nowhere/jobs.toml"]).run().exits(1).stderr_has("cannot read `/nowhere/jobs.toml`");
+fn an_unreadable_file_fails_without_a_database() {
+    jobctl(["apply", "/nowhere/jobs.toml"])
+        .run()
+        .exits(1)
+        .stderr_has("cannot read `/nowhere/jobs.toml`");
 }
 
 #[test]
-fn a_key_that_alone_is_changed_is_told_and_stored() {
+fn a_single_changed_key_is_printed_and_stored() {
     let db = TestDb::new();
     let job = "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n";
     for (key, value, stored) in [
@@ -301,11 +377,12 @@ fn a_key_that_alone_is_changed_is_told_and_stored() {
 }
 
 #[test]
-fn a_schedule_that_is_read_by_another_clock_goes_on_by_that() {
+fn a_new_time_zone_moves_the_next_fire() {
     let db = TestDb::new();
     let job = "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n";
     db.apply(job);
     db.apply(&format!("{job}time_zone = 'Asia/Tokyo'\n"));
-    let next = "SELECT next_run_at > now(), (next_run_at AT TIME ZONE 'Asia/Tokyo')::time FROM jobctl.job_definitions";
+    let next = "SELECT next_run_at > now(), (next_run_at AT TIME ZONE 'Asia/Tokyo')::time FROM \
+        jobctl.job_definitions";
     assert_eq!(db.query(next), "t|00:00:00");
 }

@@ -1,4 +1,4 @@
-//! When `check` complains, and what it says.
+//! The reasons that `check` reports, and their text.
 
 use serde_json::{Value, json};
 
@@ -6,48 +6,49 @@ use crate::support::{Invocation, TestDb};
 
 const FINE: &str = "";
 
-/// A database where a worker has just ticked.
-fn ticking() -> TestDb {
+/// A database whose worker ticked a minute ago.
+fn db_with_worker() -> TestDb {
     let db = TestDb::new();
-    ticked(&db, "web1", "1 minute");
+    insert_worker(&db, "web1", "1 minute");
     db
 }
 
-fn ticked(db: &TestDb, worker: &str, ago: &str) {
+fn insert_worker(db: &TestDb, worker: &str, ago: &str) {
     db.execute(&format!(
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at, ticking_since)
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
          VALUES ('{worker}', '0.1.0', now() - interval '{ago}', now() - interval '90 days')
-         ON CONFLICT (name) DO UPDATE SET
+         ON CONFLICT (worker) DO UPDATE SET
              last_tick_at = excluded.last_tick_at, ticking_since = excluded.ticking_since"
     ));
 }
 
 fn insert(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> i64 {
     let sql = format!(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts, {columns}) VALUES ('{job}', '{status}', 1, {values})
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, {columns}) VALUES ('{job}', \
+         '{status}', 1, {values})
          RETURNING id"
     );
     db.query(&sql).parse().unwrap()
 }
 
-fn dead(db: &TestDb, job: &str, ago: &str, error: &str) -> i64 {
+fn insert_dead(db: &TestDb, job: &str, ago: &str, error: &str) -> i64 {
     let values = format!("now() - interval '{ago}', now() - interval '{ago}', '{error}'");
     insert(db, job, "dead", "finished_at, failed_at, last_error", &values)
 }
 
-fn due(db: &TestDb, job: &str, ago: &str) -> i64 {
+fn insert_due(db: &TestDb, job: &str, ago: &str) -> i64 {
     insert(db, job, "queued", "run_at", &format!("now() - interval '{ago}'"))
 }
 
-fn running(db: &TestDb, job: &str, ago: &str) -> i64 {
+fn insert_running(db: &TestDb, job: &str, ago: &str) -> i64 {
     db.leaves_running();
     let values = format!("'web1', now() + interval '1 minute', now() - interval '{ago}'");
     insert(db, job, "running", "locked_by, locked_until, started_at", &values)
 }
 
-/// Says exactly this, or nothing with exit 0.
+/// Asserts that `check` prints exactly this line, or that it is silent and exits 0.
 #[track_caller]
-fn says(check: Invocation<'_>, line: &str) {
+fn assert_prints(check: Invocation<'_>, line: &str) {
     let finished = check.run().stderr("");
     if line == FINE {
         finished.success().stdout("");
@@ -57,108 +58,133 @@ fn says(check: Invocation<'_>, line: &str) {
 }
 
 #[test]
-fn nothing_is_said_while_all_is_well() {
-    let db = ticking();
-    says(db.jobctl(["check"]), FINE);
-    due(&db, "mail", "9 minutes");
+fn check_is_silent_while_all_is_well() {
+    let db = db_with_worker();
+    assert_prints(db.jobctl(["check"]), FINE);
+    insert_due(&db, "mail", "9 minutes");
     insert(&db, "mail", "queued", "run_at", "now() + interval '1 day'");
-    running(&db, "backup", "5 days");
+    insert_running(&db, "backup", "5 days");
     for _ in 0..3 {
         insert(&db, "mail", "failed", "run_at, failed_at", "now() + interval '1 minute', now()");
     }
-    says(db.jobctl(["check"]), FINE);
-    let json: Value = serde_json::from_str(&db.jobctl(["check", "--json"]).run().success().stdout).unwrap();
+    assert_prints(db.jobctl(["check"]), FINE);
+    let json: Value =
+        serde_json::from_str(&db.jobctl(["check", "--json"]).run().success().stdout).unwrap();
     assert_eq!(json, json!({"fine": true, "reasons": []}));
 }
 
 #[test]
-fn dead_runs_are_a_reason_until_they_are_settled() {
-    let db = ticking();
-    let first = dead(&db, "mail", "40 days", "exit status 3");
-    says(db.jobctl(["check"]), &format!("1 dead run ({first} mail: exit status 3), see `jobctl list-dead`"));
-    let second = dead(&db, "send_receipt", "1 minute", "HTTP status 503");
-    let both = format!("2 dead runs (newest: {second} send_receipt: HTTP status 503), see `jobctl list-dead`");
-    says(db.jobctl(["check"]), &both);
-    says(db.jobctl(["check", "--max-dead", "1"]), &both);
-    says(db.jobctl(["check", "--max-dead", "2"]), FINE);
+fn check_reports_dead_runs_until_they_are_retried() {
+    let db = db_with_worker();
+    let first = insert_dead(&db, "mail", "40 days", "exit status 3");
+    assert_prints(
+        db.jobctl(["check"]),
+        &format!("1 dead run ({first} mail: exit status 3), see `jobctl list-dead`"),
+    );
+    let second = insert_dead(&db, "send_receipt", "1 minute", "HTTP status 503");
+    let both = format!(
+        "2 dead runs (newest: {second} send_receipt: HTTP status 503), see `jobctl list-dead`"
+    );
+    assert_prints(db.jobctl(["check"]), &both);
+    assert_prints(db.jobctl(["check", "--max-dead", "1"]), &both);
+    assert_prints(db.jobctl(["check", "--max-dead", "2"]), FINE);
     db.jobctl(["retry", "--all-dead"]).run().success();
-    says(db.jobctl(["check"]), FINE);
+    assert_prints(db.jobctl(["check"]), FINE);
 }
 
 #[test]
-fn a_run_that_is_due_for_too_long_is_a_reason() {
-    let db = ticking();
-    due(&db, "backup", "2 hours 1 second");
-    let id = due(&db, "mail", "3 hours 1 second");
-    says(db.jobctl(["check"]), &format!("run {id} mail has been due for 3h, see `jobctl status`"));
-    says(db.jobctl(["check", "--max-lag", "4h"]), FINE);
+fn check_reports_a_run_that_is_due_longer_than_max_lag() {
+    let db = db_with_worker();
+    insert_due(&db, "backup", "2 hours 1 second");
+    let id = insert_due(&db, "mail", "3 hours 1 second");
+    assert_prints(
+        db.jobctl(["check"]),
+        &format!("run {id} mail has been due for 3h, see `jobctl status`"),
+    );
+    assert_prints(db.jobctl(["check", "--max-lag", "4h"]), FINE);
     db.execute("UPDATE jobctl.job_runs SET status = 'failed'");
     db.jobctl(["check"]).run().exits(1);
 }
 
 #[test]
-fn a_schedule_that_is_late_and_a_lease_that_nobody_recovers_are_reasons() {
-    let db = ticking();
+fn check_reports_a_late_schedule_and_a_lost_lease() {
+    let db = db_with_worker();
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n");
-    let id = running(&db, "shell", "1 day");
-    says(db.jobctl(["check"]), FINE);
-    db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '3 hours 1 second'");
-    says(db.jobctl(["check"]), "schedule nightly is late by 3h, see `jobctl status`");
-    says(db.jobctl(["check", "--job", "shell"]), FINE);
+    let id = insert_running(&db, "shell", "1 day");
+    assert_prints(db.jobctl(["check"]), FINE);
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = now() - interval '3 hours 1 second'",
+    );
+    assert_prints(db.jobctl(["check"]), "schedule nightly is 3h late, see `jobctl status`");
+    assert_prints(db.jobctl(["check", "--job", "shell"]), FINE);
     db.jobctl(["pause", "nightly"]).run().success();
     db.execute("UPDATE jobctl.job_runs SET locked_until = now() - interval '2 hours 1 second'");
-    says(db.jobctl(["check"]), &format!("run {id} shell has been without a lease for 2h and nobody recovers it"));
-    says(db.jobctl(["check", "--max-lag", "4h"]), FINE);
+    assert_prints(
+        db.jobctl(["check"]),
+        &format!("run {id} shell lost its lease 2h ago, see `jobctl doctor`"),
+    );
+    assert_prints(db.jobctl(["check", "--max-lag", "4h"]), FINE);
 }
 
 #[test]
-fn a_schedule_that_can_not_be_read_is_a_reason_before_its_time_has_come() {
-    let db = ticking();
+fn check_reports_an_invalid_schedule_before_its_next_fire() {
+    let db = db_with_worker();
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n[jobs.other]\nshell = 'true'\n");
-    for wrong in ["schedule = 'sometimes'", "schedule = '0 0 30 2 *'", "schedule = '@daily', time_zone = 'Mars'"] {
+    for wrong in [
+        "schedule = 'sometimes'",
+        "schedule = '0 0 30 2 *'",
+        "schedule = '@daily', time_zone = 'Mars'",
+    ] {
         db.execute(&format!("UPDATE jobctl.job_definitions SET {wrong} WHERE name = 'nightly'"));
-        says(db.jobctl(["check"]), "schedule nightly can't fire, see `jobctl next nightly`");
-        says(db.jobctl(["check", "--job", "other"]), FINE);
+        assert_prints(
+            db.jobctl(["check"]),
+            "schedule nightly can't fire, see `jobctl next nightly`",
+        );
+        assert_prints(db.jobctl(["check", "--job", "other"]), FINE);
         db.jobctl(["next", "nightly"]).run().exits(2).complains_once();
     }
-    db.jobctl(["doctor"]).run().exits(1).stdout_has("schedules\tcan't fire: nightly\t`jobctl next nightly` says why");
+    db.jobctl(["doctor"])
+        .run()
+        .exits(1)
+        .stdout_has("schedules\tcan't fire: nightly\t`jobctl next nightly` shows the error");
     db.jobctl(["pause", "nightly"]).run().success();
-    says(db.jobctl(["check"]), FINE);
+    assert_prints(db.jobctl(["check"]), FINE);
 }
 
 #[test]
-fn workers_that_do_not_tick_are_a_reason() {
+fn check_reports_workers_without_recent_ticks() {
     let db = TestDb::new();
-    says(db.jobctl(["check"]), "no worker has ever ticked, is `jobctl tick` in a crontab?");
+    assert_prints(db.jobctl(["check"]), "no worker has ever ticked, see `jobctl doctor --crontab`");
     db.jobctl(["tick", "--worker", "web1"]).run().success();
-    says(db.jobctl(["check"]), FINE);
-    ticked(&db, "web1", "4 hours 1 second");
-    says(db.jobctl(["check"]), "no worker has ticked for 4h, see cron on web1");
-    says(db.jobctl(["check", "--max-tick-age", "5h"]), FINE);
-    ticked(&db, "web2", "1 second");
-    ticked(&db, "web3", "3 hours 1 second");
-    ticked(&db, "web4", "2 days");
-    says(
+    assert_prints(db.jobctl(["check"]), FINE);
+    insert_worker(&db, "web1", "4 hours 1 second");
+    assert_prints(db.jobctl(["check"]), "no worker has ticked for 4h, see cron on web1");
+    assert_prints(db.jobctl(["check", "--max-tick-age", "5h"]), FINE);
+    insert_worker(&db, "web2", "1 second");
+    insert_worker(&db, "web3", "3 hours 1 second");
+    insert_worker(&db, "web4", "2 days");
+    assert_prints(
         db.jobctl(["check"]),
-        "worker web3 has not ticked for 3h, see its cron; worker web1 has not ticked for 4h, see its cron",
+        "worker web3 has not ticked for 3h, see its cron; worker web1 has not ticked for 4h, see \
+         its cron",
     );
 }
 
 #[test]
-fn a_run_that_runs_for_too_long_is_a_reason_where_there_is_a_limit() {
-    let db = ticking();
-    running(&db, "mail", "2 hours");
-    let id = running(&db, "backup", "26 hours 1 second");
-    says(
+fn check_reports_a_run_that_runs_longer_than_max_running() {
+    let db = db_with_worker();
+    insert_running(&db, "mail", "2 hours");
+    let id = insert_running(&db, "backup", "26 hours 1 second");
+    assert_prints(
         db.jobctl(["check", "--max-running", "1d"]),
         &format!("run {id} backup has been running for 26h on web1, see `jobctl status`"),
     );
-    says(db.jobctl(["check", "--max-running", "27h"]), FINE);
+    assert_prints(db.jobctl(["check", "--max-running", "27h"]), FINE);
 }
 
 #[test]
-fn a_run_counts_as_failed_once_whatever_became_of_it() {
-    let db = ticking();
+fn max_failures_counts_a_failed_run_once_in_any_status() {
+    let db = db_with_worker();
     let failed_at = |ago: &str| format!("now() - interval '{ago}'");
     let id = insert(
         &db,
@@ -168,25 +194,34 @@ fn a_run_counts_as_failed_once_whatever_became_of_it() {
         "now() + interval '1 hour', now(), 'exit status 1'",
     );
     let recent = failed_at("30 minutes");
-    dead(&db, "mail", "30 minutes", "exit status 1");
+    insert_dead(&db, "mail", "30 minutes", "exit status 1");
     insert(&db, "mail", "succeeded", "finished_at, failed_at", &format!("now(), {recent}"));
-    let retried = running(&db, "mail", "1 minute");
-    let interrupted = running(&db, "mail", "1 minute");
-    db.execute(&format!("UPDATE jobctl.job_runs SET failed_at = {recent} WHERE id IN ({retried}, {interrupted})"));
-    db.execute(&format!("UPDATE jobctl.job_runs SET error_type = 'interrupted' WHERE id = {interrupted}"));
+    let retried = insert_running(&db, "mail", "1 minute");
+    let interrupted = insert_running(&db, "mail", "1 minute");
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET failed_at = {recent} WHERE id IN ({retried}, {interrupted})"
+    ));
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET error_type = 'interrupted' WHERE id = {interrupted}"
+    ));
     insert(&db, "mail", "cancelled", "finished_at, failed_at", &format!("now(), {recent}"));
     let older = failed_at("61 minutes");
     insert(&db, "mail", "succeeded", "finished_at, failed_at", &format!("now(), {older}"));
     insert(&db, "mail", "failed", "run_at, failed_at", &format!("now(), {older}"));
-    let check = |arguments: &[&'static str]| db.jobctl(["check", "--max-dead", "1"]).args(arguments.iter().copied());
-    says(check(&[]), FINE);
-    says(check(&["--max-failures", "4"]), FINE);
-    says(check(&["--max-failures", "3"]), &format!("4 runs failed within 1h (newest: {id} mail: exit status 1)"));
-    says(
+    let check = |arguments: &[&'static str]| {
+        db.jobctl(["check", "--max-dead", "1"]).args(arguments.iter().copied())
+    };
+    assert_prints(check(&[]), FINE);
+    assert_prints(check(&["--max-failures", "4"]), FINE);
+    assert_prints(
+        check(&["--max-failures", "3"]),
+        &format!("4 runs failed within 1h (newest: {id} mail: exit status 1)"),
+    );
+    assert_prints(
         check(&["--max-failures", "0", "--within", "1m"]),
         &format!("1 run failed within 60s ({id} mail: exit status 1)"),
     );
-    says(
+    assert_prints(
         check(&["--max-failures", "5", "--within", "2h"]),
         &format!("6 runs failed within 2h (newest: {id} mail: exit status 1)"),
     );
@@ -194,16 +229,16 @@ fn a_run_counts_as_failed_once_whatever_became_of_it() {
 }
 
 #[test]
-fn all_reasons_stand_in_one_line() {
+fn check_prints_all_reasons_in_one_line() {
     let db = TestDb::new();
-    let late = due(&db, "mail", "3 hours 1 second");
-    let died = dead(&db, "mail", "1 hour", "one\ntwo\u{1b}[2J");
+    let late = insert_due(&db, "mail", "3 hours 1 second");
+    let died = insert_dead(&db, "mail", "1 hour", "one\ntwo\u{1b}[2J");
     let reasons = [
-        "no worker has ever ticked, is `jobctl tick` in a crontab?".to_owned(),
+        "no worker has ever ticked, see `jobctl doctor --crontab`".to_owned(),
         format!("run {late} mail has been due for 3h, see `jobctl status`"),
         format!("1 dead run ({died} mail: one\\ntwo\\u{{1b}}[2J), see `jobctl list-dead`"),
     ];
-    says(db.jobctl(["check"]), &reasons.join("; "));
+    assert_prints(db.jobctl(["check"]), &reasons.join("; "));
     let finished = db.jobctl(["check", "--json"]).run().exits(1).stderr("");
     let json: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!((&json["fine"], json["reasons"].as_array().unwrap().len()), (&json!(false), 3));
@@ -211,40 +246,44 @@ fn all_reasons_stand_in_one_line() {
 }
 
 #[test]
-fn some_jobs_can_be_checked_alone_and_must_exist() {
-    let db = ticking();
-    db.apply("[jobs.mail]\nshell = 'true'\n[jobs.backup]\nshell = 'true'\n[jobs.report]\nshell = 'true'\n");
-    let died = dead(&db, "mail", "1 minute", "exit status 3");
-    let late = due(&db, "backup", "3 hours 1 second");
-    let runs = running(&db, "shell", "3 hours 1 second");
+fn check_covers_named_jobs_and_refuses_unknown_names() {
+    let db = db_with_worker();
+    db.apply(
+        "[jobs.mail]\nshell = 'true'\n[jobs.backup]\nshell = 'true'\n[jobs.report]\nshell = \
+        'true'\n",
+    );
+    let died = insert_dead(&db, "mail", "1 minute", "exit status 3");
+    let late = insert_due(&db, "backup", "3 hours 1 second");
+    let runs = insert_running(&db, "shell", "3 hours 1 second");
     let limits = ["--max-running", "10m", "--max-failures", "0"];
-    let check = |jobs: &[&'static str]| db.jobctl(["check"]).args(limits).args(jobs.iter().copied());
+    let check =
+        |jobs: &[&'static str]| db.jobctl(["check"]).args(limits).args(jobs.iter().copied());
     let failed = format!("1 run failed within 1h ({died} mail: exit status 3)");
     let died = format!("1 dead run ({died} mail: exit status 3), see `jobctl list-dead`");
     let late = format!("run {late} backup has been due for 3h, see `jobctl status`");
     let runs = format!("run {runs} shell has been running for 3h on web1, see `jobctl status`");
-    says(check(&["--job", "report"]), FINE);
-    says(check(&["--job", "mail"]), &format!("{died}; {failed}"));
-    says(check(&["--job", "backup", "report"]), &late);
-    says(check(&["--job", "backup,mail"]), &format!("{late}; {died}; {failed}"));
-    says(check(&["--job", "shell"]), &runs);
+    assert_prints(check(&["--job", "report"]), FINE);
+    assert_prints(check(&["--job", "mail"]), &format!("{died}; {failed}"));
+    assert_prints(check(&["--job", "backup", "report"]), &late);
+    assert_prints(check(&["--job", "backup,mail"]), &format!("{late}; {died}; {failed}"));
+    assert_prints(check(&["--job", "shell"]), &runs);
     check(&["--job", "mail", "bakup"])
         .run()
         .exits(3)
         .stdout("")
         .stderr("jobctl: no definition `bakup`; did you mean `backup`?\n");
-    // A definition that was removed leaves its runs.
-    let died = dead(&db, "gone", "1 day", "no definition");
+    // The runs of a removed definition remain.
+    let died = insert_dead(&db, "gone", "1 day", "no definition");
     let died = format!("1 dead run ({died} gone: no definition), see `jobctl list-dead`");
-    says(db.jobctl(["check", "--job", "gone"]), &died);
+    assert_prints(db.jobctl(["check", "--job", "gone"]), &died);
     db.jobctl(["status", "--job", "gone"]).run().success().stdout_has("job\tgone\t");
-    // Who asks about one job relies on the workers all the same.
+    // A check of one job also checks the workers.
     db.execute("DELETE FROM jobctl.job_workers");
     db.jobctl(["check", "--job", "report"]).run().exits(1).stdout_has("no worker");
 }
 
 #[test]
-fn a_database_that_can_not_be_reached_is_no_answer() {
+fn an_unreachable_database_is_an_error() {
     let db = TestDb::new();
     db.jobctl(["check"])
         .env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/none")
@@ -255,40 +294,43 @@ fn a_database_that_can_not_be_reached_is_no_answer() {
 }
 
 #[test]
-fn a_worker_that_ticks_again_is_heard_of_again() {
+fn a_new_tick_clears_the_complaint_about_its_worker() {
     let db = TestDb::new();
     let tick = || db.jobctl(["tick", "--worker", "web1"]).run().success();
     tick();
-    db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '4 hours', version = '0'");
+    db.execute(
+        "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '4 hours', version = '0'",
+    );
     db.jobctl(["check"]).run().exits(1);
     tick();
-    says(db.jobctl(["check"]), FINE);
+    assert_prints(db.jobctl(["check"]), FINE);
     let version = db.query("SELECT version FROM jobctl.job_workers");
     assert!(version.starts_with(concat!(env!("CARGO_PKG_VERSION"), "+tzdata.")), "{version}");
 }
 
 #[test]
-fn a_run_that_failed_and_is_queued_again_counts_as_failed() {
-    let db = ticking();
+fn max_failures_counts_a_failed_run_that_is_queued_again() {
+    let db = db_with_worker();
     insert(&db, "mail", "queued", "run_at, failed_at", "now() + interval '1 hour', now()");
     db.jobctl(["check", "--max-failures", "0"]).run().exits(1).stdout_has("1 run failed within 1h");
 }
 
 #[test]
-fn a_worker_that_ticked_once_is_not_missed() {
-    let db = ticking();
+fn check_ignores_a_worker_that_ticked_once() {
+    let db = db_with_worker();
     db.jobctl(["tick", "--worker", "by-hand"]).run().success();
     db.execute(
         "UPDATE jobctl.job_workers
-         SET last_tick_at = last_tick_at - interval '7 minutes', ticking_since = ticking_since - interval '7 minutes'
-         WHERE name = 'by-hand'",
+         SET last_tick_at = last_tick_at - interval '7 minutes', ticking_since = ticking_since - \
+         interval '7 minutes'
+         WHERE worker = 'by-hand'",
     );
-    says(db.jobctl(["check"]), FINE);
+    assert_prints(db.jobctl(["check"]), FINE);
 }
 
 #[test]
-fn a_worker_that_ticks_again_after_an_hour_starts_a_new_series() {
-    let db = ticking();
+fn a_gap_of_over_an_hour_starts_a_new_series_of_ticks() {
+    let db = db_with_worker();
     let ticked_for = |ago: &str| {
         db.execute(&format!(
             "UPDATE jobctl.job_workers

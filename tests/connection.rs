@@ -1,5 +1,4 @@
-//! How the database is found and what is said where it can't be reached: through every source of
-//! settings, with and without TLS.
+//! Connections: every source of settings, TLS, several hosts, and the errors of failed connections.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,10 +21,10 @@ use crate::support::http_server::{BlackHole, HttpServer};
 use crate::support::server::{self, Server};
 use crate::support::{Finished, Invocation, Preload, jobctl, leave_out, temp_dir, wait_until};
 
-/// A server that speaks TLS and asks for passwords. Its certificate is for `db.example.com`.
+/// A server with TLS and passwords. Its certificate is for `db.example.com`.
 struct Secured {
     port: u16,
-    /// Of its Unix socket, where everybody is trusted.
+    /// The directory of its Unix socket, which needs no password.
     directory: String,
     files: TempDir,
     _server: Server,
@@ -56,14 +55,18 @@ impl Secured {
         fs::write(files.path().join("root.pem"), root).unwrap();
         fs::write(files.path().join("other.pem"), authority("Other").1).unwrap();
         let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new(["db.example.com".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+        let certificate = CertificateParams::new(["db.example.com".to_owned()])
+            .unwrap()
+            .signed_by(&key, &issuer)
+            .unwrap();
         let mut client = Client::connect(&server.url, NoTls).unwrap();
-        // The server writes its own files, because they must be its user's. COPY makes `\\n` of a new
-        // line, and printf the reverse.
-        for (name, text) in
-            [("server.crt", &*certificate.pem()), ("server.key", &*key.serialize_pem()), ("pg_hba.conf", HBA)]
-        {
+        // The server writes its own files, because its user must own them. COPY writes a new line
+        // as `\\n`, and printf turns that back.
+        for (name, text) in [
+            ("server.crt", &*certificate.pem()),
+            ("server.key", &*key.serialize_pem()),
+            ("pg_hba.conf", HBA),
+        ] {
             let write = format!("umask 077; printf %b \"$(cat)\" >{name}");
             client.batch_execute(&format!("COPY (SELECT '{text}') TO PROGRAM '{write}'")).unwrap();
         }
@@ -71,11 +74,15 @@ impl Secured {
         // The server asks for a client certificate, but accepts none.
         client.batch_execute("ALTER SYSTEM SET ssl_ca_file = 'server.crt'").unwrap();
         for user in ["encrypted", "plain", "either"] {
-            client.batch_execute(&format!("CREATE ROLE {user} LOGIN SUPERUSER PASSWORD 's3cret'")).unwrap();
+            client
+                .batch_execute(&format!("CREATE ROLE {user} LOGIN SUPERUSER PASSWORD 's3cret'"))
+                .unwrap();
         }
         client.batch_execute("CREATE DATABASE app").unwrap();
         client.batch_execute("SELECT pg_reload_conf()").unwrap();
-        let mut show = |name: &str| -> String { client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0) };
+        let mut show = |name: &str| -> String {
+            client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0)
+        };
         let (port, directory) = (show("port").parse().unwrap(), show("unix_socket_directories"));
         wait_until("the server to have certificates", || {
             client.query_one("SHOW ssl", &[]).unwrap().get::<_, String>(0) == "on"
@@ -90,16 +97,17 @@ impl Secured {
         self.files.path().join(name)
     }
 
-    /// As key=value pairs: by TCP, with the password.
+    /// An address as key=value pairs: TCP, with the password.
     fn address(&self, user: &str, more: &str) -> String {
         format!(
-            "host=db.example.com hostaddr=127.0.0.1 port={} dbname=app user={user} password=s3cret {more}",
+            "host=db.example.com hostaddr=127.0.0.1 port={} dbname=app user={user} \
+             password=s3cret {more}",
             self.port
         )
     }
 }
 
-/// Lists what is dead, which is nothing, without any setting of this machine's.
+/// Runs `list-dead`, which prints nothing, without the settings of this machine's user.
 fn list(address: &str) -> Invocation<'static> {
     jobctl(["list-dead"]).env("HOME", "/nonexistent").env("JOBCTL_DATABASE_URL", address)
 }
@@ -115,7 +123,7 @@ fn opens(address: &str) {
 }
 
 #[test]
-fn a_malformed_address_is_refused_and_never_repeated() {
+fn an_error_about_a_malformed_address_does_not_repeat_it() {
     for address in [
         "mysql://u:s3cret@h/d",
         "s3cret",
@@ -133,72 +141,99 @@ fn a_malformed_address_is_refused_and_never_repeated() {
         "host=h port=s3cret",
     ] {
         refuses(address, 7, "jobctl: cannot use the database URL: ");
-        jobctl(["list-dead", "--database-url", address]).run().exits(7).complains_once().nowhere("s3cret");
-        let by_variable = jobctl(["list-dead"]).env("DATABASE_URL", address).run().exits(7).complains_once();
+        jobctl(["list-dead", "--database-url", address])
+            .run()
+            .exits(7)
+            .complains_once()
+            .nowhere("s3cret");
+        let by_variable =
+            jobctl(["list-dead"]).env("DATABASE_URL", address).run().exits(7).complains_once();
         by_variable.nowhere("s3cret").stderr_has("jobctl: cannot use DATABASE_URL: ");
     }
-    refuses("postgres://u:s3cret@h/d?sslmod=require", 7, "it has no parameter `sslmod`; did you mean `sslmode`?");
-    jobctl(["list-dead"]).env("PGPORT", "s3cret").run().exits(7).complains_once().stderr_has("cannot use PGPORT");
+    refuses(
+        "postgres://u:s3cret@h/d?sslmod=require",
+        7,
+        "unknown parameter `sslmod`; did you mean `sslmode`?",
+    );
+    jobctl(["list-dead"])
+        .env("PGPORT", "s3cret")
+        .run()
+        .exits(7)
+        .complains_once()
+        .stderr_has("cannot use PGPORT");
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named_with_a_remedy() {
-    let remedy = "is PostgreSQL running there? set --database-url, DATABASE_URL or the PG* variables";
-    let line = format!("jobctl: cannot connect to the database at 127.0.0.1:1: connection refused; {remedy}\n");
+fn the_error_names_an_unreachable_server_and_a_remedy() {
+    let remedy =
+        "is PostgreSQL running there? set --database-url, DATABASE_URL or the PG* variables";
+    let line = format!(
+        "jobctl: cannot connect to the database at 127.0.0.1:1: connection refused; {remedy}\n"
+    );
     refuses("postgres://u:s3cret@127.0.0.1:1/d", 5, "").stderr(&line);
-    let line =
-        format!("jobctl: cannot connect to the database at /nonexistent:5432: there is no such socket; {remedy}\n");
+    let line = format!(
+        "jobctl: cannot connect to the database at /nonexistent:5432: the socket does not exist; \
+         {remedy}\n"
+    );
     refuses("host=/nonexistent user=u password=s3cret", 5, "").stderr(&line);
-    refuses("postgres://u:s3cret@host.invalid/d", 5, "the host name can't be resolved");
-    // Every command says the same.
-    for command in ["migrate", "tick", "retry --all-dead", "cancel 1", "enqueue shell {\"command\":\"x\"}"] {
-        let command = jobctl(command.split(' ')).env("JOBCTL_DATABASE_URL", "postgres://u:s3cret@127.0.0.1:1/d");
+    refuses("postgres://u:s3cret@host.invalid/d", 5, "cannot resolve the host name");
+    // The error is the same for every command.
+    for command in
+        ["migrate", "tick", "retry --all-dead", "cancel 1", "enqueue shell {\"command\":\"x\"}"]
+    {
+        let command = jobctl(command.split(' '))
+            .env("JOBCTL_DATABASE_URL", "postgres://u:s3cret@127.0.0.1:1/d");
         command.run().exits(5).stdout("").nowhere("s3cret").stderr_has("connection refused");
     }
 }
 
 #[test]
-fn a_server_that_says_nothing_is_given_up_after_the_timeout() {
+fn a_silent_server_fails_after_the_timeout() {
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let hole = BlackHole::open();
     let hole = hole.url();
     let hole = hole.trim_start_matches("http://").trim_end_matches('/');
-    for (address, modes) in
-        [(&*mute.local_addr().unwrap().to_string(), &["disable", "prefer"][..]), (hole, &["prefer"])]
-    {
+    for (address, modes) in [
+        (&*mute.local_addr().unwrap().to_string(), &["disable", "prefer"][..]),
+        (hole, &["prefer"]),
+    ] {
         for mode in modes {
-            let address = format!("postgres://u:s3cret@{address}/d?connect_timeout=1&sslmode={mode}");
+            let address =
+                format!("postgres://u:s3cret@{address}/d?connect_timeout=1&sslmode={mode}");
             let refused = refuses(&address, 5, "; is PostgreSQL running there?");
-            // The one or the other limit is reached first.
-            let says_why = ["no answer within 1s", "timed out"].iter().any(|why| refused.stderr.contains(why));
-            assert!(says_why && refused.took.as_secs() < 8, "{refused}");
+            // Either limit may end first.
+            let names_limit =
+                ["no answer within 1s", "timed out"].iter().any(|why| refused.stderr.contains(why));
+            assert!(names_limit && refused.took.as_secs() < 8, "{refused}");
         }
     }
 }
 
 #[test]
-fn a_server_of_another_kind_is_recognised() {
+fn a_server_that_is_not_postgresql_is_exit_5() {
     let server = HttpServer::start();
     let port = server.url("/").rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
     for mode in ["disable", "prefer"] {
-        let address = format!("postgres://u:s3cret@127.0.0.1:{port}/d?connect_timeout=2&sslmode={mode}");
+        let address =
+            format!("postgres://u:s3cret@127.0.0.1:{port}/d?connect_timeout=2&sslmode={mode}");
         list(&address).run().exits(5).stdout("").complains_once().nowhere("s3cret");
     }
-    // One that greets.
+    // A server that sends the first message.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("postgres://u:s3cret@{}/d?sslmode=disable", listener.local_addr().unwrap());
+    let address =
+        format!("postgres://u:s3cret@{}/d?sslmode=disable", listener.local_addr().unwrap());
     let greeter = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(b"220 smtp.example ESMTP\r\n").unwrap();
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    refuses(&address, 5, "it does not answer like PostgreSQL");
+    refuses(&address, 5, "it is not a PostgreSQL server");
     greeter.join().unwrap();
 }
 
 #[test]
-fn a_missing_database_or_role_or_a_wrong_password_is_a_matter_of_configuration() {
+fn a_missing_database_or_role_or_a_wrong_password_is_exit_7() {
     let secured = &*SECURED;
     let base = format!("host={} port={}", secured.directory, secured.port);
     refuses(
@@ -208,14 +243,18 @@ fn a_missing_database_or_role_or_a_wrong_password_is_a_matter_of_configuration()
     );
     refuses(&format!("{base} user=nosuch dbname=app"), 7, "role \"nosuch\" does not exist");
     let wrong = secured.address("either", "").replace("s3cret", "wrong-s3cret");
-    refuses(&wrong, 7, "password authentication failed for user \"either\"; check the user and the password");
+    refuses(
+        &wrong,
+        7,
+        "password authentication failed for user \"either\"; check the user and the password",
+    );
     let none = secured.address("either", "").replace("password=s3cret", "");
     refuses(&none, 7, "password missing; check the password");
     refuses(&secured.address("nosuch", ""), 7, "no pg_hba.conf entry");
 }
 
 #[test]
-fn what_is_given_first_counts() {
+fn the_flag_precedes_the_variables_and_each_hides_the_next() {
     let secured = &*SECURED;
     let good = format!("host={} port={} user=either dbname=app", secured.directory, secured.port);
     let bad = "host=/nonexistent dbname=app";
@@ -243,26 +282,34 @@ fn what_is_given_first_counts() {
 }
 
 #[test]
-fn the_variables_of_libpq_are_enough() {
+fn the_variables_of_libpq_suffice() {
     let secured = &*SECURED;
     let port = secured.port.to_string();
-    let base = || jobctl(["list-dead"]).env("PGPORT", &port).env("PGUSER", "either").env("PGDATABASE", "app");
+    let base = || {
+        jobctl(["list-dead"]).env("PGPORT", &port).env("PGUSER", "either").env("PGDATABASE", "app")
+    };
     base().env("PGHOST", &secured.directory).run().success().stderr("");
     let by_tcp = || base().env("PGHOST", "127.0.0.1").env("HOME", "/nonexistent");
     by_tcp().env("PGPASSWORD", "s3cret").run().success().stderr("");
     by_tcp().env("PGPASSWORD", "wrong").run().exits(7).nowhere("wrong");
     by_tcp().env("PGPASSWORD", "s3cret").env("PGSSLMODE", "verify-full").run().exits(7);
-    // What the address leaves open, they fill in.
-    by_tcp().env("PGPASSWORD", "s3cret").env("JOBCTL_DATABASE_URL", "postgres:///app").run().success();
+    // The variables add what the address lacks.
+    by_tcp()
+        .env("PGPASSWORD", "s3cret")
+        .env("JOBCTL_DATABASE_URL", "postgres:///app")
+        .run()
+        .success();
     let service = secured.file("services");
     let text = format!("[app]\nhost={}\nport={port}\nuser=either\ndbname=app\n", secured.directory);
     fs::write(&service, text).unwrap();
-    let by_service = jobctl(["list-dead"]).env("PGSERVICEFILE", service.to_str().unwrap()).env("PGSERVICE", "app");
+    let by_service = jobctl(["list-dead"])
+        .env("PGSERVICEFILE", service.to_str().unwrap())
+        .env("PGSERVICE", "app");
     by_service.run().success().stderr("");
 }
 
 #[test]
-fn the_pass_file_serves_only_in_private() {
+fn the_pass_file_is_used_only_if_it_is_private() {
     let secured = &*SECURED;
     let home = temp_dir();
     let path = home.path().join(".pgpass");
@@ -274,33 +321,42 @@ fn the_pass_file_serves_only_in_private() {
     };
     let good = "# ours\nelsewhere:*:*:*:wrong\ndb.example.com:*:app:either:s3cret\n*:*:*:*:wrong\n";
     list(0o600, good).success().stderr("");
-    list(0o600, "elsewhere:*:*:*:s3cret\n").exits(7).stderr_has("password missing").nowhere("s3cret");
+    list(0o600, "elsewhere:*:*:*:s3cret\n")
+        .exits(7)
+        .stderr_has("password missing")
+        .nowhere("s3cret");
     let refused = list(0o640, good).exits(7).nowhere("s3cret").stderr_has("password missing");
-    refused.stderr_has("can be read by others; it is ignored until `chmod 600`");
+    refused.stderr_has(".pgpass is ignored: other users can read it; run `chmod 600`");
 }
 
 #[test]
-fn the_first_host_that_will_do_is_taken() {
+fn the_first_suitable_host_is_used() {
     let secured = &*SECURED;
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let mute = mute.local_addr().unwrap();
     let good = format!("127.0.0.1:{}", secured.port);
-    let url = |hosts: &str, more: &str| format!("postgres://either:s3cret@{hosts}/app?connect_timeout=5{more}");
+    let url = |hosts: &str, more: &str| {
+        format!("postgres://either:s3cret@{hosts}/app?connect_timeout=2{more}")
+    };
     opens(&url(&format!("127.0.0.1:1,{good}"), ""));
     opens(&url(&format!("host.invalid,127.0.0.1:1,{good}"), ""));
     opens(&url(&format!("{mute},{good}"), ""));
     opens(&url(&format!("127.0.0.1:1,{good}"), "&target_session_attrs=read-write"));
     opens(&url(&good, "&target_session_attrs=prefer-standby"));
-    let refused =
-        refuses(&url(&format!("127.0.0.1:1,{good}"), "&target_session_attrs=standby"), 5, "it is not a standby");
+    opens(&url(&format!("{good},{mute},{good}"), "&target_session_attrs=prefer-standby"));
+    let refused = refuses(
+        &url(&format!("127.0.0.1:1,{good}"), "&target_session_attrs=standby"),
+        5,
+        "it is not a standby",
+    );
     refused.stderr_has("127.0.0.1:1: connection refused");
-    // A wrong password is not shown around.
+    // A wrong password is sent to one host only.
     let wrong = url(&format!("{good},127.0.0.1:1"), "").replace("s3cret", "wrong");
     refuses(&wrong, 7, "password authentication failed").nowhere("127.0.0.1:1:");
 }
 
 #[test]
-fn each_sslmode_means_what_it_means_to_libpq() {
+fn each_sslmode_behaves_as_in_libpq() {
     let secured = &*SECURED;
     for (user, mode, opened) in [
         ("encrypted", "disable", false),
@@ -322,24 +378,29 @@ fn each_sslmode_means_what_it_means_to_libpq() {
 }
 
 #[test]
-fn a_certificate_is_checked_as_far_as_the_mode_asks() {
+fn each_sslmode_checks_the_certificate_as_in_libpq() {
     let secured = &*SECURED;
     let with = |mode: &str, root: &str| {
-        secured.address("encrypted", &format!("sslmode={mode} sslrootcert={}", secured.file(root).display()))
+        secured.address(
+            "encrypted",
+            &format!("sslmode={mode} sslrootcert={}", secured.file(root).display()),
+        )
     };
     for mode in ["verify-full", "verify-ca", "require"] {
         opens(&with(mode, "root.pem"));
-        // `require` with a root certificate at hand checks it, as it always has.
+        // As in libpq, `require` checks the certificate if sslrootcert is set.
         refuses(
             &with(mode, "other.pem"),
             7,
-            "the server's certificate is not acceptable: no known authority signed it",
+            "the server's certificate is not acceptable: no trusted authority signed it",
         );
         refuses(&with(mode, "missing.pem"), 7, "missing.pem");
     }
-    let other_name = |mode: &str| with(mode, "root.pem").replace("host=db.example.com", "host=elsewhere.example");
+    let other_name = |mode: &str| {
+        with(mode, "root.pem").replace("host=db.example.com", "host=elsewhere.example")
+    };
     opens(&other_name("verify-ca"));
-    let why = "it is not for this host name but for db.example.com; use the name in the certificate";
+    let why = "it is for db.example.com, not for this host name; use the name in the certificate";
     refuses(&other_name("verify-full"), 7, why);
     let system = secured.address("encrypted", "sslmode=verify-full sslrootcert=system");
     refuses(&system, 7, "the server's certificate is not acceptable");
@@ -354,18 +415,28 @@ fn doctor_reports_a_host_clock_before_1970_over_tls() {
         ahead(&clock, -25_000 * 86_400, doctor).run().nowhere("panicked")
     };
     doctor("sslmode=require").stdout_has(" behind the database");
-    let verified = format!("sslmode=verify-full sslrootcert={}", SECURED.file("root.pem").display());
+    let verified =
+        format!("sslmode=verify-full sslrootcert={}", SECURED.file("root.pem").display());
     doctor(&verified).exits(7).stderr_has("the server's certificate is not acceptable");
 }
 
-/// Answers a request for TLS or a TLS handshake, and returns the bytes after it.
-fn imposter(negotiation: &'static str) -> (u16, Receiver<Vec<u8>>) {
+/// Starts a server with a self-signed certificate that does the TLS handshake, and sends the bytes
+/// after it to the receiver.
+fn impostor(negotiation: &'static str) -> (u16, Receiver<Vec<u8>>) {
     let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(["db.example.com".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let certificate =
+        CertificateParams::new(["db.example.com".to_owned()]).unwrap().self_signed(&key).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = Arc::new(config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let config = Arc::new(
+        config
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap(),
+    );
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (sender, receiver) = mpsc::channel();
@@ -376,24 +447,29 @@ fn imposter(negotiation: &'static str) -> (u16, Receiver<Vec<u8>>) {
             socket.write_all(b"S").unwrap();
         }
         let mut session = ServerConnection::new(config).unwrap();
-        let mut heard = Vec::new();
-        let _ = rustls::Stream::new(&mut session, &mut socket).read_to_end(&mut heard);
-        let _ = sender.send(heard);
+        let mut received = Vec::new();
+        let _ = rustls::Stream::new(&mut session, &mut socket).read_to_end(&mut received);
+        let _ = sender.send(received);
     });
     (port, receiver)
 }
 
 #[test]
-fn who_shows_a_self_signed_certificate_hears_no_password() {
+fn a_server_with_a_self_signed_certificate_gets_no_password() {
     let root = SECURED.file("root.pem");
     for mode in ["verify-ca", "verify-full"] {
-        let (port, heard) = imposter("postgres");
+        let (port, received) = impostor("postgres");
         let address = format!(
-            "host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret sslmode={mode} sslrootcert={}",
+            "host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret \
+             sslmode={mode} sslrootcert={}",
             root.display()
         );
-        refuses(&address, 7, "the server's certificate is not acceptable: it is self-signed; give the certificate");
-        assert_eq!(heard.recv().unwrap(), b"");
+        refuses(
+            &address,
+            7,
+            "the server's certificate is not acceptable: it is self-signed; set sslrootcert to",
+        );
+        assert_eq!(received.recv().unwrap(), b"");
     }
 }
 
@@ -407,11 +483,16 @@ fn channel_binding_is_used_if_required() {
 
 #[test]
 fn direct_tls_without_a_confirmed_protocol_sends_no_password() {
-    let (port, heard) = imposter("direct");
+    let (port, received) = impostor("direct");
     let more = "sslmode=require sslnegotiation=direct";
-    let address = format!("host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {more}");
-    refuses(&address, 7, "the server has not confirmed PostgreSQL's protocol in TLS; check sslmode");
-    assert_eq!(heard.recv().unwrap(), b"");
+    let address =
+        format!("host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {more}");
+    refuses(
+        &address,
+        7,
+        "the server has not confirmed PostgreSQL's protocol in TLS; check sslmode",
+    );
+    assert_eq!(received.recv().unwrap(), b"");
 }
 
 #[test]
@@ -425,22 +506,32 @@ fn sslcertmode_require_rejects_a_server_that_asks_for_no_certificate() {
     fs::write(&key, pair.serialize_pem()).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     let identity = format!("sslcert={} sslkey={}", certificate.display(), key.display());
-    let (port, heard) = imposter("postgres");
-    let address = format!("host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {identity}");
-    let unasked = "sslcertmode=require demands a client certificate, but the server asked for none, or none is set";
+    let (port, received) = impostor("postgres");
+    let address = format!(
+        "host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {identity}"
+    );
+    let unasked = "sslcertmode is require, but the server asked for no client certificate, or none";
     refuses(&format!("{address} sslmode=require sslcertmode=require"), 7, unasked);
-    assert_eq!(heard.recv().unwrap(), b"");
-    refuses(&format!("{address} sslcertmode=require"), 7, "`sslcertmode` is require, but TLS is optional");
+    assert_eq!(received.recv().unwrap(), b"");
+    refuses(
+        &format!("{address} sslcertmode=require"),
+        7,
+        "`sslcertmode` is require, but TLS is optional",
+    );
     // A server that asks for the certificate and rejects it.
-    let why = "the server does not accept the client's certificate";
-    refuses(&secured.address("encrypted", &format!("sslmode=require sslcertmode=require {identity}")), 7, why);
+    let why = "the server rejects the client certificate";
+    refuses(
+        &secured.address("encrypted", &format!("sslmode=require sslcertmode=require {identity}")),
+        7,
+        why,
+    );
     // No certificate is set.
     refuses(&secured.address("encrypted", "sslmode=require sslcertmode=require"), 7, unasked);
     opens(&secured.address("encrypted", "sslmode=require"));
 }
 
 #[test]
-fn a_server_that_asks_for_another_proof_than_is_allowed_hears_no_password() {
+fn a_server_that_asks_for_a_forbidden_auth_method_gets_no_password() {
     let secured = &*SECURED;
     for allowed in ["scram-sha-256", "md5,scram-sha-256", "!password,!none", "!md5"] {
         opens(&secured.address("either", &format!("require_auth={allowed}")));
@@ -449,50 +540,71 @@ fn a_server_that_asks_for_another_proof_than_is_allowed_hears_no_password() {
         let why = "the server asks for authentication by scram-sha-256, which require_auth forbids";
         refuses(&secured.address("either", &format!("require_auth={forbidden}")), 7, why);
     }
-    refuses(&secured.address("either", "require_auth=scram"), 7, "`require_auth` has an unknown method; allowed are");
-    refuses(&secured.address("either", "require_auth=md5,!none"), 7, "`require_auth` mixes methods with and without");
-    list(&secured.address("either", "")).env("PGREQUIREAUTH", "md5").run().exits(7).stderr_has("scram-sha-256");
+    refuses(
+        &secured.address("either", "require_auth=scram"),
+        7,
+        "`require_auth` has an unknown method; use none",
+    );
+    refuses(
+        &secured.address("either", "require_auth=md5,!none"),
+        7,
+        "`require_auth` mixes methods with and without",
+    );
+    list(&secured.address("either", ""))
+        .env("PGREQUIREAUTH", "md5")
+        .run()
+        .exits(7)
+        .stderr_has("scram-sha-256");
     // A server that lets every client in without authentication.
     let trusting = FakeServer::start(|_, _| Ok(()));
     let why = "the server asks for authentication by none, which require_auth forbids";
     refuses(&format!("{}&require_auth=scram-sha-256", trusting.url()), 7, why);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address =
-        format!("postgres://u:s3cret@{}/d?sslmode=disable&require_auth=scram-sha-256", listener.local_addr().unwrap());
-    let curious = thread::spawn(move || {
+    let address = format!(
+        "postgres://u:s3cret@{}/d?sslmode=disable&require_auth=scram-sha-256",
+        listener.local_addr().unwrap()
+    );
+    let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.read(&mut [0; 1024]).unwrap();
         stream.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
-        let mut heard = Vec::new();
-        let _ = stream.read_to_end(&mut heard);
-        heard
+        let mut received = Vec::new();
+        let _ = stream.read_to_end(&mut received);
+        received
     });
-    refuses(&address, 7, "the server asks for authentication by password, which require_auth forbids");
-    assert_eq!(curious.join().unwrap(), b"");
+    refuses(
+        &address,
+        7,
+        "the server asks for authentication by password, which require_auth forbids",
+    );
+    assert_eq!(server.join().unwrap(), b"");
 }
 
 #[test]
-fn the_doctor_warns_of_a_server_that_nothing_verifies() {
+fn doctor_warns_of_an_unverified_server() {
     let secured = &*SECURED;
-    let remote = |more: &str| secured.address("encrypted", more).replace("127.0.0.1", &elsewhere());
-    let doctor =
-        |address: &str| jobctl(["doctor"]).env("HOME", "/nonexistent").env("JOBCTL_DATABASE_URL", address).run().stdout;
+    // 0.0.0.0 leads to this host, but is not a loopback address.
+    let remote = |more: &str| secured.address("encrypted", more).replace("127.0.0.1", "0.0.0.0");
+    let doctor = |address: &str| {
+        jobctl(["doctor"])
+            .env("HOME", "/nonexistent")
+            .env("JOBCTL_DATABASE_URL", address)
+            .run()
+            .stdout
+    };
     let line = |address: &str| doctor(address).lines().next().unwrap_or_default().to_owned();
     let unverified = line(&remote("sslmode=require"));
-    assert!(unverified.starts_with("warn\tconnection") && unverified.contains(", not verified, "), "{unverified}");
+    assert!(
+        unverified.starts_with("warn\tconnection") && unverified.contains(", not verified, "),
+        "{unverified}"
+    );
     assert!(unverified.contains("set sslmode=verify-full"), "{unverified}");
     let root = format!("sslmode=verify-full sslrootcert={}", secured.file("root.pem").display());
     assert!(line(&remote(&root)).starts_with("ok\tconnection"), "{}", line(&remote(&root)));
     assert!(line(&secured.address("encrypted", "sslmode=require")).starts_with("ok\tconnection"));
 }
 
-/// An address of the secured server on this host that does not look local.
-fn elsewhere() -> String {
-    // An address outside of the loopback network that still leads to this host.
-    "0.0.0.0".to_owned()
-}
-
-/// The secured server, made to look as if it had no TLS.
+/// Starts a proxy that answers for the secured server that it has no TLS.
 fn without_tls() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -522,28 +634,32 @@ fn without_tls() -> u16 {
 }
 
 #[test]
-fn a_server_without_tls_is_refused_where_tls_is_demanded() {
+fn a_server_without_tls_is_rejected_if_sslmode_demands_tls() {
     let port = without_tls();
     let with = |mode: &str| format!("postgres://either:s3cret@127.0.0.1:{port}/app?sslmode={mode}");
     for mode in ["disable", "allow", "prefer"] {
         opens(&with(mode));
     }
     for mode in ["require", "verify-ca", "verify-full"] {
-        refuses(&with(mode), 7, "server does not support TLS; check sslmode and the TLS settings of the server");
+        refuses(
+            &with(mode),
+            7,
+            "server does not support TLS; check sslmode and the TLS settings of the server",
+        );
     }
 }
 
 #[test]
-fn that_the_database_is_away_is_mailed_once_an_hour() {
+fn a_quiet_tick_reports_an_unreachable_database_once_an_hour() {
     let state = temp_dir();
     let tick = |port: &str, flags: &[&str]| {
         let url = format!("postgresql://127.0.0.1:{port}/app");
         let tick = jobctl(["tick", "--database-url", &url]).args(flags.iter().copied());
         tick.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(5).stdout("")
     };
-    tick("1", &["--quiet"]).complains_once().stderr_has("; not said again for an hour");
+    tick("1", &["--quiet"]).complains_once().stderr_has("; repeated after an hour at the earliest");
     (0..3).for_each(|_| drop(tick("1", &["--quiet"]).stderr("")));
-    // Only the same, and only from cron.
+    // Another server is reported, and so is every failure without --quiet.
     tick("2", &["--quiet"]).complains_once();
     tick("1", &[]).complains_once();
 
@@ -553,11 +669,16 @@ fn that_the_database_is_away_is_mailed_once_an_hour() {
     assert_eq!(fs::metadata(&said).unwrap().permissions().mode() & 0o777, 0o700);
     for file in fs::read_dir(&said).unwrap() {
         let an_hour_ago = SystemTime::now() - Duration::from_secs(3601);
-        fs::File::options().write(true).open(file.unwrap().path()).unwrap().set_modified(an_hour_ago).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(file.unwrap().path())
+            .unwrap()
+            .set_modified(an_hour_ago)
+            .unwrap();
     }
     tick("1", &["--quiet"]).complains_once();
     tick("1", &["--quiet"]).stderr("");
-    // What was said of the other is forgotten.
+    // The note about the other server is deleted.
     assert_eq!(fs::read_dir(&said).unwrap().count(), 1 + others.len());
     if rustix::process::geteuid().is_root() {
         chown(&said, Some(65534), None).unwrap();

@@ -1,5 +1,5 @@
-//! `crontab.example`, the lines of the README, what `doctor --crontab` prints, and a line for
-//! `check`, under the real cron daemon.
+//! `crontab.example`, the output of `doctor --crontab` and a line for `check`, under the real cron
+//! daemon. tests/docs.rs runs the README beside the same daemon.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::support::{TestDb, leave_out, temp_dir, wait_until, wait_until_within};
 
-/// Cron as if it were alone on the machine, with one crontab: $1 is put in root's place, and $3 in that of
-/// the program that sends mail.
+/// Cron as if it were alone on the machine, with one crontab: $1 is put in root's place, and $3 in
+/// that of the program that sends mail.
 ///
-/// Mounts of its own keep it from the crontabs of the machine and from the lock of a daemon that runs
-/// already. Processes of its own end with it, whatever becomes of this test.
+/// Mounts of its own keep it from the crontabs of the machine and from the lock of a daemon that
+/// runs already. Processes of its own end with it, whatever becomes of this test.
 const CRON: &str = r#"
 for folder in /etc/cron.d /var/spool/cron/crontabs; do mount -t tmpfs tmpfs $folder; done
 mount --bind /dev/null /etc/crontab
@@ -22,7 +22,6 @@ mount --bind "$2" /run/crond.pid
 install -m 600 "$1" /var/spool/cron/crontabs/root
 cp /usr/sbin/cron "$3/cron"
 mount --bind "$3" /usr/sbin
-exec /usr/sbin/cron -f
 "#;
 const ISOLATE: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
@@ -34,24 +33,42 @@ impl Drop for Cron {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        // Something had to be there to be covered; a daemon's own has its process id in it.
+        // Removes the empty lock file that the mount needed; a daemon's own contains its pid.
         if fs::metadata(LOCK).is_ok_and(|file| file.len() == 0) {
             let _ = fs::remove_file(LOCK);
         }
     }
 }
 
+/// Returns a script that runs a command beside a cron daemon whose only crontab is empty.
+pub(crate) fn beside(command: &str, folder: &Path) -> String {
+    fs::create_dir(folder.join(".sbin")).unwrap();
+    for (name, text) in [(".crontab", ""), (".lock", "")] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    // Cron misses a crontab that changes in the second of its start.
+    let script = format!("{CRON}/usr/sbin/cron\nsleep 1.1\n{command}\n");
+    fs::write(folder.join(".cron"), script).unwrap();
+    let isolate = ISOLATE.join(" ");
+    let remove_lock = format!("test -s {LOCK} || rm -f {LOCK}");
+    format!("unshare {isolate} sh -eu .cron .crontab .lock \"$PWD/.sbin\"; {remove_lock}")
+}
+
 fn is_possible(program: &str, arguments: &[&str]) -> bool {
-    let tried = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let tried =
+        Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
 }
 
 /// Why the daemon can't be tested here.
-fn obstacle() -> Option<&'static str> {
+pub(crate) fn obstacle() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("cron needs root");
     }
-    if !is_possible("sh", &["-c", "command -v cron && test -d /var/spool/cron/crontabs && test -e /etc/crontab"]) {
+    if !is_possible(
+        "sh",
+        &["-c", "command -v cron && test -d /var/spool/cron/crontabs && test -e /etc/crontab"],
+    ) {
         return Some("Debian's cron is not installed");
     }
     if !is_possible("unshare", &[&ISOLATE[..], &["true"]].concat()) {
@@ -71,12 +88,14 @@ fn filled_in(lines: &str, url: &str, variables: &[&str]) -> String {
         own += &match name {
             "PATH" => line.replacen('=', &format!("={bin}:"), 1),
             "DATABASE_URL" => format!("{name}={url}"),
-            // Mail goes nowhere.
+            // No mail is sent.
             "MAILTO" => format!("{name}=\"\""),
             _ => line.to_owned(),
         };
         own.push('\n');
-        found.extend(["PATH", "DATABASE_URL", "MAILTO"].into_iter().filter(|variable| *variable == name));
+        found.extend(
+            ["PATH", "DATABASE_URL", "MAILTO"].into_iter().filter(|variable| *variable == name),
+        );
     }
     assert_eq!(found, variables, "{lines}");
     own
@@ -86,15 +105,7 @@ fn file_of_repository(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// The lines that the README tells the reader to paste.
-fn lines_of_readme() -> String {
-    let readme = file_of_repository("README.md");
-    let (_, section) = readme.split_once("\n## The cron line\n").unwrap();
-    let (_, lines) = section.split_once("```crontab\n").unwrap();
-    lines.split_once("```").unwrap().0.to_owned()
-}
-
-/// Checks that go wrong and well; the former's words are mailed, the latter's would stand in `fine`.
+/// Two lines with `check`: the first finds a problem and is mailed, the second writes to `fine`.
 fn checks(folder: &Path) -> String {
     let fine = folder.join("fine");
     format!(
@@ -132,11 +143,11 @@ fn printed(url: &str, home: &Path) -> String {
 
 /// One daemon for all: it wakes once a minute.
 #[test]
-fn cron_runs_jobs_with_the_lines_for_crontabs_and_mails_what_check_says() {
+fn cron_runs_every_documented_line_and_mails_findings() {
     if let Some(why) = obstacle() {
         return leave_out("the lines for crontabs under cron", why);
     }
-    let [db, readme, doctor] = [(); 3].map(|()| TestDb::new());
+    let [db, doctor] = [(); 2].map(|()| TestDb::new());
     let folder = temp_dir();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -146,12 +157,16 @@ fn cron_runs_jobs_with_the_lines_for_crontabs_and_mails_what_check_says() {
     let fine = folder.path().join("fine");
     let dead = db.enqueue_script("exit 64");
     db.jobctl(["tick", "--quiet"]).run().success();
-    let [id, of_readme, of_doctor] = [&db, &readme, &doctor].map(|db| db.enqueue_script("env"));
+    let [id, of_doctor] = [&db, &doctor].map(|db| db.enqueue_script("env"));
     // A variable holds for the lines below it.
     let lines = [
-        filled_in(&file_of_repository("crontab.example"), &db.url(), &["PATH", "DATABASE_URL", "MAILTO"]),
+        filled_in(
+            &file_of_repository("crontab.example"),
+            &db.url(),
+            &["PATH", "DATABASE_URL", "MAILTO"],
+        ),
         checks(folder.path()),
-        "MAILTO=\"\"\n".to_owned() + &filled_in(&lines_of_readme(), &readme.url(), &["PATH", "DATABASE_URL"]),
+        "MAILTO=\"\"\n".to_owned(),
         printed(&doctor.url(), folder.path()),
     ]
     .concat();
@@ -167,7 +182,7 @@ fn cron_runs_jobs_with_the_lines_for_crontabs_and_mails_what_check_says() {
     let cron = Cron(
         Command::new("unshare")
             .args(ISOLATE)
-            .args(["sh", "-euc", CRON, "cron"])
+            .args(["sh", "-euc", &format!("{CRON}exec /usr/sbin/cron -f"), "cron"])
             .args([file("crontab", &lines), lock, programs.clone()])
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
@@ -178,34 +193,46 @@ fn cron_runs_jobs_with_the_lines_for_crontabs_and_mails_what_check_says() {
             .unwrap(),
     );
     // Cron wakes at the full minute.
-    wait_until_within(Duration::from_secs(90), "cron to wake jobctl", || db.status(id) == "succeeded");
+    wait_until_within(Duration::from_secs(90), "cron to wake jobctl", || {
+        db.status(id) == "succeeded"
+    });
     wait_until("both checks", || fine.exists() && !mails(&programs).is_empty());
-    readme.wait_for_status(of_readme, "succeeded");
     doctor.wait_for_status(of_doctor, "succeeded");
     drop(cron);
     let log = fs::read_to_string(folder.path().join("jobctl.log")).unwrap();
     assert!(log.contains(&format!("run {of_doctor} shell attempt 1/10: succeeded")), "{log}");
 
-    for (db, id) in [(&db, id), (&readme, of_readme), (&doctor, of_doctor)] {
+    for (db, id) in [(&db, id), (&doctor, of_doctor)] {
         let environment = db.of_attempt(id, 1, "output");
         for variable in [format!("DATABASE_URL={}", db.url()), format!("JOBCTL_RUN_ID={id}")] {
-            assert!(environment.lines().any(|line| line == variable), "{variable} in\n{environment}");
+            assert!(
+                environment.lines().any(|line| line == variable),
+                "{variable} in\n{environment}"
+            );
         }
     }
 
     assert_eq!(fs::read_to_string(fine).unwrap(), "");
     let [mail] = &mails(&programs)[..] else { panic!("{:?}", mails(&programs)) };
     let (header, body) = mail.split_once("\n\n").unwrap();
-    assert!(header.contains("\nTo: ops@example.com\n") && header.contains("> jobctl check\n"), "{header}");
-    assert_eq!(body, format!("1 dead run ({dead} shell: exit status 64), see `jobctl list-dead`\n"));
+    assert!(
+        header.contains("\nTo: ops@example.com\n") && header.contains("> jobctl check\n"),
+        "{header}"
+    );
+    assert_eq!(
+        body,
+        format!("1 dead run ({dead} shell: exit status 64), see `jobctl list-dead`\n")
+    );
 }
 
 /// A shell takes the exit status of the last command of a pipe.
 #[test]
-fn examples_do_not_hide_a_failed_backup_behind_a_pipe() {
+fn examples_report_a_failed_backup() {
     for name in ["README.md", "crontab.example", "examples/jobs.toml", "man/jobctl-enqueue.1"] {
         let text = file_of_repository(name);
-        let hidden = text.lines().find(|line| line.split("pg_dump ").skip(1).any(|rest| rest.contains(" | ")));
+        let hidden = text
+            .lines()
+            .find(|line| line.split("pg_dump ").skip(1).any(|rest| rest.contains(" | ")));
         assert_eq!(hidden, None, "{name}");
     }
 }

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::support::{Gate, Proxy, Role, TestDb, jobctl, temp_dir, wait_until};
 
 #[test]
-fn a_database_that_is_down_is_one_line_and_exit_5() {
+fn an_unreachable_database_is_one_line_and_exit_5() {
     let db = TestDb::new();
     for freeze in [false, true] {
         let proxy = Proxy::to(&db);
@@ -22,20 +22,27 @@ fn a_database_that_is_down_is_one_line_and_exit_5() {
         let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run();
         let tick = tick.exits(5).stdout("").complains_once();
         assert!(tick.took < Duration::from_secs(10), "{tick}");
-        // Not tried over and over: cron comes again.
+        // The tick does not retry the connection: cron starts the next tick in a minute.
         assert!(proxy.connections() <= 2, "{} connections", proxy.connections());
     }
-    jobctl(["tick", "--database-url", "postgresql://127.0.0.1:1/x"]).run().exits(5).stdout("").complains_once();
+    jobctl(["tick", "--database-url", "postgresql://127.0.0.1:1/x"])
+        .run()
+        .exits(5)
+        .stdout("")
+        .complains_once();
 }
 
 #[test]
-fn no_run_is_lost_and_no_result_counts_twice_while_sessions_are_being_ended() {
+fn killed_sessions_lose_no_run_and_count_no_result_twice() {
     let db = TestDb::new();
     let gate = Gate::new();
     gate.open();
     db.execute(&format!(
-        "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{}' FROM generate_series(1, 150)",
-        serde_json::json!({ "command": format!("{}; sleep 0.1", gate.script()) }).to_string().replace('\'', "''")
+        "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{}' FROM \
+            generate_series(1, 150)",
+        serde_json::json!({ "command": format!("{}; sleep 0.1", gate.script()) })
+            .to_string()
+            .replace('\'', "''")
     ));
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -48,7 +55,7 @@ fn no_run_is_lost_and_no_result_counts_twice_while_sessions_are_being_ended() {
             }
         });
         for _ in 0..200 {
-            // It gives up when the session ends while it holds nothing.
+            // A tick that holds no run exits with 5 when its session ends.
             let tick = db.jobctl(["tick", "--quiet"]).run();
             assert!(matches!(tick.status.code(), Some(0 | 5)), "{tick}");
             if db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'") == "0" {
@@ -57,63 +64,78 @@ fn no_run_is_lost_and_no_result_counts_twice_while_sessions_are_being_ended() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    // A claim whose answer was lost waits for the end of its lease.
+    // A claim with a lost answer stays until its lease ends.
     db.expire_leases();
     db.jobctl(["tick", "--quiet"]).run().success();
     db.age();
     db.jobctl(["tick", "--quiet"]).run().success();
     let ends = "SELECT status, count(*), max(attempts) <= 2 FROM jobctl.job_runs GROUP BY status";
     assert_eq!(db.query(ends), "succeeded|150|t", "{}", db.dump());
-    let successes = "SELECT count(*), count(DISTINCT run_id) FROM jobctl.job_attempts WHERE outcome = 'succeeded'";
+    let successes = "SELECT count(*), count(DISTINCT run_id) FROM jobctl.job_attempts WHERE \
+        outcome = 'succeeded'";
     assert_eq!(db.query(successes), "150|150");
-    // No work was done for nothing: each started once.
+    // Each run started once: no work was repeated.
     assert_eq!((gate.count("start"), gate.count("end")), (150, 150));
 }
 
 #[test]
-fn a_result_whose_answer_was_lost_is_recorded_once() {
+fn a_result_is_recorded_once_if_the_answer_is_lost() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick = db.jobctl(["tick", "--worker", "w"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick =
+        db.jobctl(["tick", "--worker", "w"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
     gate.wait_for_starts(1);
     proxy.lose_answer_to(&["INSERT INTO jobctl.job_attempts", "COMMIT"]);
     gate.open();
     let tick = tick.wait().success();
     assert!(proxy.has_lost());
     let tick = tick.stderr_has(
-        "cannot record results: connection closed after COMMIT was sent, so it may have succeeded; 0 running, ",
+        "cannot record results: connection closed after COMMIT was sent, so it may have succeeded; \
+            0 running, ",
     );
     let tick = tick.stderr_has(&format!("run {id} shell attempt 1/10: succeeded after "));
-    // The tick tries again itself, so the log has no advice.
+    // The tick retries without help, so the log suggests nothing.
     tick.nowhere("lost,").nowhere("try again");
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     assert_eq!(db.query("SELECT worker, outcome FROM jobctl.job_attempts"), "w|succeeded");
 }
 
 #[test]
-fn a_claim_whose_answer_was_lost_is_given_back_and_costs_no_attempt() {
+fn a_claim_is_released_if_the_answer_is_lost() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let id = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
     proxy.lose_answer_to(&["SKIP LOCKED", "COMMIT"]);
     let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run().success();
-    let tick = tick.stderr_has("cannot claim runs: connection closed after COMMIT was sent, so it may have succeeded");
+    let tick = tick.stderr_has(
+        "cannot claim runs: connection closed after COMMIT was sent, so it may have succeeded",
+    );
     assert!(proxy.has_lost() && proxy.connections() == 2, "{tick}");
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }
 
 #[test]
-fn an_enqueue_without_an_answer_to_commit_says_that_it_may_have_succeeded() {
+fn an_enqueue_without_an_answer_to_commit_reports_an_unknown_outcome() {
     let db = TestDb::new();
     for (statement, expected) in [
-        ("COMMIT\0", "cannot enqueue: the database does not answer after COMMIT was sent, so it may have succeeded"),
-        ("INSERT INTO jobctl.job_runs", "cannot enqueue: the database does not answer; try again later"),
+        (
+            "COMMIT\0",
+            "cannot enqueue: the database does not answer after COMMIT was sent, so it may have \
+                succeeded",
+        ),
+        (
+            "INSERT INTO jobctl.job_runs",
+            "cannot enqueue: the database does not answer; try again later",
+        ),
     ] {
         let proxy = Proxy::to(&db);
         proxy.freeze_after(statement);
-        let enqueue = db.jobctl(["enqueue", "shell", "--", "true"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run();
+        let enqueue = db
+            .jobctl(["enqueue", "shell", "--", "true"])
+            .env("JOBCTL_DATABASE_URL", &proxy.url())
+            .run();
         enqueue.exits(5).stdout("").complains_once().stderr_has(expected);
     }
 }
@@ -123,38 +145,48 @@ fn a_read_only_role_can_read_and_errors_name_the_setting() {
     let db = TestDb::new();
     let role = format!("{}_reader", db.name());
     db.execute(&format!(
-        "CREATE ROLE {role} LOGIN SUPERUSER; ALTER ROLE {role} SET default_transaction_read_only = on"
+        "CREATE ROLE {role} LOGIN SUPERUSER; ALTER ROLE {role} SET default_transaction_read_only = \
+            on"
     ));
     let url = db.url_as(&role);
-    let run = |words: &[&str]| db.jobctl(words.iter().copied()).env("JOBCTL_DATABASE_URL", &url).run();
+    let run =
+        |words: &[&str]| db.jobctl(words.iter().copied()).env("JOBCTL_DATABASE_URL", &url).run();
     let refused = run(&["enqueue", "shell", "--", "true"]);
     let listed = run(&["list"]);
-    let wanted = format!("{url}{}target_session_attrs=read-write", if url.contains('?') { "&" } else { "?" });
+    let wanted = format!(
+        "{url}{}target_session_attrs=read-write",
+        if url.contains('?') { "&" } else { "?" }
+    );
     let unfit = db.jobctl(["list", "--database-url", &wanted]).run();
     db.execute(&format!("DROP ROLE {role}"));
-    refused.exits(7).stdout("").complains_once().stderr_has("default_transaction_read_only is on for this role");
+    refused
+        .exits(7)
+        .stdout("")
+        .complains_once()
+        .stderr_has("default_transaction_read_only is on for this role");
     listed.success();
     unfit.exits(5).stderr_has("default_transaction_read_only is on");
 }
 
 #[test]
-fn a_claim_whose_lease_ended_while_the_database_was_away_is_given_back_as_well() {
+fn a_claim_is_released_after_an_outage_longer_than_its_lease() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let id = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
     proxy.lose_answer_to(&["SKIP LOCKED", "COMMIT"]);
-    let tick = db.jobctl(["tick", "--lease", "2s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick =
+        db.jobctl(["tick", "--lease", "2s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
     wait_until("the loss", || proxy.has_lost());
     proxy.cut();
     let over = "SELECT bool_and(locked_until IS NULL OR locked_until < now()) FROM jobctl.job_runs";
     wait_until("the lease to be over", || db.query(over) == "t");
-    proxy.mend();
+    proxy.restore();
     tick.wait().success();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }
 
 #[test]
-fn a_claim_that_comes_after_its_tick_has_given_it_up_is_not_made() {
+fn a_tick_that_gave_up_waiting_claims_nothing_later() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
@@ -163,23 +195,28 @@ fn a_claim_that_comes_after_its_tick_has_given_it_up_is_not_made() {
     let flags = ["--concurrency", "1", "--lease", "1h"];
     let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
     gate.wait_for_starts(1);
-    wait_until("the claim", || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'") == "1");
-    // Somebody on the way, as a pooler, keeps the result and the next claim for longer than they are waited for.
+    wait_until("the claim", || {
+        db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'") == "1"
+    });
+    // A pooler on the way holds the result and the next claim longer than their timeout.
     proxy.freeze();
     gate.open();
     wait_until("another connection", || proxy.connections() > 1);
-    proxy.mend();
+    proxy.restore();
     tick.wait().success();
     assert_eq!(db.of_run(next, "status, attempts"), "succeeded|1");
 }
 
 #[test]
-fn a_tick_that_lingers_survives_the_end_of_its_session() {
+fn a_lingering_tick_survives_the_end_of_its_session() {
     let db = TestDb::new();
     let tick = db.jobctl(["tick", "--linger", "--max-time", "1h"]).spawn();
     let idle = "SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL";
     wait_until("the tick to linger", || db.query(idle) == "1");
-    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()");
+    db.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = \
+        current_database() AND pid <> pg_backend_pid()",
+    );
     let id = db.enqueue(["shell", "--", "true"]);
     db.wait_for_status(id, "succeeded");
     tick.signal(Signal::TERM);
@@ -201,7 +238,7 @@ fn a_lingering_tick_reconnects_when_its_session_ends_before_its_first_exchange()
 }
 
 #[test]
-fn a_tick_that_lingers_survives_a_lock() {
+fn a_lingering_tick_survives_a_lock() {
     let db = TestDb::new();
     let tick = db.jobctl(["tick", "--linger", "--max-time", "1h", "--lease", "6s"]).spawn();
     let idle = "SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL";
@@ -209,8 +246,8 @@ fn a_tick_that_lingers_survives_a_lock() {
     let mut client = db.client();
     let mut locked = client.transaction().unwrap();
     locked.execute("SELECT FROM jobctl.job_workers FOR UPDATE", &[]).unwrap();
-    let waiting =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
+        wait_event_type = 'Lock'";
     wait_until("the tick to wait for the lock", || db.query(waiting) == "1");
     wait_until("the tick to give up", || db.query(waiting) == "0");
     locked.rollback().unwrap();
@@ -221,7 +258,7 @@ fn a_tick_that_lingers_survives_a_lock() {
 }
 
 #[test]
-fn a_database_that_turns_read_only_is_left_alone_until_it_takes_writes_again() {
+fn a_tick_pauses_while_the_database_is_read_only() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
@@ -231,11 +268,16 @@ fn a_database_that_turns_read_only_is_left_alone_until_it_takes_writes_again() {
     let read_only = format!("ALTER DATABASE {} SET default_transaction_read_only = on", db.name());
     let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
          WHERE datname = current_database() AND application_name = 'jobctl'";
-    let writable =
-        format!("BEGIN READ WRITE; ALTER DATABASE {} RESET default_transaction_read_only; COMMIT", db.name());
+    let writable = format!(
+        "BEGIN READ WRITE; ALTER DATABASE {} RESET default_transaction_read_only; COMMIT",
+        db.name()
+    );
     db.execute(&read_only);
     let refused = db.jobctl(["tick"]).run().exits(7).complains_once();
-    refused.stderr_has("default_transaction_read_only is on for this role or database; turn it off with ALTER ROLE");
+    refused.stderr_has(
+        "default_transaction_read_only is on for this role or database; turn it off \
+        with ALTER ROLE",
+    );
     db.query(others);
     gate.open();
     let before = proxy.connections();
@@ -251,20 +293,25 @@ fn a_database_that_turns_read_only_is_left_alone_until_it_takes_writes_again() {
 }
 
 #[test]
-fn a_locked_table_is_waited_for_only_briefly() {
+fn a_tick_waits_only_briefly_for_a_locked_table() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]);
     for table in ["job_runs", "job_workers"] {
         let mut client = db.client();
         let mut transaction = client.transaction().unwrap();
-        transaction.batch_execute(&format!("LOCK TABLE jobctl.{table} IN ACCESS EXCLUSIVE MODE")).unwrap();
+        transaction
+            .batch_execute(&format!("LOCK TABLE jobctl.{table} IN ACCESS EXCLUSIVE MODE"))
+            .unwrap();
         let tick = db.jobctl(["tick"]).run().exits(5).stdout("").complains_once();
         assert!(tick.took < Duration::from_secs(6), "{tick}");
         transaction.rollback().unwrap();
         assert_eq!(db.of_run(id, "status, attempts"), "queued|0");
-        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL"), "0");
+        assert_eq!(
+            db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL"),
+            "0"
+        );
     }
-    // Whoever has work in its hands waits longer.
+    // A tick with running jobs waits longer.
     let gate = Gate::new();
     let held = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--limit", "2"]).spawn();
@@ -296,7 +343,8 @@ fn a_role_without_a_free_connection_is_one_line_and_exit_5() {
 
 const POISONED: &str = "NEW.output LIKE '%poison%'";
 
-/// Refuses the history of run 1 with this error, where this holds of it, while the table `refuse` has a row.
+/// Refuses the history of run 1 with this error, where this holds of it, while the table `refuse`
+/// has a row.
 fn refuse_history(db: &TestDb, condition: &str, error: &str) {
     db.execute(&format!(
         "CREATE TABLE public.refuse AS SELECT 1 AS one;
@@ -313,7 +361,7 @@ fn refuse_history(db: &TestDb, condition: &str, error: &str) {
 }
 
 #[test]
-fn a_text_that_can_not_be_stored_costs_nobody_a_result() {
+fn an_unstorable_text_loses_no_result() {
     for error in ["22021", "22P05", "54000"] {
         let db = TestDb::new();
         refuse_history(&db, POISONED, error);
@@ -325,7 +373,10 @@ fn a_text_that_can_not_be_stored_costs_nobody_a_result() {
         gate.open();
         tick.wait().success().stderr_has(&format!("run {poisoned}: output not stored: "));
         assert_eq!(db.of_run(poisoned, "status, attempts"), "succeeded|1");
-        assert_eq!(db.of_attempt(poisoned, 1, "outcome, output"), "succeeded|[output could not be stored]");
+        assert_eq!(
+            db.of_attempt(poisoned, 1, "outcome, output"),
+            "succeeded|[output could not be stored]"
+        );
         for id in others {
             assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
         }
@@ -333,7 +384,7 @@ fn a_text_that_can_not_be_stored_costs_nobody_a_result() {
 }
 
 #[test]
-fn a_result_that_is_refused_whatever_it_says_costs_nobody_else_one() {
+fn a_rejected_result_loses_no_other_result() {
     let db = TestDb::new();
     db.leaves_running();
     refuse_history(&db, "true", "P0001");
@@ -344,19 +395,30 @@ fn a_result_that_is_refused_whatever_it_says_costs_nobody_else_one() {
     gate.open();
     let tick = tick.wait().success();
     assert_eq!(
-        tick.stderr.matches("run 1 shell attempt 1/10: cannot record results: refused; its lease will run out").count(),
+        tick.stderr
+            .matches(
+                "run 1 shell attempt 1/10: cannot record results: refused; its lease will run out"
+            )
+            .count(),
         1,
         "{tick}"
     );
     let statuses = ids.map(|id| db.status(id));
     assert_eq!(statuses, ["running", "succeeded", "succeeded"]);
-    // Nor is it in the way when its lease has run out, and it is found again when it is not refused any more.
-    db.execute("UPDATE jobctl.job_runs SET status = 'running', finished_at = NULL, locked_by = 'w', locked_until = now() WHERE id = 2");
+    // It delays no other run after its lease ended, and is recovered once the trigger is gone.
+    db.execute(
+        "UPDATE jobctl.job_runs SET status = 'running', finished_at = NULL, locked_by = \
+        'w', locked_until = now() WHERE id = 2",
+    );
     db.execute("DELETE FROM jobctl.job_attempts");
     db.expire_leases();
     let fourth = gate.enqueue(&db);
     let tick = db.jobctl(["tick"]).run().success();
-    assert_eq!(tick.stderr.matches("run 1: cannot recover lost leases: refused").count(), 1, "{tick}");
+    assert_eq!(
+        tick.stderr.matches("run 1: cannot recover lost leases: refused").count(),
+        1,
+        "{tick}"
+    );
     assert_eq!([1, 2, fourth].map(|id| db.status(id)), ["running", "failed", "succeeded"]);
     db.execute("DELETE FROM public.refuse");
     db.jobctl(["tick"]).run().success();
@@ -364,7 +426,7 @@ fn a_result_that_is_refused_whatever_it_says_costs_nobody_else_one() {
 }
 
 #[test]
-fn a_result_that_is_refused_for_now_holds_up_no_other() {
+fn a_rejected_result_delays_no_other() {
     let db = TestDb::new();
     refuse_history(&db, "true", "XX000");
     let [first, second, third] = [Gate::new(), Gate::new(), Gate::new()];
@@ -374,7 +436,7 @@ fn a_result_that_is_refused_for_now_holds_up_no_other() {
     second.wait_for_starts(1);
     first.open();
     wait_until("the end of the first job", || !first.has_processes());
-    // Nor does it keep others from being claimed.
+    // Other runs are still claimed.
     third.wait_for_starts(1);
     second.open();
     db.wait_for_status(ids[1], "succeeded");
@@ -389,13 +451,14 @@ fn a_result_that_is_refused_for_now_holds_up_no_other() {
 /// Refuses updates of runs, at the time and where this holds of them.
 fn refuse_update(db: &TestDb, timing: &str, condition: &str) {
     db.execute(&format!(
-        "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+        "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE \
+            EXCEPTION 'no'; END $$;
          CREATE {timing} FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION public.refuse()"
     ));
 }
 
 #[test]
-fn a_run_whose_claim_is_refused_holds_up_no_other() {
+fn a_rejected_claim_delays_no_other_run() {
     for timing in [
         "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs",
         "CONSTRAINT TRIGGER refuse AFTER UPDATE ON jobctl.job_runs DEFERRABLE INITIALLY DEFERRED",
@@ -404,18 +467,28 @@ fn a_run_whose_claim_is_refused_holds_up_no_other() {
         refuse_update(&db, timing, "NEW.status = 'running' AND NEW.id = 2");
         let ids = [1, 2, 3, 4].map(|_| db.enqueue(["shell", "--", "true"]));
         let tick = db.jobctl(["tick"]).run().success();
-        assert_eq!(tick.stderr.matches("run 2 shell: cannot claim runs: no; put off for 5m").count(), 1, "{tick}");
+        assert_eq!(
+            tick.stderr.matches("run 2 shell: cannot claim runs: no; put off for 5m").count(),
+            1,
+            "{tick}"
+        );
         assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "queued", "succeeded", "succeeded"]);
-        assert_eq!(db.of_run(2, "attempts, last_error, run_at > now()"), "0|cannot claim runs: no|t");
+        assert_eq!(
+            db.of_run(2, "attempts, last_error, run_at > now()"),
+            "0|cannot claim runs: no|t"
+        );
         db.jobctl(["tick"]).run().success().stderr("");
-        db.execute("DROP TRIGGER refuse ON jobctl.job_runs; UPDATE jobctl.job_runs SET run_at = now() WHERE id = 2");
+        db.execute(
+            "DROP TRIGGER refuse ON jobctl.job_runs; UPDATE jobctl.job_runs SET run_at = \
+            now() WHERE id = 2",
+        );
         db.jobctl(["tick"]).run().success();
         assert_eq!(db.of_run(2, "status, attempts"), "succeeded|1");
     }
 }
 
 #[test]
-fn a_run_that_can_not_be_put_off_holds_up_no_other() {
+fn a_run_that_can_not_be_put_off_delays_no_other() {
     for error in ["P0001", "XX000"] {
         let db = TestDb::new();
         let ids = [1, 2, 3, 4].map(|_| db.enqueue(["shell", "--", "true"]));
@@ -445,10 +518,12 @@ fn lose_toast(db: &TestDb, table: &str) {
 }
 
 #[test]
-fn a_run_that_can_not_be_read_ends_dead_and_every_command_survives_it() {
+fn an_unreadable_run_ends_dead_and_every_command_survives_it() {
     let db = TestDb::new();
     let insert = "INSERT INTO jobctl.job_runs (job_type, payload, idempotency_key, key_scope)";
-    db.execute(&format!("{insert} SELECT 'shell', jsonb_build_object('command', {LONG}), 'k', 'live'"));
+    db.execute(&format!(
+        "{insert} SELECT 'shell', jsonb_build_object('command', {LONG}), 'k', 'live'"
+    ));
     let others = [1, 2, 3].map(|_| db.enqueue(["shell", "--", "true"]));
     lose_toast(&db, "job_runs");
     db.jobctl(["tick", "--dry-run"]).run().success().stdout_has("shell");
@@ -456,9 +531,14 @@ fn a_run_that_can_not_be_read_ends_dead_and_every_command_survives_it() {
     assert_eq!(tick.stderr.matches("run 1 shell: cannot read runs: ").count(), 1, "{tick}");
     tick.stderr_has("; dead");
     assert_eq!(others.map(|id| db.status(id)), ["succeeded", "succeeded", "succeeded"]);
-    let ended = "status, attempts, error_type, last_error LIKE 'cannot read runs: %', finished_at IS NOT NULL";
+    let ended = "status, attempts, error_type, last_error LIKE 'cannot read runs: %', finished_at \
+        IS NOT NULL";
     assert_eq!(db.of_run(1, ended), "dead|0|bad_payload|t|t");
-    db.jobctl(["show", "1"]).run().success().stdout_has("cannot read the payload: ").stdout_has("bad_payload");
+    db.jobctl(["show", "1"])
+        .run()
+        .success()
+        .stdout_has("cannot read the payload: ")
+        .stdout_has("bad_payload");
     let shown = db.jobctl(["show", "1", "--json"]).run().success();
     shown.stdout_has("\"payload\":null,\"payload_error\":\"cannot read the payload: ");
     db.jobctl(["list"]).run().success().stdout_has("dead");
@@ -478,7 +558,8 @@ fn runs_of_an_unreadable_definition_end_dead_and_do_not_delay_others() {
     let db = TestDb::new();
     db.apply("[jobs.lost]\nshell = 'true'\n\n[jobs.kept]\nshell = 'true'\n");
     db.execute(&format!(
-        "UPDATE jobctl.job_definitions SET action = action || jsonb_build_object('env', jsonb_build_object('A', {LONG}))
+        "UPDATE jobctl.job_definitions SET action = action || jsonb_build_object('env', \
+            jsonb_build_object('A', {LONG}))
          WHERE name = 'lost'"
     ));
     lose_toast(&db, "job_definitions");
@@ -494,7 +575,9 @@ fn runs_of_an_unreadable_definition_end_dead_and_do_not_delay_others() {
 #[test]
 fn a_schedule_with_an_unreadable_payload_does_not_delay_others() {
     let db = TestDb::new();
-    let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '@daily'\ncatch_up = 'one'\n");
+    let job = |name: &str| {
+        format!("[jobs.{name}]\nshell = 'true'\nschedule = '@daily'\ncatch_up = 'one'\n")
+    };
     db.apply(&(job("lost") + &job("kept")));
     db.execute(&format!(
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('day', now());
@@ -502,42 +585,60 @@ fn a_schedule_with_an_unreadable_payload_does_not_delay_others() {
     ));
     lose_toast(&db, "job_definitions");
     let tick = db.jobctl(["tick"]).run().success().stderr_has("schedule of `lost` does not fire: ");
-    assert_eq!(db.query("SELECT job_type, status FROM jobctl.job_runs"), "kept|succeeded", "{tick}");
+    assert_eq!(
+        db.query("SELECT job_type, status FROM jobctl.job_runs"),
+        "kept|succeeded",
+        "{tick}"
+    );
 }
 
 #[test]
-fn a_schedule_that_can_not_be_put_off_holds_up_no_other() {
+fn a_schedule_that_can_not_be_put_off_delays_no_other() {
     let db = TestDb::new();
-    let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '* * * * *'\n");
+    let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '@yearly'\n");
     db.apply(&(job("refused") + &job("other")));
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now());
-         CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+         CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE \
+         EXCEPTION 'no'; END $$;
          CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_definitions FOR EACH ROW
              WHEN (OLD.name = 'refused') EXECUTE FUNCTION public.refuse()",
     );
     let waiting = db.enqueue(["shell", "--", "true"]);
     let tick = db.jobctl(["tick"]).run().success();
-    assert!(tick.stderr.contains("schedule of `refused` does not fire: cannot fire schedules: no"), "{tick}");
+    assert!(
+        tick.stderr.contains("schedule of `refused` does not fire: cannot fire schedules: no"),
+        "{tick}"
+    );
     assert_eq!(db.status(waiting), "succeeded");
     assert_eq!(
-        db.query("SELECT job_type || ' ' || status FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL"),
+        db.query(
+            "SELECT job_type || ' ' || status FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL"
+        ),
         "other succeeded"
     );
 }
 
 #[test]
-fn a_lease_that_can_not_be_renewed_costs_no_other_run_its_own() {
+fn a_rejected_renewal_loses_no_other_lease() {
     let db = TestDb::new();
     let gate = Gate::new();
     let [refused, other] = [gate.enqueue(&db), gate.enqueue(&db)];
     let tick = db.jobctl(["tick", "--lease", "6s"]).spawn();
     gate.wait_for_starts(2);
-    refuse_update(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", "NEW.id = 1 AND NEW.status = 'running'");
+    refuse_update(
+        &db,
+        "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs",
+        "NEW.id = 1 AND NEW.status = 'running'",
+    );
     wait_until("the end of the lease", || db.status(refused) == "failed");
     gate.open();
     let tick = tick.wait().success();
-    assert_eq!(tick.stderr.matches("run 1: cannot renew leases: no; its lease will run out").count(), 1, "{tick}");
+    assert_eq!(
+        tick.stderr.matches("run 1: cannot renew leases: no; its lease will run out").count(),
+        1,
+        "{tick}"
+    );
     assert_eq!(db.of_run(refused, "error_type, attempts"), "lease_expired|1");
     assert_eq!(db.of_run(other, "status, attempts"), "succeeded|1");
 }
@@ -552,13 +653,15 @@ fn refuse_renewals(db: &TestDb, runs: &str, error: &str) {
              RAISE EXCEPTION 'refused' USING ERRCODE = '{error}';
          END $$;
          CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-             WHEN (OLD.status = 'running' AND NEW.status = 'running' AND {runs}) EXECUTE FUNCTION public.refuse()"
+             WHEN (OLD.status = 'running' AND NEW.status = 'running' AND {runs}) EXECUTE FUNCTION \
+             public.refuse()"
     ));
 }
 
 fn wait_for_refusals(db: &TestDb, refusals: i64) {
     wait_until("refused renewals", || {
-        db.query(&format!("SELECT is_called AND last_value >= {refusals} FROM public.refusals")) == "t"
+        db.query(&format!("SELECT is_called AND last_value >= {refusals} FROM public.refusals"))
+            == "t"
     });
 }
 
@@ -573,7 +676,7 @@ fn jobs_survive_an_unexpected_error_of_a_renewal() {
         ended.wait_for_starts(1);
         refuse_renewals(&db, "true", error);
         wait_for_refusals(&db, 2);
-        // Meanwhile results are recorded.
+        // Results are recorded meanwhile.
         ended.open();
         db.wait_for_status(ids[1], "succeeded");
         db.execute("DROP TRIGGER refuse ON jobctl.job_runs");
@@ -594,10 +697,16 @@ fn jobs_survive_a_privilege_that_is_revoked_and_granted_again() {
     let id = gate.enqueue(&db);
     let folder = temp_dir();
     let log = folder.path().join("log");
-    let tick = worker.jobctl(["tick", "--lease", "12s"]).stderr_to(File::create(&log).unwrap().into()).spawn();
+    let tick = worker
+        .jobctl(["tick", "--lease", "12s"])
+        .stderr_to(File::create(&log).unwrap().into())
+        .spawn();
     gate.wait_for_starts(1);
     let change = |verb: &str, to: &str| {
-        db.execute(&format!("{verb} UPDATE (locked_until) ON jobctl.job_runs {to} {}", worker.name()));
+        db.execute(&format!(
+            "{verb} UPDATE (locked_until) ON jobctl.job_runs {to} {}",
+            worker.name()
+        ));
     };
     change("REVOKE", "FROM");
     let warning = "cannot renew leases: permission denied for table job_runs; `jobctl grants`";
@@ -609,7 +718,7 @@ fn jobs_survive_a_privilege_that_is_revoked_and_granted_again() {
 }
 
 #[test]
-fn jobs_end_before_a_lease_that_an_unexpected_error_keeps_from_renewal() {
+fn jobs_stop_before_a_lease_that_can_not_be_renewed_ends() {
     let db = TestDb::new();
     let gate = Gate::new();
     let other = Gate::new();
@@ -629,7 +738,7 @@ fn jobs_end_before_a_lease_that_an_unexpected_error_keeps_from_renewal() {
 }
 
 #[test]
-fn a_tick_that_may_claim_nothing_lets_its_jobs_end() {
+fn a_tick_without_the_right_to_claim_finishes_its_jobs() {
     let db = TestDb::new();
     let gate = Gate::new();
     let first = gate.enqueue(&db);
@@ -637,19 +746,22 @@ fn a_tick_that_may_claim_nothing_lets_its_jobs_end() {
     gate.wait_for_starts(1);
     refuse_update(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", "OLD.status = 'queued'");
     let second = db.enqueue(["shell", "--", "true"]);
-    // More than may be to blame for it themselves.
+    // So many rejections that the tick stops looking for the rejected run.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
-         SELECT run.job_type, run.payload FROM jobctl.job_runs AS run, generate_series(1, 100) WHERE run.id = 2",
+         SELECT run.job_type, run.payload FROM jobctl.job_runs AS run, generate_series(1, 100) \
+         WHERE run.id = 2",
     );
-    wait_until("the tick claims no more", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    wait_until("the tick claims no more", || {
+        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
+    });
     gate.open();
-    tick.wait().exits(1).stderr_has("cannot put a run off: no; 1 running");
+    tick.wait().exits(1).stderr_has("cannot postpone a run: no; 1 running");
     assert_eq!([first, second].map(|id| db.status(id)), ["succeeded", "queued"]);
 }
 
 #[test]
-fn a_tick_that_is_refused_ends_within_its_patience() {
+fn a_tick_that_is_rejected_ends_within_its_timeout() {
     let db = TestDb::new();
     db.leaves_running();
     let worker = Role::granted(&db, "worker");
@@ -659,25 +771,33 @@ fn a_tick_that_is_refused_ends_within_its_patience() {
     gate.wait_for_starts(1);
     db.execute(&format!("REVOKE INSERT ON jobctl.job_attempts FROM {}", worker.name()));
     gate.open();
-    let tick = tick.wait().exits(7).stderr_has(&format!("run {id}: still held at the end; its lease will run out"));
-    tick.stderr_has("permission denied for table job_attempts; `jobctl grants` prints what roles need");
+    let tick = tick
+        .wait()
+        .exits(7)
+        .stderr_has(&format!("run {id}: still held at the end; its lease will run out"));
+    tick.stderr_has(
+        "permission denied for table job_attempts; `jobctl grants` prints what roles need",
+    );
 }
 
 #[test]
-fn a_result_that_finds_the_disk_full_is_kept_until_there_is_room() {
+fn a_result_is_kept_while_the_disk_is_full() {
     let db = TestDb::new();
     refuse_history(&db, POISONED, "disk_full");
     let gate = Gate::new();
     let id = db.enqueue_script(&format!("echo poison; {}", gate.script()));
     let folder = temp_dir();
     let log = folder.path().join("log");
-    let tick = db.jobctl(["tick", "--lease", "3s"]).stderr_to(File::create(&log).unwrap().into()).spawn();
+    let tick =
+        db.jobctl(["tick", "--lease", "3s"]).stderr_to(File::create(&log).unwrap().into()).spawn();
     gate.wait_for_starts(1);
     gate.open();
     wait_until("the work to end", || !gate.has_processes());
-    // Still renewed, and never a success that nobody has recorded.
+    // The lease is still renewed, and the log reports no success before it is recorded.
     let lease = db.of_run(id, "locked_until");
-    wait_until("the first lease to be over", || db.query(&format!("SELECT now() > '{lease}'")) == "t");
+    wait_until("the first lease to be over", || {
+        db.query(&format!("SELECT now() > '{lease}'")) == "t"
+    });
     db.jobctl(["tick", "--worker", "other"]).run().success().stderr("");
     assert_eq!(db.of_run(id, "status, attempts"), "running|1");
     let said = || fs::read_to_string(&log).unwrap().matches("record results: refused; ").count();
@@ -687,12 +807,12 @@ fn a_result_that_finds_the_disk_full_is_kept_until_there_is_room() {
     assert_eq!(said(), 1);
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     assert_eq!(db.of_attempt(id, 1, "outcome, output"), "succeeded|poison\n");
-    // When it ended, not when that could be recorded.
+    // The time at which the job ended, not the time of the recording.
     assert_eq!(db.of_attempt(id, 1, &format!("finished_at < '{lease}'")), "t");
 }
 
 #[test]
-fn what_an_administrator_sets_for_a_database_changes_nothing() {
+fn settings_of_the_database_change_no_behaviour() {
     let settings = [
         "default_transaction_isolation = serializable",
         "default_transaction_deferrable = on",
@@ -720,7 +840,15 @@ fn what_an_administrator_sets_for_a_database_changes_nothing() {
     gate.open();
     tick.wait().success();
     assert_eq!(db.of_run(long, "status, attempts"), "succeeded|1");
-    let timed = db.enqueue(["shell", "--run-at", "2026-01-05T09:30:00+01:00", "--timeout", "90s", "--", "false"]);
+    let timed = db.enqueue([
+        "shell",
+        "--run-at",
+        "2026-01-05T09:30:00+01:00",
+        "--timeout",
+        "90s",
+        "--",
+        "false",
+    ]);
     let utc = "to_char(run_at AT TIME ZONE 'UTC', 'HH24:MI'), extract(epoch FROM timeout)::integer";
     assert_eq!(db.of_run(timed, utc), "08:30|90");
     db.jobctl(["tick"]).run().success().stderr_has("next attempt in ");
@@ -732,9 +860,9 @@ fn what_an_administrator_sets_for_a_database_changes_nothing() {
 }
 
 #[test]
-fn nobodys_function_is_called_in_place_of_postgresqls_own() {
+fn functions_of_other_schemas_never_replace_built_in_ones() {
     let db = TestDb::new();
-    // It fits better than `cardinality(anyarray)`.
+    // This overload is a better match than `cardinality(anyarray)`.
     db.execute(
         "CREATE FUNCTION public.cardinality(text[]) RETURNS integer LANGUAGE plpgsql AS
              $$BEGIN RAISE EXCEPTION 'called as %', current_user; END$$",
@@ -745,7 +873,7 @@ fn nobodys_function_is_called_in_place_of_postgresqls_own() {
 }
 
 #[test]
-fn a_statement_that_takes_too_long_is_ended_on_the_server() {
+fn a_slow_statement_is_cancelled_on_the_server() {
     let db = TestDb::new();
     db.execute(
         "CREATE FUNCTION public.dawdle() RETURNS trigger LANGUAGE plpgsql AS
@@ -754,15 +882,18 @@ fn a_statement_that_takes_too_long_is_ended_on_the_server() {
              FOR EACH ROW EXECUTE FUNCTION public.dawdle()",
     );
     let tick = db.jobctl(["tick", "--lease", "6s"]).run();
-    tick.exits(5).stdout("").complains_once().stderr_has("due to statement timeout; try again, or narrow it down");
+    tick.exits(5)
+        .stdout("")
+        .complains_once()
+        .stderr_has("due to statement timeout; try again, or narrow it down");
 }
 
 #[test]
-fn a_transaction_that_meets_another_one_is_sent_again() {
+fn a_serialization_failure_is_retried() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]);
     for error in ["40001", "40P01"] {
-        // What a sequence has given stays given.
+        // A sequence is never rolled back.
         db.execute(&format!(
             "CREATE SEQUENCE public.met;
              CREATE OR REPLACE FUNCTION public.meet() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -772,7 +903,8 @@ fn a_transaction_that_meets_another_one_is_sent_again() {
                  END IF;
                  RETURN NEW;
              END $$;
-             CREATE TRIGGER meet BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW EXECUTE FUNCTION public.meet()"
+             CREATE TRIGGER meet BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW EXECUTE FUNCTION \
+             public.meet()"
         ));
         db.jobctl(["cancel", &id.to_string()]).run().success();
         assert_eq!(db.status(id), "cancelled", "{error}");

@@ -9,7 +9,8 @@ use crate::support::{Gate, Proxy, Running, TestDb, json_string, temp_dir, wait_u
 fn a_defined_command_gets_the_payload_on_its_stdin() {
     let db = TestDb::new();
     db.apply(
-        "[jobs.echo]\nshell = 'cat; echo; echo $JOBCTL_JOB $JOBCTL_RUN_ID $JOBCTL_ATTEMPT $JOBCTL_IDEMPOTENCY_KEY'\n",
+        "[jobs.echo]\nshell = 'cat; echo; echo $JOBCTL_JOB $JOBCTL_RUN_ID $JOBCTL_ATTEMPT \
+         $JOBCTL_IDEMPOTENCY_KEY'\n",
     );
     let payload = r#"{"user": "; touch pwned; $(id) `id`", "list": [-1, null]}"#;
     let given = db.enqueue(["echo", payload, "--key", "k:1"]);
@@ -29,7 +30,8 @@ fn a_defined_call_sends_the_payload_as_its_json_body() {
     let server = HttpServer::start();
     let (report, page) = (server.url("/status/200"), server.url("/status/200?x-page=1"));
     db.apply(&format!(
-        "[jobs.report]\nhttp = {{ url = '{report}', headers = {{ authorization = 'Bearer ${{TOKEN}}' }} }}\n
+        "[jobs.report]\nhttp = \
+         {{ url = '{report}', headers = {{ authorization = 'Bearer ${{TOKEN}}' }} }}\n
          [jobs.page]\nhttp = {{ url = '{page}', method = 'GET' }}\n"
     ));
     let id = db.enqueue(["report", r#"{"user_id": 12345}"#, "--key", "weekly:12345"]);
@@ -39,7 +41,10 @@ fn a_defined_call_sends_the_payload_as_its_json_body() {
     let requests = server.requests();
     let request = |path: &str| requests.iter().find(|request| request.path == path).unwrap();
     let posted = request("/status/200");
-    assert_eq!((posted.method.as_str(), posted.body.as_slice()), ("POST", br#"{"user_id": 12345}"#.as_slice()));
+    assert_eq!(
+        (posted.method.as_str(), posted.body.as_slice()),
+        ("POST", br#"{"user_id": 12345}"#.as_slice())
+    );
     for (name, value) in [
         ("content-type", "application/json"),
         ("authorization", "Bearer s3cret"),
@@ -54,7 +59,7 @@ fn a_defined_call_sends_the_payload_as_its_json_body() {
 }
 
 #[test]
-fn an_unknown_name_is_refused_with_the_nearest_one() {
+fn an_unknown_name_is_refused_with_a_suggestion() {
     let db = TestDb::new();
     db.apply("[jobs.send_weekly_report]\nshell = 'true'\n");
     for (name, said) in [
@@ -68,11 +73,17 @@ fn an_unknown_name_is_refused_with_the_nearest_one() {
             .stdout("")
             .stderr(&format!("jobctl: no definition `{name}`{said}\n"));
     }
-    let batch = "{\"job\": \"send_weekly_report\"}\n{\"job\": \"send_weekly_raport\"}\n";
-    db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().exits(3).stdout("").complains_once().stderr(
-        "jobctl: nothing is enqueued: batch line 2: no definition `send_weekly_raport`; \
+    let batch = "{\"job_type\": \"send_weekly_report\"}\n{\"job_type\": \"send_weekly_raport\"}\n";
+    db.jobctl(["enqueue", "--batch", "-"])
+        .stdin(batch)
+        .run()
+        .exits(3)
+        .stdout("")
+        .complains_once()
+        .stderr(
+            "jobctl: nothing is enqueued: batch line 2: no definition `send_weekly_raport`; \
          did you mean `send_weekly_report`?\n",
-    );
+        );
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
 
@@ -81,10 +92,10 @@ fn a_batch_mixes_definitions_and_built_in_jobs() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'cat'\nqueue = 'own'\n");
     let batch = concat!(
-        "{\"job\": \"a\", \"payload\": [1], \"key\": \"k\"}\n",
-        "{\"job\": \"shell\", \"payload\": {\"command\": \"true\"}}\n",
-        "{\"job\": \"a\", \"payload\": [1], \"key\": \"k\"}\n",
-        "{\"job\": \"a\", \"payload\": [2], \"queue\": \"given\"}\n",
+        "{\"job_type\": \"a\", \"payload\": [1], \"idempotency_key\": \"k\"}\n",
+        "{\"job_type\": \"shell\", \"payload\": {\"command\": \"true\"}}\n",
+        "{\"job_type\": \"a\", \"payload\": [1], \"idempotency_key\": \"k\"}\n",
+        "{\"job_type\": \"a\", \"payload\": [2], \"queue\": \"given\"}\n",
     );
     let ids = db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success().stdout;
     let ids: Vec<&str> = ids.lines().collect();
@@ -93,15 +104,24 @@ fn a_batch_mixes_definitions_and_built_in_jobs() {
         db.query("SELECT job_type, payload, queue FROM jobctl.job_runs ORDER BY payload::text"),
         "a|[1]|own\na|[2]|given\nshell|{\"command\": \"true\"}|default"
     );
-    let taken = "{\"job\": \"a\", \"payload\": [3]}\n{\"job\": \"a\", \"payload\": [4], \"key\": \"k\"}\n";
-    db.jobctl(["enqueue", "--batch", "-"]).stdin(taken).run().exits(4).stdout("").stderr_has("batch line 2: key `k`");
+    let taken = "{\"job_type\": \"a\", \"payload\": [3]}\n\
+        {\"job_type\": \"a\", \"payload\": [4], \"idempotency_key\": \"k\"}\n";
+    db.jobctl(["enqueue", "--batch", "-"])
+        .stdin(taken)
+        .run()
+        .exits(4)
+        .stdout("")
+        .stderr_has("batch line 2: key `k`");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "3");
 }
 
 #[test]
 fn the_limits_of_a_definition_apply_where_none_are_given() {
     let db = TestDb::new();
-    db.apply("[jobs.a]\nshell = 'true'\nqueue = 'slow'\npriority = 7\nmax_attempts = 3\nbackoff = 'fixed:5m'\ntimeout = '9m'\n");
+    db.apply(
+        "[jobs.a]\nshell = 'true'\nqueue = 'slow'\npriority = 7\nmax_attempts = 3\nbackoff = \
+        'fixed:5m'\ntimeout = '9m'\n",
+    );
     let own = db.enqueue(["a"]);
     let given = db.enqueue([
         "a",
@@ -118,13 +138,14 @@ fn the_limits_of_a_definition_apply_where_none_are_given() {
         "--in",
         "1h",
     ]);
-    let columns = "queue, priority, max_attempts, backoff, timeout, run_at > now() + interval '59 minutes'";
+    let columns =
+        "queue, priority, max_attempts, backoff, timeout, run_at > now() + interval '59 minutes'";
     assert_eq!(db.of_run(own, columns), "slow|7|3|fixed:5m||f");
     assert_eq!(db.of_run(given, columns), "q|-1|2|list:1m|00:00:03|t");
 }
 
 #[test]
-fn an_edited_definition_serves_the_runs_that_wait_and_those_that_are_retried() {
+fn an_edited_definition_applies_to_waiting_and_retried_runs() {
     let db = TestDb::new();
     let server = HttpServer::start();
     db.apply("[jobs.a]\nshell = 'echo old; exit 1'\n");
@@ -155,23 +176,29 @@ fn the_timeout_of_a_definition_is_that_of_the_claim() {
 }
 
 #[test]
-fn a_definition_that_was_spoilt_by_hand_kills_its_runs_and_no_others() {
+fn an_invalid_definition_kills_only_its_own_runs() {
     let db = TestDb::new();
     db.apply("[jobs.spoilt]\nshell = 'true'\n[jobs.whole]\nshell = 'true'\n");
-    db.execute("UPDATE jobctl.job_definitions SET action = '{\"command\": 5}' WHERE name = 'spoilt'");
+    db.execute(
+        "UPDATE jobctl.job_definitions SET action = '{\"command\": 5}' WHERE name = 'spoilt'",
+    );
     let (spoilt, whole) = (db.enqueue(["spoilt"]), db.enqueue(["whole"]));
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(whole), "succeeded");
     assert_eq!(
         db.of_run(spoilt, "status, error_type, last_error"),
-        "dead|bad_payload|definition `spoilt` can't be executed: `command` must be a string or a list of strings at line 1 column 14"
+        "dead|bad_payload|definition `spoilt` can't be executed: `command` must be a string or a \
+         list of strings at line 1 column 14"
     );
 }
 
 #[test]
 fn the_exit_codes_of_a_definition_decide_instead_of_the_usual_ones() {
     let db = TestDb::new();
-    db.apply("[jobs.a]\nshell = 'exit $(cat)'\npermanent_exit_codes = [3, 64]\n[jobs.usual]\nshell = 'exit $(cat)'\n");
+    db.apply(
+        "[jobs.a]\nshell = 'exit $(cat)'\npermanent_exit_codes = [3, \
+        64]\n[jobs.usual]\nshell = 'exit $(cat)'\n",
+    );
     for (job, code, status) in [
         ("a", "3", "dead"),
         ("a", "64", "dead"),
@@ -199,7 +226,9 @@ fn the_statuses_of_a_definition_decide_instead_of_the_usual_ones() {
         ("[404]", 200, "succeeded"),
     ] {
         let url = server.url(&format!("/status/{answer}"));
-        db.apply(&format!("[jobs.a]\nhttp = {{ url = '{url}', transient_statuses = {transient} }}\n"));
+        db.apply(&format!(
+            "[jobs.a]\nhttp = {{ url = '{url}', transient_statuses = {transient} }}\n"
+        ));
         let id = db.enqueue(["a"]);
         db.jobctl(["tick"]).run().success();
         assert_eq!(db.status(id), status, "{transient} {answer}");
@@ -212,9 +241,15 @@ fn a_host_may_run_defined_commands_only_or_none() {
     db.apply("[jobs.a]\nshell = 'true'\n");
     let (built_in, defined) = (db.enqueue(["shell", "--", "true"]), db.enqueue(["a"]));
     db.jobctl(["tick", "--shell", "off"]).run().success().stderr("");
-    assert_eq!((db.status(built_in), db.status(defined)), ("queued".to_owned(), "queued".to_owned()));
+    assert_eq!(
+        (db.status(built_in), db.status(defined)),
+        ("queued".to_owned(), "queued".to_owned())
+    );
     db.jobctl(["tick", "--shell", "defined"]).run().success();
-    assert_eq!((db.status(built_in), db.status(defined)), ("queued".to_owned(), "succeeded".to_owned()));
+    assert_eq!(
+        (db.status(built_in), db.status(defined)),
+        ("queued".to_owned(), "succeeded".to_owned())
+    );
 }
 
 /// How many lines `start` were ever ahead of lines `end`.
@@ -241,11 +276,12 @@ fn the_limit_of_a_definition_holds_over_workers_that_claim_at_the_same_time() {
             "[jobs.a]\nshell = 'echo start >>\"{0}\"; sleep 0.05; echo end >>\"{0}\"'\n{policy}\n",
             log.display()
         ));
-        let batch = "{\"job\": \"a\"}\n".repeat(8);
+        let batch = "{\"job_type\": \"a\"}\n".repeat(8);
         db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success();
         for round in 0.. {
             assert!(round < 20, "it takes too many rounds");
-            let ticks = ["one", "two", "three"].map(|worker| db.jobctl(["tick", "--worker", worker]).spawn());
+            let ticks = ["one", "two", "three"]
+                .map(|worker| db.jobctl(["tick", "--worker", worker]).spawn());
             ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
             if db.query("SELECT count(*) FROM jobctl.job_runs WHERE status <> 'succeeded'") == "0" {
                 break;
@@ -261,10 +297,11 @@ fn the_limit_of_a_definition_holds_over_workers_that_claim_at_the_same_time() {
 fn the_limit_of_a_definition_holds_for_runs_that_any_program_inserted() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let definition = format!("[jobs.a]\nshell = {}\nmax_running = 1\n", json_string(&gate.script()));
+    let definition =
+        format!("[jobs.a]\nshell = {}\nmax_running = 1\n", json_string(&gate.script()));
     db.apply(&definition);
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 2)");
-    // The definition goes and comes back: what was enqueued before is of this one again.
+    // The definition is removed and added again: earlier runs belong to the new one.
     db.enqueue(["a"]);
     db.execute("DELETE FROM jobctl.job_definitions");
     db.apply(&definition);
@@ -272,13 +309,16 @@ fn the_limit_of_a_definition_holds_for_runs_that_any_program_inserted() {
     let ticks = ["one", "two"].map(|worker| db.jobctl(["tick", "--worker", worker]).spawn());
     gate.wait_for_starts(1);
     let [one, two] = ticks;
-    // The one that holds nothing ends.
+    // One tick claims the only run that the limit allows; the other tick exits.
     let mut running = vec![one, two];
     wait_until("one tick to end", || {
         running.retain_mut(Running::is_running);
         running.len() == 1
     });
-    assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"), "queued|3\nrunning|1");
+    assert_eq!(
+        db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"),
+        "queued|3\nrunning|1"
+    );
     gate.open();
     running.remove(0).wait().success();
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|4");
@@ -289,23 +329,29 @@ fn workers_that_claim_in_the_same_instant_do_not_exceed_the_limit() {
     let db = TestDb::new();
     let folder = temp_dir();
     db.apply("[jobs.a]\nshell = 'while [ ! -e go ]; do sleep 0.02; done'\nmax_running = 2\n");
-    // Each sees runs of its own, so that only counting keeps them within the limit.
+    // Each worker claims from its own queue, so locks on runs do not separate them. Only the count
+    // of running runs keeps them within the limit.
     let queues = ["one", "two", "three"];
-    let batch: String =
-        queues.iter().map(|queue| format!("{{\"job\": \"a\", \"queue\": \"{queue}\"}}\n").repeat(2)).collect();
+    let batch: String = queues
+        .iter()
+        .map(|queue| format!("{{\"job_type\": \"a\", \"queue\": \"{queue}\"}}\n").repeat(2))
+        .collect();
     db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success();
-    // All of them get as far as their claim, and then go on together.
+    // This lock stops all ticks at their claim, so that they continue at the same instant.
     let mut gate = db.client();
     gate.batch_execute("BEGIN; LOCK TABLE jobctl.job_runs IN SHARE MODE").unwrap();
-    let mut ticks =
-        queues.map(|name| db.jobctl(["tick", "--worker", name, "--queue", name]).current_dir(folder.path()).spawn());
-    let waiting =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let mut ticks = queues.map(|name| {
+        db.jobctl(["tick", "--worker", name, "--queue", name]).current_dir(folder.path()).spawn()
+    });
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
+        wait_event_type = 'Lock'";
     wait_until("all to claim", || db.query(waiting) == "3");
     gate.batch_execute("COMMIT").unwrap();
     wait_until("each to have claimed or ended", || {
         let ended = ticks.iter_mut().filter_map(|tick| (!tick.is_running()).then_some(())).count();
-        let claimed = db.query("SELECT count(DISTINCT locked_by) FROM jobctl.job_runs WHERE status = 'running'");
+        let claimed = db.query(
+            "SELECT count(DISTINCT locked_by) FROM jobctl.job_runs WHERE status = 'running'",
+        );
         ended + claimed.parse::<usize>().unwrap() == 3
     });
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'"), "2");
@@ -314,15 +360,20 @@ fn workers_that_claim_in_the_same_instant_do_not_exceed_the_limit() {
 }
 
 #[test]
-fn a_definition_that_another_tick_counts_is_left_to_it_and_others_go_on() {
+fn a_tick_skips_a_definition_that_another_tick_counts() {
     let db = TestDb::new();
     db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 1\n[jobs.free]\nshell = 'true'\n");
     let (limited, free) = (db.enqueue(["limited"]), db.enqueue(["free"]));
     let mut other = db.client();
     let mut counting = other.transaction().unwrap();
-    counting.execute("SELECT FROM jobctl.job_definitions WHERE name = 'limited' FOR NO KEY UPDATE", &[]).unwrap();
+    counting
+        .execute("SELECT FROM jobctl.job_definitions WHERE name = 'limited' FOR NO KEY UPDATE", &[])
+        .unwrap();
     db.jobctl(["tick"]).run().success();
-    assert_eq!((db.status(limited), db.status(free)), ("queued".to_owned(), "succeeded".to_owned()));
+    assert_eq!(
+        (db.status(limited), db.status(free)),
+        ("queued".to_owned(), "succeeded".to_owned())
+    );
     // Another claim holds it only for a moment: that is waited for.
     let free = db.enqueue(["free"]);
     let tick = db.jobctl(["tick"]).spawn();
@@ -333,7 +384,7 @@ fn a_definition_that_another_tick_counts_is_left_to_it_and_others_go_on() {
 }
 
 #[test]
-fn a_locked_run_of_a_limited_definition_keeps_no_other_from_starting() {
+fn a_locked_run_of_a_limited_definition_delays_no_other() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
     let (first, second) = (db.enqueue(["a"]), db.enqueue(["a"]));
@@ -341,7 +392,10 @@ fn a_locked_run_of_a_limited_definition_keeps_no_other_from_starting() {
     let mut open = application.transaction().unwrap();
     open.execute("SELECT FROM jobctl.job_runs WHERE id = $1 FOR UPDATE", &[&first]).unwrap();
     db.jobctl(["tick"]).run().success();
-    assert_eq!((db.status(first), db.status(second)), ("queued".to_owned(), "succeeded".to_owned()));
+    assert_eq!(
+        (db.status(first), db.status(second)),
+        ("queued".to_owned(), "succeeded".to_owned())
+    );
 }
 
 #[test]
@@ -354,18 +408,21 @@ fn a_run_elsewhere_counts_against_the_limit_and_other_queues_do_not_block_it() {
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'elsewhere',
          locked_until = now() + interval '1 hour' WHERE id = {elsewhere}"
     ));
-    // First in line, in a queue that nobody serves now.
+    // First in line, in a queue that no worker serves now.
     let unserved = db.enqueue(["a", "--queue", "unserved", "--priority", "-1"]);
     let served = db.enqueue(["a"]);
     db.jobctl(["tick", "--queue", "default"]).run().success();
-    assert_eq!((db.status(unserved), db.status(served)), ("queued".to_owned(), "succeeded".to_owned()));
+    assert_eq!(
+        (db.status(unserved), db.status(served)),
+        ("queued".to_owned(), "succeeded".to_owned())
+    );
     db.execute("UPDATE jobctl.job_definitions SET max_running = 1");
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(db.status(unserved), "queued");
 }
 
 #[test]
-fn the_next_run_of_a_limited_definition_is_claimed_when_one_ends_and_not_at_the_next_look() {
+fn a_limited_definition_starts_its_next_run_as_soon_as_one_ends() {
     for flags in [&["--linger"][..], &[]] {
         let db = TestDb::new();
         db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
@@ -384,15 +441,17 @@ fn the_next_run_of_a_limited_definition_is_claimed_when_one_ends_and_not_at_the_
 }
 
 #[test]
-fn runs_of_limited_definitions_keep_their_place_among_the_others() {
+fn limited_definitions_keep_their_order_among_other_runs() {
     let db = TestDb::new();
     db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 1\n[jobs.free]\nshell = 'true'\n");
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, queue, priority, run_at)
          SELECT job, queue, priority, now() - interval '1 hour' + interval '1 minute' * place
          FROM (VALUES
-             ('free', 'a', 0, 1), ('limited', 'a', 0, 2), ('free', 'a', 0, 3), ('limited', 'a', 0, 4),
-             ('free', 'b', 0, 2), ('limited', 'b', -1, 9), ('free', 'a', -2, 9), ('limited', 'b', -1, 8)
+             ('free', 'a', 0, 1), ('limited', 'a', 0, 2), ('free', 'a', 0, 3), ('limited', 'a', \
+             0, 4),
+             ('free', 'b', 0, 2), ('limited', 'b', -1, 9), ('free', 'a', -2, 9), ('limited', 'b', \
+             -1, 8)
          ) AS run (job, queue, priority, place)",
     );
     (0..8).for_each(|_| drop(db.jobctl(["tick", "--limit", "1"]).run().success()));
@@ -401,18 +460,18 @@ fn runs_of_limited_definitions_keep_their_place_among_the_others() {
 }
 
 #[test]
-fn a_run_within_a_limit_is_claimed_only_by_who_has_the_right() {
+fn a_run_within_a_limit_is_claimed_only_with_the_privilege() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
     let id = db.enqueue(["a"]);
     // Between the count and the claim.
-    proxy.freeze_after("the due runs that are within the limit");
+    proxy.freeze_after("The due runs of limited definitions");
     let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
     wait_until("the tick to count", || proxy.is_frozen());
     let elsewhere = "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'";
     db.execute(&format!("UPDATE jobctl.job_workers SET {elsewhere}"));
-    proxy.mend();
+    proxy.restore();
     tick.wait().success().stderr("");
     assert_eq!(db.of_run(id, "status, attempts"), "queued|0");
 }
@@ -427,13 +486,14 @@ fn a_host_that_runs_no_commands_leaves_limited_ones_too() {
 }
 
 #[test]
-fn what_a_limit_keeps_waiting_is_not_read_over_by_each_claim() {
+fn claims_do_not_read_runs_that_wait_for_a_limit() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 5000)");
     db.jobctl(["tick", "--limit", "100"]).run().success();
     let read = || -> i64 {
-        let read = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'job_runs_waiting'";
+        let read =
+            "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'job_runs_waiting'";
         db.query(read).parse().unwrap()
     };
     wait_until("the statistics of the ended session", || read() > 0);
@@ -454,7 +514,7 @@ fn a_failed_run_of_a_limited_definition_is_tried_again() {
 }
 
 #[test]
-fn of_a_limited_definition_the_first_in_line_starts_and_one_of_the_future_takes_no_place() {
+fn a_limited_definition_starts_its_first_due_run() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
     let first = db.enqueue(["a", "--priority", "-2"]);

@@ -1,4 +1,4 @@
-//! What `doctor` finds, each finding provoked.
+//! The findings of `doctor`; each test causes one.
 
 use std::ops::Deref;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cancel::run_in;
 use crate::support::{Invocation, Role, TestDb, jobctl, temp_dir, wait_until};
 
-/// Members of predefined roles show in every database of the server.
+/// `doctor` sees the members of predefined roles in every database of the server.
 static PREDEFINED_ROLES: RwLock<()> = RwLock::new(());
 
 /// A healthy database, while no test changes the members of predefined roles.
@@ -33,7 +33,7 @@ fn members_stay() -> RwLockReadGuard<'static, ()> {
     PREDEFINED_ROLES.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A database where everything is in order: migrated, defined, ticking.
+/// A database without problems: migrated, with a definition, and with a recent tick.
 fn healthy_db() -> TestDb {
     let db = TestDb::new();
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '0 2 * * *'\n");
@@ -42,17 +42,18 @@ fn healthy_db() -> TestDb {
     db
 }
 
-/// Runs `doctor` and checks that its exit status is what its verdicts are.
+/// Runs `doctor` and checks that its exit status fits its findings.
 #[track_caller]
 fn findings(doctor: Invocation<'_>) -> Vec<Value> {
     let finished = doctor.args(["--json"]).run().stderr("");
-    let findings: Vec<Value> = serde_json::from_str(&finished.stdout).unwrap_or_else(|_| panic!("{finished}"));
+    let findings: Vec<Value> =
+        serde_json::from_str(&finished.stdout).unwrap_or_else(|_| panic!("{finished}"));
     let is_bad = findings.iter().any(|finding| finding["verdict"] == "bad");
     assert_eq!(finished.status.code(), Some(i32::from(is_bad)), "{finished}");
     findings
 }
 
-/// The one finding of a check.
+/// Returns the verdict, the text and the remedy of a check.
 #[track_caller]
 fn find(findings: &[Value], check: &str) -> (String, String, String) {
     let found = findings.iter().find(|finding| finding["check"] == check);
@@ -67,17 +68,18 @@ fn finds(db: &TestDb, check: &str, verdict: &str, found: &str) {
     let (is, text, remedy) = find(&all, check);
     assert_eq!((is.as_str(), text.as_str()), (verdict, found), "{check}");
     assert_eq!(remedy.is_empty(), verdict == "ok", "{check}: {remedy}");
-    // What was provoked spoils nothing else.
+    // No other check fails.
     for other in all.iter().filter(|finding| finding["check"] != check) {
         assert_ne!(other["verdict"], "bad", "{other}");
     }
 }
 
 #[test]
-fn nothing_is_wrong_where_everything_is_in_order() {
+fn doctor_finds_nothing_in_a_healthy_database() {
     let db = healthy();
     let finished = db.jobctl(["doctor"]).run().success().stderr("");
-    let lines: Vec<Vec<_>> = finished.stdout.lines().map(|line| line.split('\t').collect()).collect();
+    let lines: Vec<Vec<_>> =
+        finished.stdout.lines().map(|line| line.split('\t').collect()).collect();
     let checks: Vec<_> = lines.iter().map(|line| line[1]).collect();
     assert_eq!(
         checks,
@@ -89,6 +91,7 @@ fn nothing_is_wrong_where_everything_is_in_order() {
             "database",
             "clock",
             "schema",
+            "environment",
             "role",
             "grants",
             "ticks",
@@ -105,39 +108,43 @@ fn nothing_is_wrong_where_everything_is_in_order() {
             "snapshots"
         ]
     );
-    // The suite's own server does without fsync.
+    // The server of the tests runs without fsync.
     for line in lines.iter().filter(|line| line[1] != "durability") {
-        assert_eq!((line[0], line[3], line.len()), ("ok", "", 4), "{line:?}");
+        assert_eq!((line[0], line.len()), ("ok", 3), "{line:?}");
     }
     finished
-        .stdout_has("none seen")
-        .stdout_has("by web1\t\n")
+        .stdout_has("no pooler found")
+        .stdout_has("by web1\n")
         .stdout_has("may enqueue, record effects, tick, retry and cancel, prune");
 }
 
 #[test]
-fn a_schema_that_is_missing_or_newer_is_a_finding() {
+fn doctor_finds_a_missing_or_newer_schema() {
     let db = TestDb::empty();
-    finds(&db, "schema", "bad", "missing: 0001_initial");
+    finds(&db, "schema", "bad", "missing migrations: 0001_initial");
     db.jobctl(["migrate"]).run().success();
     db.execute("UPDATE jobctl.schema_migrations SET version = 99");
     finds(&db, "schema", "bad", "the schema is at version 99 and this program knows 1");
 }
 
 #[test]
-fn a_database_that_can_not_be_reached_is_the_usual_refusal() {
-    jobctl(["doctor", "--database-url", "postgres://nobody@127.0.0.1:1/x"]).run().exits(5).stdout("").complains_once();
+fn an_unreachable_database_is_the_usual_error() {
+    jobctl(["doctor", "--database-url", "postgres://app@127.0.0.1:1/x"])
+        .run()
+        .exits(5)
+        .stdout("")
+        .complains_once();
 }
 
 #[test]
-fn an_encoding_that_jobctl_can_not_use_is_found() {
+fn doctor_finds_an_unusable_encoding() {
     let db = TestDb::encoded("LATIN1");
     let found = findings(db.jobctl(["doctor"]));
     assert_eq!(find(&found, "database").0, "bad");
 }
 
 #[test]
-fn a_database_that_takes_no_writes_is_found() {
+fn doctor_finds_a_read_only_database() {
     let db = healthy();
     db.execute(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", db.name()));
     let found = format!("default_transaction_read_only is on for role postgres in {}", db.name());
@@ -145,78 +152,88 @@ fn a_database_that_takes_no_writes_is_found() {
 }
 
 #[test]
-fn nobody_ticking_is_found() {
+fn doctor_finds_missing_ticks() {
     let _members_stay = members_stay();
     let db = TestDb::new();
     finds(&db, "ticks", "bad", "no worker has ever ticked");
     assert_eq!(find(&findings(db.jobctl(["doctor"])), "queues").0, "unknown");
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '12 minutes'");
-    finds(&db, "ticks", "bad", "the last was 12m ago, by web1");
+    finds(&db, "ticks", "bad", "the last tick was 12m ago, by web1");
 }
 
 #[test]
-fn a_lease_that_nobody_takes_back_is_found() {
+fn doctor_finds_an_expired_lease_that_no_tick_recovers() {
     let db = healthy();
     db.leaves_running();
     let id = run_in(&db, "running");
     db.expire_leases();
-    finds(&db, "leases", "ok", "1 run lost just now; the next tick takes back");
-    db.execute(&format!("UPDATE jobctl.job_runs SET locked_until = now() - interval '6 minutes' WHERE id = {id}"));
-    finds(&db, "leases", "bad", "1 run whose lease has run out, the first 6m ago");
+    finds(&db, "leases", "ok", "1 run just lost its lease; the next tick recovers it");
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET locked_until = now() - interval '6 minutes' WHERE id = {id}"
+    ));
+    finds(&db, "leases", "bad", "1 run lost its lease 6m ago");
 }
 
 #[test]
-fn a_schedule_that_does_not_fire_is_found_unless_it_is_meant_not_to() {
+fn doctor_finds_a_late_schedule_unless_it_is_paused_or_disabled() {
     let db = healthy();
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '6 minutes'");
-    finds(&db, "schedules", "bad", "not fired for 6m: nightly");
+    finds(&db, "schedules", "bad", "6m late: nightly");
     db.execute("UPDATE jobctl.job_definitions SET paused_at = now()");
-    finds(&db, "schedules", "ok", "none is late");
+    finds(&db, "schedules", "ok", "no schedule is late");
     db.execute("UPDATE jobctl.job_definitions SET paused_at = NULL, enabled = false");
-    finds(&db, "schedules", "ok", "none is late");
+    finds(&db, "schedules", "ok", "no schedule is late");
 }
 
 #[test]
 fn dead_runs_are_a_warning() {
     let db = healthy();
     run_in(&db, "dead");
-    finds(&db, "dead runs", "warn", "1");
+    finds(&db, "dead runs", "warn", "1 dead run");
 }
 
 #[test]
-fn a_run_that_nobody_has_defined_is_found() {
+fn doctor_finds_a_run_without_a_definition() {
     let db = healthy();
     db.enqueue(["nightly", "--in", "1h"]);
-    finds(&db, "definitions", "ok", "every run that waits has one");
+    finds(&db, "definitions", "ok", "every waiting run has a definition");
     db.execute("DELETE FROM jobctl.job_definitions");
-    finds(&db, "definitions", "bad", "1 run without one, which will end dead: nightly");
+    finds(&db, "definitions", "bad", "1 run without a definition will be marked dead: nightly");
 }
 
 #[test]
-fn a_queue_that_no_worker_serves_is_found() {
+fn doctor_finds_a_queue_that_no_worker_serves() {
     let db = healthy();
     let id = db.enqueue(["shell", "--queue", "slow", "--", "true"]);
     db.jobctl(["tick", "--worker", "web1", "--queue", "mail", "default"]).run().success();
-    // Somebody may look soon.
-    finds(&db, "queues", "ok", "every run that is overdue is in one that a worker serves");
-    db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() - interval '6 minutes' WHERE id = {id}"));
-    finds(&db, "queues", "bad", "1 run overdue where no worker looks: slow");
-    // A worker of long ago serves nothing.
+    // The run is not overdue yet.
+    finds(&db, "queues", "ok", "workers serve the queues of all overdue runs");
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET run_at = now() - interval '6 minutes' WHERE id = {id}"
+    ));
+    finds(&db, "queues", "bad", "1 overdue run in queues that no worker serves: slow");
+    // A worker without recent ticks serves nothing.
     db.execute(
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('w', '1', now() - interval '6 minutes')",
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at)
+         VALUES ('w', '1', now() - interval '6 minutes')",
     );
-    finds(&db, "queues", "bad", "1 run overdue where no worker looks: slow");
+    finds(&db, "queues", "bad", "1 overdue run in queues that no worker serves: slow");
     for queues in ["{mail,slow}", "{}"] {
-        db.execute(&format!("UPDATE jobctl.job_workers SET queues = '{queues}' WHERE name = 'web1'"));
-        finds(&db, "queues", "ok", "every run that is overdue is in one that a worker serves");
+        db.execute(&format!(
+            "UPDATE jobctl.job_workers SET queues = '{queues}' WHERE worker = 'web1'"
+        ));
+        finds(&db, "queues", "ok", "workers serve the queues of all overdue runs");
     }
 }
 
 #[test]
-fn an_index_that_is_missing_or_not_valid_is_found() {
+fn doctor_finds_a_missing_or_invalid_index() {
     let db = healthy();
-    db.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobctl.job_runs_finished'::regclass");
+    db.execute(
+        "UPDATE pg_index SET indisvalid = false
+        WHERE indexrelid = 'jobctl.job_runs_finished'::regclass",
+    );
     finds(&db, "indexes", "bad", "not valid: job_runs_finished");
     db.execute("DROP INDEX jobctl.job_runs_waiting");
     finds(&db, "indexes", "bad", "missing: job_runs_waiting");
@@ -231,28 +248,28 @@ fn doctor_finds_a_sequence_behind_its_table_and_its_remedy_works() {
         finds(&db, "sequences", "bad", &format!("behind the table: {table}_id_seq"));
         let (.., remedy) = find(&findings(db.jobctl(["doctor"])), "sequences");
         db.execute(remedy.strip_prefix("as the schema's owner: ").unwrap());
-        finds(&db, "sequences", "ok", "each is ahead of its table");
+        finds(&db, "sequences", "ok", "each sequence is ahead of its table");
     }
     let operator = Role::granted(&db, "operator");
     assert_eq!(find(&findings(operator.jobctl(["doctor"])), "sequences").0, "unknown");
 }
 
 #[test]
-fn a_table_that_is_not_vacuumed_is_found() {
+fn doctor_finds_a_table_without_autovacuum() {
     let db = healthy();
     db.execute("ALTER TABLE jobctl.job_effects SET (autovacuum_enabled = off)");
     finds(&db, "vacuum", "bad", "autovacuum is off for job_effects");
 }
 
 #[test]
-fn dead_rows_and_who_keeps_them_are_found() {
+fn doctor_finds_dead_rows_and_the_session_that_keeps_them() {
     let db = healthy();
     let mut holder = db.client();
     holder.batch_execute("SET application_name = 'nightly-export'").unwrap();
     let pid: i32 = holder.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
     holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
     assert_eq!(find(&findings(db.jobctl(["doctor"])), "snapshots").0, "ok");
-    // As many transactions as a busy hour has.
+    // A busy hour has as many transactions.
     db.execute(
         "CREATE TEMP TABLE t (n int);
          DO $$ BEGIN
@@ -266,13 +283,20 @@ fn dead_rows_and_who_keeps_them_are_found() {
     let found = findings(db.jobctl(["doctor"]));
     let (verdict, text, remedy) = find(&found, "snapshots");
     assert_eq!(verdict, "warn");
-    let who = format!("session {pid} nightly-export of postgres, idle in transaction, keeps dead rows for ");
+    let who = format!(
+        "session {pid} nightly-export of postgres, idle in transaction, \
+         prevents the removal of dead rows, for "
+    );
     assert!(text.starts_with(&who), "{text}");
     assert!(remedy.contains(&format!("pg_terminate_backend({pid})")), "{remedy}");
     let dead = || find(&findings(db.jobctl(["doctor"])), "vacuum");
     wait_until("dead rows to be counted", || dead().0 == "warn");
-    assert!(dead().1.starts_with("job_effects: 10100 dead rows beside 0 live ones"), "{:?}", dead());
-    // Whoever may not see the others' sessions can't say that all is well.
+    assert!(
+        dead().1.starts_with("job_effects has 10100 dead rows and 0 live rows, "),
+        "{:?}",
+        dead()
+    );
+    // A role that cannot see the sessions of other roles cannot judge.
     let operator = Role::granted(&db, "operator");
     let hidden = find(&findings(operator.jobctl(["doctor"])), "snapshots");
     assert_eq!(hidden.0, "unknown");
@@ -280,28 +304,34 @@ fn dead_rows_and_who_keeps_them_are_found() {
 }
 
 #[test]
-fn a_role_is_told_what_it_may_and_what_it_can_not_see() {
+fn doctor_shows_what_a_role_may_do_and_cannot_see() {
     let db = healthy();
     let parts = [
         ("enqueuer", "enqueue", "unknown"),
         ("effects", "record effects", "unknown"),
-        ("worker", "tick, look", "ok"),
-        ("operator", "enqueue, retry and cancel, prune, look", "ok"),
-        ("viewer", "look", "ok"),
+        ("worker", "tick, view", "ok"),
+        ("operator", "enqueue, retry and cancel, prune, view", "ok"),
+        ("viewer", "view", "ok"),
     ];
     for (part, may, ticks) in parts {
         let role = Role::granted(&db, part);
         let found = findings(role.jobctl(["doctor"]));
-        assert_eq!(find(&found, "role"), ("ok".to_owned(), format!("{} may {may}", role.name()), String::new()));
+        assert_eq!(
+            find(&found, "role"),
+            ("ok".to_owned(), format!("{} may {may}", role.name()), String::new())
+        );
         assert_eq!(find(&found, "ticks").0, ticks, "{part}");
         assert_eq!(find(&found, "indexes").0, "ok", "{part}");
         assert_eq!(find(&found, "grants").0, "ok", "{part}");
     }
-    let nobody = Role::new(&db);
-    let found = findings(nobody.jobctl(["doctor"]));
+    let role = Role::new(&db);
+    let found = findings(role.jobctl(["doctor"]));
     assert_eq!(find(&found, "role").0, "bad");
     let (verdict, schema, remedy) = find(&found, "schema");
-    assert!(verdict == "bad" && schema.ends_with("permission denied for schema jobctl"), "{schema}");
+    assert!(
+        verdict == "bad" && schema.ends_with("permission denied for schema jobctl"),
+        "{schema}"
+    );
     assert!(remedy.starts_with("`jobctl grants` prints what roles need, "), "{remedy}");
 }
 
@@ -311,7 +341,8 @@ fn a_narrow_terminal_shows_every_word() {
     let db = TestDb::new();
     let folder = temp_dir();
     let typescript = folder.path().join("typescript");
-    let script = "script -qc \"stty cols 80; '$jobctl' doctor\" \"$typescript\" </dev/null >/dev/null";
+    let script =
+        "script -qc \"stty cols 80; '$jobctl' doctor\" \"$typescript\" </dev/null >/dev/null";
     db.script(script).env("typescript", typescript.to_str().unwrap()).run().success();
     let shown = std::fs::read_to_string(typescript).unwrap();
     assert!(shown.contains("VERDICT  CHECK") && !shown.contains('…'), "{shown}");
@@ -320,7 +351,11 @@ fn a_narrow_terminal_shows_every_word() {
         assert!(words.contains(&word), "{word} in {shown}");
     }
     assert!(
-        shown.lines().filter(|line| !line.contains("Script")).all(|line| line.trim_end().chars().count() <= 80),
+        shown.lines().filter(|line| !line.contains("Script")).all(|line| line
+            .trim_end()
+            .chars()
+            .count()
+            <= 80),
         "{shown}"
     );
 }
@@ -331,43 +366,73 @@ fn each_breach_of_the_role_matrix_is_found() {
     let db = healthy_db();
     let (app, group) = (Role::granted(&db, "worker"), Role::new(&db));
     let (app, group) = (app.name(), group.name());
-    db.execute("CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'");
+    db.execute(
+        "CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+    );
     let cases = [
         ("GRANT INSERT ON jobctl.job_runs TO {app}", "{app} has INSERT on job_runs{beyond}"),
-        ("GRANT TRIGGER, REFERENCES ON jobctl.job_runs TO {app}", "{app} has REFERENCES, TRIGGER on job_runs{beyond}"),
+        (
+            "GRANT TRIGGER, REFERENCES ON jobctl.job_runs TO {app}",
+            "{app} has REFERENCES, TRIGGER on job_runs{beyond}",
+        ),
         ("GRANT UPDATE ON jobctl.job_runs TO {app}", "{app} has UPDATE on job_runs{beyond}"),
-        ("GRANT UPDATE (payload) ON jobctl.job_runs TO {app}", "{app} has UPDATE (payload) on job_runs{beyond}"),
-        ("GRANT TRUNCATE ON jobctl.job_effects TO {app}", "{app} has TRUNCATE on job_effects{beyond}"),
+        (
+            "GRANT UPDATE (payload) ON jobctl.job_runs TO {app}",
+            "{app} has UPDATE (payload) on job_runs{beyond}",
+        ),
+        (
+            "GRANT TRUNCATE ON jobctl.job_effects TO {app}",
+            "{app} has TRUNCATE on job_effects{beyond}",
+        ),
         (
             "GRANT SELECT ON jobctl.job_runs TO {app} WITH GRANT OPTION",
             "{app} has SELECT WITH GRANT OPTION on job_runs{beyond}",
         ),
-        ("GRANT USAGE ON SEQUENCE jobctl.job_runs_id_seq TO {app}", "{app} has USAGE on job_runs_id_seq{beyond}"),
-        ("GRANT EXECUTE ON FUNCTION jobctl.forget_history TO {app}", "{app} has EXECUTE on forget_history{beyond}"),
+        (
+            "GRANT USAGE ON SEQUENCE jobctl.job_runs_id_seq TO {app}",
+            "{app} has USAGE on job_runs_id_seq{beyond}",
+        ),
+        (
+            "GRANT EXECUTE ON FUNCTION jobctl.forget_history TO {app}",
+            "{app} has EXECUTE on forget_history{beyond}",
+        ),
         ("GRANT USAGE ON TYPE jobctl.caller TO {app}", "{app} has USAGE on caller{beyond}"),
-        ("GRANT SELECT ON jobctl.dead_runs TO PUBLIC", "PUBLIC, which is every role, has SELECT on dead_runs"),
-        ("GRANT EXECUTE ON FUNCTION jobctl.fire TO PUBLIC", "PUBLIC, which is every role, has EXECUTE on fire"),
-        ("GRANT pg_write_all_data TO {app}", "{app} is a member of pg_write_all_data, which reaches every table"),
+        (
+            "GRANT SELECT ON jobctl.dead_runs TO PUBLIC",
+            "PUBLIC, which means every role, has SELECT on dead_runs",
+        ),
+        (
+            "GRANT EXECUTE ON FUNCTION jobctl.fire TO PUBLIC",
+            "PUBLIC, which means every role, has EXECUTE on fire",
+        ),
+        (
+            "GRANT pg_write_all_data TO {app}",
+            "{app} is a member of pg_write_all_data, which has access to every table",
+        ),
         (
             "GRANT pg_execute_server_program, pg_read_server_files, pg_write_server_files TO {app}",
-            "{app} is a member of pg_execute_server_program, pg_read_server_files, pg_write_server_files, \
-             which reaches every table",
+            "{app} is a member of pg_execute_server_program, pg_read_server_files, \
+             pg_write_server_files, \
+             which has access to every table",
         ),
         (
             "GRANT pg_read_all_data, pg_write_all_data TO {group}; GRANT {group} TO {app}",
-            "{group} is a member of pg_read_all_data, pg_write_all_data, which reaches every table",
+            "{group} is a member of pg_read_all_data, pg_write_all_data, \
+             which has access to every table",
         ),
         (
-            "CREATE TRIGGER t BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW EXECUTE FUNCTION public.mine()",
-            "trigger t on job_runs was not made by jobctl and can change what runs",
+            "CREATE TRIGGER t BEFORE UPDATE ON jobctl.job_runs
+                 FOR EACH ROW EXECUTE FUNCTION public.mine()",
+            "trigger t on job_runs does not belong to jobctl and can change what runs",
         ),
         (
             "CREATE RULE \"R\" AS ON DELETE TO jobctl.job_runs DO INSTEAD NOTHING",
-            "rule \"R\" on job_runs was not made by jobctl and can change what runs",
+            "rule \"R\" on job_runs does not belong to jobctl and can change what runs",
         ),
         (
             "ALTER TABLE jobctl.job_runs ENABLE ROW LEVEL SECURITY",
-            "row level security without a policy hides all rows of job_runs from every role but the owner",
+            "row level security without a policy hides all rows of job_runs \
+             from every role but the owner",
         ),
     ];
     let undo = format!(
@@ -387,10 +452,12 @@ fn each_breach_of_the_role_matrix_is_found() {
          ALTER TABLE jobctl.job_runs DISABLE ROW LEVEL SECURITY;
          GRANT UPDATE (status, attempts) ON jobctl.job_runs TO {app}"
     );
-    let beyond = ", which no role of `jobctl grants` has";
-    let fill = |text: &str| text.replace("{app}", app).replace("{group}", group).replace("{beyond}", beyond);
+    let beyond = ", which `jobctl grants` gives to no role";
+    let fill = |text: &str| {
+        text.replace("{app}", app).replace("{group}", group).replace("{beyond}", beyond)
+    };
     for (change, found) in cases {
-        finds(&db, "grants", "ok", "no role may do more than `jobctl grants` says");
+        finds(&db, "grants", "ok", "no role has more privileges than `jobctl grants` gives");
         db.execute(&fill(change));
         finds(&db, "grants", "bad", &fill(found));
         db.execute(&undo);
@@ -398,29 +465,41 @@ fn each_breach_of_the_role_matrix_is_found() {
     // Each role gets its own line.
     db.execute(&fill("GRANT INSERT ON jobctl.job_runs, jobctl.job_definitions TO {app}, {group}"));
     let all = findings(db.jobctl(["doctor"]));
-    let found = all.iter().filter(|finding| finding["check"] == "grants").map(|finding| finding["found"].as_str());
+    let found = all
+        .iter()
+        .filter(|finding| finding["check"] == "grants")
+        .map(|finding| finding["found"].as_str());
     let found: Vec<_> = found.flatten().collect();
-    let mut expected =
-        [app, group].map(|role| format!("{role} has INSERT on job_definitions, INSERT on job_runs{beyond}"));
+    let mut expected = [app, group]
+        .map(|role| format!("{role} has INSERT on job_definitions, INSERT on job_runs{beyond}"));
     expected.sort();
     assert_eq!(found, expected);
     // The remedy revokes the privilege.
     let remedy = jobctl(["grants", "--role", app, "--as", "worker"]).run().success().stdout;
-    db.execute(&(remedy + &format!("REVOKE INSERT ON jobctl.job_runs, jobctl.job_definitions FROM {group}")));
-    finds(&db, "grants", "ok", "no role may do more than `jobctl grants` says");
+    db.execute(
+        &(remedy
+            + &format!("REVOKE INSERT ON jobctl.job_runs, jobctl.job_definitions FROM {group}")),
+    );
+    finds(&db, "grants", "ok", "no role has more privileges than `jobctl grants` gives");
 }
 
 #[test]
 fn doctor_finds_objects_of_other_roles() {
     let db = healthy();
     let other = Role::new(&db);
-    db.execute(&format!("CREATE TABLE jobctl.misc (); ALTER TABLE jobctl.misc OWNER TO {}", other.name()));
+    db.execute(&format!(
+        "CREATE TABLE jobctl.misc (); ALTER TABLE jobctl.misc OWNER TO {}",
+        other.name()
+    ));
     let why = "the schema `jobctl` has objects of other roles in it: ";
     finds(&db, "schema", "bad", &format!("{why}table jobctl.misc"));
     // An owner of the schema could replace tables of a superuser in it.
     db.execute(&format!("DROP TABLE jobctl.misc; ALTER SCHEMA jobctl OWNER TO {}", other.name()));
     let (verdict, found, _) = find(&findings(db.jobctl(["doctor"])), "schema");
-    assert!(verdict == "bad" && found.starts_with(why) && found.ends_with(" more"), "{verdict} {found}");
+    assert!(
+        verdict == "bad" && found.starts_with(why) && found.ends_with(" more"),
+        "{verdict} {found}"
+    );
     db.execute("ALTER SCHEMA jobctl OWNER TO CURRENT_USER");
 }
 
@@ -437,7 +516,8 @@ fn doctor_names_hosts_and_databases_with_different_zone_rules() {
     put("Europe/Berlin", "Asia/Tokyo");
     std::fs::write(tzdir.path().join("tzdata.zi"), "# version 1999z\n").unwrap();
     let here = tzdir.path().to_str().unwrap();
-    let zones = |host: &str| find(&findings(db.jobctl(["doctor"]).env("TZDIR", host)), "time zones");
+    let zones =
+        |host: &str| find(&findings(db.jobctl(["doctor"]).env("TZDIR", host)), "time zones");
     let own = format!("version 1999z from {here}");
     // UTC has no rules, so different versions do not matter.
     assert_eq!(zones(here), ("ok".to_owned(), own.clone(), String::new()));
@@ -452,7 +532,7 @@ fn doctor_names_hosts_and_databases_with_different_zone_rules() {
     assert_eq!(zones(here).0, "ok");
 
     db.execute("UPDATE jobctl.job_definitions SET time_zone = 'Europe/Berlin' WHERE name = 'a'");
-    let other = format!("{own}; the database has other rules for Europe/Berlin");
+    let other = format!("{own}; the database has different rules for Europe/Berlin");
     assert_eq!(zones(here).1, other);
     put("Etc/Nowhere", "UTC");
     db.execute("UPDATE jobctl.job_definitions SET time_zone = 'Etc/Nowhere' WHERE name = 'a'");
@@ -465,7 +545,8 @@ fn doctor_names_hosts_and_databases_with_different_zone_rules() {
 fn a_schedule_whose_next_time_is_too_late_is_named_and_resumed() {
     let db = healthy();
     // A tick leaves this state if the database's clock is a day ahead.
-    let ahead = "UPDATE jobctl.job_definitions SET next_run_at = next_run_at + interval '1 day' WHERE name = 'nightly'";
+    let ahead = "UPDATE jobctl.job_definitions
+        SET next_run_at = next_run_at + interval '1 day' WHERE name = 'nightly'";
     db.execute(ahead);
     finds(&db, "schedules", "bad", "the stored next time is too late: nightly");
     let reason = "schedule nightly will skip times, run `jobctl resume nightly`\n";
@@ -477,11 +558,12 @@ fn a_schedule_whose_next_time_is_too_late_is_named_and_resumed() {
     db.jobctl(["resume", "nightly"]).run().success();
     db.execute(ahead);
     db.jobctl(["resume", "nightly"]).run().success();
-    finds(&db, "schedules", "ok", "none is late");
+    finds(&db, "schedules", "ok", "no schedule is late");
     db.jobctl(["check"]).run().success().stdout("");
     // The clocks of two servers differ by seconds, so a fire may come early by that much.
     db.execute(
-        "UPDATE jobctl.job_definitions SET schedule = '* * * * *', next_run_at = date_trunc('minute', now()) + interval '4 minutes'",
+        "UPDATE jobctl.job_definitions SET schedule = '* * * * *',
+             next_run_at = date_trunc('minute', now()) + interval '4 minutes'",
     );
     db.jobctl(["check"]).run().success().stdout("");
 }

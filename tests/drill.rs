@@ -1,5 +1,5 @@
-//! The drill: a hundred receipts, some of which fail at first, and a worker that is stopped once and
-//! killed once. Every receipt is sent, none is recorded twice, and the history tells it all.
+//! The drill: a hundred receipts, of which some fail at first, and a worker that is stopped once
+//! and killed once. Every receipt is sent, none is recorded twice, and the history is complete.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::support::{TestDb, temp_dir, wait_until};
 
-/// The client of the database's own installation; a wrapper of the system may be slow.
+/// Returns psql of the server's installation, because a wrapper of the distribution may be slow.
 fn psql() -> String {
     let folder = std::env::var("PG_BIN").ok().map(PathBuf::from).or_else(|| {
         let asked = Command::new("pg_config").arg("--bindir").output().ok()?;
@@ -24,14 +24,17 @@ fn psql() -> String {
 #[test]
 fn a_hundred_receipts_survive_a_stopped_and_a_killed_worker() {
     let db = TestDb::new();
-    db.execute("CREATE TABLE public.receipts (number integer PRIMARY KEY, run_id bigint, attempt integer)");
+    db.execute(
+        "CREATE TABLE public.receipts (number integer PRIMARY KEY, run_id bigint, attempt integer)",
+    );
     let folder = temp_dir();
     let sent = folder.path().join("sent");
     fs::write(&sent, "").unwrap();
-    // The effect is recorded once by its key, however often the job runs; every sending is noted.
+    // The key records each receipt once, even if its job runs twice. The file lists every sending.
     let script = format!(
         "number=$(grep -o '[0-9][0-9]*') || exit 65
-         [ $((number % 5)) != 0 ] || [ $JOBCTL_ATTEMPT != 1 ] || {{ echo 'the mail server is busy'; exit 75; }}
+         [ $((number % 5)) != 0 ] || [ $JOBCTL_ATTEMPT != 1 ] ||
+             {{ echo 'the mail server is busy'; exit 75; }}
          sleep 0.05
          {psql} -XAqt -v ON_ERROR_STOP=1 '{url}' -c \"INSERT INTO public.receipts
              VALUES ($number, $JOBCTL_RUN_ID, $JOBCTL_ATTEMPT) ON CONFLICT DO NOTHING\" || exit 75
@@ -44,7 +47,11 @@ fn a_hundred_receipts_survive_a_stopped_and_a_killed_worker() {
         .map(|number| {
             let payload = serde_json::json!({ "command": script, "stdin": { "number": number } });
             let key = format!("receipt:{number}");
-            serde_json::json!({ "job": "shell", "payload": payload, "key": key, "backoff": "fixed:10m" }).to_string()
+            let wait = "fixed:10m";
+            serde_json::json!({
+                "job_type": "shell", "payload": payload, "idempotency_key": key, "backoff": wait
+            })
+            .to_string()
                 + "\n"
         })
         .collect();
@@ -59,20 +66,27 @@ fn a_hundred_receipts_survive_a_stopped_and_a_killed_worker() {
         tick.signal(signal);
         assert_eq!(tick.wait().status.success(), signal == Signal::TERM);
     }
-    let ended =
-        || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'").parse::<usize>().unwrap();
+    let ended = || {
+        db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'")
+            .parse::<usize>()
+            .unwrap()
+    };
     assert!((15..100).contains(&ended()), "{} ended", ended());
-    // What the killed worker left behind may still be at it; only then is its lease over.
+    // The commands of the killed worker may still run.
     let orphans = "SELECT count(*) FROM pg_stat_activity
          WHERE datname = current_database() AND application_name = 'psql'";
     wait_until("orphans to end", || db.query(orphans) == "0");
     db.jobctl(["tick", "--quiet"]).run().success().stderr("");
-    let held = db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'").parse::<usize>().unwrap();
-    // In its four threads, ended and not written yet, or claimed a blink ahead.
+    let held = db
+        .query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'")
+        .parse::<usize>()
+        .unwrap();
+    // The runs of its four threads, unrecorded results, and prefetched runs.
     assert!((1..=16).contains(&held), "{held} left behind by the killed worker");
 
-    // The retries wait for their time.
-    let failed = "SELECT count(*), bool_and(run_at - failed_at BETWEEN interval '8 minutes' AND interval '12 minutes')
+    // The retries are not due yet.
+    let failed = "SELECT count(*),
+        bool_and(run_at - failed_at BETWEEN interval '8 minutes' AND interval '12 minutes')
          FROM jobctl.job_runs WHERE status = 'failed'";
     assert!(db.query(failed).ends_with("|t"));
     db.jobctl(["tick", "--quiet"]).run().success();
@@ -86,25 +100,31 @@ fn a_hundred_receipts_survive_a_stopped_and_a_killed_worker() {
 
     let all = db.query("SELECT count(*), min(number), max(number) FROM public.receipts");
     assert_eq!(all, "100|1|100", "{}", db.dump());
-    let sent: std::collections::BTreeSet<_> = fs::read_to_string(&sent).unwrap().lines().map(str::to_owned).collect();
+    let sent: std::collections::BTreeSet<_> =
+        fs::read_to_string(&sent).unwrap().lines().map(str::to_owned).collect();
     assert_eq!(sent.len(), 100);
     assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs"), "succeeded");
     db.jobctl(["list-dead"]).run().success().stdout("");
-    // One line of history for each start, and each tells how it ended.
+    // The history has one row per start, with its outcome.
     let history = "SELECT count(*), count(*) = (SELECT sum(attempts) FROM jobctl.job_runs),
              count(*) FILTER (WHERE outcome = 'succeeded'),
              count(*) FILTER (WHERE outcome = 'failed' AND exit_code = 75 AND attempt = 1
                  AND output = E'the mail server is busy\\n'),
              count(*) FILTER (WHERE outcome = 'lease_expired')
          FROM jobctl.job_attempts WHERE outcome <> 'interrupted'";
-    let interrupted: usize =
-        db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'interrupted'").parse().unwrap();
+    let interrupted: usize = db
+        .query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'interrupted'")
+        .parse()
+        .unwrap();
     let history: Vec<String> = db.query(history).split('|').map(str::to_owned).collect();
     let lost: usize = history[4].parse().unwrap();
     let failed: usize = history[3].parse().unwrap();
     assert_eq!((history[2].as_str(), lost), ("100", held));
-    // One that was interrupted or lost at its first try did not fail at its second.
-    assert!(failed <= 20 && failed + interrupted + lost >= 20, "{failed} failed, {interrupted} interrupted");
+    // A run whose first attempt was interrupted or lost did not fail at its second.
+    assert!(
+        failed <= 20 && failed + interrupted + lost >= 20,
+        "{failed} failed, {interrupted} interrupted"
+    );
     assert_eq!(history[0].parse::<usize>().unwrap(), 100 + failed + lost);
     let starts: usize = db.query("SELECT sum(attempts) FROM jobctl.job_runs").parse().unwrap();
     assert_eq!(starts, 100 + failed + lost + interrupted);

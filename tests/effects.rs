@@ -21,7 +21,7 @@ impl Counter {
         Self { _folder: folder, path }
     }
 
-    /// A script that counts, and then does this.
+    /// Returns a script that counts its start and then runs `script`.
     fn then(&self, script: &str) -> String {
         format!("echo x >>'{}'; {script}", self.path.display())
     }
@@ -32,14 +32,18 @@ impl Counter {
 }
 
 fn effects(db: &TestDb) -> String {
-    db.query("SELECT key, run_id, attempt, completed_at IS NOT NULL FROM jobctl.job_effects ORDER BY key")
+    db.query(
+        "SELECT key, run_id, attempt, completed_at IS NOT NULL FROM jobctl.job_effects ORDER \
+        BY key",
+    )
 }
 
 #[test]
 fn a_command_that_succeeded_is_not_run_again() {
     let (db, counter) = (TestDb::new(), Counter::new());
     let script = counter.then("cat; echo out; echo err >&2");
-    let once = || db.jobctl(["once", "invoice:4711", "--", "sh", "-c", &script]).stdin("in\n").run();
+    let once =
+        || db.jobctl(["once", "invoice:4711", "--", "sh", "-c", &script]).stdin("in\n").run();
     once().success().stdout("in\nout\n").stderr("err\n");
     assert_eq!(effects(&db), "invoice:4711|||t");
     once().success().stdout("").stderr("");
@@ -68,17 +72,22 @@ fn a_command_that_could_not_be_started_leaves_no_effect() {
         ("mysql -pS3CRET", 127, &*format!("cannot run the program: {missing}")),
         ("/dev/null", 126, "cannot run the program `null`: "),
     ] {
-        db.jobctl(["once", "k", "--", command]).run().exits(status).complains_once().stderr_has(why);
+        db.jobctl(["once", "k", "--", command])
+            .run()
+            .exits(status)
+            .complains_once()
+            .stderr_has(why);
         assert_eq!(effects(&db), "");
     }
 }
 
 #[test]
-fn an_effect_that_a_crash_left_open_is_not_run_again_before_a_person_settles_it() {
+fn an_effect_left_open_by_a_crash_waits_for_a_person() {
     let (db, counter) = (TestDb::new(), Counter::new());
-    // The command takes its jobctl down, as a power cut would.
+    // The command kills its jobctl, as a power cut would.
     let crash = || {
-        let killed = db.jobctl(["once", "k", "--", "sh", "-c", &counter.then("kill -KILL $PPID")]).run();
+        let killed =
+            db.jobctl(["once", "k", "--", "sh", "-c", &counter.then("kill -KILL $PPID")]).run();
         assert_eq!(killed.status.code(), None, "{killed}");
         assert_eq!(effects(&db), "k|||f");
     };
@@ -95,21 +104,25 @@ fn an_effect_that_a_crash_left_open_is_not_run_again_before_a_person_settles_it(
     assert_eq!(counter.times(), 1);
     db.jobctl(["once", "--settle", "redo", "k"]).run().success();
     crash();
-    assert_eq!(counter.times(), 2, "it was to be done again");
+    assert_eq!(counter.times(), 2, "the command runs again");
     open();
     db.jobctl(["once", "--settle", "done", "k"]).run().success();
     db.jobctl(["once", "k", "--", "sh", "-c", &counter.then("true")]).run().success();
     assert_eq!(counter.times(), 2, "it was said to be done");
     for settle in ["done", "redo"] {
         for key in ["k", "never-begun"] {
-            db.jobctl(["once", "--settle", settle, key]).run().exits(4).complains_once().stderr_has("is not open");
+            db.jobctl(["once", "--settle", settle, key])
+                .run()
+                .exits(4)
+                .complains_once()
+                .stderr_has("is not open");
         }
     }
     assert_eq!(effects(&db), "k|||t");
 }
 
 #[test]
-fn how_a_command_ends_is_seen_though_its_caller_ignores_it() {
+fn the_exit_status_is_seen_even_if_the_caller_ignores_sigchld() {
     let (db, counter) = (TestDb::new(), Counter::new());
     for (script, status, known) in [("exit 7", 7, ""), ("true", 0, "k|||t"), ("true", 0, "k|||t")] {
         let script = counter.then(script);
@@ -123,7 +136,8 @@ fn how_a_command_ends_is_seen_though_its_caller_ignores_it() {
 #[test]
 fn a_command_ignores_the_signals_that_its_caller_ignores() {
     let (db, counter) = (TestDb::new(), Counter::new());
-    // As `nohup` does with the first. A terminal tells the whole group; nothing passes on what is ignored.
+    // `nohup` ignores SIGHUP. A terminal signals the whole group, and jobctl passes on no ignored
+    // signal.
     for signal in ["HUP", "INT", "QUIT", "TERM"] {
         let script = counter.then(&format!("kill -{signal} $PPID $$"));
         let ignore = format!("trap '' {signal}");
@@ -134,7 +148,7 @@ fn a_command_ignores_the_signals_that_its_caller_ignores() {
 }
 
 #[test]
-fn a_command_that_nobody_can_wait_for_stays_open() {
+fn an_effect_stays_open_if_its_command_can_not_be_awaited() {
     let (db, counter) = (TestDb::new(), Counter::new());
     let host = Preload::compile(
         "#include <errno.h>
@@ -147,7 +161,7 @@ fn a_command_that_nobody_can_wait_for_stays_open() {
         .run()
         .exits(8)
         .complains_once()
-        .stderr_has("its end is not known: No child processes")
+        .stderr_has("it is unknown whether it happened: No child processes")
         .stderr_has("`jobctl once --settle done|redo 'k'`");
     assert_eq!(effects(&db), "k|||f");
     wait_until("the command to run", || counter.times() == 1);
@@ -156,14 +170,16 @@ fn a_command_that_nobody_can_wait_for_stays_open() {
 }
 
 #[test]
-fn what_succeeded_is_completed_though_the_connection_was_lost_meanwhile() {
+fn a_success_is_recorded_after_a_lost_connection() {
     let (db, counter) = (TestDb::new(), Counter::new());
-    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'jobctl%'
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE \
+        'jobctl%'
                    AND datname = current_database()";
     for (script, known) in [("true", "k|||t"), ("false", "")] {
         let folder = temp_dir();
         let go = folder.path().join("go");
-        let waiting = counter.then(&format!("while [ ! -e '{}' ]; do sleep 0.02; done; {script}", go.display()));
+        let waiting = counter
+            .then(&format!("while [ ! -e '{}' ]; do sleep 0.02; done; {script}", go.display()));
         let once = db.jobctl(["once", "k", "--", "sh", "-c", &waiting]).spawn();
         wait_until("the effect to be begun", || effects(&db) == "k|||f");
         assert_eq!(db.query(cut), "t");
@@ -180,15 +196,18 @@ fn once_records_the_result_although_the_database_restarts() {
     for (script, status, known) in [("true", 0, "k|||t"), ("exit 3", 3, "")] {
         let (proxy, folder) = (Proxy::to(&db), temp_dir());
         let go = folder.path().join("go");
-        let waiting = counter.then(&format!("while [ ! -e '{}' ]; do sleep 0.02; done; {script}", go.display()));
-        let once =
-            db.jobctl(["once", "k", "--", "sh", "-c", &waiting]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        let waiting = counter
+            .then(&format!("while [ ! -e '{}' ]; do sleep 0.02; done; {script}", go.display()));
+        let once = db
+            .jobctl(["once", "k", "--", "sh", "-c", &waiting])
+            .env("JOBCTL_DATABASE_URL", &proxy.url())
+            .spawn();
         wait_until("the command to run", || counter.times() > 0 && effects(&db) == "k|||f");
         proxy.cut();
         let before = proxy.connections();
         fs::write(&go, "").unwrap();
         wait_until("several tries", || proxy.connections() >= before + 4);
-        proxy.mend();
+        proxy.restore();
         once.wait().exits(status).stderr_has("`once` tries again for a minute");
         assert_eq!(effects(&db), known);
         db.execute("DELETE FROM jobctl.job_effects");
@@ -203,11 +222,12 @@ fn a_command_does_not_get_the_address_of_the_database() {
 }
 
 #[test]
-fn of_two_that_do_the_same_at_once_one_runs_the_command() {
+fn two_concurrent_callers_run_the_command_once() {
     let (db, counter) = (TestDb::new(), Counter::new());
     let (folder, script) = (temp_dir(), "while [ ! -e go ]; do sleep 0.01; done");
     let script = counter.then(script);
-    let once = || db.jobctl(["once", "k", "--", "sh", "-c", &script]).current_dir(folder.path()).spawn();
+    let once =
+        || db.jobctl(["once", "k", "--", "sh", "-c", &script]).current_dir(folder.path()).spawn();
     let mut first = once();
     wait_until("the command to run", || counter.times() == 1);
     once().wait().exits(8).complains_once();
@@ -215,9 +235,10 @@ fn of_two_that_do_the_same_at_once_one_runs_the_command() {
     fs::write(folder.path().join("go"), "").unwrap();
     first.wait().success();
     once().wait().success();
-    // Whoever wins.
+    // Either caller may run the command.
     let script = counter.then("true");
-    let many: Vec<_> = (0..8).map(|_| db.jobctl(["once", "m", "--", "sh", "-c", &script]).spawn()).collect();
+    let many: Vec<_> =
+        (0..8).map(|_| db.jobctl(["once", "m", "--", "sh", "-c", &script]).spawn()).collect();
     let statuses: Vec<_> = many.into_iter().map(|one| one.wait().status.code()).collect();
     assert!(statuses.iter().all(|status| matches!(status, Some(0 | 8))), "{statuses:?}");
     assert!(statuses.contains(&Some(0)));
@@ -225,12 +246,17 @@ fn of_two_that_do_the_same_at_once_one_runs_the_command() {
 }
 
 #[test]
-fn whoever_was_overtaken_leaves_the_record_of_the_next_alone() {
+fn a_late_caller_does_not_change_the_next_record() {
     let (db, counter) = (TestDb::new(), Counter::new());
-    for (end, status, complaint) in [("exit 3", 3, ""), ("true", 4, "was settled meanwhile as to be done again")] {
+    for (end, status, complaint) in
+        [("exit 3", 3, ""), ("true", 4, "was settled as redo meanwhile")]
+    {
         let folder = temp_dir();
         let until = |go: &str, end: &str| {
-            counter.then(&format!("while [ ! -e '{}' ]; do sleep 0.02; done; {end}", folder.path().join(go).display()))
+            counter.then(&format!(
+                "while [ ! -e '{}' ]; do sleep 0.02; done; {end}",
+                folder.path().join(go).display()
+            ))
         };
         let scripts = [until("first", end), until("second", "true")];
         let before = counter.times();
@@ -250,12 +276,12 @@ fn whoever_was_overtaken_leaves_the_record_of_the_next_alone() {
 }
 
 #[test]
-fn a_command_that_is_told_to_end_has_not_happened() {
+fn a_stopped_command_leaves_no_effect() {
     let (db, counter) = (TestDb::new(), Counter::new());
     for (signal, status) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         let before = counter.times();
         let script = counter.then("exec sleep 60");
-        // Whoever runs the tests may have been started to ignore a signal.
+        // The test run itself may have inherited an ignored signal.
         let once = r#"exec env --default-signal=HUP,TERM "$jobctl" once k -- sh -c "$script""#;
         let once = db.script(once).env("script", &script).spawn();
         wait_until("the command to run", || counter.times() > before);
@@ -274,7 +300,7 @@ fn a_job_leaves_its_run_and_attempt_with_the_effect() {
         counter.then("true")
     ));
     for _ in 0..2 {
-        // The tick's own address is not passed on to its jobs; this one is theirs.
+        // Jobs do not inherit the tick's own address; this variable is for them.
         db.jobctl(["tick"]).env("DATABASE_URL", &db.url()).run().success();
         db.age();
     }
@@ -284,7 +310,7 @@ fn a_job_leaves_its_run_and_attempt_with_the_effect() {
 }
 
 #[test]
-fn what_names_no_effect_or_no_command_is_refused() {
+fn a_bad_key_or_a_missing_command_is_rejected() {
     let db = TestDb::new();
     let long = "k".repeat(256);
     for arguments in [
@@ -302,13 +328,16 @@ fn what_names_no_effect_or_no_command_is_refused() {
     for key in ["''", "E'a\\nb'", "repeat('k', 256)", "NULL", "'-k'"] {
         let refused = db.client().simple_query(&format!("SELECT jobctl.record_effect({key})"));
         let refused = refused.expect_err(key);
-        assert!(refused.code().is_some_and(|code| code.code().starts_with("23")), "{key}: {refused:?}");
+        assert!(
+            refused.code().is_some_and(|code| code.code().starts_with("23")),
+            "{key}: {refused:?}"
+        );
     }
     assert_eq!(effects(&db), "");
 }
 
 #[test]
-fn an_effect_in_sql_is_true_the_first_time_and_goes_with_its_transaction() {
+fn an_effect_in_sql_is_new_once_and_belongs_to_its_transaction() {
     let db = TestDb::new();
     let record = "SELECT jobctl.record_effect('mail:1', run_id => 5, attempt => 2)";
     db.execute(&format!("BEGIN; {record}; ROLLBACK"));
@@ -321,7 +350,7 @@ fn an_effect_in_sql_is_true_the_first_time_and_goes_with_its_transaction() {
 }
 
 #[test]
-fn of_two_transactions_with_one_effect_the_second_waits_for_the_first() {
+fn a_second_transaction_with_one_effect_waits_for_the_first() {
     let db = TestDb::new();
     for (end, second) in [("ROLLBACK", true), ("COMMIT", false)] {
         let (mut first, mut other) = (db.client(), db.client());
@@ -354,10 +383,18 @@ fn an_effect_is_settled_by_its_recorder_its_members_an_operator_or_the_owner() {
     };
     for settle in ["done", "redo"] {
         crash();
-        let refused = other.jobctl(["once", "--settle", settle, "k"]).run().exits(7).stdout("").complains_once();
+        let refused = other
+            .jobctl(["once", "--settle", settle, "k"])
+            .run()
+            .exits(7)
+            .stdout("")
+            .complains_once();
         refused.stderr_has("effect `k` was recorded by another role; an operator can settle it");
-        let refused = other.jobctl(["once", "k", "--", "true"]).run().exits(7).stdout("").complains_once();
-        refused.stderr_has("cannot begin effect `k`: another role recorded it; an operator can settle it");
+        let refused =
+            other.jobctl(["once", "k", "--", "true"]).run().exits(7).stdout("").complains_once();
+        refused.stderr_has(
+            "cannot begin effect `k`: another role recorded it; an operator can settle it",
+        );
         member.jobctl(["once", "k", "--", "true"]).run().exits(8);
         assert_eq!(effects(&db), "k|||f");
         for settler in [&recorder, &member, &operator] {
@@ -383,12 +420,14 @@ fn an_effect_is_settled_by_its_recorder_its_members_an_operator_or_the_owner() {
 #[test]
 fn no_role_makes_another_one_skip_an_effect_in_sql() {
     let db = TestDb::new();
-    let [first, other, member] = ["effects", "effects", "effects"].map(|part| Role::granted(&db, part));
+    let [first, other, member] =
+        ["effects", "effects", "effects"].map(|part| Role::granted(&db, part));
     db.execute(&format!("GRANT {} TO {}", first.name(), member.name()));
     let record = "SELECT jobctl.record_effect('mail:1')";
     let recorded = |role: &Role<'_>| {
         let row = role.client().query_one(record, &[]);
-        row.map(|row| row.get::<_, bool>(0)).map_err(|error| error.code().unwrap().code().to_owned())
+        row.map(|row| row.get::<_, bool>(0))
+            .map_err(|error| error.code().unwrap().code().to_owned())
     };
     assert_eq!(recorded(&first), Ok(true));
     assert_eq!(recorded(&first), Ok(false));
@@ -398,7 +437,9 @@ fn no_role_makes_another_one_skip_an_effect_in_sql() {
     assert_eq!(db.query(record), "f", "the owner sees all");
     let mut open = first.client();
     open.batch_execute("BEGIN; SELECT jobctl.record_effect('mail:2')").unwrap();
-    let waited =
-        other.client().simple_query("SET lock_timeout = 0; SELECT jobctl.record_effect('mail:2')").unwrap_err();
+    let waited = other
+        .client()
+        .simple_query("SET lock_timeout = 0; SELECT jobctl.record_effect('mail:2')")
+        .unwrap_err();
     assert_eq!(waited.code().map(|code| code.code()), Some("55P03"));
 }

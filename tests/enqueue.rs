@@ -1,4 +1,4 @@
-//! `enqueue`: what each flag writes, what a key means.
+//! `enqueue`: the columns that flags set, and the rules of idempotency keys.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use crate::support::{TestDb, json_string};
 
 const SHELL: [&str; 3] = ["shell", "--", "true"];
 
-/// Enqueues with a flag and returns an expression of the row.
+/// Enqueues a run with a flag and returns the value of an SQL expression for its row.
 #[track_caller]
-fn with(db: &TestDb, flag: &str, value: &str, expression: &str) -> String {
+fn enqueue_with(db: &TestDb, flag: &str, value: &str, expression: &str) -> String {
     let id = db.enqueue([flag, value].into_iter().chain(SHELL));
     db.of_run(id, expression)
 }
@@ -17,7 +17,8 @@ fn with(db: &TestDb, flag: &str, value: &str, expression: &str) -> String {
 fn a_run_without_flags_has_the_defaults() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", r#"{"command": "true"}"#]);
-    let columns = "job_type, payload, queue, priority, run_at = created_at, status, attempts, max_attempts, timeout, \
+    let columns = "job_type, payload, queue, priority, run_at = created_at, status, attempts, \
+        max_attempts, timeout, \
                    backoff, idempotency_key, definition_id, updated_at = created_at";
     let expected = r#"shell|{"command": "true"}|default|0|t|queued|0|10||exponential:1m..30m|||t"#;
     assert_eq!(db.of_run(id, columns), expected);
@@ -26,11 +27,21 @@ fn a_run_without_flags_has_the_defaults() {
 }
 
 #[test]
-fn every_flag_is_a_column_of_the_run() {
+fn every_flag_sets_its_column() {
     let db = TestDb::new();
     for (flag, value, expression, expected) in [
-        ("--run-at", "2026-03-29T08:00:00+02:00", "run_at AT TIME ZONE 'UTC'", "2026-03-29 06:00:00"),
-        ("--run-at", "2026-03-29T08:00:00.5Z", "run_at AT TIME ZONE 'UTC'", "2026-03-29 08:00:00.5"),
+        (
+            "--run-at",
+            "2026-03-29T08:00:00+02:00",
+            "run_at AT TIME ZONE 'UTC'",
+            "2026-03-29 06:00:00",
+        ),
+        (
+            "--run-at",
+            "2026-03-29T08:00:00.5Z",
+            "run_at AT TIME ZONE 'UTC'",
+            "2026-03-29 08:00:00.5",
+        ),
         ("--run-at", "9999-12-31T23:59:59Z", "run_at AT TIME ZONE 'UTC'", "9999-12-31 23:59:59"),
         ("--in", "90s", "run_at - created_at", "00:01:30"),
         ("--in", "0s", "run_at - created_at", "00:00:00"),
@@ -52,12 +63,12 @@ fn every_flag_is_a_column_of_the_run() {
         ("--backoff", "polynomial:10s", "backoff", "polynomial:10s"),
         ("--backoff", "list:1m,5m, 30m,2h", "backoff", "list:1m,5m, 30m,2h"),
     ] {
-        assert_eq!(with(&db, flag, value, expression), expected, "{flag} {value}");
+        assert_eq!(enqueue_with(&db, flag, value, expression), expected, "{flag} {value}");
     }
 }
 
 #[test]
-fn a_bad_value_is_refused_before_a_row_exists() {
+fn enqueue_refuses_bad_values_and_inserts_nothing() {
     let db = TestDb::new();
     let long = "q".repeat(64);
     for (flag, value, why) in [
@@ -73,7 +84,7 @@ fn a_bad_value_is_refused_before_a_row_exists() {
         ("--backoff", "linear:1m", "write fixed:1m"),
         ("--backoff", "fixed:5", "is not a duration"),
         ("--backoff", "fixed:31d", "allowed are 0ms to 30d"),
-        ("--backoff", "exponential:2h..1m", "starts above its cap"),
+        ("--backoff", "exponential:2h..1m", "exceeds its maximum"),
         ("--queue", "", "1 to 63 letters"),
         ("--queue", "a b", "1 to 63 letters"),
         ("--queue", "é", "1 to 63 letters"),
@@ -85,7 +96,10 @@ fn a_bad_value_is_refused_before_a_row_exists() {
     db.jobctl(["enqueue", "--run-at=-infinity"]).args(SHELL).run().exits(2).stderr_has("--run-at");
     let both = ["enqueue", "--in", "5s", "--run-at", "2026-01-01T00:00:00Z"];
     db.jobctl(both).args(SHELL).run().exits(2).stderr_has("cannot be used with");
-    db.jobctl(["enqueue", "shell", "{}", "--payload-file", "-"]).run().exits(2).stderr_has("cannot be used with");
+    db.jobctl(["enqueue", "shell", "{}", "--payload-file", "-"])
+        .run()
+        .exits(2)
+        .stderr_has("cannot be used with");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
 
@@ -110,9 +124,11 @@ fn a_payload_comes_from_an_argument_a_file_or_stdin() {
         db.enqueue(["shell", "--payload-file", path]),
         db.enqueue(["shell", r#"{"a": 1}"#, "--", "cat"]),
     ];
-    let piped = db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run().success();
+    let piped =
+        db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run().success();
     for id in ids.iter().map(i64::to_string).chain([piped.stdout.trim().to_owned()]) {
-        let same = db.query(&format!("SELECT payload = '{payload}' FROM jobctl.job_runs WHERE id = {id}"));
+        let same =
+            db.query(&format!("SELECT payload = '{payload}' FROM jobctl.job_runs WHERE id = {id}"));
         assert_eq!(same, "t", "run {id}");
     }
 }
@@ -120,32 +136,53 @@ fn a_payload_comes_from_an_argument_a_file_or_stdin() {
 #[test]
 fn the_id_is_printed_bare_or_as_json() {
     let db = TestDb::new();
-    let finished = db.jobctl(["enqueue", "--json", "--key", "k"]).args(SHELL).run().success().stderr("");
+    let finished =
+        db.jobctl(["enqueue", "--json", "--key", "k"]).args(SHELL).run().success().stderr("");
     let id = db.query("SELECT max(id) FROM jobctl.job_runs");
     assert_eq!(finished.stdout, format!("{{\"id\":{id},\"existing\":false}}\n"));
     let again = format!("{{\"id\":{id},\"existing\":true}}\n");
-    db.jobctl(["enqueue", "--json", "--key", "k"]).args(SHELL).run().success().stdout(&again).stderr("");
-    db.jobctl(["enqueue", "--key", "k"]).args(SHELL).run().success().stdout(&format!("{id}\n")).stderr("");
+    db.jobctl(["enqueue", "--json", "--key", "k"])
+        .args(SHELL)
+        .run()
+        .success()
+        .stdout(&again)
+        .stderr("");
+    db.jobctl(["enqueue", "--key", "k"])
+        .args(SHELL)
+        .run()
+        .success()
+        .stdout(&format!("{id}\n"))
+        .stderr("");
 }
 
 #[test]
-fn the_same_key_with_the_same_payload_is_the_same_run_whatever_its_status() {
+fn the_same_key_and_payload_return_the_same_run_in_any_status() {
     let db = TestDb::new();
-    let id = db.enqueue(["--key", "k", "shell", r#"{"command": "true", "stdin": {"a": [1, 2], "b": 1.0}}"#]);
+    let id = db.enqueue([
+        "--key",
+        "k",
+        "shell",
+        r#"{"command": "true", "stdin": {"a": [1, 2], "b": 1.0}}"#,
+    ]);
     let same = r#" {"stdin":{"b":1.0,"a":[1,2]},"command":"true"} "#;
     assert_eq!(db.enqueue(["--key", "k", "shell", same]), id);
-    // What else is asked for does not make it another run, and does not change it.
-    assert_eq!(db.enqueue(["--key", "k", "--priority", "5", "--queue", "other", "shell", same]), id);
+    // Other flags neither make it another run nor change the existing run.
+    assert_eq!(
+        db.enqueue(["--key", "k", "--priority", "5", "--queue", "other", "shell", same]),
+        id
+    );
     assert_eq!(db.of_run(id, "priority, queue"), "0|default");
     for status in ["succeeded", "dead", "cancelled"] {
-        db.execute(&format!("UPDATE jobctl.job_runs SET status = '{status}', finished_at = now() WHERE id = {id}"));
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET status = '{status}', finished_at = now() WHERE id = {id}"
+        ));
         assert_eq!(db.enqueue(["--key", "k", "shell", same]), id, "{status}");
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
 }
 
 #[test]
-fn a_key_that_is_taken_by_something_else_is_a_conflict() {
+fn a_key_of_another_job_or_payload_is_a_conflict() {
     let db = TestDb::new();
     db.enqueue(["--key", "k", "shell", r#"{"command": "true"}"#]);
     for (job, payload) in [
@@ -153,7 +190,12 @@ fn a_key_that_is_taken_by_something_else_is_a_conflict() {
         ("shell", r#"{"command": "true", "cwd": "/"}"#),
         ("http", r#"{"url": "http://127.0.0.1/"}"#),
     ] {
-        let refused = db.jobctl(["enqueue", "--key", "k", job, payload]).run().exits(4).stdout("").complains_once();
+        let refused = db
+            .jobctl(["enqueue", "--key", "k", job, payload])
+            .run()
+            .exits(4)
+            .stdout("")
+            .complains_once();
         refused.stderr_has("key `k` belongs to a run with another job or payload");
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
@@ -162,26 +204,58 @@ fn a_key_that_is_taken_by_something_else_is_a_conflict() {
 #[test]
 fn a_key_has_1_to_255_bytes_and_no_control_characters() {
     let db = TestDb::new();
-    for key in ["", "a\nb", "a\tb", "\u{7f}", "\u{85}", &"k".repeat(256), &"é".repeat(128), &"x".repeat(3000)] {
+    for key in [
+        "",
+        "a\nb",
+        "a\tb",
+        "\u{7f}",
+        "\u{85}",
+        &"k".repeat(256),
+        &"é".repeat(128),
+        &"x".repeat(3000),
+    ] {
         let why = "a key must have 1 to 255 bytes without control characters";
         db.jobctl(["enqueue", "--key", key]).args(SHELL).run().exits(2).stdout("").stderr_has(why);
-        let line = format!(r#"{{"job":"shell","payload":{{"command":"true"}},"key":{}}}"#, json_string(key));
-        db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2).complains_once().stderr_has(why);
+        let line = format!(
+            r#"{{"job_type":"shell","payload":{{"command":"true"}},"idempotency_key":{}}}"#,
+            json_string(key)
+        );
+        db.jobctl(["enqueue", "--batch", "-"])
+            .stdin(line)
+            .run()
+            .exits(2)
+            .complains_once()
+            .stderr_has(why);
     }
     for (key, why) in [
         ("-k", "must not begin with -"),
         ("jobctl-run-1", "the key prefix jobctl-run- is reserved for runs without a key"),
         ("jobctl-run-", "the key prefix jobctl-run- is reserved for runs without a key"),
     ] {
-        db.jobctl(["enqueue", &format!("--key={key}")]).args(SHELL).run().exits(2).stdout("").stderr_has(why);
-        let line = format!(r#"{{"job":"shell","payload":{{"command":"true"}},"key":"{key}"}}"#);
-        db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2).complains_once().stderr_has(why);
+        db.jobctl(["enqueue", &format!("--key={key}")])
+            .args(SHELL)
+            .run()
+            .exits(2)
+            .stdout("")
+            .stderr_has(why);
+        let line = format!(
+            r#"{{"job_type":"shell","payload":{{"command":"true"}},"idempotency_key":"{key}"}}"#
+        );
+        db.jobctl(["enqueue", "--batch", "-"])
+            .stdin(line)
+            .run()
+            .exits(2)
+            .complains_once()
+            .stderr_has(why);
         let insert = "INSERT INTO jobctl.job_runs (job_type, idempotency_key) VALUES ('shell', $1)";
         let refused = db.client().execute(insert, &[&key]).unwrap_err();
-        assert_eq!(refused.as_db_error().unwrap().constraint(), Some("key_is_plain_and_not_reserved"));
+        assert_eq!(
+            refused.as_db_error().unwrap().constraint(),
+            Some("key_is_plain_and_not_reserved")
+        );
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
-    // Alike to a person is not the same.
+    // Keys that only look alike are different keys.
     let keys = [
         &"k".repeat(255),
         &"é".repeat(127),
@@ -196,7 +270,8 @@ fn a_key_has_1_to_255_bytes_and_no_control_characters() {
         "'; DROP TABLE x; --",
         "$$%s\\",
     ];
-    let ids: BTreeSet<_> = keys.iter().map(|key| db.enqueue(["--key", key].into_iter().chain(SHELL))).collect();
+    let ids: BTreeSet<_> =
+        keys.iter().map(|key| db.enqueue(["--key", key].into_iter().chain(SHELL))).collect();
     assert_eq!(ids.len(), keys.len());
     for (key, id) in keys.iter().zip(ids) {
         assert_eq!(db.of_run(id, "idempotency_key"), *key);
@@ -204,10 +279,12 @@ fn a_key_has_1_to_255_bytes_and_no_control_characters() {
 }
 
 #[test]
-fn many_who_enqueue_the_same_key_at_once_get_the_same_run() {
+fn concurrent_enqueues_of_one_key_return_the_same_run() {
     let db = TestDb::new();
-    let started: Vec<_> = (0..32).map(|_| db.jobctl(["enqueue", "--key", "k"]).args(SHELL).spawn()).collect();
-    let answers: BTreeSet<_> = started.into_iter().map(|one| one.wait().success().stderr("").stdout).collect();
+    let started: Vec<_> =
+        (0..32).map(|_| db.jobctl(["enqueue", "--key", "k"]).args(SHELL).spawn()).collect();
+    let answers: BTreeSet<_> =
+        started.into_iter().map(|one| one.wait().success().stderr("").stdout).collect();
     assert_eq!(answers.len(), 1, "{answers:?}");
     assert_eq!(
         db.query("SELECT count(*), min(id) || E'\\n' FROM jobctl.job_runs"),
@@ -216,7 +293,7 @@ fn many_who_enqueue_the_same_key_at_once_get_the_same_run() {
 }
 
 #[test]
-fn a_payload_may_be_any_number() {
+fn a_payload_may_be_a_negative_number() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n");
     db.jobctl(["enqueue", "a", "-5"]).run().success();
@@ -224,11 +301,12 @@ fn a_payload_may_be_any_number() {
 }
 
 #[test]
-fn an_enqueue_waits_for_the_transaction_that_has_its_key() {
+fn enqueue_waits_for_a_transaction_with_the_same_key() {
     let db = TestDb::new();
     let insert = "INSERT INTO jobctl.job_runs (job_type, payload, idempotency_key) \
                   VALUES ('shell', '{\"command\": [\"true\"]}', 'k') RETURNING id";
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname \
+        = current_database()";
     for (end, keeps) in [("COMMIT", true), ("ROLLBACK", false)] {
         db.execute("DELETE FROM jobctl.job_runs");
         let mut other = db.client();
@@ -244,13 +322,14 @@ fn an_enqueue_waits_for_the_transaction_that_has_its_key() {
 }
 
 #[test]
-fn an_enqueue_names_a_sequence_that_is_behind_its_table_and_uses_few_ids() {
+fn errors_name_a_sequence_behind_its_table_and_use_few_ids() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n");
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 100)");
-    let why =
-        "the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the statement that corrects it";
-    let why_defined = "the sequence jobctl.job_runs_id_seq is behind its table; as the owner run SELECT setval(";
+    let why = "the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the \
+        statement that corrects it";
+    let why_defined =
+        "the sequence jobctl.job_runs_id_seq is behind its table; as the owner run SELECT setval(";
     for (arguments, why) in [
         (&["enqueue", "shell", "--", "true"][..], why),
         (&["enqueue", "shell", "--key", "k", "--", "true"], why),
@@ -258,7 +337,8 @@ fn an_enqueue_names_a_sequence_that_is_behind_its_table_and_uses_few_ids() {
         (&["enqueue", "a", "--key", "k"], why_defined),
     ] {
         db.execute("SELECT setval('jobctl.job_runs_id_seq', 1, false)");
-        let refused = db.jobctl(arguments.iter().copied()).run().exits(7).stdout("").complains_once();
+        let refused =
+            db.jobctl(arguments.iter().copied()).run().exits(7).stdout("").complains_once();
         refused.stderr_has(why).nowhere("duplicate key");
         let last: i64 = db.query("SELECT last_value FROM jobctl.job_runs_id_seq").parse().unwrap();
         assert!(last < 10, "{arguments:?} used {last} ids");
@@ -266,7 +346,7 @@ fn an_enqueue_names_a_sequence_that_is_behind_its_table_and_uses_few_ids() {
     db.execute("SELECT setval('jobctl.job_runs_id_seq', 1, false)");
     let refused = db.client().simple_query("SELECT jobctl.enqueue('a')").unwrap_err();
     assert_eq!(refused.code().map(|code| code.code()), Some("JC007"));
-    // The statement in the message corrects the sequence. A single id that a program has chosen
+    // The statement in the message corrects the sequence. A single id that another program chose
     // needs no correction.
     let message = refused.as_db_error().unwrap().message().to_owned();
     db.execute(message.split_once("as the owner run ").unwrap().1);
@@ -276,5 +356,7 @@ fn an_enqueue_names_a_sequence_that_is_behind_its_table_and_uses_few_ids() {
     let folder = crate::support::temp_dir();
     std::fs::write(folder.path().join("jobs.toml"), "[jobs.b]\nshell = 'true'\n").unwrap();
     let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().exits(7);
-    refused.complains_once().stderr_has("the sequence of jobctl.job_definitions is behind its table");
+    refused
+        .complains_once()
+        .stderr_has("the sequence of jobctl.job_definitions is behind its table");
 }

@@ -23,15 +23,18 @@ fn code(role: &Role<'_>, sql: &str) -> String {
 /// An enqueuer, and a definition whose enqueuers are named after it.
 fn shop(db: &TestDb) -> Role<'_> {
     let shop = Role::granted(db, "enqueuer");
-    db.apply(&format!("[jobs.receipt]\nshell = 'cat'\nenqueuers = ['{}']\n[jobs.open]\nshell = 'cat'\n", shop.name()));
+    db.apply(&format!(
+        "[jobs.receipt]\nshell = 'cat'\nenqueuers = ['{}']\n[jobs.open]\nshell = 'cat'\n",
+        shop.name()
+    ));
     shop
 }
 
 #[test]
-fn a_definition_takes_runs_from_the_roles_that_it_names_and_from_their_members() {
+fn only_named_roles_and_their_members_may_enqueue_a_definition() {
     let db = TestDb::new();
     let shop = shop(&db);
-    let [member, other, operator, nobody] =
+    let [member, other, operator, viewer] =
         ["enqueuer", "enqueuer", "operator", "viewer"].map(|p| Role::granted(&db, p));
     db.execute(&format!("GRANT {} TO {}", shop.name(), member.name()));
     for (role, expected, exit) in [
@@ -39,7 +42,7 @@ fn a_definition_takes_runs_from_the_roles_that_it_names_and_from_their_members()
         (&member, "00000", 0),
         (&operator, "00000", 0),
         (&other, "42501", 7),
-        (&nobody, "42501", 7),
+        (&viewer, "42501", 7),
     ] {
         assert_eq!(code(role, "SELECT jobctl.enqueue('receipt')"), expected, "{}", role.name());
         role.jobctl(["enqueue", "receipt"]).run().exits(exit);
@@ -73,7 +76,7 @@ fn a_membership_that_is_not_inherited_counts_after_set_role() {
 }
 
 #[test]
-fn no_role_can_name_another_one_as_the_caller() {
+fn a_role_can_not_enqueue_in_the_name_of_another() {
     let db = TestDb::new();
     let shop = shop(&db);
     let other = Role::granted(&db, "enqueuer");
@@ -81,7 +84,9 @@ fn no_role_can_name_another_one_as_the_caller() {
         for sql in [
             format!("SELECT jobctl.enqueue('receipt', caller => '{forged}')"),
             format!("SELECT jobctl.enqueue('receipt', caller => '{forged}'::name::jobctl.caller)"),
-            format!("SELECT jobctl.enqueue('receipt', caller => ('{{{forged}}}'::jobctl.caller[])[1])"),
+            format!(
+                "SELECT jobctl.enqueue('receipt', caller => ('{{{forged}}}'::jobctl.caller[])[1])"
+            ),
             format!(
                 "SELECT jobctl.enqueue('receipt', caller => c) FROM
                      json_to_record('{{\"c\": \"{forged}\"}}') AS forged (c jobctl.caller)"
@@ -94,7 +99,8 @@ fn no_role_can_name_another_one_as_the_caller() {
     for sql in [
         "CREATE TEMP TABLE mine (caller jobctl.caller)",
         "CREATE TEMP TABLE mine AS SELECT current_user::jobctl.caller AS caller",
-        "CREATE FUNCTION pg_temp.mine() RETURNS jobctl.caller LANGUAGE sql AS 'SELECT current_user'",
+        "CREATE FUNCTION pg_temp.mine() RETURNS jobctl.caller LANGUAGE sql AS 'SELECT \
+            current_user'",
         "CREATE DOMAIN pg_temp.mine AS jobctl.caller",
     ] {
         assert_eq!(code(&other, sql), "42501", "{sql}");
@@ -103,7 +109,7 @@ fn no_role_can_name_another_one_as_the_caller() {
 }
 
 #[test]
-fn default_privileges_let_nobody_keep_a_caller() {
+fn default_privileges_do_not_reveal_callers() {
     let db = TestDb::empty();
     let role = Role::new(&db);
     let keep = "CREATE TEMP TABLE kept (caller jobctl.caller)";
@@ -117,7 +123,7 @@ fn default_privileges_let_nobody_keep_a_caller() {
 }
 
 #[test]
-fn what_a_superusers_maintenance_evaluates_has_the_rights_of_the_tables_owner() {
+fn maintenance_by_a_superuser_runs_with_the_owners_rights() {
     let db = TestDb::new();
     let _shop = shop(&db);
     let other = Role::granted(&db, "enqueuer");
@@ -146,49 +152,64 @@ fn what_a_superusers_maintenance_evaluates_has_the_rights_of_the_tables_owner() 
 }
 
 #[test]
-fn a_key_of_another_jobs_run_is_refused_in_one_way() {
+fn a_key_of_another_job_is_always_rejected_with_the_same_error() {
     let db = TestDb::new();
     db.apply("[jobs.theirs]\nshell = 'cat'\n[jobs.ours]\nshell = 'cat'\n");
     let role = Role::granted(&db, "enqueuer");
     let id = db.enqueue(["theirs", r#"{"pin": 4711}"#, "--key", "k"]);
-    let expected = ("JC004".to_owned(), "key `k` belongs to a run with another job or payload Some(\"k\")".to_owned());
+    let expected = (
+        "JC004".to_owned(),
+        "key `k` belongs to a run with another job or payload Some(\"k\")".to_owned(),
+    );
     for status in ["queued", "dead"] {
         db.execute(&format!(
-            "UPDATE jobctl.job_runs SET status = '{status}', finished_at = CASE '{status}' WHEN 'dead' THEN now() END
+            "UPDATE jobctl.job_runs SET status = '{status}', finished_at = CASE '{status}' WHEN \
+                'dead' THEN now() END
              WHERE id = {id}"
         ));
         for payload in ["{\"pin\": 4711}", "{\"pin\": 4712}", "{}"] {
-            let asked = answer(&role, &format!("SELECT jobctl.enqueue('ours', '{payload}', key => 'k')"));
+            let asked =
+                answer(&role, &format!("SELECT jobctl.enqueue('ours', '{payload}', key => 'k')"));
             assert_eq!(asked, expected, "{status} {payload}");
-            let refused = role.jobctl(["enqueue", "ours", payload, "--key", "k"]).run().exits(4).stdout("");
-            refused.stderr("jobctl: key `k` belongs to a run with another job or payload; use another key\n");
+            let refused =
+                role.jobctl(["enqueue", "ours", payload, "--key", "k"]).run().exits(4).stdout("");
+            refused.stderr(
+                "jobctl: key `k` belongs to a run with another job or payload; use another key\n",
+            );
             let asked = answer(
                 &role,
                 &format!(
                     "DO $$ DECLARE said record; BEGIN
-                         said := jobctl.try_enqueue('ours', '{payload}', 'k', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+                         said := jobctl.try_enqueue('ours', '{payload}', 'k', NULL, NULL, NULL, \
+                         NULL, NULL, NULL, NULL, NULL);
                          RAISE 'said %', said; END $$"
                 ),
             );
-            assert_eq!(asked.1, "said (,,JC004,\"key `k` belongs to a run with another job or payload\") None");
+            assert_eq!(
+                asked.1,
+                "said (,,JC004,\"key `k` belongs to a run with another job or payload\") None"
+            );
         }
     }
 }
 
 #[test]
-fn a_key_that_an_open_transaction_has_is_waited_for_no_longer_than_the_lock_timeout() {
+fn an_enqueue_waits_for_a_key_no_longer_than_the_lock_timeout() {
     let db = TestDb::new();
     db.apply("[jobs.theirs]\nshell = 'cat'\n[jobs.ours]\nshell = 'cat'\n");
     let [blocker, role] = ["enqueuer", "enqueuer"].map(|part| Role::granted(&db, part));
     let mut open = blocker.client();
     open.batch_execute("BEGIN; SELECT jobctl.enqueue('theirs', key => 'k')").unwrap();
-    assert_eq!(code(&role, "SET lock_timeout = 0; SELECT jobctl.enqueue('ours', key => 'k')"), "55P03");
+    assert_eq!(
+        code(&role, "SET lock_timeout = 0; SELECT jobctl.enqueue('ours', key => 'k')"),
+        "55P03"
+    );
     assert_eq!(code(&role, "SELECT jobctl.enqueue('ours', key => 'l')"), "00000");
     drop(open);
 }
 
 #[test]
-fn a_run_says_who_logged_in_to_enqueue_it() {
+fn a_run_records_the_session_user_that_enqueued_it() {
     let db = TestDb::new();
     let shop = shop(&db);
     let login = Role::granted(&db, "enqueuer");
@@ -201,14 +222,19 @@ fn a_run_says_who_logged_in_to_enqueue_it() {
         ))
         .unwrap();
     login.jobctl(["enqueue", "open"]).run().success();
-    let by = |name: &str| db.query(&format!("SELECT count(*) FROM jobctl.job_runs WHERE enqueued_by = '{name}'"));
+    let by = |name: &str| {
+        db.query(&format!("SELECT count(*) FROM jobctl.job_runs WHERE enqueued_by = '{name}'"))
+    };
     assert_eq!(by(login.name()), "3");
     let id = db.enqueue(["shell", "--", "true"]);
     assert_eq!(db.of_run(id, "enqueued_by = session_user"), "t");
     // A run that a schedule fires records the worker's login.
     let worker = Role::granted(&db, "worker");
-    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '* * * * *'\n");
-    db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) WHERE name = 'nightly'");
+    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@yearly'\n");
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) WHERE \
+        name = 'nightly'",
+    );
     worker.jobctl(["tick"]).run().success();
     assert_eq!(by(worker.name()), "1");
 }
@@ -216,7 +242,8 @@ fn a_run_says_who_logged_in_to_enqueue_it() {
 /// A definition with every limit, and keys of its own.
 fn limited(keys: &str) -> String {
     format!(
-        "[jobs.a]\nshell = 'cat'\nqueue = 'own'\npriority = 4\nmax_attempts = 6\nbackoff = 'fixed:5m'\n\
+        "[jobs.a]\nshell = 'cat'\nqueue = 'own'\npriority = 4\nmax_attempts = 6\nbackoff = \
+            'fixed:5m'\n\
          timeout = '10m'\n{keys}\n"
     )
 }
@@ -242,19 +269,26 @@ const BEYOND: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn an_enqueuer_keeps_within_the_limits_of_a_definition() {
+fn an_enqueuer_can_not_exceed_the_limits_of_a_definition() {
     let db = TestDb::new();
     db.apply(&limited(""));
     let [role, operator] = ["enqueuer", "operator"].map(|part| Role::granted(&db, part));
     for (argument, flags) in WITHIN {
-        assert_eq!(code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")), "00000", "{argument}");
+        assert_eq!(
+            code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")),
+            "00000",
+            "{argument}"
+        );
         role.jobctl(["enqueue", "a"]).args(flags.iter().copied()).run().success();
     }
     for (limit, argument, flags) in BEYOND {
         let sql = format!("SELECT jobctl.enqueue('a', {argument})");
-        let why = format!("{limit} exceeds the limit of definition `a`; its enqueue_may_set does not allow that");
+        let why = format!(
+            "{limit} exceeds the limit of definition `a`; its enqueue_may_set does not allow that"
+        );
         assert_eq!(answer(&role, &sql), ("42501".to_owned(), format!("{why} Some(\"a\")")));
-        let refused = role.jobctl(["enqueue", "a"]).args(flags.iter().copied()).run().exits(7).stdout("");
+        let refused =
+            role.jobctl(["enqueue", "a"]).args(flags.iter().copied()).run().exits(7).stdout("");
         refused.complains_once().stderr_has(&why);
         assert_eq!(code(&operator, &sql), "00000", "an operator may set {limit}");
         db.execute(&sql);
@@ -262,15 +296,23 @@ fn an_enqueuer_keeps_within_the_limits_of_a_definition() {
     // enqueue_may_set opens each limit separately.
     for (open, argument, _) in BEYOND {
         db.apply(&limited(&format!("enqueue_may_set = ['{open}']")));
-        assert_eq!(code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")), "00000", "{open}");
+        assert_eq!(
+            code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")),
+            "00000",
+            "{open}"
+        );
         for (limit, argument, _) in BEYOND.iter().filter(|(limit, ..)| limit != open) {
-            assert_eq!(code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")), "42501", "{open} {limit}");
+            assert_eq!(
+                code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")),
+                "42501",
+                "{open} {limit}"
+            );
         }
     }
 }
 
 #[test]
-fn a_timeout_is_compared_by_the_seconds_that_it_lasts() {
+fn timeouts_are_compared_in_seconds() {
     let db = TestDb::new();
     db.apply(&limited(""));
     let role = Role::granted(&db, "enqueuer");
@@ -287,7 +329,7 @@ fn a_timeout_is_compared_by_the_seconds_that_it_lasts() {
 }
 
 #[test]
-fn a_definition_without_a_timeout_limits_calls_to_their_own() {
+fn an_http_definition_without_a_timeout_limits_runs_to_the_default() {
     let db = TestDb::new();
     db.apply(
         "[jobs.command]\nshell = 'true'\n[jobs.call]\nhttp = { url = 'http://127.0.0.1:1/' }\n\
@@ -307,7 +349,7 @@ fn a_definition_without_a_timeout_limits_calls_to_their_own() {
 }
 
 #[test]
-fn a_disabled_definition_takes_new_runs_from_its_owner_only() {
+fn only_the_owner_may_enqueue_a_disabled_definition() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'cat'\nenabled = false\n[jobs.gone]\nshell = 'cat'\n");
     db.apply("[jobs.a]\nshell = 'cat'\nenabled = false\n");
@@ -317,7 +359,11 @@ fn a_disabled_definition_takes_new_runs_from_its_owner_only() {
             let why = format!("definition `{job}` is disabled and takes no new runs");
             let sql = format!("SELECT jobctl.enqueue('{job}')");
             assert_eq!(answer(&role, &sql), ("55000".to_owned(), format!("{why} Some({job:?})")));
-            role.jobctl(["enqueue", job]).run().exits(4).stdout("").stderr(&format!("jobctl: {why}\n"));
+            role.jobctl(["enqueue", job])
+                .run()
+                .exits(4)
+                .stdout("")
+                .stderr(&format!("jobctl: {why}\n"));
         }
     }
     db.enqueue(["gone"]);

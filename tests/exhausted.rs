@@ -1,4 +1,4 @@
-//! A host that is short of processes or descriptors: nothing was started, so no attempt is spent.
+//! A host that is short of processes or descriptors: nothing starts, so no attempt counts.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,8 @@ use postgres::config::Host;
 use crate::support::http_server::HttpServer;
 use crate::support::{Invocation, Preload, TestDb, temp_dir, wait_until};
 
-/// Preloaded into a process, refuses it processes and, after the first so many, sockets, as long as a file exists.
+/// Preloaded into a process: while a file exists, starting a process fails, and opening a socket
+/// after the first SOCKETS.
 const EXHAUSTED_HOST: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -21,7 +22,8 @@ const EXHAUSTED_HOST: &str = r#"
     static int exhausted(void) { return access(getenv("EXHAUSTED"), F_OK) == 0; }
 
     int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
-                     const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[]) {
+                     const posix_spawnattr_t *attributes, char *const arguments[],
+                     char *const environment[]) {
         int (*spawn)() = dlsym(RTLD_NEXT, "posix_spawnp");
         return exhausted() ? EAGAIN : spawn(pid, file, actions, attributes, arguments, environment);
     }
@@ -48,7 +50,7 @@ fn tick_on<'db>(host: &Preload, db: &'db TestDb, file: &Path, sockets: usize) ->
 }
 
 #[test]
-fn what_the_host_can_not_start_is_given_back_until_it_can() {
+fn a_run_that_this_host_cannot_start_is_released_until_it_can() {
     let host = Preload::compile(EXHAUSTED_HOST);
     let folder = temp_dir();
     let file = folder.path().join("exhausted");
@@ -66,30 +68,38 @@ fn what_the_host_can_not_start_is_given_back_until_it_can() {
         fs::write(&file, "").unwrap();
         let run = db.enqueue(["--max-attempts", "1"].into_iter().chain(job));
         let tick = tick_on(&host, &db, &file, 0).spawn();
-        let given_back =
-            || db.of_run(run, "status = 'queued' AND updated_at > created_at + interval '500 milliseconds'") == "t";
-        wait_until("the run is given back again", given_back);
+        let released = || {
+            db.of_run(
+                run,
+                "status = 'queued' AND updated_at > created_at + interval '500 milliseconds'",
+            ) == "t"
+        };
+        wait_until("the claim to be released", released);
         assert_eq!(db.of_run(run, "attempts, last_error IS NULL"), "0|t");
         fs::remove_file(&file).unwrap();
-        let line = format!(" attempt 1/1: could not start: {why}; given back\n");
+        let line = format!(" attempt 1/1: could not start: {why}; claim released\n");
         let ended = tick.wait().success().stderr_has(&line);
-        assert_eq!(ended.stderr.matches("given back").count(), 1, "{ended}");
+        assert_eq!(ended.stderr.matches("claim released").count(), 1, "{ended}");
         assert_eq!(db.of_run(run, "status, attempts"), "succeeded|1");
         assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "1");
     }
 }
 
 #[test]
-fn a_process_without_descriptors_says_so() {
+fn a_process_without_descriptors_reports_it() {
     let db = TestDb::new();
     for (limit, command) in [(5, "list"), (6, "tick"), (7, "tick"), (8, "tick")] {
         let refused = db.script(&format!("ulimit -n {limit}; exec \"$jobctl\" {command}")).run();
-        refused.exits(5).stdout("").complains_once().stderr_has(": out of file descriptors (ulimit -n); try again");
+        refused
+            .exits(5)
+            .stdout("")
+            .complains_once()
+            .stderr_has(": out of file descriptors (ulimit -n); try again");
     }
 }
 
 #[test]
-fn a_call_that_has_begun_counts() {
+fn an_http_call_that_has_begun_counts_as_an_attempt() {
     let host = Preload::compile(EXHAUSTED_HOST);
     let folder = temp_dir();
     let (first, second) = (HttpServer::start(), HttpServer::start());

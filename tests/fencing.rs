@@ -1,18 +1,19 @@
-//! Whoever lost a run kills its work and writes nothing but history.
+//! A tick that lost a run kills its job and writes only history.
 
 use std::thread;
 
 use rustix::process::Signal;
 
-use crate::support::{Gate, TestDb, wait_until};
+use crate::support::{Gate, Running, TestDb, wait_until};
 
 #[test]
-fn a_tick_that_lost_its_runs_kills_the_work_and_writes_nothing_but_history() {
+fn a_tick_that_lost_its_runs_kills_the_jobs_and_writes_only_history() {
     let lost = [
         "locked_by = 'other'",
         "attempts = attempts + 1",
         "status = 'queued', locked_by = NULL, locked_until = NULL",
-        "status = 'failed', locked_by = NULL, locked_until = NULL, run_at = now() + interval '1 hour'",
+        "status = 'failed', locked_by = NULL, locked_until = NULL, run_at = now() + \
+            interval '1 hour'",
         "status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now()",
         "status = 'dead', locked_by = NULL, locked_until = NULL, finished_at = now()",
         "status = 'cancelled', locked_by = NULL, locked_until = NULL, finished_at = now()",
@@ -28,7 +29,7 @@ fn a_tick_that_lost_its_runs_kills_the_work_and_writes_nothing_but_history() {
         .zip(&ids)
         .map(|(change, id)| format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id};"))
         .collect();
-    // At once, so that no heartbeat comes between.
+    // Immediately, before the next heartbeat.
     db.execute(&format!("BEGIN; {taken} COMMIT"));
     let runs = || db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id");
     let before = runs();
@@ -41,21 +42,25 @@ fn a_tick_that_lost_its_runs_kills_the_work_and_writes_nothing_but_history() {
         assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
         let history = "worker, outcome, error_type, started_at < finished_at";
         // If another claim has the same number, that claim writes the history.
-        let noted = if change.starts_with("locked_by") { "" } else { "w|lease_expired|lease_expired|t" };
+        let noted =
+            if change.starts_with("locked_by") { "" } else { "w|lease_expired|lease_expired|t" };
         assert_eq!(db.of_attempt(*id, 1, history), noted, "{change}");
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "6");
-    db.execute("UPDATE jobctl.job_runs SET status = 'queued', locked_by = NULL, locked_until = NULL WHERE id < 3");
+    db.execute(
+        "UPDATE jobctl.job_runs SET status = 'queued', locked_by = NULL, locked_until = \
+        NULL WHERE id < 3",
+    );
 }
 
 #[test]
-fn a_result_that_comes_after_the_run_was_lost_is_not_recorded() {
+fn a_late_result_is_not_recorded() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--worker", "w"]).spawn();
     gate.wait_for_starts(1);
-    // The same worker, a later attempt: as another tick of the same host would leave it.
+    // The same worker, a later attempt: as if another tick of the same host had claimed it.
     db.execute("UPDATE jobctl.job_runs SET attempts = 2");
     let before = db.of_run(id, "job_runs::text");
     gate.open();
@@ -67,7 +72,7 @@ fn a_result_that_comes_after_the_run_was_lost_is_not_recorded() {
 }
 
 #[test]
-fn nobody_waits_for_the_row_of_a_lost_run() {
+fn a_late_result_never_waits_for_the_lock_of_its_run() {
     let db = TestDb::new();
     let (lost, other) = (Gate::new(), Gate::new());
     let [taken, kept] = [lost.enqueue(&db), other.enqueue(&db)];
@@ -86,7 +91,7 @@ fn nobody_waits_for_the_row_of_a_lost_run() {
 }
 
 #[test]
-fn a_run_that_is_deleted_while_it_runs_is_killed_and_the_others_go_on() {
+fn a_run_that_is_deleted_is_killed_and_other_runs_continue() {
     let db = TestDb::new();
     let (doomed, spared) = (Gate::new(), Gate::new());
     let (deleted, other) = (doomed.enqueue(&db), spared.enqueue(&db));
@@ -94,8 +99,8 @@ fn a_run_that_is_deleted_while_it_runs_is_killed_and_the_others_go_on() {
     doomed.wait_for_starts(1);
     spared.wait_for_starts(1);
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {deleted}"));
-    // By the next heartbeat; without one it could go on for long.
-    wait_until("the deleted run's work to be killed", || !doomed.has_processes());
+    // The next heartbeat stops it. Without one it could run for long.
+    wait_until("the deleted run's job to be killed", || !doomed.has_processes());
     assert!(spared.has_processes());
     spared.open();
     tick.wait().success();
@@ -113,23 +118,31 @@ fn a_forced_retry_takes_a_run_from_its_holder() {
     gate.wait_for_starts(1);
     let before = db.of_run(id, "job_runs::text");
     db.jobctl(["retry", &text]).run().exits(4);
-    let without_lease = |row: &str| row.split(',').filter(|field| !field.contains(':')).collect::<String>();
+    let without_lease =
+        |row: &str| row.split(',').filter(|field| !field.contains(':')).collect::<String>();
     assert_eq!(without_lease(&db.of_run(id, "job_runs::text")), without_lease(&before));
     db.jobctl(["retry", "--force", &text]).run().success();
     assert_eq!(db.of_run(id, "status, attempts, locked_by, run_at <= now()"), "queued|1||t");
     tick.wait().success().stderr_has(": lease lost, result not recorded");
     assert!(!gate.has_processes());
-    assert_eq!(db.of_attempt(id, 1, "worker, outcome, error"), "w|interrupted|taken from its holder by retry --force");
+    assert_eq!(
+        db.of_attempt(id, 1, "worker, outcome, error"),
+        "w|interrupted|taken from its holder by retry --force"
+    );
     gate.open();
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
 }
 
 #[test]
-fn a_cancelled_run_is_killed_with_all_that_it_started() {
+fn a_cancelled_run_is_killed_with_its_children() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let script = format!("sh -c 'echo start child 0 $$ >>{0}; sleep 600' &\n{1}", gate.log().display(), gate.script());
+    let script = format!(
+        "sh -c 'echo start child 0 $$ >>{0}; sleep 600' &\n{1}",
+        gate.log().display(),
+        gate.script()
+    );
     let id = db.enqueue_script(&script);
     let text = id.to_string();
     let tick = db.jobctl(["tick", "--lease", "3s", "--worker", "w"]).spawn();
@@ -137,7 +150,8 @@ fn a_cancelled_run_is_killed_with_all_that_it_started() {
     for _ in 0..2 {
         db.jobctl(["cancel", &text]).run().success();
     }
-    let tick = tick.wait().success().stderr_has(&format!("run {id} shell attempt 1/10: cancelled after "));
+    let tick =
+        tick.wait().success().stderr_has(&format!("run {id} shell attempt 1/10: cancelled after "));
     assert_eq!(tick.stderr.lines().count(), 1, "{tick}");
     assert!(!gate.has_processes());
     let ended = "status, attempts, finished_at IS NOT NULL, locked_by, error_type";
@@ -147,7 +161,7 @@ fn a_cancelled_run_is_killed_with_all_that_it_started() {
 }
 
 #[test]
-fn a_cancelled_run_that_fails_by_itself_is_not_tried_again() {
+fn a_cancelled_run_that_fails_is_not_retried() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = db.enqueue_script(&format!("{}; exit 1", gate.script()));
@@ -160,7 +174,7 @@ fn a_cancelled_run_that_fails_by_itself_is_not_tried_again() {
 }
 
 #[test]
-fn a_cancel_that_races_with_the_end_leaves_one_of_both() {
+fn a_cancel_that_races_with_a_result_leaves_one_of_both() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
@@ -189,10 +203,10 @@ fn a_cancel_that_races_with_the_end_leaves_one_of_both() {
 }
 
 #[test]
-fn a_run_that_is_cancelled_before_it_starts_never_starts() {
+fn a_claimed_run_that_is_cancelled_never_starts() {
     let db = TestDb::new();
     let gate = Gate::new();
-    // Claimed ahead behind a job that is long all of a sudden.
+    // Prefetched behind a job that suddenly takes long.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', '{\"command\": \":\"}' FROM generate_series(1, 60)",
@@ -202,7 +216,7 @@ fn a_run_that_is_cancelled_before_it_starts_never_starts() {
     let tick = db.jobctl(["tick", "--quiet", "--concurrency", "1", "--limit", "61"]).spawn();
     gate.wait_for_starts(1);
     db.jobctl(["cancel", &marked.to_string()]).run().success();
-    wait_until("the run to be given up", || db.status(marked) == "cancelled");
+    wait_until("the run to be cancelled", || db.status(marked) == "cancelled");
     tick.signal(Signal::TERM);
     gate.open();
     tick.wait().success();
@@ -211,12 +225,18 @@ fn a_run_that_is_cancelled_before_it_starts_never_starts() {
 }
 
 #[test]
-fn a_cancel_that_waits_for_a_claim_sees_what_became_of_the_run() {
-    let claimed = "status = 'running', attempts = 1, locked_by = 'w', locked_until = now() + interval '1 hour'";
+fn a_cancel_that_waits_for_a_claim_sees_the_runs_new_status() {
+    let claimed = "status = 'running', attempts = 1, locked_by = 'w', locked_until = now() + \
+        interval '1 hour'";
     let changes = [
         ("queued", claimed, 0, "running|t"),
         ("running", "status = 'failed', locked_by = NULL, locked_until = NULL", 0, "cancelled|t"),
-        ("running", "status = 'dead', locked_by = NULL, locked_until = NULL, finished_at = now()", 4, "dead|f"),
+        (
+            "running",
+            "status = 'dead', locked_by = NULL, locked_until = NULL, finished_at = now()",
+            4,
+            "dead|f",
+        ),
     ];
     for (before, change, exit, after) in changes {
         let db = TestDb::new();
@@ -224,7 +244,9 @@ fn a_cancel_that_waits_for_a_claim_sees_what_became_of_the_run() {
         let id = super::cancel::run_in(&db, before);
         let mut client = db.client();
         let mut transaction = client.transaction().unwrap();
-        transaction.batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id}")).unwrap();
+        transaction
+            .batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id}"))
+            .unwrap();
         let cancel = db.jobctl(["cancel"]).args([id.to_string().as_str()]).spawn();
         wait_until("the cancel to wait", || {
             db.query(
@@ -239,7 +261,7 @@ fn a_cancel_that_waits_for_a_claim_sees_what_became_of_the_run() {
 }
 
 #[test]
-fn a_run_whose_attempts_were_cut_while_it_ran_ends_dead() {
+fn a_run_whose_max_attempts_were_lowered_meanwhile_ends_dead() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = db.enqueue_script(&format!("{}; exit 1", gate.script()));
@@ -252,22 +274,25 @@ fn a_run_whose_attempts_were_cut_while_it_ran_ends_dead() {
 }
 
 #[test]
-fn a_result_of_a_run_that_was_recovered_is_not_taken_for_recorded() {
+fn a_result_of_a_recovered_run_does_not_count_as_recorded() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--worker", "w"]).spawn();
     gate.wait_for_starts(1);
     db.expire_leases();
-    db.jobctl(["tick", "--worker", "other"]).run().success().stderr_has("lease of worker w expired");
-    // Before a heartbeat tells the tick. What stands in the history is its own attempt, but not its result.
+    db.jobctl(["tick", "--worker", "other"])
+        .run()
+        .success()
+        .stderr_has("lease of worker w expired");
+    // Before the next heartbeat. The history has the attempt, but not its result.
     gate.open();
     tick.wait().success().stderr_has(": lease lost, result not recorded").nowhere("succeeded");
     assert_eq!(db.of_run(id, "status, attempts"), "failed|1");
 }
 
 #[test]
-fn an_attempt_whose_run_the_same_tick_claims_again_is_ended_with_all_others() {
+fn an_attempt_ends_after_the_same_tick_has_claimed_its_run_again() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
@@ -276,24 +301,32 @@ fn an_attempt_whose_run_the_same_tick_claims_again_is_ended_with_all_others() {
     db.jobctl(["retry", "--force", &id.to_string()]).run().success();
     gate.wait_for_starts(2);
     tick.signal(Signal::TERM);
-    tick.wait().success().stderr_has(&format!("run {id} shell attempt 1/10: lease lost, result not recorded"));
+    tick.wait()
+        .success()
+        .stderr_has(&format!("run {id} shell attempt 1/10: lease lost, result not recorded"));
     assert!(!gate.has_processes());
     assert_eq!(db.of_run(id, "status, attempts"), "queued|2");
 }
 
 #[test]
-fn a_run_that_comes_back_to_the_tick_that_lost_it_is_held_again() {
+fn a_tick_can_claim_a_lost_run_again_and_hold_it() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--concurrency", "2"]).spawn();
     gate.wait_for_starts(1);
-    db.execute("UPDATE jobctl.job_runs SET status = 'queued', locked_by = NULL, locked_until = NULL");
+    db.execute(
+        "UPDATE jobctl.job_runs SET status = 'queued', locked_by = NULL, locked_until = NULL",
+    );
     gate.wait_for_starts(2);
-    wait_until("the first attempt to be given up", || db.of_attempt(id, 1, "outcome") == "lease_expired");
+    wait_until("the first attempt to be ended", || {
+        db.of_attempt(id, 1, "outcome") == "lease_expired"
+    });
     for _ in 0..2 {
         let before = db.of_run(id, "locked_until");
-        wait_until("the lease of the second to be renewed", || db.of_run(id, "locked_until") != before);
+        wait_until("the lease of the second to be renewed", || {
+            db.of_run(id, "locked_until") != before
+        });
     }
     gate.open();
     db.wait_for_status(id, "succeeded");
@@ -303,7 +336,7 @@ fn a_run_that_comes_back_to_the_tick_that_lost_it_is_held_again() {
 }
 
 #[test]
-fn a_request_to_cancel_that_another_program_wrote_while_the_run_waited_counts() {
+fn a_cancel_request_that_another_program_wrote_stops_a_waiting_run() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]);
     db.execute("UPDATE jobctl.job_runs SET cancel_requested_at = now()");
@@ -316,7 +349,8 @@ fn a_request_to_cancel_that_another_program_wrote_while_the_run_waited_counts() 
 fn forget_claims(db: &TestDb) {
     db.execute(
         "UPDATE jobctl.job_runs
-         SET status = 'queued', attempts = attempts - 1, locked_by = NULL, locked_until = NULL, started_at = NULL;
+         SET status = 'queued', attempts = attempts - 1, locked_by = NULL, locked_until = NULL, \
+         started_at = NULL;
          DELETE FROM jobctl.job_attempts",
     );
 }
@@ -325,22 +359,41 @@ fn forget_claims(db: &TestDb) {
 /// second gate opens.
 fn enqueue_twofold(db: &TestDb, first: &Gate, second: &Gate) -> i64 {
     let is_first = format!("mkdir {}.first 2>/dev/null", first.log().display());
-    db.enqueue_script(&format!("if {is_first}; then {}; exit 3; fi; {}", first.script(), second.script()))
+    db.enqueue_script(&format!(
+        "if {is_first}; then {}; exit 3; fi; {}",
+        first.script(),
+        second.script()
+    ))
+}
+
+/// Returns a run that two ticks of one worker execute as the same attempt, and the ticks.
+fn claim_twice<'db>(
+    db: &'db TestDb,
+    lease: &'db str,
+    first: &Gate,
+    second: &Gate,
+) -> (i64, Running<'db>, Running<'db>) {
+    let id = enqueue_twofold(db, first, second);
+    let tick = || db.jobctl(["tick", "--worker", "w", "--limit", "1", "--lease", lease]).spawn();
+    let earlier = tick();
+    first.wait_for_starts(1);
+    forget_claims(db);
+    let later = tick();
+    second.wait_for_starts(1);
+    (id, earlier, later)
 }
 
 #[test]
 fn a_result_is_not_recorded_for_another_claim_of_the_same_attempt() {
     let db = TestDb::new();
     let [first, second] = [Gate::new(), Gate::new()];
-    let id = enqueue_twofold(&db, &first, &second);
-    let flags = ["tick", "--worker", "w", "--limit", "1"];
-    let earlier = db.jobctl(flags).spawn();
-    first.wait_for_starts(1);
-    forget_claims(&db);
-    let later = db.jobctl(flags).spawn();
-    second.wait_for_starts(1);
+    let (id, earlier, later) = claim_twice(&db, "2m", &first, &second);
     first.open();
-    earlier.wait().success().stderr_has(": lease lost, result not recorded").nowhere("exit status 3");
+    earlier
+        .wait()
+        .success()
+        .stderr_has(": lease lost, result not recorded")
+        .nowhere("exit status 3");
     assert_eq!(db.of_run(id, "status, attempts, locked_by"), "running|1|w");
     second.open();
     later.wait().success();
@@ -352,13 +405,7 @@ fn a_result_is_not_recorded_for_another_claim_of_the_same_attempt() {
 fn a_heartbeat_ends_an_execution_whose_attempt_is_claimed_again() {
     let db = TestDb::new();
     let [first, second] = [Gate::new(), Gate::new()];
-    let id = enqueue_twofold(&db, &first, &second);
-    let flags = ["tick", "--worker", "w", "--limit", "1", "--lease", "3s"];
-    let earlier = db.jobctl(flags).spawn();
-    first.wait_for_starts(1);
-    forget_claims(&db);
-    let later = db.jobctl(flags).spawn();
-    second.wait_for_starts(1);
+    let (id, earlier, later) = claim_twice(&db, "3s", &first, &second);
     earlier.wait().success().stderr_has(": lease lost, result not recorded");
     assert!(!first.has_processes());
     let lease = db.of_run(id, "locked_until");

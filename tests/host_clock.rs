@@ -1,9 +1,9 @@
-//! A host whose clock is wrong: the database has the only one that counts.
+//! A host with a wrong clock: only the clock of the database counts.
 
 use crate::support::{Invocation, Preload, TestDb};
 
-/// Preloaded into a process, puts its clock forward by so many seconds, and back if there are less than none.
-/// Durations are measured by another clock, which stays.
+/// A library to preload. It moves a process's clock forward by `CLOCK_AHEAD` seconds, or back if
+/// they are negative. The clock for durations stays as it is.
 pub(crate) const WRONG_CLOCK: &str = r#"
     #define _GNU_SOURCE
     #include <stdlib.h>
@@ -19,53 +19,80 @@ pub(crate) const WRONG_CLOCK: &str = r#"
     }
 "#;
 
-/// A command on a host whose clock is ahead by so many seconds.
-pub(crate) fn ahead<'db>(clock: &Preload, seconds: i64, command: Invocation<'db>) -> Invocation<'db> {
+/// Returns `command` for a host whose clock is ahead by this many seconds.
+pub(crate) fn ahead<'db>(
+    clock: &Preload,
+    seconds: i64,
+    command: Invocation<'db>,
+) -> Invocation<'db> {
     clock.before(command).env("CLOCK_AHEAD", &seconds.to_string())
 }
 
 #[test]
-fn nothing_starts_expires_or_fires_early_or_late() {
+fn a_wrong_clock_changes_no_start_expiry_or_fire() {
     let clock = Preload::compile(WRONG_CLOCK);
-    // More than a year, so that yearly fires would differ; and before 1970.
+    // More than a year, so that yearly fires would differ; the last one is before 1970.
     for days in [-400, 400, -25_000] {
         let host = |command| ahead(&clock, days * 86_400, command);
         let db = TestDb::new();
         let doctor = host(db.jobctl(["doctor"])).run();
         assert!(
-            doctor.stdout.contains(if days > 0 { " ahead of the database" } else { " behind the database" }),
+            doctor.stdout.contains(if days > 0 {
+                " ahead of the database"
+            } else {
+                " behind the database"
+            }),
             "{doctor}"
         );
 
         db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
         db.execute(
             "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
-             SELECT 'later', kind, action, schedule, now() + interval '30 minutes' FROM jobctl.job_definitions;
-             UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now(), 'UTC') WHERE name = 'yearly';
+             SELECT 'later', kind, action, schedule, now() + interval '30 minutes'
+             FROM jobctl.job_definitions;
+             UPDATE jobctl.job_definitions
+             SET next_run_at = date_trunc('year', now(), 'UTC') WHERE name = 'yearly';
              INSERT INTO jobctl.job_runs
-                 (job_type, payload, status, attempts, max_attempts, locked_by, locked_until, started_at)
-             SELECT 'shell', '{\"command\": \"true\"}', 'running', 1, 1, 'elsewhere', now() + lease, now()
+                 (job_type, payload, status, attempts, max_attempts, locked_by, locked_until,
+                  started_at)
+             SELECT 'shell', '{\"command\": \"true\"}', 'running', 1, 1, 'elsewhere',
+                    now() + lease, now()
              FROM unnest(ARRAY[interval '-1 second', '30 minutes']) AS lease",
         );
         let enqueue = |arguments: &[&str]| -> i64 {
-            let enqueued = host(db.jobctl(["enqueue", "shell"])).args(arguments.iter().copied()).run().success();
+            let enqueued = host(db.jobctl(["enqueue", "shell"]))
+                .args(arguments.iter().copied())
+                .run()
+                .success();
             enqueued.stdout.trim().parse().unwrap()
         };
         let waits = enqueue(&["--in", "30m", "--", "true"]);
         let fails = enqueue(&["--backoff", "fixed:30m", "--", "false"]);
         host(db.jobctl(["tick"])).run().success().stderr_has("schedule yearly: fired, run");
 
-        let half_an_hour = "run_at BETWEEN now() + interval '23 minutes' AND now() + interval '37 minutes'";
-        assert_eq!(db.of_run(waits, &format!("status, attempts, {half_an_hour}")), "queued|0|t", "{days}");
-        assert_eq!(db.of_run(fails, &format!("status, attempts, {half_an_hour}")), "failed|1|t", "{days}");
-        let leases = "SELECT status, last_error IS NULL FROM jobctl.job_runs WHERE max_attempts = 1 ORDER BY id";
+        let half_an_hour =
+            "run_at BETWEEN now() + interval '23 minutes' AND now() + interval '37 minutes'";
+        assert_eq!(
+            db.of_run(waits, &format!("status, attempts, {half_an_hour}")),
+            "queued|0|t",
+            "{days}"
+        );
+        assert_eq!(
+            db.of_run(fails, &format!("status, attempts, {half_an_hour}")),
+            "failed|1|t",
+            "{days}"
+        );
+        let leases = "SELECT status, last_error IS NULL FROM jobctl.job_runs
+            WHERE max_attempts = 1 ORDER BY id";
         assert_eq!(db.query(leases), "dead|f\nrunning|t", "{days}");
         let fires = "SELECT job_type, status, scheduled_for = date_trunc('year', now(), 'UTC')
             FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL";
         assert_eq!(db.query(fires), "yearly|succeeded|t", "{days}");
-        let next = "SELECT next_run_at = date_trunc('year', now(), 'UTC') + interval '1 year' FROM jobctl.job_definitions WHERE name = 'yearly'";
+        let next = "SELECT next_run_at = date_trunc('year', now(), 'UTC') + interval '1 year'
+            FROM jobctl.job_definitions WHERE name = 'yearly'";
         assert_eq!(db.query(next), "t", "{days}");
-        let history = "SELECT bool_and(abs(extract(epoch FROM now() - time)) < 60) FROM jobctl.job_attempts
+        let history =
+            "SELECT bool_and(abs(extract(epoch FROM now() - time)) < 60) FROM jobctl.job_attempts
             CROSS JOIN LATERAL unnest(ARRAY[started_at, finished_at]) AS time";
         assert_eq!(db.query(history), "t", "{days}");
         db.leaves_running();
@@ -73,7 +100,7 @@ fn nothing_starts_expires_or_fires_early_or_late() {
 }
 
 #[test]
-fn a_clock_that_is_put_back_after_a_fire_fires_it_no_second_time() {
+fn a_clock_set_back_after_a_fire_does_not_repeat_it() {
     let db = TestDb::new();
     db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now(), 'UTC')");

@@ -1,53 +1,60 @@
-//! What a host refuses to execute, whatever the database asks for.
+//! A host executes only what its flags allow, whatever the database contains.
 
 use serde_json::json;
 
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, temp_dir};
 
-/// Changes each run of `job` in the claim itself, by this statement.
+/// Changes each run of `job` by the statement `forged` during its claim.
 fn forge_claims(db: &TestDb, job: &str, forged: &str) {
     db.execute(&format!(
-        "CREATE FUNCTION forge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {forged}; RETURN NEW; END $$;
+        "CREATE FUNCTION forge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {forged}; RETURN \
+            NEW; END $$;
          CREATE TRIGGER forge BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
              WHEN (NEW.status = 'running' AND NEW.job_type = '{job}') EXECUTE FUNCTION forge()"
     ));
 }
 
 #[test]
-fn a_claimed_run_that_turned_into_a_command_is_not_executed() {
+fn a_claimed_run_that_became_a_command_is_not_executed() {
     let folder = temp_dir();
     let file = folder.path().join("executed");
     let touch = format!("touch {}", file.display());
-    let built_in = format!("NEW.job_type := 'shell'; NEW.payload := '{}'", json!({"command": touch}));
+    let built_in =
+        format!("NEW.job_type := 'shell'; NEW.payload := '{}'", json!({"command": touch}));
     let forgeries = [
-        ("off", built_in.as_str(), "--shell off allows no commands on this host"),
-        ("off", "NEW.job_type := 'defined'", "--shell off allows no commands on this host"),
-        ("defined", &built_in, "--shell defined allows only commands of definitions on this host"),
+        ("off", built_in.as_str(), "--shell off: this host runs no commands"),
+        ("off", "NEW.job_type := 'defined'", "--shell off: this host runs no commands"),
+        ("defined", &built_in, "--shell defined: this host runs only commands of definitions"),
     ];
     for (policy, forged, why) in forgeries {
         let db = TestDb::new();
         db.apply(&format!(
-            "[jobs.harmless]\nhttp = {{ url = 'http://127.0.0.1:9/' }}\n[jobs.defined]\nshell = '{touch}'\n"
+            "[jobs.harmless]\nhttp = {{ url = 'http://127.0.0.1:9/' }}\n[jobs.defined]\nshell = \
+                '{touch}'\n"
         ));
-        // The tables' owner can also define a job named `shell`.
+        // The owner of the tables can also define a job named `shell`.
         db.execute(&format!(
-            "ALTER TABLE jobctl.job_definitions DROP CONSTRAINT name_is_no_built_in_job;
-             INSERT INTO jobctl.job_definitions (name, kind, action) VALUES ('shell', 'shell', '{}')",
+            "ALTER TABLE jobctl.job_definitions DROP CONSTRAINT name_is_not_built_in;
+             INSERT INTO jobctl.job_definitions (name, kind, action) VALUES ('shell', 'shell', \
+             '{}')",
             json!({"command": touch})
         ));
         let id = db.enqueue(["harmless"]);
         forge_claims(&db, "harmless", forged);
         let tick = db.jobctl(["tick", "--shell", policy]).run().success();
         assert!(!file.exists(), "executed with --shell {policy}: {forged}");
-        assert_eq!(db.of_run(id, "status, attempts, error_type, last_error"), format!("dead|1|not_allowed|{why}"));
+        assert_eq!(
+            db.of_run(id, "status, attempts, error_type, last_error"),
+            format!("dead|1|not_allowed|{why}")
+        );
         let job = db.of_run(id, "job_type");
         tick.stderr_has(&format!(" warn  run {id} {job} attempt 1/10: {why}, dead\n"));
     }
 }
 
 #[test]
-fn a_claimed_run_that_turned_into_a_call_is_made_to_allowed_hosts_only() {
+fn a_claimed_run_that_became_a_call_reaches_only_allowed_hosts() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let id = db.enqueue_script("true");
@@ -73,9 +80,14 @@ fn shell_defined_executes_only_commands_of_definitions() {
 fn an_empty_policy_is_wrong_usage() {
     let db = TestDb::new();
     let id = db.enqueue_script("true");
-    for variable in ["JOBCTL_SHELL", "JOBCTL_HTTP_ALLOW"] {
+    for variable in ["JOBCTL_TICK_SHELL", "JOBCTL_TICK_HTTP_ALLOW"] {
         for value in ["", ","] {
-            db.jobctl(["tick"]).env(variable, value).run().exits(2).stdout("").stderr_has("jobctl: ");
+            db.jobctl(["tick"])
+                .env(variable, value)
+                .run()
+                .exits(2)
+                .stdout("")
+                .stderr_has(&format!("for '{variable}'"));
         }
     }
     assert_eq!(db.of_run(id, "status, attempts"), "queued|0");

@@ -1,4 +1,4 @@
-//! A server with answers that PostgreSQL never gives: no command panics, waits for ever or uses up
+//! A server with answers that PostgreSQL never sends: no command panics, hangs or uses up
 //! the host's memory.
 
 use std::io::{self, Write};
@@ -52,9 +52,11 @@ fn opening() -> Vec<u8> {
 
 #[test]
 fn an_answer_without_its_rows_or_columns_is_exit_5() {
-    let nothing = FakeServer::start(after_begin(|client| client.write_all(&[opening(), complete()].concat())));
+    let nothing = FakeServer::start(after_begin(|client| {
+        client.write_all(&[opening(), complete()].concat())
+    }));
     let others = FakeServer::start(after_begin(|client| {
-        client.write_all(&[opening(), row(&["what nobody asked for"]), complete()].concat())
+        client.write_all(&[opening(), row(&["unexpected"]), complete()].concat())
     }));
     for command in COMMANDS {
         refuses(&others, command).stderr_has("the database sent an invalid answer");
@@ -63,20 +65,25 @@ fn an_answer_without_its_rows_or_columns_is_exit_5() {
             refuses(&nothing, command).stderr_has("the database sent an invalid answer");
         }
     }
-    let stranger = FakeServer::start(|_, client| {
+    let other = FakeServer::start(|_, client| {
         client.write_all(&[columns(&["something"]), row(&["else"]), complete()].concat())
     });
-    refuses(&stranger, &["list"]).stderr_has("cannot read the schema's version: the database sent an invalid answer");
-    let url = format!("{}&target_session_attrs=read-write", stranger.url());
-    jobctl(["list", "--database-url", &url]).run().exits(5).stderr_has("it does not answer like PostgreSQL");
+    refuses(&other, &["list"])
+        .stderr_has("cannot read the schema's version: the database sent an invalid answer");
+    let url = format!("{}&target_session_attrs=read-write", other.url());
+    jobctl(["list", "--database-url", &url])
+        .run()
+        .exits(5)
+        .stderr_has("it is not a PostgreSQL server");
 }
 
 #[test]
 fn an_error_with_a_short_code_is_reported() {
     for code in ["", "2", "é", "22"] {
         let error = format!("SERROR\0VERROR\0C{code}\0Mnothing goes\0\0");
-        let server =
-            FakeServer::start(move |_, client| client.write_all(&[message(b'E', error.as_bytes()), ready()].concat()));
+        let server = FakeServer::start(move |_, client| {
+            client.write_all(&[message(b'E', error.as_bytes()), ready()].concat())
+        });
         let refused = jobctl(["list", "--database-url", &server.url()]).run();
         refused.exits(1).complains_once().stderr("jobctl: cannot list runs: nothing goes\n");
     }
@@ -85,25 +92,30 @@ fn an_error_with_a_short_code_is_reported() {
 #[test]
 fn the_error_names_transaction_timeout() {
     let server = FakeServer::start(|_, client| {
-        let error = "SFATAL\0VFATAL\0C25P04\0Mterminating connection due to transaction timeout\0\0";
+        let error =
+            "SFATAL\0VFATAL\0C25P04\0Mterminating connection due to transaction timeout\0\0";
         client.write_all(&message(b'E', error.as_bytes()))?;
         client.shutdown(Shutdown::Both)
     });
-    refuses(&server, &["list"]).stderr_has("; try again, or set transaction_timeout higher for this role");
+    refuses(&server, &["list"])
+        .stderr_has("; try again, or set transaction_timeout higher for this role");
 }
 
 #[test]
-fn a_row_that_is_too_long_is_refused_by_its_announcement() {
-    let server =
-        FakeServer::start(after_begin(|client| client.write_all(&[opening(), head(b'D', 1_000_000_000)].concat())));
+fn a_too_long_row_is_rejected_by_its_header() {
+    let server = FakeServer::start(after_begin(|client| {
+        client.write_all(&[opening(), head(b'D', 1_000_000_000)].concat())
+    }));
     for command in [&["list"][..], &["tick"], &["show", "1"]] {
         let refused = refuses(&server, command);
-        refused.stderr_has("the database sends a row of more than 64 MiB; check that the address is right");
+        refused.stderr_has(
+            "the database sends a row of more than 64 MiB; check that the address is right",
+        );
     }
 }
 
 #[test]
-fn an_answer_without_end_is_read_up_to_a_limit() {
+fn an_endless_answer_is_read_up_to_a_limit() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&sent);
     let server = FakeServer::start(after_begin(move |client| {
@@ -123,6 +135,7 @@ fn an_answer_without_end_is_read_up_to_a_limit() {
 fn migrate_does_not_wait_for_a_server_that_falls_silent_after_the_login() {
     let server = FakeServer::start(|_, _| Ok(()));
     let refused = refuses(&server, &["migrate", "--dry-run"]);
-    let refused = refused.stderr_has("cannot migrate: the database does not answer; try again later");
+    let refused =
+        refused.stderr_has("cannot migrate: the database does not answer; try again later");
     assert!(refused.took < Duration::from_secs(4), "{refused}");
 }

@@ -1,4 +1,4 @@
-//! What a call sends, what it is answered, and what becomes of it.
+//! HTTP calls: the request, the answer, and the result.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn tick(db: &TestDb) {
     db.jobctl(["tick", "--quiet", "--concurrency", "1"]).run().success().stdout("");
 }
 
-/// What the server received when this was called.
+/// Makes a call and returns the request that the server received.
 #[track_caller]
 fn sends(db: &TestDb, server: &HttpServer, path: &str, payload: &Value) -> Request {
     let mut payload = payload.clone();
@@ -33,7 +33,7 @@ fn headers<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> BTreeMap<S
 }
 
 #[test]
-fn a_call_sends_what_the_payload_says_and_says_who_it_is() {
+fn a_call_sends_its_payload_and_names_its_run() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let host = server.url("").split_once("//").unwrap().1.to_owned();
@@ -54,10 +54,16 @@ fn a_call_sends_what_the_payload_says_and_says_who_it_is() {
     };
     assert_eq!(request.headers, headers(own(1)));
 
-    let payload = json!({"json": {"id": 5, "of": ["ü", null]}, "headers": {"X-Api-Key": "k", "x-jobctl-run-id": "0"}});
+    let payload = json!({
+        "json": {"id": 5, "of": ["ü", null]},
+        "headers": {"X-Api-Key": "k", "x-jobctl-run-id": "0"},
+    });
     let request = sends(&db, &server, path, &payload);
     let body = r#"{"id": 5, "of": ["ü", null]}"#;
-    assert_eq!((request.method.as_str(), String::from_utf8(request.body).unwrap().as_str()), ("POST", body));
+    assert_eq!(
+        (request.method.as_str(), String::from_utf8(request.body).unwrap().as_str()),
+        ("POST", body)
+    );
     let given = [
         ("content-length", body.len().to_string()),
         ("content-type", "application/json".to_owned()),
@@ -71,12 +77,14 @@ fn every_method_is_sent_with_and_without_a_body() {
     let db = TestDb::new();
     let server = HttpServer::start();
     for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
-        let request = sends(&db, &server, "/status/200", &json!({"method": method.to_ascii_lowercase()}));
+        let request =
+            sends(&db, &server, "/status/200", &json!({"method": method.to_ascii_lowercase()}));
         assert_eq!((request.method.as_str(), request.body.len()), (method, 0));
         let empty = matches!(method, "POST" | "PUT" | "PATCH").then_some("0");
         assert_eq!(request.headers.get("content-length").map(String::as_str), empty, "{method}");
 
-        let request = sends(&db, &server, "/status/200", &json!({"method": method, "body": "a\nü"}));
+        let request =
+            sends(&db, &server, "/status/200", &json!({"method": method, "body": "a\nü"}));
         assert_eq!((request.method.as_str(), request.body.as_slice()), (method, "a\nü".as_bytes()));
     }
     let id = enqueue(&db, &json!({"url": server.url("/echo?straße=ü")}));
@@ -85,8 +93,16 @@ fn every_method_is_sent_with_and_without_a_body() {
     assert_eq!(server.requests().pop().unwrap().path, "/echo?stra%C3%9Fe=%C3%BC");
     let request = sends(&db, &server, "/status/200", &json!({"json": null}));
     assert_eq!((request.method.as_str(), request.body.as_slice()), ("POST", b"null".as_slice()));
-    let request = sends(&db, &server, "/status/200", &json!({"body": "", "headers": {"content-type": "text/plain"}}));
-    assert_eq!((request.method.as_str(), request.headers["content-type"].as_str()), ("POST", "text/plain"));
+    let request = sends(
+        &db,
+        &server,
+        "/status/200",
+        &json!({"body": "", "headers": {"content-type": "text/plain"}}),
+    );
+    assert_eq!(
+        (request.method.as_str(), request.headers["content-type"].as_str()),
+        ("POST", "text/plain")
+    );
 }
 
 #[test]
@@ -108,19 +124,25 @@ fn the_idempotency_key_is_the_same_on_every_attempt() {
         let requests = server.requests().into_iter().filter(|request| request.path == path);
         let seen: Vec<_> = requests
             .map(|request| {
-                ["idempotency-key", "x-jobctl-attempt", "x-jobctl-run-id"].map(|name| request.headers[name].clone())
+                ["idempotency-key", "x-jobctl-attempt", "x-jobctl-run-id"]
+                    .map(|name| request.headers[name].clone())
             })
             .collect();
-        assert_eq!(seen, ["1", "2", "3"].map(|attempt| [key.clone(), attempt.to_owned(), id.to_string()]));
+        assert_eq!(
+            seen,
+            ["1", "2", "3"].map(|attempt| [key.clone(), attempt.to_owned(), id.to_string()])
+        );
     }
     assert_eq!(
-        db.query("SELECT attempt, outcome, http_status FROM jobctl.job_attempts ORDER BY run_id, attempt"),
+        db.query(
+            "SELECT attempt, outcome, http_status FROM jobctl.job_attempts ORDER BY run_id, attempt"
+        ),
         "1|failed|500\n2|failed|500\n3|succeeded|200\n".repeat(2).trim_end()
     );
 }
 
 #[test]
-fn the_status_decides_what_becomes_of_a_call() {
+fn the_http_status_decides_the_next_status() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let mut runs = Vec::new();
@@ -136,18 +158,25 @@ fn the_status_decides_what_becomes_of_a_call() {
     for status in [408, 425, 429, 500, 501, 502, 503, 504, 599] {
         runs.push((status, "failed", format!("HTTP status {status}")));
     }
-    let url = |status: i32| server.url(&format!("/status/{status}?location={}", server.url("/status/200")));
-    let runs: Vec<_> = runs.into_iter().map(|run| (enqueue(&db, &json!({"url": url(run.0)})), run)).collect();
+    let url = |status: i32| {
+        server.url(&format!("/status/{status}?location={}", server.url("/status/200")))
+    };
+    let runs: Vec<_> =
+        runs.into_iter().map(|run| (enqueue(&db, &json!({"url": url(run.0)})), run)).collect();
     tick(&db);
     for (id, (status, becomes, error)) in &runs {
-        let (outcome, kind) = if error.is_empty() { ("succeeded", "") } else { ("failed", "http_status") };
-        assert_eq!(db.of_run(*id, "status, attempts, error_type, last_error"), format!("{becomes}|1|{kind}|{error}"));
+        let (outcome, kind) =
+            if error.is_empty() { ("succeeded", "") } else { ("failed", "http_status") };
+        assert_eq!(
+            db.of_run(*id, "status, attempts, error_type, last_error"),
+            format!("{becomes}|1|{kind}|{error}")
+        );
         assert_eq!(
             db.of_attempt(*id, 1, "outcome, error_type, error, http_status, exit_code, signal"),
             format!("{outcome}|{kind}|{error}|{status}||")
         );
     }
-    // Nothing was followed, and nothing repeated in the same attempt.
+    // No redirect was followed, and no request repeated in the same attempt.
     assert_eq!(server.requests().len(), runs.len());
 }
 
@@ -161,8 +190,13 @@ fn an_answer_is_kept_as_output() {
     let long = enqueue(&db, &json!({"url": server.url("/bytes/200000")}));
     let refused = enqueue(&db, &json!({"url": server.url("/nowhere")}));
     tick(&db);
-    let kept =
-        |id| db.of_attempt(id, 1, "http_status, output_bytes, output_truncated, left(output, 20), length(output)");
+    let kept = |id| {
+        db.of_attempt(
+            id,
+            1,
+            "http_status, output_bytes, output_truncated, left(output, 20), length(output)",
+        )
+    };
     assert_eq!(kept(empty), "204|0|f||");
     assert_eq!(kept(short), "200|5|f|grün|4");
     assert_eq!(kept(fits), format!("200|65536|f|{}|65536", "x".repeat(20)));
@@ -172,7 +206,7 @@ fn an_answer_is_kept_as_output() {
 }
 
 #[test]
-fn header_values_are_filled_in_from_the_ticks_environment() {
+fn variables_in_header_values_come_from_the_ticks_environment() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let headers = json!({
@@ -181,16 +215,19 @@ fn header_values_are_filled_in_from_the_ticks_environment() {
         "X-Plain": "$APP_TOKEN {APP_TOKEN} $",
         "X-Nested": "${APP_NESTED}",
     });
-    let id = enqueue(
-        &db,
-        &json!({"url": server.url("/status/200?t=${APP_TOKEN}"), "headers": headers, "body": "${APP_TOKEN}"}),
-    );
-    let tick = db.jobctl(["tick"]).env("APP_TOKEN", "s3cret").env("APP_NAME", "n").env("APP_NESTED", "${APP_TOKEN}");
+    let url = server.url("/status/200?t=${APP_TOKEN}");
+    let id = enqueue(&db, &json!({"url": url, "headers": headers, "body": "${APP_TOKEN}"}));
+    let tick = db
+        .jobctl(["tick"])
+        .env("APP_TOKEN", "s3cret")
+        .env("APP_NAME", "n")
+        .env("APP_NESTED", "${APP_TOKEN}");
     tick.run().success().nowhere("s3cret");
     assert_eq!(db.status(id), "succeeded", "{}", db.dump());
     let request = server.requests().pop().unwrap();
     assert_eq!(
-        ["authorization", "x-two", "x-plain", "x-nested"].map(|name| request.headers[name].as_str()),
+        ["authorization", "x-two", "x-plain", "x-nested"]
+            .map(|name| request.headers[name].as_str()),
         ["Bearer s3cret", "s3cret/n}", "$APP_TOKEN {APP_TOKEN} $", "${APP_TOKEN}"]
     );
     assert_eq!(request.body, b"${APP_TOKEN}");
@@ -198,13 +235,19 @@ fn header_values_are_filled_in_from_the_ticks_environment() {
 }
 
 #[test]
-fn a_variable_that_is_not_set_or_unfit_is_a_failure_that_may_pass_and_calls_nobody() {
+fn a_missing_or_invalid_variable_fails_transiently_without_a_call() {
     let db = TestDb::new();
     let server = HttpServer::start();
-    let call = |value: &str| enqueue(&db, &json!({"url": server.url("/status/200"), "headers": {"X-Key": value}}));
+    let call = |value: &str| {
+        enqueue(&db, &json!({"url": server.url("/status/200"), "headers": {"X-Key": value}}))
+    };
     let absent = call("${APP_ABSENT}");
     let broken = call("${APP_BROKEN}");
-    db.jobctl(["tick"]).env("APP_BROKEN", "s3cret\r\nX-Smuggled: 1").run().success().nowhere("s3cret");
+    db.jobctl(["tick"])
+        .env("APP_BROKEN", "s3cret\r\nX-Smuggled: 1")
+        .run()
+        .success()
+        .nowhere("s3cret");
     assert_eq!(
         db.of_run(absent, "status, attempts, error_type, last_error"),
         "failed|1|spawn|could not start: header `X-Key` names a variable that is not set"
@@ -217,12 +260,14 @@ fn a_variable_that_is_not_set_or_unfit_is_a_failure_that_may_pass_and_calls_nobo
 }
 
 #[test]
-fn variables_that_lead_to_the_database_are_sent_to_nobody() {
+fn variables_with_the_database_address_are_never_sent() {
     let db = TestDb::new();
     let server = HttpServer::start();
-    let variables = ["JOBCTL_DATABASE_URL", "JOBCTL_ANYTHING", "PGPASSWORD", "PGHOST", "DATABASE_URL"];
+    let variables =
+        ["JOBCTL_DATABASE_URL", "JOBCTL_ANYTHING", "PGPASSWORD", "PGHOST", "DATABASE_URL"];
     let runs = variables.map(|name| {
-        let payload = json!({"url": server.url("/status/200"), "headers": {"X-Key": format!("a ${{{name}}}")}});
+        let headers = json!({"X-Key": format!("a ${{{name}}}")});
+        let payload = json!({"url": server.url("/status/200"), "headers": headers});
         db.jobctl(["enqueue", "http", &payload.to_string()])
             .run()
             .exits(2)
@@ -234,7 +279,9 @@ fn variables_that_lead_to_the_database_are_sent_to_nobody() {
         id
     });
     let mut tick = db.jobctl(["tick"]);
-    for name in variables.into_iter().filter(|name| *name != "JOBCTL_DATABASE_URL" && *name != "PGHOST") {
+    for name in
+        variables.into_iter().filter(|name| *name != "JOBCTL_DATABASE_URL" && *name != "PGHOST")
+    {
         tick = tick.env(name, "s3cret");
     }
     tick.run().success().nowhere("s3cret");
@@ -258,13 +305,14 @@ fn calls_of_one_tick_share_a_connection() {
 }
 
 #[test]
-fn a_proxy_in_the_environment_is_not_asked() {
+fn a_proxy_in_the_environment_is_ignored() {
     let db = TestDb::new();
     let (server, proxy) = (HttpServer::start(), HttpServer::start());
     let id = enqueue(&db, &json!({"url": server.url("/status/200")}));
     let mut tick = db.jobctl(["tick"]);
     let address = proxy.url("");
-    for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+    for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
+    {
         tick = tick.env(name, &address);
     }
     tick.run().success();
@@ -277,7 +325,8 @@ fn no_secret_of_a_call_is_logged_or_listed() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let call = |url: String| {
-        json!({"url": url, "headers": {"Authorization": "Bearer s3cret"}, "json": {"password": "s3cret"}}).to_string()
+        let headers = json!({"Authorization": "Bearer s3cret"});
+        json!({"url": url, "headers": headers, "json": {"password": "s3cret"}}).to_string()
     };
     let urls = [
         server.url("/status/404?token=s3cret"),
@@ -292,24 +341,33 @@ fn no_secret_of_a_call_is_logged_or_listed() {
         db.enqueue(["http", &call(url.clone()), "--max-attempts", "1"]);
     }
     db.jobctl(["tick"]).env("RUST_LOG", "trace").run().success().nowhere("s3cret");
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'"), urls.len().to_string());
+    assert_eq!(
+        db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'"),
+        urls.len().to_string()
+    );
     db.jobctl(["list-dead"]).run().success().nowhere("s3cret");
-    let said = db.query("SELECT last_error FROM jobctl.job_runs UNION ALL SELECT error FROM jobctl.job_attempts");
+    let said = db.query(
+        "SELECT last_error FROM jobctl.job_runs UNION ALL SELECT error FROM jobctl.job_attempts",
+    );
     assert!(!said.contains("s3cret"), "{said}");
 }
 
 #[test]
-fn a_call_is_over_when_its_time_is_whatever_the_server_does() {
+fn a_call_ends_at_its_timeout_whatever_the_server_does() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let hangs = ["/silent", "/drip-header", "/drip-body", "/slow/600000"].map(|path| {
         let own = enqueue(&db, &json!({"url": server.url(path), "timeout": "1s"}));
-        // The run's own limit goes before the call's.
-        let of_run =
-            db.enqueue(["http", &json!({"url": server.url(path), "timeout": "1h"}).to_string(), "--timeout", "1s"]);
+        // The run's timeout takes precedence over the call's.
+        let of_run = db.enqueue([
+            "http",
+            &json!({"url": server.url(path), "timeout": "1h"}).to_string(),
+            "--timeout",
+            "1s",
+        ]);
         (path, [own, of_run])
     });
-    // A status that says no is answer enough.
+    // An error status is the answer, even if the body does not come.
     let no = enqueue(&db, &json!({"url": server.url("/drip-body/404"), "timeout": "1s"}));
     let in_time = enqueue(&db, &json!({"url": server.url("/slow/100"), "timeout": "1h"}));
     db.jobctl(["tick", "--concurrency", "10"]).run().success();

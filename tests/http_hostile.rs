@@ -1,4 +1,4 @@
-//! Servers that do not behave.
+//! Faulty and malicious HTTP servers.
 
 use std::net::TcpListener;
 
@@ -12,19 +12,40 @@ fn enqueue(db: &TestDb, url: &str) -> i64 {
 }
 
 #[test]
-fn a_call_without_a_whole_answer_fails_and_says_whether_the_server_may_have_acted() {
+fn a_call_without_a_complete_answer_fails_and_notes_an_unknown_outcome() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let peer = server.url("").split_once("//").unwrap().1.to_owned();
     let hostile = [
-        ("/reset", "the connection failed: Connection reset by peer (os error 104); outcome unknown", ""),
-        ("/close", "the server closed the connection before its answer was complete; outcome unknown", ""),
-        ("/truncated", "the server closed the connection before its answer was complete; outcome unknown", "200"),
-        ("/garbage", "the answer is not valid HTTP, or has more than 128 headers; outcome unknown", ""),
-        ("/headers/500", "the answer is not valid HTTP, or has more than 128 headers; outcome unknown", ""),
+        (
+            "/reset",
+            "the connection failed: Connection reset by peer (os error 104); outcome unknown",
+            "",
+        ),
+        (
+            "/close",
+            "the server closed the connection before its answer was complete; outcome unknown",
+            "",
+        ),
+        (
+            "/truncated",
+            "the server closed the connection before its answer was complete; outcome unknown",
+            "200",
+        ),
+        (
+            "/garbage",
+            "the answer is not valid HTTP, or has more than 128 headers; outcome unknown",
+            "",
+        ),
+        (
+            "/headers/500",
+            "the answer is not valid HTTP, or has more than 128 headers; outcome unknown",
+            "",
+        ),
         ("/big-header", "the answer has a header longer than 64 KiB; outcome unknown", ""),
     ];
-    let runs = hostile.map(|(path, error, status)| (enqueue(&db, &server.url(path)), path, error, status));
+    let runs =
+        hostile.map(|(path, error, status)| (enqueue(&db, &server.url(path)), path, error, status));
     db.jobctl(["tick", "--quiet"]).run().success().stderr("");
     for (id, path, error, status) in &runs {
         assert_eq!(
@@ -38,7 +59,7 @@ fn a_call_without_a_whole_answer_fails_and_says_whether_the_server_may_have_acte
             "{path}"
         );
     }
-    // One attempt is one request, and the next one names itself.
+    // One attempt sends one request, and the next one has its own number.
     assert_eq!(server.requests().len(), runs.len());
     db.age();
     db.jobctl(["tick", "--quiet"]).run().success();
@@ -55,10 +76,10 @@ fn a_call_without_a_whole_answer_fails_and_says_whether_the_server_may_have_acte
 }
 
 #[test]
-fn a_server_that_can_not_be_reached_is_named_in_the_history_and_the_log_only() {
+fn only_history_and_log_name_an_unreachable_server() {
     let db = TestDb::new();
     let hole = BlackHole::open();
-    // Bound and closed again: nobody listens there.
+    // A port without a server.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let peer = hole.url().trim_start_matches("http://").trim_end_matches('/').to_owned();
     let silent = enqueue(&db, &hole.url());
@@ -72,7 +93,10 @@ fn a_server_that_can_not_be_reached_is_named_in_the_history_and_the_log_only() {
         (unknown, "cannot look up the server: ", "no-such-host.invalid:80"),
     ] {
         let error = db.of_run(id, "error_type || ' ' || last_error");
-        assert!(error.starts_with(&format!("transport {why}")) && !error.contains(server), "{error}");
+        assert!(
+            error.starts_with(&format!("transport {why}")) && !error.contains(server),
+            "{error}"
+        );
         let named = format!("; the server is `{server}`");
         assert!(db.of_attempt(id, 1, "error").ends_with(&named), "{}", db.dump());
         assert!(log.stderr.contains(&named), "{log}");
@@ -80,7 +104,7 @@ fn a_server_that_can_not_be_reached_is_named_in_the_history_and_the_log_only() {
 }
 
 #[test]
-fn of_an_endless_answer_the_beginning_is_kept_and_memory_stays_small() {
+fn the_beginning_of_an_endless_answer_is_kept_in_little_memory() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let first = enqueue(&db, &server.url("/status/200"));
@@ -92,7 +116,11 @@ fn of_an_endless_answer_the_beginning_is_kept_and_memory_stays_small() {
     assert_eq!(db.status(first), "succeeded");
     for id in endless {
         assert_eq!(
-            db.of_attempt(id, 1, "outcome, http_status, output_bytes > 65536, output_truncated, length(output)"),
+            db.of_attempt(
+                id,
+                1,
+                "outcome, http_status, output_bytes > 65536, output_truncated, length(output)"
+            ),
             "succeeded|200|t|t|65536"
         );
     }
@@ -105,7 +133,7 @@ fn of_an_endless_answer_the_beginning_is_kept_and_memory_stays_small() {
 }
 
 #[test]
-fn an_answer_that_is_no_text_is_stored_as_text() {
+fn a_binary_answer_is_stored_as_text() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let binary = enqueue(&db, &server.url("/binary"));
@@ -114,13 +142,13 @@ fn an_answer_that_is_no_text_is_stored_as_text() {
     assert_eq!(db.of_attempt(binary, 1, "outcome, http_status, output_bytes"), "succeeded|200|256");
     let text = db.of_attempt(binary, 1, "output");
     assert!(text.starts_with("\u{fffd}\u{1}\u{2}") && text.ends_with('\u{fffd}'), "{text:?}");
-    // Never inflated: a small answer could be a very large one.
+    // Never decompressed: a small answer could become a very large one.
     assert_eq!(db.of_attempt(gzip, 1, "outcome, right(output, 12)"), "succeeded|not inflated");
     assert!(!server.requests()[1].headers.contains_key("accept-encoding"));
 }
 
 #[test]
-fn a_call_on_a_kept_connection_that_the_server_closes_is_sent_again_on_a_new_one() {
+fn a_call_is_sent_again_if_the_server_closes_a_kept_connection() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let calls = [1, 2, 3].map(|_| enqueue(&db, &server.url("/close-kept")));
@@ -129,7 +157,11 @@ fn a_call_on_a_kept_connection_that_the_server_closes_is_sent_again_on_a_new_one
         assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     }
     // The second call reuses the first one's connection, the third call the second one's.
-    let attempts: Vec<_> = server.requests().iter().map(|request| request.headers["x-jobctl-run-id"].clone()).collect();
+    let attempts: Vec<_> = server
+        .requests()
+        .iter()
+        .map(|request| request.headers["x-jobctl-run-id"].clone())
+        .collect();
     let expected = [calls[0], calls[1], calls[1], calls[2], calls[2]].map(|id| id.to_string());
     assert_eq!((attempts, server.connections()), (expected.to_vec(), 3));
 }

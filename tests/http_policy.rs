@@ -1,17 +1,24 @@
-//! Whom a tick calls, and whom it refuses to: hosts, redirects, certificates.
+//! The hosts that a tick may call: --http-allow, redirects, certificates.
 
 use std::fs;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
 use serde_json::json;
 
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, temp_dir};
 
 fn call(db: &TestDb, url: &str, redirects: u32) -> i64 {
-    let headers = json!({"Authorization": "Bearer s3cret", "X-Api-Key": "s3cret", "Cookie": "s3cret"});
-    db.enqueue(["http", &json!({"url": url, "redirects": redirects, "json": "s3cret", "headers": headers}).to_string()])
+    let headers =
+        json!({"Authorization": "Bearer s3cret", "X-Api-Key": "s3cret", "Cookie": "s3cret"});
+    db.enqueue([
+        "http",
+        &json!({"url": url, "redirects": redirects, "json": "s3cret", "headers": headers})
+            .to_string(),
+    ])
 }
 
 fn redirect(server: &HttpServer, status: u16, to: &str) -> String {
@@ -20,7 +27,7 @@ fn redirect(server: &HttpServer, status: u16, to: &str) -> String {
 }
 
 #[test]
-fn with_a_list_only_its_hosts_are_called_and_by_wildcard_only_public_ones() {
+fn http_allow_limits_hosts_and_wildcards_reach_public_addresses_only() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let port = server.url("").rsplit_once(':').unwrap().1.to_owned();
@@ -46,10 +53,16 @@ fn with_a_list_only_its_hosts_are_called_and_by_wildcard_only_public_ones() {
         "100.64.0.1",
         "224.0.0.1",
     ];
-    let runs = refused.map(|host| (call(&db, &format!("http://{host}:{port}/status/200"), 0), host));
+    let runs =
+        refused.map(|host| (call(&db, &format!("http://{host}:{port}/status/200"), 0), host));
     db.jobctl(["tick", "--http-allow", "*", "*.localhost"]).run().success();
     for (id, host) in runs {
-        assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|not_allowed", "{host}: {}", db.dump());
+        assert_eq!(
+            db.of_run(id, "status, attempts, error_type"),
+            "dead|1|not_allowed",
+            "{host}: {}",
+            db.dump()
+        );
         assert!(db.of_run(id, "last_error").contains("--http-allow"), "{host}");
     }
     assert_eq!(server.connections(), 0);
@@ -71,21 +84,22 @@ fn with_a_list_only_its_hosts_are_called_and_by_wildcard_only_public_ones() {
         assert_eq!(db.status(id), becomes, "{allowed}: {host}\n{}", db.dump());
     }
     let id = call(&db, &server.url("/status/200"), 0);
-    db.jobctl(["tick"]).env("JOBCTL_HTTP_ALLOW", "example.com").run().success();
+    db.jobctl(["tick"]).env("JOBCTL_TICK_HTTP_ALLOW", "example.com").run().success();
     assert_eq!(db.status(id), "dead");
     assert_eq!(server.requests().len(), 5);
 }
 
 #[test]
-fn an_entry_of_the_list_that_is_no_host_is_wrong_usage() {
+fn an_http_allow_entry_without_a_host_is_wrong_usage() {
     let db = TestDb::new();
     for entry in ["http://example.com", "example.com:80", "a b", "", "*.", "**"] {
-        db.jobctl(["tick", "--http-allow", entry]).run().exits(2).stderr_has("is no host").complains_once();
+        let refused = db.jobctl(["tick", "--http-allow", entry]).run().exits(2).stdout("");
+        refused.stderr_has("'--http-allow <HOST>...': `").stderr_has("is not a host");
     }
 }
 
 #[test]
-fn a_redirect_is_followed_only_where_the_call_asks_for_it() {
+fn a_redirect_is_followed_only_if_the_call_allows_it() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let not = call(&db, &redirect(&server, 302, "/echo"), 0);
@@ -93,13 +107,21 @@ fn a_redirect_is_followed_only_where_the_call_asks_for_it() {
     let kept = call(&db, &redirect(&server, 307, "/echo"), 1);
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
     assert_eq!(db.of_run(not, "status, last_error"), "dead|HTTP status 302, redirect not followed");
-    assert_eq!((db.status(once), db.status(kept)), ("succeeded".to_owned(), "succeeded".to_owned()));
+    assert_eq!(
+        (db.status(once), db.status(kept)),
+        ("succeeded".to_owned(), "succeeded".to_owned())
+    );
     let requests = server.requests();
     let seen: Vec<_> = requests
         .iter()
         .map(|request| {
             let path = request.path.split('?').next().unwrap();
-            (request.method.as_str(), path, request.body.len(), request.headers.contains_key("content-type"))
+            (
+                request.method.as_str(),
+                path,
+                request.body.len(),
+                request.headers.contains_key("content-type"),
+            )
         })
         .collect();
     assert_eq!(
@@ -112,17 +134,18 @@ fn a_redirect_is_followed_only_where_the_call_asks_for_it() {
             ("POST", "/echo", 8, true),
         ]
     );
-    // The same origin, so it may hear the same.
+    // The same origin gets the same headers.
     for request in &requests {
         assert_eq!(request.headers["authorization"], "Bearer s3cret");
     }
     let key = |id: i64| format!("jobctl-run-{id}");
-    let keys: Vec<_> = requests.iter().map(|request| request.headers["idempotency-key"].clone()).collect();
+    let keys: Vec<_> =
+        requests.iter().map(|request| request.headers["idempotency-key"].clone()).collect();
     assert_eq!(keys, [key(not), key(once), key(once), key(kept), key(kept)]);
 }
 
 #[test]
-fn another_origin_hears_nothing_of_the_calls_own_headers() {
+fn a_redirect_to_another_origin_drops_the_calls_headers() {
     let db = TestDb::new();
     let (server, other) = (HttpServer::start(), HttpServer::start());
     let by_name = server.url("/echo").replace("127.0.0.1", "localhost");
@@ -130,7 +153,7 @@ fn another_origin_hears_nothing_of_the_calls_own_headers() {
         call(&db, &redirect(&server, 302, &other.url("/echo")), 1),
         call(&db, &redirect(&server, 308, &other.url("/echo")), 1),
         call(&db, &redirect(&server, 307, &by_name), 1),
-        // There and back again: the way led through a stranger.
+        // To another origin and back: the headers are not restored.
         call(&db, &redirect(&server, 307, &redirect(&other, 307, &server.url("/status/299"))), 2),
     ];
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
@@ -138,10 +161,14 @@ fn another_origin_hears_nothing_of_the_calls_own_headers() {
         assert_eq!(db.status(id), "succeeded", "{}", db.dump());
     }
     let strange = |path: &str| path == "/echo" || path == "/status/299";
-    let told = server.requests().into_iter().filter(|request| strange(&request.path)).chain(other.requests());
-    let told: Vec<_> = told.collect();
-    assert_eq!(told.len(), 5);
-    for request in told {
+    let received = server
+        .requests()
+        .into_iter()
+        .filter(|request| strange(&request.path))
+        .chain(other.requests());
+    let received: Vec<_> = received.collect();
+    assert_eq!(received.len(), 5);
+    for request in received {
         for name in ["authorization", "x-api-key", "cookie"] {
             assert!(!request.headers.contains_key(name), "{request:?}");
         }
@@ -153,37 +180,49 @@ fn another_origin_hears_nothing_of_the_calls_own_headers() {
 fn a_loop_of_redirects_ends() {
     let db = TestDb::new();
     let server = HttpServer::start();
-    // It leads to itself.
+    // It redirects to itself.
     let id = call(&db, &server.url("/status/302?location=%23"), 5);
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(id, "status, last_error"), "dead|HTTP status 302, redirect not followed");
     assert_eq!(server.requests().len(), 6);
     let payload = json!({"url": server.url("/"), "redirects": 6}).to_string();
-    db.jobctl(["enqueue", "http", &payload]).run().exits(2).stderr_has("allowed are 0 to 5").complains_once();
+    db.jobctl(["enqueue", "http", &payload])
+        .run()
+        .exits(2)
+        .stderr_has("allowed are 0 to 5")
+        .complains_once();
 }
 
 #[test]
-fn a_redirect_leads_to_no_host_that_may_not_be_called_and_to_no_other_scheme() {
+fn a_redirect_to_a_forbidden_host_or_scheme_is_not_followed() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let by_name = server.url("/echo").replace("127.0.0.1", "localhost");
     let not_allowed = call(&db, &redirect(&server, 307, &by_name), 5);
-    let elsewhere =
-        ["ftp://127.0.0.1/", "file:///etc/passwd", "gopher://127.0.0.1/", "http://u:p@127.0.0.1/", "http://"]
-            .map(|to| call(&db, &redirect(&server, 307, to), 5));
+    let elsewhere = [
+        "ftp://127.0.0.1/",
+        "file:///etc/passwd",
+        "gopher://127.0.0.1/",
+        "http://u:p@127.0.0.1/",
+        "http://",
+    ]
+    .map(|to| call(&db, &redirect(&server, 307, to), 5));
     db.jobctl(["tick", "--http-allow", "127.0.0.1"]).run().success();
     assert_eq!(
         db.of_run(not_allowed, "status, last_error"),
         "dead|--http-allow does not allow the server on this host"
     );
     for id in elsewhere {
-        assert_eq!(db.of_run(id, "status, last_error"), "dead|HTTP status 307, redirect not followed");
+        assert_eq!(
+            db.of_run(id, "status, last_error"),
+            "dead|HTTP status 307, redirect not followed"
+        );
     }
     assert_eq!(server.requests().len(), 6);
 }
 
 #[test]
-fn what_would_forge_a_request_is_refused_and_sends_no_byte_where_it_got_in() {
+fn a_forged_request_is_rejected_and_in_the_table_sends_nothing() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let url = server.url("/status/200");
@@ -211,27 +250,53 @@ fn what_would_forge_a_request_is_refused_and_sends_no_byte_where_it_got_in() {
         json!({"url": url, "json": 1, "body": "x"}),
         json!({}),
     ];
-    for value in ["a\r\nX-Smuggled: 1", "a\nb", "a\rb", "a\u{7f}b", "a\u{1}b", "${", "${}", "${A B}", "${PGPASSWORD}"] {
+    for value in [
+        "a\r\nX-Smuggled: 1",
+        "a\nb",
+        "a\rb",
+        "a\u{7f}b",
+        "a\u{1}b",
+        "${",
+        "${}",
+        "${A B}",
+        "${PGPASSWORD}",
+    ] {
         payloads.push(json!({"url": url, "headers": {"X-Key": value}}));
     }
-    for name in ["A B", "A:", "A\r\nB", "", "é", "Host", "content-length", "Transfer-Encoding", "Connection"] {
+    for name in [
+        "A B",
+        "A:",
+        "A\r\nB",
+        "",
+        "é",
+        "Host",
+        "content-length",
+        "Transfer-Encoding",
+        "Connection",
+    ] {
         payloads.push(json!({"url": url, "headers": {name: "x"}}));
     }
     let mut runs = Vec::new();
     for payload in payloads {
         let text = payload.to_string();
         db.jobctl(["enqueue", "http", &text]).run().exits(2).stdout("").complains_once();
-        let insert = format!("INSERT INTO jobctl.job_runs (job_type, payload) VALUES ('http', '{text}') RETURNING id");
+        let insert = format!(
+            "INSERT INTO jobctl.job_runs (job_type, payload) VALUES ('http', '{text}') RETURNING id"
+        );
         runs.push((db.query(&insert).parse().unwrap(), text));
     }
     db.jobctl(["tick", "--quiet"]).env("PGPASSWORD", "s3cret").run().success().nowhere("s3cret");
     for (id, payload) in runs {
-        assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|bad_payload", "{payload}");
+        assert_eq!(
+            db.of_run(id, "status, attempts, error_type"),
+            "dead|1|bad_payload",
+            "{payload}"
+        );
     }
     assert_eq!(server.connections(), 0);
 }
 
-/// An authority, and servers with certificates from it.
+/// A certificate authority, and servers with certificates from it.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -255,14 +320,14 @@ impl Authority {
         HttpServer::tls(&certificate.pem(), &key.serialize_pem())
     }
 
-    /// A server with the authority's own certificate.
+    /// Starts a server with the authority's own certificate.
     fn own_server(&self) -> HttpServer {
         HttpServer::tls(&self.pem(), &self.0.key().serialize_pem())
     }
 }
 
 #[test]
-fn a_server_is_believed_only_with_a_certificate_for_its_name_that_this_host_trusts() {
+fn a_server_needs_a_trusted_certificate_for_its_name() {
     let db = TestDb::new();
     let (trusted, stranger) = (Authority::new("trusted"), Authority::new("stranger"));
     let directory = temp_dir();
@@ -273,7 +338,10 @@ fn a_server_is_believed_only_with_a_certificate_for_its_name_that_this_host_trus
         (trusted.server("127.0.0.1", 2021), "certificate has expired"),
         (trusted.server("example.com", 4000), "certificate is for another host"),
         (trusted.own_server(), "certificate is not valid: CaUsedAsEndEntity"),
-        (stranger.server("127.0.0.1", 4000), "certificate is from an issuer that this host does not trust"),
+        (
+            stranger.server("127.0.0.1", 4000),
+            "certificate is from an issuer that this host does not trust",
+        ),
     ];
     let runs = servers.each_ref().map(|(server, _)| call(&db, &server.url("/status/204"), 0));
     let plain = HttpServer::start();
@@ -286,9 +354,12 @@ fn a_server_is_believed_only_with_a_certificate_for_its_name_that_this_host_trus
             continue;
         }
         let peer = server.url("").split_once("//").unwrap().1.to_owned();
-        assert_eq!(db.of_run(id, "status, attempts, error_type, last_error"), format!("failed|1|tls|{why}"));
+        assert_eq!(
+            db.of_run(id, "status, attempts, error_type, last_error"),
+            format!("failed|1|tls|{why}")
+        );
         assert_eq!(db.of_attempt(id, 1, "error"), format!("{why}; the server is `{peer}`"));
-        // Not a word was said before.
+        // No request was sent before.
         assert!(server.requests().is_empty());
     }
     assert_eq!(db.of_run(no_tls, "status, error_type"), "failed|tls");
@@ -307,6 +378,9 @@ fn a_redirect_goes_from_http_to_https_and_never_back() {
     let down = call(&db, &redirect(&secure, 307, &plain.url("/status/204")), 5);
     db.jobctl(["tick"]).env("SSL_CERT_FILE", roots.to_str().unwrap()).run().success();
     assert_eq!(db.status(up), "succeeded", "{}", db.dump());
-    assert_eq!(db.of_run(down, "status, last_error"), "dead|HTTP status 307, redirect not followed");
+    assert_eq!(
+        db.of_run(down, "status, last_error"),
+        "dead|HTTP status 307, redirect not followed"
+    );
     assert_eq!((plain.requests().len(), secure.requests().len()), (1, 2));
 }

@@ -1,4 +1,5 @@
-//! How long an idempotency key is taken: as long as its run is kept, or as long as it is not finished.
+//! How long an idempotency key is taken: as long as its run is kept, or as long as it is not
+//! finished.
 
 use crate::cancel::run_in;
 use crate::support::{TestDb, wait_until};
@@ -10,7 +11,8 @@ const FINISHED: [&str; 3] = ["succeeded", "dead", "cancelled"];
 fn keyed(db: &TestDb, status: &str, key: &str, scope: &str) -> i64 {
     let id = run_in(db, status);
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET job_type = 'refresh', payload = '{{}}', idempotency_key = '{key}',
+        "UPDATE jobctl.job_runs SET job_type = 'refresh', payload = '{{}}', idempotency_key = \
+            '{key}',
          key_scope = '{scope}' WHERE id = {id}"
     ));
     id
@@ -22,7 +24,7 @@ fn again(db: &TestDb, key: &str, scope: &str) -> [i64; 2] {
 }
 
 #[test]
-fn a_live_key_is_free_again_when_its_run_is_finished() {
+fn a_finished_run_frees_its_live_key() {
     let db = TestDb::new();
     db.leaves_running();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
@@ -38,7 +40,7 @@ fn a_live_key_is_free_again_when_its_run_is_finished() {
 }
 
 #[test]
-fn a_retained_key_holds_as_long_as_its_run_is_kept() {
+fn a_kept_run_holds_its_retained_key() {
     let db = TestDb::new();
     db.leaves_running();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
@@ -55,25 +57,38 @@ fn a_retained_key_holds_as_long_as_its_run_is_kept() {
 }
 
 #[test]
-fn the_effects_of_runs_that_had_one_live_key_after_the_other_are_not_the_same() {
+fn successive_runs_of_one_live_key_have_separate_effects() {
     let db = TestDb::new();
-    for (scope, told) in [("live", "jobctl-run-1\njobctl-run-2"), ("retained", "k")] {
+    for (scope, keys) in [("live", "jobctl-run-1\njobctl-run-2"), ("retained", "k")] {
         for _ in 0..2 {
-            db.enqueue(["shell", "--key", "k", "--key-scope", scope, "--", "printenv", "JOBCTL_IDEMPOTENCY_KEY"]);
+            db.enqueue([
+                "shell",
+                "--key",
+                "k",
+                "--key-scope",
+                scope,
+                "--",
+                "printenv",
+                "JOBCTL_IDEMPOTENCY_KEY",
+            ]);
             db.jobctl(["tick"]).run().success();
         }
-        assert_eq!(db.query("SELECT trim(output, E'\\n') FROM jobctl.job_attempts ORDER BY run_id"), told);
+        assert_eq!(
+            db.query("SELECT trim(output, E'\\n') FROM jobctl.job_attempts ORDER BY run_id"),
+            keys
+        );
         db.execute("DELETE FROM jobctl.job_runs");
     }
 }
 
 #[test]
-fn a_refresh_that_is_asked_for_ten_times_waits_once() {
+fn ten_enqueues_with_one_live_key_make_one_run() {
     let db = TestDb::new();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
     for built_in in [false, true] {
         let enqueue = || {
-            let job = if built_in { ["shell", r#"{"command": "true"}"#] } else { ["refresh", "{}"] };
+            let job =
+                if built_in { ["shell", r#"{"command": "true"}"#] } else { ["refresh", "{}"] };
             db.jobctl(["enqueue"])
                 .args(job)
                 .args(["--key", if built_in { "b" } else { "d" }, "--key-scope", "live"])
@@ -81,7 +96,8 @@ fn a_refresh_that_is_asked_for_ten_times_waits_once() {
         };
         for _ in 0..2 {
             let asked: Vec<_> = (0..10).map(|_| enqueue()).collect();
-            let mut ids: Vec<String> = asked.into_iter().map(|one| one.wait().success().stdout).collect();
+            let mut ids: Vec<String> =
+                asked.into_iter().map(|one| one.wait().success().stdout).collect();
             ids.dedup();
             assert_eq!(ids.len(), 1, "{ids:?}");
             db.jobctl(["tick"]).run().success();
@@ -97,7 +113,8 @@ fn a_live_key_with_another_payload_is_a_conflict_only_while_its_run_lives() {
     let key = ["--key", "k", "--key-scope", "live"];
     let first = db.enqueue(["refresh", "[1]"].into_iter().chain(key));
     let refused = db.jobctl(["enqueue", "refresh", "[2]"]).args(key).run().exits(4).stdout("");
-    refused.stderr("jobctl: key `k` belongs to a run with another job or payload; use another key\n");
+    refused
+        .stderr("jobctl: key `k` belongs to a run with another job or payload; use another key\n");
     let retained = db.enqueue(["refresh", "[2]", "--key", "k"]);
     assert_ne!(retained, first, "the scopes do not share their keys");
     db.jobctl(["tick"]).run().success();
@@ -106,26 +123,28 @@ fn a_live_key_with_another_payload_is_a_conflict_only_while_its_run_lives() {
 }
 
 #[test]
-fn a_run_whose_live_key_went_to_another_run_is_not_retried_beside_it() {
+fn a_retry_is_refused_while_another_run_holds_its_live_key() {
     let db = TestDb::new();
     let older = keyed(&db, "dead", "k", "live");
     let newer = keyed(&db, "queued", "k", "live");
-    db.jobctl(["retry", &older.to_string()])
-        .run()
-        .exits(4)
-        .stdout("")
-        .stderr(&format!("jobctl: cannot retry run {older}: its key is live in another run; cancel that one first\n"));
+    db.jobctl(["retry", &older.to_string()]).run().exits(4).stdout("").stderr(&format!(
+        "jobctl: cannot retry run {older}: another unfinished run has its key; cancel that run \
+         first\n"
+    ));
     db.jobctl(["cancel", &newer.to_string()]).run().success();
     db.jobctl(["retry", &older.to_string()]).run().success();
     assert_eq!(db.status(older), "queued");
 }
 
 #[test]
-fn of_the_dead_runs_of_one_live_key_only_one_is_retried() {
+fn only_one_of_the_dead_runs_of_a_live_key_is_retried() {
     let db = TestDb::new();
     let runs = [keyed(&db, "dead", "k", "live"), keyed(&db, "dead", "k", "live")];
     let other = run_in(&db, "dead");
-    let said = format!("jobctl: cannot retry run {}: its key is live in another run; cancel that one first\n", runs[0]);
+    let said = format!(
+        "jobctl: cannot retry run {}: another unfinished run has its key; cancel that run first\n",
+        runs[0]
+    );
     db.jobctl(["retry", "--all-dead"]).run().exits(4).stderr(&said);
     assert_eq!(db.status(other), "queued");
     assert_eq!(runs.map(|id| db.status(id)), ["dead", "queued"], "the newest has the key");
@@ -135,20 +154,28 @@ fn of_the_dead_runs_of_one_live_key_only_one_is_retried() {
 fn a_key_scope_needs_a_key_and_is_one_of_two_words() {
     let db = TestDb::new();
     db.jobctl(["enqueue", "shell", "--key-scope", "live", "--", "true"]).run().exits(2);
-    db.jobctl(["enqueue", "shell", "--key", "k", "--key-scope", "forever", "--", "true"]).run().exits(2);
-    let line = r#"{"job": "shell", "payload": {"command": "true"}, "key": "k", "key_scope": "forever"}"#;
+    db.jobctl(["enqueue", "shell", "--key", "k", "--key-scope", "forever", "--", "true"])
+        .run()
+        .exits(2);
+    let line = concat!(
+        r#"{"job_type": "shell", "payload": {"command": "true"}, "#,
+        r#""idempotency_key": "k", "key_scope": "forever"}"#
+    );
     db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2).complains_once();
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
 
 #[test]
-fn a_live_key_holds_up_a_retry_as_long_as_its_run_is_not_finished_and_never_that_of_its_own_run() {
+fn an_unfinished_run_with_the_live_key_blocks_other_retries_only() {
     let db = TestDb::new();
     db.leaves_running();
     for status in UNFINISHED {
         let older = keyed(&db, "dead", status, "live").to_string();
         let heir = keyed(&db, status, status, "live").to_string();
-        db.jobctl(["retry", &older]).run().exits(4).stderr_has("its key is live in another run");
+        db.jobctl(["retry", &older])
+            .run()
+            .exits(4)
+            .stderr_has("another unfinished run has its key");
         if status != "running" {
             db.jobctl(["retry", &heir]).run().success();
         }
@@ -156,31 +183,36 @@ fn a_live_key_holds_up_a_retry_as_long_as_its_run_is_not_finished_and_never_that
 }
 
 #[test]
-fn a_live_key_that_is_taken_while_a_retry_is_under_way_is_refused_and_the_other_runs_are_retried() {
+fn a_live_key_taken_during_a_bulk_retry_blocks_only_its_run() {
     let db = TestDb::new();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
     let [older, other] = [keyed(&db, "dead", "k", "live"), run_in(&db, "dead")];
     let mut enqueuer = db.client();
-    enqueuer.batch_execute("BEGIN; SELECT jobctl.enqueue('refresh', key => 'k', key_scope => 'live')").unwrap();
+    enqueuer
+        .batch_execute("BEGIN; SELECT jobctl.enqueue('refresh', key => 'k', key_scope => 'live')")
+        .unwrap();
     let retry = db.jobctl(["retry", "--all-dead"]).spawn();
     wait_until("the retry to wait for the key", || {
         let waits = "datname = current_database() AND wait_event = 'transactionid'";
         db.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE {waits}")) == "1"
     });
     enqueuer.batch_execute("COMMIT").unwrap();
-    let why = format!("jobctl: cannot retry run {older}: its key is live in another run; cancel that one first\n");
+    let why = format!(
+        "jobctl: cannot retry run {older}: another unfinished run has its key; cancel that run \
+         first\n"
+    );
     retry.wait().exits(4).stdout(&format!("{other}\tqueued\n")).stderr(&why);
 }
 
 #[test]
-fn a_key_of_one_scope_holds_up_no_retry_in_the_other() {
+fn a_key_of_one_scope_blocks_no_retry_in_the_other() {
     let db = TestDb::new();
     for (key, scope, other) in [("a", "live", "retained"), ("b", "retained", "live")] {
         let id = keyed(&db, "dead", key, scope);
         keyed(&db, "queued", key, other);
         db.jobctl(["retry", &id.to_string()]).run().success();
     }
-    // Nor when both are asked for at once, nor where the newer run succeeded and keeps no key.
+    // The same holds for a retry of both, and after the newer run succeeded and freed its key.
     for (key, older, newer, retried) in [
         ("c", ("dead", "live"), ("dead", "retained"), ["queued", "queued"]),
         ("d", ("dead", "retained"), ("dead", "live"), ["queued", "queued"]),
@@ -193,15 +225,18 @@ fn a_key_of_one_scope_holds_up_no_retry_in_the_other() {
 }
 
 #[test]
-fn a_key_finds_its_own_run_among_those_of_the_other_scope_and_those_that_are_finished() {
+fn a_key_finds_its_run_among_other_scopes_and_finished_runs() {
     let db = TestDb::new();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
     for job in [["refresh", "{}"], ["shell", "{\"command\": \"true\"}"]] {
-        let enqueue = |scope| db.enqueue(job.into_iter().chain(["--key", job[0], "--key-scope", scope]));
+        let enqueue =
+            |scope| db.enqueue(job.into_iter().chain(["--key", job[0], "--key-scope", scope]));
         let finish = |id: i64| {
-            db.execute(&format!("UPDATE jobctl.job_runs SET status = 'dead', finished_at = now() WHERE id = {id}"));
+            db.execute(&format!(
+                "UPDATE jobctl.job_runs SET status = 'dead', finished_at = now() WHERE id = {id}"
+            ));
         };
-        // Finished ones lie before and behind.
+        // Finished runs have smaller and larger ids.
         finish(enqueue("live"));
         let retained = enqueue("retained");
         let behind = enqueue("live");

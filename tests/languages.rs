@@ -16,7 +16,10 @@ fn orders(script: &str, mut command: Command) {
     let db = TestDb::new();
     db.apply("[jobs.send_receipt]\nshell = 'cat'\n");
     let role = Role::granted(&db, "enqueuer");
-    db.execute(&format!("CREATE TABLE orders (id int PRIMARY KEY); GRANT INSERT ON orders TO {}", role.name()));
+    db.execute(&format!(
+        "CREATE TABLE orders (id int PRIMARY KEY); GRANT INSERT ON orders TO {}",
+        role.name()
+    ));
     let config: Config = role.url().parse().unwrap();
     match &config.get_hosts()[0] {
         Host::Tcp(host) => command.env("PGHOST", host),

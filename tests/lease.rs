@@ -1,4 +1,4 @@
-//! A lease lasts as long as its holder lives and is heard of, and not longer.
+//! A lease lasts as long as its holder renews it, and no longer.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use rustix::process::Signal;
 
 use crate::support::{Gate, Proxy, TestDb, wait_until};
 
-/// The lease of a run as an instant.
+/// Returns the end of a run's lease.
 fn lease(db: &TestDb, id: i64) -> String {
     db.of_run(id, "locked_until")
 }
 
-/// Waits until the lease was renewed so often.
+/// Waits until the lease was renewed `times` times.
 fn wait_for_renewals(db: &TestDb, id: i64, renewals: u32) {
     for _ in 0..renewals {
         let before = lease(db, id);
@@ -27,7 +27,9 @@ fn a_job_longer_than_its_lease_is_attempted_once() {
     let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
     gate.wait_for_starts(1);
     let first = lease(&db, id);
-    wait_until("the first lease to be over", || db.query(&format!("SELECT now() > '{first}'")) == "t");
+    wait_until("the first lease to be over", || {
+        db.query(&format!("SELECT now() > '{first}'")) == "t"
+    });
     db.jobctl(["tick", "--worker", "other"]).run().success().stderr("");
     gate.open();
     tick.wait().success();
@@ -36,7 +38,7 @@ fn a_job_longer_than_its_lease_is_attempted_once() {
 }
 
 #[test]
-fn a_locked_row_keeps_no_other_lease_from_being_renewed() {
+fn a_locked_row_does_not_delay_the_renewal_of_other_leases() {
     let db = TestDb::new();
     let gate = Gate::new();
     let (locked, free) = (gate.enqueue(&db), gate.enqueue(&db));
@@ -44,7 +46,9 @@ fn a_locked_row_keeps_no_other_lease_from_being_renewed() {
     gate.wait_for_starts(2);
     let mut client = db.client();
     let mut transaction = client.transaction().unwrap();
-    transaction.batch_execute(&format!("SELECT FROM jobctl.job_runs WHERE id = {locked} FOR UPDATE")).unwrap();
+    transaction
+        .batch_execute(&format!("SELECT FROM jobctl.job_runs WHERE id = {locked} FOR UPDATE"))
+        .unwrap();
     let before = lease(&db, locked);
     wait_for_renewals(&db, free, 1);
     assert_eq!(lease(&db, locked), before);
@@ -57,7 +61,7 @@ fn a_locked_row_keeps_no_other_lease_from_being_renewed() {
 }
 
 #[test]
-fn a_killed_tick_keeps_its_run_until_the_lease_ends_and_then_it_is_tried_again() {
+fn the_run_of_a_killed_tick_is_retried_after_its_lease_ends() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
@@ -71,7 +75,9 @@ fn a_killed_tick_keeps_its_run_until_the_lease_ends_and_then_it_is_tried_again()
     assert_eq!(db.status(id), "running");
     db.expire_leases();
     let tick = db.jobctl(["tick"]).run().success();
-    let tick = tick.stderr_has(&format!("run {id} shell attempt 1/10: lease of worker dead expired, next attempt in "));
+    let tick = tick.stderr_has(&format!(
+        "run {id} shell attempt 1/10: lease of worker dead expired, next attempt in "
+    ));
     assert_eq!(tick.stderr.lines().count(), 1, "{tick}");
     let waits = "status, attempts, error_type, finished_at IS NULL, locked_by IS NULL,
         run_at - now() BETWEEN interval '45 seconds' AND interval '75 seconds'";
@@ -79,18 +85,20 @@ fn a_killed_tick_keeps_its_run_until_the_lease_ends_and_then_it_is_tried_again()
     db.age();
     db.jobctl(["tick", "--worker", "alive"]).run().success();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
-    let history = "SELECT attempt, worker, outcome, error_type FROM jobctl.job_attempts ORDER BY attempt";
+    let history =
+        "SELECT attempt, worker, outcome, error_type FROM jobctl.job_attempts ORDER BY attempt";
     assert_eq!(db.query(history), "1|dead|lease_expired|lease_expired\n2|alive|succeeded|");
 }
 
 #[test]
-fn a_short_silence_of_the_database_is_survived() {
+fn jobs_survive_a_short_silence_of_the_database() {
     for cut in [false, true] {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
         let gate = Gate::new();
         let id = gate.enqueue(&db);
-        let tick = db.jobctl(["tick", "--lease", "12s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        let tick =
+            db.jobctl(["tick", "--lease", "12s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
         gate.wait_for_starts(1);
         let before = lease(&db, id);
         if cut {
@@ -100,14 +108,14 @@ fn a_short_silence_of_the_database_is_survived() {
         }
         let connections = proxy.connections();
         if cut {
-            wait_until("tries to connect anew", || proxy.connections() > connections + 2);
+            wait_until("attempts to reconnect", || proxy.connections() > connections + 2);
         } else {
             // Past the time of a heartbeat, which is a third of the lease.
             let silent = format!("SELECT now() > timestamptz '{before}' - interval '7.5 seconds'");
             wait_until("a heartbeat to be late", || db.query(&silent) == "t");
         }
         assert_eq!(lease(&db, id), before);
-        proxy.mend();
+        proxy.restore();
         wait_until("the lease to be renewed", || lease(&db, id) != before);
         gate.open();
         let tick = tick.wait().success().stderr_has("succeeded after");
@@ -118,12 +126,12 @@ fn a_short_silence_of_the_database_is_survived() {
 }
 
 #[test]
-fn work_that_nobody_can_renew_is_dead_before_its_lease_ends() {
+fn a_job_whose_lease_cannot_be_renewed_is_killed_before_the_lease_ends() {
     for (cut, has_child) in [(false, false), (true, false), (false, true)] {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
         let gate = Gate::new();
-        // It tells that it lives, and does not end when it is asked to; or what it has started does not.
+        // The job writes a sign of life and ignores SIGTERM; or its child does.
         let (begin, end) = if has_child { ("(", ") & wait") } else { ("", "") };
         let script = format!(
             "echo start $JOBCTL_RUN_ID $JOBCTL_ATTEMPT $$ >>{0}; {begin} trap '' TERM; \
@@ -146,33 +154,39 @@ fn work_that_nobody_can_renew_is_dead_before_its_lease_ends() {
         assert_eq!(db.of_run(id, &ended), "t", "last alive at {last}");
         assert_eq!(db.of_run(id, "status, locked_by"), "running|lonely");
         wait_until("the lease to be over", || db.of_run(id, "locked_until < now()") == "t");
-        // What another host makes of it is not the first one's business any more.
+        // The first host must not change the attempt of another host.
         db.execute("UPDATE jobctl.job_runs SET payload = '{\"command\": \"true\"}'");
         db.jobctl(["tick", "--worker", "other"]).run().success();
         db.age();
         db.jobctl(["tick", "--worker", "other"]).run().success();
         assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
-        tick.wait().exits(5).stderr_has(&format!("run {id} shell attempt 1/10: result not recorded, lease lost"));
+        tick.wait()
+            .exits(5)
+            .stderr_has(&format!("run {id} shell attempt 1/10: result not recorded, lease lost"));
         assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
     }
 }
 
 #[test]
-fn work_that_was_ended_for_want_of_a_lease_is_said_to_be_no_shutdown() {
+fn a_job_that_was_ended_without_a_lease_is_not_logged_as_interrupted() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick = db.jobctl(["tick", "--lease", "4s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick =
+        db.jobctl(["tick", "--lease", "4s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
     gate.wait_for_starts(1);
     proxy.cut();
     wait_until("the job's end", || !gate.has_processes());
-    // Nobody has recovered it.
-    proxy.mend();
+    // No other tick has recovered it.
+    proxy.restore();
     let what = "lease expired: its worker could not renew it and ended the job";
     tick.wait().success().stderr_has(&format!("run {id} shell attempt 1/10: {what} after "));
     let backs_off = "run_at > now() + interval '40 seconds'";
-    assert_eq!(db.of_run(id, &format!("status, attempts, error_type, {backs_off}")), "failed|1|lease_expired|t");
+    assert_eq!(
+        db.of_run(id, &format!("status, attempts, error_type, {backs_off}")),
+        "failed|1|lease_expired|t"
+    );
     assert_eq!(db.of_attempt(id, 1, "outcome, error"), format!("lease_expired|{what}"));
 }
 
@@ -182,20 +196,21 @@ fn a_result_is_recorded_after_an_outage_that_outlasted_the_lease() {
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick = db.jobctl(["tick", "--lease", "6s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick =
+        db.jobctl(["tick", "--lease", "6s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
     gate.wait_for_starts(1);
     proxy.cut();
     gate.open();
     wait_until("the job to end", || gate.count("end") == 1);
     wait_until("the lease to be over", || db.of_run(id, "locked_until < now()") == "t");
-    // Nobody has recovered the run meanwhile: what it came to still counts.
-    proxy.mend();
+    // No other tick has recovered the run, so its result still counts.
+    proxy.restore();
     tick.wait().success();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }
 
 #[test]
-fn all_leases_are_renewed_at_once_over_a_slow_line() {
+fn all_leases_are_renewed_in_one_statement_over_a_slow_connection() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
@@ -209,22 +224,28 @@ fn all_leases_are_renewed_at_once_over_a_slow_line() {
     let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
     gate.wait_for_starts(30);
     wait_for_renewals(&db, ids[0], 2);
-    let leases = "SELECT count(*), count(DISTINCT locked_until), min(locked_until) > now() FROM jobctl.job_runs";
+    let leases = "SELECT count(*), count(DISTINCT locked_until), min(locked_until) > now() FROM \
+        jobctl.job_runs";
     assert_eq!(db.query(leases), "30|1|t");
     gate.open();
     tick.wait().success();
-    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|30");
+    assert_eq!(
+        db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"),
+        "succeeded|1|30"
+    );
 }
 
 #[test]
-fn a_run_that_somebody_has_locked_keeps_neither_other_results_nor_claims_waiting() {
+fn a_locked_run_delays_neither_other_results_nor_claims() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--linger", "--concurrency", "2", "--max-time", "1h"]).spawn();
     gate.wait_for_starts(1);
     let mut other = db.client();
-    other.batch_execute(&format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {id} FOR UPDATE")).unwrap();
+    other
+        .batch_execute(&format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {id} FOR UPDATE"))
+        .unwrap();
     gate.open();
     wait_until("the job to end", || gate.count("end") == 1);
     // More than there are threads: they are claimed one after the other.
@@ -239,20 +260,24 @@ fn a_run_that_somebody_has_locked_keeps_neither_other_results_nor_claims_waiting
 }
 
 #[test]
-fn leases_are_renewed_while_a_tick_isolates_thousands_of_refused_runs() {
+fn leases_are_renewed_while_a_tick_isolates_thousands_of_rejected_runs() {
     let db = TestDb::new();
     let gate = Gate::new();
     let ids = [gate.enqueue(&db), gate.enqueue(&db)];
-    let tick = db.jobctl(["tick", "--linger", "--lease", "6s", "--max-time", "1h", "--quiet"]).spawn();
+    let tick =
+        db.jobctl(["tick", "--linger", "--lease", "6s", "--max-time", "1h", "--quiet"]).spawn();
     gate.wait_for_starts(2);
     db.execute(
-        "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+        "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE \
+            EXCEPTION 'no'; END $$;
          CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-             WHEN (NEW.status = 'running' AND NEW.queue = 'refused') EXECUTE FUNCTION public.refuse();
+             WHEN (NEW.status = 'running' AND NEW.queue = 'refused') EXECUTE FUNCTION \
+             public.refuse();
          INSERT INTO jobctl.job_runs (job_type, payload, queue)
          SELECT 'shell', '{\"command\": \"true\"}', 'refused' FROM generate_series(1, 2000)",
     );
-    let put_off = "SELECT count(*) > 0 FROM jobctl.job_runs WHERE queue = 'refused' AND run_at > now()";
+    let put_off =
+        "SELECT count(*) > 0 FROM jobctl.job_runs WHERE queue = 'refused' AND run_at > now()";
     wait_until("the search", || db.query(put_off) == "t");
     for id in ids {
         wait_for_renewals(&db, id, 3);
@@ -266,16 +291,19 @@ fn leases_are_renewed_while_a_tick_isolates_thousands_of_refused_runs() {
 }
 
 #[test]
-fn leases_are_renewed_while_hundreds_of_runs_can_not_be_recovered() {
+fn leases_are_renewed_while_hundreds_of_runs_cannot_be_recovered() {
     let db = TestDb::new();
     db.leaves_running();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h", "--quiet"]).spawn();
+    let tick =
+        db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h", "--quiet"]).spawn();
     gate.wait_for_starts(1);
     db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, payload, queue, status, attempts, locked_by, locked_until, started_at)
-         SELECT 'shell', '{\"command\": \"true\"}', 'refused', 'running', 1, 'dead', now() - interval '1 second', now()
+        "INSERT INTO jobctl.job_runs (job_type, payload, queue, status, attempts, locked_by, \
+            locked_until, started_at)
+         SELECT 'shell', '{\"command\": \"true\"}', 'refused', 'running', 1, 'dead', now() - \
+         interval '1 second', now()
          FROM generate_series(1, 500);
          CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN PERFORM pg_sleep(0.01); RAISE EXCEPTION 'no'; END $$;
@@ -291,11 +319,12 @@ fn leases_are_renewed_while_hundreds_of_runs_can_not_be_recovered() {
 }
 
 #[test]
-fn leases_are_renewed_while_a_tick_meets_hundreds_of_schedules_that_it_can_not_fire() {
+fn leases_are_renewed_while_hundreds_of_schedules_cannot_be_fired() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h", "--quiet"]).spawn();
+    let tick =
+        db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h", "--quiet"]).spawn();
     gate.wait_for_starts(1);
     db.execute(
         "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -303,13 +332,14 @@ fn leases_are_renewed_while_a_tick_meets_hundreds_of_schedules_that_it_can_not_f
          CREATE TRIGGER refuse BEFORE INSERT ON jobctl.job_runs FOR EACH ROW
              WHEN (NEW.queue = 'refused') EXECUTE FUNCTION public.refuse();
          INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at, queue)
-         SELECT 'job_' || n, 'shell', '{\"command\": \"true\"}', '@yearly', date_trunc('year', now()), 'refused'
+         SELECT 'job_' || n, 'shell', '{\"command\": \"true\"}', '@yearly', date_trunc('year', \
+         now()), 'refused'
          FROM generate_series(1, 100) AS n",
     );
     wait_for_renewals(&db, id, 3);
     gate.open();
     db.wait_for_status(id, "succeeded");
-    // One look has no time for all of them; the next ones go on.
+    // One wake-up has no time for all of them; the next ones continue.
     let due = "SELECT count(*) FROM jobctl.job_definitions WHERE put_off_until IS NULL";
     wait_until("all schedules to be put off", || db.query(due) == "0");
     tick.signal(Signal::TERM);
@@ -318,17 +348,19 @@ fn leases_are_renewed_while_a_tick_meets_hundreds_of_schedules_that_it_can_not_f
 }
 
 #[test]
-fn what_a_host_that_was_cut_off_had_locked_is_free_again() {
+fn locks_of_an_unreachable_host_are_released() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let id = db.enqueue(["shell", "--", "true"]);
     proxy.freeze_after("WITH RECURSIVE lanes");
-    let tick =
-        db.jobctl(["tick", "--worker", "lost", "--lease", "3s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db
+        .jobctl(["tick", "--worker", "lost", "--lease", "3s"])
+        .env("JOBCTL_DATABASE_URL", &proxy.url())
+        .spawn();
     wait_until("the claim to be cut off", || proxy.is_frozen());
     tick.signal(Signal::KILL);
-    // Its session is the server's to end: nothing ever arrives there.
-    wait_until("another worker to have it", || {
+    // The server must end the session, because no packet ever arrives.
+    wait_until("another worker to have the run", || {
         db.jobctl(["tick", "--worker", "other", "--quiet"]).run().success();
         db.status(id) == "succeeded"
     });

@@ -1,30 +1,35 @@
-//! What `list` shows: which runs, in which order, in each of its forms.
+//! The runs that `list` shows, their order, and the output formats.
 
 use serde_json::{Value, json};
 
 use crate::cancel::{STATUSES, run_in};
 use crate::list_dead::{HARMLESS, HOSTILE};
-use crate::retry::answered;
+use crate::retry::answer_at_terminal;
 use crate::support::{TestDb, temp_dir};
 
-/// The ids that a list shows.
+/// Returns the ids that `list` shows.
 #[track_caller]
-fn listed<'a>(db: &TestDb, arguments: impl IntoIterator<Item = &'a str>) -> Vec<i64> {
+fn list_ids<'a>(db: &TestDb, arguments: impl IntoIterator<Item = &'a str>) -> Vec<i64> {
     let finished = db.jobctl(["list"]).args(arguments).run().success().stderr("");
     finished.stdout.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect()
 }
 
-fn set(db: &TestDb, id: i64, columns: &str) -> i64 {
+fn update(db: &TestDb, id: i64, columns: &str) -> i64 {
     db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {id}"));
     id
 }
 
 #[test]
-fn nothing_is_listed_as_nothing() {
+fn an_empty_list_prints_no_line_or_an_empty_json_array() {
     let db = TestDb::new();
     for arguments in [&[][..], &["--job", "shell"], &["--status", "dead", "--since", "1h"]] {
         db.jobctl(["list"]).args(arguments.iter().copied()).run().success().stdout("").stderr("");
-        db.jobctl(["list", "--json"]).args(arguments.iter().copied()).run().success().stdout("[]\n").stderr("");
+        db.jobctl(["list", "--json"])
+            .args(arguments.iter().copied())
+            .run()
+            .success()
+            .stdout("[]\n")
+            .stderr("");
     }
 }
 
@@ -39,134 +44,179 @@ fn an_empty_list_prints_a_line_on_a_terminal() {
         ("prune --yes", "no run is old enough"),
         ("tick --dry-run", "no run is due"),
     ] {
-        let (shown, finished) = answered(&db, command, "");
+        let (shown, finished) = answer_at_terminal(&db, command, "");
         finished.success();
         assert!(shown.contains(&format!("jobctl: {none}")), "{command}: {shown}");
     }
 }
 
 #[test]
-fn a_job_that_is_neither_defined_nor_has_runs_is_not_found() {
+fn filters_refuse_a_job_without_a_definition_and_runs() {
     let db = TestDb::new();
     db.apply("[jobs.report]\nshell = 'true'\n");
-    set(&db, run_in(&db, "dead"), "job_type = 'removed'");
-    for (command, all) in [("list", ""), ("list-dead", ""), ("retry", "--all-dead"), ("cancel", "--all-waiting")] {
-        let of = |job: &'static str| db.jobctl([command]).args(all.split_whitespace()).args(["--job", job]).run();
+    update(&db, run_in(&db, "dead"), "job_type = 'removed'");
+    for (command, all) in
+        [("list", ""), ("list-dead", ""), ("retry", "--all-dead"), ("cancel", "--all-waiting")]
+    {
+        let of = |job: &'static str| {
+            db.jobctl([command]).args(all.split_whitespace()).args(["--job", job]).run()
+        };
         of("repotr").exits(3).stdout("").complains_once().stderr_has("did you mean `report`?");
         of("report").success();
     }
-    assert_eq!(listed(&db, ["--job", "removed"]).len(), 1);
+    assert_eq!(list_ids(&db, ["--job", "removed"]).len(), 1);
 }
 
 #[test]
-fn runs_are_listed_with_the_newest_first() {
+fn list_shows_the_newest_runs_first() {
     let db = TestDb::new();
     db.leaves_running();
     let created = "created_at = '2026-01-31 07:00:00+00'";
-    let queued = set(&db, run_in(&db, "queued"), created);
-    let dead = set(
+    let queued = update(&db, run_in(&db, "queued"), created);
+    let dead = update(
         &db,
         run_in(&db, "dead"),
-        &format!("{created}, finished_at = '2026-01-31 08:00:00+00', last_error = 'exit status 3', attempts = 2"),
+        &format!(
+            "{created}, finished_at = '2026-01-31 08:00:00+00', last_error = 'exit status 3', \
+             attempts = 2"
+        ),
     );
     db.execute(&format!(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
-         SELECT {dead}, n, 'w', now(), now() + n * interval '33 seconds', 'failed' FROM generate_series(1, 2) AS n"
+         SELECT {dead}, n, 'w', now(), now() + n * interval '33 seconds', 'failed' FROM \
+         generate_series(1, 2) AS n"
     ));
-    let running =
-        set(&db, run_in(&db, "running"), &format!("{created}, started_at = now() - interval '3 hours 5 seconds'"));
-    let lines = [
-        format!("{running}\tshell\trunning\t1/10\t2026-01-31T07:00:00Z\t\t3h\t\n"),
-        format!("{dead}\tshell\tdead\t2/10\t2026-01-31T07:00:00Z\t2026-01-31T08:00:00Z\t66s\texit status 3\n"),
-        format!("{queued}\tshell\tqueued\t0/10\t2026-01-31T07:00:00Z\t\t\t\n"),
-    ];
-    db.jobctl(["list"]).run().success().stdout(&lines.concat()).stderr("");
-    db.jobctl(["list", "--limit", "2"]).run().success().stdout(&lines[..2].concat()).stderr("");
+    let running = update(
+        &db,
+        run_in(&db, "running"),
+        &format!("{created}, started_at = now() - interval '3 hours 5 seconds'"),
+    );
+    let finished = db.jobctl(["list"]).run().success().stderr("");
+    let [created, ended] = ["07:00:00", "08:00:00"].map(|at| format!("2026-01-31T{at}.000000Z"));
+    let rows: Vec<_> = finished
+        .stdout
+        .lines()
+        .map(|line| line.split('\t').collect::<Vec<_>>())
+        // The run time of the running run changes, so it is left out.
+        .map(|cells| [0, 1, 2, 5, 6, 8, 11, 14].map(|cell| *cells.get(cell).unwrap_or(&"")))
+        .collect();
+    let [running, dead_id, queued] = [running, dead, queued].map(|id| id.to_string());
+    assert_eq!(
+        rows,
+        [
+            [&*running, "shell", "running", "1", "10", "", &created, ""],
+            [&*dead_id, "shell", "dead", "2", "10", "exit status 3", &created, &ended],
+            [&*queued, "shell", "queued", "0", "10", "", &created, ""],
+        ]
+    );
+    let lines: String = finished.stdout.split_inclusive('\n').skip(1).take(1).collect();
+    let newest = db.jobctl(["list", "--limit", "2"]).run().success().stderr("").stdout;
+    assert!(newest.ends_with(&lines) && newest.lines().count() == 2, "{newest}");
     let finished = db.jobctl(["list", "--json", "--status", "dead"]).run().success().stderr("");
     let mut shown: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert!(shown[0]["run_at"].take().is_string());
     assert_eq!(
         shown,
         json!([{
-            "id": dead, "job_type": "shell", "status": "dead", "queue": "default", "priority": 0, "attempts": 2,
-            "max_attempts": 10, "error_type": null, "last_error": "exit status 3", "idempotency_key": null,
-            "run_at": null, "created_at": "2026-01-31T07:00:00Z", "started_at": null, "failed_at": null,
-            "finished_at": "2026-01-31T08:00:00Z", "run_seconds": 66.0,
+            "id": dead, "job_type": "shell", "status": "dead", "queue": "default", "priority": 0,
+            "attempts": 2,
+            "max_attempts": 10, "error_type": null, "last_error": "exit status \
+                3", "idempotency_key": null,
+            "run_at": null, "created_at": "2026-01-31T07:00:00.000000Z", "started_at": null,
+            "failed_at": null,
+            "finished_at": "2026-01-31T08:00:00.000000Z", "run_time_seconds": 66.0,
         }])
     );
 }
 
 #[test]
-fn fifty_are_shown_where_nobody_says_how_many() {
+fn list_shows_fifty_runs_by_default() {
     let db = TestDb::new();
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 60)");
-    assert_eq!(listed(&db, []), (11..=60).rev().collect::<Vec<_>>());
-    assert_eq!(listed(&db, ["--limit", "60"]).len(), 60);
+    assert_eq!(list_ids(&db, []), (11..=60).rev().collect::<Vec<_>>());
+    assert_eq!(list_ids(&db, ["--limit", "60"]).len(), 60);
 }
 
 #[test]
-fn each_status_can_be_asked_for_and_several_at_once() {
+fn list_filters_by_one_or_several_statuses() {
     let db = TestDb::new();
     db.leaves_running();
     let ids = STATUSES.map(|status| run_in(&db, status));
     for (status, id) in STATUSES.iter().zip(ids) {
-        assert_eq!(listed(&db, ["--status", status]), [id], "{status}");
+        assert_eq!(list_ids(&db, ["--status", status]), [id], "{status}");
     }
     let [queued, running, succeeded, ..] = ids;
-    assert_eq!(listed(&db, ["--status", "running,queued"]), [running, queued]);
-    assert_eq!(listed(&db, ["--status", "succeeded", "--status", "queued"]), [succeeded, queued]);
+    assert_eq!(list_ids(&db, ["--status", "running,queued"]), [running, queued]);
+    assert_eq!(list_ids(&db, ["--status", "succeeded", "--status", "queued"]), [succeeded, queued]);
     db.jobctl(["list", "--status", "done"]).run().exits(2).stdout("").stderr_has(
         "invalid value 'done' for '--status <STATUS>'\n  \
          [possible values: queued, running, succeeded, failed, dead, cancelled]",
     );
     db.jobctl(["list", "--error-type", "oops"]).run().exits(2).stdout("").stderr_has(
-        "[possible values: exit_code, signal, timeout, spawn, http_status, transport, tls, bad_payload, not_allowed, \
+        "[possible values: exit_code, signal, timeout, spawn, http_status, transport, tls, \
+         bad_payload, not_allowed, \
          lease_expired, interrupted, cancelled]",
     );
 }
 
 #[test]
-fn every_filter_narrows_and_all_must_hold() {
+fn a_run_must_match_all_filters() {
     let db = TestDb::new();
     let plain = run_in(&db, "dead");
-    let job = set(&db, run_in(&db, "dead"), "job_type = 'report'");
-    let queue = set(&db, run_in(&db, "dead"), "queue = 'mail'");
-    let key = set(&db, run_in(&db, "dead"), "idempotency_key = 'k'");
-    let error = set(&db, run_in(&db, "dead"), "error_type = 'timeout'");
+    let job = update(&db, run_in(&db, "dead"), "job_type = 'report'");
+    let queue = update(&db, run_in(&db, "dead"), "queue = 'mail'");
+    let key = update(&db, run_in(&db, "dead"), "idempotency_key = 'k'");
+    let error = update(&db, run_in(&db, "dead"), "error_type = 'timeout'");
     for (filter, id) in [
         (["--job", "report"], job),
         (["--queue", "mail"], queue),
         (["--key", "k"], key),
         (["--error-type", "timeout"], error),
     ] {
-        assert_eq!(listed(&db, filter), [id], "{filter:?}");
-        // The same of all that take filters.
+        assert_eq!(list_ids(&db, filter), [id], "{filter:?}");
+        // All commands share these filters.
         let dead = db.jobctl(["list-dead"]).args(filter).run().success();
-        assert!(dead.stdout.starts_with(&format!("{id}\t")) && dead.stdout.lines().count() == 1, "{dead}");
+        assert!(
+            dead.stdout.starts_with(&format!("{id}\t")) && dead.stdout.lines().count() == 1,
+            "{dead}"
+        );
         let grouped = db.jobctl(["list-dead", "--group", "--json"]).args(filter).run().success();
         let groups: Value = serde_json::from_str(&grouped.stdout).unwrap();
-        assert_eq!((groups.as_array().unwrap().len(), &groups[0]["newest_id"]), (1, &json!(id)), "{filter:?}");
+        assert_eq!(
+            (groups.as_array().unwrap().len(), &groups[0]["newest_id"]),
+            (1, &json!(id)),
+            "{filter:?}"
+        );
     }
-    let both = set(&db, run_in(&db, "queued"), "job_type = 'report', queue = 'mail'");
-    assert_eq!(listed(&db, ["--job", "report", "--queue", "mail"]), [both]);
-    assert_eq!(listed(&db, ["--job", "report", "--queue", "mail", "--status", "dead"]), [] as [i64; 0]);
-    assert_eq!(listed(&db, []), [both, error, key, queue, job, plain]);
+    let both = update(&db, run_in(&db, "queued"), "job_type = 'report', queue = 'mail'");
+    assert_eq!(list_ids(&db, ["--job", "report", "--queue", "mail"]), [both]);
+    assert_eq!(
+        list_ids(&db, ["--job", "report", "--queue", "mail", "--status", "dead"]),
+        [] as [i64; 0]
+    );
+    assert_eq!(list_ids(&db, []), [both, error, key, queue, job, plain]);
 }
 
 #[test]
-fn a_time_is_about_the_end_of_a_run_and_about_the_creation_of_one_that_has_not_ended() {
+fn since_and_until_use_the_end_of_a_run_or_else_its_creation() {
     let db = TestDb::new();
     db.leaves_running();
     let hours_ago = |hours: u32| format!("now() - interval '{hours} hours'");
     for status in STATUSES {
         let ends = !matches!(status, "queued" | "failed" | "running");
         let aged = |created: u32, ended: u32| {
-            let ended = if ends { format!(", finished_at = {}", hours_ago(ended)) } else { String::new() };
-            set(&db, run_in(&db, status), &format!("created_at = {}{ended}", hours_ago(created)))
+            let ended =
+                if ends { format!(", finished_at = {}", hours_ago(ended)) } else { String::new() };
+            update(&db, run_in(&db, status), &format!("created_at = {}{ended}", hours_ago(created)))
         };
-        let [early, late, old] =
-            [aged(if ends { 40 } else { 10 }, 10), aged(if ends { 40 } else { 2 }, 2), aged(50, 50)];
-        let with = |arguments: &[&str]| listed(&db, arguments.iter().copied().chain(["--status", status]));
+        let [early, late, old] = [
+            aged(if ends { 40 } else { 10 }, 10),
+            aged(if ends { 40 } else { 2 }, 2),
+            aged(50, 50),
+        ];
+        let with = |arguments: &[&str]| {
+            list_ids(&db, arguments.iter().copied().chain(["--status", status]))
+        };
         assert_eq!(with(&["--since", "12h"]), [late, early], "{status}");
         assert_eq!(with(&["--since", "5h"]), [late], "{status}");
         assert_eq!(with(&["--until", "5h"]), [old, early], "{status}");
@@ -176,38 +226,54 @@ fn a_time_is_about_the_end_of_a_run_and_about_the_creation_of_one_that_has_not_e
 }
 
 #[test]
-fn a_time_can_be_named_and_until_is_before_it() {
+fn since_and_until_take_rfc_3339_times_and_until_is_exclusive() {
     let db = TestDb::new();
-    let at = |second: u32| set(&db, run_in(&db, "dead"), &format!("finished_at = '2026-01-31 08:00:{second:02}+00'"));
+    let at = |second: u32| {
+        update(
+            &db,
+            run_in(&db, "dead"),
+            &format!("finished_at = '2026-01-31 08:00:{second:02}+00'"),
+        )
+    };
     let [first, second, third] = [at(1), at(2), at(3)];
-    assert_eq!(listed(&db, ["--since", "2026-01-31T09:00:02+01:00"]), [third, second]);
-    assert_eq!(listed(&db, ["--until", "2026-01-31T08:00:02Z"]), [first]);
-    let dead = db.jobctl(["list-dead", "--since", "2026-01-31T08:00:02Z", "--until", "2026-01-31T08:00:03Z"]).run();
-    assert!(dead.stdout.starts_with(&format!("{second}\t")) && dead.stdout.lines().count() == 1, "{dead}");
+    assert_eq!(list_ids(&db, ["--since", "2026-01-31T09:00:02+01:00"]), [third, second]);
+    assert_eq!(list_ids(&db, ["--until", "2026-01-31T08:00:02Z"]), [first]);
+    let dead = db
+        .jobctl(["list-dead", "--since", "2026-01-31T08:00:02Z", "--until", "2026-01-31T08:00:03Z"])
+        .run();
+    assert!(
+        dead.stdout.starts_with(&format!("{second}\t")) && dead.stdout.lines().count() == 1,
+        "{dead}"
+    );
     for wrong in ["yesterday", "5", "-1h", "1M", "2026-01-31", "2026-01-31T08:00:00", "36501d"] {
         let refused = db.jobctl(["list", &format!("--since={wrong}")]).run().exits(2).stdout("");
-        refused.stderr_has("nor a time, as 2026-01-31T08:00:00+01:00");
+        refused.stderr_has("nor an RFC 3339 time (2026-01-31T08:00:00+01:00)");
     }
 }
 
 #[test]
-fn what_a_terminal_would_obey_is_written_out() {
+fn control_characters_are_escaped() {
     let db = TestDb::new();
     let id = run_in(&db, "dead");
     let update = "UPDATE jobctl.job_runs SET job_type = $1, last_error = $1 WHERE id = $2";
     db.client().execute(update, &[&HOSTILE, &id]).unwrap();
     let finished = db.jobctl(["list"]).run().success();
     let cells: Vec<_> = finished.stdout.trim_end_matches('\n').split('\t').collect();
-    assert_eq!((cells.len(), cells[1], cells[7]), (8, HARMLESS, HARMLESS), "{finished}");
-    assert_eq!(listed(&db, ["--job", HOSTILE]), [id]);
+    assert_eq!((cells.len(), cells[1], cells[8]), (15, HARMLESS, HARMLESS), "{finished}");
+    assert_eq!(list_ids(&db, ["--job", HOSTILE]), [id]);
 }
 
 #[test]
 fn a_narrow_terminal_shows_job_status_and_error() {
     let db = TestDb::new();
-    set(&db, run_in(&db, "cancelled"), "job_type = 'cleanup_nightly', last_error = 'exit status 1'");
+    update(
+        &db,
+        run_in(&db, "cancelled"),
+        "job_type = 'cleanup_nightly', last_error = 'exit status 1'",
+    );
     for width in [80, 40] {
-        let script = format!("script -qec \"stty cols {width}; '$jobctl' list\" /dev/null </dev/null");
+        let script =
+            format!("script -qec \"stty cols {width}; '$jobctl' list\" /dev/null </dev/null");
         let shown = db.script(&script).env("NO_COLOR", "1").run().success().stdout;
         assert!(shown.lines().all(|line| line.trim_end().chars().count() <= width), "{shown}");
         for word in ["cleanup", "cancelled", "exit"] {
@@ -217,15 +283,20 @@ fn a_narrow_terminal_shows_job_status_and_error() {
 }
 
 #[test]
-fn a_terminal_gets_a_table_that_fits_and_is_told_when_there_is_more() {
+fn a_terminal_shows_a_table_that_fits_and_notes_further_runs() {
     let db = TestDb::new();
     for _ in 0..2 {
         let id = run_in(&db, "dead");
-        set(&db, id, "last_error = repeat('long ', 100), created_at = now() - interval '3 hours 5 seconds'");
+        update(
+            &db,
+            id,
+            "last_error = repeat('long ', 100), created_at = now() - interval '3 hours 5 seconds'",
+        );
     }
     let directory = temp_dir();
     let typescript = directory.path().join("typescript");
-    let script = "script -qec \"stty cols 100; '$jobctl' list $limit\" \"$typescript\" </dev/null >/dev/null";
+    let script = "script -qec \"stty cols 100; '$jobctl' list $limit\" \"$typescript\" </dev/null \
+        >/dev/null";
     let shown = |limit: &str| {
         db.script(script)
             .env("typescript", typescript.to_str().unwrap())
@@ -238,6 +309,9 @@ fn a_terminal_gets_a_table_that_fits_and_is_told_when_there_is_more() {
     let one = shown("--limit 1");
     assert!(one.contains("jobctl: these are the newest 1; --limit shows more"), "{one}");
     assert!(one.contains("3h ago") && one.contains("CREATED"), "{one}");
-    assert!(one.lines().all(|line| line.trim_end().chars().count() <= 100 || line.contains("cript ")), "{one}");
+    assert!(
+        one.lines().all(|line| line.trim_end().chars().count() <= 100 || line.contains("cript ")),
+        "{one}"
+    );
     assert!(!shown("--limit 2").contains("--limit shows"));
 }

@@ -1,20 +1,22 @@
-//! What `list-dead` shows, in each of its forms.
+//! The output of `list-dead` in each format.
 
 use crate::cancel::{STATUSES, run_in};
 use crate::support::{TestDb, temp_dir};
 
-/// A dead run that died at this second.
-fn dead(db: &TestDb, second: u32, more: &str) -> i64 {
+/// Inserts a run that was marked dead at this second.
+fn insert_dead(db: &TestDb, second: u32, more: &str) -> i64 {
     let id = run_in(db, "dead");
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET finished_at = '2026-01-31 08:00:{second:02}+00', failed_at = '2026-01-31 08:00:{second:02}+00', \
-         created_at = '2026-01-31 07:00:00+00', attempts = 3, max_attempts = 5 {more} WHERE id = {id}"
+        "UPDATE jobctl.job_runs SET finished_at = '2026-01-31 08:00:{second:02}+00', failed_at = \
+         '2026-01-31 08:00:{second:02}+00', \
+         created_at = '2026-01-31 07:00:00+00', attempts = 3, max_attempts = 5 {more} WHERE id = \
+         {id}"
     ));
     id
 }
 
 #[test]
-fn nothing_is_listed_as_nothing() {
+fn an_empty_list_prints_no_line_or_an_empty_json_array() {
     let db = TestDb::new();
     db.jobctl(["list-dead"]).run().success().stdout("").stderr("");
     db.jobctl(["list-dead", "--json"]).run().success().stdout("[]\n").stderr("");
@@ -26,21 +28,31 @@ fn only_dead_runs_are_listed() {
     db.leaves_running();
     let ids = STATUSES.map(|status| (status, run_in(&db, status)));
     let finished = db.jobctl(["list-dead"]).run().success();
-    let listed: Vec<_> = finished.stdout.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect();
-    let dead = ids.iter().find(|(status, _)| *status == "dead").map(|(_, id)| id.to_string()).unwrap();
+    let listed: Vec<_> =
+        finished.stdout.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect();
+    let dead =
+        ids.iter().find(|(status, _)| *status == "dead").map(|(_, id)| id.to_string()).unwrap();
     assert_eq!(listed, [dead]);
 }
 
 #[test]
-fn dead_runs_are_listed_with_the_latest_death_first() {
+fn list_dead_shows_the_latest_death_first() {
     let db = TestDb::new();
-    let first = dead(&db, 2, ", error_type = 'exit_code', last_error = 'exit status 3'");
-    let second = dead(&db, 1, "");
-    let third = dead(&db, 3, ", job_type = 'http', error_type = 'http_status', last_error = 'HTTP status 404'");
+    let first = insert_dead(&db, 2, ", error_type = 'exit_code', last_error = 'exit status 3'");
+    let second = insert_dead(&db, 1, "");
+    let third = insert_dead(
+        &db,
+        3,
+        ", job_type = 'http', error_type = 'http_status', last_error = 'HTTP status 404'",
+    );
+    let times = |second| {
+        let died = format!("2026-01-31T08:00:0{second}.000000Z");
+        format!("{died}\t{died}\t2026-01-31T07:00:00.000000Z\n")
+    };
     let lines = [
-        format!("{third}\thttp\t3/5\t2026-01-31T08:00:03Z\thttp_status\tHTTP status 404\n"),
-        format!("{first}\tshell\t3/5\t2026-01-31T08:00:02Z\texit_code\texit status 3\n"),
-        format!("{second}\tshell\t3/5\t2026-01-31T08:00:01Z\t\t\n"),
+        format!("{third}\thttp\tdefault\t3\t5\thttp_status\tHTTP status 404\t\t{}", times(3)),
+        format!("{first}\tshell\tdefault\t3\t5\texit_code\texit status 3\t\t{}", times(2)),
+        format!("{second}\tshell\tdefault\t3\t5\t\t\t\t{}", times(1)),
     ];
     db.jobctl(["list-dead"]).run().success().stdout(&lines.concat()).stderr("");
     db.jobctl(["list-dead", "--limit", "2"]).run().success().stdout(&lines[..2].concat());
@@ -48,53 +60,62 @@ fn dead_runs_are_listed_with_the_latest_death_first() {
 }
 
 #[test]
-fn json_holds_every_column_and_null_for_what_is_missing() {
+fn json_has_every_column_with_null_for_a_missing_value() {
     let db = TestDb::new();
-    let id = dead(
+    let id = insert_dead(
         &db,
         1,
-        ", queue = 'mail', idempotency_key = 'k', error_type = 'signal', last_error = 'killed by signal 9'",
+        ", queue = 'mail', idempotency_key = 'k', error_type = 'signal', last_error = 'killed by \
+         signal 9'",
     );
-    let other = dead(&db, 0, "");
+    let other = insert_dead(&db, 0, "");
     db.execute(&format!("UPDATE jobctl.job_runs SET failed_at = NULL WHERE id = {other}"));
     let finished = db.jobctl(["list-dead", "--json"]).run().success().stderr("");
     let expected = serde_json::json!([
         {
-            "id": id, "job_type": "shell", "queue": "mail", "attempts": 3, "max_attempts": 5, "error_type": "signal",
-            "last_error": "killed by signal 9", "idempotency_key": "k", "failed_at": "2026-01-31T08:00:01Z",
-            "finished_at": "2026-01-31T08:00:01Z", "created_at": "2026-01-31T07:00:00Z",
+            "id": id, "job_type": "shell", "queue": "mail", "attempts": 3, "max_attempts": 5,
+            "error_type": "signal",
+            "last_error": "killed by signal \
+                9", "idempotency_key": "k", "failed_at": "2026-01-31T08:00:01.000000Z",
+            "finished_at": "2026-01-31T08:00:01.000000Z",
+            "created_at": "2026-01-31T07:00:00.000000Z",
         },
         {
-            "id": other, "job_type": "shell", "queue": "default", "attempts": 3, "max_attempts": 5, "error_type": null,
+            "id": other, "job_type": "shell", "queue": "default", "attempts": 3, "max_attempts": 5,
+            "error_type": null,
             "last_error": null, "idempotency_key": null, "failed_at": null,
-            "finished_at": "2026-01-31T08:00:00Z", "created_at": "2026-01-31T07:00:00Z",
+            "finished_at": "2026-01-31T08:00:00.000000Z",
+            "created_at": "2026-01-31T07:00:00.000000Z",
         },
     ]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
     assert_eq!(finished.stdout.lines().count(), 1);
 }
 
-/// What an enemy might put into a name or an error: clear the screen, a link, a bell, a forged line,
-/// a change of direction, an 8-bit control.
-pub const HOSTILE: &str = "\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
-pub const HARMLESS: &str = r"\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
+/// An attacker's name or error: clear the screen, a link, a BEL, a forged line, a change of text
+/// direction, an 8-bit control character.
+pub const HOSTILE: &str =
+    "\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
+pub const HARMLESS: &str =
+    r"\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
 
-/// Everything stored by somebody else, in every place that shows it.
-fn hostile(db: &TestDb) -> i64 {
+/// Inserts a run whose text columns are all hostile.
+fn insert_hostile(db: &TestDb) -> i64 {
     let id = run_in(db, "dead");
     let mut client = db.client();
-    let update = "UPDATE jobctl.job_runs SET job_type = $1, last_error = $1, error_type = $1 WHERE id = $2";
+    let update =
+        "UPDATE jobctl.job_runs SET job_type = $1, last_error = $1, error_type = $1 WHERE id = $2";
     client.execute(update, &[&HOSTILE, &id]).unwrap();
     id
 }
 
 #[test]
-fn what_a_terminal_would_obey_is_written_out() {
+fn control_characters_are_escaped() {
     let db = TestDb::new();
-    let id = hostile(&db);
-    let died = db.of_run(id, r#"to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"#);
-    let line = format!("{id}\t{HARMLESS}\t1/10\t{died}\t{HARMLESS}\t{HARMLESS}\n");
-    db.jobctl(["list-dead"]).run().success().stdout(&line);
+    let id = insert_hostile(&db);
+    let list = db.jobctl(["list-dead"]).run().success();
+    let start = format!("{id}\t{HARMLESS}\tdefault\t1\t10\t{HARMLESS}\t{HARMLESS}\t\t");
+    assert!(list.stdout.starts_with(&start) && list.stdout.lines().count() == 1, "{list}");
     let finished = db.jobctl(["list-dead", "--json"]).run().success();
     let is_shown = |c: char| !c.is_control() && !"\u{202e}\u{2028}".contains(c);
     assert!(finished.stdout.trim_end_matches('\n').chars().all(is_shown), "{finished}");
@@ -103,7 +124,7 @@ fn what_a_terminal_would_obey_is_written_out() {
 }
 
 #[test]
-fn a_log_record_is_one_line_whatever_a_job_is_called() {
+fn a_log_record_stays_one_line_for_any_job_name() {
     let db = TestDb::new();
     db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES (E'no\\nsuch\\x1b[2Jjob')");
     let finished = db.jobctl(["tick"]).run().success().stdout("");
@@ -113,54 +134,84 @@ fn a_log_record_is_one_line_whatever_a_job_is_called() {
 }
 
 #[test]
-fn a_terminal_gets_an_aligned_table() {
+fn a_terminal_shows_an_aligned_table() {
     let db = TestDb::new();
-    let id = dead(&db, 1, ", error_type = 'exit_code', last_error = 'exit status 3'");
-    hostile(&db);
+    let id = insert_dead(&db, 1, ", error_type = 'exit_code', last_error = 'exit status 3'");
+    insert_hostile(&db);
     let directory = temp_dir();
     let typescript = directory.path().join("typescript");
-    let script = "script -qec \"stty cols 200; '$jobctl' list-dead\" \"$typescript\" </dev/null >/dev/null";
+    let script =
+        "script -qec \"stty cols 200; '$jobctl' list-dead\" \"$typescript\" </dev/null >/dev/null";
     db.script(script).env("typescript", typescript.to_str().unwrap()).run().success();
     let shown = std::fs::read_to_string(typescript).unwrap();
     let lines: Vec<_> = shown.lines().map(str::trim_end).collect();
-    let header = lines.iter().position(|line| line.contains("ATTEMPTS")).unwrap_or_else(|| panic!("{shown}"));
+    let header = lines
+        .iter()
+        .position(|line| line.contains("ATTEMPTS"))
+        .unwrap_or_else(|| panic!("{shown}"));
     let words = |line: &str| {
-        line.split("  ").map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        line.split("  ")
+            .map(str::trim)
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     assert_eq!(words(lines[header]), ["ID", "JOB", "ATTEMPTS", "DIED AT", "ERROR TYPE", "ERROR"]);
     let row = lines.iter().find(|line| line.contains("exit status 3")).unwrap();
-    assert_eq!(words(row), [&id.to_string(), "shell", "3/5", "2026-01-31T08:00:01Z", "exit_code", "exit status 3"]);
+    assert_eq!(
+        words(row),
+        [&id.to_string(), "shell", "3/5", "2026-01-31T08:00:01Z", "exit_code", "exit status 3"]
+    );
     assert_eq!(row.find("3/5"), lines[header].find("ATTEMPTS"));
     assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown:?}");
 }
 
 #[test]
-fn the_dead_are_counted_by_what_they_died_of() {
+fn groups_count_dead_runs_by_job_and_error_type() {
     let db = TestDb::new();
     db.jobctl(["list-dead", "--group"]).run().success().stdout("").stderr("");
     db.jobctl(["list-dead", "--group", "--json"]).run().success().stdout("[]\n").stderr("");
-    let timeout = ", job_type = 'report', error_type = 'timeout', last_error = 'timed out after 5s'";
-    dead(&db, 7, ", job_type = 'report', error_type = 'exit_code', last_error = 'exit status 1'");
-    let last = dead(&db, 2, timeout);
-    dead(&db, 1, &timeout.replace("5s", "6s"));
-    let unknown = dead(&db, 3, "");
+    let timeout =
+        ", job_type = 'report', error_type = 'timeout', last_error = 'timed out after 5s'";
+    insert_dead(
+        &db,
+        7,
+        ", job_type = 'report', error_type = 'exit_code', last_error = 'exit status 1'",
+    );
+    let last = insert_dead(&db, 2, timeout);
+    insert_dead(&db, 1, &timeout.replace("5s", "6s"));
+    let unknown = insert_dead(&db, 3, "");
     run_in(&db, "cancelled");
-    // Of the run that died last, though another one is newer.
-    let line = format!("report\ttimeout\t2\t2026-01-31T08:00:01Z\t2026-01-31T08:00:02Z\t{last}\ttimed out after 5s\n");
-    let other = "report\texit_code\t1\t2026-01-31T08:00:07Z\t2026-01-31T08:00:07Z\t1\texit status 1\n";
-    let rare = format!("shell\t\t1\t2026-01-31T08:00:03Z\t2026-01-31T08:00:03Z\t{unknown}\t\n");
-    db.jobctl(["list-dead", "--group"]).run().success().stdout(&format!("{line}{other}{rare}")).stderr("");
+    // The id and the error are those of the latest death, not of the newest run.
+    let line = format!(
+        "report\ttimeout\t2\t2026-01-31T08:00:01.000000Z\t2026-01-31T08:00:02.000000Z\t{last}\t\
+         timed out after 5s\n"
+    );
+    let other = "report\texit_code\t1\t2026-01-31T08:00:07.000000Z\t2026-01-31T08:00:07.000000Z\t\
+        1\texit status 1\n";
+    let rare = format!(
+        "shell\t\t1\t2026-01-31T08:00:03.000000Z\t2026-01-31T08:00:03.000000Z\t{unknown}\n"
+    );
+    db.jobctl(["list-dead", "--group"])
+        .run()
+        .success()
+        .stdout(&format!("{line}{other}{rare}"))
+        .stderr("");
     db.jobctl(["list-dead", "--group", "--limit", "1"]).run().success().stdout(&line);
     let within = ["--since", "2026-01-31T08:00:02Z", "--until", "2026-01-31T08:00:07Z"];
     let finished = db.jobctl(["list-dead", "--group", "--json"]).args(within).run().success();
     let expected = serde_json::json!([
         {
-            "job_type": "shell", "error_type": null, "runs": 1, "first_died_at": "2026-01-31T08:00:03Z",
-            "last_died_at": "2026-01-31T08:00:03Z", "newest_id": unknown, "last_error": null,
+            "job_type": "shell", "error_type": null, "runs": 1,
+            "first_finished_at": "2026-01-31T08:00:03.000000Z",
+            "last_finished_at": "2026-01-31T08:00:03.000000Z", "newest_id": unknown,
+            "last_error": null,
         },
         {
-            "job_type": "report", "error_type": "timeout", "runs": 1, "first_died_at": "2026-01-31T08:00:02Z",
-            "last_died_at": "2026-01-31T08:00:02Z", "newest_id": last, "last_error": "timed out after 5s",
+            "job_type": "report", "error_type": "timeout", "runs": 1,
+            "first_finished_at": "2026-01-31T08:00:02.000000Z",
+            "last_finished_at": "2026-01-31T08:00:02.000000Z", "newest_id": last,
+            "last_error": "timed out after 5s",
         },
     ]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);

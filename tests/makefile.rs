@@ -10,11 +10,15 @@ use crate::support::temp_dir;
 /// Runs `make` with this script instead of cargo, without the variables of an outer run.
 fn make(target: &str, cargo: &Path) -> Output {
     let mut make = Command::new("make");
-    make.current_dir(env!("CARGO_MANIFEST_DIR")).args([target, &format!("CARGO={}", cargo.display())]);
+    make.current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args([target, &format!("CARGO={}", cargo.display())]);
     // The script's folder is also the build folder. The address keeps `make` from starting a
     // server.
-    make.env("CARGO_TARGET_DIR", cargo.parent().unwrap()).env("JOBCTL_TEST_DATABASE_URL", "postgresql://nowhere");
-    for name in ["ARGS", "JOBCTL_TEST_ALL", "JOBCTL_TEST_LEFT_OUT", "MAKEFLAGS", "MAKELEVEL", "SUDO_USER"] {
+    make.env("CARGO_TARGET_DIR", cargo.parent().unwrap())
+        .env("JOBCTL_TEST_DATABASE_URL", "postgresql://nowhere");
+    for name in
+        ["ARGS", "JOBCTL_TEST_ALL", "JOBCTL_TEST_LEFT_OUT", "MAKEFLAGS", "MAKELEVEL", "SUDO_USER"]
+    {
         make.env_remove(name);
     }
     make.output().unwrap()
@@ -30,8 +34,13 @@ fn script(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
 #[test]
 fn without_a_toolchain_nothing_is_installed_or_compiled() {
     let folder = temp_dir();
-    let old = script(folder.path(), "old-cargo", "echo 'cargo 1.63.0 (2022)'; echo called >>\"$0.calls\"");
-    let broken = script(folder.path(), "broken-cargo", "echo 'no default is configured' >&2; exit 1");
+    let old = script(
+        folder.path(),
+        "old-cargo",
+        "echo 'cargo 1.63.0 (2022)'; echo called >>\"$0.calls\"",
+    );
+    let broken =
+        script(folder.path(), "broken-cargo", "echo 'no default is configured' >&2; exit 1");
     let missing = folder.path().join("no-cargo");
     for target in ["build", "demo", "test"] {
         for (cargo, cause) in [
@@ -42,14 +51,23 @@ fn without_a_toolchain_nothing_is_installed_or_compiled() {
             let output = make(target, cargo);
             let stderr = String::from_utf8(output.stderr).unwrap();
             assert!(!output.status.success() && output.stdout.is_empty(), "{target}: {stderr}");
-            assert!(stderr.starts_with(&format!("check-toolchain: cannot compile jobctl: {cause}")), "{stderr}");
+            assert!(
+                stderr.starts_with(&format!("check-toolchain: cannot compile jobctl: {cause}")),
+                "{stderr}"
+            );
         }
     }
-    assert_eq!(fs::read_to_string(folder.path().join("old-cargo.calls")).unwrap(), "called\n".repeat(3));
+    assert_eq!(
+        fs::read_to_string(folder.path().join("old-cargo.calls")).unwrap(),
+        "called\n".repeat(3)
+    );
     let mut as_root = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/check-toolchain"));
     let output = as_root.arg(&missing).env("SUDO_USER", "user").output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("root has no ") && stderr.contains("run `make build` without sudo"), "{stderr}");
+    assert!(
+        stderr.contains("root has no ") && stderr.contains("run `make build` without sudo"),
+        "{stderr}"
+    );
 }
 
 /// Passes, and lists skipped tests: three lines, two of them different.
@@ -70,7 +88,10 @@ fn make_test_lists_skipped_tests_at_its_end() {
         let output = make("test", &cargo);
         assert!(output.status.success(), "{output:?}");
         let stdout = String::from_utf8(output.stdout).unwrap();
-        assert!(stdout.ends_with("\nleft out on this machine: 2\n  a: not there\n  b: not there\n"), "{stdout}");
+        assert!(
+            stdout.ends_with("\nleft out on this machine: 2\n  a: not there\n  b: not there\n"),
+            "{stdout}"
+        );
     }
 }
 
@@ -80,7 +101,7 @@ fn completions(demand: &str, list: &Path) -> Output {
     for program in ["bash", "sh"] {
         std::os::unix::fs::symlink(format!("/bin/{program}"), folder.path().join(program)).unwrap();
     }
-    let test = "completions::every_script_is_its_shells_language_and_needs_no_database";
+    let test = "completions::every_script_is_valid_for_its_shell_and_needs_no_database";
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test]).env("PATH", folder.path()).env("JOBCTL_TEST_LEFT_OUT", list);
     command.env_remove("JOBCTL_TEST_ALL");
@@ -96,7 +117,8 @@ fn a_skipped_test_is_listed_and_fails_with_jobctl_test_all() {
     let list = folder.path().join("list");
     let output = completions("", &list);
     assert!(output.status.success(), "{output:?}");
-    let lines = "completions for fish: fish is not installed\ncompletions for zsh: zsh is not installed\n";
+    let lines =
+        "completions for fish: fish is not installed\ncompletions for zsh: zsh is not installed\n";
     assert_eq!(fs::read_to_string(&list).unwrap(), lines);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("left out: completions for fish: fish is not installed\n"), "{stderr}");

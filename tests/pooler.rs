@@ -1,4 +1,4 @@
-//! Everything works through a pooler that gives each transaction another session.
+//! Connections through PgBouncer, which may give each transaction another session.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// In front of a test's database, or nothing where the program is missing.
+    /// Starts it for a test's database; `None` if the program is missing.
     fn start(db: &TestDb, mode: &str) -> Option<Self> {
         let program = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"];
         let program = program.into_iter().find(|path| Path::new(path).exists())?;
@@ -27,7 +27,9 @@ impl Pooler {
         };
         let port = server.get_ports().first().copied().unwrap_or(5432);
         let user = server.get_user().unwrap_or("postgres");
-        let password = server.get_password().map(|password| format!("password={}", String::from_utf8_lossy(password)));
+        let password = server
+            .get_password()
+            .map(|password| format!("password={}", String::from_utf8_lossy(password)));
         let folder = temp_dir();
         let path = folder.path().display();
         let settings = format!(
@@ -39,7 +41,7 @@ impl Pooler {
             password = password.unwrap_or_default()
         );
         fs::write(folder.path().join("settings"), settings).unwrap();
-        // It refuses to run as root; the server's user can get at the server's socket.
+        // PgBouncer does not run as root; the server's user can open the server's socket.
         let mut command = if rustix::process::geteuid().is_root() {
             let socket = fs::metadata(Path::new(&host).join(format!(".s.PGSQL.{port}")));
             let user = socket.map_or(65534, |socket| socket.uid());
@@ -51,7 +53,13 @@ impl Pooler {
             Command::new(program)
         };
         let settings = folder.path().join("settings");
-        let process = command.arg("-q").arg(settings).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let process = command
+            .arg("-q")
+            .arg(settings)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let pooler = Self { process, folder };
         let socket = pooler.folder.path().join(".s.PGSQL.6432");
         wait_until("the pooler to listen", || socket.exists());
@@ -81,7 +89,15 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
     let through = || db.jobctl([]).env("JOBCTL_DATABASE_URL", &url);
     through().args(["migrate"]).run().success();
     let enqueue = |words: &[&str]| -> i64 {
-        through().args(["enqueue"]).args(words.iter().copied()).run().success().stdout.trim().parse().unwrap()
+        through()
+            .args(["enqueue"])
+            .args(words.iter().copied())
+            .run()
+            .success()
+            .stdout
+            .trim()
+            .parse()
+            .unwrap()
     };
     let gate = Gate::new();
     let payload = serde_json::json!({ "command": gate.script() }).to_string();
@@ -91,9 +107,11 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
     let worker = through().args(["tick", "--lease", "3s", "--linger", "--worker", "long"]).spawn();
     gate.wait_for_starts(2);
     // More clients than sessions, while one tick renews its leases.
-    let ids: Vec<_> = (0..60).map(|_| ["shell", "--", "true"]).map(|words| enqueue(&words)).collect();
+    let ids: Vec<_> =
+        (0..60).map(|_| ["shell", "--", "true"]).map(|words| enqueue(&words)).collect();
     let names = ["a", "b", "c", "d", "e", "f", "g"];
-    let ticks: Vec<_> = names.map(|name| through().args(["tick", "--quiet", "--worker", name]).spawn()).into();
+    let ticks: Vec<_> =
+        names.map(|name| through().args(["tick", "--quiet", "--worker", name]).spawn()).into();
     ticks.into_iter().for_each(|tick| drop(tick.wait().success().stderr("")));
     ids.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
     let lease = db.of_run(held, "locked_until");
@@ -106,9 +124,16 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
     through().args(["retry", &doomed.to_string()]).run().success();
     through().args(["tick"]).run().success();
     through().args(["list-dead"]).run().success().stdout("");
-    through().args(["doctor"]).run().success().stdout_has("pooler\tone hands out server processes");
+    through()
+        .args(["doctor"])
+        .run()
+        .success()
+        .stdout_has("pooler\ta pooler shares the server processes");
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|62");
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"), "62");
+    assert_eq!(
+        db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"),
+        "62"
+    );
 }
 
 #[test]
@@ -118,8 +143,11 @@ fn the_error_names_statement_mode_of_a_pooler() {
         return leave_out("a pooler in statement mode", "PgBouncer is not installed");
     };
     for command in [&["list"][..], &["tick"], &["enqueue", "shell", "--", "true"], &["migrate"]] {
-        let refused = db.jobctl(command.iter().copied()).env("JOBCTL_DATABASE_URL", &pooler.url(&db)).run();
+        let refused =
+            db.jobctl(command.iter().copied()).env("JOBCTL_DATABASE_URL", &pooler.url(&db)).run();
         let refused = refused.exits(5).stdout("").complains_once();
-        refused.stderr_has("in statement pooling mode; try again; a pooler needs pool_mode = transaction\n");
+        refused.stderr_has(
+            "in statement pooling mode; try again; a pooler needs pool_mode = transaction\n",
+        );
     }
 }

@@ -1,11 +1,11 @@
-//! What `prune` deletes, what it leaves alone, and that it is in nobody's way.
+//! The runs that `prune` deletes and keeps; it never blocks other sessions.
 
 use crate::cancel::{STATUSES, run_in};
-use crate::retry::answered;
+use crate::retry::answer_at_terminal;
 use crate::support::{Role, TestDb, jobctl};
 
-/// A run in this status that finished so many days ago, if it did, with an attempt in its history.
-fn run_of(db: &TestDb, status: &str, days: u32) -> i64 {
+/// Inserts a run of this age in days with one attempt in its history.
+fn insert_aged(db: &TestDb, status: &str, days: u32) -> i64 {
     let id = run_in(db, status);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET created_at = now() - interval '{days} days',
@@ -16,8 +16,8 @@ fn run_of(db: &TestDb, status: &str, days: u32) -> i64 {
     id
 }
 
-/// So many succeeded runs of 31 days ago.
-fn many(db: &TestDb, runs: u32) {
+/// Inserts this many runs that succeeded 31 days ago.
+fn insert_succeeded(db: &TestDb, runs: u32) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at)
          SELECT 'shell', 'succeeded', 1, now() - interval '31 days' - n * interval '1 second'
@@ -26,23 +26,30 @@ fn many(db: &TestDb, runs: u32) {
 }
 
 fn ids(db: &TestDb) -> Vec<i64> {
-    db.query("SELECT id FROM jobctl.job_runs ORDER BY id").lines().map(|line| line.parse().unwrap()).collect()
+    db.query("SELECT id FROM jobctl.job_runs ORDER BY id")
+        .lines()
+        .map(|line| line.parse().unwrap())
+        .collect()
 }
 
 #[test]
-fn finished_runs_go_when_they_are_old_enough_and_others_never() {
+fn prune_deletes_only_old_finished_runs() {
     let db = TestDb::new();
     db.leaves_running();
     let mut kept = Vec::new();
     for status in STATUSES {
         let (younger, older) = if status == "dead" { (89, 91) } else { (29, 31) };
-        kept.push(run_of(&db, status, younger));
-        let old = run_of(&db, status, older);
+        kept.push(insert_aged(&db, status, younger));
+        let old = insert_aged(&db, status, older);
         if matches!(status, "queued" | "running" | "failed") {
             kept.push(old);
         }
     }
-    db.jobctl(["prune", "--dry-run"]).run().success().stdout("succeeded\t1\ncancelled\t1\ndead\t1\n").stderr("");
+    db.jobctl(["prune", "--dry-run"])
+        .run()
+        .success()
+        .stdout("succeeded\t1\ncancelled\t1\ndead\t1\n")
+        .stderr("");
     assert_eq!(ids(&db).len(), 12);
     db.jobctl(["prune"]).run().success().stdout("succeeded\t1\ncancelled\t1\ndead\t1\n").stderr("");
     assert_eq!(ids(&db), kept);
@@ -51,31 +58,40 @@ fn finished_runs_go_when_they_are_old_enough_and_others_never() {
     db.jobctl(["prune"]).run().success().stdout("").stderr("");
     db.jobctl(["prune", "--json"]).run().success().stdout("[]\n");
     let json = r#"[{"status":"succeeded","runs":1},{"status":"cancelled","runs":1}]"#;
-    db.jobctl(["prune", "--older-than", "28d", "--json"]).run().success().stdout(&format!("{json}\n"));
+    db.jobctl(["prune", "--older-than", "28d", "--json"])
+        .run()
+        .success()
+        .stdout(&format!("{json}\n"));
     db.jobctl(["prune", "--dead-older-than", "88d"]).run().success().stdout("dead\t1\n");
-    assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs ORDER BY 1"), "failed\nqueued\nrunning");
+    assert_eq!(
+        db.query("SELECT DISTINCT status FROM jobctl.job_runs ORDER BY 1"),
+        "failed\nqueued\nrunning"
+    );
 }
 
 #[test]
-fn prune_asks_at_a_terminal() {
+fn prune_asks_for_confirmation_at_a_terminal() {
     let db = TestDb::new();
-    let old = run_of(&db, "succeeded", 31);
-    let (shown, finished) = answered(&db, "prune", "n");
+    let old = insert_aged(&db, "succeeded", 31);
+    let (shown, finished) = answer_at_terminal(&db, "prune", "n");
     assert!(shown.contains("delete 1 old run? [y/N] "), "{shown}");
     finished.exits(1);
     assert_eq!(ids(&db), [old]);
-    answered(&db, "prune", "y").1.success();
+    answer_at_terminal(&db, "prune", "y").1.success();
     assert!(ids(&db).is_empty());
-    assert!(!answered(&db, "prune", "n").0.contains("[y/N]"));
+    assert!(!answer_at_terminal(&db, "prune", "n").0.contains("[y/N]"));
 }
 
 #[test]
-fn history_goes_with_its_runs_whoever_deletes_them_and_how() {
+fn history_is_deleted_with_its_runs_by_any_role_and_command() {
     let db = TestDb::new();
-    let [kept, deleted, other] = ["succeeded"; 3].map(|status| run_of(&db, status, 0));
-    // May not delete history by itself.
+    let [kept, deleted, other] = ["succeeded"; 3].map(|status| insert_aged(&db, status, 0));
+    // An operator has no privilege to delete history alone.
     let operator = Role::granted(&db, "operator");
-    operator.client().execute("DELETE FROM jobctl.job_runs WHERE id IN ($1, $2)", &[&deleted, &other]).unwrap();
+    operator
+        .client()
+        .execute("DELETE FROM jobctl.job_runs WHERE id IN ($1, $2)", &[&deleted, &other])
+        .unwrap();
     assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts"), kept.to_string());
     db.execute("TRUNCATE jobctl.job_runs");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
@@ -83,55 +99,67 @@ fn history_goes_with_its_runs_whoever_deletes_them_and_how() {
 }
 
 #[test]
-fn a_person_deletes_what_is_settled_by_its_id() {
+fn an_operator_deletes_finished_runs_by_id() {
     let db = TestDb::new();
     db.leaves_running();
     let operator = Role::granted(&db, "operator");
-    let [dead, other, waiting] = ["dead", "dead", "queued"].map(|status| run_of(&db, status, 0));
-    let nobody = waiting + 1;
-    let ids = [dead, waiting, nobody].map(|id| id.to_string());
+    let [dead, other, waiting] =
+        ["dead", "dead", "queued"].map(|status| insert_aged(&db, status, 0));
+    let missing = waiting + 1;
+    let ids = [dead, waiting, missing].map(|id| id.to_string());
     let pruned = operator.jobctl(["prune"]).args(ids.iter().map(String::as_str)).run();
     pruned.exits(4).stdout(&format!("{dead}\tdeleted\n")).stderr(&format!(
-        "jobctl: cannot prune run {waiting}: its status is queued; only succeeded, dead and cancelled runs can be deleted\n\
-         jobctl: cannot prune run {nobody}: no such run\n"
+        "jobctl: cannot prune run {waiting}: its status is queued; only succeeded, dead and \
+         cancelled runs can be deleted\n\
+         jobctl: cannot prune run {missing}: no such run\n"
     ));
-    assert_eq!(db.query("SELECT id FROM jobctl.job_runs ORDER BY 1"), format!("{other}\n{waiting}"));
-    assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts ORDER BY 1"), format!("{other}\n{waiting}"));
-    jobctl(["prune", "3", "--older-than", "1d"])
-        .run()
-        .exits(2)
-        .stderr_has("'[ID]...' cannot be used with '--older-than'");
+    assert_eq!(
+        db.query("SELECT id FROM jobctl.job_runs ORDER BY 1"),
+        format!("{other}\n{waiting}")
+    );
+    assert_eq!(
+        db.query("SELECT run_id FROM jobctl.job_attempts ORDER BY 1"),
+        format!("{other}\n{waiting}")
+    );
+    jobctl(["prune", "3", "--older-than", "1d"]).run().exits(2).stderr_has("cannot be used with");
     jobctl(["prune", "3", "--dry-run"]).run().exits(2);
 }
 
 #[test]
-fn workers_that_are_gone_are_forgotten() {
+fn prune_deletes_workers_without_recent_ticks() {
     let db = TestDb::new();
     db.leaves_running();
     db.execute(
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at, ticking_since)
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
          SELECT name, '', now() - age::interval, now() - age::interval - ticked::interval
-         FROM (VALUES ('here', '0', '1 year'), ('gone', '31 days', '2 days'), ('holds', '31 days', '2 days'),
+         FROM (VALUES ('here', '0', '1 year'), ('gone', '31 days', '2 days'), ('holds', '31 \
+         days', '2 days'),
             ('away', '29 days', '2 days'), ('pod-1', '25 hours', '0'), ('pod-2', '23 hours', '0')
          ) AS worker (name, age, ticked);
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at)
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, \
+         started_at)
          VALUES ('shell', 'running', 1, 'holds', now(), now())",
     );
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["prune", "--dry-run"]).run().success();
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers"), "6");
     operator.jobctl(["prune"]).run().success().stdout("");
-    assert_eq!(db.query("SELECT name FROM jobctl.job_workers ORDER BY 1"), "away\nhere\nholds\npod-2");
+    assert_eq!(
+        db.query("SELECT worker FROM jobctl.job_workers ORDER BY 1"),
+        "away\nhere\nholds\npod-2"
+    );
 }
 
 #[test]
-fn many_are_deleted_batch_by_batch_and_a_locked_one_is_waited_for_by_nobody() {
+fn prune_deletes_in_batches_and_skips_locked_runs() {
     let db = TestDb::new();
-    many(&db, 2500);
+    insert_succeeded(&db, 2500);
     let mut other = db.client();
     let mut open = other.transaction().unwrap();
-    let locked: i64 =
-        open.query_one("SELECT id FROM jobctl.job_runs ORDER BY finished_at LIMIT 1 FOR UPDATE", &[]).unwrap().get(0);
+    let locked: i64 = open
+        .query_one("SELECT id FROM jobctl.job_runs ORDER BY finished_at LIMIT 1 FOR UPDATE", &[])
+        .unwrap()
+        .get(0);
     db.jobctl(["prune", "--dry-run"]).run().success().stdout("succeeded\t2500\n");
     db.jobctl(["prune"]).run().success().stdout("succeeded\t2499\n").stderr("");
     assert_eq!(ids(&db), [locked]);
@@ -141,19 +169,22 @@ fn many_are_deleted_batch_by_batch_and_a_locked_one_is_waited_for_by_nobody() {
 }
 
 #[test]
-fn a_full_last_batch_is_the_last() {
+fn prune_ends_after_a_full_last_batch() {
     let db = TestDb::new();
-    many(&db, 2000);
+    insert_succeeded(&db, 2000);
     db.jobctl(["prune"]).run().success().stdout("succeeded\t2000\n");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
 
 #[test]
-fn the_key_of_a_pruned_run_is_free_again_and_a_recorded_effect_is_not() {
+fn prune_frees_keys_but_keeps_recorded_effects() {
     let db = TestDb::new();
     let first = db.enqueue(["shell", "--key", "k", "--", "true"]);
     db.jobctl(["once", "k", "--", "true"]).run().success();
-    db.execute("UPDATE jobctl.job_effects SET recorded_at = now() - interval '1 year', completed_at = recorded_at");
+    db.execute(
+        "UPDATE jobctl.job_effects SET recorded_at = now() - interval '1 year', \
+        completed_at = recorded_at",
+    );
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.enqueue(["shell", "--key", "k", "--", "true"]), first);
     db.jobctl(["prune", "--older-than", "0s"]).run().success().stdout("succeeded\t1\n");
@@ -162,7 +193,7 @@ fn the_key_of_a_pruned_run_is_free_again_and_a_recorded_effect_is_not() {
 }
 
 #[test]
-fn a_schedule_does_not_fire_again_for_a_time_whose_run_is_pruned() {
+fn a_schedule_never_repeats_the_time_of_a_pruned_run() {
     let db = TestDb::new();
     let jobs = "[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n";
     db.apply(jobs);
@@ -171,7 +202,10 @@ fn a_schedule_does_not_fire_again_for_a_time_whose_run_is_pruned() {
          SET next_run_at = date_trunc('year', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'",
     );
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.query("SELECT status FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL"), "succeeded");
+    assert_eq!(
+        db.query("SELECT status FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL"),
+        "succeeded"
+    );
     db.jobctl(["prune", "--older-than", "0s"]).run().success().stdout("succeeded\t1\n");
     db.jobctl(["tick"]).run().success().stderr("");
     db.apply(jobs);
@@ -180,27 +214,31 @@ fn a_schedule_does_not_fire_again_for_a_time_whose_run_is_pruned() {
 }
 
 #[test]
-fn a_tick_prunes_a_thousand_when_its_work_is_done() {
+fn a_tick_prunes_a_thousand_runs_after_its_work() {
     let db = TestDb::new();
-    many(&db, 1500);
-    let dead = run_of(&db, "dead", 91);
+    insert_succeeded(&db, 1500);
+    let dead = insert_aged(&db, "dead", 91);
     let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!(ids(&db).len(), 1502);
     let tick = db.jobctl(["tick", "--prune"]).run().success();
-    let lines: Vec<_> = tick.stderr.lines().map(|line| line.split_once("info  ").unwrap().1).collect();
+    let lines: Vec<_> =
+        tick.stderr.lines().map(|line| line.split_once("info  ").unwrap().1).collect();
     assert_eq!(lines, ["1000 old runs pruned"]);
-    db.jobctl(["tick", "--quiet"]).env("JOBCTL_PRUNE", "1").run().success().stderr("");
+    db.jobctl(["tick", "--quiet"]).env("JOBCTL_TICK_PRUNE", "1").run().success().stderr("");
     assert_eq!(ids(&db), [id]);
     assert!(dead < id);
     db.jobctl(["tick", "--prune"]).run().success().stderr("");
-    db.jobctl(["tick", "--prune", "--older-than", "0s"]).run().success().stderr_has("1 old run pruned");
+    db.jobctl(["tick", "--prune", "--older-than", "0s"])
+        .run()
+        .success()
+        .stderr_has("1 old run pruned");
 }
 
 #[test]
-fn a_tick_that_is_told_to_stop_prunes_nothing() {
+fn a_stopping_tick_prunes_nothing() {
     let db = TestDb::new();
-    many(&db, 1);
+    insert_succeeded(&db, 1);
     let id = db.enqueue(["shell", "--", "sleep", "60"]);
     let tick = db.jobctl(["tick", "--prune", "--grace", "0s"]).spawn();
     db.wait_for_status(id, "running");
@@ -210,37 +248,25 @@ fn a_tick_that_is_told_to_stop_prunes_nothing() {
 }
 
 #[test]
-fn a_worker_that_may_not_delete_says_so_once_and_works() {
+fn a_worker_without_the_delete_privilege_warns_once_and_works() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
-    many(&db, 1);
+    insert_succeeded(&db, 1);
     let id = db.enqueue(["shell", "--", "true"]);
     let tick = worker.jobctl(["tick", "--prune", "--quiet"]).run().success();
     assert_eq!(tick.stderr.lines().count(), 1, "{tick}");
     assert!(tick.stderr.contains(
-        "warn  old runs are not deleted: cannot prune: permission denied for table job_runs; `jobctl grants` prints what roles need"
+        "warn  old runs are not deleted: cannot prune: permission denied for table job_runs; \
+         `jobctl grants` prints what roles need"
     ));
     assert_eq!(db.status(id), "succeeded");
     worker.jobctl(["prune"]).run().exits(7).complains_once();
     db.execute(&format!("GRANT DELETE ON jobctl.job_runs TO {}", worker.name()));
     worker.jobctl(["tick", "--prune", "--quiet"]).run().success().stderr("");
     assert_eq!(ids(&db), [id]);
-    Role::granted(&db, "operator").jobctl(["prune", "--older-than", "0s"]).run().success().stdout("succeeded\t1\n");
-}
-
-#[test]
-fn what_a_crontab_says_for_its_ticks_makes_apply_remove_nothing() {
-    let db = TestDb::new();
-    db.apply("[jobs.a]\nshell = 'true'\n");
-    let empty = crate::support::temp_dir();
-    std::fs::write(empty.path().join("jobs.toml"), "").unwrap();
-    db.jobctl(["apply", "jobs.toml"]).current_dir(empty.path()).env("JOBCTL_PRUNE", "1").run().success();
-    assert_eq!(db.query("SELECT name, enabled FROM jobctl.job_definitions"), "a|f");
-}
-
-#[test]
-fn an_age_is_a_duration() {
-    for age in ["30", "1M", "-1d", "101y"] {
-        jobctl(["prune", &format!("--older-than={age}")]).run().exits(2).stdout("");
-    }
+    Role::granted(&db, "operator")
+        .jobctl(["prune", "--older-than", "0s"])
+        .run()
+        .success()
+        .stdout("succeeded\t1\n");
 }

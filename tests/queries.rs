@@ -1,23 +1,24 @@
-//! The query files: each one is valid against the schema, explained and used.
+//! Every query file fits the schema, has a header, and is used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::TestDb;
 
+/// Returns the name of every query, as in `query!`, and its text.
 fn files() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/queries");
-    let mut files: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(path).unwrap()))
-        .collect();
+    let named = |(path, text): (PathBuf, String)| {
+        let name = path.strip_prefix(&folder).unwrap().with_extension("");
+        (name.to_str().unwrap().to_owned(), text)
+    };
+    let mut files: Vec<_> = source(&folder).into_iter().map(named).collect();
     files.sort();
     assert!(files.len() > 15, "{files:?}");
     files
 }
 
-/// All Rust below a folder, file by file.
+/// Returns all files below a folder, with their text.
 fn source(folder: &Path) -> Vec<(PathBuf, String)> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let of = |path: PathBuf| match path.is_dir() {
@@ -28,7 +29,7 @@ fn source(folder: &Path) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn each_query_file_is_one_statement_that_the_schema_knows() {
+fn each_query_file_is_one_statement_that_fits_the_schema() {
     let db = TestDb::new();
     let mut client = db.client();
     for (name, text) in files() {
@@ -36,23 +37,29 @@ fn each_query_file_is_one_statement_that_the_schema_knows() {
             panic!("{name}: {error:?}");
         }
         assert!(
-            !text.contains(';') || text.lines().all(|line| line.starts_with("--") || !line.contains(';')),
+            !text.contains(';')
+                || text.lines().all(|line| line.starts_with("--") || !line.contains(';')),
             "{name}"
         );
     }
 }
 
 #[test]
-fn each_query_file_starts_with_what_it_does_and_names_its_parameters() {
+fn each_query_file_has_a_header_that_names_its_parameters() {
     for (name, text) in files() {
-        let (header, body): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("--"));
-        assert!(header.first().is_some_and(|line| text.starts_with(line) && line.len() > 10), "{name} has no header");
+        let (header, body): (Vec<_>, Vec<_>) =
+            text.lines().partition(|line| line.starts_with("--"));
+        assert!(
+            header.first().is_some_and(|line| text.starts_with(line) && line.len() > 10),
+            "{name} has no header"
+        );
         let (header, body) = (header.join("\n"), body.join("\n"));
         for number in 1..=20 {
             let parameter = format!("${number}");
             let mentions = |text: &str| {
-                let mut after =
-                    text.match_indices(&parameter).map(|(at, _)| text[at + parameter.len()..].chars().next());
+                let mut after = text
+                    .match_indices(&parameter)
+                    .map(|(at, _)| text[at + parameter.len()..].chars().next());
                 after.any(|next| next.is_none_or(|next| !next.is_ascii_digit()))
             };
             assert_eq!(mentions(&header), mentions(&body), "{name}: {parameter}");
@@ -61,16 +68,17 @@ fn each_query_file_starts_with_what_it_does_and_names_its_parameters() {
 }
 
 #[test]
-fn each_query_file_is_used_and_only_where_queries_may_be() {
+fn each_query_file_is_used_and_other_modules_run_no_sql() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let may = ["store", "connect"].map(|folder| src.join(folder));
-    let (those, others): (Vec<_>, Vec<_>) =
-        source(&src).into_iter().partition(|(path, _)| may.iter().any(|folder| path.starts_with(folder)));
+    let (those, others): (Vec<_>, Vec<_>) = source(&src)
+        .into_iter()
+        .partition(|(path, _)| may.iter().any(|folder| path.starts_with(folder)));
     assert!(others.len() > 50, "{others:?}");
     for (name, _) in files() {
-        let uses = [format!("query!(\"{}\")", name.trim_end_matches(".sql")), format!("sql/queries/{name}")];
+        let uses = [format!("query!(\"{name}\")"), format!("sql/queries/{name}.sql")];
         let is_used = those.iter().any(|(_, text)| uses.iter().any(|word| text.contains(word)));
-        assert!(is_used, "{name} is used by nobody");
+        assert!(is_used, "{name} is not used");
     }
     for (path, text) in others {
         for word in ["sql/queries", "query_typed", "batch_execute", "simple_query"] {

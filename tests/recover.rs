@@ -1,16 +1,21 @@
-//! Taking lost runs away from holders that are gone.
+//! Recovers runs whose leases ran out.
 
 use rustix::process::Signal;
 
 use crate::support::{Gate, Proxy, TestDb, wait_until};
 
 #[test]
-fn a_run_whose_every_start_kills_its_worker_ends_dead() {
+fn a_run_whose_every_attempt_kills_its_worker_ends_dead() {
     let db = TestDb::new();
     let gate = Gate::new();
     // $PPID is the tick.
     let script = format!("echo start $JOBCTL_ATTEMPT >>{}; kill -9 $PPID", gate.log().display());
-    let id = db.enqueue(["shell", "--max-attempts", "3", &serde_json::json!({ "command": script }).to_string()]);
+    let id = db.enqueue([
+        "shell",
+        "--max-attempts",
+        "3",
+        &serde_json::json!({ "command": script }).to_string(),
+    ]);
     for attempt in 1..=3 {
         let tick = db.jobctl(["tick"]).spawn();
         assert!(!tick.wait().status.success());
@@ -19,13 +24,17 @@ fn a_run_whose_every_start_kills_its_worker_ends_dead() {
         db.jobctl(["tick"]).run().success().stderr_has(" expired, ");
         db.age();
     }
-    assert_eq!(db.of_run(id, "status, attempts, error_type, finished_at IS NOT NULL"), "dead|3|lease_expired|t");
+    assert_eq!(
+        db.of_run(id, "status, attempts, error_type, finished_at IS NOT NULL"),
+        "dead|3|lease_expired|t"
+    );
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(gate.lines(), ["start 1", "start 2", "start 3"]);
-    let history = "SELECT string_agg(attempt || outcome, ' ' ORDER BY attempt) FROM jobctl.job_attempts";
+    let history =
+        "SELECT string_agg(attempt || outcome, ' ' ORDER BY attempt) FROM jobctl.job_attempts";
     assert_eq!(db.query(history), "1lease_expired 2lease_expired 3lease_expired");
     db.jobctl(["list-dead"]).run().success().stdout_has("lease expired");
-    // An operator's retry gives it a new budget and keeps the history.
+    // A retry by an operator raises max_attempts and keeps the history.
     db.execute("UPDATE jobctl.job_runs SET payload = '{\"command\": \"true\"}'");
     db.jobctl(["retry", &id.to_string()]).run().success();
     db.jobctl(["tick"]).run().success();
@@ -34,7 +43,7 @@ fn a_run_whose_every_start_kills_its_worker_ends_dead() {
 }
 
 #[test]
-fn a_run_that_keeps_failing_starts_as_often_as_it_may_and_ends_dead() {
+fn a_run_that_keeps_failing_starts_max_attempts_times_and_ends_dead() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--max-attempts", "3", "--", "false"]);
     for _ in 0..5 {
@@ -47,12 +56,14 @@ fn a_run_that_keeps_failing_starts_as_often_as_it_may_and_ends_dead() {
     assert_eq!(db.of_run(id, "status, attempts, max_attempts"), "queued|3|6");
 }
 
-/// Held by a worker that is gone.
+/// Makes a run held by a dead worker.
 fn insert_lost(db: &TestDb, runs: u32, more: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs
-             (job_type, payload, status, attempts, max_attempts, locked_by, locked_until, started_at)
-         SELECT 'shell', '{{\"command\": \"true\"}}', 'running', 1, 1, 'gone', now() - interval '1 second',
+             (job_type, payload, status, attempts, max_attempts, locked_by, locked_until, \
+             started_at)
+         SELECT 'shell', '{{\"command\": \"true\"}}', 'running', 1, 1, 'gone', now() - interval \
+         '1 second',
              now() - interval '1 hour'
          FROM generate_series(1, {runs});
          {more}"
@@ -63,18 +74,21 @@ fn insert_lost(db: &TestDb, runs: u32, more: &str) {
 fn many_ticks_at_once_recover_each_run_once() {
     let db = TestDb::new();
     insert_lost(&db, 100, "");
-    let ticks: Vec<_> =
-        ["a", "b", "c", "d"].map(|worker| db.jobctl(["tick"]).args(["--worker", worker]).spawn()).into();
-    let lines: usize = ticks.into_iter().map(|tick| tick.wait().success().stderr.lines().count()).sum();
+    let ticks: Vec<_> = ["a", "b", "c", "d"]
+        .map(|worker| db.jobctl(["tick"]).args(["--worker", worker]).spawn())
+        .into();
+    let lines: usize =
+        ticks.into_iter().map(|tick| tick.wait().success().stderr.lines().count()).sum();
     assert_eq!(lines, 100);
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "dead|100");
-    let history = "SELECT worker, outcome, count(*), bool_and(finished_at - started_at > interval '59 minutes')
+    let history = "SELECT worker, outcome, count(*), bool_and(finished_at - started_at > interval \
+        '59 minutes')
          FROM jobctl.job_attempts GROUP BY 1, 2";
     assert_eq!(db.query(history), "gone|lease_expired|100|t");
 }
 
 #[test]
-fn a_lost_run_that_somebody_asked_to_cancel_is_cancelled() {
+fn a_lost_run_with_a_cancel_request_is_cancelled() {
     let db = TestDb::new();
     insert_lost(&db, 1, "UPDATE jobctl.job_runs SET max_attempts = 10");
     db.jobctl(["cancel", "1"]).run().success();
@@ -83,9 +97,12 @@ fn a_lost_run_that_somebody_asked_to_cancel_is_cancelled() {
 }
 
 #[test]
-fn a_run_that_changes_while_it_is_looked_at_is_left_alone() {
+fn a_run_that_changes_while_it_is_read_is_not_recovered() {
     let changes = [
-        ("status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now()", "succeeded|1||"),
+        (
+            "status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now()",
+            "succeeded|1||",
+        ),
         ("locked_until = now() + interval '1 hour'", "running|1||"),
         ("attempts = 2, locked_until = now() + interval '1 hour'", "running|2||"),
     ];
@@ -95,7 +112,9 @@ fn a_run_that_changes_while_it_is_looked_at_is_left_alone() {
         insert_lost(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
         let mut client = db.client();
         let mut transaction = client.transaction().unwrap();
-        transaction.batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = 1")).unwrap();
+        transaction
+            .batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = 1"))
+            .unwrap();
         // It sees the old row, finds it locked, and takes the other one.
         db.jobctl(["tick"]).run().success().stderr_has("run 2 ").nowhere("run 1 ");
         transaction.commit().unwrap();
@@ -106,9 +125,12 @@ fn a_run_that_changes_while_it_is_looked_at_is_left_alone() {
 }
 
 #[test]
-fn a_run_that_changes_before_it_is_recovered_is_left_alone() {
+fn a_run_that_changes_after_it_was_read_is_not_recovered() {
     let changes = [
-        ("status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now()", "succeeded|1||"),
+        (
+            "status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now()",
+            "succeeded|1||",
+        ),
         ("locked_until = now() + interval '1 hour'", "running|1||"),
         ("attempts = 2", "running|2||"),
     ];
@@ -117,11 +139,11 @@ fn a_run_that_changes_before_it_is_recovered_is_left_alone() {
         db.leaves_running();
         let proxy = Proxy::to(&db);
         insert_lost(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
-        proxy.freeze_after("candidates for recover.sql");
+        proxy.freeze_after("recover.sql checks them");
         let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
-        wait_until("the tick to look", || proxy.is_frozen());
+        wait_until("the tick to claim", || proxy.is_frozen());
         db.execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = 1"));
-        proxy.mend();
+        proxy.restore();
         tick.wait().success().stderr_has("run 2 ").nowhere("run 1 ");
         assert_eq!(db.of_run(1, "status, attempts, error_type, last_error"), after);
         assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts"), "2");
@@ -141,9 +163,9 @@ fn a_heartbeat_and_a_recovery_never_both_win() {
         db.expire_leases();
         db.jobctl(["tick", "--worker", "thief", "--shell", "off", "--quiet"]).run().success();
     }
-    // Whatever was not taken goes on under its first attempt.
+    // The other runs continue with their first attempts.
     let kept = db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'");
-    wait_until("the lost work to be killed", || {
+    wait_until("the lost job to be killed", || {
         db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'lease_expired'")
             == (4 - kept.parse::<i32>().unwrap()).to_string()
     });
@@ -152,16 +174,17 @@ fn a_heartbeat_and_a_recovery_never_both_win() {
     let ends = db.query(
         "SELECT count(*) FROM jobctl.job_runs AS run
          JOIN jobctl.job_attempts AS attempt ON attempt.run_id = run.id AND run.attempts = 1
-         WHERE (run.status, attempt.outcome) IN (('succeeded', 'succeeded'), ('failed', 'lease_expired'))",
+         WHERE (run.status, attempt.outcome) IN (('succeeded', 'succeeded'), ('failed', \
+         'lease_expired'))",
     );
     assert_eq!(ends, "4", "{}", db.dump());
 }
 
 #[test]
-fn a_tick_recovers_also_while_another_has_its_workers_right() {
+fn a_tick_recovers_runs_even_without_the_claim_right() {
     let db = TestDb::new();
     let first = db.jobctl(["tick", "--worker", "w", "--linger", "--queue", "none"]).spawn();
-    wait_until("the right to be taken", || {
+    wait_until("the claim right to be taken", || {
         db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
     });
     insert_lost(&db, 1, "");
@@ -172,18 +195,20 @@ fn a_tick_recovers_also_while_another_has_its_workers_right() {
 }
 
 #[test]
-fn one_tick_recovers_all_that_was_lost() {
+fn one_tick_recovers_all_lost_runs() {
     let db = TestDb::new();
     db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at)
-         SELECT 'shell', 'running', 1, 'gone', now() - interval '1 minute', now() FROM generate_series(1, 1100)",
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, \
+            started_at)
+         SELECT 'shell', 'running', 1, 'gone', now() - interval '1 minute', now() FROM \
+         generate_series(1, 1100)",
     );
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "failed|1100");
 }
 
 #[test]
-fn a_lost_run_whose_start_nobody_noted_is_recovered_and_counts_as_failed() {
+fn a_lost_run_without_started_at_is_recovered_and_counts_as_failed() {
     let db = TestDb::new();
     insert_lost(&db, 1, "UPDATE jobctl.job_runs SET max_attempts = 10, started_at = NULL");
     db.jobctl(["tick"]).run().success();
@@ -192,7 +217,7 @@ fn a_lost_run_whose_start_nobody_noted_is_recovered_and_counts_as_failed() {
 }
 
 #[test]
-fn a_worker_that_comes_back_is_not_held_up_by_what_it_lost() {
+fn a_restarted_worker_does_not_wait_for_its_lost_runs() {
     let db = TestDb::new();
     insert_lost(&db, 4, "");
     let id = db.enqueue(["shell", "--", "true"]);
@@ -201,7 +226,7 @@ fn a_worker_that_comes_back_is_not_held_up_by_what_it_lost() {
 }
 
 #[test]
-fn a_history_that_is_there_already_stays_and_wedges_nothing() {
+fn an_existing_history_row_stays_and_blocks_no_recovery() {
     let db = TestDb::new();
     insert_lost(&db, 2, "");
     let ended = db.enqueue(["shell", "--", "true"]);
@@ -214,5 +239,8 @@ fn a_history_that_is_there_already_stays_and_wedges_nothing() {
     db.jobctl(["cancel", &forced]).run().success();
     db.jobctl(["tick"]).run().success();
     assert_eq!([1, 2, ended].map(|id| db.status(id)), ["dead", "dead", "succeeded"]);
-    assert_eq!(db.query("SELECT worker, count(*) FROM jobctl.job_attempts GROUP BY 1 ORDER BY 1"), "before|3\ngone|1");
+    assert_eq!(
+        db.query("SELECT worker, count(*) FROM jobctl.job_attempts GROUP BY 1 ORDER BY 1"),
+        "before|3\ngone|1"
+    );
 }

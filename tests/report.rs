@@ -1,5 +1,5 @@
-//! The page that `report` writes: what it says, that it is whole and needs nothing else, and that
-//! nothing stored in the database can become a part of it.
+//! The page that `report` writes: its text, its well-formed HTML without references to other files,
+//! and that no stored text can become HTML.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,38 +8,46 @@ use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use crate::cancel::{STATUSES, run_in};
 use crate::support::{Role, TestDb, leave_out, temp_dir, wait_until};
 
-/// A database in which all is well: a worker that has just ticked, and a schedule that is not due.
-fn furnished() -> TestDb {
+/// A database without problems: a worker has just ticked, and the schedule is not due.
+fn healthy_db() -> TestDb {
     let db = TestDb::new();
-    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '30 2 * * *'\n[jobs.hook]\nshell = 'true'\n");
-    db.execute("INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('w', '1', now())");
+    db.apply(
+        "[jobs.nightly]\nshell = 'true'\nschedule = '30 2 * * *'\n[jobs.hook]\nshell = 'true'\n",
+    );
+    db.execute(
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ('w', '1', now())",
+    );
     db
 }
 
-/// Runs that ended so long ago, each after three seconds.
+/// Inserts runs that ended this long ago, after three seconds each.
 fn ended(db: &TestDb, job: &str, status: &str, ago: &str, runs: u32) {
     db.execute(&format!(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at, error_type, last_error)
-         SELECT '{job}', '{status}', 1, now() - interval '{ago}' - interval '3 seconds', now() - interval '{ago}',
-            CASE WHEN '{status}' = 'dead' THEN 'exit_code' END, CASE WHEN '{status}' = 'dead' THEN 'exit status 3' END
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at,
+             error_type, last_error)
+         SELECT '{job}', '{status}', 1, now() - interval '{ago}' - interval '3 seconds',
+             now() - interval '{ago}',
+            CASE WHEN '{status}' = 'dead' THEN 'exit_code' END,
+                CASE WHEN '{status}' = 'dead' THEN 'exit status 3' END
          FROM generate_series(1, {runs})"
     ));
 }
 
 fn page(db: &TestDb, arguments: &[&str]) -> String {
-    let page = db.jobctl(["report"]).args(arguments.iter().copied()).run().success().stderr("").stdout;
+    let page =
+        db.jobctl(["report"]).args(arguments.iter().copied()).run().success().stderr("").stdout;
     check(&page);
     page
 }
 
-/// A page without its style.
+/// Returns a page without its style sheet.
 fn without_style(page: &str) -> String {
     let (head, rest) = page.split_once("<style>").expect("a style");
     let (_, body) = rest.split_once("</style>").expect("the style's end");
     format!("{head}{body}")
 }
 
-/// The text of a page as it is read, each run of white space one space.
+/// Returns the visible text of a page, with one space for each white space.
 fn text(page: &str) -> String {
     let mut text = String::new();
     for piece in without_style(page).split('<').skip(1) {
@@ -54,19 +62,19 @@ fn text(page: &str) -> String {
 }
 
 #[track_caller]
-fn says(page: &str, what: &str) {
+fn says(page: &str, expected: &str) {
     let text = text(page);
-    assert!(text.contains(what), "no `{what}` in\n{text}");
+    assert!(text.contains(expected), "no `{expected}` in\n{text}");
 }
 
 #[track_caller]
-fn is_silent_about(page: &str, what: &str) {
+fn lacks(page: &str, unexpected: &str) {
     let text = text(page);
-    assert!(!text.contains(what), "`{what}` in\n{text}");
+    assert!(!text.contains(unexpected), "`{unexpected}` in\n{text}");
 }
 
-/// The tags of a page: name and attributes. Every one is closed in its order, every attribute quoted
-/// and given once, and every id unique.
+/// Returns the tags of a page with their attributes. Checks that tags are closed in order and that
+/// attributes are quoted.
 fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
     const VOID: [&str; 5] = ["br", "link", "meta", "wbr", "!DOCTYPE"];
     let (mut tags, mut open) = (Vec::new(), Vec::new());
@@ -79,8 +87,10 @@ fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
         let (name, mut rest) = tag.split_once(' ').unwrap_or((tag, ""));
         let mut attributes = Vec::new();
         while name != "!DOCTYPE" && !rest.is_empty() {
-            let (key, value) = rest.split_once("=\"").unwrap_or_else(|| panic!("no value in <{tag}>"));
-            let (value, after) = value.split_once('"').unwrap_or_else(|| panic!("no end of a value in <{tag}>"));
+            let (key, value) =
+                rest.split_once("=\"").unwrap_or_else(|| panic!("no value in <{tag}>"));
+            let (value, after) =
+                value.split_once('"').unwrap_or_else(|| panic!("no end of a value in <{tag}>"));
             attributes.push((key.trim().to_owned(), value.to_owned()));
             rest = after.trim_start().trim_end_matches('/');
         }
@@ -94,10 +104,13 @@ fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
     tags
 }
 
-/// What holds of every page, whatever is in it.
+/// Checks the rules of every page.
 #[track_caller]
 fn check(page: &str) {
-    assert!(page.starts_with("<!DOCTYPE html><html lang=\"en\">") && page.ends_with("</html>\n"), "{page}");
+    assert!(
+        page.starts_with("<!DOCTYPE html><html lang=\"en\">") && page.ends_with("</html>\n"),
+        "{page}"
+    );
     assert!(page.len() < 500 * 1024, "{} bytes", page.len());
     assert!(page.chars().all(|c| c == '\n' || !c.is_control()), "a control character in\n{page}");
     let style = page.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
@@ -105,8 +118,9 @@ fn check(page: &str) {
         assert!(!style.contains(outside), "the style has {outside}");
     }
     let tags = tags(page);
-    const KNOWN: &str = "!DOCTYPE html head meta title link style body header main footer section h1 h2 h3 p span strong \
-                         code pre br wbr time table caption thead tbody tr th td dl dt dd div ul ol li svg g path desc circle";
+    const KNOWN: &str = "!DOCTYPE html head meta title link style body header main footer \
+                         section h1 h2 h3 p span strong code pre br wbr time table caption thead \
+                         tbody tr th td dl dt dd div ul ol li svg g path desc circle";
     let mut ids = HashSet::new();
     for (name, attributes) in &tags {
         assert!(KNOWN.split_whitespace().any(|known| known == name), "<{name}>");
@@ -115,7 +129,10 @@ fn check(page: &str) {
                 !key.starts_with("on") && !value.contains("://") && !value.contains("javascript:"),
                 "{key}={value}"
             );
-            assert!(!matches!(key.as_str(), "src" | "srcset" | "action" | "xlink:href"), "{key}={value}");
+            assert!(
+                !matches!(key.as_str(), "src" | "srcset" | "action" | "xlink:href"),
+                "{key}={value}"
+            );
             assert!(key != "href" || value == "data:,", "{key}={value}");
             assert!(key != "id" || ids.insert(value.clone()), "two ids `{value}`");
         }
@@ -126,24 +143,28 @@ fn check(page: &str) {
             "a drawing without a name"
         );
     }
-    for (_, value) in tags.iter().flat_map(|(_, attributes)| attributes).filter(|(key, _)| key == "aria-labelledby") {
+    for (_, value) in tags
+        .iter()
+        .flat_map(|(_, attributes)| attributes)
+        .filter(|(key, _)| key == "aria-labelledby")
+    {
         assert!(value.split(' ').all(|id| ids.contains(id)), "nothing is called {value}");
     }
 }
 
 #[test]
-fn an_empty_database_is_told_what_to_do_next() {
+fn the_page_of_an_empty_database_shows_the_first_steps() {
     let db = TestDb::new();
     let page = page(&db, &[]);
     says(&page, &format!("Nothing here yet · Jobs in {}", db.name()));
     says(&page, "jobctl apply jobs.toml");
     says(&page, "* * * * * jobctl tick");
-    is_silent_about(&page, "What ran");
+    lacks(&page, "Timeline");
 }
 
 #[test]
-fn a_page_begins_with_whether_all_is_well() {
-    let db = furnished();
+fn the_headline_says_whether_anything_needs_attention() {
+    let db = healthy_db();
     says(&page(&db, &[]), "All well. Nothing ran in the last 24h; nothing is dead or late.");
     ended(&db, "hook", "succeeded", "1 hour", 1234);
     let well = page(&db, &["--title", "Our jobs"]);
@@ -156,23 +177,26 @@ fn a_page_begins_with_whether_all_is_well() {
     says(&page(&db, &["--since", "7d"]), "Needs attention: 3 dead runs in the last 7d.");
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '2 hours';
-         UPDATE jobctl.job_definitions SET next_run_at = now() - interval '3 hours' WHERE name = 'nightly';
-         INSERT INTO jobctl.job_runs (job_type, run_at) VALUES ('hook', now() - interval '4 hours'), ('hook', now());
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at)
+         UPDATE jobctl.job_definitions SET next_run_at = now() - interval '3 hours'
+             WHERE name = 'nightly';
+         INSERT INTO jobctl.job_runs (job_type, run_at)
+         VALUES ('hook', now() - interval '4 hours'), ('hook', now());
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
+             started_at)
          VALUES ('hook', 'running', 1, 'w', now() - interval '1 hour', now() - interval '2 hours')",
     );
     db.leaves_running();
     says(
         &page(&db, &[]),
-        "Needs attention: 3 dead runs, 2 in the last 24h; no worker has ticked for 2h; 2 runs are due, the oldest for 4h; a \
-         schedule is late by 3h; 1 run is running without a lease.",
+        "Needs attention: 3 dead runs, 2 in the last 24h; no worker has ticked for 2h; 2 due runs, \
+         waiting for up to 4h; a schedule is 3h late; 1 expired lease.",
     );
 }
 
 #[test]
-fn what_is_said_of_a_window_is_of_no_longer_one() {
-    let db = furnished();
-    // A bin of thirty days is eight hours: the first one has these, and is drawn.
+fn the_headline_counts_the_requested_window_only() {
+    let db = healthy_db();
+    // A bin of thirty days is eight hours long. The first bin has these runs and is drawn.
     ended(&db, "hook", "succeeded", "30 days 2 seconds", 1);
     ended(&db, "hook", "dead", "30 days 2 seconds", 7);
     let page = page(&db, &["--since", "30d"]);
@@ -181,12 +205,14 @@ fn what_is_said_of_a_window_is_of_no_longer_one() {
 }
 
 #[test]
-fn what_cron_makes_up_for_within_minutes_is_no_trouble() {
-    let db = furnished();
+fn delays_of_a_few_minutes_need_no_attention() {
+    let db = healthy_db();
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '4 minutes';
-         UPDATE jobctl.job_definitions SET next_run_at = now() - interval '4 minutes' WHERE name = 'nightly';
-         INSERT INTO jobctl.job_runs (job_type, run_at) VALUES ('hook', now() - interval '4 minutes')",
+         UPDATE jobctl.job_definitions SET next_run_at = now() - interval '4 minutes'
+             WHERE name = 'nightly';
+         INSERT INTO jobctl.job_runs (job_type, run_at)
+         VALUES ('hook', now() - interval '4 minutes')",
     );
     says(&page(&db, &[]), "All well.");
     db.execute("DELETE FROM jobctl.job_workers");
@@ -194,17 +220,19 @@ fn what_cron_makes_up_for_within_minutes_is_no_trouble() {
 }
 
 #[test]
-fn a_lane_shows_what_ended_when() {
-    let db = furnished();
+fn a_lane_counts_the_outcomes_of_each_bin() {
+    let db = healthy_db();
     ended(&db, "hook", "succeeded", "2 hours", 4);
     ended(&db, "hook", "cancelled", "5 hours", 1);
     ended(&db, "hook", "dead", "8 hours", 2);
     ended(&db, "hook", "succeeded", "25 hours", 99);
-    // Succeeded at the third attempt, and died at the second: three attempts failed and were retried.
+    // One run succeeded at the third attempt, one died at the second: three failed attempts were
+    // retried.
     db.execute(
         "WITH tried AS (
              INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at)
-             SELECT 'hook', status, attempts, now() - interval '11 hours', now() - interval '11 hours'
+             SELECT 'hook', status, attempts, now() - interval '11 hours',
+                 now() - interval '11 hours'
              FROM (VALUES ('succeeded', 3), ('dead', 2)) AS run (status, attempts)
              RETURNING id, status, attempts
          )
@@ -216,33 +244,40 @@ fn a_lane_shows_what_ended_when() {
     let page = page(&db, &[]);
     says(&page, "hook 5 runs succeeded, 3 failed attempts, 3 dead, 1 cancelled");
     says(&page, "5 ok 3 dead, 3 retried");
-    for words in [": 4 succeeded", ": 1 cancelled", ": 2 dead", ": 1 succeeded, 3 retried, 1 dead"] {
+    for words in [": 4 succeeded", ": 1 cancelled", ": 2 dead", ": 1 succeeded, 3 retried, 1 dead"]
+    {
         assert!(page.contains(&format!("{words}</title>")), "no {words} in\n{page}");
     }
-    // A schedule that did not run is shown, too.
+    // A schedule without a run has a lane too.
     says(&page, "nightly 0 runs succeeded");
 }
 
 #[test]
-fn what_takes_longer_than_a_mark_is_drawn_with_its_length() {
-    let db = furnished();
+fn a_run_longer_than_a_bin_is_drawn_with_its_length() {
+    let db = healthy_db();
     let lengths = |page: &str| page.matches("<path class=\"long\"").count();
     ended(&db, "hook", "succeeded", "2 hours", 3);
     assert_eq!(lengths(&page(&db, &[])), 0);
-    db.execute("UPDATE jobctl.job_runs SET started_at = finished_at - interval '40 minutes' WHERE id % 3 = 0");
+    db.execute(
+        "UPDATE jobctl.job_runs SET started_at = finished_at - interval '40 minutes'
+        WHERE id % 3 = 0",
+    );
     let page = page(&db, &[]);
     assert_eq!(lengths(&page), 1);
-    says(&page, "0 to 40m median 3s");
+    says(&page, "longest 40m median 3s");
 }
 
 #[test]
-fn failures_are_grouped_with_the_newest_first_and_the_rest_is_counted() {
-    let db = furnished();
+fn failures_are_grouped_newest_first_and_hidden_groups_are_counted() {
+    let db = healthy_db();
     ended(&db, "hook", "dead", "3 hours", 7);
     db.execute(
-        "UPDATE jobctl.job_runs SET last_error = 'the newest', finished_at = now() - interval '2 hours' WHERE id = 3;
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, run_at, failed_at, error_type, last_error)
-         VALUES ('other', 'failed', 2, now() + interval '1 minute', now() - interval '1 minute', 'timeout', 'timed out after 5s')",
+        "UPDATE jobctl.job_runs SET last_error = 'the newest',
+             finished_at = now() - interval '2 hours' WHERE id = 3;
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, run_at, failed_at, error_type,
+             last_error)
+         VALUES ('other', 'failed', 2, now() + interval '1 minute', now() - interval '1 minute',
+             'timeout', 'timed out after 5s')",
     );
     let few = page(&db, &[]);
     says(&few, "1 to retry other timeout timed out after 5s");
@@ -254,25 +289,35 @@ fn failures_are_grouped_with_the_newest_first_and_the_rest_is_counted() {
     }
     let many = page(&db, &[]);
     says(&many, "And 5 more groups; jobctl list-dead lists every dead run.");
-    says(&many, "And 7 more jobs; shown are those with trouble, then those with the most runs.");
+    says(
+        &many,
+        "And 7 more jobs; jobs with failures are shown first, then jobs with the most runs.",
+    );
 }
 
 #[test]
-fn schedules_workers_and_running_runs_are_listed_with_what_is_odd_about_them() {
-    let db = furnished();
+fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
+    let db = healthy_db();
     db.apply(
         "[jobs.fires]\nshell = 'true'\nschedule = '*/15 * * * *'\ntime_zone = 'Europe/Berlin'\n
-         [jobs.late]\nshell = 'true'\nschedule = '0 0 * * *'\n[jobs.held]\nshell = 'true'\nschedule = '0 0 * * *'\n",
+         [jobs.late]\nshell = 'true'\nschedule = '0 0 * * *'\n
+         [jobs.held]\nshell = 'true'\nschedule = '0 0 * * *'\n",
     );
     db.jobctl(["pause", "held"]).run().success();
     db.execute(
-        "UPDATE jobctl.job_definitions SET next_run_at = now() - interval '6 minutes' WHERE name = 'late';
-         UPDATE jobctl.job_definitions SET next_run_at = now() + interval '5 minutes 1 second' WHERE name = 'fires';
-         INSERT INTO jobctl.job_workers (name, version, last_tick_at)
-         VALUES ('old', '0.9', now() - interval '3 days'), (repeat('x', 300), '0.9', now() - interval '4 days');
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, started_at, cancel_requested_at)
-         VALUES ('fires', 'running', 2, 'w', now() + interval '1 minute', now() - interval '90 seconds', NULL),
-            ('late', 'running', 1, 'old', now() - interval '1 minute', now() - interval '1 hour', now()),
+        "UPDATE jobctl.job_definitions SET next_run_at = now() - interval '6 minutes'
+             WHERE name = 'late';
+         UPDATE jobctl.job_definitions
+             SET next_run_at = now() + interval '5 minutes 1 second' WHERE name = 'fires';
+         INSERT INTO jobctl.job_workers (worker, version, last_tick_at)
+         VALUES ('old', '0.9', now() - interval '3 days'),
+            (repeat('x', 300), '0.9', now() - interval '4 days');
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
+             started_at, cancel_requested_at)
+         VALUES ('fires', 'running', 2, 'w', now() + interval '1 minute',
+             now() - interval '90 seconds', NULL),
+            ('late', 'running', 1, 'old', now() - interval '1 minute',
+                now() - interval '1 hour', now()),
             ('late', 'running', 1, 'old', now() + interval '1 minute', NULL, NULL)",
     );
     db.leaves_running();
@@ -282,55 +327,67 @@ fn schedules_workers_and_running_runs_are_listed_with_what_is_odd_about_them() {
         let (_, after) = text.split_once(from).unwrap_or_else(|| panic!("no {from} in {text}"));
         after.split_once(to).map_or(after, |(before, _)| before).to_owned()
     };
-    let fires = texts("What fires next", "Who works");
+    let fires = texts("Job Next Schedule", "Worker Last tick");
     assert!(fires.contains("fires") && fires.contains(", in 5m"), "{fires}");
-    assert!(fires.contains("*/15 * * * * Every 15 minutes every day (Europe/Berlin time)."), "{fires}");
+    assert!(
+        fires.contains("*/15 * * * * Every 15 minutes every day (Europe/Berlin time)."),
+        "{fires}"
+    );
     assert!(fires.find("late late") < fires.find("held paused since"), "{fires}");
     assert!(fires.find("held paused since") < fires.find("nightly disabled"), "{fires}");
-    let workers = texts("Who works", "What runs now");
+    let workers = texts("Worker Last tick", "Running now");
     assert!(workers.find("w ") < workers.find("old silent"), "{workers}");
     assert!(workers.contains(&format!(" {} silent", "x".repeat(255))), "{workers}");
-    let running = texts("What runs now", "jobctl 0");
-    assert!(running.find("lease lost cancel requested") < running.find("90s ago w 2 of 10"), "{running}");
+    let running = texts("Running now", "jobctl 0");
+    assert!(
+        running.find("lease expired cancel requested") < running.find("90s ago w 2 of 10"),
+        "{running}"
+    );
     assert!(running.find("90s ago w 2 of 10") < running.find("unknown old 1 of 10"), "{running}");
 }
 
 #[test]
 fn a_schedule_that_can_not_be_read_needs_attention() {
-    let db = furnished();
-    db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\n[jobs.b]\nshell = 'true'\nschedule = '@daily'\n");
+    let db = healthy_db();
+    db.apply(
+        "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n
+         [jobs.b]\nshell = 'true'\nschedule = '@daily'\n",
+    );
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = NULL WHERE name IN ('a', 'b')");
-    says(&page(&db, &[]), "a from the next tick @daily");
+    says(&page(&db, &[]), "a known after the next tick @daily");
     db.execute("UPDATE jobctl.job_definitions SET schedule = 'sometimes' WHERE name = 'a'");
     let page = page(&db, &[]);
     says(&page, "Needs attention: schedule a can't fire");
     says(&page, "a can't fire sometimes");
 }
 
-/// What an enemy might put wherever text can be put.
-const HOSTILE: &str =
-    "</title></style><script>x</script>\"'><img src=http://e onerror=x>&lt;\u{1b}[2J\u{1}\u{202e}\r\n\u{85}";
+/// An attack on HTML and on terminals, in one text.
+const HOSTILE: &str = "</title></style><script>x</script>\"'><img src=http://e onerror=x>&lt;\
+    \u{1b}[2J\u{1}\u{202e}\r\n\u{85}";
 
 #[test]
-fn nothing_that_is_stored_becomes_a_part_of_the_page() {
-    let db = furnished();
+fn stored_text_never_becomes_html() {
+    let db = healthy_db();
     db.leaves_running();
     for status in STATUSES {
         run_in(&db, status);
     }
     let mut client = db.client();
     for update in [
-        "UPDATE jobctl.job_runs SET job_type = left($1, 63), last_error = $1, error_type = $1, started_at = now() - interval '1 hour'",
+        "UPDATE jobctl.job_runs SET job_type = left($1, 63), last_error = $1, error_type = $1,
+             started_at = now() - interval '1 hour'",
         "UPDATE jobctl.job_runs SET locked_by = $1 WHERE status = 'running'",
         "UPDATE jobctl.job_definitions SET schedule = $1, time_zone = $1",
-        "UPDATE jobctl.job_workers SET name = $1, version = $1",
+        "UPDATE jobctl.job_workers SET worker = $1, version = $1",
     ] {
         client.execute(update, &[&HOSTILE]).unwrap();
     }
     let page = page(&db, &["--title", HOSTILE]);
-    // Each is shown, and `check` has found nothing in the tags but what jobctl writes.
+    // The text is shown, and `check` found only the tags that jobctl writes.
     assert!(
-        page.contains("&lt;script&gt;x&lt;/script&gt;&quot;'&gt;&lt;img src=http://e onerror=x&gt;&amp;lt;"),
+        page.contains(
+            "&lt;script&gt;x&lt;/script&gt;&quot;'&gt;&lt;img src=http://e onerror=x&gt;&amp;lt;"
+        ),
         "{page}"
     );
     assert!(page.contains(r"\u{1b}[2J\u{1}\u{202e}"), "{page}");
@@ -339,25 +396,32 @@ fn nothing_that_is_stored_becomes_a_part_of_the_page() {
 
 #[test]
 fn ten_thousand_runs_fit_into_a_page_even_if_every_job_fails_all_the_time() {
-    let db = furnished();
+    let db = healthy_db();
     db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at, error_type, last_error)
-         SELECT 'a_job_with_a_name_of_quite_some_length_' || job, status, 2, at, at + interval '1 minute', 'exit_code', 'exit status 3'
-         FROM generate_series(1, 26) AS job, generate_series(now() - interval '24 hours', now(), interval '15 minutes') AS at,
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at,
+             error_type, last_error)
+         SELECT 'a_job_with_a_name_of_quite_some_length_' || job, status, 2, at,
+             at + interval '1 minute', 'exit_code', 'exit status 3'
+         FROM generate_series(1, 26) AS job,
+            generate_series(now() - interval '24 hours', now(), interval '15 minutes') AS at,
             (VALUES ('succeeded'), ('dead'), ('cancelled'), ('succeeded')) AS outcome (status);
          INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
          SELECT id, 1, 'w', started_at, finished_at, 'failed' FROM jobctl.job_runs",
     );
     assert_eq!(db.query("SELECT count(*) > 10000 FROM jobctl.job_runs"), "t");
     let page = page(&db, &[]);
-    says(&page, "And 3 more jobs; shown are those with trouble, then those with the most runs.");
+    says(
+        &page,
+        "And 3 more jobs; jobs with failures are shown first, then jobs with the most runs.",
+    );
 }
 
 #[test]
-fn times_are_shown_by_the_clock_that_is_asked_for() {
-    let db = furnished();
+fn times_are_shown_in_the_requested_time_zone() {
+    let db = healthy_db();
     db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type, last_error)
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type,
+             last_error)
          VALUES ('hook', 'dead', 1, '2020-01-06 12:00:00+00', 'exit_code', 'exit status 3')",
     );
     let utc = page(&db, &[]);
@@ -366,9 +430,9 @@ fn times_are_shown_by_the_clock_that_is_asked_for() {
     let local = page(&db, &["--time-zone", "Asia/Kathmandu"]);
     says(&local, "Newest: 2020-01-06 17:45,");
     says(&local, "Times are in Asia/Kathmandu.");
-    assert!(
-        local.contains("<time datetime=\"2020-01-06T12:00:00Z\" title=\"Mon 2020-01-06 17:45:00 Asia/Kathmandu\">")
-    );
+    assert!(local.contains(
+        "<time datetime=\"2020-01-06T12:00:00Z\" title=\"Mon 2020-01-06 17:45:00 Asia/Kathmandu\">"
+    ));
     let refused = db.jobctl(["report", "--time-zone", "Europe/Berln"]).run().exits(2).stdout("");
     refused.stderr_has("did you mean `Europe/Berlin`?");
     for since in ["59s", "367d", "-1h", "1", "1M"] {
@@ -378,7 +442,7 @@ fn times_are_shown_by_the_clock_that_is_asked_for() {
 
 #[test]
 fn a_file_is_replaced_at_once_and_keeps_its_permissions() {
-    let db = furnished();
+    let db = healthy_db();
     let folder = temp_dir();
     let write = |file: &str| db.jobctl(["report", "-o", file]).current_dir(folder.path()).run();
     let file = folder.path().join("jobs.html");
@@ -387,7 +451,7 @@ fn a_file_is_replaced_at_once_and_keeps_its_permissions() {
     check(&first);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink("jobs.html", folder.path().join("link")).unwrap();
-    // Whoever has opened the old page reads it to its end.
+    // A reader that has opened the old page reads it to its end.
     let mut old = fs::File::open(&file).unwrap();
     ended(&db, "hook", "succeeded", "1 hour", 3);
     write("link").success();
@@ -395,7 +459,8 @@ fn a_file_is_replaced_at_once_and_keeps_its_permissions() {
     says(&fs::read_to_string(&file).unwrap(), "3 runs succeeded");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
     assert!(folder.path().join("link").is_symlink());
-    let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["jobs.html", "link"]);
 }
@@ -405,7 +470,7 @@ fn a_link_of_another_user_in_a_sticky_folder_is_not_followed() {
     if !rustix::process::geteuid().is_root() {
         return leave_out("links of another user", "a change of owner needs root");
     }
-    let db = furnished();
+    let db = healthy_db();
     let (shared, own) = (temp_dir(), temp_dir());
     let path = |name: &str| shared.path().join(name);
     let target = own.path().join("target");
@@ -413,7 +478,8 @@ fn a_link_of_another_user_in_a_sticky_folder_is_not_followed() {
     symlink(&target, path("file")).unwrap();
     symlink(own.path(), path("folder")).unwrap();
     symlink("file", path("mine")).unwrap();
-    for (mode, owner, follows) in [(0o755, 65534, true), (0o1777, 0, true), (0o1777, 65534, false)] {
+    for (mode, owner, follows) in [(0o755, 65534, true), (0o1777, 0, true), (0o1777, 65534, false)]
+    {
         fs::set_permissions(shared.path(), fs::Permissions::from_mode(mode)).unwrap();
         for (name, link) in [("file", "file"), ("mine", "file"), ("folder/target", "folder")] {
             lchown(path(link), Some(owner), None).unwrap();
@@ -422,53 +488,73 @@ fn a_link_of_another_user_in_a_sticky_folder_is_not_followed() {
             if follows {
                 written.success();
             } else {
-                written.exits(1).complains_once().stderr_has(&format!("/{link} is a link of another user; "));
+                written
+                    .exits(1)
+                    .complains_once()
+                    .stderr_has(&format!("/{link} is a link of another user; "));
             }
-            assert_eq!(fs::read_to_string(&target).unwrap() != "old", follows, "{mode:o} {owner} {name}");
+            assert_eq!(
+                fs::read_to_string(&target).unwrap() != "old",
+                follows,
+                "{mode:o} {owner} {name}"
+            );
         }
     }
     assert!(["file", "folder", "mine"].iter().all(|name| path(name).is_symlink()));
 }
 
 #[test]
-fn what_can_not_be_written_is_said_and_what_was_there_stays() {
-    let db = furnished();
+fn a_failed_write_is_an_error_and_keeps_the_old_file() {
+    let db = healthy_db();
     let folder = temp_dir();
     let write = |file: &str| db.jobctl(["report", "-o", file]).current_dir(folder.path()).run();
-    write("absent/jobs.html").exits(1).complains_once().stderr_has("cannot write absent/jobs.html: No such file");
-    write(".").exits(1).complains_once().stderr_has("cannot write .: it is no file; leave -o out to write to stdout");
-    // As any device would be; /dev/null itself is not put at risk.
+    write("absent/jobs.html")
+        .exits(1)
+        .complains_once()
+        .stderr_has("cannot write absent/jobs.html: No such file");
+    write(".")
+        .exits(1)
+        .complains_once()
+        .stderr_has("cannot write .: it is not a file; omit -o to write to stdout");
+    // A socket stands for any device, because a failing test must not replace /dev/null.
     let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
-    write("socket").exits(1).complains_once().stderr_has("it is no file");
+    write("socket").exits(1).complains_once().stderr_has("it is not a file");
     assert!(write("-").success().stdout.starts_with("<!DOCTYPE html>"));
     fs::write(folder.path().join("jobs.html"), "old").unwrap();
     let elsewhere = db.jobctl(["report", "-o", "jobs.html"]).current_dir(folder.path());
-    elsewhere.env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/none").run().exits(5).complains_once();
+    elsewhere
+        .env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/none")
+        .run()
+        .exits(5)
+        .complains_once();
     assert_eq!(fs::read_to_string(folder.path().join("jobs.html")).unwrap(), "old");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
 #[test]
-fn all_of_it_is_of_one_moment() {
-    let db = furnished();
+fn all_parts_of_a_page_show_one_moment() {
+    let db = healthy_db();
     let mut other = db.client();
-    // It stands between the list of what fails and the figures.
+    // The report reads this table after the failures and before the figures.
     other.batch_execute("BEGIN; LOCK jobctl.job_workers").unwrap();
     let report = db.jobctl(["report"]).spawn();
     wait_until("the report to wait for the lock", || {
-        db.query("SELECT count(*) FROM pg_locks WHERE relation = 'jobctl.job_workers'::regclass AND NOT granted") == "1"
+        db.query(
+            "SELECT count(*) FROM pg_locks
+            WHERE relation = 'jobctl.job_workers'::regclass AND NOT granted",
+        ) == "1"
     });
     ended(&db, "hook", "dead", "1 hour", 1);
     other.batch_execute("COMMIT").unwrap();
     drop(other);
     let page = report.wait().success().stdout;
     says(&page, "All well. Nothing ran in the last 24h; nothing is dead or late.");
-    says(&page, "No run is dead, and none waits for a retry.");
+    says(&page, "No run is dead or waiting for a retry.");
 }
 
 #[test]
 fn an_operator_may_report_and_a_viewer_may_not() {
-    let db = furnished();
+    let db = healthy_db();
     Role::granted(&db, "operator").jobctl(["report"]).run().success();
     Role::granted(&db, "viewer").jobctl(["report"]).run().exits(7).stdout("").complains_once();
 }

@@ -1,25 +1,29 @@
-//! What `retry` does to a run in each status.
+//! `retry` in each status of a run.
 
 use crate::cancel::{STATUSES, run_in};
 use crate::support::{Finished, TestDb, temp_dir};
 
-/// What a run looks like when it waits for nothing but a tick.
-const DUE: &str = "status, run_at <= now(), attempts < max_attempts, locked_by, locked_until, finished_at, \
+/// The columns of a run that only waits for a tick.
+const DUE: &str = "status, run_at <= now(), attempts < max_attempts, locked_by, locked_until, \
+    finished_at, \
                    cancel_requested_at";
 
 #[test]
-fn a_retried_run_is_due_now_and_a_running_or_succeeded_one_is_refused() {
+fn retry_makes_runs_due_and_refuses_running_and_succeeded_ones() {
     let db = TestDb::new();
     db.leaves_running();
     for status in STATUSES {
         let id = run_in(&db, status);
-        db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour' WHERE id = {id}"));
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour' WHERE id = {id}"
+        ));
         let before = db.of_run(id, "job_runs::text");
         let retried = db.jobctl(["retry", &id.to_string()]).run();
         if matches!(status, "running" | "succeeded") {
             let why = format!(
-                "jobctl: cannot retry run {id}: its status is {status}; only failed, dead, cancelled and queued runs can \
-                 be retried, and running ones with --force\n"
+                "jobctl: cannot retry run {id}: its status is {status}; only failed, dead, \
+                 cancelled and queued runs can \
+                 be retried; running ones with --force\n"
             );
             retried.exits(4).stdout("").stderr(&why);
             assert_eq!(db.of_run(id, "job_runs::text"), before, "{status}");
@@ -31,23 +35,29 @@ fn a_retried_run_is_due_now_and_a_running_or_succeeded_one_is_refused() {
 }
 
 #[test]
-fn force_is_for_runs_that_are_named() {
+fn force_needs_run_ids() {
     let db = TestDb::new();
     let dead = run_in(&db, "dead");
-    db.jobctl(["retry", "--all-dead", "--force"]).run().exits(2).stdout("").stderr_has("cannot be used with");
+    db.jobctl(["retry", "--all-dead", "--force"])
+        .run()
+        .exits(2)
+        .stdout("")
+        .stderr_has("cannot be used with");
     assert_eq!(db.status(dead), "dead");
-    db.jobctl(["retry", "--all-dead"]).env("JOBCTL_FORCE", "1").run().success();
+    // The command line overrides the variable.
+    db.jobctl(["retry", "--all-dead"]).env("JOBCTL_RETRY_FORCE", "1").run().success();
 }
 
 #[test]
-fn force_takes_a_running_run_from_its_holder_and_notes_it() {
+fn force_takes_a_running_run_and_records_the_end_of_its_attempt() {
     let db = TestDb::new();
     for status in STATUSES {
         let id = run_in(&db, status);
         let retried = db.jobctl(["retry", "--force", &id.to_string()]).run();
         if status == "succeeded" {
             let why = format!(
-                "jobctl: cannot retry run {id}: its status is succeeded; a run that succeeded is not run again\n"
+                "jobctl: cannot retry run {id}: its status is succeeded; a run that succeeded \
+                 cannot be retried\n"
             );
             retried.exits(4).stdout("").stderr(&why);
         } else {
@@ -64,11 +74,12 @@ fn force_takes_a_running_run_from_its_holder_and_notes_it() {
 }
 
 #[test]
-fn used_up_attempts_are_granted_once_more_and_never_lowered() {
+fn retry_grants_used_attempts_again_and_never_lowers_the_limit() {
     let db = TestDb::new();
     let id = db.enqueue(["--max-attempts", "3", "shell", "--", "sh", "-c", "exit 64"]);
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 3, finished_at = now() WHERE id = {id};
+        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 3, finished_at = now() WHERE id = \
+         {id};
          INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
          SELECT {id}, n, 'elsewhere', now(), now(), 'failed' FROM generate_series(1, 3) AS n"
     ));
@@ -76,14 +87,18 @@ fn used_up_attempts_are_granted_once_more_and_never_lowered() {
     assert_eq!(db.of_run(id, "attempts, max_attempts"), "3|6");
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.of_run(id, "status, attempts, max_attempts"), "dead|4|6");
-    assert_eq!(db.query("SELECT string_agg(attempt::text, ',' ORDER BY attempt) FROM jobctl.job_attempts"), "1,2,3,4");
-    // Attempts are left: no more are needed.
+    assert_eq!(
+        db.query("SELECT string_agg(attempt::text, ',' ORDER BY attempt) FROM jobctl.job_attempts"),
+        "1,2,3,4"
+    );
+    // The run has attempts left, so retry grants no more.
     db.jobctl(["retry", &id.to_string()]).run().success();
     assert_eq!(db.of_run(id, "attempts, max_attempts"), "4|6");
-    // As many as at first, however often: what must start once by itself goes on to.
+    // Each retry grants the original number of attempts.
     for max in [9, 12] {
         db.execute(&format!(
-            "UPDATE jobctl.job_runs SET status = 'dead', attempts = max_attempts, finished_at = now() WHERE id = {id}"
+            "UPDATE jobctl.job_runs SET status = 'dead', attempts = max_attempts, finished_at = \
+             now() WHERE id = {id}"
         ));
         db.jobctl(["retry", &id.to_string()]).run().success();
         assert_eq!(db.of_run(id, "attempts, max_attempts"), format!("{}|{max}", max - 3));
@@ -91,7 +106,7 @@ fn used_up_attempts_are_granted_once_more_and_never_lowered() {
 }
 
 #[test]
-fn one_that_has_had_very_many_attempts_keeps_no_other() {
+fn retry_caps_max_attempts_at_a_million_and_continues() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, finished_at, attempts, max_attempts)
@@ -102,35 +117,45 @@ fn one_that_has_had_very_many_attempts_keeps_no_other() {
 }
 
 #[test]
-fn each_id_gets_a_verdict_and_the_worst_is_the_exit_status() {
+fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
     let db = TestDb::new();
-    let [dead, succeeded, failed] = ["dead", "succeeded", "failed"].map(|status| run_in(&db, status));
-    let ids = [&*failed.to_string(), "999999", &*dead.to_string(), &*failed.to_string()].map(str::to_owned);
+    let [dead, succeeded, failed] =
+        ["dead", "succeeded", "failed"].map(|status| run_in(&db, status));
+    let ids = [&*failed.to_string(), "999999", &*dead.to_string(), &*failed.to_string()]
+        .map(str::to_owned);
     let finished = db.jobctl(["retry"]).args(ids.iter().map(String::as_str)).run().exits(3);
     finished
         .stdout(&format!("{failed}\tqueued\n{dead}\tqueued\n"))
         .stderr("jobctl: cannot retry run 999999: no such run\n");
-    let finished =
-        db.jobctl(["retry", "--json", "999999", &succeeded.to_string(), &dead.to_string()]).run().exits(4).stderr("");
-    let only = "its status is succeeded; only failed, dead, cancelled and queued runs can be retried, and running ones with --force";
+    let finished = db
+        .jobctl(["retry", "--json", "999999", &succeeded.to_string(), &dead.to_string()])
+        .run()
+        .exits(4)
+        .stderr("");
+    let only = "its status is succeeded; only failed, dead, cancelled and queued runs can be \
+        retried; running ones with --force";
     let expected = serde_json::json!([
-        {"id": 999999, "verdict": "not found", "reason": "no such run"},
-        {"id": succeeded, "verdict": "refused", "reason": only},
-        {"id": dead, "verdict": "queued"},
+        {"id": 999999, "result": "not found", "reason": "no such run"},
+        {"id": succeeded, "result": "refused", "reason": only},
+        {"id": dead, "result": "queued", "reason": null},
     ]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
 }
 
 #[test]
-fn all_dead_runs_are_retried_and_no_others() {
+fn all_dead_retries_dead_runs_only() {
     let db = TestDb::new();
     db.leaves_running();
     db.jobctl(["retry", "--all-dead"]).run().success().stdout("").stderr("");
     db.jobctl(["retry", "--all-dead", "--json"]).run().success().stdout("[]\n").stderr("");
-    let ids: Vec<_> = STATUSES.iter().chain(&["dead"]).map(|status| (*status, run_in(&db, status))).collect();
+    let ids: Vec<_> =
+        STATUSES.iter().chain(&["dead"]).map(|status| (*status, run_in(&db, status))).collect();
     let finished = db.jobctl(["retry", "--all-dead"]).run().success().stderr("");
-    let dead: String =
-        ids.iter().filter(|(status, _)| *status == "dead").map(|(_, id)| format!("{id}\tqueued\n")).collect();
+    let dead: String = ids
+        .iter()
+        .filter(|(status, _)| *status == "dead")
+        .map(|(_, id)| format!("{id}\tqueued\n"))
+        .collect();
     finished.stdout(&dead);
     for (status, id) in ids {
         assert_eq!(db.status(id), if status == "dead" { "queued" } else { status });
@@ -138,31 +163,41 @@ fn all_dead_runs_are_retried_and_no_others() {
 }
 
 #[test]
-fn a_retried_run_runs() {
+fn a_retried_dead_run_succeeds_after_a_fix() {
     let db = TestDb::new();
     let directory = crate::support::temp_dir();
-    let id = db.enqueue(["shell", "--", "test", "-e", "mended"]);
+    let id = db.enqueue(["shell", "--", "test", "-e", "fixed"]);
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 10, finished_at = now() WHERE id = {id}"
+        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 10, finished_at = now() WHERE id \
+         = {id}"
     ));
-    std::fs::write(directory.path().join("mended"), "").unwrap();
+    std::fs::write(directory.path().join("fixed"), "").unwrap();
     db.jobctl(["retry", &id.to_string()]).run().success();
     db.jobctl(["tick", "--quiet"]).current_dir(directory.path()).run().success().stderr("");
-    assert_eq!(db.of_run(id, "status, attempts, max_attempts, finished_at IS NOT NULL"), "succeeded|11|20|t");
+    assert_eq!(
+        db.of_run(id, "status, attempts, max_attempts, finished_at IS NOT NULL"),
+        "succeeded|11|20|t"
+    );
 }
 
-/// What is printed when this is typed at a terminal, and the answer to its question.
-pub fn answered(db: &TestDb, command: &str, answer: &str) -> (String, Finished) {
+/// Answers the question of a command at a terminal; returns what the terminal showed.
+pub fn answer_at_terminal(db: &TestDb, command: &str, answer: &str) -> (String, Finished) {
     let directory = temp_dir();
     let typescript = directory.path().join("typescript");
-    let script =
-        format!("printf '{answer}\\n' | script -qec \"'$jobctl' {command}\" \"$typescript\" >/dev/null; exit $?");
-    let finished = db.script(&script).env("typescript", typescript.to_str().unwrap()).env("NO_COLOR", "1").run();
+    let script = format!(
+        "printf '{answer}\\n' | script -qec \"'$jobctl' {command}\" \"$typescript\" >/dev/null; \
+         exit $?"
+    );
+    let finished = db
+        .script(&script)
+        .env("typescript", typescript.to_str().unwrap())
+        .env("NO_COLOR", "1")
+        .run();
     (std::fs::read_to_string(typescript).unwrap(), finished)
 }
 
 #[test]
-fn of_all_dead_runs_those_are_retried_that_the_filters_leave() {
+fn all_dead_retries_the_dead_runs_that_match_the_filters() {
     let db = TestDb::new();
     let dead = |columns: &str| {
         let id = run_in(&db, "dead");
@@ -174,62 +209,71 @@ fn of_all_dead_runs_those_are_retried_that_the_filters_leave() {
         (["--queue", "mail"], "queue = 'mail'"),
         (["--key", "k"], "idempotency_key = 'k'"),
         (["--error-type", "timeout"], "error_type = 'timeout'"),
-        // When it died counts, not when it was created.
-        (["--since", "1h"], "finished_at = now() - interval '30 minutes', created_at = now() - interval '9 days'"),
+        // The filters compare the time of death, not of creation.
+        (
+            ["--since", "1h"],
+            "finished_at = now() - interval '30 minutes', created_at = now() - interval '9 days'",
+        ),
         (["--until", "2d"], "finished_at = now() - interval '3 days'"),
     ] {
         let other = dead("finished_at = now() - interval '1 day', created_at = now()");
         let id = dead(columns);
         let failed = run_in(&db, "failed");
-        db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'report', queue = 'mail' WHERE id = {failed}"));
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET job_type = 'report', queue = 'mail' WHERE id = {failed}"
+        ));
         let retried = db.jobctl(["retry", "--all-dead"]).args(filter).run().success();
         retried.stdout(&format!("{id}\tqueued\n")).stderr("");
         assert_eq!([other, failed].map(|id| db.status(id)), ["dead", "failed"], "{filter:?}");
         db.execute("DELETE FROM jobctl.job_runs");
     }
-    let why = "jobctl: cannot tell which runs are meant; filters narrow down --all-dead: add it\n";
+    let why = "jobctl: filters need --all-dead; add it, or give run ids\n";
     db.jobctl(["retry", "--job", "report"]).run().exits(2).stdout("").stderr(why);
 }
 
 #[test]
-fn thousands_are_retried_in_the_order_of_their_ids_and_a_key_goes_to_the_newest() {
+fn all_dead_retries_in_id_order_and_gives_a_key_to_the_newest_run() {
     let db = TestDb::new();
     db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, idempotency_key, key_scope)
-         SELECT 'a', 'dead', 1, now() - n * interval '1 second', CASE WHEN n IN (1, 2500) THEN 'k' END,
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, idempotency_key, \
+         key_scope)
+         SELECT 'a', 'dead', 1, now() - n * interval '1 second', CASE WHEN n IN (1, 2500) THEN \
+         'k' END,
             CASE WHEN n IN (1, 2500) THEN 'live' ELSE 'retained' END
          FROM generate_series(1, 2500) AS n",
     );
     let finished = db.jobctl(["retry", "--all-dead"]).run().exits(4);
     let expected: String = (2..=2500).map(|id| format!("{id}\tqueued\n")).collect();
-    let refused = "jobctl: cannot retry run 1: its key is live in another run; cancel that one first\n";
+    let refused =
+        "jobctl: cannot retry run 1: another unfinished run has its key; cancel that run first\n";
     finished.stdout(&expected).stderr(refused);
     assert_eq!(db.query("SELECT id FROM jobctl.job_runs WHERE status = 'dead'"), "1");
 }
 
 #[test]
-fn a_terminal_is_asked_before_all_dead_runs_are_retried() {
+fn all_dead_asks_for_confirmation_at_a_terminal() {
     let db = TestDb::new();
     for _ in 0..3 {
         run_in(&db, "dead");
     }
     let dead = || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'");
     for no in ["n", "", "yess"] {
-        let (shown, finished) = answered(&db, "retry --all-dead", no);
+        let (shown, finished) = answer_at_terminal(&db, "retry --all-dead", no);
         assert!(shown.contains("retry 3 dead runs? [y/N] "), "{shown}");
-        assert!(shown.contains("jobctl: 3 dead runs left alone"), "{shown}");
+        assert!(shown.contains("jobctl: 3 dead runs left unchanged"), "{shown}");
         finished.exits(1);
         assert_eq!(dead(), "3");
     }
-    let (shown, finished) = answered(&db, "retry --all-dead --job shell --error-type timeout", "y");
+    let (shown, finished) =
+        answer_at_terminal(&db, "retry --all-dead --job shell --error-type timeout", "y");
     assert!(shown.contains("jobctl: no dead run matches"), "{shown}");
     finished.success();
-    let (shown, finished) = answered(&db, "retry --all-dead", "y");
+    let (shown, finished) = answer_at_terminal(&db, "retry --all-dead", "y");
     assert!(shown.contains("[y/N] ") && shown.contains("queued"), "{shown}");
     finished.success();
     assert_eq!(dead(), "0");
     run_in(&db, "dead");
-    let (shown, finished) = answered(&db, "retry --all-dead --yes", "n");
+    let (shown, finished) = answer_at_terminal(&db, "retry --all-dead --yes", "n");
     assert!(!shown.contains("[y/N]"), "{shown}");
     finished.success();
     assert_eq!(dead(), "0");

@@ -12,7 +12,7 @@ fn furnished() -> TestDb {
 }
 
 fn furnish(db: &TestDb) {
-    db.apply("[jobs.a]\nshell = 'cat'\n[jobs.nightly]\nshell = 'true'\nschedule = '* * * * *'\n");
+    db.apply("[jobs.a]\nshell = 'cat'\n[jobs.nightly]\nshell = 'true'\nschedule = '@yearly'\n");
     let dead = db.enqueue(["shell", "--", "sh", "-c", "exit 64"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(dead), "dead");
@@ -30,17 +30,20 @@ const ALL_PRIVILEGES: &str = "GRANT ALL ON SCHEMA jobctl TO {role};
      GRANT ALL ON ALL SEQUENCES IN SCHEMA jobctl TO {role};
      GRANT ALL ON ALL FUNCTIONS IN SCHEMA jobctl TO {role}";
 
-/// Tries each statement as this role; it works, or is refused for want of a privilege. Says what comes
-/// out otherwise, all of it.
+/// Asserts that this role may execute the first statements, and that the others fail for lack of a
+/// privilege. Reports all violations at once.
 #[track_caller]
 fn expect<'a>(role: &Role<'_>, may: &[&'a str], may_not: impl IntoIterator<Item = &'a str>) {
     let mut client = role.client();
     let mut otherwise = String::new();
-    let statements = may.iter().map(|sql| ("00000", *sql)).chain(may_not.into_iter().map(|sql| ("42501", sql)));
+    let statements =
+        may.iter().map(|sql| ("00000", *sql)).chain(may_not.into_iter().map(|sql| ("42501", sql)));
     for (expected, sql) in statements {
         let code = match client.batch_execute(&format!("BEGIN; {sql}")) {
             Ok(()) => "00000".to_owned(),
-            Err(error) => error.code().map_or_else(|| error.to_string(), |code| code.code().to_owned()),
+            Err(error) => {
+                error.code().map_or_else(|| error.to_string(), |code| code.code().to_owned())
+            }
         };
         client.batch_execute("ROLLBACK").unwrap();
         if code != expected {
@@ -67,12 +70,13 @@ fn may_and_may_not(part: &str, may: &[&str], may_not: &[&str]) {
     expect(&role, may, may_not.iter().copied());
 }
 
-/// What nobody may but the owner.
+/// Statements that only the owner may execute.
 const OWNERS: &[&str] = &[
     "INSERT INTO jobctl.job_runs (job_type, payload) VALUES ('shell', '{\"command\": \"id\"}')",
-    "INSERT INTO jobctl.job_definitions (name, kind, action) VALUES ('x', 'shell', '{\"command\": \"id\"}')",
+    "INSERT INTO jobctl.job_definitions (name, kind, action) VALUES ('x', 'shell', '{\"command\": \
+        \"id\"}')",
     "UPDATE jobctl.job_definitions SET action = '{\"command\": \"id\"}'",
-    "UPDATE jobctl.job_definitions SET schedule = '* * * * *'",
+    "UPDATE jobctl.job_definitions SET schedule = '@yearly'",
     "UPDATE jobctl.job_definitions SET payload = '{}'",
     "UPDATE jobctl.job_definitions SET enabled = true",
     "DELETE FROM jobctl.job_definitions",
@@ -108,7 +112,7 @@ const TABLES: [&str; 4] = ["job_runs", "job_definitions", "job_attempts", "job_e
 const FIRE: &str = "SELECT jobctl.fire(1, now(), '', '', now(), '{}', '0', 0)";
 
 #[test]
-fn a_role_without_grants_may_nothing() {
+fn a_role_without_grants_may_do_nothing() {
     let db = furnished();
     let role = Role::new(&db);
     let statements = owners_and(&[
@@ -130,7 +134,8 @@ fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
         "enqueuer",
         &[
             "SELECT jobctl.enqueue('a', '[1]', key => 'k')",
-            "SELECT (jobctl.try_enqueue('a', NULL, 'k', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)).id",
+            "SELECT (jobctl.try_enqueue('a', NULL, 'k', NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+                NULL)).id",
         ],
         &owners_and(&[
             FIRE,
@@ -141,7 +146,7 @@ fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
             "SELECT name FROM jobctl.job_definitions",
             "SELECT run_id FROM jobctl.job_attempts",
             "SELECT key FROM jobctl.job_effects",
-            "SELECT name FROM jobctl.job_workers",
+            "SELECT worker FROM jobctl.job_workers",
             "SELECT id FROM jobctl.dead_runs",
             "SELECT id FROM jobctl.long_running_runs",
             "UPDATE jobctl.job_runs SET status = 'queued'",
@@ -150,14 +155,15 @@ fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
             "DELETE FROM jobctl.job_workers",
             "INSERT INTO jobctl.job_effects (key) VALUES ('k')",
             "DELETE FROM jobctl.job_effects",
-            "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('w', '1', now())",
+            "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ('w', '1', \
+             now())",
             "UPDATE jobctl.job_definitions SET paused_at = now()",
         ]),
     );
 }
 
 #[test]
-fn a_role_that_records_effects_may_do_nothing_else() {
+fn an_effects_role_can_only_record_effects() {
     may_and_may_not(
         "effects",
         &["SELECT jobctl.record_effect('k')"],
@@ -175,15 +181,17 @@ fn a_role_that_records_effects_may_do_nothing_else() {
 }
 
 #[test]
-fn a_worker_moves_runs_and_changes_nothing_of_what_they_do() {
+fn a_worker_moves_runs_but_can_not_change_their_work() {
     may_and_may_not(
         "worker",
         &[
             FIRE,
             "SELECT * FROM jobctl.job_runs, jobctl.job_definitions",
-            "UPDATE jobctl.job_runs SET status = 'running', attempts = attempts + 1, locked_by = 'w', locked_until = now()
+            "UPDATE jobctl.job_runs SET status = 'running', attempts = attempts + 1, locked_by = \
+                'w', locked_until = now()
                 WHERE status = 'queued'",
-            "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('w', '1', now())",
+            "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ('w', '1', \
+             now())",
             "INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES ('k', 1, 1)",
             "UPDATE jobctl.job_effects SET completed_at = now()",
             "DELETE FROM jobctl.job_effects",
@@ -199,28 +207,35 @@ fn a_worker_moves_runs_and_changes_nothing_of_what_they_do() {
             "UPDATE jobctl.job_definitions SET paused_at = now()",
             "UPDATE jobctl.job_definitions SET next_run_at = now()",
             "SELECT jobctl.enqueue('a')",
-            "SELECT jobctl.try_enqueue('a', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+            "SELECT jobctl.try_enqueue('a', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+                NULL)",
         ]),
     );
 }
 
 #[test]
-fn a_worker_lowers_attempts_only_as_a_release_does() {
+fn a_worker_lowers_attempts_only_by_a_release() {
     let db = furnished();
     let worker = Role::granted(&db, "worker");
     let run = db.enqueue(["a"]);
     let lowers = |before: &str, after: &str| {
         db.execute(&format!("UPDATE jobctl.job_runs SET {before} WHERE id = {run}"));
         let mut client = worker.client();
-        let refused =
-            client.batch_execute(&format!("BEGIN; UPDATE jobctl.job_runs SET {after} WHERE id = {run}")).err();
+        let refused = client
+            .batch_execute(&format!("BEGIN; UPDATE jobctl.job_runs SET {after} WHERE id = {run}"))
+            .err();
         client.batch_execute("ROLLBACK").unwrap();
-        let refusal = refused.map(|error| error.as_db_error().unwrap().constraint().unwrap_or_default().to_owned());
-        assert!(refusal.as_deref().is_none_or(|constraint| constraint == "attempts_only_go_up"), "{refusal:?}");
+        let refusal = refused
+            .map(|error| error.as_db_error().unwrap().constraint().unwrap_or_default().to_owned());
+        assert!(
+            refusal.as_deref().is_none_or(|constraint| constraint == "attempts_only_go_up"),
+            "{refusal:?}"
+        );
         refusal.is_none()
     };
     let free = "locked_by = NULL, locked_until = NULL";
-    let running = "status = 'running', attempts = 3, locked_by = 'w', locked_until = now() + interval '1 hour'";
+    let running = "status = 'running', attempts = 3, locked_by = 'w', locked_until = now() + \
+        interval '1 hour'";
     for (after, may) in [
         ("status = 'queued', attempts = 2", true),
         ("status = 'cancelled', finished_at = now(), attempts = 2", true),
@@ -239,25 +254,30 @@ fn a_worker_lowers_attempts_only_as_a_release_does() {
 }
 
 #[test]
-fn a_text_that_a_worker_wrote_keeps_nobody_from_looking() {
+fn a_hostile_text_of_a_worker_breaks_no_listing() {
     let db = furnished();
     let worker = Role::granted(&db, "worker");
-    // More than jobctl reads of a row.
+    // Longer than jobctl's limit for one row.
     let long = "repeat('x', 70000000)";
-    let forged = format!("UPDATE jobctl.job_runs SET last_error = {long}, error_type = {long} WHERE status = 'dead'");
+    let forged = format!(
+        "UPDATE jobctl.job_runs SET last_error = {long}, error_type = {long} WHERE status = 'dead'"
+    );
     worker.client().batch_execute(&forged).unwrap();
-    for command in [&["list"][..], &["list-dead"], &["list-dead", "--group"], &["status"], &["report"]] {
+    for command in
+        [&["list"][..], &["list-dead"], &["list-dead", "--group"], &["status"], &["report"]]
+    {
         db.jobctl(command.iter().copied()).run().success();
     }
     db.jobctl(["check"]).run().exits(1).stdout_has("1 dead run");
 }
 
 #[test]
-fn an_operator_looks_after_runs_and_can_not_choose_what_is_run() {
+fn an_operator_manages_runs_but_can_not_choose_commands() {
     may_and_may_not(
         "operator",
         &[
-            "SELECT * FROM jobctl.job_runs, jobctl.job_definitions, jobctl.job_attempts, jobctl.job_effects",
+            "SELECT * FROM jobctl.job_runs, jobctl.job_definitions, jobctl.job_attempts, \
+                jobctl.job_effects",
             "SELECT * FROM jobctl.dead_runs",
             "SELECT jobctl.enqueue('a')",
             "DELETE FROM jobctl.job_runs WHERE status = 'dead'",
@@ -275,8 +295,9 @@ fn an_operator_looks_after_runs_and_can_not_choose_what_is_run() {
 }
 
 #[test]
-fn a_viewer_sees_how_it_goes_and_no_payload_command_or_output() {
-    let base: Vec<String> = TABLES.iter().map(|table| format!("SELECT * FROM jobctl.{table}")).collect();
+fn a_viewer_sees_no_payload_command_or_output() {
+    let base: Vec<String> =
+        TABLES.iter().map(|table| format!("SELECT * FROM jobctl.{table}")).collect();
     let base: Vec<&str> = base.iter().map(String::as_str).collect();
     may_and_may_not(
         "viewer",
@@ -315,7 +336,8 @@ fn a_viewer_sees_how_it_goes_and_no_payload_command_or_output() {
     assert_eq!(
         db.query(
             "SELECT DISTINCT column_name FROM information_schema.columns
-             WHERE table_schema = 'jobctl' AND table_name IN ('dead_runs', 'long_running_runs', 'job_workers')
+             WHERE table_schema = 'jobctl' AND table_name IN ('dead_runs', 'long_running_runs', \
+             'job_workers')
                 AND column_name IN ('payload', 'output', 'action', 'idempotency_key')"
         ),
         ""
@@ -323,14 +345,17 @@ fn a_viewer_sees_how_it_goes_and_no_payload_command_or_output() {
 }
 
 #[test]
-fn an_enqueuer_enqueues_from_the_command_line_and_can_do_no_more() {
+fn an_enqueuer_can_only_enqueue_from_the_command_line() {
     let db = furnished();
     let role = Role::granted(&db, "enqueuer");
     let id = role.jobctl(["enqueue", "a", "[1]", "--key", "k"]).run().success().stderr("").stdout;
     role.jobctl(["enqueue", "a", "[1]", "--key", "k"]).run().success().stdout(&id);
     role.jobctl(["enqueue", "a", "[2]", "--key", "k"]).run().exits(4).complains_once();
     role.jobctl(["enqueue", "absent"]).run().exits(3).complains_once();
-    role.jobctl(["enqueue", "--batch", "-"]).stdin("{\"job\": \"a\"}\n{\"job\": \"a\"}\n").run().success();
+    role.jobctl(["enqueue", "--batch", "-"])
+        .stdin("{\"job_type\": \"a\"}\n{\"job_type\": \"a\"}\n")
+        .run()
+        .success();
     let id = id.trim();
     for refused in [
         &["enqueue", "shell", "--", "id"][..],
@@ -348,22 +373,29 @@ fn an_enqueuer_enqueues_from_the_command_line_and_can_do_no_more() {
     ] {
         role.jobctl(refused.iter().copied()).run().exits(7).stdout("").complains_once();
     }
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE job_type = 'a' AND status = 'queued'"), "4");
+    assert_eq!(
+        db.query("SELECT count(*) FROM jobctl.job_runs WHERE job_type = 'a' AND status = 'queued'"),
+        "4"
+    );
 }
 
 #[test]
-fn a_worker_runs_a_whole_tick_with_its_grants_only() {
+fn the_worker_grants_suffice_for_a_whole_tick() {
     let db = furnished();
     let role = Role::granted(&db, "worker");
     // A schedule that is due, a lost lease, a limited definition, a failure and a success.
     db.apply(
-        "[jobs.a]\nshell = 'cat'\n[jobs.nightly]\nshell = 'true'\nschedule = '* * * * *'\n
+        "[jobs.a]\nshell = 'cat'\n[jobs.nightly]\nshell = 'true'\nschedule = '@yearly'\n
          [jobs.limited]\nshell = 'true'\nmax_running = 1\n",
     );
-    db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) WHERE name = 'nightly'");
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) WHERE \
+        name = 'nightly'",
+    );
     let [lost, good, bad] = ["true", "true", "exit 1"].map(|script| db.enqueue_script(script));
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'elsewhere', started_at = now(),
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'elsewhere', \
+            started_at = now(),
          locked_until = now() - interval '1 minute' WHERE id = {lost}"
     ));
     let limited = db.enqueue(["limited"]);
@@ -374,9 +406,15 @@ fn a_worker_runs_a_whole_tick_with_its_grants_only() {
         [lost, good, bad, limited, effect].map(|id| db.status(id)),
         ["failed", "succeeded", "failed", "succeeded", "succeeded"]
     );
-    assert_eq!(db.query("SELECT status FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL"), "succeeded");
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_effects WHERE completed_at IS NOT NULL"), "1");
-    // Heartbeats, a cancelled run, and a claim that is given back unstarted.
+    assert_eq!(
+        db.query("SELECT status FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL"),
+        "succeeded"
+    );
+    assert_eq!(
+        db.query("SELECT count(*) FROM jobctl.job_effects WHERE completed_at IS NOT NULL"),
+        "1"
+    );
+    // Heartbeats, a cancelled run, and a claim that is released unstarted.
     let long = db.enqueue_script("exec sleep 60");
     let tick = role.jobctl(["tick", "--lease", "3s", "--concurrency", "1"]).spawn();
     db.wait_for_status(long, "running");
@@ -391,27 +429,34 @@ fn a_worker_runs_a_whole_tick_with_its_grants_only() {
     tick.signal(rustix::process::Signal::TERM);
     tick.wait().success();
     assert_eq!(db.status(mine.parse().unwrap()), "queued");
-    for refused in [&["retry", &mine][..], &["cancel", &mine], &["enqueue", "a"], &["pause", "nightly"], &["migrate"]] {
+    for refused in [
+        &["retry", &mine][..],
+        &["cancel", &mine],
+        &["enqueue", "a"],
+        &["pause", "nightly"],
+        &["migrate"],
+    ] {
         let finished = role.jobctl(refused.iter().copied()).run();
         assert!(matches!(finished.status.code(), Some(7)) || refused == ["migrate"], "{finished}");
     }
 }
 
 #[test]
-fn an_operator_looks_retries_cancels_pauses_and_settles() {
+fn an_operator_lists_retries_cancels_pauses_and_settles() {
     let db = furnished();
     let role = Role::granted(&db, "operator");
     let dead = db.query("SELECT id FROM jobctl.dead_runs");
     role.jobctl(["list-dead"]).run().success().stdout_has(&dead);
     role.jobctl(["list-dead", "--group"]).run().success().stdout_has(&dead);
     role.jobctl(["list", "--since", "1h"]).run().success().stdout_has(&dead);
-    role.jobctl(["show", &dead]).run().success().stdout_has("status:");
+    role.jobctl(["show", &dead]).run().success().stdout_has("status\tdead\n");
     role.jobctl(["retry", &dead]).run().success();
     role.jobctl(["cancel", &dead]).run().success();
     role.jobctl(["retry", "--all-dead"]).run().success();
     let running = db.enqueue(["a"]);
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w', started_at = now(),
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w', started_at \
+            = now(),
          locked_until = now() + interval '1 hour' WHERE id = {running}"
     ));
     role.jobctl(["cancel", &running.to_string()]).run().success();
@@ -430,13 +475,20 @@ fn an_operator_looks_retries_cancels_pauses_and_settles() {
 }
 
 #[test]
-fn everybody_but_an_enqueuer_may_look_at_the_status() {
+fn every_role_except_the_enqueuer_reads_the_status() {
     let db = furnished();
     for part in ["viewer", "worker", "operator"] {
         let role = Role::granted(&db, part);
         role.jobctl(["status"]).run().success().stdout_has("job\tnightly\t");
-        role.jobctl(["status", "--prometheus", "--job", "a"]).run().success().stdout_has("jobctl_runs{job=\"a\"");
-        role.jobctl(["check", "--max-failures", "0"]).run().exits(1).stdout_has("1 dead run").stderr("");
+        role.jobctl(["status", "--prometheus", "--job", "a"])
+            .run()
+            .success()
+            .stdout_has("jobctl_runs{job_type=\"a\"");
+        role.jobctl(["check", "--max-failures", "0"])
+            .run()
+            .exits(1)
+            .stdout_has("1 dead run")
+            .stderr("");
         role.jobctl(["check", "--job", "a"]).run().success().stdout("").stderr("");
     }
     let role = Role::granted(&db, "enqueuer");
@@ -447,12 +499,15 @@ fn everybody_but_an_enqueuer_may_look_at_the_status() {
 }
 
 #[test]
-fn grants_change_nothing_and_refuse_a_name_that_no_role_can_have() {
+fn grants_change_nothing_and_reject_an_impossible_role_name() {
     for part in PARTS {
-        let said = jobctl(["grants", "--role", "app_1", "--as", part]).run().success().stderr("").stdout;
+        let said =
+            jobctl(["grants", "--role", "app_1", "--as", part]).run().success().stderr("").stdout;
         assert!(said.contains(" TO \"app_1\";") && !said.contains('{'), "{said}");
         // Without quotes this reserved word would be the role that runs the statements.
-        jobctl(["grants", "--role", "current_user", "--as", part]).run().stdout_has(" TO \"current_user\";");
+        jobctl(["grants", "--role", "current_user", "--as", part])
+            .run()
+            .stdout_has(" TO \"current_user\";");
         for name in ["", "a\nb", "public", "none", &"a".repeat(64), &"é".repeat(32)] {
             jobctl(["grants", "--role", name, "--as", part]).run().exits(2).stdout("");
         }
@@ -461,17 +516,27 @@ fn grants_change_nothing_and_refuse_a_name_that_no_role_can_have() {
 }
 
 #[test]
-fn grants_are_for_the_role_of_that_name_whatever_is_in_it() {
+fn grants_quote_any_role_name() {
     let db = TestDb::new();
-    let names =
-        ["Upper", "1st", "a-b", "job@app.iam", "x; drop schema y", "x\"; drop schema y", "{role}", "it's $$", "é"];
+    let names = [
+        "Upper",
+        "1st",
+        "a-b",
+        "job@app.iam",
+        "x; drop schema y",
+        "x\"; drop schema y",
+        "{role}",
+        "it's $$",
+        "é",
+    ];
     for name in names.map(|name| format!("{name} {}", std::process::id())) {
         let quoted = format!("\"{}\"", name.replace('"', "\"\""));
         db.execute(&format!("CREATE ROLE {quoted}"));
         for part in PARTS {
             db.execute(&jobctl(["grants", "--role", &name, "--as", part]).run().success().stdout);
         }
-        let may = db.client().query_one("SELECT has_schema_privilege($1, 'jobctl', 'USAGE')", &[&name]);
+        let may =
+            db.client().query_one("SELECT has_schema_privilege($1, 'jobctl', 'USAGE')", &[&name]);
         db.execute(&format!("DROP OWNED BY {quoted}; DROP ROLE {quoted}"));
         assert!(may.unwrap().get::<_, bool>(0), "{name}");
     }
@@ -481,7 +546,9 @@ fn grants_are_for_the_role_of_that_name_whatever_is_in_it() {
 fn grants_combine_two_sets() {
     let db = furnished();
     let role = Role::new(&db);
-    let grants = jobctl(["grants", "--role", role.name(), "--as", "enqueuer", "--as", "viewer"]).run().success();
+    let grants = jobctl(["grants", "--role", role.name(), "--as", "enqueuer", "--as", "viewer"])
+        .run()
+        .success();
     db.execute(&grants.stdout);
     role.jobctl(["enqueue", "a"]).run().success();
     role.jobctl(["status"]).run().success();
@@ -496,8 +563,12 @@ fn grants_to_the_owner_fail_and_revoke_nothing() {
     let owner = Role::new(&db);
     db.execute(&format!("CREATE SCHEMA jobctl AUTHORIZATION {}", owner.name()));
     owner.jobctl(["migrate"]).run().success();
-    let grants = jobctl(["grants", "--role", owner.name(), "--as", "worker"]).run().success().stdout;
+    let grants =
+        jobctl(["grants", "--role", owner.name(), "--as", "worker"]).run().success().stdout;
     let refused = owner.client().batch_execute(&grants).unwrap_err();
-    assert!(refused.as_db_error().unwrap().message().contains("owns the schema jobctl"), "{refused:?}");
+    assert!(
+        refused.as_db_error().unwrap().message().contains("owns the schema jobctl"),
+        "{refused:?}"
+    );
     owner.jobctl(["enqueue", "shell", "--", "true"]).run().success();
 }

@@ -1,4 +1,4 @@
-//! What a command is given, what it finds around it, and what becomes of its exit status.
+//! Shell commands: input, environment, exit status and the end of their processes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Gate, Role, TestDb, jobctl, process, temp_dir, wait_until};
 
 fn enqueue(db: &TestDb, payload: &Value) -> i64 {
-    // Through a pipe: an argument could not be as long as a payload.
+    // Through a pipe: an argument has a shorter limit than a payload.
     let enqueue = db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload.to_string());
     enqueue.run().success().stdout.trim().parse().unwrap()
 }
@@ -17,7 +17,7 @@ fn output(db: &TestDb, id: i64) -> String {
     db.of_attempt(id, 1, "output")
 }
 
-/// What the command of a run that is to succeed printed.
+/// Returns the output of a run that must succeed.
 #[track_caller]
 fn prints(db: &TestDb, payload: &Value) -> String {
     let id = enqueue(db, payload);
@@ -27,7 +27,7 @@ fn prints(db: &TestDb, payload: &Value) -> String {
 }
 
 #[test]
-fn only_exit_status_0_succeeds_and_every_other_end_is_recorded_as_it_was() {
+fn only_exit_status_0_succeeds_and_every_other_result_is_recorded() {
     let db = TestDb::new();
     let ends = [
         ("exit 0", "succeeded", "", "", "0|"),
@@ -65,7 +65,7 @@ fn only_exit_status_0_succeeds_and_every_other_end_is_recorded_as_it_was() {
 }
 
 #[test]
-fn a_string_is_a_script_and_a_list_is_run_as_it_is() {
+fn a_string_is_a_script_and_a_list_is_run_without_a_shell() {
     let db = TestDb::new();
     let words = ["printf", "%s,", "$((1+1))", "*", "a b", "", "'", "ü\n"];
     assert_eq!(prints(&db, &json!({"command": "echo $((1 + 1)); echo \"$0\""})), "2\nsh\n");
@@ -77,7 +77,7 @@ fn a_string_is_a_script_and_a_list_is_run_as_it_is() {
 }
 
 #[test]
-fn a_command_reads_what_the_payload_gives_it_and_nothing_else() {
+fn a_command_reads_only_the_stdin_of_its_payload() {
     let db = TestDb::new();
     let long = "x".repeat(200_000);
     for (stdin, read) in [
@@ -91,19 +91,22 @@ fn a_command_reads_what_the_payload_gives_it_and_nothing_else() {
         assert_eq!(prints(&db, &json!({"command": "cat", "stdin": stdin})), read);
     }
     assert_eq!(prints(&db, &json!({"command": "wc -c", "stdin": long})), "200000\n");
-    // Nobody reads it: that is the command's business.
+    // The command need not read it.
     assert_eq!(prints(&db, &json!({"command": "echo done", "stdin": long})), "done\n");
-    assert_eq!(prints(&db, &json!({"command": "exec <&-; sleep 0.1; echo done", "stdin": long})), "done\n");
+    assert_eq!(
+        prints(&db, &json!({"command": "exec <&-; sleep 0.1; echo done", "stdin": long})),
+        "done\n"
+    );
 
     let id = db.enqueue(["shell", r#"{"id": 5}"#, "--", "cat"]);
-    // The tick's own input is not the command's.
+    // The command does not get the tick's stdin.
     let nothing = db.enqueue(["shell", "--", "cat"]);
     db.jobctl(["tick"]).stdin("not for jobs").run().success();
     assert_eq!((output(&db, id).as_str(), output(&db, nothing).as_str()), (r#"{"id": 5}"#, ""));
 }
 
 #[test]
-fn a_command_has_no_terminal_and_its_output_is_not_the_ticks() {
+fn a_command_has_no_terminal_and_does_not_print_to_the_ticks_output() {
     let db = TestDb::new();
     let id = db.enqueue_script("test -t 0 || test -t 1 || test -t 2 || { echo no; echo tty >&2; }");
     db.jobctl(["tick", "--quiet"]).run().success().stdout("").stderr("");
@@ -111,16 +114,25 @@ fn a_command_has_no_terminal_and_its_output_is_not_the_ticks() {
 }
 
 #[test]
-fn a_command_knows_which_attempt_of_which_run_it_is() {
+fn the_environment_names_the_run_and_the_attempt() {
     let db = TestDb::new();
     let script = "env | grep ^JOBCTL_ | sort; exit 1";
     let payload =
-        json!({"command": script, "env": {"JOBCTL_RUN_ID": "0", "JOBCTL_SCHEDULED_FOR": "never"}}).to_string();
+        json!({"command": script, "env": {"JOBCTL_RUN_ID": "0", "JOBCTL_SCHEDULED_FOR": "never"}})
+            .to_string();
     let plain = db.enqueue(["shell", &payload, "--max-attempts", "3"]);
     let keyed = db.enqueue(["shell", &payload, "--key", "weekly: ü", "--max-attempts", "1"]);
-    db.execute(&format!("UPDATE jobctl.job_runs SET scheduled_for = '2026-03-08 03:00:00-04' WHERE id = {keyed}"));
-    // What a job that starts a tick of its own has in its environment is not its jobs'.
-    let tick = || db.jobctl(["tick"]).env("JOBCTL_SCHEDULED_FOR", "2020").env("JOBCTL_ATTEMPT", "7").run().success();
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET scheduled_for = '2026-03-08 03:00:00-04' WHERE id = {keyed}"
+    ));
+    // A tick in a job does not pass its own run's variables to its jobs.
+    let tick = || {
+        db.jobctl(["tick"])
+            .env("JOBCTL_SCHEDULED_FOR", "2020")
+            .env("JOBCTL_ATTEMPT", "7")
+            .run()
+            .success()
+    };
     tick();
     db.age();
     tick();
@@ -128,34 +140,38 @@ fn a_command_knows_which_attempt_of_which_run_it_is() {
         assert_eq!(
             db.of_attempt(plain, attempt, "output"),
             format!(
-                "JOBCTL_ATTEMPT={attempt}\nJOBCTL_IDEMPOTENCY_KEY=jobctl-run-{plain}\nJOBCTL_JOB=shell\n\
-                 JOBCTL_MAX_ATTEMPTS=3\nJOBCTL_RUN_ID={plain}\n"
+                "JOBCTL_ATTEMPT={attempt}\nJOBCTL_IDEMPOTENCY_KEY=jobctl-run-{plain}\n\
+                 JOBCTL_JOB=shell\nJOBCTL_MAX_ATTEMPTS=3\nJOBCTL_RUN_ID={plain}\n"
             )
         );
     }
     assert_eq!(
         output(&db, keyed),
         format!(
-            "JOBCTL_ATTEMPT=1\nJOBCTL_IDEMPOTENCY_KEY=weekly: ü\nJOBCTL_JOB=shell\nJOBCTL_MAX_ATTEMPTS=1\n\
-             JOBCTL_RUN_ID={keyed}\nJOBCTL_SCHEDULED_FOR=2026-03-08T07:00:00Z\n"
+            "JOBCTL_ATTEMPT=1\nJOBCTL_IDEMPOTENCY_KEY=weekly: ü\nJOBCTL_JOB=shell\n\
+             JOBCTL_MAX_ATTEMPTS=1\nJOBCTL_RUN_ID={keyed}\n\
+             JOBCTL_SCHEDULED_FOR=2026-03-08T07:00:00Z\n"
         )
     );
 }
 
 #[test]
-fn a_command_has_the_ticks_environment_and_what_its_payload_adds() {
+fn the_environment_is_the_ticks_and_the_payloads() {
     let db = TestDb::new();
     let script = r#"echo "$FROM_TICK,$FROM_BOTH,$FROM_RUN,${JOBCTL_DATABASE_URL-unset}""#;
-    let id = enqueue(&db, &json!({"command": script, "env": {"FROM_RUN": "a b=c", "FROM_BOTH": "run"}}));
+    let id =
+        enqueue(&db, &json!({"command": script, "env": {"FROM_RUN": "a b=c", "FROM_BOTH": "run"}}));
     db.jobctl(["tick"]).env("FROM_TICK", "tick").env("FROM_BOTH", "tick").run().success();
     assert_eq!(output(&db, id), "tick,run,a b=c,unset\n");
 }
 
 #[test]
-fn a_command_starts_where_its_payload_says_else_where_the_tick_did() {
+fn the_working_directory_is_the_payloads_or_the_ticks() {
     let db = TestDb::new();
     let (here, there) = (temp_dir(), temp_dir());
-    let place = |directory: &tempfile::TempDir| fs::canonicalize(directory.path()).unwrap().display().to_string();
+    let place = |directory: &tempfile::TempDir| {
+        fs::canonicalize(directory.path()).unwrap().display().to_string()
+    };
     let by_tick = enqueue(&db, &json!({"command": ["pwd", "-P"]}));
     let by_run = enqueue(&db, &json!({"command": ["pwd", "-P"], "cwd": there.path()}));
     db.jobctl(["tick"]).current_dir(here.path()).run().success();
@@ -164,7 +180,7 @@ fn a_command_starts_where_its_payload_says_else_where_the_tick_did() {
 }
 
 #[test]
-fn a_command_that_can_not_be_started_says_why_and_the_next_one_runs() {
+fn a_command_that_cannot_be_started_fails_with_the_reason() {
     let db = TestDb::new();
     let directory = temp_dir();
     let path = |name: &str| directory.path().join(name).display().to_string();
@@ -183,7 +199,7 @@ fn a_command_that_can_not_be_started_says_why_and_the_next_one_runs() {
     let next = db.enqueue_script("true");
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
     for (id, why) in runs {
-        // Another host, or a mended one, may have it.
+        // Another host may have the program.
         assert_eq!(
             db.of_run(id, "status, attempts, error_type, last_error"),
             format!("failed|1|spawn|could not start: {why}")
@@ -199,20 +215,41 @@ fn a_command_that_can_not_be_started_says_why_and_the_next_one_runs() {
 }
 
 #[test]
-fn no_error_shows_more_of_a_command_than_the_name_of_its_program() {
+fn an_error_shows_only_the_program_name_of_a_command() {
     let db = TestDb::new();
     let viewer = Role::granted(&db, "viewer");
     let runs = [
         ("shell", json!({"command": ["mysql -pS3CRET"]}), "could not start: no such program"),
-        ("shell", json!({"command": ["PGPASSWORD=S3CRET", "psql"]}), "could not start: no such program"),
-        ("shell", json!({"command": ["/srv/S3CRET/charge"]}), "could not start: no such program `charge`"),
-        ("shell", json!({"command": "true", "cwd": "/srv/acme"}), "could not start: no such working directory"),
-        ("shell", json!({"command": "true", "env": {"TOKEN=S3CRET": ""}}), "payload is no shell job: `env` has a name"),
-        ("http", json!({"url": "http://a", "headers": {"Auth: S3CRET": ""}}), "payload is no http job: `headers` has"),
+        (
+            "shell",
+            json!({"command": ["PGPASSWORD=S3CRET", "psql"]}),
+            "could not start: no such program",
+        ),
+        (
+            "shell",
+            json!({"command": ["/srv/S3CRET/charge"]}),
+            "could not start: no such program `charge`",
+        ),
+        (
+            "shell",
+            json!({"command": "true", "cwd": "/srv/acme"}),
+            "could not start: no such working directory",
+        ),
+        (
+            "shell",
+            json!({"command": "true", "env": {"TOKEN=S3CRET": ""}}),
+            "the payload is not a shell job: `env` has a name",
+        ),
+        (
+            "http",
+            json!({"url": "http://a", "headers": {"Auth: S3CRET": ""}}),
+            "the payload is not an http job: `headers` has",
+        ),
     ];
     for (id, (job, payload, _)) in (1..).zip(&runs) {
         db.execute(&format!(
-            "INSERT INTO jobctl.job_runs (id, job_type, payload, max_attempts) VALUES ({id}, '{job}', '{payload}', 1)"
+            "INSERT INTO jobctl.job_runs (id, job_type, payload, max_attempts) VALUES ({id}, \
+                '{job}', '{payload}', 1)"
         ));
     }
     db.jobctl(["tick"]).run().success().nowhere("S3CRET");
@@ -221,7 +258,9 @@ fn no_error_shows_more_of_a_command_than_the_name_of_its_program() {
         let error = db.of_run(id, "status || ' ' || last_error");
         assert!(error.starts_with(&format!("dead {why}")), "{error}");
         // `check` shows the newest failure.
-        db.execute(&format!("UPDATE jobctl.job_runs SET failed_at = now(), finished_at = now() WHERE id = {id}"));
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET failed_at = now(), finished_at = now() WHERE id = {id}"
+        ));
         seen += &viewer.jobctl(["check"]).run().exits(1).stdout;
         for command in ["list", "list-dead", "report"] {
             seen += &db.jobctl([command]).run().success().stdout;
@@ -235,9 +274,10 @@ fn no_error_shows_more_of_a_command_than_the_name_of_its_program() {
 }
 
 #[test]
-fn a_command_longer_than_64_kib_is_refused_and_dead_where_it_got_in() {
+fn a_command_longer_than_64_kib_is_rejected_and_in_the_table_ends_dead() {
     let db = TestDb::new();
-    let payload = |bytes: usize| json!({"command": format!("echo {}", "x".repeat(bytes - 5))}).to_string();
+    let payload =
+        |bytes: usize| json!({"command": format!("echo {}", "x".repeat(bytes - 5))}).to_string();
     let fits = db.enqueue(["shell", &payload(64 * 1024)]);
     db.jobctl(["enqueue", "shell", &payload(64 * 1024 + 1)])
         .run()
@@ -249,25 +289,29 @@ fn a_command_longer_than_64_kib_is_refused_and_dead_where_it_got_in() {
 
     let forced = db.enqueue_script("true");
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET payload = jsonb_build_object('command', repeat('x', 200000)) WHERE id = {forced}"
+        "UPDATE jobctl.job_runs SET payload = jsonb_build_object('command', repeat('x', 200000)) \
+            WHERE id = {forced}"
     ));
     let next = db.enqueue_script("true");
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
     assert_eq!(
         db.of_run(forced, "status, attempts, error_type, last_error"),
-        "dead|1|bad_payload|payload is no shell job: `command` is longer than 64 KiB"
+        "dead|1|bad_payload|the payload is not a shell job: `command` is longer than 64 KiB"
     );
     assert_eq!(db.status(next), "succeeded");
     assert_eq!(db.of_attempt(fits, 1, "output_bytes"), (64 * 1024 - 5 + 1).to_string());
 }
 
 #[test]
-fn an_environment_that_no_process_can_hold_is_no_reason_to_try_again() {
+fn a_command_with_too_large_an_environment_ends_dead() {
     let db = TestDb::new();
     let value = "x".repeat(60_000);
-    let id = enqueue(&db, &json!({"command": "true", "env": {"A": value, "B": value, "C": value, "D": value}}));
+    let id = enqueue(
+        &db,
+        &json!({"command": "true", "env": {"A": value, "B": value, "C": value, "D": value}}),
+    );
     let next = db.enqueue_script("true");
-    // A quarter of the stack is the most that arguments and environment may take.
+    // Arguments and environment may take at most a quarter of the stack.
     db.jobctl(["tick", "--concurrency", "1"]).after("ulimit -s 900").run().success();
     assert_eq!(
         db.of_run(id, "status, attempts, error_type, last_error"),
@@ -277,10 +321,10 @@ fn an_environment_that_no_process_can_hold_is_no_reason_to_try_again() {
 }
 
 #[test]
-fn a_row_that_any_program_has_written_is_dead_with_a_reason_and_starts_nothing() {
+fn an_invalid_payload_in_the_table_ends_dead_and_starts_nothing() {
     let db = TestDb::new();
-    let witness = temp_dir();
-    let touch = format!("touch {}/started", witness.path().display());
+    let directory = temp_dir();
+    let touch = format!("touch {}/started", directory.path().display());
     let rows = [
         (json!({}), "missing field `command`"),
         (json!([touch]), "must be an object"),
@@ -295,9 +339,15 @@ fn a_row_that_any_program_has_written_is_dead_with_a_reason_and_starts_nothing()
         (json!({"command": touch, "cwd": 5}), "expected a string"),
     ];
     let runs = rows.map(|(payload, why)| {
-        db.jobctl(["enqueue", "shell", &payload.to_string()]).run().exits(2).stdout("").complains_once();
-        let insert =
-            format!("INSERT INTO jobctl.job_runs (job_type, payload) VALUES ('shell', '{payload}') RETURNING id");
+        db.jobctl(["enqueue", "shell", &payload.to_string()])
+            .run()
+            .exits(2)
+            .stdout("")
+            .complains_once();
+        let insert = format!(
+            "INSERT INTO jobctl.job_runs (job_type, payload) VALUES ('shell', \
+                '{payload}') RETURNING id"
+        );
         (db.query(&insert).parse().unwrap(), why)
     });
     let next = db.enqueue_script("true");
@@ -305,16 +355,19 @@ fn a_row_that_any_program_has_written_is_dead_with_a_reason_and_starts_nothing()
     for (id, why) in runs {
         assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|bad_payload", "{why}");
         let error = db.of_run(id, "last_error");
-        assert!(error.starts_with("payload is no shell job: ") && error.contains(why), "{error}");
+        assert!(
+            error.starts_with("the payload is not a shell job: ") && error.contains(why),
+            "{error}"
+        );
     }
     assert_eq!(db.status(next), "succeeded");
-    assert!(!witness.path().join("started").exists());
+    assert!(!directory.path().join("started").exists());
 }
 
 #[test]
-fn a_command_gets_three_descriptors_whatever_the_tick_was_started_with() {
+fn a_command_gets_three_descriptors_whatever_the_tick_inherited() {
     let db = TestDb::new();
-    // The listing itself takes a descriptor, which is gone when it is looked for.
+    // To list the folder, the shell opens a descriptor. `-L` leaves it out: it is closed by then.
     let script = "for fd in /proc/$$/fd/*; do if [ -L $fd ]; then echo ${fd##*/}; fi; done";
     let runs = [1, 2, 3].map(|_| enqueue(&db, &json!({"command": script, "stdin": "piped"})));
     db.jobctl(["tick"]).after("exec 3</etc/passwd 7</etc/passwd 9>/dev/null").run().success();
@@ -324,34 +377,32 @@ fn a_command_gets_three_descriptors_whatever_the_tick_was_started_with() {
 }
 
 #[test]
-fn a_command_meets_every_signal_at_its_default_whatever_the_tick_was_started_with() {
+fn a_command_gets_default_signal_actions_whatever_the_tick_inherited() {
     let db = TestDb::new();
     let ignored = "HUP INT QUIT USR1 USR2 PIPE ALRM TERM CHLD XCPU";
     let id = db.enqueue(["shell", "--", "grep", "^Sig[BI]", "/proc/self/status"]);
     let list = ignored.replace(' ', ",");
-    db.jobctl(["tick"]).after(&format!("exec env --ignore-signal={list} \"$0\" \"$@\"")).run().success();
+    db.jobctl(["tick"])
+        .after(&format!("exec env --ignore-signal={list} \"$0\" \"$@\""))
+        .run()
+        .success();
     assert_eq!(db.status(id), "succeeded", "{}", db.dump());
     let masks = output(&db, id);
     let mask = |name: &str| {
         let mask = masks.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        // The C library keeps 32 and 33 to itself; nobody can put them back.
+        // The C library reserves 32 and 33; no program can reset them.
         u64::from_str_radix(mask.trim(), 16).unwrap() & !(0b11 << 31)
     };
     assert_eq!((mask("SigBlk:"), mask("SigIgn:")), (0, 0), "{masks}");
 }
 
 #[test]
-fn a_producer_whose_reader_has_gone_dies_of_it_in_silence() {
+fn a_command_that_signals_its_own_group_hits_no_other_process() {
     let db = TestDb::new();
-    assert_eq!(prints(&db, &json!({"command": "yes | head -n 1"})), "y\n");
-}
-
-#[test]
-fn a_command_that_signals_its_own_group_hits_nobody_else() {
-    let db = TestDb::new();
-    let (term, kill) = (db.enqueue_script("kill 0; sleep 60"), db.enqueue_script("kill -KILL 0; sleep 60"));
+    let (term, kill) =
+        (db.enqueue_script("kill 0; sleep 60"), db.enqueue_script("kill -KILL 0; sleep 60"));
     let neighbour = db.enqueue_script("sleep 0.3");
-    // In a group of its own itself, or a mistake here would end whoever runs the tests.
+    // In its own session: otherwise a bug would kill the test runner.
     db.jobctl(["tick", "--concurrency", "3"]).after("exec setsid \"$0\" \"$@\"").run().success();
     assert_eq!(db.of_run(term, "status, last_error"), "failed|killed by signal 15");
     assert_eq!(db.of_run(kill, "status, last_error"), "failed|killed by signal 9");
@@ -363,13 +414,15 @@ fn five_hundred_commands_leave_no_zombie_no_descriptor_and_no_thread() {
     let db = TestDb::new();
     let directory = temp_dir();
     let path = |name: &str| directory.path().join(name);
-    // Says that it runs, and waits until it was looked at.
+    // Creates a file, and runs until the test removes it.
     let pause = |name: &str| {
         let name = path(name).display().to_string();
         db.enqueue_script(&format!("touch {name}; while [ -e {name} ]; do sleep 0.01; done"))
     };
-    // Only root can list the descriptors of a jobctl, as it can read its environment.
-    let count = |kind: &str, pid: i32| fs::read_dir(format!("/proc/{pid}/{kind}")).map_or(0, Iterator::count);
+    // Only root can list the descriptors of a jobctl.
+    let count = |kind: &str, pid: i32| {
+        fs::read_dir(format!("/proc/{pid}/{kind}")).map_or(0, Iterator::count)
+    };
 
     let first = pause("first");
     let tick = db.jobctl(["tick", "--quiet", "--linger", "--concurrency", "1"]).spawn();
@@ -377,14 +430,16 @@ fn five_hundred_commands_leave_no_zombie_no_descriptor_and_no_thread() {
     let used = || (count("fd", pid), count("task", pid), process::zombies_of(pid));
     wait_until("the first to run", || path("first").exists());
     let before = used();
-    let mut batch = "{\"job\": \"shell\", \"payload\": {\"command\": [\"true\"]}}\n".repeat(500);
-    // Descriptors are also lost, if they are, where nothing starts.
-    batch += &"{\"job\": \"shell\", \"payload\": {\"command\": [\"no-such-program\"]}}\n".repeat(20);
+    let mut batch =
+        "{\"job_type\": \"shell\", \"payload\": {\"command\": [\"true\"]}}\n".repeat(500);
+    // A failed start must not leak descriptors either.
+    batch += &"{\"job_type\": \"shell\", \"payload\": {\"command\": [\"no-such-program\"]}}\n"
+        .repeat(20);
     db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success();
     let last = pause("last");
     fs::remove_file(path("first")).unwrap();
     wait_until("the last to run", || path("last").exists());
-    // What ended just before may still be on its way to the database.
+    // The previous result may still be on its way to the database.
     wait_until(&format!("the tick to use {before:?} again"), || used() == before);
     fs::remove_file(path("last")).unwrap();
     db.wait_for_status(last, "succeeded");
@@ -399,12 +454,16 @@ fn five_hundred_commands_leave_no_zombie_no_descriptor_and_no_thread() {
 }
 
 #[test]
-fn a_payload_is_refused_without_a_database() {
-    jobctl(["enqueue", "shell", r#"{"command": ""}"#]).run().exits(2).stderr_has("`command` is empty").complains_once();
+fn a_payload_is_rejected_without_a_database() {
+    jobctl(["enqueue", "shell", r#"{"command": ""}"#])
+        .run()
+        .exits(2)
+        .stderr_has("`command` is empty")
+        .complains_once();
 }
 
 #[test]
-fn a_job_does_not_get_the_address_of_the_database_from_its_tick() {
+fn a_job_cannot_read_the_database_address_of_its_tick() {
     let db = TestDb::new();
     let id = db.enqueue_script("env; cat /proc/$PPID/environ 2>&1 | tr '\\0' '\\n'");
     process::unprivileged(db.jobctl(["tick"])).env("SEEN", "1").run().success();
@@ -414,7 +473,7 @@ fn a_job_does_not_get_the_address_of_the_database_from_its_tick() {
 }
 
 #[test]
-fn a_tick_makes_room_for_the_descriptors_of_its_jobs() {
+fn a_tick_raises_its_descriptor_limit_for_its_jobs() {
     let db = TestDb::new();
     let gate = Gate::new();
     for _ in 0..40 {
@@ -424,5 +483,8 @@ fn a_tick_makes_room_for_the_descriptors_of_its_jobs() {
     gate.wait_for_starts(40);
     gate.open();
     tick.wait().success();
-    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "succeeded|1|40");
+    assert_eq!(
+        db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"),
+        "succeeded|1|40"
+    );
 }

@@ -1,18 +1,23 @@
-//! How a command ends that would not by itself, and what becomes of what it started.
+//! Commands that do not end, and the processes that commands start.
 
 use std::fs;
 
 use crate::support::{TestDb, json_string, leave_out, process, temp_dir, wait_until};
 
 fn enqueue(db: &TestDb, script: &str, timeout: &str) -> i64 {
-    db.enqueue(["shell", &format!("{{\"command\": {}}}", json_string(script)), "--timeout", timeout])
+    db.enqueue([
+        "shell",
+        &format!("{{\"command\": {}}}", json_string(script)),
+        "--timeout",
+        timeout,
+    ])
 }
 
 fn output(db: &TestDb, id: i64) -> String {
     db.of_attempt(id, 1, "output")
 }
 
-/// The first line of its output: the pid that the script wrote there.
+/// Returns the pid that the script printed in its first line.
 fn pid(db: &TestDb, id: i64) -> i32 {
     output(db, id).lines().next().unwrap().parse().unwrap()
 }
@@ -20,47 +25,63 @@ fn pid(db: &TestDb, id: i64) -> i32 {
 const LEFT_BEHIND: &str = "the command left processes behind, which were ended";
 
 #[test]
-fn what_a_command_leaves_in_the_background_is_ended_and_holds_nobody_up() {
+fn background_processes_of_a_command_are_ended_and_delay_no_run() {
     let db = TestDb::new();
     let left = db.enqueue_script("echo $$; sleep 600 & echo hi");
-    let deaf = db.enqueue_script("echo $$; trap '' TERM; sleep 600 & echo hi");
-    // The kernel itself hangs up on stopped members of a group whose leader has gone: deaf to that.
+    let ignoring = db.enqueue_script("echo $$; trap '' TERM; sleep 600 & echo hi");
+    // The kernel sends SIGHUP to stopped processes of a group without a leader, so ignore it.
     let stopped = db.enqueue_script("echo $$; trap '' HUP; sleep 600 & kill -STOP $!; echo hi");
     let failed = db.enqueue_script("echo $$; sleep 600 & exit 3");
     let alone = db.enqueue_script("echo $$; sleep 0.1 & wait; echo hi");
     db.jobctl(["tick", "--concurrency", "5"]).run().success();
-    for id in [left, deaf, stopped] {
+    for id in [left, ignoring, stopped] {
         assert_eq!(db.of_run(id, "status, attempts, error_type, last_error"), "succeeded|1||");
-        assert_eq!(db.of_attempt(id, 1, "outcome, exit_code, error"), format!("succeeded|0|{LEFT_BEHIND}"));
+        assert_eq!(
+            db.of_attempt(id, 1, "outcome, exit_code, error"),
+            format!("succeeded|0|{LEFT_BEHIND}")
+        );
     }
     assert_eq!(db.of_run(failed, "status, last_error"), "failed|exit status 3");
-    assert_eq!(db.of_attempt(failed, 1, "exit_code, error"), format!("3|exit status 3; {LEFT_BEHIND}"));
+    assert_eq!(
+        db.of_attempt(failed, 1, "exit_code, error"),
+        format!("3|exit status 3; {LEFT_BEHIND}")
+    );
     assert_eq!(db.of_attempt(alone, 1, "exit_code, error"), "0|");
-    for id in [left, deaf, stopped, failed, alone] {
+    for id in [left, ignoring, stopped, failed, alone] {
         assert_eq!(process::living_in_group(pid(&db, id)), 0);
     }
     assert!(output(&db, left).ends_with("\nhi\n"));
 }
 
 #[test]
-fn the_history_says_that_a_process_which_may_not_be_signalled_may_still_run() {
+fn the_history_notes_a_process_that_jobctl_may_not_signal() {
     if !rustix::process::geteuid().is_root() {
         return leave_out("processes that may not be signalled", "a change of user needs root");
     }
     let db = TestDb::new();
     let other = "setpriv --reuid 65534 --clear-groups sleep 600";
-    let started = format!("{other} & until [ \"$(stat -c %u /proc/$!)\" = 65534 ]; do sleep 0.01; done; echo $!");
+    let started = format!(
+        "{other} & until [ \"$(stat -c %u /proc/$!)\" = 65534 ]; do sleep 0.01; done; echo $!"
+    );
     let left = db.enqueue_script(&started);
-    let told = enqueue(&db, &format!("{started}; wait"), "1s");
-    let itself = db.enqueue(["shell", &format!("{{\"command\": \"echo $$; exec {other}\"}}"), "--timeout", "1s"]);
-    // Like a user without root's rights that starts a process with sudo.
+    let timed_out = enqueue(&db, &format!("{started}; wait"), "1s");
+    let itself = db.enqueue([
+        "shell",
+        &format!("{{\"command\": \"echo $$; exec {other}\"}}"),
+        "--timeout",
+        "1s",
+    ]);
+    // The commands run as another user, like after sudo, and jobctl may not signal them.
     let without = "exec setpriv --bounding-set -kill --inh-caps -kill \"$0\" \"$@\"";
     db.jobctl(["tick"]).after(without).run().success();
     let may_run = "processes of the command could not be ended and may still run";
     for (id, error) in [
         (left, may_run.to_owned()),
-        (told, format!("timed out after 1s; {may_run}")),
-        (itself, "timed out after 1s; the command could not be killed and may still run".to_owned()),
+        (timed_out, format!("timed out after 1s; {may_run}")),
+        (
+            itself,
+            "timed out after 1s; the command could not be killed and may still run".to_owned(),
+        ),
     ] {
         let pid = pid(&db, id);
         assert!(process::is_alive(pid));
@@ -71,7 +92,7 @@ fn the_history_says_that_a_process_which_may_not_be_signalled_may_still_run() {
 }
 
 #[test]
-fn what_has_left_the_group_holds_nobody_up_even_with_the_pipe_in_its_hand() {
+fn a_detached_process_delays_no_run_even_if_it_keeps_the_pipe() {
     let db = TestDb::new();
     let directory = temp_dir();
     let file = directory.path().join("pid").display().to_string();
@@ -81,7 +102,7 @@ fn what_has_left_the_group_holds_nobody_up_even_with_the_pipe_in_its_hand() {
     ));
     db.jobctl(["tick"]).run().success();
     let escaped = fs::read_to_string(file).unwrap().trim().parse().unwrap();
-    // It may live on: who leaves the group is out of reach, which the history can't know.
+    // It continues: jobctl can't find a detached process, so the history does not note it.
     process::kill(escaped);
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     assert_eq!(db.of_attempt(id, 1, "output, error"), "hi\n|");
@@ -89,22 +110,29 @@ fn what_has_left_the_group_holds_nobody_up_even_with_the_pipe_in_its_hand() {
 }
 
 #[test]
-fn a_timed_out_command_takes_its_children_with_it() {
+fn a_timeout_ends_a_command_and_its_children_and_frees_the_thread() {
     let db = TestDb::new();
     let scripts = [
         ("echo $$; sleep 600; true", "|15"),
         ("echo $$; sleep 600 | cat", "|15"),
         ("echo $$; sh -c 'sleep 600 & sleep 600 & wait' & wait", "|15"),
-        // What it says and how it exits after it was told to end is history, not success.
+        // Output and exit status after SIGTERM are kept, but do not make the run succeed.
         ("echo $$; trap 'echo bye; exit 0' TERM; sleep 600 & wait", "0|"),
         ("echo $$; trap 'exit 7' TERM; sleep 600 & wait", "7|"),
     ];
     let runs = scripts.map(|(script, how)| (enqueue(&db, script, "1s"), how));
+    // Needs the thread of a command that has timed out.
     let in_time = enqueue(&db, "true", "1h");
-    db.jobctl(["tick", "--concurrency", "6"]).run().success();
+    db.jobctl(["tick", "--concurrency", "5"]).run().success();
     for (id, how) in runs {
-        assert_eq!(db.of_run(id, "status, attempts, error_type, last_error"), "failed|1|timeout|timed out after 1s");
-        assert_eq!(db.of_attempt(id, 1, "outcome, error_type, exit_code, signal"), format!("failed|timeout|{how}"));
+        assert_eq!(
+            db.of_run(id, "status, attempts, error_type, last_error"),
+            "failed|1|timeout|timed out after 1s"
+        );
+        assert_eq!(
+            db.of_attempt(id, 1, "outcome, error_type, exit_code, signal"),
+            format!("failed|timeout|{how}")
+        );
         assert_eq!(process::living_in_group(pid(&db, id)), 0);
     }
     assert!(output(&db, runs[3].0).ends_with("\nbye\n"));
@@ -112,9 +140,9 @@ fn a_timed_out_command_takes_its_children_with_it() {
 }
 
 #[test]
-fn a_timed_out_command_takes_along_what_leads_a_group_of_its_own() {
+fn a_timeout_ends_children_in_groups_of_their_own() {
     let db = TestDb::new();
-    // As `timeout` does, so that it can signal what it started.
+    // `timeout` leads its own group, so that it can signal its children.
     let scripts = [
         "timeout 600 sh -c 'echo $$; exec sleep 600'; true",
         "timeout 600 sh -c 'echo $$; exec sleep 600' | cat",
@@ -129,50 +157,52 @@ fn a_timed_out_command_takes_along_what_leads_a_group_of_its_own() {
 }
 
 #[test]
-fn a_command_that_will_not_end_is_killed() {
+fn a_command_that_ignores_sigterm_is_killed() {
     let db = TestDb::new();
     let scripts = [
         ("echo $$; trap '' TERM; sleep 600", "9"),
         ("echo $$; trap '' TERM; while :; do sleep 600; done", "9"),
-        // Each time it is told to end it starts another one.
-        ("echo $$; trap 'sleep 600 & (trap \"\" TERM; sleep 600) &' TERM; while :; do sleep 600 & wait; done", "9"),
-        // It hears the signal only when it is woken.
+        // At each SIGTERM it starts another process.
+        (
+            "echo $$; trap 'sleep 600 & (trap \"\" TERM; sleep 600) &' TERM; while :; do sleep \
+                600 & wait; done",
+            "9",
+        ),
+        // A stopped process gets SIGTERM only after SIGCONT.
         ("echo $$; kill -STOP $$; sleep 600", "15"),
         ("echo $$; kill -STOP 0; sleep 600", "15"),
     ];
     let runs = scripts.map(|(script, signal)| (enqueue(&db, script, "1s"), signal));
-    // In a group of its own itself, or a mistake here would stop whoever runs the tests.
+    // In its own session: otherwise a bug would stop the test runner.
     db.jobctl(["tick", "--concurrency", "5"]).after("exec setsid \"$0\" \"$@\"").run().success();
     for (id, signal) in runs {
-        assert_eq!(db.of_run(id, "status, error_type, last_error"), "failed|timeout|timed out after 1s");
+        assert_eq!(
+            db.of_run(id, "status, error_type, last_error"),
+            "failed|timeout|timed out after 1s"
+        );
         assert_eq!(db.of_attempt(id, 1, "exit_code, signal"), format!("|{signal}"));
         assert_eq!(process::living_in_group(pid(&db, id)), 0);
     }
 }
 
 #[test]
-fn a_thread_is_free_again_after_a_timeout() {
-    let db = TestDb::new();
-    let stuck = enqueue(&db, "sleep 600", "1s");
-    let next = db.enqueue_script("true");
-    db.jobctl(["tick", "--concurrency", "1"]).run().success();
-    assert_eq!((db.status(stuck).as_str(), db.status(next).as_str()), ("failed", "succeeded"));
-}
-
-#[test]
-fn an_attempt_lasts_as_long_as_the_command_not_as_its_output() {
+fn an_attempt_lasts_as_long_as_its_command_even_without_output() {
     let db = TestDb::new();
     let id = db.enqueue_script("echo hi; exec <&- >&- 2>&-; sleep 1; exit 5");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.of_attempt(id, 1, "exit_code, output, finished_at - started_at >= interval '1 second'"), "5|hi\n|t");
+    assert_eq!(
+        db.of_attempt(id, 1, "exit_code, output, finished_at - started_at >= interval '1 second'"),
+        "5|hi\n|t"
+    );
 }
 
 #[test]
-fn what_a_command_leaves_behind_is_asked_to_end_before_it_is_killed() {
+fn background_processes_get_sigterm_before_sigkill() {
     let db = TestDb::new();
     let folder = temp_dir();
     let left = "trap 'echo asked >>log; exit' TERM; echo ready >>log; while :; do sleep 0.02; done";
-    let id = db.enqueue_script(&format!("sh -c \"{left}\" & until [ -e log ]; do sleep 0.02; done"));
+    let id =
+        db.enqueue_script(&format!("sh -c \"{left}\" & until [ -e log ]; do sleep 0.02; done"));
     db.jobctl(["tick"]).current_dir(folder.path()).run().success();
     assert_eq!(db.status(id), "succeeded");
     assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap(), "ready\nasked\n");

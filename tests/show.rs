@@ -1,4 +1,4 @@
-//! What `show` tells about one run: the facts, why it is not running, its history and its output.
+//! `show`: the facts of one run, why it is not running, its history and its output.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,13 @@ use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, temp_dir};
 
 fn show(db: &TestDb, id: i64) -> String {
-    db.jobctl(["show", &id.to_string()]).run().success().stderr("").stdout
+    let show = db.jobctl(["show", &id.to_string(), "--format", "table"]).run();
+    // Leaves out the age of each time.
+    let exact = |line: &str| {
+        let end = line.rfind(" (").filter(|_| line.ends_with(" ago)")).unwrap_or(line.len());
+        line[..end].to_owned() + "\n"
+    };
+    show.success().stderr("").stdout.lines().map(exact).collect()
 }
 
 fn json_of(db: &TestDb, id: i64) -> Value {
@@ -17,38 +23,59 @@ fn json_of(db: &TestDb, id: i64) -> Value {
     serde_json::from_str(&finished.stdout).unwrap()
 }
 
-/// The value of a fact, `None` where it is left out.
+/// Returns the value of a fact, `None` if it is left out.
 fn fact<'a>(shown: &'a str, name: &str) -> Option<&'a str> {
-    shown.lines().find_map(|line| line.trim_start().strip_prefix(&format!("{name}:"))).map(str::trim)
+    shown
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(&format!("{name}:")))
+        .map(str::trim)
 }
 
-/// A run that died at its second attempt, in the distant past.
-fn dead(db: &TestDb) -> i64 {
-    let id = db.enqueue(["shell", "--key", "k", "--timeout", "90s", "--max-attempts", "2", "--", "sh", "-c", "exit 3"]);
+/// Inserts a run that was marked dead after its second attempt, long ago.
+fn insert_dead(db: &TestDb) -> i64 {
+    let id = db.enqueue([
+        "shell",
+        "--key",
+        "k",
+        "--timeout",
+        "90s",
+        "--max-attempts",
+        "2",
+        "--",
+        "sh",
+        "-c",
+        "exit 3",
+    ]);
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 2, last_error = 'exit status 3', error_type = 'exit_code',
-            created_at = '2026-01-31 07:00:00+00', run_at = '2026-01-31 07:00:00+00', started_at = '2026-01-31 08:00:00+00',
-            failed_at = '2026-01-31 08:00:05+00', finished_at = '2026-01-31 08:00:05+00', updated_at = '2026-01-31 08:00:05+00'
+        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 2, last_error = 'exit status 3', \
+         error_type = 'exit_code',
+            created_at = '2026-01-31 07:00:00+00', run_at = '2026-01-31 07:00:00+00', started_at \
+            = '2026-01-31 08:00:00+00',
+            failed_at = '2026-01-31 08:00:05+00', finished_at = '2026-01-31 08:00:05+00', \
+            updated_at = '2026-01-31 08:00:05+00'
             WHERE id = {id};
-         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome, error_type, error,
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, \
+         outcome, error_type, error,
             exit_code, signal, output, output_bytes) VALUES
-            ({id}, 1, 'blue', '2026-01-31 07:00:00+00', '2026-01-31 07:00:00.25+00', 'failed', 'signal',
+            ({id}, 1, 'blue', '2026-01-31 07:00:00+00', '2026-01-31 07:00:00.25+00', 'failed', \
+            'signal',
                 'killed by signal 9', NULL, 9, NULL, 0),
-            ({id}, 2, 'green', '2026-01-31 08:00:00+00', '2026-01-31 08:00:05+00', 'failed', 'exit_code',
+            ({id}, 2, 'green', '2026-01-31 08:00:00+00', '2026-01-31 08:00:05+00', 'failed', \
+            'exit_code',
                 'exit status 3', 3, NULL, E'one\n\ttwo', 8)"
     ));
     id
 }
 
 #[test]
-fn a_run_is_shown_with_all_that_matters_and_its_history() {
+fn show_prints_a_run_with_its_history() {
     let db = TestDb::new();
-    let id = dead(&db);
+    let id = insert_dead(&db);
     let expected = format!(
         "run:         {id}
 job:         shell
 status:      dead
-why:         no attempt is left
+why:         attempt 2 of 2 was the last
 queue:       default
 priority:    0
 key:         k
@@ -87,40 +114,52 @@ attempt:        2
 }
 
 #[test]
-fn json_holds_every_column_the_reason_and_the_history() {
+fn json_has_every_column_the_reason_and_the_history() {
     let db = TestDb::new();
-    let id = dead(&db);
+    let id = insert_dead(&db);
     let attempt = |of: Value| {
         let mut all = json!({
-            "attempt": 1, "worker": "blue", "started_at": "2026-01-31T07:00:00Z", "finished_at": "2026-01-31T07:00:00.250Z",
-            "outcome": "failed", "error_type": "signal", "error": "killed by signal 9", "exit_code": null, "signal": 9,
+            "attempt": 1, "worker": "blue", "started_at": "2026-01-31T07:00:00.000000Z",
+            "finished_at": "2026-01-31T07:00:00.250000Z", "run_time_seconds": 0.25,
+            "outcome": "failed", "error_type": "signal", "error": "killed by signal \
+                9", "exit_code": null, "signal": 9,
             "http_status": null, "output": null, "output_bytes": 0, "output_truncated": false,
         });
         all.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());
         all
     };
-    let expected = json!({
-        "id": id, "job_type": "shell", "status": "dead", "why": "no attempt is left", "queue": "default", "priority": 0,
-        "attempts": 2, "max_attempts": 2, "timeout_seconds": 90.0, "backoff": "exponential:1m..30m", "idempotency_key": "k",
-        "key_scope": "retained", "payload": {"command": ["sh", "-c", "exit 3"]}, "error_type": "exit_code",
-        "last_error": "exit status 3", "run_at": "2026-01-31T07:00:00Z", "scheduled_for": null,
-        "enqueued_by": db.query("SELECT session_user"), "created_at": "2026-01-31T07:00:00Z", "started_at": "2026-01-31T08:00:00Z", "failed_at": "2026-01-31T08:00:05Z",
-        "finished_at": "2026-01-31T08:00:05Z", "cancel_requested_at": null, "locked_by": null, "locked_until": null,
-        "updated_at": "2026-01-31T08:00:05Z",
+    let mut expected = json!({
+        "id": id, "job_type": "shell", "status": "dead", "why_not_running": "attempt 2 of 2 was \
+            the last", "queue": "default", "priority": 0,
+        "attempts": 2, "max_attempts": 2, "timeout_seconds": 90.0, "backoff": "exponential:1m..30m",
+        "idempotency_key": "k",
+        "key_scope": "retained", "payload": {"command": ["sh", "-c", "exit \
+            3"]}, "error_type": "exit_code",
+        "last_error": "exit status \
+            3", "run_at": "2026-01-31T07:00:00.000000Z", "scheduled_for": null,
+        "enqueued_by": db.query("SELECT \
+            session_user"), "created_at": "2026-01-31T07:00:00.000000Z",
+            "started_at": "2026-01-31T08:00:00.000000Z", "failed_at": "2026-01-31T08:00:05.000000Z",
+        "finished_at": "2026-01-31T08:00:05.000000Z", "cancel_requested_at": null,
+        "locked_by": null, "locked_until": null,
+        "updated_at": "2026-01-31T08:00:05.000000Z",
         "history": [
             attempt(json!({})),
             attempt(json!({
-                "attempt": 2, "worker": "green", "started_at": "2026-01-31T08:00:00Z",
-                "finished_at": "2026-01-31T08:00:05Z", "error_type": "exit_code", "error": "exit status 3", "exit_code": 3,
+                "attempt": 2, "worker": "green", "started_at": "2026-01-31T08:00:00.000000Z",
+                "finished_at": "2026-01-31T08:00:05.000000Z", "run_time_seconds": 5.0,
+                "error_type": "exit_code", "error": "exit status 3", "exit_code": 3,
                 "signal": null, "output": "one\n\ttwo", "output_bytes": 8,
             })),
         ],
     });
+    expected["schedule_state"] = Value::Null;
+    expected["payload_error"] = Value::Null;
     assert_eq!(json_of(&db, id), expected);
 }
 
 #[test]
-fn a_run_in_each_status_is_shown_and_one_that_does_not_exist_is_not() {
+fn show_prints_runs_of_every_status_and_refuses_unknown_ids() {
     let db = TestDb::new();
     db.leaves_running();
     for status in STATUSES {
@@ -129,16 +168,21 @@ fn a_run_in_each_status_is_shown_and_one_that_does_not_exist_is_not() {
         assert_eq!(fact(&shown, "status"), Some(status));
         assert_eq!(fact(&shown, "worker"), (status == "running").then_some("elsewhere"), "{shown}");
         assert_eq!(fact(&shown, "due").is_some(), matches!(status, "queued" | "failed"), "{shown}");
-        assert_eq!(fact(&shown, "ended").is_some(), matches!(status, "succeeded" | "dead" | "cancelled"), "{shown}");
+        assert_eq!(
+            fact(&shown, "ended").is_some(),
+            matches!(status, "succeeded" | "dead" | "cancelled"),
+            "{shown}"
+        );
     }
     for form in [&[][..], &["--json"], &["--output"]] {
-        let missing = db.jobctl(["show", "999999"]).args(form.iter().copied()).run().exits(3).stdout("");
+        let missing =
+            db.jobctl(["show", "999999"]).args(form.iter().copied()).run().exits(3).stdout("");
         missing.stderr("jobctl: cannot show run 999999: no such run\n");
     }
 }
 
 #[test]
-fn the_status_of_every_kind_of_answer_stands_in_the_history() {
+fn the_history_has_the_http_status_of_each_answer() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let statuses = [
@@ -147,9 +191,14 @@ fn the_status_of_every_kind_of_answer_stands_in_the_history() {
             "301",
             "dead",
             Some("HTTP status 301, redirect not followed"),
-            Some("its failure is permanent: another attempt would fail as well"),
+            Some("its failure is permanent, so it is not retried"),
         ),
-        ("404", "dead", Some("HTTP status 404"), Some("its failure is permanent: another attempt would fail as well")),
+        (
+            "404",
+            "dead",
+            Some("HTTP status 404"),
+            Some("its failure is permanent, so it is not retried"),
+        ),
         ("429", "failed", Some("HTTP status 429"), None),
         ("503", "failed", Some("HTTP status 503"), None),
     ];
@@ -163,7 +212,7 @@ fn the_status_of_every_kind_of_answer_stands_in_the_history() {
         assert_eq!(fact(&shown, "error"), error, "{shown}");
         if becomes == "failed" {
             let waits = fact(&shown, "why").unwrap();
-            assert!(waits.starts_with("waits for attempt 2 of 10, due in "), "{shown}");
+            assert!(waits.starts_with("attempt 2 of 10 is due in "), "{shown}");
         } else {
             assert_eq!(fact(&shown, "why"), why, "{shown}");
         }
@@ -171,7 +220,7 @@ fn the_status_of_every_kind_of_answer_stands_in_the_history() {
 }
 
 #[test]
-fn secrets_of_a_built_in_job_are_shown_nowhere() {
+fn no_command_shows_secrets_of_built_in_jobs() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let call = json!({
@@ -185,11 +234,14 @@ fn secrets_of_a_built_in_job_are_shown_nowhere() {
     db.jobctl(["tick"]).env("API_KEY", "s3cret").run().success().nowhere("s3cret");
     for id in [call, command] {
         for form in [&[][..], &["--json"]] {
-            let shown = db.jobctl(["show", &id.to_string()]).args(form.iter().copied()).run().success();
+            let shown =
+                db.jobctl(["show", &id.to_string()]).args(form.iter().copied()).run().success();
             shown.nowhere("s3cret").stdout_has("[redacted]");
         }
     }
-    for command in [&["list"][..], &["list", "--json"], &["list-dead"], &["list-dead", "--group", "--json"]] {
+    for command in
+        [&["list"][..], &["list", "--json"], &["list-dead"], &["list-dead", "--group", "--json"]]
+    {
         db.jobctl(command.iter().copied()).run().success().nowhere("s3cret");
     }
     assert_eq!(
@@ -203,32 +255,41 @@ fn secrets_of_a_built_in_job_are_shown_nowhere() {
 }
 
 #[test]
-fn what_a_terminal_would_obey_is_written_out() {
+fn control_characters_are_escaped() {
     let db = TestDb::new();
-    let id = dead(&db);
+    let id = insert_dead(&db);
     let mut client = db.client();
-    let update = "UPDATE jobctl.job_runs SET job_type = $1, last_error = $1, error_type = $1, payload = to_jsonb($1::text), \
+    let update = "UPDATE jobctl.job_runs SET job_type = $1, last_error = $1, error_type = $1, \
+        payload = to_jsonb($1::text), \
                   queue = 'mail' WHERE id = $2";
     client.execute(update, &[&HOSTILE, &id]).unwrap();
-    let update = "UPDATE jobctl.job_attempts SET output = $1, error = $1, worker = $1 WHERE run_id = $2";
+    let update =
+        "UPDATE jobctl.job_attempts SET output = $1, error = $1, worker = $1 WHERE run_id = $2";
     client.execute(update, &[&HOSTILE, &id]).unwrap();
     let shown = show(&db, id);
-    assert!(shown.chars().all(|c| matches!(c, '\n' | '\t') || !c.is_control() && c != '\u{202e}'), "{shown:?}");
+    assert!(
+        shown.chars().all(|c| matches!(c, '\n' | '\t') || !c.is_control() && c != '\u{202e}'),
+        "{shown:?}"
+    );
     assert_eq!(fact(&shown, "job"), Some(HARMLESS));
-    // A forged line stays below its attempt.
+    // A forged line stays indented below its attempt.
     assert!(shown.ends_with("    7\tforged\\u{202e}\\u{9b}2J\\u{7f}\\u{2028}\n"), "{shown}");
     assert_eq!(json_of(&db, id)["history"][1]["output"], HOSTILE);
-    // Whoever asks for the bytes gets the bytes.
+    // --output prints the bytes unchanged.
     db.jobctl(["show", &id.to_string(), "--output"]).run().success().stdout(HOSTILE).stderr("");
 }
 
 #[test]
-fn an_output_is_printed_as_it_was_and_any_attempts_can_be_had() {
+fn output_prints_the_stored_bytes_of_any_attempt() {
     let db = TestDb::new();
     let id = db.enqueue_script("printf 'a\\033[1m\\r\\n\\n b'; exit 1");
-    let show =
-        |arguments: &[&str]| db.jobctl(["show", &id.to_string(), "--output"]).args(arguments.iter().copied()).run();
-    show(&[]).exits(3).stdout("").stderr(&format!("jobctl: cannot show what run {id} printed: no attempt has ended\n"));
+    let show = |arguments: &[&str]| {
+        db.jobctl(["show", &id.to_string(), "--output"]).args(arguments.iter().copied()).run()
+    };
+    show(&[])
+        .exits(3)
+        .stdout("")
+        .stderr(&format!("jobctl: cannot show the output of run {id}: no attempt has ended\n"));
     db.jobctl(["tick", "--quiet"]).run().success();
     db.age();
     db.jobctl(["tick", "--quiet"]).run().success();
@@ -236,19 +297,22 @@ fn an_output_is_printed_as_it_was_and_any_attempts_can_be_had() {
     show(&[]).success().stdout("a\u{1b}[1m\r\n\n b").stderr("");
     show(&["--attempt", "1"]).success().stdout("first");
     show(&["--attempt", "2"]).success().stdout("a\u{1b}[1m\r\n\n b");
-    let why = format!("jobctl: cannot show what run {id} printed: no attempt 3 has ended\n");
+    let why = format!("jobctl: cannot show the output of run {id}: attempt 3 has not ended\n");
     show(&["--attempt", "3"]).exits(3).stdout("").stderr(&why);
     db.execute("UPDATE jobctl.job_attempts SET output = NULL");
     show(&[]).success().stdout("");
 }
 
 #[test]
-fn of_a_long_output_the_end_is_shown() {
+fn show_prints_the_end_of_a_long_output() {
     let db = TestDb::new();
     let id = db.enqueue_script("seq 1 100000");
     db.jobctl(["tick", "--quiet"]).run().success();
     let shown = show(&db, id);
-    assert_eq!(fact(&shown, "output"), Some("the end of 588895 bytes; --output prints what is kept"));
+    assert_eq!(
+        fact(&shown, "output"),
+        Some("the end of 588895 bytes; --output prints all stored bytes")
+    );
     let lines: Vec<_> = shown.lines().filter_map(|line| line.strip_prefix("    ")).collect();
     assert_eq!(lines, (99_981..=100_000).map(|n| n.to_string()).collect::<Vec<_>>());
     db.jobctl(["show", &id.to_string(), "--output", "--json"])
@@ -260,117 +324,140 @@ fn of_a_long_output_the_end_is_shown() {
     assert_eq!(whole.stdout, db.of_attempt(id, 1, "output"));
     let id = db.enqueue(["shell", "--", "head", "-c", "9000", "/dev/zero"]);
     db.execute(
-        "UPDATE jobctl.job_runs SET payload = jsonb_set(payload, '{stdin}', to_jsonb(repeat('ü', 5000))) WHERE id = 2",
+        "UPDATE jobctl.job_runs SET payload = jsonb_set(payload, '{stdin}', to_jsonb(repeat('ü', \
+         5000))) WHERE id = 2",
     );
     let shown = show(&db, id);
     assert!(fact(&shown, "payload").unwrap().ends_with("… (10058 bytes in all)"), "{shown}");
     db.jobctl(["tick", "--quiet"]).run().success();
-    assert_eq!(fact(&show(&db, id), "output"), Some("the end of 9000 bytes; --output prints what is kept"));
+    assert_eq!(
+        fact(&show(&db, id), "output"),
+        Some("the end of 9000 bytes; --output prints all stored bytes")
+    );
 }
 
-/// Why a run is not running, in text and as JSON.
+/// Returns why a run is not running, after checking that the text and the JSON agree.
 #[track_caller]
 fn why(db: &TestDb, id: i64) -> String {
     let text = fact(&show(db, id), "why").unwrap_or_default().to_owned();
-    let json = json_of(db, id)["why"].as_str().unwrap_or_default().to_owned();
-    // The seconds that pass between the two are none of theirs.
+    let json = json_of(db, id)["why_not_running"].as_str().unwrap_or_default().to_owned();
+    // Time passes between the two calls.
     let digitless = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     assert_eq!(digitless(&text), digitless(&json));
     text
 }
 
-/// A definition's run that has been due for as long.
-fn due(db: &TestDb, job: &str, hours: u32) -> i64 {
+/// Enqueues a run of a definition that has been due for this many hours.
+fn enqueue_due(db: &TestDb, job: &str, hours: u32) -> i64 {
     let id = db.enqueue([job]);
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET run_at = now() - interval '{hours} hours 5 seconds' WHERE id = {id}"
+        "UPDATE jobctl.job_runs SET run_at = now() - interval '{hours} hours 5 seconds' WHERE id \
+         = {id}"
     ));
     id
 }
 
-fn ticked(db: &TestDb, hours: u32, queues: &str) {
+fn set_worker(db: &TestDb, hours: u32, queues: &str) {
     db.execute(&format!(
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at, queues)
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, queues)
          VALUES ('w', '0', now() - interval '{hours} hours 5 seconds', '{queues}')
-         ON CONFLICT (name) DO UPDATE SET last_tick_at = excluded.last_tick_at, queues = excluded.queues"
+         ON CONFLICT (worker) DO UPDATE SET last_tick_at = excluded.last_tick_at, queues = \
+         excluded.queues"
     ));
 }
 
 #[test]
-fn why_a_due_run_does_not_run_is_a_matter_of_workers() {
+fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nqueue = 'mail'\n");
-    let id = due(&db, "a", 4);
-    assert_eq!(why(&db, id), "due for 4h: no worker has ever ticked");
-    ticked(&db, 3, "{default,reports}");
-    assert_eq!(why(&db, id), "due for 4h: no worker serves its queue `mail`");
-    ticked(&db, 5, "{mail}");
-    assert_eq!(why(&db, id), "due for 4h: no tick has looked since; the last was 5h ago");
-    ticked(&db, 3, "{}");
-    assert_eq!(why(&db, id), "due for 4h: the last tick, 3h ago, left it: it was full, or runs no such jobs");
-    // What is due earlier in another queue, or later, or not yet, is not before it.
+    let id = enqueue_due(&db, "a", 4);
+    assert_eq!(why(&db, id), "due 4h ago: no worker has ever ticked");
+    set_worker(&db, 3, "{default,reports}");
+    assert_eq!(why(&db, id), "due 4h ago: no worker serves its queue `mail`");
+    set_worker(&db, 5, "{mail}");
+    assert_eq!(
+        why(&db, id),
+        "due 4h ago: no tick has served its queue since; the last one was 5h ago"
+    );
+    set_worker(&db, 3, "{}");
+    assert_eq!(
+        why(&db, id),
+        "due 4h ago: the last tick, 3h ago, skipped it: all slots were busy, or this worker does \
+         not run such jobs"
+    );
+    // Runs of another queue, later runs, and runs that are not due are not ahead of it.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, queue, run_at, priority)
-         VALUES ('a', 'other', now() - interval '9 hours', 0), ('a', 'mail', now() - interval '1 hour', 0),
+         VALUES ('a', 'other', now() - interval '9 hours', 0), ('a', 'mail', now() - interval '1 \
+         hour', 0),
          ('a', 'mail', now() + interval '1 hour', -1)",
     );
-    assert!(why(&db, id).contains("left it"));
-    due(&db, "a", 5);
-    assert_eq!(why(&db, id), "due for 4h: one due run comes first");
+    assert!(why(&db, id).contains("skipped it"));
+    enqueue_due(&db, "a", 5);
+    assert_eq!(why(&db, id), "due 4h ago: 1 due run is ahead of it");
     db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, queue, priority) SELECT 'a', 'mail', -1 FROM generate_series(1, 11)",
+        "INSERT INTO jobctl.job_runs (job_type, queue, priority) SELECT 'a', 'mail', -1 FROM \
+         generate_series(1, 11)",
     );
-    assert_eq!(why(&db, id), "due for 4h: 12 due runs come first");
-    // One that lingers looks all the time.
-    ticked(&db, 5, "{mail}");
-    db.execute("UPDATE jobctl.job_workers SET claiming_tick = 't', claiming_until = now() + interval '1 minute'");
-    assert_eq!(why(&db, id), "due for 4h: 12 due runs come first");
+    assert_eq!(why(&db, id), "due 4h ago: 12 due runs are ahead of it");
+    // A lingering tick claims all the time.
+    set_worker(&db, 5, "{mail}");
+    db.execute(
+        "UPDATE jobctl.job_workers SET claiming_tick = 't', claiming_until = now() + \
+        interval '1 minute'",
+    );
+    assert_eq!(why(&db, id), "due 4h ago: 12 due runs are ahead of it");
 }
 
 #[test]
-fn why_a_run_does_not_run_is_a_matter_of_its_definition() {
+fn the_definition_explains_why_a_due_run_waits() {
     let db = TestDb::new();
     db.leaves_running();
     db.apply(
-        "[jobs.two]\nshell = 'true'\nmax_running = 2\n[jobs.one]\nshell = 'true'\nschedule = '@yearly'\noverlap = 'queue'\n
+        "[jobs.two]\nshell = 'true'\nmax_running = 2\n[jobs.one]\nshell = 'true'\nschedule = \
+         '@yearly'\noverlap = 'queue'\n
          [jobs.any]\nshell = 'true'\nschedule = '@daily'\n",
     );
-    ticked(&db, 1, "{}");
+    set_worker(&db, 1, "{}");
     for (job, most) in [("two", 2), ("one", 1)] {
         for _ in 0..most {
             let id = db.enqueue([job]);
             db.execute(&format!(
-                "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w', started_at = now(),
+                "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w', \
+                 started_at = now(),
                  locked_until = now() + interval '1 hour' WHERE id = {id}"
             ));
         }
-        let id = due(&db, job, 4);
-        let full = format!("due for 4h: its definition has {most} of at most {most} running");
+        let id = enqueue_due(&db, job, 4);
+        let full = format!("due 4h ago: {most} of at most {most} runs of this job are running");
         assert_eq!(why(&db, id), full);
     }
-    let id = due(&db, "any", 4);
-    // That neither of these holds a run back is said, because it may be thought.
+    let id = enqueue_due(&db, "any", 4);
+    // Operators may expect a paused or disabled schedule to stop its runs; `show` says that it does
+    // not.
     for (change, says) in [
-        ("SET paused_at = now()", "paused; runs go on"),
-        ("SET enabled = false", "off: the definition is disabled, or not in the file any more; runs go on"),
+        ("SET paused_at = now()", "paused; this run is not affected"),
+        ("SET enabled = false", "disabled; this run is not affected"),
     ] {
         assert_eq!(fact(&show(&db, id), "schedule").is_some(), change.contains("enabled"));
         db.execute(&format!("UPDATE jobctl.job_definitions {change} WHERE name = 'any'"));
         assert_eq!(fact(&show(&db, id), "schedule"), Some(says));
     }
-    db.execute("UPDATE jobctl.job_definitions SET schedule = NULL, next_run_at = NULL WHERE name = 'any'");
+    db.execute(
+        "UPDATE jobctl.job_definitions SET schedule = NULL, next_run_at = NULL WHERE name = 'any'",
+    );
     assert_eq!(fact(&show(&db, id), "schedule"), None);
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.status(id), "succeeded");
-    let id = due(&db, "any", 4);
+    let id = enqueue_due(&db, "any", 4);
     db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'any'");
-    assert_eq!(why(&db, id), "it has no definition; the next attempt ends it dead");
+    assert_eq!(why(&db, id), "its job has no definition; the next attempt marks it dead");
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.status(id), "dead");
 }
 
 #[test]
-fn why_a_run_does_not_run_is_a_matter_of_time() {
+fn times_lease_and_attempts_explain_why_a_run_is_not_running() {
     let db = TestDb::new();
     db.leaves_running();
     let columns = |id: i64, columns: &str| {
@@ -378,29 +465,31 @@ fn why_a_run_does_not_run_is_a_matter_of_time() {
         why(&db, id)
     };
     let later = "run_at = now() + interval '4 minutes 30.9 seconds'";
-    assert!(columns(run_in(&db, "queued"), later).starts_with("not due for 4m "));
-    assert!(columns(run_in(&db, "failed"), later).starts_with("waits for attempt 2 of 10, due in 4m "));
+    assert!(columns(run_in(&db, "queued"), later).starts_with("due in 4m "));
+    assert!(columns(run_in(&db, "failed"), later).starts_with("attempt 2 of 10 is due in 4m "));
     let running = run_in(&db, "running");
     assert_eq!(why(&db, running), "");
-    assert!(columns(running, "cancel_requested_at = now()").starts_with("cancel was asked for "));
+    assert!(columns(running, "cancel_requested_at = now()").starts_with("cancel was requested "));
     let lost = "locked_until = now() - interval '4 hours 5 seconds'";
-    assert_eq!(columns(running, lost), "its lease ran out 4h ago; the next tick recovers it");
-    assert_eq!(columns(run_in(&db, "dead"), "attempts = 10"), "no attempt is left");
+    assert_eq!(columns(running, lost), "its lease expired 4h ago; the next tick recovers it");
+    assert_eq!(columns(run_in(&db, "dead"), "attempts = 10"), "attempt 10 of 10 was the last");
     for status in ["succeeded", "cancelled"] {
         assert_eq!(why(&db, run_in(&db, status)), "");
     }
 }
 
 #[test]
-fn a_terminal_is_told_how_long_ago() {
+fn a_terminal_shows_ages() {
     let db = TestDb::new();
     let id = run_in(&db, "dead");
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET created_at = now() - interval '3 hours 5 seconds' WHERE id = {id}"
+        "UPDATE jobctl.job_runs SET created_at = now() - interval '3 hours 5 seconds' WHERE id = \
+         {id}"
     ));
     let directory = temp_dir();
     let typescript = directory.path().join("typescript");
-    let script = format!("script -qec \"'$jobctl' show {id}\" \"$typescript\" </dev/null >/dev/null");
+    let script =
+        format!("script -qec \"'$jobctl' show {id}\" \"$typescript\" </dev/null >/dev/null");
     db.script(&script).env("typescript", typescript.to_str().unwrap()).run().success();
     let shown = std::fs::read_to_string(typescript).unwrap();
     assert!(fact(&shown, "created").unwrap().ends_with("Z (3h ago)"), "{shown}");

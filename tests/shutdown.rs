@@ -1,4 +1,4 @@
-//! Signals: what runs may end, what can't goes back, nothing is left behind.
+//! Signals: running jobs may finish, other claims are released, no process is left behind.
 
 use std::fs::{self, File};
 use std::io::pipe;
@@ -11,7 +11,7 @@ use crate::support::{Gate, Preload, Proxy, TestDb, temp_dir, wait_until, wait_un
 
 const SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
-/// A script that refuses to end when it is asked to, and notes that it was.
+/// Returns a script that ignores SIGTERM and logs it.
 fn stubborn(gate: &Gate) -> String {
     format!("trap 'echo asked >>{}' TERM INT; {}", gate.log().display(), gate.script())
 }
@@ -22,16 +22,20 @@ fn an_idle_tick_ends_at_once_on_any_signal() {
     for signal in SIGNALS {
         let tick = db.jobctl(["tick", "--linger", "--quiet"]).spawn();
         wait_until("the tick to linger", || {
-            db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
+            db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL")
+                == "1"
         });
         tick.signal(signal);
         tick.wait_within(Duration::from_secs(5)).success().stdout("").stderr("");
-        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL"), "0");
+        assert_eq!(
+            db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL"),
+            "0"
+        );
     }
 }
 
 #[test]
-fn a_signal_that_comes_while_a_tick_starts_to_listen_is_not_lost() {
+fn a_signal_during_the_start_is_not_lost() {
     let db = TestDb::new();
     let signalled = Preload::compile(
         "#define _GNU_SOURCE
@@ -45,26 +49,32 @@ fn a_signal_that_comes_while_a_tick_starts_to_listen_is_not_lost() {
          }",
     );
     let tick = signalled.before(db.jobctl(["tick", "--linger", "--max-time", "1h"])).spawn();
-    // Caught or not.
+    // Whether jobctl catches the signal or not.
     tick.wait_within(Duration::from_secs(10));
 }
 
 #[test]
-fn what_runs_may_end_and_nothing_new_is_claimed() {
+fn after_a_signal_running_jobs_finish_and_no_run_is_claimed() {
     for signal in SIGNALS {
         let db = TestDb::new();
         let gate = Gate::new();
         let running = gate.enqueue(&db);
         // A waiting run must not make the tick keep its claim right.
         db.enqueue(["shell", "--in", "1h", "--", "true"]);
-        let tick = db.jobctl(["tick", "--linger", "--grace", "1m", "--lease", "3s", "--worker", "w"]).spawn();
+        let tick = db
+            .jobctl(["tick", "--linger", "--grace", "1m", "--lease", "3s", "--worker", "w"])
+            .spawn();
         gate.wait_for_starts(1);
         tick.signal(signal);
-        wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+        wait_until("the claim right to be free", || {
+            db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
+        });
         let late = db.enqueue(["shell", "--", "true"]);
-        // It is heard of while it waits: no other host takes over.
+        // It renews its lease meanwhile, so no other host recovers the run.
         let lease = db.of_run(running, "locked_until");
-        wait_until("the first lease to be over", || db.query(&format!("SELECT now() > '{lease}'")) == "t");
+        wait_until("the first lease to be over", || {
+            db.query(&format!("SELECT now() > '{lease}'")) == "t"
+        });
         db.jobctl(["tick", "--worker", "other", "--shell", "off"]).run().success().stderr("");
         gate.open();
         let tick = tick.wait().success();
@@ -75,14 +85,19 @@ fn what_runs_may_end_and_nothing_new_is_claimed() {
 }
 
 #[test]
-fn a_migration_to_a_newer_schema_lets_what_runs_end() {
+fn after_a_migration_running_jobs_finish() {
     let db = TestDb::new();
     let gate = Gate::new();
     let running = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--linger", "--lease", "1s", "--max-time", "1h"]).spawn();
     gate.wait_for_starts(1);
-    db.execute("INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9999, '9999_later', 'x')");
-    wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    db.execute(
+        "INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9999, \
+        '9999_later', 'x')",
+    );
+    wait_until("the claim right to be free", || {
+        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
+    });
     // The lease is renewed as before.
     let lease = db.of_run(running, "locked_until");
     wait_until("the lease to be over", || db.query(&format!("SELECT now() > '{lease}'")) == "t");
@@ -92,29 +107,37 @@ fn a_migration_to_a_newer_schema_lets_what_runs_end() {
 }
 
 #[test]
-fn what_was_being_claimed_when_the_signal_came_goes_back_uncounted() {
+fn runs_that_were_claimed_during_a_signal_are_released_uncounted() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', '{\"command\": \"true\"}' FROM generate_series(1, 64)",
     );
-    let hold_up = db.hold_up_claims();
+    let blocker = db.block_claims();
     let folder = temp_dir();
     let log = folder.path().join("log");
-    let tick = db.jobctl(["tick", "--concurrency", "64"]).stderr_to(File::create(&log).unwrap().into()).spawn();
-    let waiting =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'";
+    let tick = db
+        .jobctl(["tick", "--concurrency", "64"])
+        .stderr_to(File::create(&log).unwrap().into())
+        .spawn();
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
+        wait_event = 'advisory'";
     wait_until("the claim", || db.query(waiting) == "1");
     tick.signal(Signal::TERM);
-    wait_until("the signal to be seen", || fs::read_to_string(&log).unwrap().contains("stopping: 0 running"));
-    drop(hold_up);
+    wait_until("the signal to be seen", || {
+        fs::read_to_string(&log).unwrap().contains("stopping: 0 running")
+    });
+    drop(blocker);
     tick.wait().success();
-    assert_eq!(db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"), "queued|0|64");
+    assert_eq!(
+        db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"),
+        "queued|0|64"
+    );
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
 }
 
 #[test]
-fn what_does_not_end_in_time_is_ended_and_queued_again() {
+fn a_job_that_exceeds_the_grace_period_is_stopped_and_queued_again() {
     let db = TestDb::new();
     let gate = Gate::new();
     let polite = gate.enqueue(&db);
@@ -129,7 +152,10 @@ fn what_does_not_end_in_time_is_ended_and_queued_again() {
     assert_eq!(gate.count("end"), 0);
     let state = "status, attempts, error_type, run_at <= now(), locked_by";
     assert_eq!(db.of_run(polite, state), "queued|1|interrupted|t|");
-    assert_eq!(db.of_attempt(polite, 1, "worker, outcome, error_type"), "w|interrupted|interrupted");
+    assert_eq!(
+        db.of_attempt(polite, 1, "worker, outcome, error_type"),
+        "w|interrupted|interrupted"
+    );
     assert_eq!(db.of_run(last, state), "dead|1|interrupted|t|");
     gate.open();
     db.jobctl(["tick"]).run().success();
@@ -137,7 +163,7 @@ fn what_does_not_end_in_time_is_ended_and_queued_again() {
 }
 
 #[test]
-fn what_ignores_the_request_to_end_is_killed() {
+fn a_job_that_ignores_sigterm_is_killed() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = db.enqueue_script(&stubborn(&gate));
@@ -145,41 +171,45 @@ fn what_ignores_the_request_to_end_is_killed() {
     gate.wait_for_starts(1);
     tick.signal(Signal::TERM);
     let tick = tick.wait().success();
-    // It had its five seconds.
+    // The job had five seconds after SIGTERM.
     assert!(tick.took >= Duration::from_secs(5), "{tick}");
     assert_eq!((gate.count("asked"), gate.count("end"), gate.has_processes()), (1, 0, false));
     assert_eq!(db.of_run(id, "status, attempts, error_type"), "queued|1|interrupted");
 }
 
 #[test]
-fn a_second_signal_spares_the_wait() {
+fn a_second_signal_ends_the_grace_period() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = db.enqueue_script(&stubborn(&gate));
     let tick = db.jobctl(["tick", "--grace", "1h"]).spawn();
     gate.wait_for_starts(1);
     tick.signal(Signal::TERM);
-    // Two signals that come at once are one.
-    wait_until("the first to be seen", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    // The kernel may merge two signals that come at once.
+    wait_until("the first to be seen", || {
+        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
+    });
     std::thread::sleep(Duration::from_millis(100));
     let second = Instant::now();
     tick.signal(Signal::TERM);
     tick.wait_within(Duration::from_secs(20)).success();
-    // Not even what a job gets that is asked to end.
+    // Not even SIGTERM.
     assert!(second.elapsed() < Duration::from_secs(4), "took {:?}", second.elapsed());
     assert!(!gate.has_processes());
     assert_eq!(db.of_run(id, "status, attempts, error_type"), "queued|1|interrupted");
 }
 
 #[test]
-fn what_a_terminal_sends_to_the_tick_does_not_reach_its_jobs() {
+fn signals_of_a_terminal_do_not_reach_the_jobs() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = db.enqueue_script(&stubborn(&gate));
     let tick = db.jobctl(["tick", "--grace", "1m", "--linger"]).leads_group().spawn();
     gate.wait_for_starts(1);
     kill_process_group(tick.pid(), Signal::INT).unwrap();
-    wait_until("the signal to be seen", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    wait_until("the signal to be seen", || {
+        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
+    });
     gate.open();
     tick.wait().success().stderr_has("stopping: ");
     assert_eq!((gate.count("asked"), gate.count("end")), (0, 1));
@@ -187,7 +217,7 @@ fn what_a_terminal_sends_to_the_tick_does_not_reach_its_jobs() {
 }
 
 #[test]
-fn a_signal_at_any_moment_of_the_start_leaves_nothing_behind() {
+fn a_signal_at_any_moment_of_the_start_leaves_no_process_behind() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
@@ -206,7 +236,7 @@ fn a_signal_at_any_moment_of_the_start_leaves_nothing_behind() {
         std::thread::sleep(Duration::from_millis(moment));
         tick.signal(Signal::TERM);
         let tick = tick.wait();
-        // Before it has begun to listen the signal ends it, but then it has not begun with anything.
+        // Before jobctl catches signals, the signal kills it. But then it has started nothing.
         let unborn = tick.status.code().is_none() && proxy.connections() == before;
         assert!(tick.status.success() || unborn, "after {moment} ms: {tick}");
         assert_eq!(tick.stderr, "", "after {moment} ms");
@@ -219,7 +249,7 @@ fn a_signal_at_any_moment_of_the_start_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_tick_that_can_not_reach_its_database_ends_within_its_patience() {
+fn a_tick_without_its_database_exits_within_its_timeouts() {
     for cut in [false, true] {
         let db = TestDb::new();
         db.leaves_running();
@@ -234,19 +264,23 @@ fn a_tick_that_can_not_reach_its_database_ends_within_its_patience() {
         } else {
             proxy.freeze()
         }
-        let told = Instant::now();
+        let asked = Instant::now();
         tick.signal(Signal::TERM);
-        wait_until("the work to be ended", || !gate.has_processes());
-        // The result can't be written; until then it is tried.
+        wait_until("the job to be ended", || !gate.has_processes());
+        // The result can't be written. The tick retries until then.
         let tick = tick.wait().exits(5);
-        assert!(told.elapsed() < Duration::from_secs(40), "took {:?}", told.elapsed());
-        assert!(tick.stderr.contains(&format!("run {id}: still held at the end; its lease will run out")), "{tick}");
+        assert!(asked.elapsed() < Duration::from_secs(40), "took {:?}", asked.elapsed());
+        assert!(
+            tick.stderr
+                .contains(&format!("run {id}: still held at the end; its lease will run out")),
+            "{tick}"
+        );
         assert_eq!(db.of_run(id, "status, attempts"), "running|1");
     }
 }
 
 #[test]
-fn a_tick_that_can_not_give_a_run_back_says_so_by_its_exit_status() {
+fn a_tick_that_cannot_release_a_run_exits_1() {
     let db = TestDb::new();
     db.leaves_running();
     let gate = Gate::new();
@@ -257,37 +291,47 @@ fn a_tick_that_can_not_give_a_run_back_says_so_by_its_exit_status() {
     locks.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
     tick.signal(Signal::TERM);
     let line = format!("run {id}: still held at the end; its lease will run out");
-    tick.wait().exits(1).stderr_has(&line).stderr_has("jobctl: cannot give 1 run back in time; see the log\n");
+    tick.wait()
+        .exits(1)
+        .stderr_has(&line)
+        .stderr_has("jobctl: cannot release 1 run in time; see the log\n");
     assert_eq!(db.of_run(id, "status, attempts"), "running|1");
 }
 
 #[test]
-fn what_was_not_started_is_no_attempt_though_the_tick_ends_at_once() {
+fn an_unstarted_run_has_no_attempt_even_if_the_tick_ends_at_once() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     for (runs, script) in [(100, ":".to_owned()), (40, gate.script())] {
         let payload = serde_json::json!({ "command": script });
         db.execute(&format!(
-            "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{payload}' FROM generate_series(1, {runs})"
+            "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{payload}' FROM \
+                generate_series(1, {runs})"
         ));
     }
     let flags = ["--concurrency", "1", "--grace", "0s"];
     let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
     gate.wait_for_starts(1);
-    // Before what was claimed ahead goes back.
+    // Before prefetched runs are released.
     proxy.freeze();
     tick.signal(Signal::TERM);
-    wait_until("the work to be ended", || !gate.has_processes());
-    proxy.mend();
+    wait_until("the job to be ended", || !gate.has_processes());
+    proxy.restore();
     tick.wait().success().stderr_has("stopping: 1 running, ");
     assert_eq!(gate.count("start"), 1);
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'interrupted'"), "1");
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued' AND attempts = 0"), "39");
+    assert_eq!(
+        db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'interrupted'"),
+        "1"
+    );
+    assert_eq!(
+        db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued' AND attempts = 0"),
+        "39"
+    );
 }
 
 #[test]
-fn a_silent_database_keeps_no_signal_from_the_jobs_of_a_tick_that_may_claim() {
+fn a_signal_reaches_the_jobs_even_if_the_database_is_silent() {
     let db = TestDb::new();
     db.leaves_running();
     let proxy = Proxy::to(&db);
@@ -299,14 +343,14 @@ fn a_silent_database_keeps_no_signal_from_the_jobs_of_a_tick_that_may_claim() {
     db.wait_for_status(id, "running");
     proxy.freeze();
     tick.signal(Signal::TERM);
-    // Far less than the answer of the database is waited for.
-    wait_until_within(Duration::from_secs(8), "the work to be ended", || !gate.has_processes());
-    proxy.mend();
+    // The tick must not wait for the answer until its timeout.
+    wait_until_within(Duration::from_secs(8), "the job to be ended", || !gate.has_processes());
+    proxy.restore();
     tick.wait();
 }
 
 #[test]
-fn a_tick_whose_renewal_gets_no_answer_heeds_a_signal_meanwhile() {
+fn a_signal_stops_a_tick_that_waits_for_a_renewal() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
@@ -317,52 +361,54 @@ fn a_tick_whose_renewal_gets_no_answer_heeds_a_signal_meanwhile() {
     proxy.freeze_after("renews the leases");
     wait_until("the renewal", || proxy.is_frozen());
     tick.signal(Signal::TERM);
-    wait_until("the work to be ended", || !gate.has_processes());
-    proxy.mend();
+    wait_until("the job to be ended", || !gate.has_processes());
+    proxy.restore();
     let tick = tick.wait().success();
     assert!(!tick.stderr.contains("does not answer"), "{tick}");
     assert_eq!(db.of_run(id, "status, attempts, locked_by"), "queued|1|");
 }
 
 #[test]
-fn an_idle_tick_stops_within_its_grace_period_and_two_seconds_though_the_database_is_silent() {
+fn an_idle_tick_exits_within_grace_and_two_seconds_of_silence() {
     for text in ["WITH RECURSIVE lanes", "INSERT INTO jobctl.job_workers"] {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
         let flags = ["--linger", "--grace", "1s", "--quiet"];
         let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
         wait_until("the tick to linger", || {
-            db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
+            db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL")
+                == "1"
         });
         proxy.freeze_after(text);
         wait_until("the database to be silent", || proxy.is_frozen());
-        let told = Instant::now();
+        let asked = Instant::now();
         tick.signal(Signal::TERM);
         tick.wait().exits(5).stderr_has("the database does not answer").complains_once();
-        assert!(told.elapsed() < Duration::from_secs(3), "{text}: took {:?}", told.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(3), "{text}: took {:?}", asked.elapsed());
     }
 }
 
 #[test]
-fn a_tick_that_waits_for_its_first_connection_ends_at_once() {
+fn a_signal_ends_a_tick_that_waits_for_its_first_connection() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     proxy.freeze();
     let tick = db.jobctl(["tick", "--quiet"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
-    wait_until("a try to connect", || proxy.connections() > 0);
+    wait_until("an attempt to connect", || proxy.connections() > 0);
     tick.signal(Signal::TERM);
     let tick = tick.wait().success().stderr("");
     assert!(tick.took < Duration::from_secs(2), "{tick}");
 }
 
 #[test]
-fn nobody_who_listens_is_no_reason_to_stop() {
+fn a_tick_continues_after_its_stdout_and_stderr_are_closed() {
     let db = TestDb::new();
     let gate = Gate::new();
     let ids = [gate.enqueue(&db), db.enqueue(["shell", "--", "false"]), gate.enqueue(&db)];
     let (reader, stderr) = pipe().unwrap();
     let (out_reader, stdout) = pipe().unwrap();
-    let tick = db.jobctl(["tick"]).stdout_to(Stdio::from(stdout)).stderr_to(Stdio::from(stderr)).spawn();
+    let tick =
+        db.jobctl(["tick"]).stdout_to(Stdio::from(stdout)).stderr_to(Stdio::from(stderr)).spawn();
     gate.wait_for_starts(2);
     drop((reader, out_reader));
     gate.open();
@@ -377,7 +423,7 @@ fn nobody_who_listens_is_no_reason_to_stop() {
 }
 
 #[test]
-fn what_goes_back_unstarted_is_not_taken_from_who_has_it_since() {
+fn a_release_does_not_undo_the_claim_of_another_worker() {
     let changes = [
         "locked_by = 'other'",
         "attempts = 2",
@@ -387,12 +433,13 @@ fn what_goes_back_unstarted_is_not_taken_from_who_has_it_since() {
     let db = TestDb::new();
     db.leaves_running();
     let ids: Vec<_> = changes.iter().map(|_| db.enqueue(["shell", "--", "true"])).collect();
-    let waiting =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let hold_up = db.hold_up_claims();
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
+        wait_event_type = 'Lock'";
+    let blocker = db.block_claims();
     let folder = temp_dir();
     let log = folder.path().join("log");
-    let tick = db.jobctl(["tick", "--worker", "w"]).stderr_to(File::create(&log).unwrap().into()).spawn();
+    let tick =
+        db.jobctl(["tick", "--worker", "w"]).stderr_to(File::create(&log).unwrap().into()).spawn();
     wait_until("the claim", || db.query(waiting) == "1");
     let mut other = db.client();
     let locking = std::thread::spawn(move || {
@@ -400,14 +447,18 @@ fn what_goes_back_unstarted_is_not_taken_from_who_has_it_since() {
         other
     });
     wait_until("the lock to be next", || db.query(waiting) == "2");
-    // What the claim brings goes back.
+    // The claimed runs are released.
     tick.signal(Signal::TERM);
-    wait_until("the signal to be seen", || fs::read_to_string(&log).unwrap().contains("stopping: "));
-    drop(hold_up);
+    wait_until("the signal to be seen", || {
+        fs::read_to_string(&log).unwrap().contains("stopping: ")
+    });
+    drop(blocker);
     let mut other = locking.join().unwrap();
-    wait_until("the claim to go back", || db.query(waiting) == "1");
+    wait_until("the claims to be released", || db.query(waiting) == "1");
     for (change, id) in changes.iter().zip(&ids) {
-        other.batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id}")).unwrap();
+        other
+            .batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id}"))
+            .unwrap();
     }
     let runs = "SELECT string_agg(run::text, ' ' ORDER BY id) FROM jobctl.job_runs AS run";
     let before: String = other.query_one(runs, &[]).unwrap().get(0);

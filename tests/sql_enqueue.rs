@@ -8,7 +8,10 @@ use crate::support::{Role, TestDb};
 
 fn with_definition() -> TestDb {
     let db = TestDb::new();
-    db.apply("[jobs.a]\nshell = 'cat'\nqueue = 'own'\npriority = 4\nmax_attempts = 6\nbackoff = 'fixed:5m'\n");
+    db.apply(
+        "[jobs.a]\nshell = 'cat'\nqueue = 'own'\npriority = 4\nmax_attempts = 6\nbackoff = \
+        'fixed:5m'\n",
+    );
     db
 }
 
@@ -20,61 +23,85 @@ fn code_of(db: &TestDb, sql: &str) -> String {
 }
 
 #[test]
-fn an_order_and_its_job_commit_or_vanish_together() {
+fn an_order_and_its_job_commit_or_roll_back_together() {
     let db = with_definition();
     db.execute("CREATE TABLE orders (id int PRIMARY KEY)");
-    let both = "INSERT INTO orders VALUES (1); SELECT jobctl.enqueue('a', '{\"order\": 1}', key => 'order:1')";
-    let state = || db.query("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM jobctl.job_runs)");
+    let both = "INSERT INTO orders VALUES (1); SELECT jobctl.enqueue('a', '{\"order\": 1}', key => \
+        'order:1')";
+    let state =
+        || db.query("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM jobctl.job_runs)");
     db.execute(&format!("BEGIN; {both}; ROLLBACK"));
     assert_eq!(state(), "0|0");
     let mut application = db.client();
     application.batch_execute(&format!("BEGIN; {both}")).unwrap();
     db.jobctl(["tick"]).run().success().stderr("");
-    assert_eq!(state(), "0|0", "nobody sees it before");
+    assert_eq!(state(), "0|0", "the run is invisible before the commit");
     application.batch_execute("COMMIT").unwrap();
     assert_eq!(state(), "1|1");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.query("SELECT outcome, output FROM jobctl.job_attempts"), "succeeded|{\"order\": 1}");
+    assert_eq!(
+        db.query("SELECT outcome, output FROM jobctl.job_attempts"),
+        "succeeded|{\"order\": 1}"
+    );
 }
 
 #[test]
-fn everything_can_be_given_by_name_and_what_is_not_is_the_definitions() {
+fn named_arguments_override_the_definitions_values() {
     let db = with_definition();
-    let columns = "job_type, payload, idempotency_key, run_at > now() - interval '1 minute', priority, queue,
+    let columns =
+        "job_type, payload, idempotency_key, run_at > now() - interval '1 minute', priority, queue,
                    max_attempts, timeout, backoff, key_scope, status";
-    let run = |call: &str| db.of_run(db.query(&format!("SELECT jobctl.enqueue({call})")).parse().unwrap(), columns);
+    let run = |call: &str| {
+        db.of_run(db.query(&format!("SELECT jobctl.enqueue({call})")).parse().unwrap(), columns)
+    };
     assert_eq!(run("'a'"), "a|{}||t|4|own|6||fixed:5m|retained|queued");
-    assert_eq!(run("job => 'a', payload => NULL, key_scope => NULL"), "a|{}||t|4|own|6||fixed:5m|retained|queued");
     assert_eq!(
-        run("job => 'a', payload => '[1]', key => 'k', run_at => '2020-01-01 00:00:00+02', priority => -3,
-             queue => 'q', max_attempts => 2, timeout => '90 seconds', backoff => 'list:1m,5m', key_scope => 'live'"),
+        run("job => 'a', payload => NULL, key_scope => NULL"),
+        "a|{}||t|4|own|6||fixed:5m|retained|queued"
+    );
+    assert_eq!(
+        run("job => 'a', payload => '[1]', key => 'k', run_at => '2020-01-01 00:00:00+02', \
+            priority => -3,
+             queue => 'q', max_attempts => 2, timeout => '90 seconds', backoff => 'list:1m,5m', \
+             key_scope => 'live'"),
         "a|[1]|k|f|-3|q|2|00:01:30|list:1m,5m|live|queued"
     );
     let id = db.query("SELECT jobctl.enqueue('a', run_in => '1 hour')");
     assert_eq!(
-        db.of_run(id.parse().unwrap(), "run_at BETWEEN now() + interval '59 minutes' AND now() + interval '1 hour'"),
+        db.of_run(
+            id.parse().unwrap(),
+            "run_at BETWEEN now() + interval '59 minutes' AND now() + interval '1 hour'"
+        ),
         "t"
     );
 }
 
 #[test]
-fn the_same_key_is_the_same_run_and_another_payload_an_error() {
+fn a_repeated_key_returns_the_same_run_unless_the_payload_differs() {
     let db = with_definition();
     db.apply("[jobs.a]\nshell = 'cat'\n[jobs.b]\nshell = 'cat'\n");
     let first = db.query("SELECT jobctl.enqueue('a', '{\"x\": 1, \"y\": 2}', key => 'k')");
     assert_eq!(db.query("SELECT jobctl.enqueue('a', '{\"y\":2,  \"x\":1}', key => 'k')"), first);
     assert_eq!(db.enqueue(["a", r#"{"y":2,"x":1}"#, "--key", "k"]).to_string(), first);
     for taken in ["'a', '{\"x\": 2}'", "'a'", "'b', '{\"x\": 1, \"y\": 2}'"] {
-        assert_eq!(code_of(&db, &format!("SELECT jobctl.enqueue({taken}, key => 'k')")), "JC004", "{taken}");
+        assert_eq!(
+            code_of(&db, &format!("SELECT jobctl.enqueue({taken}, key => 'k')")),
+            "JC004",
+            "{taken}"
+        );
     }
     for other in ["K", "k ", "\u{e9}", "e\u{301}"] {
-        assert_ne!(db.query(&format!("SELECT jobctl.enqueue('a', '{{}}', key => '{other}')")), first, "{other}");
+        assert_ne!(
+            db.query(&format!("SELECT jobctl.enqueue('a', '{{}}', key => '{other}')")),
+            first,
+            "{other}"
+        );
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "5");
 }
 
 #[test]
-fn an_unknown_name_is_an_error_and_so_is_a_built_in_job() {
+fn unknown_names_and_built_in_jobs_are_rejected() {
     let db = with_definition();
     for name in ["'absent'", "'A'", "''", "NULL", "'shell'", "'http'"] {
         assert_eq!(
@@ -87,7 +114,7 @@ fn an_unknown_name_is_an_error_and_so_is_a_built_in_job() {
 }
 
 #[test]
-fn bad_values_are_refused_with_the_fitting_error() {
+fn bad_values_are_rejected_with_the_right_sqlstate() {
     let db = with_definition();
     for (given, code) in [
         ("priority => 2147483648", "42883"),
@@ -136,12 +163,16 @@ fn bad_values_are_refused_with_the_fitting_error() {
         "payload => (repeat('[', 64) || '1' || repeat(']', 64))::jsonb",
         "payload => '[{\"a\": -1e308}]'",
     ] {
-        assert_eq!(code_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")), "accepted", "{given}");
+        assert_eq!(
+            code_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")),
+            "accepted",
+            "{given}"
+        );
     }
 }
 
 #[test]
-fn a_refusal_names_the_argument_and_shows_no_payload() {
+fn an_error_names_the_argument_and_hides_the_payload() {
     let db = with_definition();
     for (given, argument) in [
         ("run_at => 'infinity'", "run_at"),
@@ -154,8 +185,10 @@ fn a_refusal_names_the_argument_and_shows_no_payload() {
         ("key_scope => 'forever'", "key_scope"),
         ("payload => jsonb_build_object('password', repeat('hunter2', 200000))", "payload"),
     ] {
-        let payload = if argument == "payload" { "" } else { r#"payload => '{"password": "hunter2"}', "# };
-        let refused = db.client().simple_query(&format!("SELECT jobctl.enqueue('a', {payload}{given})"));
+        let payload =
+            if argument == "payload" { "" } else { r#"payload => '{"password": "hunter2"}', "# };
+        let refused =
+            db.client().simple_query(&format!("SELECT jobctl.enqueue('a', {payload}{given})"));
         let refused = refused.expect_err(given);
         let refused = refused.as_db_error().unwrap();
         assert!(refused.message().starts_with(&format!("{argument} ")), "{given}: {refused:?}");
@@ -164,9 +197,10 @@ fn a_refusal_names_the_argument_and_shows_no_payload() {
 }
 
 #[test]
-fn a_function_takes_what_the_command_line_takes() {
+fn the_function_and_the_command_line_accept_the_same_values() {
     let db = with_definition();
-    let of_command = |flag: &str, value: &str| db.jobctl(["enqueue", "a", flag, value]).run().status.success();
+    let of_command =
+        |flag: &str, value: &str| db.jobctl(["enqueue", "a", flag, value]).run().status.success();
     for (argument, flag, values) in [
         (
             "backoff",
@@ -277,41 +311,55 @@ fn a_function_takes_what_the_command_line_takes() {
 }
 
 #[test]
-fn every_text_is_stored_as_it_is() {
+fn every_text_is_stored_unchanged() {
     let db = with_definition();
     let mut client = db.client();
-    let texts = ["'; DROP TABLE jobctl.job_runs; --", "$$", "%s", "\\", "\u{2019}", "$1", "\"", "{}"];
+    let texts =
+        ["'; DROP TABLE jobctl.job_runs; --", "$$", "%s", "\\", "\u{2019}", "$1", "\"", "{}"];
     for text in texts {
         let id: i64 = client
-            .query_one("SELECT jobctl.enqueue($1, to_jsonb($2::text), key => $3)", &[&"a", &text, &text])
+            .query_one(
+                "SELECT jobctl.enqueue($1, to_jsonb($2::text), key => $3)",
+                &[&"a", &text, &text],
+            )
             .unwrap()
             .get(0);
         let stored = client
-            .query_one("SELECT payload #>> '{}', idempotency_key FROM jobctl.job_runs WHERE id = $1", &[&id])
+            .query_one(
+                "SELECT payload #>> '{}', idempotency_key FROM jobctl.job_runs WHERE id = $1",
+                &[&id],
+            )
             .unwrap();
         assert_eq!((stored.get::<_, &str>(0), stored.get::<_, &str>(1)), (text, text));
         let payload = serde_json::Value::from(text).to_string();
         assert_eq!(db.enqueue(["a", "--key", text, &payload]), id, "{text}");
-        let unknown = client.query_one("SELECT jobctl.enqueue($1)", &[&text]).expect_err("no such definition");
+        let unknown = client
+            .query_one("SELECT jobctl.enqueue($1)", &[&text])
+            .expect_err("no such definition");
         let unknown = unknown.as_db_error().unwrap();
         assert_eq!((unknown.code().code(), unknown.detail()), ("JC003", Some(text)));
         db.jobctl(["enqueue", "--", text]).run().exits(2);
         db.jobctl(["once", text, "--", "true"]).run().success();
-        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_effects WHERE completed_at IS NOT NULL"), "1");
-        let kept: String = client.query_one("DELETE FROM jobctl.job_effects RETURNING key", &[]).unwrap().get(0);
+        assert_eq!(
+            db.query("SELECT count(*) FROM jobctl.job_effects WHERE completed_at IS NOT NULL"),
+            "1"
+        );
+        let kept: String =
+            client.query_one("DELETE FROM jobctl.job_effects RETURNING key", &[]).unwrap().get(0);
         assert_eq!(kept, text);
     }
 }
 
 #[test]
-fn of_many_transactions_with_the_same_key_one_makes_the_run() {
+fn concurrent_transactions_with_one_key_make_one_run() {
     let db = with_definition();
     for round in 0..3 {
         let callers: Vec<_> = (0..32)
             .map(|_| {
                 let mut client = db.client();
                 thread::spawn(move || -> i64 {
-                    let call = format!("SELECT jobctl.enqueue('a', '[{round}]', key => 'round:{round}')");
+                    let call =
+                        format!("SELECT jobctl.enqueue('a', '[{round}]', key => 'round:{round}')");
                     client.query_one(&call, &[]).unwrap().get(0)
                 })
             })
@@ -325,7 +373,7 @@ fn of_many_transactions_with_the_same_key_one_makes_the_run() {
 }
 
 #[test]
-fn a_key_whose_transaction_is_rolled_back_goes_to_who_waited_for_it() {
+fn a_waiting_transaction_gets_the_key_after_a_rollback() {
     let db = with_definition();
     let mut first = db.client();
     first.batch_execute("BEGIN; SELECT jobctl.enqueue('a', '[1]', key => 'k')").unwrap();
@@ -333,7 +381,8 @@ fn a_key_whose_transaction_is_rolled_back_goes_to_who_waited_for_it() {
     let waiting = thread::spawn(move || -> i64 {
         other.query_one("SELECT jobctl.enqueue('a', '[2]', key => 'k')", &[]).unwrap().get(0)
     });
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
+        wait_event_type = 'Lock'";
     crate::support::wait_until("the second to wait", || db.query(waits) == "1");
     first.batch_execute("ROLLBACK").unwrap();
     let id = waiting.join().unwrap();
@@ -341,7 +390,7 @@ fn a_key_whose_transaction_is_rolled_back_goes_to_who_waited_for_it() {
 }
 
 #[test]
-fn an_enqueuers_own_objects_are_never_used() {
+fn objects_of_the_caller_are_never_used() {
     let db = with_definition();
     let role = Role::granted(&db, "enqueuer,effects");
     db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", role.name()));
@@ -354,31 +403,38 @@ fn an_enqueuers_own_objects_are_never_used() {
              CREATE FUNCTION trap.same(text, text) RETURNS boolean LANGUAGE sql AS
                  $$INSERT INTO trap.sprung VALUES ('='); SELECT true$$;
              CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.same);
-             CREATE FUNCTION trap.has_column_privilege(name, text, text, text) RETURNS boolean LANGUAGE sql AS
+             CREATE FUNCTION trap.has_column_privilege(name, text, text, text) RETURNS boolean \
+             LANGUAGE sql AS
                  $$INSERT INTO trap.sprung VALUES ('privilege'); SELECT true$$;
              CREATE TEMP TABLE job_definitions (LIKE trap.sprung);
-             CREATE TEMP TABLE job_effects (key text PRIMARY KEY, run_id bigint, attempt int, completed_at timestamptz);
+             CREATE TEMP TABLE job_effects (key text PRIMARY KEY, run_id bigint, attempt int, \
+             completed_at timestamptz);
              CREATE TEMP TABLE job_runs (id bigint GENERATED ALWAYS AS IDENTITY, payload text);
              CREATE DOMAIN pg_temp.text AS pg_catalog.text CHECK (false);
              CREATE DOMAIN pg_temp.jsonb AS pg_catalog.jsonb CHECK (false);
              SET search_path = pg_temp, trap, pg_catalog, jobctl",
         )
         .unwrap();
-    let id: i64 = client.query_one("SELECT jobctl.enqueue('a', '[1]', key => 'k')", &[]).unwrap().get(0);
-    let again: i64 = client.query_one("SELECT jobctl.enqueue('a', '[1]', key => 'k')", &[]).unwrap().get(0);
+    let id: i64 =
+        client.query_one("SELECT jobctl.enqueue('a', '[1]', key => 'k')", &[]).unwrap().get(0);
+    let again: i64 =
+        client.query_one("SELECT jobctl.enqueue('a', '[1]', key => 'k')", &[]).unwrap().get(0);
     let recorded: bool = client.query_one("SELECT jobctl.record_effect('k')", &[]).unwrap().get(0);
     assert!(id > 0 && id == again && recorded);
-    let untouched = "SELECT (SELECT count(*) FROM trap.sprung) + (SELECT count(*) FROM pg_temp.job_runs)
+    let untouched =
+        "SELECT (SELECT count(*) FROM trap.sprung) + (SELECT count(*) FROM pg_temp.job_runs)
                             + (SELECT count(*) FROM pg_temp.job_effects)";
     let rows = client.simple_query(untouched).unwrap();
-    let sprung = rows.iter().find_map(|row| if let SimpleQueryMessage::Row(row) = row { row.get(0) } else { None });
+    let sprung = rows
+        .iter()
+        .find_map(|row| if let SimpleQueryMessage::Row(row) = row { row.get(0) } else { None });
     assert_eq!(sprung, Some("0"));
     assert_eq!(db.of_run(id, "job_type, payload, isfinite(run_at)"), "a|[1]|t");
     drop(client);
 }
 
 #[test]
-fn every_function_of_ours_pins_its_search_path_and_belongs_to_nobody_else() {
+fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
     let db = TestDb::new();
     assert_eq!(
         db.query(
@@ -397,18 +453,20 @@ fn every_function_of_ours_pins_its_search_path_and_belongs_to_nobody_else() {
             ("refuse_fewer_attempts", 'f', ""),
             ("try_enqueue", 't', ",lock_timeout=2s")
         ]
-        .map(|(name, definer, more)| format!("{name}|{definer}|{{\"search_path=pg_catalog, pg_temp\"{more}}}|f"))
+        .map(|(name, definer, more)| format!(
+            "{name}|{definer}|{{\"search_path=pg_catalog, pg_temp\"{more}}}|f"
+        ))
         .join("\n")
     );
 }
 
 #[test]
-fn no_row_can_say_what_means_nothing() {
+fn meaningless_rows_are_rejected_by_constraints() {
     let db = with_definition();
     db.enqueue(["a"]);
     for (statement, constraint) in [
         ("UPDATE jobctl.job_definitions SET name = 'a b'", "name_is_short_and_plain"),
-        ("UPDATE jobctl.job_definitions SET name = 'shell'", "name_is_no_built_in_job"),
+        ("UPDATE jobctl.job_definitions SET name = 'shell'", "name_is_not_built_in"),
         ("UPDATE jobctl.job_definitions SET kind = 'exec'", "kind_is_known"),
         ("UPDATE jobctl.job_definitions SET catch_up = 'all:0'", "catch_up_is_known"),
         ("UPDATE jobctl.job_definitions SET overlap = 'never'", "overlap_is_known"),
@@ -419,47 +477,79 @@ fn no_row_can_say_what_means_nothing() {
         ("UPDATE jobctl.job_definitions SET queue = ''", "queue_is_short_and_plain"),
         ("UPDATE jobctl.job_definitions SET spread = '25 hours'", "spread_is_at_most_a_day"),
         ("UPDATE jobctl.job_definitions SET next_run_at = now()", "only_a_schedule_has_a_next_run"),
-        ("UPDATE jobctl.job_definitions SET schedule = '@daily', next_run_at = 'infinity'", "next_run_at_is_a_date"),
+        (
+            "UPDATE jobctl.job_definitions SET schedule = '@daily', next_run_at = 'infinity'",
+            "next_run_at_is_a_date",
+        ),
         ("UPDATE jobctl.job_runs SET run_at = '-infinity'", "run_at_is_a_date"),
         ("UPDATE jobctl.job_definitions SET paused_at = 'infinity'", "times_are_dates"),
         ("UPDATE jobctl.job_runs SET created_at = '-infinity'", "times_are_dates"),
         ("UPDATE jobctl.job_runs SET failed_at = '20000-01-01'", "times_are_dates"),
         (
-            "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ('w', '0', 'infinity')",
+            "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ('w', '0', \
+                'infinity')",
             "times_are_dates",
         ),
-        ("INSERT INTO jobctl.job_effects (key, completed_at) VALUES ('k', 'infinity')", "times_are_dates"),
+        (
+            "INSERT INTO jobctl.job_effects (key, completed_at) VALUES ('k', 'infinity')",
+            "times_are_dates",
+        ),
         ("UPDATE jobctl.job_runs SET job_type = ''", "job_type_is_short"),
         ("UPDATE jobctl.job_runs SET job_type = repeat('j', 64)", "job_type_is_short"),
-        ("UPDATE jobctl.job_runs SET payload = to_jsonb(repeat('x', 8 * 262144))", "payload_is_bounded"),
-        ("UPDATE jobctl.job_runs SET payload = to_jsonb(array_fill(1e-9999, ARRAY[1700]))", "payload_is_bounded"),
         (
-            "UPDATE jobctl.job_definitions SET payload = to_jsonb(array_fill(1e-9999, ARRAY[1700]))",
+            "UPDATE jobctl.job_runs SET payload = to_jsonb(repeat('x', 8 * 262144))",
             "payload_is_bounded",
         ),
-        ("UPDATE jobctl.job_definitions SET action = to_jsonb(array_fill(1e-9999, ARRAY[110]))", "action_is_bounded"),
+        (
+            "UPDATE jobctl.job_runs SET payload = to_jsonb(array_fill(1e-9999, ARRAY[1700]))",
+            "payload_is_bounded",
+        ),
+        (
+            "UPDATE jobctl.job_definitions SET payload = to_jsonb(array_fill(1e-9999, \
+                ARRAY[1700]))",
+            "payload_is_bounded",
+        ),
+        (
+            "UPDATE jobctl.job_definitions SET action = to_jsonb(array_fill(1e-9999, ARRAY[110]))",
+            "action_is_bounded",
+        ),
         ("UPDATE jobctl.job_runs SET status = 'done'", "status_is_known"),
         ("UPDATE jobctl.job_runs SET max_attempts = 1000001", "max_attempts_in_range"),
         ("UPDATE jobctl.job_runs SET attempts = -1", "starts_are_bounded"),
         ("UPDATE jobctl.job_runs SET attempts = 7", "starts_are_bounded"),
         ("UPDATE jobctl.job_runs SET attempts = 6", "waiting_has_an_attempt_left"),
-        ("UPDATE jobctl.job_runs SET status = 'running', locked_by = 'w'", "only_running_has_a_lease"),
-        ("UPDATE jobctl.job_runs SET status = 'running', locked_until = now()", "only_running_has_a_lease"),
-        ("UPDATE jobctl.job_runs SET locked_by = 'w', locked_until = now()", "only_running_has_a_lease"),
+        (
+            "UPDATE jobctl.job_runs SET status = 'running', locked_by = 'w'",
+            "only_running_has_a_lease",
+        ),
+        (
+            "UPDATE jobctl.job_runs SET status = 'running', locked_until = now()",
+            "only_running_has_a_lease",
+        ),
+        (
+            "UPDATE jobctl.job_runs SET locked_by = 'w', locked_until = now()",
+            "only_running_has_a_lease",
+        ),
         ("UPDATE jobctl.job_runs SET status = 'dead'", "only_final_has_finished_at"),
         ("UPDATE jobctl.job_runs SET finished_at = now()", "only_final_has_finished_at"),
         (
-            "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+            "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, \
+                outcome)
              VALUES (1, 1, 'w', now(), now(), 'odd')",
             "outcome_is_known",
         ),
         (
-            "INSERT INTO jobctl.job_workers (name, version, last_tick_at, claiming_tick) VALUES ('w', '0', now(), 't')",
+            "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, claiming_tick) VALUES \
+                ('w', '0', now(), 't')",
             "only_a_claiming_tick_has_a_lease",
         ),
     ] {
         let refused = db.client().batch_execute(statement).expect_err(statement);
         let refused = refused.as_db_error().unwrap();
-        assert_eq!((refused.code().code(), refused.constraint()), ("23514", Some(constraint)), "{statement}");
+        assert_eq!(
+            (refused.code().code(), refused.constraint()),
+            ("23514", Some(constraint)),
+            "{statement}"
+        );
     }
 }

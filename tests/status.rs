@@ -1,4 +1,4 @@
-//! What `status` shows, in each of its forms.
+//! The output of `status` in each format.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -8,37 +8,46 @@ use serde_json::{Value, json};
 
 use crate::support::{Finished, TestDb, leave_out, packages, wait_until};
 
-/// A run as it stands in the table; `columns` begin with a comma.
-fn run(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> i64 {
+/// Inserts a run; `columns` begin with a comma.
+fn insert_run(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> i64 {
     let sql = format!(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts {columns}) VALUES ('{job}', '{status}', 1 {values})
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts {columns}) VALUES ('{job}', \
+         '{status}', 1 {values})
          RETURNING id"
     );
     db.query(&sql).parse().unwrap()
 }
 
-/// A queued or failed run that was due, or will be, so many seconds from now.
-fn waits(db: &TestDb, job: &str, status: &str, seconds: i32) -> i64 {
-    run(db, job, status, ", run_at", &format!(", now() + interval '{seconds} seconds'"))
+/// Inserts a queued or failed run that is due this many seconds from now.
+fn insert_waiting(db: &TestDb, job: &str, status: &str, seconds: i32) -> i64 {
+    insert_run(db, job, status, ", run_at", &format!(", now() + interval '{seconds} seconds'"))
 }
 
-/// A run that has been running for so many seconds.
-fn runs(db: &TestDb, job: &str, seconds: i32) -> i64 {
+/// Inserts a run that has been running for this many seconds.
+fn insert_running(db: &TestDb, job: &str, seconds: i32) -> i64 {
     db.leaves_running();
-    let values = format!(", 'web1', now() + interval '1 minute', now() - interval '{seconds} seconds'");
-    run(db, job, "running", ", locked_by, locked_until, started_at", &values)
+    let values =
+        format!(", 'web1', now() + interval '1 minute', now() - interval '{seconds} seconds'");
+    insert_run(db, job, "running", ", locked_by, locked_until, started_at", &values)
 }
 
-/// A run that ended so many hours ago, after so many seconds.
-fn ended(db: &TestDb, job: &str, status: &str, hours: i32, seconds: i32) -> i64 {
+/// Inserts a run that ended this many hours ago and ran for this many seconds.
+fn insert_ended(db: &TestDb, job: &str, status: &str, hours: i32, seconds: i32) -> i64 {
     let end = format!("now() - interval '{hours} hours'");
-    run(db, job, status, ", started_at, finished_at", &format!(", {end} - interval '{seconds} seconds', {end}"))
+    insert_run(
+        db,
+        job,
+        status,
+        ", started_at, finished_at",
+        &format!(", {end} - interval '{seconds} seconds', {end}"),
+    )
 }
 
-fn ticked(db: &TestDb, worker: &str, seconds: i32) {
+fn insert_worker(db: &TestDb, worker: &str, seconds: i32) {
     db.execute(&format!(
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at, ticking_since)
-         VALUES ('{worker}', '0.1.0', now() - interval '{seconds} seconds', now() - interval '90 days')"
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
+         VALUES ('{worker}', '0.1.0', now() - interval '{seconds} seconds', now() - interval '90 \
+         days')"
     ));
 }
 
@@ -47,138 +56,168 @@ const DEFINITIONS: &str = "
     [jobs.mail]\nshell = 'true'\n
     [jobs.report]\nshell = 'true'\nschedule = '0 4 * * *'\n";
 
-/// Something of everything.
-fn furnished() -> TestDb {
+/// A database with jobs, schedules, workers, and runs in every status.
+fn sample_db() -> TestDb {
     let db = TestDb::new();
     db.apply(DEFINITIONS);
-    db.execute("UPDATE jobctl.job_definitions SET next_run_at = '2126-01-05 03:00+00' WHERE name = 'backup'");
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = '2126-01-05 03:00+00' WHERE name \
+        = 'backup'",
+    );
     db.jobctl(["pause", "report"]).run().success();
-    waits(&db, "mail", "queued", 3600);
-    waits(&db, "mail", "queued", -60);
-    waits(&db, "mail", "queued", -90);
-    waits(&db, "mail", "failed", 3600);
-    waits(&db, "mail", "failed", -7500);
-    runs(&db, "backup", 600);
-    ended(&db, "backup", "dead", 48, 5);
-    ended(&db, "backup", "succeeded", 1, 1200);
-    ended(&db, "mail", "cancelled", 1, 5);
-    ended(&db, "left", "succeeded", 25, 5);
-    ended(&db, "built-in", "succeeded", 23, 2);
-    ticked(&db, "web2", 300);
-    ticked(&db, "web1", 20);
+    insert_waiting(&db, "mail", "queued", 3600);
+    insert_waiting(&db, "mail", "queued", -60);
+    insert_waiting(&db, "mail", "queued", -90);
+    insert_waiting(&db, "mail", "failed", 3600);
+    insert_waiting(&db, "mail", "failed", -7500);
+    insert_running(&db, "backup", 600);
+    insert_ended(&db, "backup", "dead", 48, 5);
+    insert_ended(&db, "backup", "succeeded", 1, 1200);
+    insert_ended(&db, "mail", "cancelled", 1, 5);
+    insert_ended(&db, "left", "succeeded", 25, 5);
+    insert_ended(&db, "built-in", "succeeded", 23, 2);
+    insert_worker(&db, "web2", 300);
+    insert_worker(&db, "web1", 20);
     db
 }
 
-/// The lines that start with this word, without it.
+/// Returns the lines that start with this word, without the word.
 fn lines<'a>(finished: &'a Finished, word: &str) -> Vec<Vec<&'a str>> {
     let lines = finished.stdout.lines().map(|line| line.split('\t').collect::<Vec<_>>());
-    lines.filter(|line| line[0] == word).map(|line| line[1..].to_vec()).collect()
+    // TSV has no trailing tabs.
+    let padded = |mut line: Vec<&'a str>| {
+        line.resize(line.len().max(14), "");
+        line[1..].to_vec()
+    };
+    lines.filter(|line| line[0] == word).map(padded).collect()
 }
 
 #[track_caller]
-fn about(value: &str, expected: f64) {
+fn assert_near(value: &str, expected: f64) {
     let value: f64 = value.parse().unwrap();
     assert!((expected..expected + 60.0).contains(&value), "{value} instead of {expected}");
 }
 
-/// What a terminal of that width shows.
+/// Returns the output of `status` on a terminal of that width.
 fn on_terminal(db: &TestDb, columns: u16, arguments: &str) -> String {
     let folder = crate::support::temp_dir();
     let typescript = folder.path().join("typescript");
     let script = format!(
-        "script -qec \"stty cols {columns}; '$jobctl' status {arguments}\" \"$typescript\" </dev/null >/dev/null"
+        "script -qec \"stty cols {columns}; '$jobctl' status {arguments}\" \"$typescript\" \
+         </dev/null >/dev/null"
     );
-    db.script(&script).env("typescript", typescript.to_str().unwrap()).env("TERM", "dumb").run().success();
+    db.script(&script)
+        .env("typescript", typescript.to_str().unwrap())
+        .env("TERM", "dumb")
+        .run()
+        .success();
     let shown = std::fs::read_to_string(typescript).unwrap();
     let lines = shown.lines().filter(|line| !line.starts_with("Script "));
-    lines.map(|line| line.trim_end().to_owned() + "\n").collect::<String>().trim_end().to_owned() + "\n"
+    lines.map(|line| line.trim_end().to_owned() + "\n").collect::<String>().trim_end().to_owned()
+        + "\n"
 }
 
 #[test]
-fn before_anything_exists_there_is_nothing_to_show() {
+fn an_empty_database_has_an_empty_status() {
     let db = TestDb::new();
     db.jobctl(["status"]).run().success().stdout("").stderr("");
     db.jobctl(["status", "--prometheus"]).run().success().stdout("").stderr("");
-    let mut json: Value = serde_json::from_str(&db.jobctl(["status", "--json"]).run().success().stdout).unwrap();
+    let mut json: Value =
+        serde_json::from_str(&db.jobctl(["status", "--json"]).run().success().stdout).unwrap();
     assert!(json["now"].take().is_string());
-    assert_eq!(json, json!({"now": null, "jobs": [], "workers": [], "running": []}));
+    assert_eq!(json, json!({"now": null, "jobs": [], "workers": [], "longest_running": []}));
     assert_eq!(
         on_terminal(&db, 80, ""),
         "No definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n\n\
-         No worker has ticked yet; cron wakes one with `* * * * * jobctl tick`.\n"
+         No worker has ticked yet; cron starts one with `* * * * * jobctl tick`.\n"
     );
 }
 
 #[test]
-fn each_run_is_counted_where_it_stands() {
-    let finished = furnished().jobctl(["status"]).run().success().stderr("");
+fn status_counts_runs_by_job_and_status() {
+    let finished = sample_db().jobctl(["status"]).run().success().stderr("");
     let jobs = lines(&finished, "job");
     // Name, waiting, due, running, failed, dead, succeeded.
     let counts: Vec<_> = jobs.iter().map(|job| job[..7].join(" ")).collect();
-    assert_eq!(counts, ["backup 0 0 1 0 1 1", "built-in 0 0 0 0 0 1", "mail 2 3 0 2 0 0", "report 0 0 0 0 0 0"]);
+    assert_eq!(
+        counts,
+        ["backup 0 0 1 0 1 1", "built-in 0 0 0 0 0 1", "mail 2 3 0 2 0 0", "report 0 0 0 0 0 0"]
+    );
     assert_eq!([jobs[0][7], jobs[1][7], jobs[3][7]], ["", "", ""]);
-    about(jobs[2][7], 7500.0);
+    assert_near(jobs[2][7], 7500.0);
 }
 
 #[test]
-fn what_waits_for_its_time_is_not_overdue() {
+fn a_future_run_is_waiting_but_not_due() {
     let db = TestDb::new();
-    waits(&db, "mail", "queued", 600);
+    insert_waiting(&db, "mail", "queued", 600);
     let finished = db.jobctl(["status"]).run().success();
-    assert_eq!(finished.stdout, "job\tmail\t1\t0\t0\t0\t0\t0\t\t\t\t\t\t\n");
+    assert_eq!(finished.stdout, "job\tmail\t1\t0\t0\t0\t0\t0\n");
 }
 
 #[test]
-fn run_times_are_those_of_the_last_day_that_succeeded() {
+fn run_times_cover_runs_that_succeeded_in_the_last_day() {
     let db = TestDb::new();
     for seconds in 1..=20 {
-        ended(&db, "mail", "succeeded", 23, seconds);
+        insert_ended(&db, "mail", "succeeded", 23, seconds);
     }
-    ended(&db, "mail", "succeeded", 25, 500);
-    ended(&db, "mail", "dead", 1, 600);
-    ended(&db, "mail", "cancelled", 1, 700);
+    insert_ended(&db, "mail", "succeeded", 25, 500);
+    insert_ended(&db, "mail", "dead", 1, 600);
+    insert_ended(&db, "mail", "cancelled", 1, 700);
     let finished = db.jobctl(["status"]).run().success();
-    assert_eq!(lines(&finished, "job")[0][6..11], ["20", "", "10", "19", "20"]);
+    assert_eq!(lines(&finished, "job")[0][6..11], ["20", "", "10.0", "19.0", "20.0"]);
 }
 
 #[test]
-fn a_schedule_says_when_it_fires_next_or_why_it_does_not() {
-    let db = furnished();
+fn status_shows_the_next_fire_or_why_a_schedule_does_not_fire() {
+    let db = sample_db();
     let next = || {
         let finished = db.jobctl(["status"]).run().success();
-        lines(&finished, "job").iter().map(|job| [job[0], job[11], job[12]].join(" ")).collect::<Vec<_>>()
+        lines(&finished, "job")
+            .iter()
+            .map(|job| [job[0], job[11], job[12]].join(" "))
+            .collect::<Vec<_>>()
     };
-    assert_eq!(next(), ["backup 2126-01-05T03:00:00Z fires", "built-in  ", "mail  ", "report  paused"]);
+    assert_eq!(
+        next(),
+        ["backup 2126-01-05T03:00:00.000000Z fires", "built-in  ", "mail  ", "report  paused"]
+    );
     db.apply("[jobs.mail]\nshell = 'true'\n");
     assert_eq!(next(), ["backup  disabled", "built-in  ", "mail  ", "report  disabled"]);
 }
 
 #[test]
-fn workers_are_shown_with_the_latest_tick_first() {
-    let db = furnished();
-    db.execute("UPDATE jobctl.job_workers SET last_tick_at = '2026-01-31 08:00:02+00' WHERE name = 'web1'");
+fn status_shows_the_worker_with_the_latest_tick_first() {
+    let db = sample_db();
+    db.execute(
+        "UPDATE jobctl.job_workers SET last_tick_at = '2026-01-31 08:00:02+00' WHERE worker = \
+         'web1'",
+    );
     let finished = db.jobctl(["status"]).run().success();
     let workers = lines(&finished, "worker");
     assert_eq!(workers.iter().map(|worker| worker[0]).collect::<Vec<_>>(), ["web2", "web1"]);
-    assert_eq!(workers[1][1..], ["2026-01-31T08:00:02Z", "0.1.0"]);
+    assert_eq!(workers[1][1..3], ["2026-01-31T08:00:02.000000Z", "0.1.0"]);
 }
 
 #[test]
-fn the_five_longest_running_runs_are_shown() {
+fn status_shows_the_five_longest_running_runs() {
     let db = TestDb::new();
-    let ids = [60, 120, 3600, 7200, 90, 30].map(|seconds| runs(&db, "mail", seconds));
+    let ids = [60, 120, 3600, 7200, 90, 30].map(|seconds| insert_running(&db, "mail", seconds));
     db.execute("UPDATE jobctl.job_runs SET locked_until = '2126-01-31 08:00:02+00'");
     let finished = db.jobctl(["status"]).run().success();
     let running = lines(&finished, "running");
     let longest: Vec<i64> = running.iter().map(|run| run[0].parse().unwrap()).collect();
     assert_eq!(longest, [ids[3], ids[2], ids[1], ids[4], ids[0]]);
-    assert_eq!([running[0][1], running[0][2], running[0][4]], ["mail", "web1", "2126-01-31T08:00:02Z"]);
-    about(running[0][3], 7200.0);
+    assert_eq!(
+        [running[0][1], running[0][2], running[0][5]],
+        ["mail", "web1", "2126-01-31T08:00:02.000000Z"]
+    );
+    assert_near(running[0][4], 7200.0);
 }
 
 #[test]
-fn one_job_is_shown_alone_and_must_exist() {
-    let db = furnished();
+fn status_shows_one_job_and_refuses_unknown_names() {
+    let db = sample_db();
     let finished = db.jobctl(["status", "--job", "backup"]).run().success();
     assert_eq!(lines(&finished, "job").len(), 1);
     assert_eq!(lines(&finished, "running").len(), 1);
@@ -186,7 +225,7 @@ fn one_job_is_shown_alone_and_must_exist() {
     let finished = db.jobctl(["status", "--job", "mail"]).run().success();
     assert_eq!([lines(&finished, "job").len(), lines(&finished, "running").len()], [1, 0]);
     db.jobctl(["status", "--job", "shell"]).run().success();
-    // What is no definition any more is still a job while it has runs.
+    // A job without a definition is listed while it has runs.
     db.jobctl(["status", "--job", "built-in"]).run().success();
     db.jobctl(["status", "--job", "bakup"])
         .run()
@@ -196,43 +235,45 @@ fn one_job_is_shown_alone_and_must_exist() {
 }
 
 #[test]
-fn a_job_that_looks_sees_more_than_itself() {
-    let db = furnished();
-    let seen = |variables: &[(&str, &str)]| {
-        let command = variables.iter().fold(db.jobctl(["status"]), |command, (name, value)| command.env(name, value));
-        lines(&command.run().success(), "job").len()
-    };
-    assert_eq!(seen(&[("JOBCTL_JOB", "mail")]), 1);
-    assert_eq!(seen(&[("JOBCTL_JOB", "mail"), ("JOBCTL_RUN_ID", "1")]), 4);
-}
-
-#[test]
-fn json_is_one_object_with_the_same_in_it() {
-    let db = furnished();
+fn json_is_one_object_with_the_same_facts() {
+    let db = sample_db();
     let finished = db.jobctl(["status", "--json"]).run().success().stderr("");
     let mut json: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!(finished.stdout.lines().count(), 1);
     let mut take = |pointer: &str| json.pointer_mut(pointer).unwrap().take();
-    about(&take("/jobs/2/oldest_due_age_seconds").to_string(), 7500.0);
-    about(&take("/running/0/running_for_seconds").to_string(), 600.0);
-    let instants = ["/now", "/workers/0/last_tick_at", "/workers/1/last_tick_at", "/running/0/started_at"];
-    for instant in instants.into_iter().chain(["/running/0/locked_until"]) {
+    assert_near(&take("/jobs/2/oldest_due_age_seconds").to_string(), 7500.0);
+    assert_near(&take("/longest_running/0/run_time_seconds").to_string(), 600.0);
+    let instants = [
+        "/now",
+        "/workers/0/last_tick_at",
+        "/workers/1/last_tick_at",
+        "/longest_running/0/started_at",
+    ];
+    for instant in instants.into_iter().chain(["/longest_running/0/locked_until"]) {
         assert!(take(instant).as_str().unwrap().ends_with('Z'));
     }
-    let id = take("/running/0/id");
+    let id = take("/longest_running/0/id");
     assert_eq!(db.status(id.as_i64().unwrap()), "running");
     let job = |name: &str, counts: [i64; 6], times: Value, next: Value, state: Value| {
         json!({
-            "job": name, "waiting": counts[0], "due": counts[1], "running": counts[2], "failed": counts[3],
-            "dead": counts[4], "oldest_due_age_seconds": null, "succeeded_last_24h": counts[5],
-            "run_time_median_seconds": times, "run_time_p95_seconds": times, "run_time_max_seconds": times,
-            "next_fire_at": next, "state": state,
+            "job_type": name, "waiting_runs": counts[0], "due_runs": counts[1],
+            "running_runs": counts[2], "failed_runs": counts[3], "dead_runs": counts[4],
+            "oldest_due_age_seconds": null, "succeeded_runs_last_24h": counts[5],
+            "run_time_median_seconds": times, "run_time_p95_seconds": times,
+            "run_time_max_seconds": times,
+            "next_run_at": next, "state": state,
         })
     };
     let expected = json!({
         "now": null,
         "jobs": [
-            job("backup", [0, 0, 1, 0, 1, 1], json!(1200.0), json!("2126-01-05T03:00:00Z"), json!("fires")),
+            job(
+                "backup",
+                [0, 0, 1, 0, 1, 1],
+                json!(1200.0),
+                json!("2126-01-05T03:00:00.000000Z"),
+                json!("fires")
+            ),
             job("built-in", [0, 0, 0, 0, 0, 1], json!(2.0), Value::Null, Value::Null),
             job("mail", [2, 3, 0, 2, 0, 0], Value::Null, Value::Null, Value::Null),
             job("report", [0; 6], Value::Null, Value::Null, json!("paused")),
@@ -241,8 +282,9 @@ fn json_is_one_object_with_the_same_in_it() {
             {"worker": "web1", "last_tick_at": null, "version": "0.1.0"},
             {"worker": "web2", "last_tick_at": null, "version": "0.1.0"},
         ],
-        "running": [{
-            "id": null, "job": "backup", "worker": "web1", "started_at": null, "running_for_seconds": null,
+        "longest_running": [{
+            "id": null, "job_type": "backup", "locked_by": "web1", "started_at": null,
+            "run_time_seconds": null,
             "locked_until": null,
         }],
     });
@@ -250,18 +292,22 @@ fn json_is_one_object_with_the_same_in_it() {
 }
 
 #[test]
-fn a_terminal_of_80_columns_gets_whole_tables() {
-    let db = furnished();
-    // Away from the borders of what is shown.
+fn tables_fit_a_terminal_of_80_columns_uncut() {
+    let db = sample_db();
+    // Half a minute past the full minute: a slow test does not change the shown time.
     db.execute(
-        "UPDATE jobctl.job_definitions SET next_run_at = now() + interval '3 hours 20 minutes 30 seconds'
+        "UPDATE jobctl.job_definitions SET next_run_at = now() + interval '3 hours 20 minutes 30 \
+         seconds'
          WHERE name = 'backup'",
     );
     let id = db.query("SELECT id FROM jobctl.job_runs WHERE status = 'running'");
     let shown = on_terminal(&db, 80, "");
-    // How long ago something was may have changed by seconds meanwhile.
-    let seconds = |word: &str| word.ends_with('s') && word.as_bytes()[0].is_ascii_digit() && word.len() <= 3;
-    let words = |text: &str| text.split_whitespace().filter(|word| !seconds(word)).collect::<Vec<_>>().join(" ");
+    // Ages may change by seconds while the test runs.
+    let seconds =
+        |word: &str| word.ends_with('s') && word.as_bytes()[0].is_ascii_digit() && word.len() <= 3;
+    let words = |text: &str| {
+        text.split_whitespace().filter(|word| !seconds(word)).collect::<Vec<_>>().join(" ")
+    };
     let expected = format!(
         "Jobs
 
@@ -291,13 +337,16 @@ fn a_terminal_of_80_columns_gets_whole_tables() {
     );
     let by_line = |text: &str| text.lines().map(words).collect::<Vec<_>>();
     assert_eq!(by_line(&shown), by_line(expected.trim_end()), "{shown}");
-    assert!(shown.lines().all(|line| line.chars().count() <= 80) && !shown.contains('…'), "{shown}");
+    assert!(
+        shown.lines().all(|line| line.chars().count() <= 80) && !shown.contains('…'),
+        "{shown}"
+    );
 }
 
 /// A sample: name, labels, value.
 type Sample = (String, Vec<(String, String)>, f64);
 
-/// Reads version 0.0.4 of the format, and nothing that is only nearly it.
+/// Strictly parses version 0.0.4 of the text format.
 fn parse(text: &str) -> Vec<Sample> {
     assert!(text.ends_with('\n') && !text.contains("\n\n"), "{text}");
     let (mut samples, mut seen, mut family) = (Vec::new(), HashSet::new(), String::new());
@@ -307,8 +356,11 @@ fn parse(text: &str) -> Vec<Sample> {
             let (name, help) = help.split_once(' ').unwrap();
             assert!(!help.is_empty() && !help.contains('\\'), "{line}");
             assert_eq!(lines.next(), Some(format!("# TYPE {name} gauge").as_str()));
-            assert!(seen.insert(name.to_owned()), "{name} comes twice");
-            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'), "{name}");
+            assert!(seen.insert(name.to_owned()), "{name} is repeated");
+            assert!(
+                name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'),
+                "{name}"
+            );
             family = name.to_owned();
             continue;
         }
@@ -336,23 +388,25 @@ fn parse(text: &str) -> Vec<Sample> {
         }
         let value: String = rest.skip(1).collect();
         let value = value.strip_prefix(' ').unwrap().parse().unwrap();
-        assert!(seen.insert(format!("{name} {labels:?}")), "{line} comes twice");
+        assert!(seen.insert(format!("{name} {labels:?}")), "{line} is repeated");
         samples.push((name.to_owned(), labels, value));
     }
     samples
 }
 
 fn value(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-    let labels: Vec<_> = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let labels: Vec<_> =
+        labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     samples.iter().find(|sample| sample.0 == name && sample.1 == labels).map(|sample| sample.2)
 }
 
 #[test]
-fn prometheus_gets_the_same_as_gauges() {
-    let db = furnished();
+fn prometheus_gauges_have_the_same_facts() {
+    let db = sample_db();
     let text = db.jobctl(["status", "--prometheus"]).run().success().stderr("").stdout;
     let samples = parse(&text);
-    let runs = |job, status| value(&samples, "jobctl_runs", &[("job", job), ("status", status)]);
+    let runs =
+        |job, status| value(&samples, "jobctl_runs", &[("job_type", job), ("status", status)]);
     assert_eq!(
         ["queued", "failed", "running", "dead"].map(|status| runs("mail", status)),
         [3.0, 2.0, 0.0, 0.0].map(Some)
@@ -361,67 +415,83 @@ fn prometheus_gets_the_same_as_gauges() {
         ["queued", "failed", "running", "dead"].map(|status| runs("backup", status)),
         [0.0, 0.0, 1.0, 1.0].map(Some)
     );
-    let of = |name, job| value(&samples, name, &[("job", job)]);
+    let of = |name, job| value(&samples, name, &[("job_type", job)]);
     assert_eq!(of("jobctl_due_runs", "mail"), Some(3.0));
-    about(&of("jobctl_oldest_due_age_seconds", "mail").unwrap().to_string(), 7500.0);
+    assert_near(&of("jobctl_oldest_due_age_seconds", "mail").unwrap().to_string(), 7500.0);
     assert_eq!(of("jobctl_oldest_due_age_seconds", "backup"), Some(0.0));
     assert_eq!(of("jobctl_succeeded_last_24h", "built-in"), Some(1.0));
-    for name in ["jobctl_run_time_median_seconds", "jobctl_run_time_p95_seconds", "jobctl_run_time_max_seconds"] {
+    for name in [
+        "jobctl_run_time_median_seconds",
+        "jobctl_run_time_p95_seconds",
+        "jobctl_run_time_max_seconds",
+    ] {
         assert_eq!([of(name, "backup"), of(name, "mail")], [Some(1200.0), None]);
     }
     assert_eq!(of("jobctl_next_fire_timestamp_seconds", "backup"), Some(4_923_255_600.0));
     assert_eq!(of("jobctl_next_fire_timestamp_seconds", "report"), None);
-    let tick = value(&samples, "jobctl_worker_last_tick_timestamp_seconds", &[("worker", "web2")]).unwrap();
+    let tick = value(&samples, "jobctl_worker_last_tick_timestamp_seconds", &[("worker", "web2")])
+        .unwrap();
     let ticked: f64 = db
-        .query("SELECT extract(epoch FROM last_tick_at) FROM jobctl.job_workers WHERE name = 'web2'")
+        .query(
+            "SELECT extract(epoch FROM last_tick_at) FROM jobctl.job_workers WHERE worker = 'web2'",
+        )
         .parse()
         .unwrap();
     assert!((tick - ticked).abs() < 0.01, "{tick} {ticked}");
 }
 
-/// A name that tries to end its label, its line and its terminal's patience.
+/// A name that tries to end its label and its line, and to control the terminal.
 const HOSTILE: &str = "a\"} 9\n\\x{é\u{1b}[2J";
 
-fn hostile() -> TestDb {
+fn hostile_db() -> TestDb {
     let db = TestDb::new();
     let mut client = db.client();
     client.execute("INSERT INTO jobctl.job_runs (job_type) VALUES ($1)", &[&HOSTILE]).unwrap();
-    let insert = "INSERT INTO jobctl.job_workers (name, version, last_tick_at) VALUES ($1, $1, now())";
+    let insert =
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ($1, $1, now())";
     client.execute(insert, &[&HOSTILE]).unwrap();
     db
 }
 
 #[test]
-fn a_name_can_not_break_out_of_its_place() {
-    let db = hostile();
+fn a_hostile_name_stays_inside_its_cell_and_label() {
+    let db = hostile_db();
     let harmless = r#"a"} 9\n\x{é\u{1b}[2J"#;
     let finished = db.jobctl(["status"]).run().success();
     assert_eq!(finished.stdout.lines().count(), 2, "{finished}");
     assert_eq!([lines(&finished, "job")[0][0], lines(&finished, "worker")[0][0]], [harmless; 2]);
     let samples = parse(&db.jobctl(["status", "--prometheus"]).run().success().stdout);
-    assert_eq!(value(&samples, "jobctl_due_runs", &[("job", harmless)]), Some(1.0));
-    assert!(value(&samples, "jobctl_worker_last_tick_timestamp_seconds", &[("worker", harmless)]).is_some());
+    assert_eq!(value(&samples, "jobctl_due_runs", &[("job_type", harmless)]), Some(1.0));
+    assert!(
+        value(&samples, "jobctl_worker_last_tick_timestamp_seconds", &[("worker", harmless)])
+            .is_some()
+    );
     assert!(!on_terminal(&db, 100, "").contains('\u{1b}'));
 }
 
-/// Prints what Prometheus' own client library reads.
+/// Prints the samples that the client library of Prometheus reads.
 const READ: &str = "
 import json, sys
 from prometheus_client.parser import text_string_to_metric_families
 families = text_string_to_metric_families(sys.stdin.read())
-print(json.dumps([[s.name, sorted(s.labels.items()), s.value] for f in families for s in f.samples]))
+print(json.dumps([[s.name, sorted(s.labels.items()), s.value] for f in families for s in \
+f.samples]))
 ";
 
 #[test]
-fn prometheus_own_parser_reads_the_same() {
+fn the_parser_of_prometheus_reads_the_same_samples() {
     let folder = match packages::python("prometheus-client") {
         Ok(folder) => folder,
         Err(why) => return leave_out("the parser of Prometheus reads the same", &why),
     };
-    for db in [furnished(), hostile()] {
+    for db in [sample_db(), hostile_db()] {
         let text = db.jobctl(["status", "--prometheus"]).run().success().stdout;
         let mut python = Command::new("python3");
-        python.args(["-c", READ]).env("PYTHONPATH", &folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        python
+            .args(["-c", READ])
+            .env("PYTHONPATH", &folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut python = python.spawn().unwrap();
         python.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let read = python.wait_with_output().unwrap();
@@ -432,43 +502,49 @@ fn prometheus_own_parser_reads_the_same() {
 }
 
 #[test]
-fn all_of_it_is_of_one_moment() {
+fn status_reads_one_snapshot() {
     let db = TestDb::new();
     let mut other = db.client();
     other.batch_execute("BEGIN; LOCK jobctl.job_workers").unwrap();
     let status = db.jobctl(["status"]).spawn();
     wait_until("status to wait for the lock", || {
-        db.query("SELECT count(*) FROM pg_locks WHERE relation = 'jobctl.job_workers'::regclass AND NOT granted") == "1"
+        db.query(
+            "SELECT count(*) FROM pg_locks WHERE relation = 'jobctl.job_workers'::regclass \
+            AND NOT granted",
+        ) == "1"
     });
-    runs(&db, "mail", 60);
+    insert_running(&db, "mail", 60);
     other.batch_execute("COMMIT").unwrap();
     drop(other);
     status.wait().success().stdout("");
 }
 
 #[test]
-fn the_views_for_monitors_hold_the_dead_and_what_has_run_for_ten_minutes() {
+fn the_views_have_dead_runs_and_runs_of_over_ten_minutes() {
     let db = TestDb::new();
-    waits(&db, "mail", "failed", -7500);
-    runs(&db, "mail", 590);
-    let long = runs(&db, "backup", 3600);
-    ended(&db, "mail", "succeeded", 2, 3600);
-    let dead = ended(&db, "mail", "dead", 2, 3600);
+    insert_waiting(&db, "mail", "failed", -7500);
+    insert_running(&db, "mail", 590);
+    let long = insert_running(&db, "backup", 3600);
+    insert_ended(&db, "mail", "succeeded", 2, 3600);
+    let dead = insert_ended(&db, "mail", "dead", 2, 3600);
     assert_eq!(db.query("SELECT id FROM jobctl.dead_runs"), dead.to_string());
-    let running = "SELECT id, locked_by, running_for >= '1 hour', locked_until > now() FROM jobctl.long_running_runs";
+    let running = "SELECT id, locked_by, run_time_seconds >= 3600, locked_until > now() FROM \
+        jobctl.long_running_runs";
     assert_eq!(db.query(running), format!("{long}|web1|t|t"));
 }
 
 #[test]
-fn status_limits_workers_that_ticked_once() {
+fn status_shows_five_workers_that_ticked_once() {
     let db = TestDb::new();
-    ticked(&db, "web1", 3600);
+    insert_worker(&db, "web1", 3600);
     db.execute(
-        "INSERT INTO jobctl.job_workers (name, version, last_tick_at, ticking_since)
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
          SELECT 'pod-' || n, '', now() - n * interval '1 minute', now() - n * interval '1 minute'
          FROM generate_series(1, 500) AS n",
     );
-    let shown: Value = serde_json::from_str(&db.jobctl(["status", "--json"]).run().success().stdout).unwrap();
-    let names: Vec<_> = shown["workers"].as_array().unwrap().iter().map(|worker| &worker["worker"]).collect();
+    let shown: Value =
+        serde_json::from_str(&db.jobctl(["status", "--json"]).run().success().stdout).unwrap();
+    let names: Vec<_> =
+        shown["workers"].as_array().unwrap().iter().map(|worker| &worker["worker"]).collect();
     assert_eq!(names, ["pod-1", "pod-2", "pod-3", "pod-4", "pod-5", "web1"]);
 }

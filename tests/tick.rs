@@ -1,4 +1,4 @@
-//! What one tick does, flag by flag.
+//! One tick, flag by flag.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,11 +7,12 @@ use rustix::process::Signal;
 
 use crate::support::{Gate, TestDb, jobctl, temp_dir, wait_until};
 
-/// The lines of a log without what differs from run to run: the time, and how long things took.
+/// Returns the lines of a log without times and durations.
 fn events(stderr: &str) -> Vec<String> {
     let event = |line: &str| {
         let (_, line) = line.split_once("Z ").unwrap_or(("", line));
-        let mut words = line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+        let mut words =
+            line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>();
         for at in 1..words.len() {
             if ["after", "in"].contains(&words[at - 1].as_str()) {
                 words[at] = if words[at].ends_with(',') { "T,".to_owned() } else { "T".to_owned() };
@@ -27,18 +28,22 @@ fn statuses(db: &TestDb) -> String {
 }
 
 #[test]
-fn a_tick_says_nothing_when_nothing_is_due() {
+fn a_tick_prints_nothing_when_nothing_is_due() {
     let db = TestDb::new();
     db.jobctl(["tick"]).run().success().stdout("").stderr("");
     db.enqueue(["shell", "--in", "1h", "--", "true"]);
     db.enqueue(["shell", "--queue", "other", "--", "true"]);
     db.jobctl(["tick", "--queue", "default"]).run().success().stdout("").stderr("");
-    db.jobctl(["tick", "--queue", "default", "--linger", "--max-time", "1s"]).run().success().stdout("").stderr("");
+    db.jobctl(["tick", "--queue", "default", "--linger", "--max-time", "1s"])
+        .run()
+        .success()
+        .stdout("")
+        .stderr("");
     assert_eq!(statuses(&db), "1|queued 2|queued");
 }
 
 #[test]
-fn a_tick_says_one_line_for_each_event_and_exits_0_though_jobs_failed() {
+fn a_tick_logs_one_line_per_event_and_exits_0_even_if_jobs_failed() {
     let db = TestDb::new();
     db.enqueue(["shell", "--", "true"]);
     db.enqueue(["shell", "--", "false"]);
@@ -53,14 +58,15 @@ fn a_tick_says_one_line_for_each_event_and_exits_0_though_jobs_failed() {
             "info run 2 shell attempt 1/10: exit status 1 after T, next attempt in T",
             "warn run 3 shell attempt 1/1: exit status 1 after T, dead",
             "warn run 4 shell attempt 1/10: exit status 65 after T, dead",
-            "warn run 5 no\\nsuch attempt 1/10: no definition `no\\nsuch`; it was never applied, or was removed, dead",
+            "warn run 5 no\\nsuch attempt 1/10: no definition `no\\nsuch`; it was never applied, \
+                or was removed, dead",
         ]
     );
     assert_eq!(statuses(&db), "1|succeeded 2|failed 3|dead 4|dead 5|dead");
 }
 
 #[test]
-fn how_long_it_took_is_said_once_and_only_of_what_was_started() {
+fn a_log_line_names_the_duration_once_and_only_of_a_started_job() {
     let db = TestDb::new();
     db.enqueue(["shell", "--timeout", "1s", "--", "sleep", "600"]);
     db.enqueue(["http", r#"{"url": "http://127.0.0.1/", "headers": {"X": "${APP_ABSENT}"}}"#]);
@@ -69,19 +75,20 @@ fn how_long_it_took_is_said_once_and_only_of_what_was_started() {
         events(&tick.stderr),
         [
             "info run 1 shell attempt 1/10: timed out after T, next attempt in T",
-            "info run 2 http attempt 1/10: could not start: header `X` names a variable that is not set, next attempt in T",
+            "info run 2 http attempt 1/10: could not start: header `X` names a variable that is \
+                not set, next attempt in T",
         ]
     );
 }
 
 #[test]
-fn a_quiet_tick_says_only_what_needs_a_person() {
+fn a_quiet_tick_logs_only_what_needs_a_person() {
     let db = TestDb::new();
     db.enqueue(["shell", "--", "true"]);
     db.enqueue(["shell", "--", "false"]);
     db.jobctl(["tick", "--quiet"]).run().success().stderr("");
     db.enqueue(["shell", "--max-attempts", "1", "--", "false"]);
-    let tick = db.jobctl(["tick"]).env("JOBCTL_QUIET", "1").run().success();
+    let tick = db.jobctl(["tick"]).env("JOBCTL_TICK_QUIET", "1").run().success();
     assert_eq!(events(&tick.stderr), ["warn run 3 shell attempt 1/1: exit status 1 after T, dead"]);
 }
 
@@ -110,13 +117,14 @@ fn smaller_priorities_start_first_then_older_runs() {
     assert!(started.trim().ends_with('4'), "started in the order {started}");
     let within_queue: String = started.split(' ').filter(|id| ["1", "2"].contains(id)).collect();
     assert_eq!(within_queue, "21");
-    let previewed: Vec<_> = preview.stdout.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    let previewed: Vec<_> =
+        preview.stdout.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert_eq!(previewed, ["5", "2", "3", "1", "4"]);
     assert_eq!(db.status(6), "queued");
 }
 
 #[test]
-fn a_limit_bounds_what_a_tick_starts() {
+fn limit_bounds_the_runs_that_a_tick_starts() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
@@ -125,20 +133,25 @@ fn a_limit_bounds_what_a_tick_starts() {
     let succeeded = || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'");
     db.jobctl(["tick", "--limit", "1", "--quiet"]).run().success();
     assert_eq!(succeeded(), "1");
-    db.jobctl(["tick", "--linger", "--quiet"]).env("JOBCTL_LIMIT", "40").run().success();
+    db.jobctl(["tick", "--linger", "--quiet"]).env("JOBCTL_TICK_LIMIT", "40").run().success();
     assert_eq!(succeeded(), "41");
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued' AND attempts = 0"), "19");
+    assert_eq!(
+        db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued' AND attempts = 0"),
+        "19"
+    );
 }
 
 #[test]
-fn nothing_is_claimed_after_the_time_is_spent_and_what_runs_may_end() {
+fn after_max_time_running_jobs_finish_and_no_run_is_claimed() {
     let db = TestDb::new();
     let gate = Gate::new();
     let long = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--max-time", "1s", "--linger", "--worker", "w"]).spawn();
     gate.wait_for_starts(1);
-    // The right goes back when the time is spent.
-    wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    // The claim right is released when the time is spent.
+    wait_until("the claim right to be free", || {
+        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
+    });
     let late = db.enqueue(["shell", "--", "true"]);
     gate.open();
     tick.wait().success();
@@ -146,7 +159,7 @@ fn nothing_is_claimed_after_the_time_is_spent_and_what_runs_may_end() {
 }
 
 #[test]
-fn a_lingering_tick_runs_what_is_enqueued_meanwhile_and_one_that_does_not_linger_is_gone() {
+fn only_a_lingering_tick_runs_jobs_that_are_enqueued_later() {
     let db = TestDb::new();
     db.jobctl(["tick"]).run().success().stderr("");
     let mut tick = db.jobctl(["tick", "--linger", "--max-time", "1m"]).spawn();
@@ -163,7 +176,7 @@ fn a_lingering_tick_runs_what_is_enqueued_meanwhile_and_one_that_does_not_linger
 }
 
 #[test]
-fn only_the_named_queues_are_worked_on() {
+fn a_tick_claims_only_from_the_named_queues() {
     let db = TestDb::new();
     for queue in ["a", "b", "c", "default"] {
         db.enqueue(["shell", "--queue", queue, "--", "true"]);
@@ -177,19 +190,23 @@ fn only_the_named_queues_are_worked_on() {
 }
 
 #[test]
-fn a_worker_is_named_on_all_that_it_holds() {
+fn held_runs_name_their_worker() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--worker", "blue", "--lease", "1h"]).spawn();
     gate.wait_for_starts(1);
-    let lease = "locked_by, locked_until BETWEEN now() + interval '50 minutes' AND now() + interval '1 hour',
+    let lease = "locked_by, locked_until BETWEEN now() + interval '50 minutes' AND now() + \
+        interval '1 hour',
         started_at > created_at";
     assert_eq!(db.of_run(id, lease), "blue|t|t");
     gate.open();
     tick.wait().success();
     assert_eq!(db.of_attempt(id, 1, "worker, outcome"), "blue|succeeded");
-    assert_eq!(db.query("SELECT name, version <> '', claiming_tick IS NULL FROM jobctl.job_workers"), "blue|t|t");
+    assert_eq!(
+        db.query("SELECT worker, version <> '', claiming_tick IS NULL FROM jobctl.job_workers"),
+        "blue|t|t"
+    );
     let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick"]).run().success();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -197,23 +214,25 @@ fn a_worker_is_named_on_all_that_it_holds() {
 }
 
 #[test]
-fn a_worker_is_known_by_the_queues_of_its_last_tick() {
+fn a_worker_row_has_the_queues_of_its_last_tick() {
     let db = TestDb::new();
     for (queues, known) in [(&["--queue", "mail,reports"][..], "w|{mail,reports}"), (&[], "w|{}")] {
         db.jobctl(["tick", "--worker", "w"]).args(queues.iter().copied()).run().success();
-        assert_eq!(db.query("SELECT name, queues FROM jobctl.job_workers"), known);
+        assert_eq!(db.query("SELECT worker, queues FROM jobctl.job_workers"), known);
     }
 }
 
 #[test]
-fn a_tick_says_that_one_of_other_queues_keeps_it_waiting() {
+fn a_tick_logs_that_a_tick_for_other_queues_has_the_claim_right() {
     let db = TestDb::new();
     let tick = |queues: &str| {
         let tick = db.jobctl(["tick", "--worker", "w"]);
         if queues.is_empty() { tick } else { tick.args(["--queue", queues]) }
     };
     let known = |queues: &str| {
-        let claims = format!("SELECT queues = '{{{queues}}}' AND claiming_tick IS NOT NULL FROM jobctl.job_workers");
+        let claims = format!(
+            "SELECT queues = '{{{queues}}}' AND claiming_tick IS NOT NULL FROM jobctl.job_workers"
+        );
         db.query(&claims) == "t"
     };
     db.enqueue(["shell", "--queue", "c", "--", "true"]);
@@ -223,8 +242,16 @@ fn a_tick_says_that_one_of_other_queues_keeps_it_waiting() {
             &[
                 ("b,a", ""),
                 ("b", ""),
-                ("c,b", " worker w: runs are due, but another tick of this worker claims only from queue a,b; "),
-                ("", " worker w: runs are due, but another tick of this worker claims only from queue a,b; "),
+                (
+                    "c,b",
+                    " worker w: runs are due, but another tick of this worker claims only from \
+                        queue a,b; ",
+                ),
+                (
+                    "",
+                    " worker w: runs are due, but another tick of this worker claims only from \
+                        queue a,b; ",
+                ),
                 // No run of this queue is due.
                 ("d", ""),
             ][..],
@@ -232,10 +259,14 @@ fn a_tick_says_that_one_of_other_queues_keeps_it_waiting() {
         ("", &[("", ""), ("a", "")]),
     ] {
         let lingering = tick(claiming).args(["--linger"]).spawn();
-        wait_until("the right to claim", || known(claiming));
+        wait_until("the claim right", || known(claiming));
         for (queues, said) in others {
             let log = tick(queues).run().success().stderr;
-            assert_eq!(log.lines().count(), usize::from(!said.is_empty()), "{claiming} {queues}: {log}");
+            assert_eq!(
+                log.lines().count(),
+                usize::from(!said.is_empty()),
+                "{claiming} {queues}: {log}"
+            );
             assert!(log.contains(said), "{claiming} {queues}: {log}");
         }
         assert!(known(claiming));
@@ -245,7 +276,7 @@ fn a_tick_says_that_one_of_other_queues_keeps_it_waiting() {
 }
 
 #[test]
-fn a_tick_says_why_due_runs_wait_only_at_a_terminal() {
+fn a_tick_logs_why_due_runs_wait_only_on_a_terminal() {
     let db = TestDb::new();
     let gate = Gate::new();
     let folder = temp_dir();
@@ -260,22 +291,26 @@ fn a_tick_says_why_due_runs_wait_only_at_a_terminal() {
     // The first tick holds the claim right, and its two threads are busy.
     gate.enqueue(&db);
     gate.enqueue(&db);
-    let tick = db.jobctl(["tick", "--worker", "w", "--linger", "--concurrency", "2", "--grace", "1m"]).spawn();
+    let tick = db
+        .jobctl(["tick", "--worker", "w", "--linger", "--concurrency", "2", "--grace", "1m"])
+        .spawn();
     gate.wait_for_starts(2);
     let said = "runs are due, but ";
     assert!(!beside("").contains(said));
     db.enqueue(["shell", "--queue", "mail", "--", "true"]);
     for flags in ["", "--queue mail"] {
         let shown = beside(flags);
-        let line =
-            " worker w: runs are due, but another tick of this worker claims them; give this tick its own --worker";
+        let line = " worker w: runs are due, but another tick of this worker claims them; give \
+            this tick its own --worker";
         assert_eq!(shown.matches(line).count(), 1, "{shown}");
     }
     assert!(!beside("--quiet").contains(said));
     assert!(!beside("--queue other").contains(said));
-    // The first tick claims no more, and its threads are still busy.
+    // The first tick claims nothing more, and its threads are still busy.
     tick.signal(Signal::TERM);
-    wait_until("the right to be free", || db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t");
+    wait_until("the claim right to be free", || {
+        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
+    });
     let shown = beside("--concurrency 2");
     let line = "runs are due, but other ticks of this worker run as many as --concurrency allows; ";
     assert_eq!(shown.matches(line).count(), 1, "{shown}");
@@ -290,9 +325,15 @@ fn a_host_that_runs_no_commands_leaves_them_to_others() {
         let command = db.enqueue(["shell", "--", "true"]);
         let call = db.enqueue(["http", "--max-attempts", "1", r#"{"url": "http://127.0.0.1:1/"}"#]);
         let preview = db.jobctl(["tick", "--dry-run", "--shell", shell]).run().success();
-        assert!(preview.stdout.starts_with(&format!("{call}\t")) && preview.stdout.lines().count() == 1, "{preview}");
+        assert!(
+            preview.stdout.starts_with(&format!("{call}\t")) && preview.stdout.lines().count() == 1,
+            "{preview}"
+        );
         db.jobctl(["tick", "--shell", shell]).run().success();
-        assert_eq!((db.status(command), db.of_run(command, "attempts")), ("queued".to_owned(), "0".to_owned()));
+        assert_eq!(
+            (db.status(command), db.of_run(command, "attempts")),
+            ("queued".to_owned(), "0".to_owned())
+        );
         assert_eq!(db.status(call), "dead");
         db.jobctl(["tick", "--shell", "any"]).run().success();
         assert_eq!(db.status(command), "succeeded");
@@ -313,8 +354,10 @@ fn a_dry_run_shows_what_would_be_claimed_and_changes_nothing() {
             + &db.query("SELECT count(*) FROM jobctl.job_workers")
     };
     let before = everything();
-    let lines =
-        ["2\tshell\tmail\t-1\t2026-01-05T09:30:00Z\t1/10\n", "1\tshell\tdefault\t0\t2026-01-05T09:30:00Z\t1/10\n"];
+    let lines = [
+        "2\tshell\tmail\t-1\t2026-01-05T09:30:00.000000Z\t1\t10\n",
+        "1\tshell\tdefault\t0\t2026-01-05T09:30:00.000000Z\t1\t10\n",
+    ];
     db.jobctl(["tick", "--dry-run"]).run().success().stdout(&lines.concat()).stderr("");
     db.jobctl(["tick", "--dry-run", "--limit", "1"]).run().success().stdout(lines[0]);
     db.jobctl(["tick", "--dry-run", "--queue", "default"]).run().success().stdout(lines[1]);
@@ -322,14 +365,14 @@ fn a_dry_run_shows_what_would_be_claimed_and_changes_nothing() {
     let rows: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     let row = serde_json::json!([{
         "id": 2, "job_type": "shell", "queue": "mail", "priority": -1,
-        "run_at": "2026-01-05T09:30:00Z", "attempt": 1, "max_attempts": 10
+        "run_at": "2026-01-05T09:30:00.000000Z", "attempt": 1, "max_attempts": 10
     }]);
     assert_eq!(rows, row);
     assert_eq!(everything(), before);
 }
 
 #[test]
-fn a_flag_out_of_range_is_refused_before_anything_happens() {
+fn a_flag_out_of_range_is_rejected_before_anything_happens() {
     let refused = [
         ["--concurrency", "0"],
         ["--concurrency", "1025"],
@@ -348,8 +391,11 @@ fn a_flag_out_of_range_is_refused_before_anything_happens() {
         ["--shell", "some"],
     ];
     for flags in refused {
-        // No database: it is not asked.
-        let tick = jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/x").run();
+        // Without a database: the tick must not need it.
+        let tick = jobctl(["tick"])
+            .args(flags)
+            .env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/x")
+            .run();
         let tick = tick.exits(2).stdout("");
         assert!(tick.stderr.starts_with("jobctl: "), "{tick}");
     }
@@ -362,17 +408,20 @@ fn a_tick_needs_no_environment_and_no_working_directory() {
     let folder = temp_dir();
     let gone = folder.path().join("gone");
     fs::create_dir(&gone).unwrap();
-    // The shell between stands in the folder when it vanishes.
+    // The shell in between deletes its own working directory.
     let binary = env!("CARGO_BIN_EXE_jobctl");
-    let script =
-        format!("cd {0} && rmdir {0} && exec env -i {binary} tick --database-url '{1}'", gone.display(), db.url());
+    let script = format!(
+        "cd {0} && rmdir {0} && exec env -i {binary} tick --database-url '{1}'",
+        gone.display(),
+        db.url()
+    );
     let tick = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
     assert!(tick.status.success(), "{tick:?}");
     assert_eq!(db.status(id), "succeeded");
 }
 
 #[test]
-fn runs_that_nobody_can_execute_do_not_keep_the_next_from_running() {
+fn runs_that_cannot_be_executed_do_not_delay_the_next() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload, priority)
@@ -384,7 +433,8 @@ fn runs_that_nobody_can_execute_do_not_keep_the_next_from_running() {
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(id), "succeeded");
     let ends = db.query(
-        "SELECT count(*), count(*) FILTER (WHERE status = 'dead' AND error_type = 'bad_payload' AND last_error <> '')
+        "SELECT count(*), count(*) FILTER (WHERE status = 'dead' AND error_type = 'bad_payload' \
+            AND last_error <> '')
          FROM jobctl.job_runs WHERE priority = -1",
     );
     assert_eq!(ends, "200|200");
@@ -401,14 +451,14 @@ fn a_tick_has_one_connection_and_no_transaction_while_jobs_run() {
     gate.wait_for_starts(8);
     let sessions = "SELECT count(*), count(*) FILTER (WHERE state = 'idle' AND xact_start IS NULL)
          FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    // Its session is busy only for the moment of a statement, and the test's own take one to end.
+    // A session is busy only during a statement. The sessions of the test take a moment to end.
     wait_until("one idle session", || db.query(sessions) == "1|1");
     gate.open();
     tick.wait().success();
 }
 
 #[test]
-fn a_log_that_nobody_reads_keeps_no_tick_from_its_work() {
+fn a_tick_works_even_if_its_log_is_not_read() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
@@ -417,7 +467,7 @@ fn a_log_that_nobody_reads_keeps_no_tick_from_its_work() {
     // More than a pipe holds.
     let (reader, writer) = std::io::pipe().unwrap();
     let tick = db.jobctl(["tick"]).env("JOBCTL_LOG", "debug").stderr_to(writer.into()).spawn();
-    wait_until("all to be recorded", || {
+    wait_until("all results to be recorded", || {
         db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'") == "1500"
     });
     // Nothing is lost.

@@ -1,4 +1,4 @@
-//! The server that tests and the demo run against is gone when they are, however they end.
+//! The server of tests and demo stops when they end, whatever ends them.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,8 @@ use crate::support::{leave_out, temp_dir, wait_until};
 
 /// A server of its own, even where the tests were given one.
 fn with_postgres(script: &str) -> Command {
-    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/with-postgres"));
+    let mut command =
+        Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/with-postgres"));
     command.args(["sh", "-c", script]);
     for name in ["JOBCTL_TEST_DATABASE_URL", "WITH_POSTGRES_LISTEN"] {
         command.env_remove(name);
@@ -22,18 +23,22 @@ fn with_postgres(script: &str) -> Command {
 
 /// Starts a server that is left when its stdin ends, and says in which folder it lives.
 fn start() -> (Child, PathBuf) {
-    let script = r#""$PG_BIN/pg_ctl" --version >/dev/null && echo "$JOBCTL_TEST_DATABASE_URL" && exec cat"#;
-    let mut child = with_postgres(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let script =
+        r#""$PG_BIN/pg_ctl" --version >/dev/null && echo "$JOBCTL_TEST_DATABASE_URL" && exec cat"#;
+    let mut child =
+        with_postgres(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut url = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
     let host = url.split(['@', '/']).nth(3).unwrap_or_else(|| panic!("no URL: {url:?}"));
-    let folder = PathBuf::from(percent_encoding::percent_decode_str(host).decode_utf8().unwrap().into_owned());
+    let folder = PathBuf::from(
+        percent_encoding::percent_decode_str(host).decode_utf8().unwrap().into_owned(),
+    );
     assert!(folder.join(".s.PGSQL.5432").exists(), "{folder:?}");
     (child, folder)
 }
 
 #[test]
-fn the_command_s_exit_status_is_passed_on_when_the_server_has_gone() {
+fn the_exit_status_is_passed_on_after_the_server_stopped() {
     let output = with_postgres(r#"echo "$JOBCTL_TEST_DATABASE_URL"; exit 7"#).output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     // The shell prints no message of its own about a command that a signal ended.
@@ -55,7 +60,7 @@ fn no_server_outlives_an_interrupted_run() {
 }
 
 #[test]
-fn no_server_outlives_the_process_whose_pipe_it_was_given() {
+fn no_server_outlives_a_closed_pipe() {
     let (mut child, folder) = start();
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
@@ -74,8 +79,16 @@ exec "$@"
 #[test]
 fn missing_programs_are_installed_quietly_or_the_error_names_the_package() {
     let bare = ["--mount", "sh", "-euc", BARE, "sh"];
-    if !Command::new("unshare").args(bare).args(["/", "true"]).output().is_ok_and(|done| done.status.success()) {
-        return leave_out("the installation of PostgreSQL", "it needs root, unshare and /usr/lib/postgresql");
+    if !Command::new("unshare")
+        .args(bare)
+        .args(["/", "true"])
+        .output()
+        .is_ok_and(|done| done.status.success())
+    {
+        return leave_out(
+            "the installation of PostgreSQL",
+            "it needs root, unshare and /usr/lib/postgresql",
+        );
     }
     let folder = temp_dir();
     let file = |name: &str, text: &str| {
@@ -95,18 +108,28 @@ fn missing_programs_are_installed_quietly_or_the_error_names_the_package() {
         assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    let installs = "with-postgres: PostgreSQL's server programs are missing; running: apt-get install --yes";
-    let fails = "with-postgres: cannot find PostgreSQL's server programs initdb, pg_ctl and postgres; run as an \
+    let installs =
+        "with-postgres: PostgreSQL's server programs are missing; running: apt-get install --yes";
+    let fails = "with-postgres: cannot find PostgreSQL's server programs initdb, pg_ctl and \
+        postgres; run as an \
                  administrator: apt-get install --yes --no-install-recommends postgresql; or";
 
     file("apt-get", "#!/bin/sh\necho \"Unpacking $*\"\n");
     let stderr = run(&[]);
-    assert!(stderr.starts_with(installs) && stderr.contains(fails) && !stderr.contains("Unpacking"), "{stderr}");
+    assert!(
+        stderr.starts_with(installs) && stderr.contains(fails) && !stderr.contains("Unpacking"),
+        "{stderr}"
+    );
     assert_eq!(stderr.lines().count(), 2, "{stderr}");
 
     file("apt-get", "#!/bin/sh\necho \"E: no $1\" >&2\nexit 100\n");
     let stderr = run(&[]);
-    assert!(stderr.starts_with(installs) && stderr.contains("\nE: no update\n") && stderr.contains(fails), "{stderr}");
+    assert!(
+        stderr.starts_with(installs)
+            && stderr.contains("\nE: no update\n")
+            && stderr.contains(fails),
+        "{stderr}"
+    );
 
     let stderr = run(&["setpriv", "--reuid=nobody", "--clear-groups"]);
     assert!(stderr.starts_with(fails), "{stderr}");

@@ -1,5 +1,5 @@
--- A person who looks after it: sees everything, retries, cancels, pauses, deletes old runs. Definitions
--- are applied by the owner of the schema.
+-- For an operator: sees everything, retries, cancels, pauses and deletes old runs. Only the owner
+-- of the schema applies definitions.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
 GRANT UPDATE (
@@ -13,7 +13,9 @@ GRANT UPDATE (
     finished_at,
     updated_at
 ), DELETE ON jobctl.job_runs TO {role};
-GRANT UPDATE (next_run_at, put_off_until, paused_at, updated_at) ON jobctl.job_definitions TO {role};
+GRANT UPDATE (next_run_at, put_off_until, paused_at, updated_at)
+    ON jobctl.job_definitions
+    TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT DELETE ON jobctl.job_workers TO {role};
 GRANT INSERT (key, run_id, attempt), UPDATE (completed_at), DELETE ON jobctl.job_effects TO {role};

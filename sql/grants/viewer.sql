@@ -1,4 +1,4 @@
--- A monitor: sees how it goes, but no payload, no command and no output.
+-- For a monitor: sees the state of runs and schedules, but no payload, no command and no output.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON
     jobctl.dead_runs,

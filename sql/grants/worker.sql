@@ -1,5 +1,5 @@
--- A host that ticks: moves runs through their life and writes their history. It can't add or delete
--- runs but by firing schedules, nor change what they do.
+-- For a host that ticks: changes the status of runs and writes their history. It can add runs only
+-- by firing schedules, can't delete runs, and can't change what they execute.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
 GRANT UPDATE (
@@ -15,7 +15,7 @@ GRANT UPDATE (
     finished_at,
     updated_at
 ) ON jobctl.job_runs TO {role};
--- Enough to lock a definition's row while its running runs are counted.
+-- Allows to lock a definition's row while its running runs are counted.
 GRANT UPDATE (updated_at) ON jobctl.job_definitions TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT INSERT, UPDATE ON jobctl.job_workers TO {role};

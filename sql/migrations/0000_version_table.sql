@@ -1,4 +1,4 @@
--- Where the versions are kept; created by whoever migrates a database first.
+-- The applied migrations. The first migration of a database creates this table.
 CREATE TABLE jobctl.schema_migrations (
     version integer PRIMARY KEY,
     name text NOT NULL,

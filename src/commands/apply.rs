@@ -1,4 +1,4 @@
-//! `jobctl apply`: makes the definitions what a file says.
+//! `jobctl apply`: makes the definitions match a file.
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
@@ -7,11 +7,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Database;
-use crate::definition::{self, Definition};
+use super::arguments::Output;
 use crate::exit::{Exit, Fault};
-use crate::print::{self, Form};
-use crate::store::{Applied, Others, Purpose};
-use crate::{fires, tick};
+use crate::job::definition::{self, Definition};
+use crate::print::{self, Table};
+use crate::schedule::due;
+use crate::store::{Applied, ApplyMode, Unlisted};
+use crate::tick;
 
 /// Make the job definitions match a TOML file
 ///
@@ -32,40 +34,45 @@ pub(crate) struct Arguments {
     /// Remove definitions that the file does not have, instead of disabling them
     #[arg(long)]
     prune: bool,
-    /// Print a JSON array
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// A difference between the definitions and the file.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Change {
-    job: String,
     change: &'static str,
-    /// Columns that differ.
-    keys: Vec<String>,
+    job_type: String,
+    changed_columns: Vec<String>,
 }
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        let text = std::fs::read_to_string(&self.file).with_context(|| format!("cannot read `{}`", self.file))?;
+        let text = std::fs::read_to_string(&self.file)
+            .with_context(|| format!("cannot read `{}`", self.file))?;
         let store = database.open()?;
         let definitions = definition::read(&text, store.now()?).map_err(|problem| {
-            Fault::usage(format!("nothing is applied: {}:{}: {}", self.file, problem.line, problem.what))
+            Fault::usage(format!(
+                "nothing is applied: {}:{}: {}",
+                self.file, problem.line, problem.what
+            ))
         })?;
         let names = definitions.iter().map(|definition| definition.name.clone()).collect();
-        let others = if self.prune { Others::Remove } else { Others::Disable };
-        let purpose = if self.dry_run { Purpose::OnlyLook } else { Purpose::Change };
-        if purpose == Purpose::Change {
-            // What is refused is put off by it: the file may be what mends that.
+        let mode = if self.dry_run { ApplyMode::DryRun } else { ApplyMode::Change };
+        let others = if self.prune { Unlisted::Remove } else { Unlisted::Disable };
+        if mode == ApplyMode::Change {
+            // Fires due schedules by their old expressions. A schedule that cannot fire is put
+            // off, so that this file can fix it.
             tick::fire(&store, || true)?;
         }
-        let applied = store.apply(names, move |now| rows(&definitions, now), others, purpose)?;
+        let applied = store.apply(names, move |now| rows(&definitions, now), others, mode)?;
         let changes = changes(applied, others);
-        let form = Form::new(self.json);
-        print::rows_or("nothing changes", form, &["change", "job", "keys"], &changes, |change| {
-            vec![change.change.to_owned(), change.job.clone(), change.keys.join(", ")]
-        })?;
+        let form = self.output.form();
+        const TABLE: Table<'_> = Table::new(
+            &[("change", "change"), ("job", "job_type"), ("keys", "changed_columns")],
+            "nothing changes",
+        );
+        print::rows(form, &changes, &TABLE)?;
         Ok(Exit::Done)
     }
 }
@@ -75,34 +82,43 @@ fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
     let row = |definition: &Definition| {
         let mut row = serde_json::to_value(definition).unwrap_or_default();
         let next = definition.schedule.as_ref().filter(|_| definition.enabled);
-        let next = next.and_then(|schedule| fires::first(schedule, &definition.time_zone, now).ok());
+        let next = next.and_then(|schedule| due::first(schedule, &definition.time_zone, now).ok());
         row["next_run_at"] = next.map_or(Value::Null, |next| Value::from(next.to_rfc3339()));
         row
     };
     definitions.iter().map(row).collect()
 }
 
-fn changes(applied: Applied, others: Others) -> Vec<Change> {
+fn changes(applied: Applied, others: Unlisted) -> Vec<Change> {
+    let change = |change, job_type, changed_columns| Change { change, job_type, changed_columns };
     let changed = applied.changed.into_iter().filter_map(|(job, before, after)| match before {
-        None => Some(Change { job, change: "add", keys: Vec::new() }),
+        None => Some(change("add", job, Vec::new())),
         Some(before) => {
-            let keys = differing(&before, &after);
-            (!keys.is_empty()).then_some(Change { job, change: "change", keys })
+            let columns = differing(&before, &after);
+            (!columns.is_empty()).then(|| change("change", job, columns))
         }
     });
     let gone = match others {
-        Others::Disable => "disable",
-        Others::Remove => "remove",
+        Unlisted::Disable => "disable",
+        Unlisted::Remove => "remove",
     };
-    changed.chain(applied.others.into_iter().map(|job| Change { job, change: gone, keys: Vec::new() })).collect()
+    changed.chain(applied.others.into_iter().map(|job| change(gone, job, Vec::new()))).collect()
 }
 
-/// The columns in which a definition differs, but for those that follow from others.
+/// The columns in which a definition differs, except those computed from others.
 fn differing(before: &Value, after: &Value) -> Vec<String> {
     let none = Map::new();
     let (before, after) = (before.as_object().unwrap_or(&none), after.as_object().unwrap_or(&none));
-    let follows =
-        ["action_bytes", "payload_bytes", "most_fires", "most_running", "next_run_at", "put_off_until", "updated_at"];
-    let differs = |key: &&String| before.get(*key) != after.get(*key) && !follows.contains(&key.as_str());
+    let follows = [
+        "action_bytes",
+        "payload_bytes",
+        "most_fires",
+        "most_running",
+        "next_run_at",
+        "put_off_until",
+        "updated_at",
+    ];
+    let differs =
+        |key: &&String| before.get(*key) != after.get(*key) && !follows.contains(&key.as_str());
     after.keys().filter(differs).cloned().collect()
 }

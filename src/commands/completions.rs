@@ -14,12 +14,12 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
 use super::{Cli, Database};
-use crate::action;
-use crate::definition;
 use crate::exit::Exit;
-use crate::model::Status;
+use crate::job::action;
+use crate::job::definition;
+use crate::job::status::Status;
 use crate::print;
-use crate::store::{Filter, Store};
+use crate::store::{RunFilter, Store};
 
 /// The variable in which the script names the shell.
 const ASKS: &str = "_JOBCTL_COMPLETE";
@@ -30,7 +30,7 @@ const IDS: i64 = 50;
 
 /// Print the completion script for a shell
 ///
-/// Needs no database. Where each shell looks for it; the folder may be missing:
+/// Needs no database. Each shell reads its own file; create the folder if needed:
 ///
 ///   jobctl completions bash >~/.local/share/bash-completion/completions/jobctl
 ///   jobctl completions fish >~/.config/fish/completions/jobctl.fish
@@ -60,10 +60,14 @@ impl Arguments {
             Shell::Zsh => &Zsh,
         };
         let mut script = Vec::new();
-        shell.write_registration(ASKS, "jobctl", "jobctl", "jobctl", &mut script).context("cannot write the script")?;
+        shell
+            .write_registration(ASKS, "jobctl", "jobctl", "jobctl", &mut script)
+            .context("cannot write the script")?;
         if let Shell::Zsh = self.shell {
-            // As a file of fpath the script is the completer's own body: the first TAB calls it.
-            let complete = r#"[[ $funcstack[1] != _jobctl ]] || _clap_dynamic_completer_jobctl "$@""#;
+            // zsh loads a file of fpath as the body of a function, and the first TAB calls that
+            // function. So the script must also answer this call.
+            let complete =
+                r#"[[ $funcstack[1] != _jobctl ]] || _clap_dynamic_completer_jobctl "$@""#;
             writeln!(script, "{complete}").context("cannot write the script")?;
         }
         print::answer(&String::from_utf8_lossy(&script))?;
@@ -93,7 +97,10 @@ pub(super) fn with_candidates(command: Command) -> Command {
         return command;
     }
     command.mut_args(|argument| {
-        let word = argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+        let word = argument
+            .get_value_names()
+            .and_then(|names| names.first())
+            .map_or("", |name| name.as_str());
         let candidates: fn() -> Vec<CompletionCandidate> = match (word, argument.is_positional()) {
             ("JOB" | "J", _) => jobs,
             ("NAME", true) => definitions,
@@ -118,7 +125,7 @@ fn jobs() -> Vec<CompletionCandidate> {
 
 fn dead() -> Vec<CompletionCandidate> {
     ask(|store| {
-        let filter = Filter { statuses: vec![Status::Dead], ..Filter::default() };
+        let filter = RunFilter { statuses: vec![Status::Dead], ..RunFilter::default() };
         Ok(store.list_dead(filter, Some(IDS))?.into_iter().map(|run| run.id.to_string()).collect())
     })
 }
@@ -127,8 +134,7 @@ fn dead() -> Vec<CompletionCandidate> {
 fn ask(question: fn(&Store) -> anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
     let (sender, answer) = mpsc::channel();
     thread::spawn(move || {
-        let database_url = std::env::var("JOBCTL_DATABASE_URL").ok().filter(|url| !url.is_empty());
-        let words = Database { database_url }.open().and_then(|store| question(&store));
+        let words = Database::default().open().and_then(|store| question(&store));
         // After the time limit the receiver is gone.
         let _ = sender.send(words.unwrap_or_default());
     });

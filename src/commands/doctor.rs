@@ -1,4 +1,4 @@
-//! `jobctl doctor`: is everything in order, and what to do if not.
+//! `jobctl doctor`: checks the setup, and prints a remedy for each problem.
 
 use std::time::{Instant, SystemTime};
 
@@ -6,36 +6,41 @@ use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 
-use super::{Database, grants};
+use super::arguments::Output;
+use super::{Database, environment, grants};
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
-use crate::findings::{self, Clock, Finding, Identity, Link, Verdict};
-use crate::fires::{self, Failing};
-use crate::patience::PATIENCE;
-use crate::print::{self, Cell, Form};
+use crate::health::limits::TICK_OVERDUE;
+use crate::health::{self, ClockFacts, ConnectionFacts, Finding, Severity};
+use crate::print::{self, Table};
 use crate::schedule::ZoneData;
+use crate::schedule::due::{self, FailingSchedules};
 use crate::store::{self, Mode, Store};
 
-/// The quickest answer tells the most about the clock.
-const QUESTIONS: usize = 3;
+/// The clocks are compared this often, and the fastest answer counts.
+const CLOCK_QUERIES: usize = 3;
 
-/// Check that all is in order, and say what to do if not
+/// Check the setup, and print a remedy for each problem
 ///
-/// Changes nothing. Each line is ok, warn, bad (needs a person: exit status 1) or
-/// unknown (this role may not see it). Run it as the user whose crontab it is:
+/// Changes nothing. Each line is ok, warn, bad (a person must act: exit status 1)
+/// or unknown (this role may not see the facts). Run it as the user of the crontab:
 ///
 ///   jobctl doctor
 ///   jobctl doctor --crontab
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Print what to paste into a crontab; needs no database
-    #[arg(long, conflicts_with = "json")]
+    /// Print lines for a crontab; needs no database
+    #[arg(long, conflicts_with_all = ["json", "format", "header"])]
     crontab: bool,
-    /// Print a JSON array
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
+
+const TABLE: Table<'_> = Table::new(
+    &[("verdict", "verdict"), ("check", "check"), ("found", "found"), ("remedy", "remedy")],
+    "",
+);
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
@@ -43,26 +48,22 @@ impl Arguments {
             let program = std::env::current_exe().context("cannot find out where jobctl is")?;
             let program = program.to_str().filter(|path| !path.contains(char::is_control));
             let program = program.ok_or_else(|| {
-                Fault::new(Exit::CouldNot, "cannot write jobctl's path into a crontab; move it to a plainer one")
+                Fault::new(
+                    Exit::CouldNot,
+                    "cannot write jobctl's path into a crontab; move it to a plainer one",
+                )
             })?;
             print::answer(&crontab(program))?;
             return Ok(Exit::Done);
         }
         let findings = examine(&database.target()?)?;
-        print::full_rows(Form::new(self.json), &["verdict", "check", "found", "remedy"], &findings, |finding| {
-            vec![
-                Cell::from(finding.verdict.as_str()),
-                finding.check.into(),
-                finding.found.clone().into(),
-                finding.remedy.clone().into(),
-            ]
-        })?;
+        print::rows(self.output.form(), &findings, &TABLE.wrapped())?;
         let worst = findings.iter().map(|finding| finding.verdict).max();
-        Ok(if worst == Some(Verdict::Bad) { Exit::CouldNot } else { Exit::Done })
+        Ok(if worst == Some(Severity::Bad) { Exit::CouldNot } else { Exit::Done })
     }
 }
 
-/// What jobctl's own tables are like can be asked only where they are.
+/// Runs the checks. Those of jobctl's tables need a schema that this program knows.
 fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
     let opened = Instant::now();
     let store = Store::connect(target)?;
@@ -71,98 +72,103 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
     let clock = clock(&store)?;
     let other = Store::connect(target).ok().and_then(|other| other.inspect_session().ok());
     let session = store.inspect_session()?;
-    let identity = if target.is_local() {
-        Identity::Local
-    } else if target.verifies() {
-        Identity::Verified
-    } else {
-        Identity::Unverified
+    let connection = ConnectionFacts {
+        address: target.to_string(),
+        is_local: target.is_local(),
+        is_verified: target.verifies(),
+        sessions: [first, session.clone()],
+        open_for,
+        other,
     };
-    let link = Link { address: target.to_string(), identity, sessions: [first, session.clone()], open_for, other };
-    let missing =
-        store.missing_migrations(Mode::Inspect).map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>());
-    let mut findings = vec![
-        findings::connection(&link, clock),
-        findings::pooler(&link),
-        findings::writes(&session),
-        findings::durability(&session),
-        findings::database(&session),
-        findings::clock(clock),
-        findings::schema(missing.as_deref()),
-    ];
+    let missing = store
+        .missing_migrations(Mode::Inspect)
+        .map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>());
+    let mut findings = Vec::new();
+    let mut add = |check, finding: Finding| findings.push(Finding { check, ..finding });
+    add("connection", health::connection(&connection, clock));
+    add("pooler", health::pooler(&connection));
+    add("writes", health::writes(&session));
+    add("durability", health::durability(&session));
+    add("database", health::database(&session));
+    add("clock", health::clock(clock));
+    add("schema", health::schema(missing.as_deref()));
+    add("environment", health::environment(&environment::unknown_variables()));
     let is_ours = match &missing {
         Ok(missing) => missing.is_empty(),
         Err(error) => error.exit == Exit::Configuration,
     };
     if is_ours {
-        findings.push(tell("role", &store.inspect_role(), |may| findings::role(&session, *may)));
+        add("role", judge(&store.inspect_role(), |may| health::role(&session, *may)));
         match store.inspect_grants(grants::matrix()) {
-            Ok(facts) => findings.extend(findings::grants(&facts)),
-            Err(error) => findings.push(findings::untold("grants", &error)),
+            Ok(facts) => {
+                health::grants(&facts).into_iter().for_each(|finding| add("grants", finding))
+            }
+            Err(error) => add("grants", health::unreadable(&error)),
         }
         let runs = store.inspect_runs();
-        findings.push(tell("ticks", &runs, findings::ticks));
-        findings.push(tell("leases", &runs, findings::leases));
+        add("ticks", judge(&runs, health::ticks));
+        add("leases", judge(&runs, health::leases));
         let scheduled = store.list_schedules(None).unwrap_or_default();
-        findings.push(tell("schedules", &runs, |runs| findings::schedules(runs, &Failing::among(&scheduled))));
-        let zones = store.inspect_zones(fires::zones_in_use(&scheduled));
-        findings.push(tell("time zones", &zones, |zones| findings::zones(ZoneData::current(), zones)));
-        findings.push(tell("dead runs", &runs, findings::dead));
-        let waiting = store.inspect_waiting(PATIENCE);
-        findings.push(tell("definitions", &waiting, |waiting| findings::definitions(waiting)));
+        let failing = FailingSchedules::of(&scheduled);
+        add("schedules", judge(&runs, |runs| health::schedules(runs, &failing)));
+        let zones = store.inspect_zones(due::zones_in_use(&scheduled));
+        add("time zones", judge(&zones, |zones| health::zones(ZoneData::current(), zones)));
+        add("dead runs", judge(&runs, health::dead));
+        let waiting = store.inspect_waiting(TICK_OVERDUE);
+        add("definitions", judge(&waiting, |waiting| health::definitions(waiting)));
         if let Ok(runs) = &runs {
-            findings.push(tell("queues", &waiting, |waiting| findings::queues(runs, waiting)));
+            add("queues", judge(&waiting, |waiting| health::queues(runs, waiting)));
         }
         let indexes = store.inspect_indexes();
-        findings.push(tell("indexes", &indexes, |indexes| findings::indexes(indexes)));
-        let sequences = store.inspect_sequences();
-        findings.push(tell("sequences", &sequences, |behind| findings::sequences(behind)));
+        add("indexes", judge(&indexes, |indexes| health::indexes(indexes)));
+        add("sequences", judge(&store.inspect_sequences(), |behind| health::sequences(behind)));
         let tables = store.inspect_tables();
-        findings.push(tell("vacuum", &tables, |tables| findings::vacuum(&session, tables)));
-        findings.push(tell("size", &tables, |tables| findings::sizes(tables, indexes.as_deref().unwrap_or_default())));
+        add("vacuum", judge(&tables, |tables| health::vacuum(&session, tables)));
+        let indexes = indexes.as_deref().unwrap_or_default();
+        add("size", judge(&tables, |tables| health::sizes(tables, indexes)));
     }
-    findings.push(tell("snapshots", &store.inspect_snapshots(), |facts| findings::snapshots(&session, facts)));
+    let snapshots = store.inspect_snapshots();
+    add("snapshots", judge(&snapshots, |facts| health::snapshots(&session, facts)));
     Ok(findings)
 }
 
-/// Judges facts, or says that the database would not tell them.
-fn tell<T>(check: &'static str, facts: &store::Result<T>, judge: impl Fn(&T) -> Finding) -> Finding {
-    match facts {
-        Ok(facts) => judge(facts),
-        Err(error) => findings::untold(check, error),
-    }
+/// Judges facts that may not be readable.
+fn judge<T>(facts: &store::Result<T>, judge: impl Fn(&T) -> Finding) -> Finding {
+    facts.as_ref().map_or_else(health::unreadable, judge)
 }
 
-/// Holds the host's clock, which decides nothing, against the database's.
-fn clock(store: &Store) -> store::Result<Clock> {
+/// Compares the host's clock to the database's.
+fn clock(store: &Store) -> store::Result<ClockFacts> {
     let ask = || {
         let asked = Instant::now();
         let now = store.now()?;
         let took = asked.elapsed();
         // `Utc::now` panics before 1970.
-        let halfway = DateTime::<Utc>::from(SystemTime::now()) - TimeDelta::from_std(took / 2).unwrap_or_default();
-        Ok(Clock { ahead: halfway - now, took })
+        let halfway = DateTime::<Utc>::from(SystemTime::now())
+            - TimeDelta::from_std(took / 2).unwrap_or_default();
+        Ok(ClockFacts { ahead: halfway - now, took })
     };
     let mut best = ask()?;
-    for _ in 1..QUESTIONS {
+    for _ in 1..CLOCK_QUERIES {
         best = [best, ask()?].into_iter().min_by_key(|clock| clock.took).unwrap_or(best);
     }
     Ok(best)
 }
 
-/// Lines for a crontab that wake a worker every minute, whatever else the crontab sets. Jobs need
-/// the address too, so it is a variable. Until the address is filled in, each tick logs that it
-/// can't connect.
+/// Returns lines for a crontab that start a tick every minute. They work with any other settings in
+/// the crontab. The address is a variable, because jobs need it too. Until it is filled in, each
+/// tick logs that it can't connect.
 fn crontab(program: &str) -> String {
-    // Quotes for the shell; and cron, before it, takes a bare % for the end of the command.
+    // Quote the path for the shell, and escape `%`: for cron, a bare `%` ends the command.
     let program = format!("'{}'", program.replace('\'', r"'\''")).replace('%', r"\%");
     format!(
-        "# Wakes a jobctl worker every minute; overlapping is safe. Paste with `crontab -e` as the user whose\n\
-         # rights the jobs are to have. Fill in the address of the database: jobs see it too. Keep\n\
-         # the password in ~/.pgpass, because cron mails its variables. The programs that jobs call\n\
-         # must be on this PATH. The log is jobctl.log in your home folder.\n\
+        "# Starts a jobctl tick every minute; ticks may overlap. Paste with `crontab -e` as the\n\
+         # user whose rights the jobs get. Fill in the address of the database; jobs see it, too.\n\
+         # Keep the password in ~/.pgpass, because cron mails its variables. This PATH must have\n\
+         # the programs of the jobs. The log is jobctl.log in your home folder.\n\
          DATABASE_URL=postgresql://USER@HOST/DATABASE\n\
-         * * * * * PATH=/usr/local/bin:/usr/bin:/bin {program} tick >>\"$HOME/jobctl.log\" 2>&1\n"
+         * * * * * PATH=/usr/local/bin:/usr/bin:/bin {program} tick {log}\n",
+        log = r#">>"$HOME/jobctl.log" 2>&1"#
     )
 }
 
@@ -177,7 +183,13 @@ mod tests {
             let line = lines.lines().last().unwrap_or_default().to_owned();
             line.split_once("/bin ").map(|(_, command)| command.to_owned()).unwrap_or_default()
         };
-        assert_eq!(command("/usr/local/bin/jobctl"), r#"'/usr/local/bin/jobctl' tick >>"$HOME/jobctl.log" 2>&1"#);
-        assert_eq!(command("/a b/100%'s/jobctl"), r#"'/a b/100\%'\''s/jobctl' tick >>"$HOME/jobctl.log" 2>&1"#);
+        assert_eq!(
+            command("/usr/local/bin/jobctl"),
+            r#"'/usr/local/bin/jobctl' tick >>"$HOME/jobctl.log" 2>&1"#
+        );
+        assert_eq!(
+            command("/a b/100%'s/jobctl"),
+            r#"'/a b/100\%'\''s/jobctl' tick >>"$HOME/jobctl.log" 2>&1"#
+        );
     }
 }

@@ -1,5 +1,4 @@
-//! `jobctl enqueue`: one run, or a batch of them. Whatever is wrong with one is found before a row
-//! exists.
+//! `jobctl enqueue`: one run, or a batch. All checks come before the first row.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -7,30 +6,30 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::time::Duration;
 
 use anyhow::Context;
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Utc};
 use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Database;
-use crate::action::{self, Action, MOST_ATTEMPTS};
-use crate::backoff::Backoff;
+use super::arguments::{Output, length, run_key, time, within};
 use crate::exit::{Exit, Fault};
-use crate::model::RUN_KEY_PREFIX;
-use crate::payload::PAYLOAD_LIMIT;
-use crate::print::{self, Form};
+use crate::job::action::{self, Action, MOST_ATTEMPTS};
+use crate::job::backoff;
+use crate::job::definition;
+use crate::job::payload::{self, PAYLOAD_LIMIT};
+use crate::print::{self, Form, Format};
 use crate::store::{NewRun, Queued, Store};
-use crate::{definition, duration, payload};
 
-/// How far ahead `--in` reaches; later is what `--run-at` is for.
+/// The longest `--in`; `--run-at` can reach farther.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86400);
 /// Bytes of a line of a batch: a payload, and room for the rest.
 const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 
 /// Enqueue a job and print its run's id
 ///
-/// JOB is the name of a definition, which says what to run, or shell or http,
-/// whose payload does:
+/// JOB is the name of a definition, which says what to run, or shell or http, where
+/// the payload says it:
 ///
 ///   jobctl enqueue send_weekly_report '{"user_id": 12345}'
 ///   jobctl enqueue shell -- pg_dump -f /backup/app.sql app
@@ -42,7 +41,7 @@ pub(crate) struct Arguments {
     /// A definition's name, or shell or http
     #[arg(value_name = "JOB", required_unless_present = "batch")]
     job: Option<String>,
-    /// JSON; with a command after --, what the command gets on stdin
+    /// JSON; with a command after --, the input of the command
     #[arg(allow_negative_numbers = true)]
     payload: Option<String>,
     /// Run this command, without a shell in between
@@ -52,54 +51,61 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "in")]
     run_at: Option<DateTime<Utc>>,
     /// Do not start before this much time has passed
-    #[arg(long, value_name = "DURATION", value_parser = wait)]
+    #[arg(long, value_name = "DURATION", value_parser = length(Duration::ZERO, LONGEST_WAIT))]
     r#in: Option<Duration>,
-    /// Enqueue once: the same key and payload again is the same run
+    /// Enqueue once: the same key and payload return the same run
     #[arg(long, value_name = "KEY", value_parser = run_key)]
     key: Option<String>,
-    /// How long a key is taken: as long as its run is kept, or until it is finished
+    /// How long the key is taken: retained (until pruned) or live (until finished)
     #[arg(long, value_name = "SCOPE", requires = "key", value_parser = ["retained", "live"])]
     key_scope: Option<String>,
-    /// Smaller runs first [default: 0]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(i32::MIN, i32::MAX))]
+    /// Runs with a smaller number start first [default: 0]
+    #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
     priority: Option<i32>,
-    /// The queue, for ticks that serve only some [default: default]
+    /// The run's queue; a tick can serve only some queues [default: default]
     #[arg(long, value_name = "Q", value_parser = definition::queue)]
     queue: Option<String>,
-    /// How many times it may be started, crashes included [default: 10]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, MOST_ATTEMPTS))]
+    /// Maximum number of starts, crashes included [default: 10]
+    #[arg(long, value_name = "N", value_parser = within(1, MOST_ATTEMPTS))]
     max_attempts: Option<i32>,
     /// Time limit of one attempt [default: none for shell, 30s for http]
-    #[arg(long, value_name = "DURATION", value_parser = timeout)]
+    #[arg(long, value_name = "DURATION", value_parser = timeout())]
     timeout: Option<Duration>,
-    /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m [default: exponential:1m..30m]
-    #[arg(long, value_name = "SPEC", value_parser = backoff)]
+    /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
+    /// [default: exponential:1m..30m]
+    #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
     backoff: Option<String>,
     /// Read the payload from a file, or from stdin
-    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath, conflicts_with = "payload")]
-    payload_file: Option<String>,
-    /// Enqueue a file of JSON Lines, all or nothing; keys are job, payload and the flags' names, as in max_attempts
     #[arg(
         long,
         value_name = "FILE|-",
         value_hint = ValueHint::FilePath,
-        conflicts_with_all = ["job", "payload", "command", "run_at", "in", "key", "key_scope", "payload_file"]
+        conflicts_with = "payload"
+    )]
+    payload_file: Option<String>,
+    /// Enqueue JSON Lines, all or nothing: job_type, payload, idempotency_key, and flags
+    #[arg(
+        long,
+        value_name = "FILE|-",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = [
+            "job", "payload", "command", "run_at", "in", "key", "key_scope", "payload_file"
+        ]
     )]
     batch: Option<String>,
-    /// Print {"id": ..., "existing": ...}
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// A line of a batch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    job: String,
+    job_type: String,
     payload: Option<Box<RawValue>>,
     run_at: Option<String>,
     r#in: Option<String>,
-    key: Option<String>,
+    idempotency_key: Option<String>,
     key_scope: Option<String>,
     priority: Option<i32>,
     queue: Option<String>,
@@ -108,7 +114,7 @@ struct Line {
     backoff: Option<String>,
 }
 
-/// What `--json` prints of a run.
+/// An enqueued run. TSV and tables have only its id.
 #[derive(Serialize)]
 struct Answer {
     id: i64,
@@ -117,36 +123,38 @@ struct Answer {
 
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &Database) -> anyhow::Result<Exit> {
-        match self.batch.take() {
-            Some(file) => self.all(database, &file),
-            None => self.one(database),
-        }
-    }
-
-    fn one(self, database: &Database) -> anyhow::Result<Exit> {
-        let form = Form::new(self.json);
-        let run = self.new_run()?;
-        let key = run.key.clone();
-        let job = run.job_type.clone();
-        let store = database.open()?;
-        let answers = store.enqueue(vec![run], |_| ())?;
-        let queued = answers.first().context("the database did not say what became of the run")?;
-        let answer = accepted(&store, queued, &job, key.as_deref())?;
-        let printed = print::either(form, &answer, &format!("{}\n", answer.id));
-        printed.with_context(|| format!("run {} is enqueued", answer.id))?;
+        let form = self.output.form();
+        let batch = self.batch.take();
+        let runs = match &batch {
+            Some(file) => {
+                let mut runs = read_batch(BufReader::new(open(file)?))?;
+                runs.iter_mut().for_each(|(_, run)| self.complete(run));
+                runs
+            }
+            // The number is not used: only a batch has lines.
+            None => vec![(1, self.new_run()?)],
+        };
+        let at = |line, fault| if batch.is_some() { at_line(line, &fault) } else { fault };
+        let answers = enqueue(database, runs, at)?;
+        let printed = match form.format {
+            Format::Json if batch.is_some() => print::json(&answers),
+            Format::Json | Format::JsonLines => answers.iter().try_for_each(print::json),
+            Format::Table | Format::Tsv => print_ids(form, &answers),
+        };
+        printed.with_context(|| match (&batch, answers.as_slice()) {
+            (None, [answer]) => format!("run {} is enqueued", answer.id),
+            _ => format!("{} runs are enqueued", answers.len()),
+        })?;
         Ok(Exit::Done)
     }
 
-    fn all(self, database: &Database, file: &str) -> anyhow::Result<Exit> {
-        let mut runs = read_batch(BufReader::new(open(file)?))?;
-        for (_, run) in &mut runs {
-            run.queue = run.queue.take().or_else(|| self.queue.clone());
-            run.backoff = run.backoff.take().or_else(|| self.backoff.clone());
-            run.priority = run.priority.or(self.priority);
-            run.max_attempts = run.max_attempts.or(self.max_attempts);
-            run.timeout = run.timeout.or(self.timeout.map(|limit| limit.as_secs_f64()));
-        }
-        batch(database, runs, Form::new(self.json))
+    /// Fills in what a line of a batch omits.
+    fn complete(&self, run: &mut NewRun) {
+        run.queue = run.queue.take().or_else(|| self.queue.clone());
+        run.backoff = run.backoff.take().or_else(|| self.backoff.clone());
+        run.priority = run.priority.or(self.priority);
+        run.max_attempts = run.max_attempts.or(self.max_attempts);
+        run.timeout = run.timeout.or(self.timeout.map(|limit| limit.as_secs_f64()));
     }
 
     fn new_run(self) -> anyhow::Result<NewRun> {
@@ -155,17 +163,21 @@ impl Arguments {
             (Some(file), _) => Some(read_payload(file)?),
             (None, payload) => payload.map(String::into_bytes),
         };
-        let refuse = |why: &dyn Display, payload: &[u8]| Fault::usage(format!("{why}{}", tip(&job, payload)));
+        let refuse = |why: &dyn Display, payload: &[u8]| {
+            Fault::usage(format!("{why}{}", tip(&job, payload)))
+        };
         let check = |bytes| payload::check(bytes).map_err(|why| refuse(&why, bytes));
         let payload = given.as_deref().map(check).transpose()?;
         let payload = match (self.command.is_empty(), payload) {
             (false, stdin) if job == "shell" => command_payload(&self.command, stdin)?,
             (false, _) => {
-                return Err(Fault::usage(format!("a command after -- goes with the job shell, not with {job}")).into());
+                let why = format!("a command after -- needs the job shell, not {job}");
+                return Err(Fault::usage(why).into());
             }
             (true, Some(payload)) => payload.to_owned(),
             (true, None) if action::is_built_in(&job) => {
-                return Err(Fault::usage(format!("job {job} needs a payload; see `jobctl help enqueue`")).into());
+                let why = format!("job {job} needs a payload; see `jobctl help enqueue`");
+                return Err(Fault::usage(why).into());
             }
             (true, None) => "{}".to_owned(),
         };
@@ -189,15 +201,13 @@ impl Arguments {
 /// The payload of a shell job that runs these words, with `stdin` as its input.
 fn command_payload(words: &[String], stdin: Option<&str>) -> anyhow::Result<String> {
     let command = serde_json::to_string(words).context("cannot write JSON")?;
-    let payload = match stdin {
-        Some(stdin) => format!(r#"{{"command": {command}, "stdin": {stdin}}}"#),
-        None => format!(r#"{{"command": {command}}}"#),
-    };
+    let stdin = stdin.map(|stdin| format!(r#", "stdin": {stdin}"#)).unwrap_or_default();
+    let payload = format!(r#"{{"command": {command}{stdin}}}"#);
     payload::check(payload.as_bytes()).map_err(Fault::usage)?;
     Ok(payload)
 }
 
-/// What to write instead of a payload that was not meant as the object that a built-in job takes.
+/// Suggests a command line if the payload of a built-in job is not an object.
 fn tip(job: &str, payload: &[u8]) -> &'static str {
     match job {
         _ if payload.trim_ascii_start().starts_with(b"{") => "",
@@ -207,31 +217,42 @@ fn tip(job: &str, payload: &[u8]) -> &'static str {
     }
 }
 
-/// Refuses what can be refused without the database.
-fn check_job(job: &str, payload: &str) -> Result<(), Fault> {
-    let action = Action::parse(job, payload).transpose();
-    action.and_then(|action| action.map_or(Ok(()), |action| action.check_program())).map_err(Fault::usage)
+/// Checks a job and its payload without the database.
+fn check_job(job: &str, payload: &str) -> Result<(), String> {
+    Action::parse(job, payload).map_or(Ok(()), |action| action?.check_program())
 }
 
-fn accepted(store: &Store, queued: &Queued, job: &str, key: Option<&str>) -> Result<Answer, Fault> {
-    match queued {
-        Queued::New(id) => Ok(Answer { id: *id, existing: false }),
-        Queued::Existing(id) => Ok(Answer { id: *id, existing: true }),
-        Queued::Taken => {
-            let key = key.unwrap_or_default();
-            let why = format!("key `{key}` belongs to a run with another job or payload; use another key");
-            Err(Fault::new(Exit::Conflict, why))
+/// Returns the answer for a run. `line` is that of another run of the batch with the same key.
+fn accepted(
+    store: &Store,
+    queued: &Queued,
+    job: &str,
+    key: &str,
+    line: Option<usize>,
+) -> Result<Answer, Fault> {
+    let taken = |why| Err(Fault::new(Exit::Conflict, why));
+    match (queued, line) {
+        (Queued::New(id), _) => Ok(Answer { id: *id, existing: false }),
+        (Queued::Existing(id), _) => Ok(Answer { id: *id, existing: true }),
+        (Queued::KeyTaken, Some(line)) => {
+            taken(format!("key `{key}` is also in line {line}, with another job or payload"))
         }
-        Queued::Undefined => Err(super::no_definition(store, job)),
-        Queued::Refused(exit, why) => Err(Fault::new(*exit, why)),
+        (Queued::KeyTaken, None) => taken(format!(
+            "key `{key}` belongs to a run with another job or payload; use another key"
+        )),
+        (Queued::Undefined, _) => Err(super::no_definition(store, job)),
+        (Queued::Refused(exit, why), _) => Err(Fault::new(*exit, why)),
     }
 }
 
 fn read_payload(file: &str) -> anyhow::Result<Vec<u8>> {
-    // One byte more than is allowed tells that there is more, however much it is.
+    // Read one byte more than allowed, to see whether the payload is too long.
     let limit = PAYLOAD_LIMIT as u64 + 1;
     let mut bytes = Vec::new();
-    open(file)?.take(limit).read_to_end(&mut bytes).with_context(|| format!("cannot read `{file}`"))?;
+    open(file)?
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read `{file}`"))?;
     Ok(bytes)
 }
 
@@ -242,53 +263,58 @@ fn open(file: &str) -> anyhow::Result<Box<dyn Read>> {
     Ok(Box::new(File::open(file).with_context(|| format!("cannot open `{file}`"))?))
 }
 
-fn batch(database: &Database, runs: Vec<(usize, NewRun)>, form: Form) -> anyhow::Result<Exit> {
-    if runs.is_empty() {
-        if form == Form::Json {
-            print::json::<[Answer; 0]>(&[])?;
-        }
-        return Ok(Exit::Done);
-    }
+/// Enqueues all runs or none. `at` adds the line of a run to its error.
+fn enqueue(
+    database: &Database,
+    runs: Vec<(usize, NewRun)>,
+    at: impl Fn(usize, Fault) -> Fault,
+) -> anyhow::Result<Vec<Answer>> {
     let total = runs.len();
-    let progress = move |done| print::progress(&format!("{done} of {total} enqueued"));
+    if total == 0 {
+        return Ok(Vec::new());
+    }
     let key = |run: &NewRun| run.key.clone().zip(Some(run.scope().to_owned()));
-    let lines: Vec<_> = runs.iter().map(|(line, run)| (*line, run.job_type.clone(), key(run))).collect();
+    let lines: Vec<_> =
+        runs.iter().map(|(line, run)| (*line, run.job_type.clone(), key(run))).collect();
     let store = database.open()?;
+    let progress = move |done| {
+        if total > 1 {
+            print::progress(&format!("{done} of {total} enqueued"));
+        }
+    };
     let queued = store.enqueue(runs.into_iter().map(|(_, run)| run).collect(), progress);
-    print::progress("");
+    if total > 1 {
+        print::progress("");
+    }
     let queued = queued?;
-    let answers: Vec<_> = queued
-        .iter()
-        .zip(&lines)
-        .map(|(one, (line, job, key))| {
-            let mut others = queued.iter().zip(&lines).filter(|_| *one == Queued::Taken);
-            let other = others.find(|(other, (_, _, its))| matches!(other, Queued::New(_)) && its == key);
-            let key = key.as_ref().map(|(key, _)| key.as_str());
-            let accepted = match other {
-                // That run is not to stay, so its line is named.
-                Some((_, (line, ..))) => Err(Fault::new(
-                    Exit::Conflict,
-                    format!("key `{}` is also in line {line}, with another job or payload", key.unwrap_or_default()),
-                )),
-                None => accepted(&store, one, job, key),
-            };
-            accepted.map_err(|fault| at_line(*line, &fault))
-        })
-        .collect::<Result<_, _>>()?;
-    let lines: String = answers.iter().map(|answer| format!("{}\n", answer.id)).collect();
-    print::either(form, &answers, &lines).with_context(|| format!("{total} runs are enqueued"))?;
-    Ok(Exit::Done)
+    let answer = |(one, (line, job, key)): (&Queued, &(usize, String, Option<_>))| {
+        // The other run is rolled back too, so the error names its line.
+        let mut others = queued.iter().zip(&lines).filter(|_| *one == Queued::KeyTaken);
+        let other = others.find(|(it, (_, _, its))| matches!(it, Queued::New(_)) && its == key);
+        let key = key.as_ref().map_or("", |(key, _): &(String, String)| key);
+        accepted(&store, one, job, key, other.map(|(_, (line, ..))| *line))
+            .map_err(|fault| at(*line, fault).into())
+    };
+    queued.iter().zip(&lines).map(answer).collect()
 }
 
-/// All runs of a batch, with their lines' numbers. Kept in memory, so that a slow writer at the
-/// other end of a pipe holds no transaction open.
+/// Prints bare ids, for scripts.
+fn print_ids(form: Form, answers: &[Answer]) -> anyhow::Result<()> {
+    let header = if form.header && form.format == Format::Tsv { "id\n" } else { "" };
+    let lines = answers.iter().map(|answer| format!("{}\n", answer.id)).collect::<String>();
+    print::answer(&format!("{header}{lines}"))
+}
+
+/// Reads all runs of a batch, with their line numbers, before the transaction begins: a slow
+/// writer must not keep it open.
 fn read_batch(mut input: impl BufRead) -> anyhow::Result<Vec<(usize, NewRun)>> {
     let mut runs = Vec::new();
     let mut text = Vec::new();
     for number in 1.. {
         text.clear();
         let limit = LINE_LIMIT as u64 + 1;
-        if input.by_ref().take(limit).read_until(b'\n', &mut text).context("cannot read the batch")? == 0 {
+        let mut rest = input.by_ref().take(limit);
+        if rest.read_until(b'\n', &mut text).context("cannot read the batch")? == 0 {
             break;
         }
         if text.len() > LINE_LIMIT {
@@ -304,12 +330,13 @@ fn read_batch(mut input: impl BufRead) -> anyhow::Result<Vec<(usize, NewRun)>> {
 }
 
 fn at_line(number: usize, fault: &Fault) -> Fault {
-    // A line is a document of its own to the parser, and so is the payload in it; the batch's line
-    // is what helps.
-    let what = fault.to_string();
-    let column = if what.starts_with("payload ") { " at its column " } else { " at column " };
-    let what = what.replace(" at line 1 column ", column);
-    Fault::new(fault.exit, format!("nothing is enqueued: batch line {number}: {what}"))
+    Fault::new(fault.exit, format!("nothing is enqueued: batch line {number}: {fault}"))
+}
+
+/// The error for a part of a batch line. The parser counts lines from 1 in each part, so `column`
+/// replaces its line 1.
+fn wrong(column: &'static str) -> impl Fn(String) -> Fault {
+    move |why| Fault::usage(why.replace(" at line 1 column ", column))
 }
 
 fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
@@ -318,83 +345,53 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
         text: Option<String>,
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Option<T>, Fault> {
-        text.map(|text| read(&text)).transpose().map_err(|why| Fault::usage(format!("`{name}`: {why}")))
+        let read = text.map(|text| read(&text)).transpose();
+        read.map_err(|why| Fault::usage(format!("`{name}`: {why}")))
     }
     payload::check_object(text).map_err(Fault::usage)?;
-    let line: Line = serde_json::from_slice(text).map_err(|error| Fault::usage(error.to_string()))?;
+    let line: Line =
+        serde_json::from_slice(text).map_err(|error| wrong(" at column ")(error.to_string()))?;
     let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
-    payload::check(payload.as_bytes()).map_err(Fault::usage)?;
-    check_job(&line.job, payload)?;
-    if line.job.contains('\0') {
-        return Err(Fault::usage("`job`: NUL not allowed"));
-    }
-    if line.run_at.is_some() && line.r#in.is_some() {
-        return Err(Fault::usage("`run_at` and `in` exclude each other"));
-    }
-    if line.key_scope.is_some() && line.key.is_none() {
-        return Err(Fault::usage("`key_scope` needs a `key`"));
-    }
-    let max_attempts = match line.max_attempts {
-        Some(n) if !(1..=MOST_ATTEMPTS).contains(&n) => {
-            return Err(Fault::usage(format!("`max_attempts`: {n} is out of range; allowed are 1 to {MOST_ATTEMPTS}")));
-        }
-        n => n,
+    payload::check(payload.as_bytes())
+        .and_then(|payload| check_job(&line.job_type, payload))
+        .map_err(wrong(" at its column "))?;
+    let out_of_range = line.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n));
+    let why = if line.job_type.contains('\0') {
+        Some("`job_type`: NUL not allowed".to_owned())
+    } else if line.run_at.is_some() && line.r#in.is_some() {
+        Some("`run_at` and `in` exclude each other".to_owned())
+    } else if line.key_scope.is_some() && line.idempotency_key.is_none() {
+        Some("`key_scope` needs an `idempotency_key`".to_owned())
+    } else {
+        out_of_range.map(|n| {
+            format!("`max_attempts`: {n} is out of range; allowed are 1 to {MOST_ATTEMPTS}")
+        })
     };
+    if let Some(why) = why {
+        return Err(Fault::usage(why));
+    }
     Ok(NewRun {
         payload: payload.to_owned(),
-        job_type: line.job,
+        job_type: line.job_type,
         queue: field("queue", line.queue, definition::queue)?,
         priority: line.priority,
         run_at: field("run_at", line.run_at, time)?,
-        after: field("in", line.r#in, wait)?.map(|wait| wait.as_secs_f64()),
-        max_attempts,
-        timeout: field("timeout", line.timeout, timeout)?.map(|limit| limit.as_secs_f64()),
-        backoff: field("backoff", line.backoff, backoff)?,
-        key: field("key", line.key, run_key)?,
+        after: field("in", line.r#in, length(Duration::ZERO, LONGEST_WAIT))?
+            .map(|wait| wait.as_secs_f64()),
+        max_attempts: line.max_attempts,
+        timeout: field("timeout", line.timeout, timeout())?.map(|limit| limit.as_secs_f64()),
+        backoff: field("backoff", line.backoff, backoff::check)?,
+        key: field("idempotency_key", line.idempotency_key, run_key)?,
         key_scope: field("key_scope", line.key_scope, key_scope)?,
     })
 }
 
-pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
-    let time = DateTime::parse_from_rfc3339(text)
-        .map_err(|_| format!("`{text}` is not a time; write RFC 3339 with the offset, 2026-01-31T08:00:00+01:00"))?
-        .to_utc();
-    // The tables hold no other, and an offset reaches beyond them.
-    match (1..=9999).contains(&time.year()) {
-        true => Ok(time),
-        false => Err(format!("`{text}` is out of range; allowed are the years 1 to 9999 in UTC")),
-    }
-}
-
-fn wait(text: &str) -> Result<Duration, String> {
-    duration::parse_within(text, Duration::ZERO, LONGEST_WAIT)
-}
-
-fn timeout(text: &str) -> Result<Duration, String> {
+fn timeout() -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
     let (least, most) = action::TIMEOUT_RANGE;
-    duration::parse_within(text, least, most)
-}
-
-fn backoff(text: &str) -> Result<String, String> {
-    Backoff::parse(text).map(|_| text.to_owned())
-}
-
-/// Checks the key of an effect. Scripts would pass a key that begins with - as an option.
-pub(super) fn key(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) || text.starts_with('-') {
-        return Err("a key must have 1 to 255 bytes without control characters, and must not begin with -".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
-/// Checks the key of a run.
-fn run_key(text: &str) -> Result<String, String> {
-    if text.starts_with(RUN_KEY_PREFIX) {
-        return Err(format!("the key prefix {RUN_KEY_PREFIX} is reserved for runs without a key; use another key"));
-    }
-    key(text)
+    length(least, most)
 }
 
 fn key_scope(text: &str) -> Result<String, String> {
-    if matches!(text, "retained" | "live") { Ok(text.to_owned()) } else { Err("must be retained or live".to_owned()) }
+    let is_known = matches!(text, "retained" | "live");
+    is_known.then(|| text.to_owned()).ok_or_else(|| "must be retained or live".to_owned())
 }

@@ -1,9 +1,26 @@
-//! Every flag can also be given as a variable, `JOBCTL_` and its name.
+//! Every flag of a command can also be set by the variable `JOBCTL_<COMMAND>_<FLAG>`.
 
-use clap::builder::FalseyValueParser;
-use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::collections::BTreeSet;
 
+use clap::builder::{FalseyValueParser, Resettable};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Id};
+
+use super::Cli;
 use super::completions::with_candidates;
+use crate::text::did_you_mean;
+
+/// Variables that hold for all commands.
+const OF_ALL: [&str; 2] = ["JOBCTL_DATABASE_URL", "JOBCTL_LOG"];
+/// Variables that a job gets.
+const OF_JOBS: [&str; 6] = [
+    "JOBCTL_ATTEMPT",
+    "JOBCTL_IDEMPOTENCY_KEY",
+    "JOBCTL_JOB",
+    "JOBCTL_MAX_ATTEMPTS",
+    "JOBCTL_RUN_ID",
+    "JOBCTL_SCHEDULED_FOR",
+];
 
 /// The arguments of a command, whose flags have their variables.
 #[derive(Debug)]
@@ -11,11 +28,11 @@ pub(crate) struct Environment<A>(pub(crate) A);
 
 impl<A: Args> Args for Environment<A> {
     fn augment_args(command: Command) -> Command {
-        with_candidates(with_environment(A::augment_args(command)))
+        with_candidates(with_variables(A::augment_args(command)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        with_environment(A::augment_args_for_update(command))
+        with_variables(A::augment_args_for_update(command))
     }
 }
 
@@ -29,53 +46,152 @@ impl<A: FromArgMatches> FromArgMatches for Environment<A> {
     }
 }
 
-/// Set for every shell job, for the job to read. As the values of flags they would make a job that
-/// enqueues another hand its own limit on, and one that lists runs see its own only.
-const TOLD_TO_JOBS: [&str; 3] = ["JOBCTL_ATTEMPT", "JOBCTL_JOB", "JOBCTL_MAX_ATTEMPTS"];
-/// What a job inherits that was said to its tick: which queues to serve is not where to enqueue.
-const TOLD_TO_TICKS: [&str; 2] = ["JOBCTL_LIMIT", "JOBCTL_QUEUE"];
-
-/// Flags that limit what a host executes. An empty value must not allow everything.
-const POLICY: [&str; 2] = ["http-allow", "shell"];
-
-/// Gives the command's own flags their variables, and those that take a length of time whatever is written:
-/// `-5s` would be taken for an unknown flag.
-pub(super) fn with_environment(command: Command) -> Command {
-    let in_job = std::env::var_os("JOBCTL_RUN_ID").is_some();
-    let of_apply = command.get_name() == "apply";
-    let of_tick = command.get_name() == "tick";
-    let of_show = command.get_name() == "show";
-    let acts_on_runs = matches!(command.get_name(), "retry" | "cancel");
+/// Gives the command's flags their variables. Allows a hyphen at the start of times and numbers:
+/// otherwise clap takes `-5s` for an unknown flag, instead of a value out of range.
+fn with_variables(command: Command) -> Command {
+    let of = command.get_name().to_owned();
+    // An empty variable counts as unset, because a crontab cannot unset one.
+    let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     command.mut_args(|argument| {
-        let is_time = argument.get_value_names().is_some_and(|names| names == ["DURATION"] || names == ["TIME"]);
-        let argument = if is_time { argument.allow_hyphen_values(true) } else { argument };
-        let Some(long) = argument.get_long() else { return argument };
-        let name = format!("JOBCTL_{}", long.to_uppercase().replace('-', "_"));
-        let is_answer = matches!(argument.get_action(), ArgAction::Help | ArgAction::Version);
-        // A crontab can set a variable but not unset one.
-        let is_empty = std::env::var_os(&name).is_some_and(|value| value.is_empty()) && !POLICY.contains(&long);
-        let is_jobs_own = in_job && TOLD_TO_JOBS.contains(&name.as_str());
-        // What a crontab says for its ticks must neither make `apply` remove definitions nor decide which
-        // runs are retried or cancelled.
-        let is_ticks_own = of_apply && name == "JOBCTL_PRUNE"
-            || acts_on_runs && name == "JOBCTL_QUEUE"
-            || in_job && !of_tick && TOLD_TO_TICKS.contains(&name.as_str());
-        // The same word for another thing: where the report is to be written.
-        let is_reports_own = of_show && name == "JOBCTL_OUTPUT";
-        if is_answer || is_empty || is_jobs_own || is_ticks_own || is_reports_own {
-            return argument;
+        let argument = match argument.get_value_names().and_then(<[_]>::first).map(|name| &**name) {
+            Some("DURATION" | "TIME") => argument.allow_hyphen_values(true),
+            Some("N" | "ID") => argument.allow_negative_numbers(true),
+            _ => argument,
+        };
+        if argument.get_env().is_some() {
+            return argument.hide_env(true);
         }
+        let Some(name) = variable(&of, &argument).filter(is_set) else { return argument };
         let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
         let argument = argument.env(name).hide_env(true);
         if is_switch { argument.value_parser(FalseyValueParser::new()) } else { argument }
     })
 }
 
+/// Parses the command line again without the variables that conflict with it. clap treats a
+/// variable like a typed flag, so a variable in a crontab could conflict with an argument, or
+/// require a missing one. Variables that conflict with each other remain an error. Parsing again is
+/// slow, so it is done only after the first attempt failed with `usage`.
+pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, clap::Error> {
+    if !matches!(usage.kind(), ErrorKind::ArgumentConflict | ErrorKind::MissingRequiredArgument) {
+        return Err(usage);
+    }
+    let mut commands = Cli::command();
+    commands.build();
+    let Some(command) = given(&commands) else { return Err(usage) };
+    let parse = |kept: &[&Id]| {
+        let drop = |argument: Arg| match kept.contains(&argument.get_id()) {
+            true => argument,
+            false => argument.env(Resettable::Reset),
+        };
+        let name = command.get_name();
+        commands.clone().mut_subcommand(name, |command| command.mut_args(drop)).try_get_matches()
+    };
+    let kind = |ids: &[&Id]| parse(ids).err().map(|error| error.kind());
+    let missing = |ids: &[&Id]| match parse(ids).err() {
+        Some(error) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::Strings(missing)) => missing.clone(),
+                _ => Vec::new(),
+            }
+        }
+        _ => Vec::new(),
+    };
+    let mut left: Vec<_> = command
+        .get_arguments()
+        .filter(|argument| argument.get_env().is_some())
+        .map(Arg::get_id)
+        .filter(|id| kind(&[id]) != Some(ErrorKind::ArgumentConflict))
+        .collect();
+    let mut kept = Vec::new();
+    // Search again after each added variable, because it may be one that another variable requires.
+    while let Some(next) = left.iter().position(|id| {
+        let before = missing(&kept);
+        missing(&[&kept[..], &[id]].concat()).iter().all(|argument| before.contains(argument))
+    }) {
+        kept.push(left.remove(next));
+    }
+    parse(&kept)
+}
+
+/// Returns the subcommand that the command line names.
+fn given(commands: &Command) -> Option<&Command> {
+    std::env::args_os().skip(1).find_map(|word| commands.find_subcommand(word))
+}
+
+fn is_typed(flag: &str) -> bool {
+    let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    words.any(|word| word.to_str().is_some_and(|word| word.split('=').next() == Some(flag)))
+}
+
+/// Returns the variable of a command's flag.
+fn variable(command: &str, argument: &Arg) -> Option<String> {
+    let is_answer = matches!(
+        argument.get_action(),
+        ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version
+    );
+    let long = argument.get_long().filter(|_| !is_answer && !argument.is_global_set())?;
+    Some(name(command, long))
+}
+
+fn name(command: &str, flag: &str) -> String {
+    format!("JOBCTL_{command}_{flag}").to_uppercase().replace('-', "_")
+}
+
+/// Names the variable instead of the flag in an error about its value.
+pub(super) fn with_variable(mut usage: clap::Error) -> clap::Error {
+    let commands = Cli::command();
+    let command = given(&commands).map(Command::get_name);
+    for part in [ContextKind::InvalidArg, ContextKind::PriorArg] {
+        let (Some(command), Some(ContextValue::String(argument))) = (command, usage.get(part))
+        else {
+            continue;
+        };
+        let flag = argument.split(' ').next().unwrap_or_default();
+        let Some(long) = flag.strip_prefix("--") else { continue };
+        let name = name(command, long);
+        if !is_typed(flag) && std::env::var_os(&name).is_some() {
+            usage.insert(part, ContextValue::String(name));
+        }
+    }
+    usage
+}
+
+/// Returns each variable that jobctl does not know, with the one that was probably meant.
+pub(super) fn unknown_variables() -> Vec<(String, Option<String>)> {
+    let mut commands = Cli::command();
+    commands.build();
+    let of_flags = commands.get_subcommands().flat_map(|command| {
+        command.get_arguments().filter_map(|argument| variable(command.get_name(), argument))
+    });
+    let known: BTreeSet<_> =
+        of_flags.chain(OF_ALL.into_iter().chain(OF_JOBS).map(str::to_owned)).collect();
+    let given: BTreeSet<_> =
+        std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    given
+        .into_iter()
+        .filter(|name| name.starts_with("JOBCTL_") && !known.contains(name))
+        .map(|name| {
+            let flag = &name["JOBCTL".len()..];
+            // Most variables in a crontab are for its ticks.
+            let of_tick = format!("JOBCTL_TICK{flag}");
+            let meant = known
+                .get(&of_tick)
+                .or_else(|| known.iter().find(|known| known.ends_with(flag)))
+                .map(String::as_str)
+                .or_else(|| did_you_mean::nearest(&name, known.iter().map(String::as_str)));
+            (name.clone(), meant.map(str::to_owned))
+        })
+        .collect()
+}
+
 /// Names the argument or the jobctl variable that is not UTF-8; clap does not name it.
 pub(super) fn not_utf8() -> Option<String> {
     let argument = std::env::args_os().skip(1).find(|argument| argument.to_str().is_none());
     let ours = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());
-    let ours = ours.filter_map(|(name, _)| name.into_string().ok()).filter(|name| name.starts_with("JOBCTL_"));
+    let ours = ours
+        .filter_map(|(name, _)| name.into_string().ok())
+        .filter(|name| name.starts_with("JOBCTL_"));
     let named = argument.map(|argument| format!("the argument `{}`", argument.to_string_lossy()));
     named.or_else(|| ours.min().map(|variable| format!("the variable {variable}")))
 }

@@ -1,4 +1,4 @@
-//! Which runs are meant: the flags that `list`, `list-dead`, `retry` and `cancel` share.
+//! The flags that select runs: `list`, `list-dead`, `retry` and `cancel` share them.
 
 use std::time::Duration;
 
@@ -6,38 +6,48 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::duration::{self, CENTURY};
+use super::arguments::{key, time};
 use crate::exit::Fault;
-use crate::model::{ERROR_TYPES, Status};
+use crate::job::definition;
+use crate::job::failure::ERROR_TYPES;
+use crate::job::status::Status;
 use crate::store::{self, Store};
+use crate::text::duration::{self, CENTURY};
 
-/// What the flags stand under in the help.
-const HEADING: &str = "Which runs";
+/// The heading of these flags in the help.
+pub(super) const HEADING: &str = "Which runs";
 
-/// Flags that narrow down which runs are meant; all that are given must hold.
+/// Flags that select runs; a run must match all of them. clap applies the heading to the fields
+/// after this one too, unless they have their own.
 #[derive(Args, Debug)]
+#[command(next_help_heading = HEADING)]
 pub(super) struct Filter {
     /// Only runs of this job: a definition's name, or shell or http
-    #[arg(long, value_name = "JOB", value_parser = job, help_heading = HEADING)]
+    #[arg(long, value_name = "JOB", value_parser = job)]
     job: Option<String>,
     /// Only runs of this queue
-    #[arg(long, value_name = "Q", value_parser = crate::definition::queue, help_heading = HEADING)]
+    #[arg(long, value_name = "Q", value_parser = definition::queue)]
     queue: Option<String>,
     /// Only runs with this key
-    #[arg(long, value_name = "KEY", value_parser = super::enqueue::key, help_heading = HEADING)]
+    #[arg(long, value_name = "KEY", value_parser = key)]
     key: Option<String>,
     /// Only runs whose last failure was of this type, such as exit_code or timeout
-    #[arg(long, value_name = "TYPE", value_parser = ERROR_TYPES, hide_possible_values = true, help_heading = HEADING)]
+    #[arg(
+        long,
+        value_name = "TYPE",
+        value_parser = PossibleValuesParser::new(ERROR_TYPES.split(' ')),
+        hide_possible_values = true
+    )]
     error_type: Option<String>,
     /// Only runs that ended (if unfinished: were created) since then: 1h, 2d, or RFC 3339
-    #[arg(long, value_name = "TIME", value_parser = When::parse, help_heading = HEADING)]
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
     since: Option<When>,
     /// Only runs that ended (if unfinished: were created) before then
-    #[arg(long, value_name = "TIME", value_parser = When::parse, help_heading = HEADING)]
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
     until: Option<When>,
 }
 
-/// An instant as it is given.
+/// A time as the command line gives it.
 #[derive(Clone, Copy, Debug)]
 enum When {
     /// Before the database's now.
@@ -47,10 +57,13 @@ enum When {
 
 impl When {
     fn parse(text: &str) -> Result<Self, String> {
-        // Farther back is what RFC 3339 is for.
+        // RFC 3339 can reach farther back.
         let ago = duration::parse_within(text, Duration::ZERO, CENTURY).map(Self::Ago);
-        ago.or_else(|_| super::enqueue::time(text).map(Self::At)).map_err(|_| {
-            format!("`{text}` is neither so long ago, as 30m, 2h or 1d, nor a time, as 2026-01-31T08:00:00+01:00")
+        ago.or_else(|_| time(text).map(Self::At)).map_err(|_| {
+            format!(
+                "`{text}` is neither an age (30m, 2h, 1d) nor an RFC 3339 time \
+                 (2026-01-31T08:00:00+01:00)"
+            )
         })
     }
 
@@ -63,26 +76,26 @@ impl When {
 }
 
 impl Filter {
-    /// # Errors
-    /// Something is given: it narrows down the runs that `flag`, which is missing, stands for.
+    /// Fails if a filter is given, but not the flag that it needs.
     pub(super) fn refuse_without(&self, flag: &str) -> Result<(), Fault> {
         let Self { job, queue, key, error_type, since, until } = self;
         let texts = [job, queue, key, error_type].into_iter().any(Option::is_some);
         if texts || since.is_some() || until.is_some() {
-            return Err(Fault::usage(format!("cannot tell which runs are meant; filters narrow down {flag}: add it")));
+            return Err(Fault::usage(format!("filters need {flag}; add it, or give run ids")));
         }
         Ok(())
     }
 
     /// Returns the database's filter, for runs in one of these statuses or in any.
-    ///
-    /// # Errors
-    /// The job has neither a definition nor runs; the database's.
-    pub(super) fn resolve(self, store: &Store, statuses: &[Status]) -> anyhow::Result<store::Filter> {
+    pub(super) fn resolve(
+        self,
+        store: &Store,
+        statuses: &[Status],
+    ) -> anyhow::Result<store::RunFilter> {
         if let Some(job) = &self.job {
             super::known_job(store, job)?;
         }
-        Ok(store::Filter {
+        Ok(store::RunFilter {
             statuses: statuses.to_vec(),
             job: self.job,
             queue: self.queue,
@@ -94,13 +107,13 @@ impl Filter {
     }
 }
 
-/// Takes a run's status, and lets a shell complete it.
+/// Reads a run's status; shells complete it.
 pub(super) fn status() -> impl TypedValueParser<Value = Status> {
     let words = PossibleValuesParser::new(Status::ALL.map(Status::as_str));
-    words.try_map(|word| Status::parse(&word).ok_or("is no status"))
+    words.try_map(|word| Status::parse(&word).ok_or("is not a status"))
 }
 
-/// Any name that a row can hold: not only definitions have runs.
+/// Reads a job's name. Runs can have names that no definition may have.
 fn job(text: &str) -> Result<String, String> {
     if (1..=63).contains(&text.chars().count()) {
         return Ok(text.to_owned());

@@ -29,7 +29,7 @@ enum Part {
     Enqueuer,
     /// Records effects in SQL; combine it with other sets
     Effects,
-    /// Ticks
+    /// Runs `jobctl tick`
     Worker,
     /// Looks after the jobs: sees everything, retries, cancels, pauses
     Operator,

@@ -1,17 +1,17 @@
-//! `jobctl list`: what happened, and what is to come.
+//! `jobctl list`: past and waiting runs.
 
 use clap::Args;
 
 use super::Database;
+use super::arguments::{Output, within};
 use super::filter::{self, Filter};
 use crate::exit::Exit;
-use crate::model::Status;
-use crate::print::{self, Cell, Form};
-use crate::store::{self, Run};
+use crate::job::status::Status;
+use crate::print::{self, Table};
 
 /// List runs, the newest first
 ///
-/// What happened last night, and what went wrong:
+/// The runs of the last night, and those that failed:
 ///
 ///   jobctl list --since 12h
 ///   jobctl list --since 12h --status failed,dead
@@ -25,46 +25,46 @@ pub(crate) struct Arguments {
         value_delimiter = ',',
         value_parser = filter::status(),
         hide_possible_values = true,
-        help_heading = "Which runs"
+        help_heading = filter::HEADING
     )]
     status: Vec<Status>,
+    /// Show at most N
+    #[arg(long, value_name = "N", default_value = "50", value_parser = within(1, i64::MAX - 1))]
+    limit: i64,
     #[command(flatten)]
     filter: Filter,
-    /// Show at most N
-    #[arg(long, value_name = "N", default_value = "50", allow_negative_numbers = true, value_parser = super::within(1, i64::MAX - 1))]
-    limit: i64,
-    /// Print a JSON array
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
+
+const TABLE: Table<'_> = Table::new(
+    &[
+        ("id", "id"),
+        ("job", "job_type"),
+        ("status", "status"),
+        ("attempts", "attempts/max_attempts"),
+        ("created", "created_at"),
+        ("ended", "finished_at"),
+        ("run time", "run_time_seconds"),
+        ("error", "last_error"),
+    ],
+    "no run matches",
+);
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
-        let form = Form::new(self.json);
-        // One more than is shown tells whether there are more.
-        let mut runs = store.list_runs(self.filter.resolve(&store, &self.status)?, self.limit + 1)?;
+        let form = self.output.form();
+        // One run more tells whether there are more.
+        let mut runs =
+            store.list_runs(self.filter.resolve(&store, &self.status)?, self.limit + 1)?;
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let has_more = runs.len() > limit;
         runs.truncate(limit);
-        let header = ["id", "job", "status", "attempts", "created", "ended", "run time", "error"];
-        print::rows_or("no run matches", form, &header, &runs, cells)?;
+        print::rows(form, &runs, &TABLE.since(runs.first().map(|run| run.now)))?;
         if has_more {
             print::hint(form, &format!("these are the newest {limit}; --limit shows more"));
         }
         Ok(Exit::Done)
     }
-}
-
-fn cells(run: &Run) -> Vec<Cell> {
-    vec![
-        run.id.into(),
-        run.job_type.clone().into(),
-        Cell::Status(run.status.clone()),
-        Cell::Whole(format!("{}/{}", run.attempts, run.max_attempts)),
-        Cell::Since(run.created_at, run.now),
-        run.finished_at.map_or(Cell::Nothing, |at| Cell::Since(at, run.now)),
-        run.run_seconds.map(store::seconds).into(),
-        run.last_error.clone().into(),
-    ]
 }

@@ -1,70 +1,75 @@
-//! `jobctl list-dead`: what failed for good, and why.
+//! `jobctl list-dead`: runs that are not tried again, and why.
 
 use clap::Args;
 
 use super::Database;
+use super::arguments::{Output, within};
 use super::filter::Filter;
 use crate::exit::Exit;
-use crate::model::Status;
-use crate::print::{self, Cell, Form};
+use crate::job::status::Status;
+use crate::print::{self, Table};
 
 /// List dead runs, the latest death first
 ///
-/// What most of them died of, and which they are:
+/// The most frequent errors, and the dead runs of one job:
 ///
 ///   jobctl list-dead --group
 ///   jobctl list-dead --job send_weekly_report --since 1d
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    filter: Filter,
-    /// Count them by job and error type, most frequent first
+    /// Count dead runs by job and error type, most frequent first
     #[arg(long)]
     group: bool,
     /// Show at most N
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within(1, i64::MAX))]
+    #[arg(long, value_name = "N", value_parser = within(1, i64::MAX))]
     limit: Option<i64>,
-    /// Print a JSON array
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    filter: Filter,
+    #[command(flatten)]
+    output: Output,
 }
 
 const NONE: &str = "no dead run matches";
 
+const RUNS: Table<'_> = Table::new(
+    &[
+        ("id", "id"),
+        ("job", "job_type"),
+        ("attempts", "attempts/max_attempts"),
+        ("died at", "finished_at"),
+        ("error type", "error_type"),
+        ("error", "last_error"),
+    ],
+    NONE,
+);
+
+const GROUPS: Table<'_> = Table::new(
+    &[
+        ("job", "job_type"),
+        ("error type", "error_type"),
+        ("runs", "runs"),
+        ("first died", "first_finished_at"),
+        ("last died", "last_finished_at"),
+        ("newest", "newest_id"),
+        ("error", "last_error"),
+    ],
+    NONE,
+);
+
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
-        let form = Form::new(self.json);
+        let form = self.output.form();
         let filter = self.filter.resolve(&store, &[Status::Dead])?;
         if self.group {
-            let header = ["job", "error type", "runs", "first died", "last died", "newest", "error"];
             let mut groups = store.group_dead(filter)?;
-            groups.truncate(self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
-            print::rows_or(NONE, form, &header, &groups, |group| {
-                vec![
-                    Cell::from(group.job_type.clone()),
-                    group.error_type.clone().into(),
-                    group.runs.into(),
-                    Cell::Since(group.first_died_at, group.now),
-                    Cell::Since(group.last_died_at, group.now),
-                    group.newest_id.into(),
-                    group.last_error.clone().into(),
-                ]
-            })?;
-            return Ok(Exit::Done);
+            let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
+            groups.truncate(limit.unwrap_or(usize::MAX));
+            print::rows(form, &groups, &GROUPS.since(groups.first().map(|group| group.now)))?;
+        } else {
+            print::rows(form, &store.list_dead(filter, self.limit)?, &RUNS)?;
         }
-        let header = ["id", "job", "attempts", "died at", "error type", "error"];
-        print::rows_or(NONE, form, &header, &store.list_dead(filter, self.limit)?, |run| {
-            vec![
-                Cell::from(run.id),
-                run.job_type.clone().into(),
-                Cell::Whole(format!("{}/{}", run.attempts, run.max_attempts)),
-                run.finished_at.into(),
-                run.error_type.clone().into(),
-                run.last_error.clone().into(),
-            ]
-        })?;
         Ok(Exit::Done)
     }
 }

@@ -1,5 +1,6 @@
-//! The manual pages in `man/`, written from the same definitions as the help. They are shipped as
-//! files, so that no generator is in the binary; this test keeps them up to date.
+//! The manual pages in `man/` and the commands in `docs/reference.md`, written from the same
+//! definitions as the help. They are shipped as files, so that no generator is in the binary; this
+//! test keeps them up to date.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,12 +10,13 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
 use super::Cli;
+use super::reference::{EXIT_STATUSES, MARKER, VARIABLES, generated};
 
-/// What stands in jobctl(1) for what the help of a command says of it.
+/// The description in jobctl(1); the help of a command has its own.
 const DESCRIPTION: &str = "\
-Cron wakes jobctl; PostgreSQL decides what is due and who may run it, and remembers what happened. Jobs are
-defined in a file (jobctl apply) and may have a schedule. Applications and scripts enqueue, and `jobctl tick`
-does the work.
+Cron starts jobctl. PostgreSQL decides which runs are due and which worker may execute them, and
+remembers the results. Jobs are defined in a file (jobctl apply) and may have a schedule.
+Applications and scripts enqueue, and `jobctl tick` does the work.
 
 To begin with, and then from a crontab:
 
@@ -22,111 +24,104 @@ To begin with, and then from a crontab:
   jobctl enqueue shell -- echo hello
   * * * * * jobctl tick";
 
-/// What the definitions don't say, and people look up.
-const MORE: &str = r#".SH ENVIRONMENT
-.TP
-\fBDATABASE_URL\fR
-Where the database is, unless
-.B \-\-database\-url
-or
-.B JOBCTL_DATABASE_URL
-says so. Else the
-.B PG*
-variables decide, as for
-.BR psql (1).
-.TP
-\fBJOBCTL_\fR\fIFLAG\fR
-A flag: in capitals, with
-.B _
-for
-.BR \- ,
-as in
-.BR JOBCTL_MAX_TIME .
-.TP
-\fBNO_COLOR\fR
-No colour, not even on a terminal.
-.SH EXIT STATUS
-.TP
-.B 0
-Done; also a tick whose jobs failed, and an enqueue that found its key.
-.TP
-.B 1
-It could not; also if \fBcheck\fR or \fBdoctor\fR found something wrong.
-.TP
-.B 2
-Wrong usage.
-.TP
-.B 3
-No such run or definition.
-.TP
-.B 4
-Conflict: the status of the run, the schedule or the effect forbids it, the definition
-is disabled, or the key belongs to a run with another job or payload.
-.TP
-.B 5
-The database can't be reached.
-.TP
-.B 6
-The schema is older or newer than the program.
-.TP
-.B 7
-Configuration or privileges.
-.TP
-.B 8
-.BR jobctl\-once (1):
-an effect was begun and its end is not known.
-.SH SEE ALSO
-.BR crontab (5),
-.BR psql (1)
-"#;
-
 const SEE_ALSO: &str = ".SH SEE ALSO\n.BR jobctl (1)\n";
 
 #[test]
-fn the_manual_pages_are_up_to_date() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("man");
+fn the_manual_pages_and_the_reference_are_up_to_date() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let reference = root.join("docs/reference.md");
+    let shipped = fs::read_to_string(&reference).unwrap();
+    let (head, commands) = shipped.split_once(MARKER).expect("the page has its marker");
+    let current = generated(&definitions());
+    let folder = root.join("man");
     let pages = pages();
     if env::var_os("UPDATE_MAN").is_some() {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).unwrap();
         pages.iter().for_each(|(name, page)| fs::write(folder.join(name), page).unwrap());
+        fs::write(&reference, [head, MARKER, &current].concat()).unwrap();
+        return;
     }
     let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let shipped: BTreeMap<_, _> = files
-        .map(|file| (file.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(file).unwrap()))
+        .map(|file| {
+            (
+                file.file_name().unwrap().to_str().unwrap().to_owned(),
+                fs::read_to_string(file).unwrap(),
+            )
+        })
         .collect();
     let names: BTreeSet<_> = pages.keys().chain(shipped.keys()).collect();
-    let stale: Vec<_> = names.into_iter().filter(|name| pages.get(*name) != shipped.get(*name)).collect();
-    assert!(stale.is_empty(), "stale: {stale:?}; run `UPDATE_MAN=1 cargo test --bin jobctl manual_pages`");
+    let mut stale: Vec<_> =
+        names.into_iter().filter(|name| pages.get(*name) != shipped.get(*name)).collect();
+    let reference = "docs/reference.md".to_owned();
+    if commands != current {
+        stale.push(&reference);
+    }
+    assert!(
+        stale.is_empty(),
+        "stale: {stale:?}; run `UPDATE_MAN=1 cargo test --bin jobctl manual_pages`"
+    );
+}
+
+/// The commands with all their flags.
+fn definitions() -> Command {
+    let mut command =
+        Cli::command().disable_help_subcommand(true).subcommand_help_heading("COMMANDS");
+    command.build();
+    command
 }
 
 /// The text of each page by its file's name.
 fn pages() -> BTreeMap<String, String> {
-    let mut command = Cli::command().disable_help_subcommand(true).subcommand_help_heading("COMMANDS");
-    command.build();
-    // At the foot of each page stands a version already.
-    let command = command.version(None);
+    // The foot of each page already has the version.
+    let command = definitions().version(None);
     let commands: Vec<_> = command.get_subcommands().cloned().collect();
-    // `ENVIRONMENT` says at length what stands below the help.
-    let mut pages = BTreeMap::from([page(command.after_help(None).long_about(DESCRIPTION), MORE)]);
+    // The section ENVIRONMENT replaces the text below the help.
+    let mut pages =
+        BTreeMap::from([page(command.after_help(None).long_about(DESCRIPTION), &more())]);
     pages.extend(commands.into_iter().map(|command| page(command, SEE_ALSO)));
     pages
 }
 
+/// The sections of jobctl(1) that the definitions of the help do not have.
+fn more() -> String {
+    let mut more = ".SH ENVIRONMENT\n".to_owned();
+    VARIABLES.iter().for_each(|(names, meaning)| more += &item(names, meaning));
+    more += ".SH EXIT STATUS\n";
+    let statuses = EXIT_STATUSES.iter();
+    statuses.for_each(|(status, meaning)| more += &item(&status.to_string(), meaning));
+    more + ".SH SEE ALSO\n.BR crontab (5),\n.BR psql (1)\n"
+}
+
+/// An entry of a list; parts in backticks are bold.
+fn item(name: &str, meaning: &str) -> String {
+    let part = |(index, part): (usize, &str)| {
+        let part = part.replace('-', "\\-");
+        if index % 2 == 1 { format!("\\fB{part}\\fR") } else { part }
+    };
+    let meaning: String = meaning.split('`').enumerate().map(part).collect();
+    let mut letters = meaning.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    format!(".TP\n\\fB{name}\\fR\n{}{}.\n", first.collect::<String>(), letters.as_str())
+}
+
 fn page(command: Command, more: &str) -> (String, String) {
     let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
-    // One line as in the help; what is generated otherwise has all flags, without their values.
+    // One line as in the help; the generated one would list all flags without their values.
     let usage = command.clone().render_usage().to_string();
     let command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
-    let man = Man::new(command).source(concat!("jobctl ", env!("CARGO_PKG_VERSION"))).manual("User Commands");
-    // No date: it would be another one with every build. An empty argument needs its quotes.
+    let man = Man::new(command)
+        .source(concat!("jobctl ", env!("CARGO_PKG_VERSION")))
+        .manual("User Commands");
+    // No date, because it would change with every build. An empty argument needs its quotes.
     let man = man.date("\"\"");
     let mut text = Vec::new();
     man.render(&mut text).unwrap();
     (format!("{name}.1"), with_examples(&String::from_utf8(text).unwrap()) + more)
 }
 
-/// Indented lines are set as they stand.
+/// Keeps indented lines unchanged.
 fn with_examples(page: &str) -> String {
     let mut text = String::new();
     let mut as_it_stands = false;

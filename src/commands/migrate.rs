@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Database;
+use super::arguments::Output;
 use crate::exit::Exit;
-use crate::print::{self, Form};
+use crate::print::{self, Table};
 use crate::store::{Limits, Mode, Store};
 
 /// Bring the database's schema up to date
@@ -21,24 +22,23 @@ pub(crate) struct Arguments {
     /// Only say which migrations are missing
     #[arg(long)]
     dry_run: bool,
-    /// Print a JSON array
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let target = database.target()?;
         let mut store = Store::connect(&target)?;
-        let names: Vec<_> = if self.dry_run {
+        let migrations = if self.dry_run {
             // The server must answer this read as fast as it answered the login.
-            let answer = target.timeout().unwrap_or(Limits::USUAL.statement);
+            let answer = target.timeout.unwrap_or(Limits::USUAL.statement);
             store.limit(Limits { statement: answer, silence: Duration::ZERO, ..Limits::USUAL });
-            store.missing_migrations(Mode::Plan)?.iter().map(|step| step.name).collect()
+            store.missing_migrations(Mode::Plan)?.to_vec()
         } else {
             store.migrate()?
         };
-        let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
-        print::either(Form::new(self.json), &names, &lines).map(|()| Exit::Done)
+        print::rows(self.output.form(), &migrations, &Table::new(&[("migration", "name")], ""))
+            .map(|()| Exit::Done)
     }
 }

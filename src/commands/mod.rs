@@ -1,6 +1,8 @@
 //! The command line: one file per subcommand, which holds its arguments and its `run`.
 
 mod apply;
+mod arguments;
+mod bulk;
 mod cancel;
 mod check;
 mod completions;
@@ -9,7 +11,7 @@ mod enqueue;
 mod environment;
 mod filter;
 mod grants;
-mod groups;
+mod help;
 mod list;
 mod list_dead;
 #[cfg(test)]
@@ -19,6 +21,8 @@ mod next;
 mod once;
 mod pause;
 mod prune;
+#[cfg(test)]
+mod reference;
 mod report;
 mod resume;
 mod retry;
@@ -26,71 +30,100 @@ mod show;
 mod status;
 mod tick;
 mod tips;
-mod verdicts;
 
-use std::fmt::Display;
-use std::str::FromStr;
+use std::env::VarError;
 
 use clap::error::ErrorKind;
-use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use log::LevelFilter;
 
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
+use crate::job::action;
+use crate::print::{self, Colour};
 use crate::schedule::ZoneData;
-use crate::store::{self, Scheduled, Store};
-use crate::{action, print, spelling};
+use crate::schedule::due::Scheduled;
+use crate::store::{self, Store};
+use crate::text::did_you_mean;
+use crate::text::plain::plain;
 pub(crate) use completions::answer_shell;
-use environment::{Environment, with_environment};
-use groups::grouped;
+use environment::{Environment, with_variable, without_unfit_variables};
+use help::grouped;
 use tips::with_tip;
 
-/// Background jobs out of PostgreSQL tables, woken by cron
+/// The heading of the flags that every command has.
+const GLOBAL: &str = "Every command";
+
+/// Background jobs in PostgreSQL tables, started by cron
 #[derive(Debug, Parser)]
 #[command(
     name = "jobctl",
     version,
     arg_required_else_help = true,
     subcommand_required = true,
-    after_help = "`jobctl help COMMAND` says more. Every flag can also be set as JOBCTL_<FLAG>."
+    after_help = "`jobctl help COMMAND` says more. A flag's variable is JOBCTL_<COMMAND>_<FLAG>."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) database: Database,
+    /// Colours: auto, always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        help_heading = GLOBAL
+    )]
+    pub(crate) color: Colour,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// The flags of a command are made only when it is given: there are a hundred and more, and each command
-/// would wait for all.
-#[derive(Debug, Subcommand)]
-#[command(defer = true)]
-pub(crate) enum Command {
-    Migrate(Environment<migrate::Arguments>),
-    Apply(Environment<apply::Arguments>),
-    Enqueue(Environment<Box<enqueue::Arguments>>),
-    Tick(Environment<tick::Arguments>),
-    Retry(Environment<retry::Arguments>),
-    Cancel(Environment<cancel::Arguments>),
-    List(Environment<list::Arguments>),
-    ListDead(Environment<list_dead::Arguments>),
-    Show(Environment<show::Arguments>),
-    Next(Environment<next::Arguments>),
-    Once(Environment<once::Arguments>),
-    Pause(Environment<pause::Arguments>),
-    Resume(Environment<resume::Arguments>),
-    Status(Environment<status::Arguments>),
-    Check(Environment<check::Arguments>),
-    Prune(Environment<prune::Arguments>),
-    Doctor(Environment<doctor::Arguments>),
-    Report(Environment<report::Arguments>),
-    Grants(Environment<grants::Arguments>),
-    Completions(Environment<completions::Arguments>),
+macro_rules! commands {
+    ($($command:ident($arguments:ty),)+) => {
+        /// `defer` builds the flags of the given command only; building all of them is slow.
+        #[derive(Debug, Subcommand)]
+        #[command(defer = true)]
+        pub(crate) enum Command {
+            $($command(Environment<$arguments>),)+
+        }
+
+        impl Command {
+            pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+                match self {
+                    $(Self::$command(arguments) => arguments.0.run(database),)+
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    Migrate(migrate::Arguments),
+    Apply(apply::Arguments),
+    Enqueue(Box<enqueue::Arguments>),
+    Tick(tick::Arguments),
+    Retry(retry::Arguments),
+    Cancel(cancel::Arguments),
+    List(list::Arguments),
+    ListDead(list_dead::Arguments),
+    Show(show::Arguments),
+    Next(next::Arguments),
+    Once(once::Arguments),
+    Pause(pause::Arguments),
+    Resume(resume::Arguments),
+    Status(status::Arguments),
+    Check(check::Arguments),
+    Prune(prune::Arguments),
+    Doctor(doctor::Arguments),
+    Report(report::Arguments),
+    Grants(grants::Arguments),
+    Completions(completions::Arguments),
 }
 
 impl Command {
-    /// What is worth a line on stderr, unless the user says otherwise.
+    /// Returns the level of the log, unless JOBCTL_LOG sets it.
     pub(crate) fn log_level(&self) -> LevelFilter {
         match self {
             Self::Tick(tick) if !tick.0.quiet => LevelFilter::Info,
@@ -98,23 +131,32 @@ impl Command {
         }
     }
 
-    /// Whether cron mails what it says, and nobody wants the same every minute.
+    /// Returns whether the same error is logged once an hour only: cron mails each line.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self, Self::Tick(tick) if tick.0.quiet)
     }
 }
 
 /// Where the database is.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct Database {
     /// URL, visible in `ps`; else DATABASE_URL, else PG*
-    #[arg(long, global = true, value_name = "URL", help_heading = "Connection")]
+    #[arg(long, global = true, value_name = "URL", help_heading = GLOBAL)]
     database_url: Option<String>,
 }
 
 impl Database {
     fn target(&self) -> anyhow::Result<Target> {
-        Target::resolve(self.database_url.as_deref(), &|name| std::env::var(name).ok())
+        const VARIABLE: &str = "JOBCTL_DATABASE_URL";
+        let variable = match std::env::var(VARIABLE) {
+            Ok(url) => Some(url).filter(|url| !url.is_empty()),
+            Err(VarError::NotPresent) => None,
+            Err(VarError::NotUnicode(_)) => {
+                return Err(Fault::usage(format!("the variable {VARIABLE} is not UTF-8")).into());
+            }
+        };
+        let url = self.database_url.as_ref().or(variable.as_ref());
+        Target::resolve(url.map(String::as_str), &|name| std::env::var(name).ok())
     }
 
     /// Connects to a database whose schema is this program's.
@@ -123,59 +165,30 @@ impl Database {
     }
 }
 
-/// Flags of which one would be ignored, and so are refused where both are typed; a crontab sets its variables for
-/// all commands alike.
-const EXCLUSIVE: [(&str, &str, &str); 4] = [
-    ("retry", "force", "all_dead"),
-    ("show", "json", "output"),
-    ("prune", "ids", "older_than"),
-    ("prune", "ids", "dead_older_than"),
-];
-
 /// Reads the command line and the environment.
-///
-/// # Errors
-/// Wrong usage; also `--help` and `--version`, which are answers.
+/// `--help` and `--version` are errors here, too.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    let matches = match with_environment(Cli::command()).try_get_matches() {
-        // Only who asks for help waits until its text is made.
-        Err(usage) if shows_help(usage.kind()) => with_environment(grouped(Cli::command())).try_get_matches()?,
-        // Only `--version` reads the system's files for the version of the time zones.
-        Err(usage) if usage.kind() == ErrorKind::DisplayVersion => {
+    Cli::try_parse().or_else(|usage| match usage.kind() {
+        // The grouped help is slow to build.
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            parse_with(grouped(Cli::command()))
+        }
+        // The version of the time zones is read from the system's files.
+        ErrorKind::DisplayVersion => {
             let version = concat!(env!("CARGO_PKG_VERSION"), "\ntime zones: ");
-            Cli::command().version(format!("{version}{}", ZoneData::current())).try_get_matches()?
+            parse_with(Cli::command().version(format!("{version}{}", ZoneData::current())))
         }
-        matches => matches.map_err(with_tip)?,
-    };
-    let source = |command, flag| matches.subcommand_matches(command).and_then(|matches| matches.value_source(flag));
-    let typed = |command, flag| source(command, flag) == Some(ValueSource::CommandLine);
-    for (command, one, other) in EXCLUSIVE {
-        if typed(command, one) && typed(command, other) {
-            let one = if one == "ids" { "[ID]..." } else { &format!("--{one}") };
-            let why = format!("the argument '{one}' cannot be used with '--{other}'\n").replace('_', "-");
-            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
-        }
-    }
-    let named = source("next", "name").is_some();
-    let given = source("next", "schedule").is_some();
-    for (flag, has_effect, needed) in [
-        ("from", named || given, "a NAME or '--schedule'"),
-        ("count", named || given, "a NAME or '--schedule'"),
-        ("time_zone", given, "'--schedule'"),
-    ] {
-        if typed("next", flag) && !has_effect {
-            let why = format!("the argument '--{flag}' needs {needed}\n").replace('_', "-");
-            return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, why));
-        }
-    }
-    Cli::from_arg_matches(&matches)
+        _ => without_unfit_variables(usage)
+            .and_then(|matches| Cli::from_arg_matches(&matches))
+            .map_err(|usage| with_tip(with_variable(usage))),
+    })
 }
 
-fn shows_help(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)
+fn parse_with(command: clap::Command) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command.try_get_matches()?)
 }
 
-/// Prints what clap has to say: an answer to stdout, a complaint to stderr.
+/// Prints clap's message: help and version to stdout, an error to stderr.
 pub(crate) fn explain(usage: &clap::Error) -> Exit {
     let answer = matches!(usage.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let text = usage.render().to_string();
@@ -186,7 +199,7 @@ pub(crate) fn explain(usage: &clap::Error) -> Exit {
         return Exit::Usage;
     }
     if !answer {
-        // clap's own words behind our name, as on every other line to stderr.
+        // Each error begins with the program's name.
         match text.strip_prefix("error: ") {
             Some(text) => print::explain(text),
             None => print::explain(&format!("which command?\n\n{text}")),
@@ -213,21 +226,7 @@ pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
         .unwrap_or(Exit::CouldNot)
 }
 
-/// Reads a number within a range, which a refusal names.
-fn within<N>(least: N, most: N) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
-where
-    N: Copy + Display + FromStr + PartialOrd + Send + Sync + 'static,
-{
-    move |text| {
-        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| format!("allowed are {least} to {most}"))
-    }
-}
-
-/// The definition of that name, with the database's now.
-///
-/// # Errors
-/// There is none; names what may have been meant.
+/// Returns the definition of that name. The error suggests a similar name.
 fn definition(store: &Store, name: &str) -> anyhow::Result<Scheduled> {
     if let Some(found) = store.list_schedules(Some(name.to_owned()))?.pop() {
         return Ok(found);
@@ -235,7 +234,7 @@ fn definition(store: &Store, name: &str) -> anyhow::Result<Scheduled> {
     Err(no_definition(store, name).into())
 }
 
-/// Refuses the name of a job that is neither defined nor built in, nor has runs.
+/// Fails if the job is not built in and has neither a definition nor runs.
 fn known_job(store: &Store, name: &str) -> anyhow::Result<()> {
     if !action::is_built_in(name) && !store.has_runs(name.to_owned())? {
         definition(store, name)?;
@@ -243,15 +242,16 @@ fn known_job(store: &Store, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The refusal of a name that no definition has. Whoever may only enqueue may not read the names; then
-/// there is nothing to suggest but the built-in jobs.
+/// The error for a name without a definition. An enqueuer may not read the names of definitions;
+/// then the error suggests only the built-in jobs.
 fn no_definition(store: &Store, name: &str) -> Fault {
     if action::is_built_in(name) {
         return Fault::new(Exit::NotFound, format!("no definition `{name}`: it is a built-in job"));
     }
     let definitions = store.list_schedules(None).unwrap_or_default();
-    let words = definitions.iter().map(|definition| definition.name.as_str()).chain(action::BUILT_IN);
-    let meant = spelling::suggestion(name, words);
+    let words =
+        definitions.iter().map(|definition| definition.name.as_str()).chain(action::BUILT_IN);
+    let meant = did_you_mean::suggestion(name, words);
     let meant = if meant.is_empty() { "; built-in jobs are shell and http" } else { &meant };
-    Fault::new(Exit::NotFound, format!("no definition `{}`{meant}", print::plain(name)))
+    Fault::new(Exit::NotFound, format!("no definition `{}`{meant}", plain(name)))
 }

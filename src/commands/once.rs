@@ -4,46 +4,54 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use anyhow::Context;
+use chrono::{DateTime, Utc};
 use clap::{Args, ValueEnum};
 
 use super::Database;
-use crate::action;
+use super::arguments::key;
 use crate::execute::{self, Foreground};
 use crate::exit::{Exit, Fault};
+use crate::job::action;
 use crate::print;
 use crate::store::{self, Effect, Store};
+use crate::text::plain::plain;
 
 /// The statuses of `env`, `timeout` and every shell for a command that could not be run.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
-/// After the command: longer than a database takes to restart.
+/// How long to try to record the result. A database takes less time to restart.
 const RETRY_TIME: Duration = Duration::from_secs(60);
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Run a command whose effect must happen once
 ///
 /// KEY is recorded before the command runs and completed when it succeeds. If the
-/// command fails or a signal ends it, KEY is removed. If KEY is completed already,
+/// command fails or a signal ends it, KEY is removed. If KEY is already completed,
 /// `once` runs nothing and exits with 0. If a crash left KEY open, or another
-/// `once` still uses it, the command does not run: exit 8. Then a person finds out
-/// whether the effect happened, and says so with --settle.
+/// `once` still uses it, the command does not run: exit 8. Then find out whether
+/// the effect happened, and settle the key with --settle.
 ///
-/// The exit status of a failed command is passed on. A command that is not found
-/// is 127, one that can't be executed 126. If the database is unavailable when the
-/// command ends, `once` tries again for a minute.
+/// A failed command's exit status is passed on. It is 127 if the command is not
+/// found, and 126 if it cannot be executed. If the database is unavailable when
+/// the command ends, `once` tries again for a minute.
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
 ///   jobctl once --settle done invoice:4711
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// The effect's name, for ever
-    #[arg(value_parser = super::enqueue::key)]
+    /// The effect's unique name; never reuse it
+    #[arg(value_parser = key)]
     key: String,
     /// The command
-    #[arg(last = true, required_unless_present = "settle", conflicts_with = "settle", value_name = "COMMAND")]
+    #[arg(
+        last = true,
+        required_unless_present = "settle",
+        conflicts_with = "settle",
+        value_name = "COMMAND"
+    )]
     command: Vec<String>,
-    /// Settle a key that was left open: its effect happened, or is to be done again
+    /// Settle an open key: done if its effect happened, redo if it did not
     #[arg(long, value_name = "WHAT")]
     settle: Option<Settle>,
 }
@@ -52,74 +60,100 @@ pub(crate) struct Arguments {
 enum Settle {
     /// It happened
     Done,
-    /// It did not; the next `once` runs the command
+    /// It did not happen; the next `once` runs the command
     Redo,
+}
+
+impl Settle {
+    /// Returns whether the key was open.
+    fn write(
+        self,
+        store: &Store,
+        key: &str,
+        recorded: Option<DateTime<Utc>>,
+    ) -> store::Result<bool> {
+        match self {
+            Self::Done => store.complete_effect(key, recorded),
+            Self::Redo => store.remove_effect(key, recorded),
+        }
+    }
 }
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
-        let key = print::plain(&self.key);
+        let key = plain(&self.key);
         if let Some(settle) = self.settle {
-            let settled = match settle {
-                Settle::Done => store.complete_effect(&self.key, None)?,
-                Settle::Redo => store.take_back_effect(&self.key, None)?,
-            };
-            let why = || Fault::new(Exit::Conflict, format!("cannot settle `{key}`: it is not open"));
-            return if settled { Ok(Exit::Done) } else { Err(why().into()) };
+            let why =
+                || Fault::new(Exit::Conflict, format!("cannot settle `{key}`: it is not open"));
+            let settled = settle.write(&store, &self.key, None)?;
+            return settled.then_some(Exit::Done).ok_or_else(|| why().into());
         }
         let recorded = match store.begin_effect(&self.key, run())? {
             Effect::Completed => return Ok(Exit::Done),
             Effect::Open(since) => {
-                let begun = format!("was begun at {} and its end is not known", print::instant(since));
+                let since = print::instant(since);
+                let begun = format!("was begun at {since}, and it is unknown whether it happened");
                 return Err(open(&key, &begun).into());
             }
             Effect::Foreign => {
-                let why = format!("cannot begin effect `{key}`: another role recorded it; an operator can settle it");
+                let why = format!(
+                    "cannot begin effect `{key}`: another role recorded it; \
+                     an operator can settle it"
+                );
                 return Err(Fault::new(Exit::Configuration, why).into());
             }
             Effect::Begun(recorded) => Some(recorded),
         };
-        let take_back = || {
-            let left_open =
-                || format!("the command failed, but `{key}` stays open; run `jobctl once --settle redo '{key}'`");
-            anew(&store, database, |store| store.take_back_effect(&self.key, recorded)).with_context(left_open)
+        let settle = |settle: Settle| {
+            let (result, word) = match settle {
+                Settle::Done => ("succeeded", "done"),
+                Settle::Redo => ("failed", "redo"),
+            };
+            let left_open = || {
+                format!(
+                    "the command {result}, but `{key}` is still open; \
+                     run `jobctl once --settle {word} '{key}'`"
+                )
+            };
+            record(&store, database, |store| settle.write(store, &self.key, recorded))
+                .with_context(left_open)
         };
         match execute::foreground(&self.command) {
             Foreground::Succeeded => {
-                let completed = anew(&store, database, |store| store.complete_effect(&self.key, recorded));
-                let left_open = || {
-                    format!("the command succeeded, but `{key}` stays open; run `jobctl once --settle done '{key}'`")
-                };
-                if completed.with_context(left_open)? {
+                if settle(Settle::Done)? {
                     return Ok(Exit::Done);
                 }
                 let why = format!(
-                    "the command succeeded, but `{key}` was settled meanwhile as to be done again; see that it is not done twice"
+                    "the command succeeded, but `{key}` was settled as redo meanwhile; \
+                     make sure that the effect does not happen twice"
                 );
                 Err(Fault::new(Exit::Conflict, why).into())
             }
             Foreground::Failed(status) => {
-                take_back()?;
+                settle(Settle::Redo)?;
                 Ok(Exit::Passed(status))
             }
             Foreground::NotStarted(error) => {
-                take_back()?;
-                let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-                let why = format!("cannot run the program{}: {error}", action::program(&self.command[0]));
+                settle(Settle::Redo)?;
+                let is_missing = error.kind() == io::ErrorKind::NotFound;
+                let status = if is_missing { NOT_FOUND } else { NOT_EXECUTABLE };
+                let why =
+                    format!("cannot run the program{}: {error}", action::program(&self.command[0]));
                 Err(Fault::new(Exit::Passed(status), why).into())
             }
             Foreground::Unknown(error) => {
-                Err(open(&key, &format!("was begun and its end is not known: {error}")).into())
+                let begun = format!("was begun, and it is unknown whether it happened: {error}");
+                Err(open(&key, &begun).into())
             }
         }
     }
 }
 
-/// Nothing is run and nothing taken back, where the effect may have happened.
+/// The error for an effect that may have happened.
 fn open(key: &str, begun: &str) -> Fault {
     let message = format!(
-        "effect `{key}` {begun}; find out whether it happened or is still being done, then run \
+        "effect `{key}` {begun}; check whether it happened or still runs, then run \
          `jobctl once --settle done|redo '{key}'`"
     );
     Fault::new(Exit::Open, message)
@@ -127,28 +161,33 @@ fn open(key: &str, begun: &str) -> Fault {
 
 /// Records the result of the command. A database restart at this moment must not lose it, so this
 /// tries again for a minute.
-fn anew(store: &Store, database: &Database, say: impl Fn(&Store) -> store::Result<bool>) -> anyhow::Result<bool> {
-    let passes =
-        |said: &anyhow::Result<bool>| said.as_ref().is_err_and(|error| super::exit_of(error) == Exit::Unavailable);
-    let again = || Ok(say(&database.open()?)?);
+fn record(
+    store: &Store,
+    database: &Database,
+    write: impl Fn(&Store) -> store::Result<bool>,
+) -> anyhow::Result<bool> {
+    let is_passing = |written: &anyhow::Result<bool>| {
+        written.as_ref().is_err_and(|error| super::exit_of(error) == Exit::Unavailable)
+    };
+    let again = || Ok(write(&database.open()?)?);
     let until = Instant::now() + RETRY_TIME;
-    let mut said = say(store).map_err(anyhow::Error::from);
-    if passes(&said) {
-        said = again();
+    let mut written = write(store).map_err(anyhow::Error::from);
+    if is_passing(&written) {
+        written = again();
     }
-    if let Err(error) = &said
-        && passes(&said)
+    if let Err(error) = &written
+        && is_passing(&written)
     {
         log::warn!("{error:#}; `once` tries again for a minute");
     }
-    while passes(&said) && Instant::now() < until {
+    while is_passing(&written) && Instant::now() < until {
         thread::sleep(RETRY_PAUSE);
-        said = again();
+        written = again();
     }
-    said
+    written
 }
 
-/// The run and attempt this is a part of, in a job.
+/// The run and the attempt, if a job runs this command.
 fn run() -> Option<(i64, i32)> {
     let number = |name| std::env::var(name).ok();
     Some((number("JOBCTL_RUN_ID")?.parse().ok()?, number("JOBCTL_ATTEMPT")?.parse().ok()?))

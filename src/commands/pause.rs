@@ -1,15 +1,16 @@
 //! `jobctl pause`: stops a schedule.
 
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
 use super::Database;
+use super::arguments::Output;
 use crate::exit::Exit;
-use crate::print::{self, Form};
+use crate::print::{self, Table};
 
 /// Stop a definition's schedule until it is resumed
 ///
-/// Waiting runs are still run, and it can still be enqueued.
+/// Waiting runs still run, and the job can still be enqueued.
 ///
 ///   jobctl pause cleanup_nightly
 #[derive(Args, Debug)]
@@ -17,9 +18,14 @@ use crate::print::{self, Form};
 pub(crate) struct Arguments {
     /// The definition's name
     name: String,
-    /// Print a JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Default, Serialize)]
+struct Paused<'a> {
+    job_type: &'a str,
+    result: &'static str,
 }
 
 impl Arguments {
@@ -29,13 +35,13 @@ impl Arguments {
             Some(has_schedule) => {
                 if !has_schedule {
                     print::complain(&format!(
-                        "`{}` has no schedule: the pause stops nothing before it has one",
+                        "`{}` has no schedule yet; the pause has no effect until it has one",
                         self.name
                     ));
                 }
-                let line = format!("{}\tpaused\n", self.name);
-                let value = json!({"job": self.name, "state": "paused"});
-                print::either(Form::new(self.json), &value, &line).map(|()| Exit::Done)
+                let paused = Paused { job_type: &self.name, result: "paused" };
+                let table = Table::new(&[("job", "job_type"), ("result", "result")], "");
+                print::row(self.output.form(), &paused, &table).map(|()| Exit::Done)
             }
             None => Err(super::no_definition(&store, &self.name).into()),
         }

@@ -11,12 +11,13 @@ use clap::Args;
 use rustix::process::geteuid;
 
 use super::Database;
+use super::arguments::length;
 use crate::exit::Exit;
-use crate::fires::Failing;
-use crate::report::Wish;
-use crate::schedule::Clock;
+use crate::print;
+use crate::report::Page;
+use crate::schedule::Zone;
+use crate::schedule::due::FailingSchedules;
 use crate::store::Limits;
-use crate::{duration, print};
 
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(366 * 86400);
@@ -32,37 +33,40 @@ const STATEMENT_LIMIT: Duration = Duration::from_secs(60);
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// How far to look back, such as 2h or 1d; 1m to 366d
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = since)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "24h",
+        value_parser = length(SHORTEST, LONGEST)
+    )]
     since: Duration,
     /// The page's title [default: `Jobs in` and the database's name]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
     /// Time zone for the times shown: UTC, or an area and city as in America/New_York
-    #[arg(long, value_name = "TZ", default_value = "UTC", value_parser = Clock::parse)]
-    time_zone: Clock,
-    /// Write to this file, which is replaced at once and whole [default: stdout]
+    #[arg(long, value_name = "TZ", default_value = "UTC", value_parser = Zone::parse)]
+    time_zone: Zone,
+    /// Replace this file atomically, instead of printing the page
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        let wish = Wish { title: self.title, since: self.since, clock: self.time_zone };
-        let asked = wish.clone();
+        let page = Page { title: self.title, window: self.since, clock: self.time_zone };
+        let scope_page = page.clone();
         let mut store = database.open()?;
         store.limit(Limits { statement: STATEMENT_LIMIT, ..Limits::USUAL });
-        let seen = store.report(move |now| asked.scope(now))?;
-        let page = wish.page(&seen, &Failing::among(&store.list_schedules(None)?));
+        let snapshot = store.report(move |now| scope_page.scope(now))?;
+        let html = page.render(&snapshot, &FailingSchedules::of(&store.list_schedules(None)?));
         match self.output.filter(|file| file.as_os_str() != "-") {
-            Some(file) => replace(&file, &page).with_context(|| format!("cannot write {}", file.display()))?,
-            None => print::answer(&page)?,
+            Some(file) => {
+                replace(&file, &html).with_context(|| format!("cannot write {}", file.display()))?
+            }
+            None => print::answer(&html)?,
         }
         Ok(Exit::Done)
     }
-}
-
-fn since(text: &str) -> Result<Duration, String> {
-    duration::parse_within(text, SHORTEST, LONGEST)
 }
 
 /// The sticky bit of a folder's mode: only the owner of a file may rename or remove it.
@@ -78,7 +82,9 @@ fn follow(file: &Path) -> anyhow::Result<PathBuf> {
     for _ in 0..LINKS {
         let is_link = |part: &&Path| part.is_symlink();
         let outermost = path.ancestors().filter(is_link).last();
-        let (Some(link), Some(folder)) = (outermost, outermost.and_then(Path::parent)) else { return Ok(path) };
+        let (Some(link), Some(folder)) = (outermost, outermost.and_then(Path::parent)) else {
+            return Ok(path);
+        };
         let (owner, folder_seen) = (fs::symlink_metadata(link)?.uid(), fs::metadata(folder)?);
         let is_sticky = folder_seen.mode() & STICKY != 0;
         if is_sticky && ![geteuid().as_raw(), folder_seen.uid()].contains(&owner) {
@@ -91,10 +97,10 @@ fn follow(file: &Path) -> anyhow::Result<PathBuf> {
     bail!("too many links")
 }
 
-/// Puts a text in a file's place, so that whoever reads the file finds the old text or the new one, and
-/// never a part. The file's permissions stay.
+/// Replaces a file atomically: a reader finds the old text or the new text, never a part. The file
+/// keeps its permissions.
 fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
-    // A link stays a link.
+    // Replace the target of a link, not the link.
     let file = &follow(file)?;
     let permissions = match fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -102,13 +108,14 @@ fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
             let found = found?;
             // Renaming over a device would put a page in place of /dev/null.
             if !found.is_file() {
-                bail!("it is no file; leave -o out to write to stdout");
+                bail!("it is not a file; omit -o to write to stdout");
             }
             Some(found.permissions())
         }
     };
     let name = file.file_name().context("it has no name")?;
-    let new = file.with_file_name(format!(".{}.{:08x}", name.to_string_lossy(), rand::random::<u32>()));
+    let new =
+        file.with_file_name(format!(".{}.{:08x}", name.to_string_lossy(), rand::random::<u32>()));
     let opened = OpenOptions::new().write(true).create_new(true).open(&new);
     let written = opened.and_then(|mut opened: File| {
         if let Some(permissions) = permissions {
@@ -119,7 +126,7 @@ fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
         fs::rename(&new, file)
     });
     if written.is_err() {
-        // What is left of the attempt; why it failed is what counts.
+        // The error of the write matters, not that of the clean-up.
         let _ = fs::remove_file(&new);
     }
     Ok(written?)

@@ -1,18 +1,20 @@
-//! `jobctl resume`: lets a paused schedule go on.
+//! `jobctl resume`: continues a paused schedule.
 
-use chrono::SecondsFormat;
+use chrono::{DateTime, Utc};
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
 use super::Database;
+use super::arguments::Output;
 use crate::exit::{Exit, Fault};
-use crate::fires;
-use crate::print::{self, Form};
+use crate::print::{self, Table};
+use crate::schedule::due;
+use crate::text::timestamp;
 
-/// Let a paused schedule continue from now
+/// Continue a paused schedule from now on
 ///
-/// Times missed during the pause are not made up. If a clock was ahead and the
-/// stored next time is too late, it is corrected.
+/// It skips the times that it missed. It also corrects a stored next time that is
+/// too late because a clock was ahead.
 ///
 ///   jobctl resume cleanup_nightly
 #[derive(Args, Debug)]
@@ -20,10 +22,20 @@ use crate::print::{self, Form};
 pub(crate) struct Arguments {
     /// The definition's name
     name: String,
-    /// Print a JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
+
+#[derive(Default, Serialize)]
+struct Resumed<'a> {
+    job_type: &'a str,
+    result: &'static str,
+    #[serde(with = "timestamp")]
+    next_run_at: Option<DateTime<Utc>>,
+}
+
+const TABLE: Table<'_> =
+    Table::new(&[("job", "job_type"), ("result", "result"), ("next fire", "next_run_at")], "");
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
@@ -32,16 +44,16 @@ impl Arguments {
             let definition = super::definition(&store, &self.name)?;
             let next = match definition.schedule.as_ref().filter(|_| definition.enabled) {
                 Some(schedule) => Some(
-                    fires::first(schedule, &definition.time_zone, definition.now)
-                        .map_err(|why| Fault::new(Exit::Conflict, format!("cannot resume {}: {why}", self.name)))?,
+                    due::first(schedule, &definition.time_zone, definition.now).map_err(|why| {
+                        Fault::new(Exit::Conflict, format!("cannot resume {}: {why}", self.name))
+                    })?,
                 ),
                 None => None,
             };
             if let Some(next) = store.resume(definition, next)? {
-                let next = next.map(|next| next.to_rfc3339_opts(SecondsFormat::Secs, true));
-                let line = format!("{}\tresumed\t{}\n", self.name, next.as_deref().unwrap_or("-"));
-                let value = json!({"job": self.name, "state": "resumed", "at": next});
-                return print::either(Form::new(self.json), &value, &line).map(|()| Exit::Done);
+                let resumed =
+                    Resumed { job_type: &self.name, result: "resumed", next_run_at: next };
+                return print::row(self.output.form(), &resumed, &TABLE).map(|()| Exit::Done);
             }
         }
     }

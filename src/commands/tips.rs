@@ -5,7 +5,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 /// Words that other tools use, and the jobctl commands for them.
 const ELSEWHERE: [(&[&str], &str); 10] = [
     (&["run", "start", "exec"], "to run a job: jobctl enqueue JOB; then cron calls: jobctl tick"),
-    (&["work", "worker", "serve", "daemon", "--daemon", "-d"], "to run jobs, cron calls: jobctl tick"),
+    (
+        &["work", "worker", "serve", "daemon", "--daemon", "-d"],
+        "to run jobs, cron calls: jobctl tick",
+    ),
     (&["add", "push", "create", "submit"], "to add a run: jobctl enqueue JOB"),
     (&["ls", "ps", "runs", "history"], "to list runs: jobctl list"),
     (&["log", "logs", "output"], "to show a run's output: jobctl show ID --output"),
@@ -35,7 +38,8 @@ fn elsewhere(usage: &clap::Error) -> Option<&'static str> {
     ELSEWHERE.iter().find(|(words, _)| words.contains(&given.as_str())).map(|(_, tip)| *tip)
 }
 
-/// clap would suggest `--` for the wrong words if `enqueue` gets a command of one word.
+/// Returns the tip for a command after `enqueue` without `shell --`. For such a command line, clap
+/// would put its `--` in the wrong place.
 fn of_enqueue(usage: &clap::Error) -> Option<&'static str> {
     let is_close_to_a_flag = usage.get(ContextKind::SuggestedArg).is_some();
     let is_enqueue = usage.get(ContextKind::Usage)?.to_string().contains("jobctl enqueue ");

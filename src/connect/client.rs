@@ -1,19 +1,19 @@
-//! The operations on a connection. None of them leaves a prepared statement on the server: behind a
-//! pooler, such a statement could answer a call of another process.
+//! The operations on an open connection, and the thread that owns it. No operation leaves a
+//! prepared statement on the server: behind a pooler, such a statement could answer a call of
+//! another process.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::mpsc;
 use std::task::Poll;
 
 use log::debug;
 use postgres::types::{ToSql, Type};
-use postgres::{Error, Row, SimpleQueryMessage};
+use postgres::{Error, SimpleQueryMessage};
 use tokio::runtime::Runtime;
 use tokio_postgres::AsyncMessage;
 
-use super::stream::Guarded;
-
-pub(super) type Connection = tokio_postgres::Connection<Guarded, Guarded>;
+use super::stream::LimitedStream;
 
 /// A parameter and the type that the statement casts it to.
 pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -26,43 +26,47 @@ pub(crate) struct SessionState {
 }
 
 /// The driver's client and its connection. Each call drives the connection until it is answered.
-pub(crate) struct Client {
-    pub(super) runtime: Runtime,
+pub(super) struct AsyncClient {
     pub(super) client: tokio_postgres::Client,
-    pub(super) connection: Connection,
+    pub(super) connection: tokio_postgres::Connection<LimitedStream, LimitedStream>,
 }
 
-impl Client {
-    pub(crate) fn query_typed(&mut self, query: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
-        let Self { runtime, client, connection } = self;
-        drive(runtime, connection, client.query_typed(query, parameters))
-    }
-
-    /// Returns exactly one row; any other number of rows is an error.
-    pub(crate) fn query_typed_one(&mut self, query: &str, parameters: &[Parameter<'_>]) -> Result<Row, Error> {
-        let Self { runtime, client, connection } = self;
-        drive(runtime, connection, client.query_typed_one(query, parameters))
-    }
-
-    /// Returns the number of rows that were written.
-    pub(crate) fn execute_typed(&mut self, query: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
-        let Self { runtime, client, connection } = self;
-        drive(runtime, connection, client.execute_typed(query, parameters))
-    }
-
-    pub(crate) fn simple_query(&mut self, query: &str) -> Result<Vec<SimpleQueryMessage>, Error> {
-        let Self { runtime, client, connection } = self;
-        drive(runtime, connection, client.simple_query(query))
-    }
-
-    pub(crate) fn batch_execute(&mut self, query: &str) -> Result<(), Error> {
-        let Self { runtime, client, connection } = self;
-        drive(runtime, connection, client.batch_execute(query))
+impl AsyncClient {
+    /// Sends and receives until `request` is answered. A server that closes the connection often
+    /// gives the reason in its last answer, so the connection's own error counts only without an
+    /// answer.
+    async fn answer<T>(
+        &mut self,
+        request: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let Self { client, connection } = self;
+        let mut request = pin!(request(client));
+        poll_fn(|context| {
+            let lost = loop {
+                match connection.poll_message(context) {
+                    Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
+                        debug!("database: {}: {}", notice.severity(), notice.message());
+                    }
+                    Poll::Ready(Some(Ok(_))) => {}
+                    Poll::Ready(Some(Err(error))) => break Some(error),
+                    Poll::Ready(None) | Poll::Pending => break None,
+                }
+            };
+            match (request.as_mut().poll(context), lost) {
+                (Poll::Ready(Err(error)), Some(lost)) if error.is_closed() => {
+                    Poll::Ready(Err(lost))
+                }
+                (Poll::Pending, Some(lost)) => Poll::Ready(Err(lost)),
+                (answer, _) => answer,
+            }
+        })
+        .await
     }
 
     /// Returns the state of the session; `None` if the server's answer lacks it.
-    pub(crate) fn session_state(&mut self) -> Result<Option<SessionState>, Error> {
-        let answers = self.simple_query(include_str!("../../sql/queries/session_state.sql"))?;
+    pub(super) async fn session_state(&mut self) -> Result<Option<SessionState>, Error> {
+        let query = include_str!("../../sql/queries/schema/session_state.sql");
+        let answers = self.answer(async |client| client.simple_query(query).await).await?;
         Ok(answers.iter().find_map(|answer| {
             let SimpleQueryMessage::Row(row) = answer else { return None };
             let is = |column: &str| Some(row.try_get(column).ok()?? == "t");
@@ -71,36 +75,60 @@ impl Client {
     }
 
     /// Ends the session properly, so that the server does not log a lost connection.
-    pub(super) fn close(self) {
-        let Self { runtime, client, connection } = self;
-        drop(client);
-        let _ = runtime.block_on(connection);
+    pub(super) async fn close(self) {
+        drop(self.client);
+        let _ = self.connection.await;
     }
 }
 
-/// Sends and receives until `question` is answered. A server that closes the connection often gives
-/// the reason in its last answer, so the connection's own error counts only without an answer.
-fn drive<T>(
-    runtime: &Runtime,
-    connection: &mut Connection,
-    question: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    let mut question = pin!(question);
-    runtime.block_on(poll_fn(|context| {
-        let lost = loop {
-            match connection.poll_message(context) {
-                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
-                    debug!("database: {}: {}", notice.severity(), notice.message());
-                }
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(error))) => break Some(error),
-                Poll::Ready(None) | Poll::Pending => break None,
-            }
-        };
-        match (question.as_mut().poll(context), lost) {
-            (Poll::Ready(Err(error)), Some(lost)) if error.is_closed() => Poll::Ready(Err(lost)),
-            (Poll::Pending, Some(lost)) => Poll::Ready(Err(lost)),
-            (answer, _) => answer,
+/// The blocking form of an `AsyncClient`, for the thread that owns it.
+pub(crate) struct Client {
+    pub(super) runtime: Runtime,
+    pub(super) client: AsyncClient,
+}
+
+impl Client {
+    /// Waits until `request` is answered. The lint forbids the calls that prepare a statement.
+    pub(crate) fn request<T>(
+        &mut self,
+        request: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.runtime.block_on(self.client.answer(request))
+    }
+
+    pub(crate) fn batch_execute(&mut self, query: &str) -> Result<(), Error> {
+        self.request(async |client| client.batch_execute(query).await)
+    }
+
+    pub(crate) fn session_state(&mut self) -> Result<Option<SessionState>, Error> {
+        self.runtime.block_on(self.client.session_state())
+    }
+}
+
+type Call = Box<dyn FnOnce(&mut Client) + Send>;
+
+/// The thread that owns an open connection. Callers send it work and bound their own wait for the
+/// answer: neither the driver nor TCP bounds a statement whose server has gone silent. When this
+/// value is dropped, the thread finishes its current call and closes the connection.
+pub(crate) struct ConnectionThread(mpsc::Sender<Call>);
+
+impl ConnectionThread {
+    /// Passes a handle for `client` to `publish`, then executes calls on the current thread until
+    /// the handle is dropped.
+    pub(super) fn serve(mut client: Client, publish: impl FnOnce(Self)) {
+        let (calls, queue) = mpsc::channel::<Call>();
+        publish(Self(calls));
+        while let Ok(call) = queue.recv() {
+            call(&mut client);
         }
-    }))
+        client.runtime.block_on(client.client.close());
+        // A lookup of a host name may still run; dropping the runtime would wait for it.
+        client.runtime.shutdown_background();
+    }
+
+    /// Appends `call` to the thread's queue; does not wait for it.
+    pub(crate) fn send(&self, call: impl FnOnce(&mut Client) + Send + 'static) {
+        // Sending fails if an earlier call panicked. Then this caller gets no answer, too.
+        let _ = self.0.send(Box::new(call));
+    }
 }

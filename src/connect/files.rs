@@ -1,5 +1,4 @@
-//! The two files that libpq keeps about connections, the service file and the pass file, and the
-//! password database of the system, which knows the user's name and home.
+//! Files that libpq reads too: the service file, the pass file, and the system's list of users.
 
 use std::fs;
 use std::io;
@@ -10,13 +9,10 @@ use log::warn;
 
 use super::conninfo::Pairs;
 
-/// Reads a service file.
-///
-/// # Errors
-/// It can't be read or holds a line that is no setting. `None` where it is well but has no such
-/// service.
+/// Returns the settings of a service; `None` if the service file lacks it.
 pub(super) fn service(path: &Path, name: &str) -> Result<Option<Pairs>, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("{}; correct PGSERVICEFILE", reason(&error)))?;
+    let text = fs::read_to_string(path)
+        .map_err(|error| format!("{}; correct PGSERVICEFILE", reason(&error)))?;
     section(&text, name)
 }
 
@@ -33,55 +29,42 @@ fn section(text: &str, name: &str) -> Result<Option<Pairs>, String> {
             }
             found = (section == name).then(Pairs::new);
         } else if let Some(pairs) = &mut found {
-            let (key, value) = line.split_once('=').ok_or(format!("line {number} is no key=value; correct it"))?;
+            let (key, value) = line
+                .split_once('=')
+                .ok_or_else(|| format!("line {number} is not key=value; correct it"))?;
             pairs.push((key.to_owned(), value.to_owned()));
         }
     }
     Ok(found)
 }
 
-/// Why a file can't be read, without the system's number for it.
+/// Returns why a file cannot be read, without the system's error number.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        kind => format!("it can't be read ({kind})"),
+        io::ErrorKind::NotFound => "the file does not exist".to_owned(),
+        kind => format!("the file cannot be read ({kind})"),
     }
 }
 
-/// What a line of the pass file must match.
-#[derive(Clone, Copy)]
-pub(super) struct Login<'a> {
-    /// `localhost` for the default socket directory too.
-    pub(super) host: &'a str,
-    pub(super) port: u16,
-    pub(super) database: &'a str,
-    pub(super) user: &'a str,
-}
-
-/// The text of the pass file; `None` where there is none to be used. One that others can read is
-/// not, as with libpq.
-pub(super) fn passwords(path: &Path) -> Option<String> {
+/// Returns the text of the pass file, if it exists and, as libpq demands, is private.
+pub(super) fn pass_file(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
-    if !metadata.is_file() {
-        warn!("pass file {} is not a plain file; it is ignored", path.display());
-        return None;
-    }
-    if metadata.mode() & 0o077 != 0 {
-        warn!("pass file {} can be read by others; it is ignored until `chmod 600`", path.display());
-        return None;
-    }
-    fs::read_to_string(path)
-        .inspect_err(|error| warn!("pass file {} is ignored: {}", path.display(), reason(error)))
-        .ok()
+    let text = if !metadata.is_file() {
+        Err("it is not a plain file".to_owned())
+    } else if metadata.mode() & 0o077 != 0 {
+        Err("other users can read it; run `chmod 600`".to_owned())
+    } else {
+        fs::read_to_string(path).map_err(|error| reason(&error))
+    };
+    text.inspect_err(|cause| warn!("the pass file {} is ignored: {cause}", path.display())).ok()
 }
 
-/// The password of the first line that matches.
-pub(super) fn password(text: &str, login: Login<'_>) -> Option<String> {
-    let port = login.port.to_string();
+/// Returns the password of the first line whose fields match: host, port, database, user.
+pub(super) fn password(text: &str, login: [&str; 4]) -> Option<String> {
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let mut rest = line;
-        for wanted in [login.host, &port, login.database, login.user] {
-            let (field, after) = field(rest)?;
+        for wanted in login {
+            let (field, after) = split_field(rest)?;
             if field != "*" && unescape(field) != wanted {
                 return None;
             }
@@ -91,16 +74,15 @@ pub(super) fn password(text: &str, login: Login<'_>) -> Option<String> {
     })
 }
 
-/// Up to the first colon that no backslash precedes, and what follows it.
-fn field(line: &str) -> Option<(&str, &str)> {
+/// Splits at the first colon without a backslash.
+fn split_field(line: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
-    for (at, c) in line.char_indices() {
-        match c {
-            ':' if !escaped => return Some((&line[..at], &line[at + 1..])),
-            _ => escaped = c == '\\' && !escaped,
-        }
-    }
-    None
+    let at = line.find(|c| {
+        let is_end = c == ':' && !escaped;
+        escaped = c == '\\' && !escaped;
+        is_end
+    })?;
+    Some((&line[..at], &line[at + 1..]))
 }
 
 fn unescape(field: &str) -> String {
@@ -112,9 +94,9 @@ fn unescape(field: &str) -> String {
     plain
 }
 
-/// Name and home of a user of this system, as far as the local password database knows.
-pub(super) fn account(uid: u32) -> Option<(String, PathBuf)> {
-    fs::read_to_string("/etc/passwd").ok().and_then(|text| entry(&text, uid))
+/// Returns the name and the home of this process's user, if `/etc/passwd` has them.
+pub(super) fn account() -> Option<(String, PathBuf)> {
+    entry(&fs::read_to_string("/etc/passwd").ok()?, rustix::process::geteuid().as_raw())
 }
 
 fn entry(text: &str, uid: u32) -> Option<(String, PathBuf)> {
@@ -129,7 +111,7 @@ fn entry(text: &str, uid: u32) -> Option<(String, PathBuf)> {
 mod tests {
     use super::*;
 
-    const LOGIN: Login<'_> = Login { host: "db:1", port: 5433, database: "app", user: r"a\b" };
+    const LOGIN: [&str; 4] = ["db:1", "5433", "app", r"a\b"];
 
     #[track_caller]
     fn matches(line: &str, expected: Option<&str>) {
@@ -137,12 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_pass_file_matches_whole_fields() {
+    fn a_line_of_the_pass_file_must_match_in_every_field() {
         matches(r"db\:1:5433:app:a\\b:pw", Some("pw"));
         matches("*:*:*:*:pw", Some("pw"));
         matches(r"*:5433:*:a\\b:p\:w\\\x:y", Some(r"p:w\x:y"));
         matches(r"db\:1:5432:app:a\\b:pw", None);
-        matches(r"\*:*:*:*:pw", Some("pw").filter(|_| false));
+        matches(r"\*:*:*:*:pw", None);
         matches("db*:*:*:*:pw", None);
         matches("#*:*:*:*:pw", None);
         matches("*:*:*:*:", None);
@@ -162,7 +144,7 @@ mod tests {
         assert_eq!(section(text, "a"), Ok(Some(vec![pair("host", "h")])));
         assert_eq!(section(text, "b"), Ok(Some(vec![pair("port", "5433"), pair("dbname", "x=y")])));
         assert_eq!(section(text, "z"), Ok(None));
-        assert_eq!(section(text, "c").unwrap_err(), "line 9 is no key=value; correct it");
+        assert_eq!(section(text, "c").unwrap_err(), "line 9 is not key=value; correct it");
     }
 
     #[test]

@@ -1,151 +1,89 @@
 //! The keys of a connection: libpq's own with their environment variables, and those that other
-//! programs put into the same URL. Pure. An unknown key is refused, because what is ignored may be
-//! a misspelt demand for security.
+//! programs put into the same URL. Pure. An unknown key is an error: ignoring it could drop a
+//! misspelt demand for security.
 
-use crate::spelling;
+use crate::text::did_you_mean;
 
-/// What becomes of a value.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Use {
-    Read,
-    /// It changes nothing for jobctl.
-    Ignored,
-    /// It demands what jobctl can't keep; ignoring it would be a broken promise.
-    Refused,
-}
-
-/// A key of libpq, its environment variable (empty where it has none) and what becomes of it.
-pub(super) struct Key {
-    pub(super) name: &'static str,
-    pub(super) variable: &'static str,
-    pub(super) use_: Use,
-}
-
-const fn read(name: &'static str, variable: &'static str) -> Key {
-    Key { name, variable, use_: Use::Read }
-}
-
-const fn ignored(name: &'static str) -> Key {
-    Key { name, variable: "", use_: Use::Ignored }
-}
-
-const fn refused(name: &'static str, variable: &'static str) -> Key {
-    Key { name, variable, use_: Use::Refused }
-}
-
-pub(super) const KEYS: &[Key] = &[
-    read("application_name", "PGAPPNAME"),
-    read("channel_binding", "PGCHANNELBINDING"),
-    read("connect_timeout", "PGCONNECT_TIMEOUT"),
-    read("dbname", "PGDATABASE"),
-    read("fallback_application_name", ""),
-    read("host", "PGHOST"),
-    read("hostaddr", "PGHOSTADDR"),
-    read("keepalives", ""),
-    read("keepalives_count", ""),
-    read("keepalives_idle", ""),
-    read("keepalives_interval", ""),
-    read("load_balance_hosts", "PGLOADBALANCEHOSTS"),
-    read("options", "PGOPTIONS"),
-    read("passfile", "PGPASSFILE"),
-    read("password", "PGPASSWORD"),
-    read("port", "PGPORT"),
-    read("require_auth", "PGREQUIREAUTH"),
-    read("service", "PGSERVICE"),
-    read("servicefile", "PGSERVICEFILE"),
-    read("ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION"),
-    read("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION"),
-    read("sslcert", "PGSSLCERT"),
-    read("sslcertmode", "PGSSLCERTMODE"),
-    read("sslcrl", "PGSSLCRL"),
-    read("sslkey", "PGSSLKEY"),
-    read("sslmode", "PGSSLMODE"),
-    read("sslnegotiation", "PGSSLNEGOTIATION"),
-    read("sslrootcert", "PGSSLROOTCERT"),
-    read("sslsni", "PGSSLSNI"),
-    read("target_session_attrs", "PGTARGETSESSIONATTRS"),
-    read("tcp_user_timeout", ""),
-    read("user", "PGUSER"),
-    ignored("authtype"),
-    ignored("client_encoding"),
-    ignored("gssdelegation"),
-    ignored("gsslib"),
-    ignored("krbsrvname"),
-    ignored("max_protocol_version"),
-    ignored("min_protocol_version"),
-    ignored("oauth_client_id"),
-    ignored("oauth_client_secret"),
-    ignored("oauth_issuer"),
-    ignored("oauth_scope"),
-    ignored("scram_client_key"),
-    ignored("scram_server_key"),
-    ignored("sslcompression"),
-    ignored("sslkeylogfile"),
-    ignored("sslpassword"),
-    ignored("tty"),
-    refused("gssencmode", "PGGSSENCMODE"),
-    refused("replication", ""),
-    refused("requirepeer", "PGREQUIREPEER"),
-    refused("sslcrldir", "PGSSLCRLDIR"),
+/// libpq's keys, each with its environment variable; empty if it has none.
+pub(super) const KEYS: &[(&str, &str)] = &[
+    ("application_name", "PGAPPNAME"),
+    ("channel_binding", "PGCHANNELBINDING"),
+    ("connect_timeout", "PGCONNECT_TIMEOUT"),
+    ("dbname", "PGDATABASE"),
+    ("fallback_application_name", ""),
+    ("host", "PGHOST"),
+    ("hostaddr", "PGHOSTADDR"),
+    ("keepalives", ""),
+    ("keepalives_count", ""),
+    ("keepalives_idle", ""),
+    ("keepalives_interval", ""),
+    ("load_balance_hosts", "PGLOADBALANCEHOSTS"),
+    ("options", "PGOPTIONS"),
+    ("passfile", "PGPASSFILE"),
+    ("password", "PGPASSWORD"),
+    ("port", "PGPORT"),
+    ("require_auth", "PGREQUIREAUTH"),
+    ("service", "PGSERVICE"),
+    ("servicefile", "PGSERVICEFILE"),
+    ("ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION"),
+    ("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION"),
+    ("sslcert", "PGSSLCERT"),
+    ("sslcertmode", "PGSSLCERTMODE"),
+    ("sslcrl", "PGSSLCRL"),
+    ("sslkey", "PGSSLKEY"),
+    ("sslmode", "PGSSLMODE"),
+    ("sslnegotiation", "PGSSLNEGOTIATION"),
+    ("sslrootcert", "PGSSLROOTCERT"),
+    ("sslsni", "PGSSLSNI"),
+    ("target_session_attrs", "PGTARGETSESSIONATTRS"),
+    ("tcp_user_timeout", ""),
+    ("user", "PGUSER"),
+    ("gssencmode", "PGGSSENCMODE"),
+    ("replication", ""),
+    ("requirepeer", "PGREQUIREPEER"),
+    ("sslcrldir", "PGSSLCRLDIR"),
 ];
 
-/// What pools, frameworks and drivers add for themselves.
-const FOREIGN: &[&str] = &[
-    "adapter",
-    "charset",
-    "checkout_timeout",
-    "connection_limit",
-    "currentSchema",
-    "encoding",
-    "max_conns",
-    "max_connections",
-    "pgbouncer",
-    "pool",
-    "pool_max_conns",
-    "pool_min_conns",
-    "pool_mode",
-    "pool_size",
-    "pool_timeout",
-    "prepareThreshold",
-    "prepared_statements",
-    "schema",
-    "serverVersion",
-    "socket_timeout",
-    "statement_cache_size",
-    "statement_timeout",
-    "supa",
-    "uselibpqcompat",
-    "workaround",
-];
+/// libpq's keys that change nothing for jobctl.
+const WITHOUT_EFFECT: &str = "
+    authtype client_encoding gssdelegation gsslib krbsrvname max_protocol_version
+    min_protocol_version oauth_client_id oauth_client_secret oauth_issuer oauth_scope
+    scram_client_key scram_server_key sslcompression sslkeylogfile sslpassword tty";
 
-/// The key of that name; `None` for one that belongs to another program.
-///
-/// # Errors
-/// Nobody's key. It is named only where it looks like one: behind a mistake in quoting it may be a
-/// part of the password.
-pub(super) fn find(name: &str) -> Result<Option<&'static Key>, String> {
-    if let Some(key) = KEYS.iter().find(|key| key.name == name) {
-        return Ok(Some(key));
+/// Keys of connection pools, frameworks and other drivers.
+const FOREIGN: &str = "
+    adapter charset checkout_timeout connection_limit currentSchema encoding max_conns
+    max_connections pgbouncer pool pool_max_conns pool_min_conns pool_mode pool_size pool_timeout
+    prepareThreshold prepared_statements schema serverVersion socket_timeout statement_cache_size
+    statement_timeout supa uselibpqcompat workaround";
+
+/// Returns the key if jobctl reads it, and `None` if it has no effect. A key that jobctl does not
+/// know, or cannot obey, is an error.
+pub(super) fn find(name: &str, value: &str) -> Result<Option<&'static str>, String> {
+    if let Some((key, _)) = KEYS.iter().find(|(key, _)| *key == name) {
+        let demands = match name {
+            "gssencmode" => value == "require",
+            "replication" => !matches!(value, "" | "0" | "off" | "false" | "no"),
+            "requirepeer" | "sslcrldir" => !value.is_empty(),
+            _ => return Ok(Some(key)),
+        };
+        let unsupported = || format!("jobctl does not support `{name}`; remove it");
+        return if demands { Err(unsupported()) } else { Ok(None) };
     }
-    if FOREIGN.contains(&name) {
+    if WITHOUT_EFFECT.split_whitespace().chain(FOREIGN.split_whitespace()).any(|key| key == name) {
         return Ok(None);
     }
-    let near = spelling::nearest(name, KEYS.iter().map(|key| key.name));
-    let looks_like_one = name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphabetic() || "_-.".contains(c));
-    Err(match near {
-        Some(near) => format!("it has no parameter `{name}`; did you mean `{near}`?"),
-        _ if looks_like_one => format!("it has no parameter `{name}`; remove it"),
-        _ => "it has a parameter that nobody knows; remove it, or quote the value before it".to_owned(),
-    })
-}
-
-/// Whether a refused key asks for nothing after all.
-pub(super) fn asks_for_nothing(key: &Key, value: &str) -> bool {
-    match key.name {
-        "gssencmode" => value != "require",
-        "replication" => matches!(value, "" | "0" | "off" | "false" | "no"),
-        _ => value.is_empty(),
+    if let Some(near) = did_you_mean::nearest(name, KEYS.iter().map(|(key, _)| *key)) {
+        return Err(format!("unknown parameter `{name}`; did you mean `{near}`?"));
     }
+    // If a quote is missing, the name may be a part of the password, so do not show it.
+    let is_plain =
+        name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphabetic() || "_-.".contains(c));
+    Err(if is_plain {
+        format!("unknown parameter `{name}`; remove it")
+    } else {
+        "unknown parameter; remove it, or quote the value before it".to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -153,27 +91,45 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn refuses(name: &str, why: &str) {
-        assert_eq!(find(name).err().as_deref(), Some(why));
+    fn refuses(name: &str, value: &str, why: &str) {
+        assert_eq!(find(name, value).err().as_deref(), Some(why));
     }
 
     #[test]
     fn a_misspelt_key_is_refused_with_the_nearest_one() {
-        refuses("sslmod", "it has no parameter `sslmod`; did you mean `sslmode`?");
-        refuses("sslMode", "it has no parameter `sslMode`; did you mean `sslmode`?");
-        refuses("passwd", "it has no parameter `passwd`; did you mean `password`?");
-        refuses("frobnicate", "it has no parameter `frobnicate`; remove it");
+        refuses("sslmod", "", "unknown parameter `sslmod`; did you mean `sslmode`?");
+        refuses("sslMode", "", "unknown parameter `sslMode`; did you mean `sslmode`?");
+        refuses("passwd", "", "unknown parameter `passwd`; did you mean `password`?");
+        refuses("frobnicate", "", "unknown parameter `frobnicate`; remove it");
     }
 
     #[test]
-    fn what_may_be_a_part_of_a_password_is_not_named() {
-        refuses("s3cret", "it has a parameter that nobody knows; remove it, or quote the value before it");
+    fn a_possible_part_of_a_password_is_not_named() {
+        refuses("s3cret", "", "unknown parameter; remove it, or quote the value before it");
     }
 
     #[test]
-    fn keys_of_libpq_and_of_other_programs_are_told_apart() {
-        assert_eq!(find("krbsrvname").map(|key| key.map(|key| key.use_)), Ok(Some(Use::Ignored)));
-        assert!(matches!(find("connection_limit"), Ok(None)));
-        assert!(KEYS.iter().all(|key| !FOREIGN.contains(&key.name)));
+    fn keys_without_effect_and_keys_of_other_programs_are_ignored() {
+        for (name, value) in
+            [("krbsrvname", "x"), ("connection_limit", "1"), ("gssencmode", "prefer")]
+        {
+            assert_eq!(find(name, value), Ok(None), "{name}");
+        }
+        refuses("gssencmode", "require", "jobctl does not support `gssencmode`; remove it");
+        refuses("sslcrldir", "/x", "jobctl does not support `sslcrldir`; remove it");
+        assert_eq!(find("host", ""), Ok(Some("host")));
+    }
+
+    #[test]
+    fn each_key_is_in_one_list() {
+        let keys = KEYS.iter().map(|(key, _)| *key);
+        let mut all: Vec<&str> = keys
+            .chain(WITHOUT_EFFECT.split_whitespace())
+            .chain(FOREIGN.split_whitespace())
+            .collect();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
     }
 }

@@ -1,174 +1,154 @@
-//! Gathers what is set about a connection, and where: the address given, the service file, the
-//! environment, in libpq's order of precedence. Knows the keys' kinds of values, not their effect.
+//! Collects the settings of a connection in libpq's order of precedence: the address, the service
+//! file, the environment. Reads values, but does not know their effect.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use log::debug;
 
 use super::conninfo::{self, Pairs};
-use super::keys::{self, KEYS, Use};
-use super::{files, unusable};
+use super::keys::{self, KEYS};
+use super::{files, setting_fault};
 
-/// Looks a variable of the environment up.
-pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+/// Looks up a variable of the environment.
+pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// No `Debug`: it holds the password.
+/// Where a value comes from, for errors.
+type Origin = Cow<'static, str>;
+
+/// Implements no `Debug`, because it holds the password.
 pub(super) struct Settings<'a> {
-    values: BTreeMap<&'static str, Setting>,
-    environment: Environment<'a>,
-}
-
-struct Setting {
-    value: String,
-    origin: Origin,
-}
-
-#[derive(Clone)]
-enum Origin {
-    Address(&'static str),
-    Service(PathBuf),
-    Variable(&'static str),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(name) | Self::Variable(name) => formatter.write_str(name),
-            Self::Service(path) => write!(formatter, "service file {}", path.display()),
-        }
-    }
+    values: BTreeMap<&'static str, (String, Origin)>,
+    environment: Lookup<'a>,
 }
 
 impl<'a> Settings<'a> {
-    pub(super) fn gather(url: Option<&str>, environment: Environment<'a>) -> anyhow::Result<Self> {
+    pub(super) fn collect(url: Option<&str>, environment: Lookup<'a>) -> anyhow::Result<Self> {
         let mut settings = Self { values: BTreeMap::new(), environment };
         let fallback = settings.variable("DATABASE_URL");
-        let address = match (url.filter(|url| !url.trim().is_empty()), &fallback) {
-            (Some(url), _) => Some((url, Origin::Address("the database URL"))),
-            (None, Some(url)) => Some((url.as_str(), Origin::Address("DATABASE_URL"))),
-            (None, None) => None,
+        let (address, origin) = match url.filter(|url| !url.trim().is_empty()) {
+            Some(url) => (Some(url), "the database URL"),
+            None => (fallback.as_deref(), "DATABASE_URL"),
         };
-        if let Some((text, origin)) = address {
-            let mut pairs = conninfo::parse(text).map_err(|why| unusable(&origin, &why))?;
-            // `add` keeps the first of equal keys; within an address the last one counts.
+        if let Some(address) = address {
+            let mut pairs =
+                conninfo::parse(address).map_err(|cause| setting_fault(origin, cause))?;
+            // If a key occurs twice, the last value counts. `add` keeps the first, so reverse them.
             pairs.reverse();
-            settings.add(pairs, &origin)?;
+            settings.add(pairs, &origin.into())?;
         }
-        for name in ["service", "servicefile"] {
-            settings.add_variable(name)?;
-        }
+        settings.add_variables(|key| matches!(key, "service" | "servicefile"))?;
         if let Some(service) = settings.text("service").map(str::to_owned) {
             settings.add_service(&service)?;
         }
-        for key in KEYS {
-            settings.add_variable(key.name)?;
-        }
+        settings.add_variables(|_| true)?;
         Ok(settings)
     }
 
-    /// A variable that is set to something.
+    /// Returns a variable unless it is empty.
     pub(super) fn variable(&self, name: &str) -> Option<String> {
         (self.environment)(name).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn home(&self) -> Option<PathBuf> {
-        let home = self.variable("HOME").map(PathBuf::from);
-        home.or_else(|| files::account(rustix::process::geteuid().as_raw()).map(|(_, home)| home))
-    }
-
-    /// A file below the user's home, whether it exists or not.
+    /// Returns the path of a file below the user's home.
     pub(super) fn in_home(&self, name: &str) -> Option<PathBuf> {
-        self.home().map(|home| home.join(name))
+        let home = self.variable("HOME").map(PathBuf::from);
+        Some(home.or_else(|| files::account().map(|(_, home)| home))?.join(name))
     }
 
-    /// A value that is set to something.
+    /// Returns a value unless it is empty.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.values.get(name).map(|setting| setting.value.as_str()).filter(|value| !value.is_empty())
+        self.values.get(name).map(|(value, _)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The items of a list; empty ones are kept, because lists belong together by position.
+    /// Returns the items of a list. Keeps empty items: those of `host` and `port` belong together
+    /// by their position.
     pub(super) fn list(&self, name: &str) -> Vec<&str> {
         self.text(name).map(|text| text.split(',').map(str::trim).collect()).unwrap_or_default()
     }
 
-    pub(super) fn number<N: FromStr>(&self, name: &str) -> anyhow::Result<Option<N>> {
-        let Some(text) = self.text(name) else { return Ok(None) };
-        match text.trim().parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => Err(self.invalid(name, "is no number, or too large", "write it in digits")),
-        }
+    pub(super) fn number(&self, name: &str) -> anyhow::Result<Option<i32>> {
+        self.text(name)
+            .map(|text| text.trim().parse())
+            .transpose()
+            .map_err(|_| self.invalid(name, "is not a number, or too large", "write it in digits"))
     }
 
-    pub(super) fn choice<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> anyhow::Result<Option<T>> {
-        let Some(text) = self.text(name) else { return Ok(None) };
+    /// Returns `None` for zero and less: in libpq, they mean no limit, or the system's default.
+    pub(super) fn positive(&self, name: &str, default: u32) -> anyhow::Result<Option<u32>> {
+        let number = self.number(name)?;
+        Ok(number.map_or(Some(default), |n| u32::try_from(n).ok().filter(|n| *n > 0)))
+    }
+
+    pub(super) fn choice<T: Copy>(
+        &self,
+        name: &str,
+        default: T,
+        choices: &[(&str, T)],
+    ) -> anyhow::Result<T> {
+        let Some(text) = self.text(name) else { return Ok(default) };
         if let Some((_, chosen)) = choices.iter().find(|(choice, _)| *choice == text) {
-            return Ok(Some(*chosen));
+            return Ok(*chosen);
         }
         let allowed = choices.iter().map(|(choice, _)| *choice).collect::<Vec<_>>().join(", ");
-        Err(self.invalid(name, "has an unknown value", &format!("allowed are {allowed}")))
+        Err(self.invalid(name, "has an unknown value", &format!("use {allowed}")))
     }
 
-    /// A refusal that names the key and where its value came from; the value may be a secret.
-    pub(super) fn invalid(&self, name: &str, why: &str, remedy: &str) -> anyhow::Error {
-        let cause = format!("`{name}` {why}; {remedy}");
-        match self.values.get(name) {
-            Some(setting) => unusable(&setting.origin, &cause),
-            None => unusable(&"the database settings", &cause),
-        }
+    /// Returns an error that names the key and its origin, not the value, which may be a secret.
+    pub(super) fn invalid(&self, name: &str, cause: &str, remedy: &str) -> anyhow::Error {
+        let origin = self.values.get(name).map_or("the database settings", |(_, origin)| origin);
+        setting_fault(origin, format!("`{name}` {cause}; {remedy}"))
     }
 
     fn add(&mut self, pairs: Pairs, origin: &Origin) -> anyhow::Result<()> {
         for (name, value) in pairs {
-            let Some(key) = keys::find(&name).map_err(|why| unusable(origin, &why))? else {
-                debug!("`{name}` in {origin} is another program's; it is ignored");
-                continue;
-            };
-            match key.use_ {
-                Use::Ignored => {}
-                Use::Refused if keys::asks_for_nothing(key, &value) => {}
-                Use::Refused => {
-                    return Err(unusable(origin, &format!("jobctl can't do what `{name}` asks for; remove it")));
-                }
-                Use::Read => {
-                    self.values.entry(key.name).or_insert_with(|| Setting { value, origin: origin.clone() });
+            match keys::find(&name, &value).map_err(|cause| setting_fault(origin, cause))? {
+                None => debug!("`{name}` in {origin} has no effect"),
+                Some(key) => {
+                    self.values.entry(key).or_insert_with(|| (value, origin.clone()));
                 }
             }
         }
         Ok(())
     }
 
-    fn add_variable(&mut self, name: &'static str) -> anyhow::Result<()> {
-        let variable = KEYS.iter().find(|key| key.name == name).map_or("", |key| key.variable);
-        if variable.is_empty() || self.values.contains_key(name) {
-            return Ok(());
-        }
-        match self.variable(variable) {
-            Some(value) => self.add(vec![(name.to_owned(), value)], &Origin::Variable(variable)),
-            None => Ok(()),
-        }
-    }
-
-    /// The user's own file first; the system's when that has no such service.
-    fn add_service(&mut self, service: &str) -> anyhow::Result<()> {
-        let named = self.text("servicefile").map(PathBuf::from);
-        let own = named.clone().or_else(|| self.in_home(".pg_service.conf").filter(|path| path.exists()));
-        let system = self.variable("PGSYSCONFDIR").unwrap_or_else(|| "/etc/postgresql-common".to_owned());
-        let system = Some(PathBuf::from(system).join("pg_service.conf")).filter(|path| path.exists());
-        for path in own.into_iter().chain(system) {
-            let origin = Origin::Service(path.clone());
-            if let Some(pairs) = files::service(&path, service).map_err(|why| unusable(&origin, &why))? {
-                if pairs.iter().any(|(name, _)| name == "service") {
-                    return Err(unusable(&origin, "a service can't name another one; remove `service`"));
-                }
-                return self.add(pairs, &origin);
+    /// Adds the variables of the keys that have no value yet.
+    fn add_variables(&mut self, includes: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+        for &(key, variable) in KEYS {
+            if includes(key)
+                && !variable.is_empty()
+                && let Some(value) = self.variable(variable)
+            {
+                self.add(vec![(key.to_owned(), value)], &variable.into())?;
             }
         }
-        // Names what stands in files that others may read: no secret.
-        let why = format!("names `{service}`, which is in no service file");
-        Err(self.invalid("service", &why, "correct it, or set PGSERVICEFILE"))
+        Ok(())
+    }
+
+    /// Reads the user's service file, and the system's if the user's lacks the service.
+    fn add_service(&mut self, service: &str) -> anyhow::Result<()> {
+        let own = self
+            .text("servicefile")
+            .map(PathBuf::from)
+            .or_else(|| self.in_home(".pg_service.conf").filter(|path| path.exists()));
+        let system = self.variable("PGSYSCONFDIR");
+        let system = PathBuf::from(system.as_deref().unwrap_or("/etc/postgresql-common"));
+        let system = Some(system.join("pg_service.conf")).filter(|path| path.exists());
+        for path in own.into_iter().chain(system) {
+            let origin = Origin::from(format!("service file {}", path.display()));
+            let pairs =
+                files::service(&path, service).map_err(|cause| setting_fault(&origin, cause))?;
+            let Some(pairs) = pairs else { continue };
+            if pairs.iter().any(|(name, _)| name == "service") {
+                let cause = "a service cannot name another service; remove `service`";
+                return Err(setting_fault(&origin, cause));
+            }
+            return self.add(pairs, &origin);
+        }
+        // The service's name is not a secret: other users may read its file.
+        let cause = format!("is `{service}`, but no service file has this service");
+        Err(self.invalid("service", &cause, "correct it, or set PGSERVICEFILE"))
     }
 }
 
@@ -179,9 +159,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn gathers(url: Option<&str>, variables: &[(&str, &str)], expected: &[(&str, Option<&str>)]) {
-        let environment = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
-        let settings = Settings::gather(url, &environment).unwrap_or_else(|error| panic!("{error:#}"));
+    fn collects(url: Option<&str>, variables: &[(&str, &str)], expected: &[(&str, Option<&str>)]) {
+        let environment = |name: &str| {
+            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        };
+        let settings =
+            Settings::collect(url, &environment).unwrap_or_else(|error| panic!("{error:#}"));
         for (name, value) in expected {
             assert_eq!(settings.text(name), *value, "{name}");
         }
@@ -189,50 +172,72 @@ mod tests {
 
     #[track_caller]
     fn refuses(url: &str, variables: &[(&str, &str)], why: &str) {
-        let environment = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
-        let refused = Settings::gather(Some(url), &environment).err().map(|error| format!("{error:#}"));
+        let environment = |name: &str| {
+            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        };
+        let refused =
+            Settings::collect(Some(url), &environment).err().map(|error| format!("{error:#}"));
         assert_eq!(refused.as_deref(), Some(why));
     }
 
     #[test]
-    fn what_is_given_comes_before_the_environment() {
-        let environment = [("PGHOST", "e"), ("PGPORT", "1"), ("PGPASSWORD", "p"), ("DATABASE_URL", "host=d port=2")];
-        gathers(Some("host=g"), &environment, &[("host", Some("g")), ("port", Some("1")), ("password", Some("p"))]);
-        gathers(None, &environment, &[("host", Some("d")), ("port", Some("2"))]);
-        gathers(Some(" "), &environment, &[("host", Some("d"))]);
-        gathers(None, &environment[..2], &[("host", Some("e")), ("user", None)]);
-    }
-
-    #[test]
-    fn what_is_given_as_empty_keeps_the_environment_out() {
-        gathers(Some("host='' dbname=a dbname=b"), &[("PGHOST", "e")], &[("host", None), ("dbname", Some("b"))]);
-        gathers(None, &[("PGHOST", "")], &[("host", None)]);
-    }
-
-    #[test]
-    fn a_service_comes_between_what_is_given_and_the_environment() {
-        let home = tempfile::tempdir().expect("a directory");
-        fs::write(home.path().join(".pg_service.conf"), "[s]\nhost=s\nport=3\nuser=s\n").expect("written");
-        let environment = [("HOME", home.path().to_str().expect("UTF-8")), ("PGPORT", "1"), ("PGDATABASE", "e")];
-        let expected = [("host", Some("s")), ("port", Some("3")), ("user", Some("g")), ("dbname", Some("e"))];
-        gathers(Some("service=s user=g"), &environment, &expected);
-        gathers(Some("user=g"), &[&environment[..], &[("PGSERVICE", "s")]].concat(), &expected);
-        refuses(
-            "service=t",
+    fn an_address_takes_precedence_over_the_environment() {
+        let environment = [
+            ("PGHOST", "e"),
+            ("PGPORT", "1"),
+            ("PGPASSWORD", "p"),
+            ("DATABASE_URL", "host=d port=2"),
+        ];
+        collects(
+            Some("host=g"),
             &environment,
-            "cannot use the database URL: `service` names `t`, which is in no service file; correct it, or set PGSERVICEFILE",
+            &[("host", Some("g")), ("port", Some("1")), ("password", Some("p"))],
         );
-        let why =
-            "cannot use PGSERVICE: `service` names `t`, which is in no service file; correct it, or set PGSERVICEFILE";
-        refuses("user=g", &[&environment[..], &[("PGSERVICE", "t")]].concat(), why);
+        collects(None, &environment, &[("host", Some("d")), ("port", Some("2"))]);
+        collects(Some(" "), &environment, &[("host", Some("d"))]);
+        collects(None, &environment[..2], &[("host", Some("e")), ("user", None)]);
     }
 
     #[test]
-    fn a_demand_that_can_not_be_kept_is_refused() {
-        gathers(Some("gssencmode=prefer sslcompression=1 pgbouncer=true"), &[], &[("gssencmode", None)]);
-        let why = "cannot use PGREQUIREPEER: jobctl can't do what `requirepeer` asks for; remove it";
+    fn an_empty_value_hides_the_environment() {
+        collects(
+            Some("host='' dbname=a dbname=b"),
+            &[("PGHOST", "e")],
+            &[("host", None), ("dbname", Some("b"))],
+        );
+        collects(None, &[("PGHOST", "")], &[("host", None)]);
+    }
+
+    #[test]
+    fn a_service_ranks_between_the_address_and_the_environment() {
+        let home = tempfile::tempdir().expect("a directory");
+        fs::write(home.path().join(".pg_service.conf"), "[s]\nhost=s\nport=3\nuser=s\n")
+            .expect("written");
+        let environment =
+            [("HOME", home.path().to_str().expect("UTF-8")), ("PGPORT", "1"), ("PGDATABASE", "e")];
+        let expected =
+            [("host", Some("s")), ("port", Some("3")), ("user", Some("g")), ("dbname", Some("e"))];
+        collects(Some("service=s user=g"), &environment, &expected);
+        collects(Some("user=g"), &[&environment[..], &[("PGSERVICE", "s")]].concat(), &expected);
+        let why = |origin: &str| {
+            let cause = "`service` is `t`, but no service file has this service";
+            format!("cannot use {origin}: {cause}; correct it, or set PGSERVICEFILE")
+        };
+        refuses("service=t", &environment, &why("the database URL"));
+        refuses("user=g", &[&environment[..], &[("PGSERVICE", "t")]].concat(), &why("PGSERVICE"));
+    }
+
+    #[test]
+    fn an_unsupported_or_unknown_key_is_refused() {
+        collects(
+            Some("gssencmode=prefer sslcompression=1 pgbouncer=true"),
+            &[],
+            &[("gssencmode", None)],
+        );
+        let why = "cannot use PGREQUIREPEER: jobctl does not support `requirepeer`; remove it";
         refuses("host=h", &[("PGREQUIREPEER", "postgres")], why);
-        let why = "cannot use the database URL: it has no parameter `sslmod`; did you mean `sslmode`?";
+        let why =
+            "cannot use the database URL: unknown parameter `sslmod`; did you mean `sslmode`?";
         refuses("postgres://h/?sslmod=require", &[], why);
     }
 }

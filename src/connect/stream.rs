@@ -9,58 +9,108 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsStream};
 
-use super::auth::Methods;
+use super::settings::Settings;
 
 /// The largest message, which is one row at most. The longest row that jobctl reads is a payload of
 /// at most 16 MiB as text.
-const MESSAGE_LIMIT: usize = 64 * 1024 * 1024;
+const MESSAGE_MIB: usize = 64;
 /// The largest answer to one statement: some hundred thousand listed runs.
-const ANSWER_LIMIT: usize = 256 * 1024 * 1024;
+const ANSWER_MIB: usize = 256;
+const MIB: usize = 1024 * 1024;
 
 /// A socket, encrypted or not.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
-/// Why the connection reads no more from a server.
+/// Why the client reads no more from a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Refused {
+pub(crate) enum Rejection {
     Message,
     Answer,
     /// The server asks for this forbidden authentication method.
-    Login(&'static str),
+    AuthMethod(&'static str),
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for Rejection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mebibytes = |bytes: usize| bytes / 1024 / 1024;
-        match self {
-            Self::Message => {
-                write!(formatter, "the database sends a row of more than {} MiB", mebibytes(MESSAGE_LIMIT))
+        let (data, limit) = match self {
+            Self::Message => ("a row", MESSAGE_MIB),
+            Self::Answer => ("an answer", ANSWER_MIB),
+            Self::AuthMethod(method) => {
+                let rule = "which require_auth forbids";
+                return write!(formatter, "the server asks for authentication by {method}, {rule}");
             }
-            Self::Answer => {
-                write!(formatter, "the database sends an answer of more than {} MiB", mebibytes(ANSWER_LIMIT))
-            }
-            Self::Login(method) => {
-                write!(formatter, "the server asks for authentication by {method}, which require_auth forbids")
-            }
+        };
+        write!(formatter, "the database sends {data} of more than {limit} MiB")
+    }
+}
+
+impl std::error::Error for Rejection {}
+
+/// libpq's names of the authentication methods, with the protocol's code of each.
+const AUTH_METHODS: [(&str, Option<u32>); 7] = [
+    ("none", Some(0)),
+    ("password", Some(3)),
+    ("md5", Some(5)),
+    ("gss", Some(7)),
+    ("sspi", Some(9)),
+    ("scram-sha-256", Some(10)),
+    // The driver does not support it.
+    ("oauth", None),
+];
+
+/// The methods that `require_auth` forbids. Otherwise a false server could ask for the password in
+/// plain text.
+#[derive(Clone, Default)]
+pub(super) struct ForbiddenMethods(Vec<&'static str>);
+
+impl ForbiddenMethods {
+    /// Reads a list of allowed methods, or of forbidden methods with a `!` each.
+    pub(super) fn read(settings: &Settings<'_>) -> anyhow::Result<Self> {
+        let list = settings.list("require_auth");
+        let invalid = |cause, remedy: &str| Err(settings.invalid("require_auth", cause, remedy));
+        let forbidden: Vec<&str> = list.iter().filter_map(|item| item.strip_prefix('!')).collect();
+        if list.is_empty() {
+            return Ok(Self::default());
+        }
+        if !forbidden.is_empty() && forbidden.len() != list.len() {
+            return invalid("mixes methods with and without `!`", "use one of the two forms");
+        }
+        let names = AUTH_METHODS.map(|(name, _)| name);
+        let listed = if forbidden.is_empty() { &list } else { &forbidden };
+        if listed.iter().any(|item| !names.contains(item)) {
+            return invalid("has an unknown method", &format!("use {}", names.join(", ")));
+        }
+        let is_forbidden = |name: &&str| listed.contains(name) != forbidden.is_empty();
+        Ok(Self(names.into_iter().filter(is_forbidden).collect()))
+    }
+
+    /// Checks the code of an authentication request. The driver rejects unknown codes.
+    fn check(&self, code: u32) -> Result<(), Rejection> {
+        match AUTH_METHODS.iter().find(|(_, known)| *known == Some(code)) {
+            Some((name, _)) if self.0.contains(name) => Err(Rejection::AuthMethod(name)),
+            _ => Ok(()),
         }
     }
 }
 
-impl std::error::Error for Refused {}
-
-/// A stream from a server that is not trusted with this host's memory.
-pub(super) struct Guarded {
+/// A stream with limits, so that a server can't fill this host's memory.
+pub(super) struct LimitedStream {
     socket: Box<dyn Socket>,
     /// The data for channel binding.
     binding: Option<Vec<u8>>,
     framing: Framing,
 }
 
-impl Guarded {
-    pub(super) fn new(socket: Box<dyn Socket>, binding: Option<Vec<u8>>, methods: Methods) -> Self {
-        Self { socket, binding, framing: Framing { methods: Some(methods), ..Framing::default() } }
+impl LimitedStream {
+    pub(super) fn new(
+        socket: Box<dyn Socket>,
+        binding: Option<Vec<u8>>,
+        forbidden: ForbiddenMethods,
+    ) -> Self {
+        let framing = Framing { forbidden: Some(forbidden), ..Framing::default() };
+        Self { socket, binding, framing }
     }
 }
 
@@ -74,41 +124,41 @@ struct Framing {
     rest: usize,
     /// Bytes since the server was last ready for a statement.
     answer: usize,
-    /// Bytes that the driver keeps for good: the server's parameters and notifications.
+    /// Bytes that the driver never frees: the server's parameters and notifications.
     kept: usize,
-    /// The allowed authentication methods; `None` after the first request.
-    methods: Option<Methods>,
-    refused: Option<Refused>,
+    /// `None` after the first authentication request.
+    forbidden: Option<ForbiddenMethods>,
+    rejection: Option<Rejection>,
 }
 
 impl Framing {
-    fn follow(&mut self, mut bytes: &[u8]) -> Result<(), Refused> {
-        if let Some(refused) = &self.refused {
-            return Err(refused.clone());
+    fn scan(&mut self, mut bytes: &[u8]) -> Result<(), Rejection> {
+        if let Some(rejection) = &self.rejection {
+            return Err(rejection.clone());
         }
         loop {
-            let (skipped, behind) = bytes.split_at(self.rest.min(bytes.len()));
-            self.rest -= skipped.len();
+            let (_, behind) = bytes.split_at(self.rest.min(bytes.len()));
+            self.rest -= bytes.len() - behind.len();
             let Some((first, behind)) = behind.split_first() else { return Ok(()) };
             self.head.push(*first);
             bytes = behind;
-            self.read_head().inspect_err(|refused| self.refused = Some(refused.clone()))?;
+            self.scan_head().inspect_err(|rejection| self.rejection = Some(rejection.clone()))?;
         }
     }
 
     /// Checks a message as soon as its head is complete.
-    fn read_head(&mut self) -> Result<(), Refused> {
+    fn scan_head(&mut self) -> Result<(), Rejection> {
         let [kind, a, b, c, d, body @ ..] = self.head.as_slice() else { return Ok(()) };
         let (kind, length) = (*kind, u32::from_be_bytes([*a, *b, *c, *d]) as usize);
-        if length > MESSAGE_LIMIT {
-            return Err(Refused::Message);
+        if length > MESSAGE_MIB * MIB {
+            return Err(Rejection::Message);
         }
         // The first authentication request names the method. The driver rejects a later change of
         // method.
-        if let (b'R', Some(methods)) = (kind, &self.methods) {
+        if let (b'R', Some(forbidden)) = (kind, &self.forbidden) {
             let &[a, b, c, d] = body else { return Ok(()) };
-            methods.allow(u32::from_be_bytes([a, b, c, d])).map_err(Refused::Login)?;
-            self.methods = None;
+            forbidden.check(u32::from_be_bytes([a, b, c, d]))?;
+            self.forbidden = None;
         }
         self.rest = (length + 1).saturating_sub(self.head.len());
         self.head.clear();
@@ -117,11 +167,12 @@ impl Framing {
             b'A' | b'S' => self.kept += length,
             _ => self.answer += length,
         }
-        if self.answer.max(self.kept) > ANSWER_LIMIT { Err(Refused::Answer) } else { Ok(()) }
+        let is_within_limit = self.answer.max(self.kept) <= ANSWER_MIB * MIB;
+        if is_within_limit { Ok(()) } else { Err(Rejection::Answer) }
     }
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for LimitedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -129,12 +180,16 @@ impl AsyncRead for Guarded {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
-        Poll::Ready(self.framing.follow(&buffer.filled()[before..]).map_err(io::Error::other))
+        Poll::Ready(self.framing.scan(&buffer.filled()[before..]).map_err(io::Error::other))
     }
 }
 
-impl AsyncWrite for Guarded {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+impl AsyncWrite for LimitedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.socket).poll_write(context, bytes)
     }
 
@@ -147,7 +202,7 @@ impl AsyncWrite for Guarded {
     }
 }
 
-impl TlsStream for Guarded {
+impl TlsStream for LimitedStream {
     fn channel_binding(&self) -> ChannelBinding {
         self.binding.clone().map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
     }
@@ -167,36 +222,64 @@ mod tests {
     fn a_too_long_message_is_rejected_at_its_head() {
         for sizes in [1, 3, 5] {
             let mut framing = Framing::default();
-            let follow =
-                |framing: &mut Framing, bytes: &[u8]| bytes.chunks(sizes).try_for_each(|chunk| framing.follow(chunk));
+            let scan = |framing: &mut Framing, bytes: &[u8]| {
+                bytes.chunks(sizes).try_for_each(|chunk| framing.scan(chunk))
+            };
             let mut fits = message(b'D', 4 + 300);
             fits.extend([b'x'; 300]);
-            assert_eq!(follow(&mut framing, &fits), Ok(()));
+            assert_eq!(scan(&mut framing, &fits), Ok(()));
             assert_eq!((framing.rest, framing.head.len(), framing.answer), (0, 0, 304));
-            assert_eq!(follow(&mut framing, &message(b'D', MESSAGE_LIMIT + 1)), Err(Refused::Message));
-            assert_eq!(follow(&mut framing, &message(b'Z', 5)), Err(Refused::Message), "for good");
+            assert_eq!(
+                scan(&mut framing, &message(b'D', MESSAGE_MIB * MIB + 1)),
+                Err(Rejection::Message)
+            );
+            assert_eq!(
+                scan(&mut framing, &message(b'Z', 5)),
+                Err(Rejection::Message),
+                "the stream stays rejected"
+            );
         }
     }
 
     #[test]
     fn the_limit_of_an_answer_counts_all_its_rows() {
         let row = |framing: &mut Framing, kind| {
-            framing.follow(&message(kind, MESSAGE_LIMIT))?;
+            framing.scan(&message(kind, MESSAGE_MIB * MIB))?;
             framing.rest = 0;
             Ok(())
         };
         let mut framing = Framing::default();
         for _ in 0..20 {
             (0..3).try_for_each(|_| row(&mut framing, b'D')).expect("within the limit");
-            framing.follow(b"Z\0\0\0\x05I").expect("the end of the answer");
+            framing.scan(b"Z\0\0\0\x05I").expect("the end of the answer");
         }
-        assert_eq!((0..5).try_for_each(|_| row(&mut framing, b'D')), Err(Refused::Answer));
-        // Data that the driver keeps for good counts for good.
+        assert_eq!((0..5).try_for_each(|_| row(&mut framing, b'D')), Err(Rejection::Answer));
+        // Data that the driver never drops always counts.
         let mut framing = Framing::default();
         let kept = (0..5).try_for_each(|_| {
-            framing.follow(b"Z\0\0\0\x05I")?;
+            framing.scan(b"Z\0\0\0\x05I")?;
             row(&mut framing, b'S')
         });
-        assert_eq!(kept, Err(Refused::Answer));
+        assert_eq!(kept, Err(Rejection::Answer));
+    }
+
+    #[test]
+    fn a_list_names_allowed_or_forbidden_methods() {
+        let read = |list: &str| {
+            let address = format!("require_auth={list}");
+            let settings = Settings::collect(Some(&address), &|_| None).expect("settings");
+            ForbiddenMethods::read(&settings)
+        };
+        let allows = |list: &str| {
+            let methods = read(list).expect("a list");
+            [0, 3, 5, 7, 9, 10].map(|code| methods.check(code).is_ok())
+        };
+        assert_eq!(allows("scram-sha-256"), [false, false, false, false, false, true]);
+        assert_eq!(allows("!password,!md5,!none"), [false, false, false, true, true, true]);
+        assert_eq!(allows(""), [true; 6]);
+        let md5 = read("md5").expect("a list");
+        assert_eq!(md5.check(3), Err(Rejection::AuthMethod("password")));
+        assert!(read("md5,!none").is_err());
+        assert!(read("scram").is_err());
     }
 }

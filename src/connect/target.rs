@@ -1,42 +1,55 @@
-//! What the gathered settings amount to: the hosts, the login and how to behave towards them. Reads
-//! no file but those that libpq would read for the same settings, and opens no connection.
+//! The meaning of the settings: which hosts to connect to, and how. Reads only the files that libpq
+//! would read for the same settings, and opens no connection.
 
 use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio_postgres::config::ChannelBinding;
+use tokio_postgres::Config;
+use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation};
 
-use super::auth::Methods;
-use super::files;
-use super::server::{self, Server};
-use super::settings::{Environment, Settings};
+use super::keepalive::Keepalive;
+use super::settings::{Lookup, Settings};
+use super::stream::ForbiddenMethods;
 use super::tls::TlsSettings;
-use super::unusable;
+use super::{files, setting_fault};
 
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_PORT: u16 = 5432;
+/// Seconds for one host.
+const DEFAULT_TIMEOUT: u32 = 10;
+/// The socket directories of most distributions, then of PostgreSQL's own build.
+const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
-/// Where the database is and how to reach it, fully resolved. Neither `Debug` nor `Display` shows
-/// a password.
-#[derive(Clone, Debug)]
+/// Where the database is and how to reach it. Implements no `Debug`, because it holds passwords.
+#[derive(Clone)]
 pub(crate) struct Target {
     pub(super) servers: Vec<Server>,
-    pub(super) user: String,
-    pub(super) database: String,
-    pub(super) application_name: String,
-    pub(super) options: Option<String>,
+    /// The login, without the password of a host.
+    pub(super) config: Config,
     pub(super) tls: TlsSettings,
-    pub(super) channel_binding: ChannelBinding,
-    pub(super) methods: Methods,
-    pub(super) wanted: Wanted,
-    pub(super) order: Order,
-    /// For one host, from the first packet to the end of the login; `None` waits for ever.
-    pub(super) timeout: Option<Duration>,
+    pub(super) forbidden_methods: ForbiddenMethods,
+    pub(super) session_attrs: SessionAttrs,
+    pub(super) shuffles_hosts: bool,
+    /// The time limit for one host, from the first packet to the end of the login.
+    pub(crate) timeout: Option<Duration>,
     pub(super) keepalive: Keepalive,
 }
 
-/// What a session must be like to be taken.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Wanted {
+/// One host, and the password for it.
+#[derive(Clone)]
+pub(super) struct Server {
+    /// The name that the certificate must contain, or the directory of a Unix socket.
+    pub(super) name: String,
+    /// The address of `hostaddr`; never set for a Unix socket.
+    pub(super) address: Option<IpAddr>,
+    pub(super) port: u16,
+    pub(super) password: Option<String>,
+}
+
+/// libpq's `target_session_attrs`.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) enum SessionAttrs {
     Any,
     ReadWrite,
     ReadOnly,
@@ -45,141 +58,189 @@ pub(super) enum Wanted {
     PreferStandby,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Order {
-    Given,
-    Random,
-}
+const SESSION_ATTRS: &[(&str, SessionAttrs)] = &[
+    ("any", SessionAttrs::Any),
+    ("read-write", SessionAttrs::ReadWrite),
+    ("read-only", SessionAttrs::ReadOnly),
+    ("primary", SessionAttrs::Primary),
+    ("standby", SessionAttrs::Standby),
+    ("prefer-standby", SessionAttrs::PreferStandby),
+];
 
-/// How soon a silent peer counts as dead. `None` leaves it to the system.
-#[derive(Clone, Debug)]
-pub(super) struct Keepalive {
-    pub(super) probes: Probes,
-    pub(super) idle: Option<Duration>,
-    pub(super) interval: Option<Duration>,
-    pub(super) count: Option<u32>,
-    pub(super) user_timeout: Option<Duration>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Probes {
-    On,
-    Off,
-}
+const CHANNEL_BINDINGS: &[(&str, ChannelBinding)] = &[
+    ("disable", ChannelBinding::Disable),
+    ("prefer", ChannelBinding::Prefer),
+    ("require", ChannelBinding::Require),
+];
 
 impl Target {
-    /// Where the database is: `url`, else `DATABASE_URL`; what those leave open, the service file
-    /// and the `PG*` variables fill in, with libpq's defaults for the rest. `environment` looks a
-    /// variable up.
-    ///
-    /// # Errors
-    /// A `Fault` of the configuration that says which setting from where; never a value.
-    pub(crate) fn resolve(url: Option<&str>, environment: Environment<'_>) -> anyhow::Result<Self> {
-        let settings = Settings::gather(url, environment)?;
+    /// Resolves `url`, or else `DATABASE_URL`. The service file and the `PG*` variables add the
+    /// missing settings; the rest are libpq's defaults. `environment` looks up a variable. An error
+    /// names the setting and its origin, never the value.
+    pub(crate) fn resolve(url: Option<&str>, environment: Lookup<'_>) -> anyhow::Result<Self> {
+        let settings = Settings::collect(url, environment)?;
         let user = user(&settings)?;
-        let database = settings.text("dbname").unwrap_or(&user).to_owned();
+        let database = settings.text("dbname").unwrap_or(&user);
         let name = settings.text("application_name").or(settings.text("fallback_application_name"));
-        let servers = server::all(&settings, &database, &user)?;
-        let tls = TlsSettings::read(&settings, &servers)?;
+        let channel_binding =
+            settings.choice("channel_binding", ChannelBinding::Prefer, CHANNEL_BINDINGS)?;
+        let mut config = Config::new();
+        config
+            .user(&user)
+            .dbname(database)
+            .application_name(name.unwrap_or("jobctl"))
+            .channel_binding(channel_binding)
+            // jobctl does the TLS handshake itself and gives the driver the encrypted stream.
+            // `Direct` keeps the driver from requesting TLS again.
+            .ssl_mode(SslMode::Require)
+            .ssl_negotiation(SslNegotiation::Direct);
+        if let Some(options) = settings.text("options") {
+            config.options(options);
+        }
+        let mut servers = servers(&settings)?;
+        set_passwords(&settings, &mut servers, database, &user);
+        let balancing = [("disable", false), ("random", true)];
         Ok(Self {
             servers,
-            user,
-            database,
-            application_name: name.unwrap_or("jobctl").to_owned(),
-            options: settings.text("options").map(str::to_owned),
-            tls,
-            channel_binding: settings.choice("channel_binding", CHANNEL_BINDINGS)?.unwrap_or(ChannelBinding::Prefer),
-            methods: match settings.list("require_auth") {
-                list if list.is_empty() => Methods::any(),
-                list => Methods::read(&list).map_err(|(why, remedy)| settings.invalid("require_auth", why, &remedy))?,
-            },
-            wanted: settings.choice("target_session_attrs", WANTED)?.unwrap_or(Wanted::Any),
-            order: settings
-                .choice("load_balance_hosts", &[("disable", Order::Given), ("random", Order::Random)])?
-                .unwrap_or(Order::Given),
-            timeout: match settings.number::<i32>("connect_timeout")? {
-                None => Some(DEFAULT_TIMEOUT),
-                Some(seconds) => u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs),
-            },
+            config,
+            tls: TlsSettings::read(&settings)?,
+            forbidden_methods: ForbiddenMethods::read(&settings)?,
+            session_attrs: settings.choice(
+                "target_session_attrs",
+                SessionAttrs::Any,
+                SESSION_ATTRS,
+            )?,
+            shuffles_hosts: settings.choice("load_balance_hosts", false, &balancing)?,
+            timeout: settings
+                .positive("connect_timeout", DEFAULT_TIMEOUT)?
+                .map(|seconds| Duration::from_secs(seconds.into())),
             keepalive: Keepalive::read(&settings)?,
         })
     }
 
     /// Returns whether every host of the target is this host.
     pub(crate) fn is_local(&self) -> bool {
-        self.servers.iter().all(Server::is_on_this_host)
+        self.servers.iter().all(Server::is_this_host)
     }
 
     /// Returns whether the server must prove its identity.
     pub(crate) fn verifies(&self) -> bool {
         self.tls.verifies()
     }
-
-    /// The time limit for the connection and the login to one host; `None`: no limit.
-    pub(crate) fn timeout(&self) -> Option<Duration> {
-        self.timeout
-    }
-}
-
-const CHANNEL_BINDINGS: &[(&str, ChannelBinding)] =
-    &[("disable", ChannelBinding::Disable), ("prefer", ChannelBinding::Prefer), ("require", ChannelBinding::Require)];
-
-const WANTED: &[(&str, Wanted)] = &[
-    ("any", Wanted::Any),
-    ("read-write", Wanted::ReadWrite),
-    ("read-only", Wanted::ReadOnly),
-    ("primary", Wanted::Primary),
-    ("standby", Wanted::Standby),
-    ("prefer-standby", Wanted::PreferStandby),
-];
-
-impl Keepalive {
-    /// The defaults notice a dead peer well within a lease; the system's own take two hours.
-    fn read(settings: &Settings<'_>) -> anyhow::Result<Self> {
-        // Zero and less mean the system's default, as in libpq.
-        let number = |name: &str, default: u32| {
-            let number = settings.number::<i32>(name)?;
-            anyhow::Ok(number.map_or(Some(default), |n| u32::try_from(n).ok().filter(|n| *n > 0)))
-        };
-        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
-        Ok(Self {
-            probes: match settings.number::<i32>("keepalives")? {
-                Some(0) => Probes::Off,
-                _ => Probes::On,
-            },
-            idle: number("keepalives_idle", 10)?.map(seconds),
-            interval: number("keepalives_interval", 5)?.map(seconds),
-            count: number("keepalives_count", 3)?,
-            user_timeout: number("tcp_user_timeout", 10_000)?.map(|n| Duration::from_millis(n.into())),
-        })
-    }
 }
 
 fn user(settings: &Settings<'_>) -> anyhow::Result<String> {
-    if let Some(user) = settings.text("user") {
-        return Ok(user.to_owned());
-    }
-    let account = files::account(rustix::process::geteuid().as_raw()).map(|(name, _)| name);
-    account
+    settings
+        .text("user")
+        .map(str::to_owned)
+        .or_else(|| files::account().map(|(name, _)| name))
         .or_else(|| settings.variable("USER"))
         .or_else(|| settings.variable("LOGNAME"))
-        .ok_or_else(|| unusable(&"the database settings", "there is no user; set PGUSER"))
+        .ok_or_else(|| setting_fault("the database settings", "the user is not known; set PGUSER"))
+}
+
+/// Returns the hosts in the order of the settings, without passwords.
+fn servers(settings: &Settings<'_>) -> anyhow::Result<Vec<Server>> {
+    let [hosts, addresses, ports] = ["host", "hostaddr", "port"].map(|name| settings.list(name));
+    let count = hosts.len().max(addresses.len()).max(1);
+    let other_length = "has another number of items than `host`";
+    if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
+        return Err(settings.invalid("hostaddr", other_length, "give one for each host"));
+    }
+    if ports.len() > 1 && ports.len() != count {
+        return Err(settings.invalid("port", other_length, "give one, or one for each host"));
+    }
+    let item = |list: &[&str], index: usize| {
+        list.get(index).filter(|item| !item.is_empty()).map(|item| (*item).to_owned())
+    };
+    let server = |index| {
+        let address = item(&addresses, index).map(|text| text.parse::<IpAddr>()).transpose();
+        let address = address.map_err(|_| {
+            let cause = "has an item that is not an IP address";
+            settings.invalid("hostaddr", cause, "use `host` for names")
+        })?;
+        // As in libpq, an address takes precedence over a directory.
+        let name = match (item(&hosts, index), address) {
+            (Some(name), None) => name,
+            (Some(name), Some(_)) if !name.starts_with('/') => name,
+            (_, Some(address)) => address.to_string(),
+            (None, None) => default_host(),
+        };
+        let port = match item(&ports, if ports.len() > 1 { index } else { 0 }) {
+            None => DEFAULT_PORT,
+            Some(text) => text.parse().ok().filter(|port| *port != 0).ok_or_else(|| {
+                settings.invalid("port", "is not a port number", "use 1 to 65535")
+            })?,
+        };
+        Ok(Server { name, address, port, password: None })
+    };
+    (0..count).map(server).collect()
+}
+
+fn default_host() -> String {
+    let directory = SOCKET_DIRECTORIES.into_iter().find(|directory| Path::new(directory).is_dir());
+    directory.unwrap_or("localhost").to_owned()
+}
+
+/// Sets the password of the settings for every host, or else that of the pass file for each.
+fn set_passwords(settings: &Settings<'_>, servers: &mut [Server], database: &str, user: &str) {
+    let given = settings.text("password");
+    let path = settings.text("passfile").map(PathBuf::from).or_else(|| settings.in_home(".pgpass"));
+    let text = path.filter(|_| given.is_none()).and_then(|path| files::pass_file(&path));
+    for server in servers {
+        let is_default = SOCKET_DIRECTORIES.contains(&&*server.name);
+        let host = if is_default { "localhost" } else { &server.name };
+        let found = text.as_ref().and_then(|text| {
+            files::password(text, [host, &server.port.to_string(), database, user])
+        });
+        server.password = given.map(str::to_owned).or(found);
+    }
+}
+
+impl Server {
+    /// Returns whether it is a Unix socket. PostgreSQL encrypts nothing there.
+    pub(super) fn is_socket(&self) -> bool {
+        self.name.starts_with('/')
+    }
+
+    fn is_this_host(&self) -> bool {
+        let address = self.address.or_else(|| self.name.parse().ok());
+        self.is_socket() || address.map_or(self.name == "localhost", |ip| ip.is_loopback())
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, port, .. } = self;
+        if name.contains(':') && !self.is_socket() {
+            write!(formatter, "[{name}]:{port}")
+        } else {
+            write!(formatter, "{name}:{port}")
+        }
+    }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let servers: Vec<String> = self.servers.iter().map(Server::to_string).collect();
-        write!(formatter, "{}@{}/{}", self.user, servers.join(","), self.database)
+        let [user, database] = [self.config.get_user(), self.config.get_dbname()];
+        let (user, database) = (user.unwrap_or_default(), database.unwrap_or_default());
+        write!(formatter, "{user}@{}/{database}", servers.join(","))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::exit::{Exit, Fault};
 
     fn resolve(url: &str, variables: &[(&str, &str)]) -> anyhow::Result<Target> {
-        let find = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+        let find = |name: &str| {
+            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        };
         Target::resolve(Some(url), &find)
     }
 
@@ -187,14 +248,16 @@ mod tests {
     fn shows(url: &str, variables: &[(&str, &str)], expected: &str) {
         let target = resolve(url, variables).unwrap_or_else(|error| panic!("{error:#}"));
         assert_eq!(target.to_string(), expected);
-        assert!(!format!("{target:?}").contains("s3cret"), "{target:?}");
     }
 
     #[track_caller]
     fn refuses(url: &str, why: &str) {
-        let refused = resolve(url, &[("HOME", "/nowhere")]).expect_err("a refusal");
-        assert_eq!(refused.downcast_ref::<Fault>().map(|fault| fault.exit), Some(Exit::Configuration));
-        assert_eq!(refused.to_string(), why);
+        let refused = resolve(url, &[("HOME", "/nowhere")]).err().expect("a refusal");
+        assert_eq!(
+            refused.downcast_ref::<Fault>().map(|fault| fault.exit),
+            Some(Exit::Configuration)
+        );
+        assert_eq!(refused.to_string(), format!("cannot use the database URL: {why}"));
     }
 
     #[test]
@@ -209,33 +272,50 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_can_not_be_used_is_named_with_its_origin() {
-        refuses("port=0", "cannot use the database URL: `port` is no port; write a number from 1 to 65535");
+    fn an_error_names_the_setting_and_its_origin() {
+        refuses("port=0", "`port` is not a port number; use 1 to 65535");
         refuses(
             "sslmode=on",
-            "cannot use the database URL: `sslmode` has an unknown value; allowed are disable, allow, prefer, require, verify-ca, verify-full",
+            "`sslmode` has an unknown value; use disable, allow, prefer, require, verify-ca, \
+             verify-full",
         );
         refuses(
             "host=a,b port=1,2,3",
-            "cannot use the database URL: `port` has not as many items as `host`; give one, or one for each host",
+            "`port` has another number of items than `host`; give one, or one for each host",
         );
         refuses(
             "hostaddr=h",
-            "cannot use the database URL: `hostaddr` has an item that is no IP address; use `host` for names",
+            "`hostaddr` has an item that is not an IP address; use `host` for names",
         );
         refuses(
             "connect_timeout=5s",
-            "cannot use the database URL: `connect_timeout` is no number, or too large; write it in digits",
+            "`connect_timeout` is not a number, or too large; write it in digits",
         );
     }
 
     #[test]
-    fn units_and_zero_are_those_of_libpq() {
-        let target = resolve("user=me", &[]).expect("a target");
-        assert_eq!(target.timeout, Some(Duration::from_secs(10)));
-        assert_eq!(target.keepalive.user_timeout, Some(Duration::from_secs(10)));
-        let target = resolve("connect_timeout=0 tcp_user_timeout=2500 keepalives_idle=0", &[]).expect("a target");
-        assert_eq!((target.timeout, target.keepalive.idle), (None, None));
-        assert_eq!(target.keepalive.user_timeout, Some(Duration::from_millis(2500)));
+    fn connect_timeout_is_in_seconds_and_zero_means_no_limit() {
+        let timeout = |url: &str| resolve(url, &[]).expect("a target").timeout;
+        assert_eq!(timeout("user=me"), Some(Duration::from_secs(10)));
+        assert_eq!(timeout("connect_timeout=3"), Some(Duration::from_secs(3)));
+        assert_eq!(timeout("connect_timeout=0"), None);
+    }
+
+    #[test]
+    fn the_pass_file_is_read_for_each_host_only_if_it_is_private() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join(".pgpass");
+        fs::write(&path, "h1:*:*:me:s3cret1\nlocalhost:*:*:me:s3cret2\n").expect("written");
+        let find = |mode, url| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+            let environment =
+                |name: &str| (name == "HOME").then(|| home.path().display().to_string());
+            let target = Target::resolve(Some(url), &environment).expect("a target");
+            let password = |server: &Server| server.password.clone().unwrap_or_default();
+            target.servers.iter().map(password).collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(find(0o600, "user=me host=h1,h2,/tmp"), "s3cret1,,s3cret2");
+        assert_eq!(find(0o600, "user=me host=h1 password=given"), "given");
+        assert_eq!(find(0o640, "user=me host=h1"), "");
     }
 }

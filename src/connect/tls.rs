@@ -1,28 +1,38 @@
-//! Transport encryption: its settings, and the rustls configuration from them. The rules about
-//! certificates are in `verify`. Files are read only when a connection is about to be encrypted.
+//! Encryption: its settings, and the TLS handshake with the checks that libpq makes after it. The
+//! rules about certificates are in `verify`.
 
 use std::fmt::Display;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
-use tokio_postgres::config::SslNegotiation;
+use rustls::{ClientConfig, RootCertStore, SignatureScheme, SupportedProtocolVersion};
+use sha2::{Digest, Sha256, Sha384, Sha512};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
+use x509_cert::der::Decode;
+use x509_cert::der::oid::db::rfc5912;
 
-use super::files;
-use super::handshake::PROTOCOL;
-use super::server::Server;
+use super::error::{CHECK_CLIENT_CERTIFICATE, CHECK_TLS, ConnectError, USE_CERTIFICATE_NAME};
 use super::settings::Settings;
-use super::unusable;
-use super::verify::{Demand, Known, Verifier};
+use super::stream::Socket;
+use super::verify::Verifier;
+use super::{files, setting_fault};
 
-/// libpq's `sslmode`, from careless to careful.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+/// The protocol's name in TLS (ALPN).
+const PROTOCOL: &[u8] = b"postgresql";
+
+/// libpq's `sslmode`, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum SslMode {
     Disable,
@@ -42,47 +52,248 @@ const MODES: &[(&str, SslMode)] = &[
     ("verify-full", SslMode::VerifyFull),
 ];
 
-const OWN_CERTIFICATE: &[(&str, OwnCertificate)] =
-    &[("disable", OwnCertificate::Withheld), ("allow", OwnCertificate::Shown), ("require", OwnCertificate::Demanded)];
+/// Whether a connection is encrypted, and whether a server without TLS is accepted.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) enum Encryption {
+    Off,
+    Preferred,
+    Required,
+}
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct TlsSettings {
     pub(super) mode: SslMode,
-    pub(super) negotiation: SslNegotiation,
-    roots: Roots,
-    revoked: Option<PathBuf>,
+    /// The handshake begins without PostgreSQL's request for it (`sslnegotiation=direct`).
+    is_direct: bool,
+    /// `None`: the certificates that this system trusts.
+    root_file: Option<PathBuf>,
+    revocation_list: Option<PathBuf>,
     /// The client's certificate and key.
     identity: Option<(PathBuf, PathBuf)>,
-    pub(super) own_certificate: OwnCertificate,
+    /// A server that does not ask for the client's certificate is rejected.
+    must_send_certificate: bool,
     versions: Vec<&'static SupportedProtocolVersion>,
-    server_name: ServerNameIndication,
+    sends_server_name: bool,
 }
 
-/// libpq's `sslcertmode`: whether the client sends its certificate.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum OwnCertificate {
-    Withheld,
-    /// Sent if the server asks for it.
-    Shown,
-    /// A server that has not asked for it is rejected.
-    Demanded,
+impl TlsSettings {
+    pub(super) fn read(settings: &Settings<'_>) -> anyhow::Result<Self> {
+        let in_home = |name: &str| {
+            settings.in_home(".postgresql").map(|d| d.join(name)).filter(|path| path.is_file())
+        };
+        let path = |key: &str| settings.text(key).map(PathBuf::from);
+        let mut mode = settings.choice("sslmode", SslMode::Prefer, MODES)?;
+        let mut root_file = path("sslrootcert");
+        if settings.text("sslrootcert") == Some("system") {
+            // Any server can have a certificate from a public authority, so check the name.
+            if settings.text("sslmode").is_some() && mode < SslMode::VerifyFull {
+                let cause = "is too weak for sslrootcert=system";
+                return Err(settings.invalid("sslmode", cause, "use verify-full"));
+            }
+            (mode, root_file) = (SslMode::VerifyFull, None);
+        } else if mode >= SslMode::Require {
+            root_file = root_file.or_else(|| in_home("root.crt"));
+        }
+        // As in libpq, `require` checks the certificate if there is a root certificate file.
+        if mode == SslMode::Require && root_file.is_some() {
+            mode = SslMode::VerifyCa;
+        }
+        let negotiations = [("postgres", false), ("direct", true)];
+        let is_direct = settings.choice("sslnegotiation", false, &negotiations)?;
+        if is_direct && mode < SslMode::Require {
+            let cause = "is direct, but TLS is optional";
+            return Err(settings.invalid("sslnegotiation", cause, "use sslmode=require"));
+        }
+        let cert_modes = ["disable", "allow", "require"].map(|mode| (mode, mode));
+        let cert_mode = settings.choice("sslcertmode", "allow", &cert_modes)?;
+        let must_send_certificate = cert_mode == "require";
+        if must_send_certificate && mode < SslMode::Require {
+            let cause = "is require, but TLS is optional";
+            return Err(settings.invalid("sslcertmode", cause, "use sslmode=verify-full"));
+        }
+        let certificate = path("sslcert").or_else(|| in_home("postgresql.crt"));
+        let key = path("sslkey").or_else(|| settings.in_home(".postgresql/postgresql.key"));
+        Ok(Self {
+            mode,
+            is_direct,
+            root_file,
+            revocation_list: path("sslcrl")
+                .or_else(|| (mode >= SslMode::VerifyCa).then(|| in_home("root.crl"))?),
+            identity: certificate.zip(key).filter(|_| cert_mode != "disable"),
+            must_send_certificate,
+            versions: versions(settings)?,
+            sends_server_name: settings.number("sslsni")? != Some(0),
+        })
+    }
+
+    /// Returns whether the server must prove its identity. A certificate from a public authority
+    /// proves nothing unless its name is checked.
+    pub(super) fn verifies(&self) -> bool {
+        match self.mode {
+            SslMode::VerifyFull => true,
+            SslMode::VerifyCa => self.root_file.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Reads the files that the mode needs. An error names the file.
+    pub(super) fn client_config(&self) -> anyhow::Result<ClientConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = if self.mode < SslMode::VerifyCa {
+            Verifier::lenient(&provider)
+        } else {
+            let pinned = read_pem_file(self.root_file.as_deref(), "sslrootcert")?;
+            let revoked = read_pem_file(self.revocation_list.as_deref(), "sslcrl")?;
+            let trusted = match self.root_file {
+                Some(_) => pinned.clone(),
+                None => rustls_native_certs::load_native_certs().certs,
+            };
+            let mut roots = RootCertStore::empty();
+            if roots.add_parsable_certificates(trusted).0 == 0 {
+                let cause = "this system trusts no certificate; set sslrootcert to the authority's";
+                return Err(setting_fault("the root certificates", cause));
+            }
+            Verifier::strict(&provider, self.mode, roots, pinned, revoked)
+                .map_err(|error| setting_fault("sslcrl", format!("{error}; correct it")))?
+        };
+        let builder = ClientConfig::builder_with_details(provider, Arc::new(HostTime))
+            .with_protocol_versions(&self.versions)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = read_pem_file(Some(certificate), "sslcert")?;
+                let config = builder.with_client_auth_cert(chain, read_private_key(key)?);
+                config.map_err(|error| {
+                    let cause = match error {
+                        rustls::Error::InconsistentKeys(_) => {
+                            "it is not the key of sslcert; use that key".to_owned()
+                        }
+                        error => format!("{error}; use an RSA, ECDSA or Ed25519 key"),
+                    };
+                    file_fault("sslkey", key, cause)
+                })?
+            }
+        };
+        config.enable_sni = self.sends_server_name;
+        if self.is_direct {
+            config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        }
+        Ok(config)
+    }
+
+    /// Encrypts `socket`, and returns it with the data for channel binding. `name` is the one that
+    /// the server's certificate must contain.
+    pub(super) async fn handshake(
+        &self,
+        config: &ClientConfig,
+        mut socket: Box<dyn Socket>,
+        name: &str,
+        encryption: Encryption,
+    ) -> Result<(Box<dyn Socket>, Option<Vec<u8>>), ConnectError> {
+        if encryption == Encryption::Off {
+            return Ok((socket, None));
+        }
+        if !self.is_direct {
+            socket.write_all(&SSL_REQUEST).await?;
+            match (socket.read_u8().await?, encryption) {
+                (b'S', _) => {}
+                (b'N', Encryption::Preferred) => return Ok((socket, None)),
+                (b'N', _) => {
+                    let cause = "the server does not support TLS";
+                    return Err(ConnectError::of_encryption(cause, CHECK_TLS));
+                }
+                _ => return Err(ConnectError::not_postgresql()),
+            }
+        }
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
+            let cause = "no certificate can contain this host name";
+            ConnectError::of_encryption(cause, USE_CERTIFICATE_NAME)
+        })?;
+        let mut config = config.clone();
+        let resolver = Arc::new(RecordingResolver {
+            inner: config.client_auth_cert_resolver,
+            has_sent: AtomicBool::new(false),
+        });
+        config.client_auth_cert_resolver = resolver.clone();
+        let socket = TlsConnector::from(Arc::new(config)).connect(name, socket).await?;
+        let session = socket.get_ref().1;
+        // If the server does not confirm the protocol, it is not PostgreSQL.
+        if self.is_direct && session.alpn_protocol() != Some(PROTOCOL) {
+            let cause = "the server has not confirmed PostgreSQL's protocol in TLS";
+            return Err(ConnectError::of_encryption(cause, CHECK_TLS));
+        }
+        if self.must_send_certificate && !resolver.has_sent.load(Ordering::Relaxed) {
+            let cause = "sslcertmode is require, but the server asked for no client certificate, \
+                         or none is set";
+            return Err(ConnectError::of_encryption(cause, CHECK_CLIENT_CERTIFICATE));
+        }
+        let binding = session.peer_certificates().and_then(<[_]>::first).and_then(channel_binding);
+        Ok((Box::new(socket), binding))
+    }
 }
 
-#[derive(Debug, Clone)]
-enum Roots {
-    /// Those that this system trusts.
-    System,
-    File(PathBuf),
+fn versions(settings: &Settings<'_>) -> anyhow::Result<Vec<&'static SupportedProtocolVersion>> {
+    const VERSIONS: &[(&str, u8)] = &[("TLSv1", 0), ("TLSv1.1", 1), ("TLSv1.2", 2), ("TLSv1.3", 3)];
+    let least = settings.choice("ssl_min_protocol_version", 2, VERSIONS)?;
+    let most = settings.choice("ssl_max_protocol_version", 3, VERSIONS)?;
+    let known = [(3, &TLS13), (2, &TLS12)].into_iter();
+    let chosen: Vec<_> =
+        known.filter(|(n, _)| (least..=most).contains(n)).map(|(_, version)| version).collect();
+    if chosen.is_empty() {
+        let (cause, remedy) = ("leaves no version", "allow TLSv1.2 or TLSv1.3");
+        return Err(settings.invalid("ssl_max_protocol_version", cause, remedy));
+    }
+    Ok(chosen)
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum ServerNameIndication {
-    Sent,
-    Withheld,
+fn file_fault(key: &str, path: &Path, cause: impl Display) -> anyhow::Error {
+    setting_fault(format!("{key} {}", path.display()), cause)
 }
 
-/// The host's time for checking the validity of certificates. A clock before 1970 counts as 1970;
-/// rustls' own provider would panic.
+/// Reads all PEM items of one kind, at least one; without a path none.
+fn read_pem_file<T: PemObject>(path: Option<&Path>, key: &str) -> anyhow::Result<Vec<T>> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    let fault = |cause: &dyn Display| file_fault(key, path, format!("{cause}; correct {key}"));
+    let text = fs::read(path).map_err(|error| fault(&files::reason(&error)))?;
+    let items: Vec<T> =
+        T::pem_slice_iter(&text).collect::<Result<_, _>>().map_err(|error| fault(&error))?;
+    if items.is_empty() { Err(fault(&"it has no such item in PEM form")) } else { Ok(items) }
+}
+
+fn read_private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
+    let fault = |cause: &str| file_fault("sslkey", path, cause);
+    let metadata = fs::metadata(path)
+        .map_err(|error| fault(&format!("{}; correct sslkey", files::reason(&error))))?;
+    // As in libpq, a key of root may be readable by a group that all services are in.
+    let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+    if metadata.mode() & forbidden != 0 {
+        return Err(fault("other users can read it; run `chmod 600`"));
+    }
+    PrivateKeyDer::from_pem_file(path)
+        .map_err(|_| fault("it has no private key in plain PEM form; decrypt an encrypted key"))
+}
+
+/// Returns the data for channel binding (`tls-server-end-point`, RFC 5929): a hash of the server's
+/// certificate. The hash algorithm is that of the certificate's signature, but at least SHA-256.
+/// `None` if that algorithm has no hash, such as Ed25519.
+fn channel_binding(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    let parsed = x509_cert::Certificate::from_der(certificate).ok()?;
+    Some(match parsed.signature_algorithm.oid {
+        rfc5912::SHA_1_WITH_RSA_ENCRYPTION
+        | rfc5912::SHA_256_WITH_RSA_ENCRYPTION
+        | rfc5912::ECDSA_WITH_SHA_256 => Sha256::digest(certificate).to_vec(),
+        rfc5912::SHA_384_WITH_RSA_ENCRYPTION | rfc5912::ECDSA_WITH_SHA_384 => {
+            Sha384::digest(certificate).to_vec()
+        }
+        rfc5912::SHA_512_WITH_RSA_ENCRYPTION => Sha512::digest(certificate).to_vec(),
+        _ => return None,
+    })
+}
+
+/// The host's time, for the validity of certificates. A clock before 1970 counts as 1970; rustls'
+/// own provider would panic.
 #[derive(Debug)]
 struct HostTime;
 
@@ -93,167 +304,25 @@ impl TimeProvider for HostTime {
     }
 }
 
-impl TlsSettings {
-    pub(super) fn read(settings: &Settings<'_>, servers: &[Server]) -> anyhow::Result<Self> {
-        let given = settings.choice("sslmode", MODES)?;
-        let own = |name: &str| settings.in_home(".postgresql").map(|d| d.join(name)).filter(|path| path.is_file());
-        let (mut mode, mut roots) = (given.unwrap_or(SslMode::Prefer), Roots::System);
-        let mut negotiation = SslNegotiation::Postgres;
-        match settings.text("sslrootcert") {
-            // Anybody can have a certificate that some public authority signed: only the name counts.
-            Some("system") if given.is_some_and(|mode| mode < SslMode::VerifyFull) => {
-                return Err(settings.invalid("sslmode", "is too weak for sslrootcert=system", "use verify-full"));
-            }
-            Some("system") => mode = SslMode::VerifyFull,
-            Some(path) => roots = Roots::File(PathBuf::from(path)),
-            None if mode >= SslMode::Require => roots = own("root.crt").map_or(Roots::System, Roots::File),
-            None => {}
-        }
-        // With a root certificate at hand, libpq has always checked it in this mode.
-        if mode == SslMode::Require && matches!(roots, Roots::File(_)) {
-            mode = SslMode::VerifyCa;
-        }
-        if let Some(true) = settings.choice("sslnegotiation", &[("postgres", false), ("direct", true)])? {
-            if mode < SslMode::Require {
-                return Err(settings.invalid(
-                    "sslnegotiation",
-                    "is direct, but TLS is optional",
-                    "use sslmode=require",
-                ));
-            }
-            negotiation = SslNegotiation::Direct;
-        }
-        let certificate = settings.text("sslcert").map(PathBuf::from);
-        let revoked = settings.text("sslcrl").map(PathBuf::from);
-        let encrypts = mode != SslMode::Disable && servers.iter().any(|server| !server.is_local());
-        let own_certificate = settings.choice("sslcertmode", OWN_CERTIFICATE)?.unwrap_or(OwnCertificate::Shown);
-        if own_certificate == OwnCertificate::Demanded && mode < SslMode::Require {
-            return Err(settings.invalid("sslcertmode", "is require, but TLS is optional", "use sslmode=verify-full"));
-        }
-        let identity = if encrypts && own_certificate != OwnCertificate::Withheld {
-            certificate.or_else(|| own("postgresql.crt")).and_then(|certificate| {
-                let key = settings.text("sslkey").map(PathBuf::from);
-                Some((certificate, key.or_else(|| settings.in_home(".postgresql/postgresql.key"))?))
-            })
-        } else {
-            None
-        };
-        Ok(Self {
-            mode,
-            negotiation,
-            roots,
-            revoked: revoked.or_else(|| (mode >= SslMode::VerifyCa).then(|| own("root.crl")).flatten()),
-            identity,
-            own_certificate,
-            versions: versions(settings)?,
-            server_name: match settings.number::<i32>("sslsni")? {
-                Some(0) => ServerNameIndication::Withheld,
-                _ => ServerNameIndication::Sent,
-            },
-        })
-    }
-
-    /// Returns whether the server must prove its identity. A certificate from a public authority
-    /// proves nothing unless its name is checked.
-    pub(super) fn verifies(&self) -> bool {
-        match self.mode {
-            SslMode::VerifyFull => true,
-            SslMode::VerifyCa => matches!(self.roots, Roots::File(_)),
-            _ => false,
-        }
-    }
-
-    /// Reads the certificates that the mode needs.
-    ///
-    /// # Errors
-    /// A `Fault` of the configuration that names the file.
-    pub(super) fn certificates(&self) -> anyhow::Result<ClientConfig> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let algorithms = provider.signature_verification_algorithms;
-        let verifier = match self.mode {
-            SslMode::Disable | SslMode::Allow | SslMode::Prefer | SslMode::Require => Verifier::lenient(algorithms),
-            SslMode::VerifyCa | SslMode::VerifyFull => {
-                let (given, store) = self.roots()?;
-                let revoked = self.revoked.as_deref().map(|path| read_all(path, "sslcrl")).transpose()?;
-                let known = Known { store: Arc::new(store), given, revoked: revoked.unwrap_or_default() };
-                let demand = if self.mode == SslMode::VerifyFull { Demand::Name } else { Demand::Authority };
-                Verifier::strict(&provider, known, demand)
-                    .map_err(|error| unusable(&"the root certificates", &format!("{error}; correct sslrootcert")))?
-            }
-        };
-        let versions = ClientConfig::builder_with_details(provider, Arc::new(HostTime))
-            .with_protocol_versions(&self.versions)
-            .map_err(|error| unusable(&"ssl_min_protocol_version", &format!("{error}; correct it")))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier));
-        let mut config = match &self.identity {
-            None => versions.with_no_client_auth(),
-            Some((certificate, key)) => versions
-                .with_client_auth_cert(read_all::<CertificateDer<'_>>(certificate, "sslcert")?, private_key(key)?)
-                .map_err(|error| match error {
-                    rustls::Error::InconsistentKeys(_) => "it is not the key of sslcert; give that one".to_owned(),
-                    error => format!("{error}; use an RSA, ECDSA or Ed25519 key"),
-                })
-                .map_err(|why| unusable(&file("sslkey", key), &why))?,
-        };
-        config.enable_sni = self.server_name == ServerNameIndication::Sent;
-        if self.negotiation == SslNegotiation::Direct {
-            config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        }
-        Ok(config)
-    }
-
-    /// The certificates that were given, to be accepted as they are too, and all to build chains on.
-    fn roots(&self) -> anyhow::Result<(Vec<CertificateDer<'static>>, RootCertStore)> {
-        let mut store = RootCertStore::empty();
-        let (given, trusted) = match &self.roots {
-            Roots::File(path) => {
-                let certificates: Vec<CertificateDer<'static>> = read_all(path, "sslrootcert")?;
-                (certificates.clone(), certificates)
-            }
-            Roots::System => (Vec::new(), rustls_native_certs::load_native_certs().certs),
-        };
-        if store.add_parsable_certificates(trusted).0 == 0 {
-            let why = "this system trusts no certificate; give the server's authority with sslrootcert";
-            return Err(unusable(&"the root certificates", why));
-        }
-        Ok((given, store))
-    }
+/// Records whether the client's certificate was sent.
+#[derive(Debug)]
+struct RecordingResolver {
+    inner: Arc<dyn ResolvesClientCert>,
+    has_sent: AtomicBool,
 }
 
-fn versions(settings: &Settings<'_>) -> anyhow::Result<Vec<&'static SupportedProtocolVersion>> {
-    const VERSIONS: &[(&str, u8)] = &[("TLSv1", 0), ("TLSv1.1", 1), ("TLSv1.2", 2), ("TLSv1.3", 3)];
-    let least = settings.choice("ssl_min_protocol_version", VERSIONS)?.unwrap_or(2);
-    let most = settings.choice("ssl_max_protocol_version", VERSIONS)?.unwrap_or(3);
-    let known = [(3, &TLS13), (2, &TLS12)].into_iter();
-    let chosen: Vec<_> = known.filter(|(n, _)| (least..=most).contains(n)).map(|(_, version)| version).collect();
-    if chosen.is_empty() {
-        return Err(settings.invalid("ssl_max_protocol_version", "leaves no version", "allow TLSv1.2 or TLSv1.3"));
+impl ResolvesClientCert for RecordingResolver {
+    fn resolve(
+        &self,
+        authorities: &[&[u8]],
+        schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
+        let chosen = self.inner.resolve(authorities, schemes);
+        self.has_sent.store(chosen.is_some(), Ordering::Relaxed);
+        chosen
     }
-    Ok(chosen)
-}
 
-fn file(key: &str, path: &Path) -> String {
-    format!("{key} {}", path.display())
-}
-
-/// All PEM items of one kind in a file; at least one.
-fn read_all<T: PemObject>(path: &Path, key: &str) -> anyhow::Result<Vec<T>> {
-    let broken = |why: &dyn Display| unusable(&file(key, path), &format!("{why}; correct {key}"));
-    let items = fs::read(path).map_err(|error| broken(&files::reason(&error)))?;
-    let items: Result<Vec<T>, _> = T::pem_slice_iter(&items).collect();
-    let items = items.map_err(|error| broken(&error))?;
-    if items.is_empty() { Err(broken(&"it has nothing of the kind in PEM form")) } else { Ok(items) }
-}
-
-fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
-    let broken = |why: &str| unusable(&file("sslkey", path), why);
-    let metadata = fs::metadata(path).map_err(|error| broken(&format!("{}; correct sslkey", files::reason(&error))))?;
-    // libpq's rule: the system may keep keys for a group that all services are in.
-    let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
-    if metadata.mode() & forbidden != 0 {
-        return Err(broken("others can read it; chmod 600"));
+    fn has_certs(&self) -> bool {
+        self.inner.has_certs()
     }
-    PrivateKeyDer::from_pem_file(path)
-        .map_err(|_| broken("it has no private key in plain PEM form; an encrypted one must be decrypted first"))
 }

@@ -1,155 +1,174 @@
-//! Which server certificates are accepted. rustls alone refuses some that PostgreSQL's manual tells
-//! people to make and that libpq takes: self-signed, without alternative names, X.509 version 1.
+//! Which server certificates are accepted. libpq accepts some that PostgreSQL's manual explains how
+//! to make, and that rustls alone rejects: self-signed, without alternative names, X.509 version 1.
 
 use std::fmt;
 use std::net::IpAddr;
+use std::str;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
+};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
 use x509_cert::certificate::{Certificate, Version};
 use x509_cert::crl::CertificateList;
-use x509_cert::der::asn1::{Ia5StringRef, PrintableStringRef, Utf8StringRef};
 use x509_cert::der::oid::ObjectIdentifier;
-use x509_cert::der::{Decode, Encode};
+use x509_cert::der::{Decode, Encode, Tag, Tagged};
+
+use super::tls::SslMode;
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 const NAME_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.30");
 
-/// What a certificate must show.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Demand {
-    Nothing,
-    /// That a known authority signed it (`verify-ca`).
-    Authority,
-    /// That, and the host's name (`verify-full`).
-    Name,
-}
-
 #[derive(Debug)]
 pub(super) struct Verifier {
-    demand: Demand,
     algorithms: WebPkiSupportedAlgorithms,
-    chain: Option<Arc<WebPkiServerVerifier>>,
-    known: Known,
+    /// `None`: any certificate is accepted.
+    rules: Option<Rules>,
 }
 
-/// The trusted roots and revocation lists.
+/// The rules of `verify-ca` and `verify-full`.
 #[derive(Debug)]
-pub(super) struct Known {
-    pub(super) store: Arc<RootCertStore>,
-    /// A server may show one of these itself: the self-signed certificate.
-    pub(super) given: Vec<CertificateDer<'static>>,
-    pub(super) revoked: Vec<CertificateRevocationListDer<'static>>,
+struct Rules {
+    mode: SslMode,
+    chain: Arc<WebPkiServerVerifier>,
+    roots: Arc<RootCertStore>,
+    /// The certificates of `sslrootcert`. A server may also send one of them as its own.
+    pinned: Vec<CertificateDer<'static>>,
+    revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
-/// What rustls has no word for.
+/// Problems of a certificate that rustls has no error for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Unverifiable {
+pub(super) enum CertificateProblem {
     OldVersion,
     SelfSigned,
     ConstrainedAuthority,
 }
 
-impl fmt::Display for Unverifiable {
+impl fmt::Display for CertificateProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::OldVersion => "it is X.509 version 1, which no authority's signature makes good",
+            Self::OldVersion => "it is X.509 version 1",
             Self::SelfSigned => "it is self-signed",
-            Self::ConstrainedAuthority => "the host is only in its common name, and its authority has name constraints",
+            Self::ConstrainedAuthority => {
+                "the host is only in its common name, and its authority has name constraints"
+            }
         })
     }
 }
 
-impl std::error::Error for Unverifiable {}
+impl std::error::Error for CertificateProblem {}
 
-impl From<Unverifiable> for Error {
-    fn from(why: Unverifiable) -> Self {
-        CertificateError::Other(OtherError(Arc::new(why))).into()
+impl From<CertificateProblem> for Error {
+    fn from(problem: CertificateProblem) -> Self {
+        CertificateError::Other(OtherError(Arc::new(problem))).into()
     }
 }
 
 impl Verifier {
-    /// Takes any certificate. Its key must still have signed the handshake: channel binding, which
-    /// tells a man in the middle by his certificate, means nothing if he can show the server's own.
-    pub(super) fn lenient(algorithms: WebPkiSupportedAlgorithms) -> Self {
-        let known = Known { store: Arc::new(RootCertStore::empty()), given: Vec::new(), revoked: Vec::new() };
-        Self { demand: Demand::Nothing, algorithms, chain: None, known }
+    /// Accepts any certificate whose key signed the handshake. Without that signature, a man in the
+    /// middle could send the server's own certificate, and channel binding would not detect him.
+    pub(super) fn lenient(provider: &CryptoProvider) -> Self {
+        Self { algorithms: provider.signature_verification_algorithms, rules: None }
     }
 
-    /// # Errors
-    /// A revocation list is unusable, or all roots are.
+    /// Checks certificates as far as `mode` demands.
     pub(super) fn strict(
         provider: &Arc<CryptoProvider>,
-        known: Known,
-        demand: Demand,
+        mode: SslMode,
+        roots: RootCertStore,
+        pinned: Vec<CertificateDer<'static>>,
+        revoked: Vec<CertificateRevocationListDer<'static>>,
     ) -> Result<Self, VerifierBuilderError> {
-        let chain = WebPkiServerVerifier::builder_with_provider(Arc::clone(&known.store), Arc::clone(provider))
-            .with_crls(known.revoked.clone())
-            .enforce_revocation_expiration()
-            .build()?;
-        Ok(Self { demand, algorithms: provider.signature_verification_algorithms, chain: Some(chain), known })
-    }
-
-    fn check_name(
-        &self,
-        shown: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-    ) -> Result<(), Error> {
-        if self.demand != Demand::Name {
-            return Ok(());
-        }
-        match parsed(shown) {
-            Some(certificate) if !has_extension(&certificate, ALTERNATIVE_NAMES) => {
-                if !common_name(&certificate).is_some_and(|common| matches(&common, &name.to_str())) {
-                    return Err(CertificateError::NotValidForName.into());
-                }
-                // rustls checks an authority's name constraints only against alternative names.
-                let signers: Vec<Certificate> = intermediates.iter().filter_map(parsed).collect();
-                if self.known.is_constrained(&certificate, &signers) {
-                    return Err(Unverifiable::ConstrainedAuthority.into());
-                }
-                Ok(())
-            }
-            _ => verify_server_name(&ParsedCertificate::try_from(shown)?, name),
-        }
+        let roots = Arc::new(roots);
+        let chain =
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider))
+                .with_crls(revoked.clone())
+                .enforce_revocation_expiration()
+                .build()?;
+        let rules = Some(Rules { mode, chain, roots, pinned, revoked });
+        Ok(Self { algorithms: provider.signature_verification_algorithms, rules })
     }
 }
 
-impl Known {
-    /// Returns whether an authority in the chain of `shown` is limited to some names.
-    fn is_constrained(&self, shown: &Certificate, intermediates: &[Certificate]) -> bool {
-        let issuers = intermediates.iter().chain([shown]).filter_map(|one| one.tbs_certificate.issuer.to_der().ok());
-        let issuers: Vec<Vec<u8>> = issuers.collect();
-        let constrained = self.store.roots.iter().filter(|root| root.name_constraints.is_some());
-        intermediates.iter().any(|one| has_extension(one, NAME_CONSTRAINTS))
-            // A root's subject is stored without its DER header.
-            || constrained.map(|root| &root.subject).any(|subject| issuers.iter().any(|name| name.ends_with(subject)))
-    }
-
-    /// A pinned certificate needs no signature, but it can still be revoked.
-    fn check_revoked(&self, shown: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
-        if self.revoked.is_empty() {
+impl Rules {
+    fn check_name(
+        &self,
+        sent: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+    ) -> Result<(), Error> {
+        if self.mode != SslMode::VerifyFull {
             return Ok(());
         }
-        let shown = parsed(shown).ok_or(CertificateError::BadEncoding)?.tbs_certificate;
+        let Some(certificate) =
+            parsed(sent).filter(|certificate| !has_extension(certificate, ALTERNATIVE_NAMES))
+        else {
+            return verify_server_name(&ParsedCertificate::try_from(sent)?, name);
+        };
+        if !common_name(&certificate).is_some_and(|common| matches(&common, &name.to_str())) {
+            return Err(CertificateError::NotValidForName.into());
+        }
+        // rustls checks an authority's name constraints only against alternative names.
+        if self.is_constrained(&certificate, intermediates) {
+            return Err(CertificateProblem::ConstrainedAuthority.into());
+        }
+        Ok(())
+    }
+
+    /// Returns whether an authority in the chain of `certificate` is limited to some names.
+    fn is_constrained(&self, certificate: &Certificate, others: &[CertificateDer<'_>]) -> bool {
+        let others: Vec<Certificate> = others.iter().filter_map(parsed).collect();
+        if others.iter().any(|one| has_extension(one, NAME_CONSTRAINTS)) {
+            return true;
+        }
+        let chain = others.iter().chain([certificate]);
+        let issuers: Vec<Vec<u8>> =
+            chain.filter_map(|one| one.tbs_certificate.issuer.to_der().ok()).collect();
+        let mut roots = self.roots.roots.iter().filter(|root| root.name_constraints.is_some());
+        // A root's subject is stored without its DER header.
+        roots.any(|root| issuers.iter().any(|issuer| issuer.ends_with(&root.subject)))
+    }
+
+    /// Checks the dates and the revocation of a pinned certificate, which needs no signature.
+    fn check_pinned(
+        &self,
+        sent: &CertificateDer<'_>,
+        now: UnixTime,
+    ) -> Result<(), CertificateError> {
+        let certificate = parsed(sent).ok_or(CertificateError::BadEncoding)?.tbs_certificate;
+        if now.as_secs() < certificate.validity.not_before.to_unix_duration().as_secs() {
+            return Err(CertificateError::NotValidYet);
+        }
+        if now.as_secs() > certificate.validity.not_after.to_unix_duration().as_secs() {
+            return Err(CertificateError::Expired);
+        }
         let lists = self.revoked.iter().filter_map(|list| CertificateList::from_der(list).ok());
-        let lists: Vec<_> = lists.map(|list| list.tbs_cert_list).filter(|list| list.issuer == shown.issuer).collect();
-        if lists.is_empty() {
-            return Err(CertificateError::UnknownRevocationStatus.into());
+        let mut lists = lists
+            .map(|list| list.tbs_cert_list)
+            .filter(|list| list.issuer == certificate.issuer)
+            .peekable();
+        if !self.revoked.is_empty() && lists.peek().is_none() {
+            return Err(CertificateError::UnknownRevocationStatus);
         }
         for list in lists {
-            if list.next_update.is_some_and(|next| next.to_unix_duration().as_secs() < now.as_secs()) {
-                return Err(CertificateError::ExpiredRevocationList.into());
+            if list.next_update.is_some_and(|at| at.to_unix_duration().as_secs() < now.as_secs()) {
+                return Err(CertificateError::ExpiredRevocationList);
             }
-            if list.revoked_certificates.iter().flatten().any(|one| one.serial_number == shown.serial_number) {
-                return Err(CertificateError::Revoked.into());
+            let mut revoked = list.revoked_certificates.iter().flatten();
+            if revoked.any(|one| one.serial_number == certificate.serial_number) {
+                return Err(CertificateError::Revoked);
             }
         }
         Ok(())
@@ -159,68 +178,73 @@ impl Known {
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        shown: &CertificateDer<'_>,
+        sent: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
-        if self.known.given.iter().any(|given| given == shown) {
-            check_dates(shown, now)?;
-            self.known.check_revoked(shown, now)?;
-        } else if is_old(shown) {
-            return Err(Unverifiable::OldVersion.into());
+        use CertificateError::{NotValidForName, NotValidForNameContext};
+        let Some(rules) = &self.rules else { return Ok(ServerCertVerified::assertion()) };
+        if rules.pinned.iter().any(|pinned| pinned == sent) {
+            rules.check_pinned(sent, now)?;
+        } else if is_old(sent) {
+            return Err(CertificateProblem::OldVersion.into());
         } else {
-            // The name is the last thing checked, so everything else is in order when it fails.
-            use CertificateError::{NotValidForName, NotValidForNameContext};
-            match chain.verify_server_cert(shown, intermediates, name, ocsp, now) {
-                Ok(_) => return Ok(ServerCertVerified::assertion()),
-                Err(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {}
-                Err(Error::InvalidCertificate(_)) if is_self_signed(shown) => {
-                    return Err(Unverifiable::SelfSigned.into());
+            match rules.chain.verify_server_cert(sent, intermediates, name, ocsp, now) {
+                // rustls checks the name last, so everything else is valid.
+                Err(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
                 }
-                Err(error) => return Err(error),
+                Err(Error::InvalidCertificate(_)) if is_self_signed(sent) => {
+                    return Err(CertificateProblem::SelfSigned.into());
+                }
+                result => return result,
             }
         }
-        self.check_name(shown, intermediates, name).map(|()| ServerCertVerified::assertion())
+        rules.check_name(sent, intermediates, name).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
         &self,
         message: &[u8],
-        shown: &CertificateDer<'_>,
+        sent: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        if !is_old(shown) {
-            return verify_tls12_signature(message, shown, signed, &self.algorithms);
+        if !is_old(sent) {
+            return verify_tls12_signature(message, sent, signed, &self.algorithms);
         }
-        // What rustls does, for a certificate that it can't parse.
-        let certificate = parsed(shown).ok_or(CertificateError::BadEncoding)?;
-        let key = &certificate.tbs_certificate.subject_public_key_info;
+        // The same check as in rustls, which cannot parse such a certificate.
+        let certificate = parsed(sent).ok_or(CertificateError::BadEncoding)?;
+        let key = certificate.tbs_certificate.subject_public_key_info;
         let kind = key.algorithm.to_der().map_err(|_| CertificateError::BadEncoding)?;
-        let candidates = self.algorithms.mapping.iter().filter(|(scheme, _)| *scheme == signed.scheme);
-        let mut candidates = candidates.flat_map(|(_, algorithms)| algorithms.iter());
-        let valid = candidates.any(|algorithm| {
+        let key = key.subject_public_key.raw_bytes();
+        let schemes = self.algorithms.mapping.iter();
+        let mut algorithms =
+            schemes.filter(|(scheme, _)| *scheme == signed.scheme).flat_map(|(_, all)| all.iter());
+        let is_valid = algorithms.any(|algorithm| {
             kind.ends_with(algorithm.public_key_alg_id().as_ref())
-                && algorithm.verify_signature(key.subject_public_key.raw_bytes(), message, signed.signature()).is_ok()
+                && algorithm.verify_signature(key, message, signed.signature()).is_ok()
         });
-        if valid { Ok(HandshakeSignatureValid::assertion()) } else { Err(CertificateError::BadSignature.into()) }
+        if is_valid {
+            Ok(HandshakeSignatureValid::assertion())
+        } else {
+            Err(CertificateError::BadSignature.into())
+        }
     }
 
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        shown: &CertificateDer<'_>,
+        sent: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        if !is_old(shown) {
-            return verify_tls13_signature(message, shown, signed, &self.algorithms);
+        if !is_old(sent) {
+            return verify_tls13_signature(message, sent, signed, &self.algorithms);
         }
-        let certificate = parsed(shown).ok_or(CertificateError::BadEncoding)?;
+        let certificate = parsed(sent).ok_or(CertificateError::BadEncoding)?;
         let key = certificate.tbs_certificate.subject_public_key_info.to_der();
         let key = SubjectPublicKeyInfoDer::from(key.map_err(|_| CertificateError::BadEncoding)?);
-        rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
+        verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -228,28 +252,18 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-fn parsed(shown: &CertificateDer<'_>) -> Option<Certificate> {
-    Certificate::from_der(shown).ok()
+fn parsed(certificate: &CertificateDer<'_>) -> Option<Certificate> {
+    Certificate::from_der(certificate).ok()
 }
 
-fn is_old(shown: &CertificateDer<'_>) -> bool {
-    parsed(shown).is_some_and(|certificate| certificate.tbs_certificate.version != Version::V3)
+/// Returns whether the certificate is of X.509 version 1 or 2.
+fn is_old(certificate: &CertificateDer<'_>) -> bool {
+    parsed(certificate).is_some_and(|parsed| parsed.tbs_certificate.version != Version::V3)
 }
 
-fn is_self_signed(shown: &CertificateDer<'_>) -> bool {
-    parsed(shown).is_some_and(|certificate| certificate.tbs_certificate.issuer == certificate.tbs_certificate.subject)
-}
-
-fn check_dates(shown: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
-    let certificate = parsed(shown).ok_or(CertificateError::BadEncoding)?;
-    let validity = certificate.tbs_certificate.validity;
-    if now.as_secs() < validity.not_before.to_unix_duration().as_secs() {
-        return Err(CertificateError::NotValidYet.into());
-    }
-    if now.as_secs() > validity.not_after.to_unix_duration().as_secs() {
-        return Err(CertificateError::Expired.into());
-    }
-    Ok(())
+fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
+    parsed(certificate)
+        .is_some_and(|parsed| parsed.tbs_certificate.issuer == parsed.tbs_certificate.subject)
 }
 
 fn has_extension(certificate: &Certificate, id: ObjectIdentifier) -> bool {
@@ -257,21 +271,22 @@ fn has_extension(certificate: &Certificate, id: ObjectIdentifier) -> bool {
     extensions.iter().any(|extension| extension.extn_id == id)
 }
 
-/// The last one, which is the most specific.
+/// Returns the last common name, which is the most specific.
 fn common_name(certificate: &Certificate) -> Option<String> {
     let mut parts = certificate.tbs_certificate.subject.0.iter().flat_map(|part| part.0.iter());
     let value = &parts.rfind(|attribute| attribute.oid == COMMON_NAME)?.value;
-    let utf8 = value.decode_as::<Utf8StringRef<'_>>().map(|text| text.as_str().to_owned());
-    let utf8 = utf8.or_else(|_| value.decode_as::<PrintableStringRef<'_>>().map(|text| text.as_str().to_owned()));
-    utf8.or_else(|_| value.decode_as::<Ia5StringRef<'_>>().map(|text| text.as_str().to_owned())).ok()
+    let is_text = matches!(value.tag(), Tag::Utf8String | Tag::PrintableString | Tag::Ia5String);
+    str::from_utf8(value.value()).ok().filter(|_| is_text).map(str::to_owned)
 }
 
 /// libpq's rule: the whole name, or `*.` for exactly one label; an address only as a whole.
 fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
     match pattern.strip_prefix("*.").filter(|_| name.parse::<IpAddr>().is_err()) {
-        Some(domain) => name.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && rest == domain),
-        None => pattern == name,
+        Some(domain) => {
+            let parts = name.split_once('.').filter(|(label, _)| !label.is_empty());
+            parts.is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(domain))
+        }
+        None => pattern.eq_ignore_ascii_case(name),
     }
 }
 
@@ -285,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_common_name_covers_one_label_at_most() {
+    fn a_wildcard_matches_exactly_one_label() {
         case("db.example.com", "DB.example.com", true);
         case("*.example.com", "db.example.com", true);
         case("*.example.com", "a.db.example.com", false);
@@ -300,14 +315,15 @@ mod tests {
     /// Seconds since 1970.
     const NOW: u64 = 1_800_000_000;
 
-    /// An authority, and certificates that it signed or that signed themselves.
+    /// A certificate authority.
     struct Authority {
         issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
         own: CertificateDer<'static>,
     }
 
     fn parameters(common_name: &str, alternatives: &[&str]) -> rcgen::CertificateParams {
-        let alternatives: Vec<String> = alternatives.iter().map(|name| (*name).to_owned()).collect();
+        let alternatives: Vec<String> =
+            alternatives.iter().map(|name| (*name).to_owned()).collect();
         let mut parameters = rcgen::CertificateParams::new(alternatives).expect("valid names");
         parameters.distinguished_name = rcgen::DistinguishedName::new();
         parameters.distinguished_name.push(rcgen::DnType::CommonName, common_name);
@@ -353,78 +369,92 @@ mod tests {
         }
     }
 
-    /// What a verifier that was given `root` says to `shown` from `db.example.com`, in both modes.
+    /// Checks the errors of `verify-ca` and `verify-full` with `root`, if the server
+    /// `db.example.com` sends `sent`.
     #[track_caller]
-    fn verdicts(root: &CertificateDer<'static>, shown: &CertificateDer<'_>, expected: [Option<Error>; 2]) {
-        verdicts_with(root, &[], shown, &[], expected);
+    fn assert_errors(
+        root: &CertificateDer<'static>,
+        sent: &CertificateDer<'_>,
+        expected: [Option<Error>; 2],
+    ) {
+        assert_errors_with(root, &[], sent, &[], expected);
     }
 
-    /// Like `verdicts`, with revocation lists and the intermediate certificates of the server.
+    /// Like `assert_errors`, with revocation lists and the intermediate certificates of the server.
     #[track_caller]
-    fn verdicts_with(
+    fn assert_errors_with(
         root: &CertificateDer<'static>,
         revoked: &[CertificateRevocationListDer<'static>],
-        shown: &CertificateDer<'_>,
+        sent: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         expected: [Option<Error>; 2],
     ) {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut store = RootCertStore::empty();
         store.add(root.clone()).expect("a root");
-        let store = Arc::new(store);
         let name = ServerName::try_from("db.example.com").expect("a name");
-        let verdicts = [Demand::Authority, Demand::Name].map(|demand| {
-            let known = Known { store: Arc::clone(&store), given: vec![root.clone()], revoked: revoked.to_vec() };
-            let verifier = Verifier::strict(&provider, known, demand).expect("a verifier");
-            // Any time within the validity that the certificates have by default.
+        let errors = [SslMode::VerifyCa, SslMode::VerifyFull].map(|mode| {
+            let (pinned, revoked) = (vec![root.clone()], revoked.to_vec());
+            let verifier = Verifier::strict(&provider, mode, store.clone(), pinned, revoked);
+            let verifier = verifier.expect("a verifier");
+            // A time within the default validity of the certificates.
             let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(NOW));
-            verifier.verify_server_cert(shown, intermediates, &name, &[], now).err()
+            verifier.verify_server_cert(sent, intermediates, &name, &[], now).err()
         });
         // Errors of other crates never compare equal.
-        assert_eq!(format!("{verdicts:?}"), format!("{expected:?}"));
+        assert_eq!(format!("{errors:?}"), format!("{expected:?}"));
     }
 
     #[test]
-    fn an_authority_vouches_for_the_names_in_the_certificate() {
+    fn a_trusted_authority_proves_the_names_in_the_certificate() {
         let authority = Authority::new("One");
-        let shown = authority.sign(&parameters("x", &["db.example.com"]));
-        verdicts(&authority.own, &shown, [None, None]);
+        let sent = authority.sign(&parameters("x", &["db.example.com"]));
+        assert_errors(&authority.own, &sent, [None, None]);
         let unknown = || Some(CertificateError::UnknownIssuer.into());
-        verdicts(&Authority::new("Other").own, &shown, [unknown(), unknown()]);
+        assert_errors(&Authority::new("Other").own, &sent, [unknown(), unknown()]);
     }
 
     #[test]
-    fn the_common_name_counts_only_without_alternative_names() {
+    fn the_common_name_is_checked_only_without_alternative_names() {
         let authority = Authority::new("One");
-        verdicts(&authority.own, &authority.sign(&parameters("db.example.com", &[])), [None, None]);
-        let shown = authority.sign(&parameters("db.example.com", &["other.example.com"]));
+        assert_errors(
+            &authority.own,
+            &authority.sign(&parameters("db.example.com", &[])),
+            [None, None],
+        );
+        let sent = authority.sign(&parameters("db.example.com", &["other.example.com"]));
         let name = ServerName::try_from("db.example.com").expect("a name");
-        let wrong = ParsedCertificate::try_from(&shown).and_then(|shown| verify_server_name(&shown, &name));
-        verdicts(&authority.own, &shown, [None, wrong.err()]);
-        let shown = authority.sign(&parameters("other.example.com", &[]));
-        verdicts(&authority.own, &shown, [None, Some(CertificateError::NotValidForName.into())]);
+        let wrong =
+            ParsedCertificate::try_from(&sent).and_then(|sent| verify_server_name(&sent, &name));
+        assert_errors(&authority.own, &sent, [None, wrong.err()]);
+        let sent = authority.sign(&parameters("other.example.com", &[]));
+        assert_errors(
+            &authority.own,
+            &sent,
+            [None, Some(CertificateError::NotValidForName.into())],
+        );
     }
 
     #[test]
-    fn a_self_signed_certificate_is_its_own_root() {
+    fn a_self_signed_certificate_is_accepted_only_as_the_root_itself() {
         let mut parameters = parameters("db.example.com", &[]);
         parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let sign = |parameters: &rcgen::CertificateParams| {
             let key = rcgen::KeyPair::generate().expect("a key");
             parameters.self_signed(&key).expect("a certificate").der().clone()
         };
-        let (shown, other) = (sign(&parameters), sign(&parameters));
-        verdicts(&shown, &shown, [None, None]);
-        let stranger = || Some(Unverifiable::SelfSigned.into());
-        verdicts(&other, &shown, [stranger(), stranger()]);
+        let (sent, other) = (sign(&parameters), sign(&parameters));
+        assert_errors(&sent, &sent, [None, None]);
+        let self_signed = || Some(CertificateProblem::SelfSigned.into());
+        assert_errors(&other, &sent, [self_signed(), self_signed()]);
         parameters.not_after = rcgen::date_time_ymd(2020, 1, 1);
         let expired = sign(&parameters);
-        let refused = || Some(CertificateError::Expired.into());
-        verdicts(&expired, &expired, [refused(), refused()]);
+        let expired_error = || Some(CertificateError::Expired.into());
+        assert_errors(&expired, &expired, [expired_error(), expired_error()]);
     }
 
     #[test]
-    fn a_revocation_list_counts_until_it_expires_and_for_a_given_certificate_too() {
+    fn a_revocation_list_binds_pinned_certificates_until_it_expires() {
         let authority = Authority::new("One");
         let mut leaf = parameters("x", &["db.example.com"]);
         leaf.serial_number = Some(rcgen::SerialNumber::from_slice(&[7]));
@@ -432,40 +462,51 @@ mod tests {
         let expired = [
             CertificateError::ExpiredRevocationListContext {
                 time: UnixTime::since_unix_epoch(std::time::Duration::from_secs(NOW)),
-                next_update: UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_577_836_800)),
+                next_update: UnixTime::since_unix_epoch(std::time::Duration::from_secs(
+                    1_577_836_800,
+                )),
             },
             CertificateError::ExpiredRevocationList,
         ];
-        // Signed by the trusted authority, and trusted itself.
+        // Trusts first the authority, then the certificate itself.
         for (root, expired) in [&authority.own, &signed].into_iter().zip(expired) {
             let with = |list, expected: Option<CertificateError>| {
                 let expected = [expected.clone(), expected].map(|error| error.map(Error::from));
-                verdicts_with(root, &[list], &signed, &[], expected);
+                assert_errors_with(root, &[list], &signed, &[], expected);
             };
             with(authority.revoke(8, 2100), None);
             with(authority.revoke(7, 2100), Some(CertificateError::Revoked));
             with(authority.revoke(8, 2020), Some(expired));
-            with(Authority::new("Other").revoke(8, 2100), Some(CertificateError::UnknownRevocationStatus));
+            with(
+                Authority::new("Other").revoke(8, 2100),
+                Some(CertificateError::UnknownRevocationStatus),
+            );
         }
     }
 
     #[test]
-    fn an_authority_for_some_names_vouches_for_no_common_name() {
+    fn an_authority_with_name_constraints_proves_no_common_name() {
         let mut constrained = parameters("One", &[]);
         constrained.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         constrained.name_constraints = Some(rcgen::NameConstraints {
             permitted_subtrees: vec![rcgen::GeneralSubtree::DnsName("other.example".to_owned())],
             excluded_subtrees: Vec::new(),
         });
-        let forbidden = || Some(Unverifiable::ConstrainedAuthority.into());
+        let forbidden = || Some(CertificateProblem::ConstrainedAuthority.into());
         let leaf = parameters("db.example.com", &[]);
         let one = Authority::of(constrained.clone());
-        verdicts(&one.own, &one.sign(&leaf), [None, forbidden()]);
-        // The same if another authority signed the constrained one.
+        assert_errors(&one.own, &one.sign(&leaf), [None, forbidden()]);
+        // The errors are the same if another authority signed the constrained authority.
         let root = Authority::new("Root");
         let key = rcgen::KeyPair::generate().expect("a key");
         let own = constrained.signed_by(&key, &root.issuer).expect("a certificate").der().clone();
         let middle = Authority { issuer: rcgen::Issuer::new(constrained, key), own };
-        verdicts_with(&root.own, &[], &middle.sign(&leaf), std::slice::from_ref(&middle.own), [None, forbidden()]);
+        assert_errors_with(
+            &root.own,
+            &[],
+            &middle.sign(&leaf),
+            std::slice::from_ref(&middle.own),
+            [None, forbidden()],
+        );
     }
 }

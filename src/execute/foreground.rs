@@ -1,46 +1,44 @@
-//! A command in the foreground. With `shell`, the only place that starts a process, signals one and
-//! waits for one.
+//! A command in the foreground. With `shell`, the only place that starts, signals and awaits
+//! processes.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::thread;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::inherited;
+use super::sanitize;
 
-/// How a command in the foreground ended.
 pub(crate) enum Foreground {
     Succeeded,
-    /// Its exit status, or 128 and the signal that killed it, as in a shell.
+    /// The exit status, or 128 and the signal that killed the command, as in a shell.
     Failed(u8),
     NotStarted(io::Error),
-    /// It was started, and the system does not say what became of it.
+    /// The command started, and the system does not report how it ended.
     Unknown(io::Error),
 }
 
-fn start(words: &[String]) -> io::Result<Child> {
-    Command::new(&words[0]).args(&words[1..]).env_remove(inherited::OWN_ADDRESS).spawn()
-}
-
-/// Runs a command on the terminal, pipes and process group that jobctl itself was given. Signals that
-/// ask to end are left to the command: jobctl has to see how it ended. Those that jobctl was started
-/// to ignore, as by `nohup`, both ignore.
+/// Runs a command on jobctl's own terminal, pipes and process group. A signal ends only the
+/// command, because jobctl must stay to report how the command ended. Both ignore the signals
+/// that jobctl inherited as ignored, as under `nohup`.
 pub(crate) fn foreground(words: &[String]) -> Foreground {
-    let ignored: Vec<_> = inherited::ignored_signals().collect();
-    let heard = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| !ignored.contains(signal));
-    // A Ctrl-C reaches the whole group by itself; what is sent to jobctl alone is passed on. While SIGCHLD is
-    // ignored, as a daemon may leave it, nobody's exit status can be had.
-    let signals = Signals::new(heard.chain([SIGCHLD]));
-    let child = signals.and_then(|signals| Ok((signals, start(words)?)));
-    let (mut signals, mut child) = match child {
+    let ignored: Vec<_> = sanitize::ignored_signals().collect();
+    let caught =
+        [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| !ignored.contains(signal));
+    // A Ctrl-C reaches the whole group. SIGTERM and SIGHUP may reach only jobctl, so they are
+    // passed on. SIGCHLD must not stay ignored, as some daemons leave it: no exit status could be
+    // read.
+    let signals = Signals::new(caught.chain([SIGCHLD]));
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env_remove(sanitize::OWN_ADDRESS);
+    let (mut signals, mut child) = match signals.and_then(|caught| Ok((caught, command.spawn()?))) {
         Ok(started) => started,
         Err(error) => return Foreground::NotStarted(error),
     };
-    // Where the system refuses a descriptor or a thread, the command hears of no more than a terminal tells it.
+    // If the system refuses a descriptor or a thread, no signal is passed on.
     if let Ok(command) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
         let _ = thread::Builder::new().spawn(move || {
             for number in signals.forever() {
@@ -49,7 +47,7 @@ pub(crate) fn foreground(words: &[String]) -> Foreground {
                     SIGHUP => Signal::HUP,
                     _ => continue,
                 };
-                // It may have ended by now.
+                // The command may have ended.
                 let _ = pidfd_send_signal(&command, signal);
             }
         });

@@ -2,11 +2,11 @@
 //! module knows processes and sockets, but not PostgreSQL, leases or retries. Its caller stops an
 //! execution with a `Stop`.
 
-mod family;
 mod foreground;
 mod http;
-mod inherited;
 mod output;
+mod process_table;
+mod sanitize;
 mod shell;
 mod stop;
 
@@ -19,35 +19,40 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub(crate) use foreground::{Foreground, foreground};
 pub(crate) use http::HostPolicy;
-pub(crate) use inherited::hide_environment;
+pub(crate) use sanitize::hide_environment;
 pub(crate) use stop::Stop;
 
-use crate::action::{Action, Shell, Source};
-use crate::model::{Ended, Failure, Identity};
+use crate::job::action::{Action, Shell};
+use crate::job::attempt::{AttemptIdentity, AttemptResult};
+use crate::job::failure::Failure;
 use http::Caller;
 
-/// Open descriptors of a tick beside those of its jobs, and of one job: pipes, a pidfd, what a start takes for a moment.
+/// The maximum of open descriptors of the tick itself, and of one job: pipes, a pidfd, and those
+/// that a start needs for a moment.
 const OWN_DESCRIPTORS: u64 = 64;
-const DESCRIPTORS_OF_ONE: u64 = 12;
+const JOB_DESCRIPTORS: u64 = 12;
 
-/// Makes room for the descriptors of so many executions at a time, within what the process may have at all: the usual
-/// limit is meant for one that opens few, and jobs that fail for want of them fail fast.
-pub(crate) fn make_room(executions: usize) {
+/// Raises the limit of open descriptors for this many executions at a time. The usual limit is for
+/// a process that opens few, and jobs fail fast without descriptors.
+pub(crate) fn raise_descriptor_limit(executions: usize) {
     let limit = getrlimit(Resource::Nofile);
-    let wanted = OWN_DESCRIPTORS + DESCRIPTORS_OF_ONE * executions as u64;
+    let wanted = OWN_DESCRIPTORS + JOB_DESCRIPTORS * executions as u64;
     if limit.current.is_some_and(|current| current < wanted) {
         let current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
-        // Where it is refused, all is as it was.
+        // If the system refuses, the old limit stays.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
 }
 
-/// Whether an error says that this host is short of something just now, whatever is to be executed.
+/// Returns whether this host is short of a resource now, for any job.
 fn is_exhaustion(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE)
+    )
 }
 
-/// Which commands this host executes: any, those of definitions, or none.
+/// The commands that this host executes: any, those of definitions, or none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum ShellPolicy {
     Any,
@@ -57,10 +62,12 @@ pub(crate) enum ShellPolicy {
 
 impl ShellPolicy {
     fn check(self, command: &Shell) -> Result<(), Failure> {
-        let why = match (self, command.source) {
-            (Self::Any, _) | (Self::Defined, Source::Definition) => return Ok(()),
-            (Self::Defined, Source::Payload) => "--shell defined allows only commands of definitions on this host",
-            (Self::Off, _) => "--shell off allows no commands on this host",
+        let why = match (self, command.is_defined) {
+            (Self::Any, _) | (Self::Defined, true) => return Ok(()),
+            (Self::Defined, false) => {
+                "--shell defined: this host runs only commands of definitions"
+            }
+            (Self::Off, _) => "--shell off: this host runs no commands",
         };
         Err(Failure::NotAllowed(why.to_owned()))
     }
@@ -83,14 +90,14 @@ impl Executor {
     pub(crate) fn execute(
         &self,
         action: &Action,
-        identity: &Identity,
+        identity: &AttemptIdentity,
         timeout: Option<Duration>,
         stop: &Stop,
-    ) -> Ended {
+    ) -> AttemptResult {
         match action {
             Action::Shell(command) => match self.shell.check(command) {
                 Ok(()) => shell::run(command, identity, timeout, stop),
-                Err(refused) => Ended::unstarted(refused),
+                Err(failure) => AttemptResult::unstarted(failure),
             },
             Action::Http(call) => self.caller.call(call, identity, timeout, stop),
         }

@@ -1,14 +1,13 @@
-//! Keeps the beginning and the end of what a job prints, in bounded memory, and turns it into text
-//! that PostgreSQL can store.
+//! Keeps the beginning and the end of a job's output, as text that PostgreSQL can store.
 
 use std::collections::VecDeque;
 
-use crate::model::Output;
+use crate::job::attempt::JobOutput;
 
-/// Bytes kept from the beginning, and as many from the end, of each stream.
+/// The bytes kept from the beginning of each stream, and from its end.
 const KEPT: usize = 32 * 1024;
 
-/// One stream: its first and last `KEPT` bytes, and how many there were.
+/// The first and the last `KEPT` bytes of a stream, and its length.
 #[derive(Default)]
 pub(super) struct Capture {
     head: Vec<u8>,
@@ -37,7 +36,7 @@ impl Capture {
             self.head.extend(self.tail);
             return text(&self.head);
         }
-        // A character that was cut in two would show as garbage on both sides of the gap.
+        // Drop a character that the gap has cut in two.
         let whole = self.head.iter().rposition(|byte| is_char_start(*byte)).unwrap_or(0);
         if std::str::from_utf8(&self.head[whole..]).is_err() {
             self.head.truncate(whole);
@@ -48,9 +47,8 @@ impl Capture {
     }
 }
 
-/// Both streams as one output: what went to stdout, then, under a line that says so, what went to
-/// stderr.
-pub(super) fn join(stdout: Capture, stderr: Capture) -> Output {
+/// Joins both streams: stdout, a separator line, and stderr.
+pub(super) fn join(stdout: Capture, stderr: Capture) -> JobOutput {
     let bytes = stdout.bytes + stderr.bytes;
     let truncated = stdout.left_out() + stderr.left_out() > 0;
     let mut text = stdout.text();
@@ -61,11 +59,10 @@ pub(super) fn join(stdout: Capture, stderr: Capture) -> Output {
         text.push_str("--- stderr ---\n");
         text.push_str(&stderr.text());
     }
-    Output { text, bytes, truncated }
+    JobOutput { text, bytes, truncated }
 }
 
-/// Valid UTF-8 without NUL, whatever the bytes are; PostgreSQL refuses anything else, and the
-/// outcome would be lost with it.
+/// Returns valid UTF-8 without NUL. PostgreSQL rejects anything else, and the result with it.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
 }
@@ -85,15 +82,18 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_kept_whole() {
+    fn a_short_output_is_kept_whole() {
         let output = join(capture(&[b"one\n", b"two\n"]), Capture::default());
-        assert_eq!((output.text.as_str(), output.bytes, output.truncated), ("one\ntwo\n", 8, false));
+        assert_eq!(
+            (output.text.as_str(), output.bytes, output.truncated),
+            ("one\ntwo\n", 8, false)
+        );
         let whole = vec![b'x'; 2 * KEPT];
         assert!(!join(capture(&[&whole]), Capture::default()).truncated);
     }
 
     #[test]
-    fn of_a_flood_both_ends_are_kept_and_all_is_counted() {
+    fn both_ends_of_a_long_output_are_kept_and_all_bytes_counted() {
         let middle = vec![b'-'; 1_000_000];
         let flood = || capture(&[b"first ", &middle, b" last"]);
         assert!(flood().head.len() + flood().tail.len() <= 2 * KEPT);
@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn the_two_streams_are_told_apart() {
+    fn a_line_separates_the_two_streams() {
         assert_eq!(join(capture(&[b"a"]), capture(&[b"b"])).text, "a\n--- stderr ---\nb");
         assert_eq!(join(Capture::default(), capture(&[b"b"])).text, "--- stderr ---\nb");
     }
 
     #[test]
-    fn what_postgresql_can_not_store_is_replaced() {
+    fn bytes_that_postgresql_cannot_store_are_replaced() {
         assert_eq!(text(b"a\0b\xffc"), "a\u{fffd}b\u{fffd}c");
     }
 

@@ -1,71 +1,69 @@
-//! The command of a job. With `foreground`, the only place that starts a process, signals one and
-//! waits for one.
+//! The command of a job. With `foreground`, the only place that starts, signals and awaits
+//! processes.
 //!
-//! Each command leads a process group of its own, so that what it started can be ended with it and
-//! a Ctrl-C meant for jobctl does not reach it. One thread looks after one command: it sleeps on the
-//! pipes, on the process itself (a pidfd) and on its `Stop`, so it needs no signal handler and can't
-//! be held up by a grandchild that keeps a pipe open.
+//! Each command leads its own process group, so that its children can be stopped with it and a
+//! Ctrl-C for jobctl does not reach it. One thread supervises one command. It sleeps on the pipes,
+//! on the process itself (a pidfd) and on the `Stop`. So it needs no signal handler, and a
+//! grandchild that keeps a pipe open can't delay it.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use super::output::{self, Capture};
 use super::stop::Stop;
-use super::{family, inherited};
-use crate::action::{self, Shell};
-use crate::model::{Ended, Failure, Identity, Outcome, Why};
+use super::{process_table, sanitize};
+use crate::job::action::{self, Shell, ShellCommand};
+use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome};
+use crate::job::failure::Failure;
 
-/// As for cron and for system(3), whatever the PATH is; and nobody has to look for it.
+/// The same shell as for cron and system(3), whatever PATH contains.
 const SHELL: &str = "/bin/sh";
-/// Between SIGTERM and SIGKILL.
-pub(super) const KILL_GRACE: Duration = Duration::from_secs(5);
-/// What processes that a command left behind get to end by themselves and let go of its pipes.
+/// The time between SIGTERM and SIGKILL.
+const KILL_GRACE: Duration = Duration::from_secs(5);
+/// The same for processes that a command left behind.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
-/// After SIGKILL; a process can outlive it only inside the kernel.
-const DEATH_PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait after SIGKILL. Only a process that is stuck in the kernel takes longer.
+const DEATH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often to check whether a process group still has processes; there is no event to wait for.
 const GROUP_POLL: Duration = Duration::from_millis(10);
 
-/// Runs the command until it exits, times out or is stopped; nothing of its group is left then.
-pub(super) fn run(shell: &Shell, identity: &Identity, timeout: Option<Duration>, stop: &Stop) -> Ended {
-    let (bell, child) = match stop.bell().and_then(|bell| Ok((bell, spawn(shell, identity)?))) {
-        Ok(started) => started,
-        Err(error) => return not_started(shell, &error),
-    };
-    match Process::new(child, &shell.stdin, stop, bell) {
-        Ok(mut process) => process.supervise(timeout),
-        // It may have begun.
-        Err(error) => Ended::unstarted(Failure::Spawn(error.to_string())),
+/// Runs the command until it exits, times out or is stopped. Then it ends the command's group.
+pub(super) fn run(
+    shell: &Shell,
+    identity: &AttemptIdentity,
+    timeout: Option<Duration>,
+    stop: &Stop,
+) -> AttemptResult {
+    match stop.eventfd().and_then(|stopped| Ok((stopped, spawn(shell, identity)?))) {
+        Err(error) => not_started(shell, &error),
+        Ok((stopped, child)) => match Process::new(child, &shell.stdin, stop, stopped) {
+            Ok(mut process) => process.supervise(timeout),
+            // The command was killed, but may already have had effects: the attempt counts.
+            Err(error) => AttemptResult::unstarted(Failure::Spawn(error.to_string())),
+        },
     }
 }
 
-fn spawn(shell: &Shell, identity: &Identity) -> io::Result<Child> {
-    inherited::withhold()?;
-    let mut command = match &shell.command {
-        action::Command::Script(script) => {
-            let mut command = Command::new(SHELL);
-            command.arg0("sh").arg("-c").arg(script);
-            command
-        }
-        action::Command::Arguments(words) => {
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]);
-            command
-        }
+fn spawn(shell: &Shell, identity: &AttemptIdentity) -> io::Result<Child> {
+    sanitize::withhold()?;
+    let mut command = Command::new(program(shell));
+    match &shell.command {
+        ShellCommand::Script(script) => command.arg0("sh").args(["-c", script]),
+        ShellCommand::Arguments(words) => command.args(&words[1..]),
     };
     if let Some(directory) = &shell.cwd {
         command.current_dir(directory);
     }
     command
-        .env_remove(inherited::OWN_ADDRESS)
+        .env_remove(sanitize::OWN_ADDRESS)
         .envs(&shell.env)
         .env("JOBCTL_RUN_ID", identity.run_id.to_string())
         .env("JOBCTL_JOB", &identity.job)
@@ -83,79 +81,78 @@ fn spawn(shell: &Shell, identity: &Identity) -> io::Result<Child> {
     command.spawn()
 }
 
-/// The kernel's word for a failed start, made fit for a person who sees only this line.
-fn not_started(shell: &Shell, error: &io::Error) -> Ended {
-    if let Some(directory) = shell.cwd.as_deref().filter(|directory| !Path::new(directory).is_dir()) {
-        let note = Some(format!("the directory is `{}`", directory.escape_debug()));
-        return Ended { note, ..Ended::unstarted(Failure::Spawn("no such working directory".to_owned())) };
+fn program(shell: &Shell) -> &str {
+    match &shell.command {
+        ShellCommand::Script(_) => SHELL,
+        ShellCommand::Arguments(words) => &words[0],
     }
-    let program = action::program(match &shell.command {
-        action::Command::Script(_) => SHELL,
-        action::Command::Arguments(words) => &words[0],
-    });
-    Ended::unstarted(match error.kind() {
+}
+
+/// Describes the kernel's error, so that the line is understood without its context.
+fn not_started(shell: &Shell, error: &io::Error) -> AttemptResult {
+    if let Some(directory) = shell.cwd.as_deref().filter(|directory| !Path::new(directory).is_dir())
+    {
+        let failure = Failure::Spawn("no such working directory".to_owned());
+        let note = Some(format!("the directory is `{}`", directory.escape_debug()));
+        return AttemptResult { note, ..AttemptResult::unstarted(failure) };
+    }
+    let program = action::program(program(shell));
+    AttemptResult::unstarted(match error.kind() {
         _ if super::is_exhaustion(error) => Failure::Exhausted(error.to_string()),
         ErrorKind::NotFound => Failure::Spawn(format!("no such program{program}")),
-        ErrorKind::PermissionDenied => Failure::Spawn(format!("program{program} is not executable")),
+        ErrorKind::PermissionDenied => {
+            Failure::Spawn(format!("program{program} is not executable"))
+        }
         ErrorKind::ArgumentListTooLong => Failure::Unstartable("argument list too long".to_owned()),
         _ => Failure::Spawn(error.to_string()),
     })
 }
 
-/// A started command and the ends of its pipes that are still open.
+/// A started command and the open ends of its pipes.
 struct Process<'a> {
     child: Child,
     group: Pid,
-    /// Pidfds of descendants outside of the group, from when the end began: `timeout` of the shell leads a group of
-    /// its own. Who has a session of its own has left for good, as a daemon does.
+    /// Pidfds of descendants in other groups of the session, found when the end begins: `timeout`
+    /// of the shell leads its own group. A process with its own session has detached itself, as a
+    /// daemon does.
     strays: Vec<OwnedFd>,
-    /// Readable once the child has exited. It stays a zombie until it is waited for, so neither its
-    /// pid nor its group's id can mean another process meanwhile.
+    /// Readable once the child has exited. The child stays a zombie until it is awaited, so no
+    /// other process can get its pid or its group's id.
     exited: OwnedFd,
     stdin: &'a [u8],
     stdout: Capture,
     stderr: Capture,
     stop: &'a Stop,
-    bell: BorrowedFd<'a>,
-    /// Its end is under way: the stop's descriptor, once it is readable, would end every sleep at once.
-    ending: bool,
-}
-
-/// The processes that remain in a command's group after the command has ended.
-#[derive(Clone, Copy)]
-enum Leftover {
-    None,
-    /// Processes that were ended.
-    Ended,
-    /// Processes that could not be ended: they are stuck, or jobctl may not signal them.
-    Alive,
-}
-
-/// Why the command was told to end.
-enum Reason {
-    Timeout(Duration),
-    Stopped(Why),
+    /// Readable once the stop was asked for.
+    stopped: BorrowedFd<'a>,
+    /// The command was asked to end. From now on, do not poll `stopped`: it stays readable, so
+    /// every sleep would return at once.
+    is_ending: bool,
 }
 
 impl<'a> Process<'a> {
-    fn new(mut child: Child, stdin: &'a str, stop: &'a Stop, bell: BorrowedFd<'a>) -> io::Result<Self> {
+    fn new(
+        mut child: Child,
+        stdin: &'a str,
+        stop: &'a Stop,
+        stopped: BorrowedFd<'a>,
+    ) -> io::Result<Self> {
         let group = Pid::from_child(&child);
-        let prepared = pidfd_open(group, PidfdFlags::empty()).map_err(io::Error::from).and_then(|exited| {
-            let ends = [
-                child.stdin.as_ref().map(AsFd::as_fd),
-                child.stdout.as_ref().map(AsFd::as_fd),
-                child.stderr.as_ref().map(AsFd::as_fd),
-            ];
-            for end in ends.into_iter().flatten() {
-                fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
+        let prepare = || {
+            child.stdin.as_ref().map_or(Ok(()), |end| ioctl_fionbio(end, true))?;
+            child.stdout.as_ref().map_or(Ok(()), |end| ioctl_fionbio(end, true))?;
+            child.stderr.as_ref().map_or(Ok(()), |end| ioctl_fionbio(end, true))?;
+            pidfd_open(group, PidfdFlags::empty())
+        };
+        let exited = match prepare() {
+            Ok(exited) => exited,
+            Err(error) => {
+                // jobctl is out of descriptors. It can't supervise the command, so it must kill it.
+                let _ = kill_process_group(group, Signal::KILL);
+                let _ = child.wait();
+                return Err(error.into());
             }
-            Ok(exited)
-        });
-        let exited = prepared.inspect_err(|_| {
-            // Out of descriptors: a command that can't be looked after must not go on.
-            signal(group, Signal::KILL);
-            let _ = child.wait();
-        })?;
+        };
         Ok(Self {
             child,
             group,
@@ -165,165 +162,166 @@ impl<'a> Process<'a> {
             stdout: Capture::default(),
             stderr: Capture::default(),
             stop,
-            bell,
-            ending: false,
+            stopped,
+            is_ending: false,
         })
     }
 
-    fn supervise(&mut self, timeout: Option<Duration>) -> Ended {
+    fn supervise(&mut self, timeout: Option<Duration>) -> AttemptResult {
         let started = Instant::now();
         let mut reason = None;
-        while reason.is_none() && !self.wait(self.next_look(started, timeout)) {
-            let timed_out = || timeout.filter(|limit| started.elapsed() >= *limit).map(Reason::Timeout);
-            reason = self.stop.asked().map(Reason::Stopped).or_else(timed_out);
+        while reason.is_none() && !self.wait(self.time_left(started, timeout)) {
+            reason = self.stop.asked().map(Outcome::Stopped).or_else(|| {
+                let limit = timeout.filter(|limit| started.elapsed() >= *limit)?;
+                Some(Outcome::Failed(Failure::Timeout(limit)))
+            });
         }
-        // What has ended by itself meanwhile is not ended once more.
+        // The command may have exited meanwhile.
         reason = reason.filter(|_| !self.wait(Duration::ZERO));
         let status = if reason.is_some() { self.end() } else { self.child.wait().ok() };
-        // The group got SIGKILL as well, and it did not end the process.
-        let leftover = if status.is_some() { self.sweep() } else { Leftover::Alive };
-        self.report(status, reason, leftover)
+        let note = match status {
+            // The group got SIGKILL as well; there is nothing to try again.
+            None => Some("the command could not be killed and may still run"),
+            Some(_) => self.end_leftover(),
+        };
+        self.report(reason, status, note)
     }
 
-    /// How long to sleep at most: to the timeout, or until the stop runs out unprolonged.
-    fn next_look(&self, started: Instant, timeout: Option<Duration>) -> Duration {
-        let stop = self.stop.remaining();
-        timeout.map_or(stop, |limit| stop.min(limit.saturating_sub(started.elapsed())))
+    /// Returns the time until the timeout, or until the end of the lease if that comes first.
+    fn time_left(&self, started: Instant, timeout: Option<Duration>) -> Duration {
+        let remaining = self.stop.remaining();
+        timeout.map_or(remaining, |limit| remaining.min(limit.saturating_sub(started.elapsed())))
     }
 
-    /// Ends the group: SIGTERM, which a stopped process sees only after SIGCONT, and SIGKILL when
-    /// the command has not exited in time. `None`: it is stuck in the kernel and stays behind.
+    /// Ends the group: SIGTERM, and SIGKILL if the command does not exit in time. A stopped process
+    /// sees SIGTERM only after SIGCONT. Returns `None` if the command is stuck in the kernel.
     fn end(&mut self) -> Option<ExitStatus> {
-        self.ending = true;
-        // Now: whose parent has ended is nobody's descendant any more.
-        self.strays = family::strays(self.group);
-        self.tell(Signal::TERM);
-        self.tell(Signal::CONT);
-        let told = Instant::now();
-        while !self.stop.hurried() && told.elapsed() < self.stop.grace(KILL_GRACE) {
+        self.is_ending = true;
+        // Find strays before the signals: a process whose parent has ended is no longer a
+        // descendant.
+        self.strays = process_table::strays(self.group);
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+        let asked = Instant::now();
+        while !self.stop.is_hurried() && asked.elapsed() < self.stop.grace(KILL_GRACE) {
             if self.wait(5 * GROUP_POLL) {
                 return self.child.wait().ok();
             }
         }
-        self.tell(Signal::KILL);
-        let killed = Instant::now();
-        while killed.elapsed() < DEATH_PATIENCE {
-            if self.wait(GROUP_POLL) {
-                return self.child.wait().ok();
-            }
-        }
-        None
+        self.signal(Signal::KILL);
+        let has_exited = self.wait(DEATH_TIMEOUT);
+        if has_exited { self.child.wait().ok() } else { None }
     }
 
-    /// Ends the remaining processes of the command's group. The command itself has been waited for,
-    /// so the group's id is valid only while the group has a process.
-    fn sweep(&mut self) -> Leftover {
+    /// Ends the remaining processes of the group, and returns a note about them. The command itself
+    /// has been awaited, so the group's id is valid only while the group has a process.
+    fn end_leftover(&mut self) -> Option<&'static str> {
         self.drain();
-        if !self.has_living() {
-            return Leftover::None;
+        if !self.is_alive() {
+            return None;
         }
-        self.tell(Signal::TERM);
-        self.tell(Signal::CONT);
-        let told = Instant::now();
-        while self.has_living() && told.elapsed() < LEFTOVER_GRACE + DEATH_PATIENCE {
-            if told.elapsed() > self.stop.grace(LEFTOVER_GRACE) || self.stop.hurried() {
-                self.tell(Signal::KILL);
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+        let asked = Instant::now();
+        while self.is_alive() && asked.elapsed() < LEFTOVER_GRACE + DEATH_TIMEOUT {
+            if asked.elapsed() > self.stop.grace(LEFTOVER_GRACE) || self.stop.is_hurried() {
+                self.signal(Signal::KILL);
             }
             std::thread::sleep(GROUP_POLL);
             self.drain();
         }
-        if self.has_living() { Leftover::Alive } else { Leftover::Ended }
+        if self.is_alive() {
+            return Some("processes of the command could not be ended and may still run");
+        }
+        // After a stop, processes may still have been ending; do not report them as left behind.
+        (!self.is_ending).then_some("the command left processes behind, which were ended")
     }
 
-    fn has_living(&self) -> bool {
+    fn is_alive(&self) -> bool {
         let is_alive = |stray: &OwnedFd| {
             let mut exited = [PollFd::new(stray, PollFlags::IN)];
-            poll(&mut exited, Some(&timespec(Duration::ZERO))) == Ok(0)
+            poll(&mut exited, Some(&Timespec::default())) == Ok(0)
         };
-        family::is_alive(self.group) || self.strays.iter().any(is_alive)
+        process_table::is_alive(self.group) || self.strays.iter().any(is_alive)
     }
 
-    fn tell(&self, what: Signal) {
-        signal(self.group, what);
+    /// Signals the group and the strays. Processes that have exited are no error.
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(self.group, signal);
         for stray in &self.strays {
-            let _ = pidfd_send_signal(stray, what);
+            let _ = pidfd_send_signal(stray, signal);
         }
     }
 
-    /// Moves data until the child has exited (`true`), the stop is rung or the time is up. Nobody
-    /// is waited for who merely keeps a pipe open.
+    /// Moves data until the child has exited (`true`), a stop is asked for, or the time is up. It
+    /// does not wait for other processes that keep a pipe open.
     fn wait(&mut self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         loop {
-            let ready = {
-                let never = PollFlags::empty();
-                let stop = PollFd::from_borrowed_fd(self.bell, if self.ending { never } else { PollFlags::IN });
-                let exited = PollFd::new(&self.exited, PollFlags::IN);
-                let mut watched = vec![exited, stop];
-                watched.extend(self.open_ends());
-                let left = until.saturating_duration_since(Instant::now());
-                // A failed poll is an interrupted one; looking again does no harm.
-                let _ = poll(&mut watched, Some(&timespec(left)));
-                [!watched[0].revents().is_empty(), !watched[1].revents().is_empty()]
-            };
+            let [exited, stopped] = self.poll(until.saturating_duration_since(Instant::now()));
             self.drain();
-            if ready[0] {
+            if exited {
                 return true;
             }
-            if ready[1] || Instant::now() >= until {
+            if stopped || Instant::now() >= until {
                 return false;
             }
         }
     }
 
-    fn open_ends(&self) -> impl Iterator<Item = PollFd<'_>> {
-        fn end<'a>(fd: Option<BorrowedFd<'a>>, flags: PollFlags) -> Option<PollFd<'a>> {
-            fd.map(|fd| PollFd::from_borrowed_fd(fd, flags))
-        }
-        [
-            end(self.child.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT),
-            end(self.child.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),
-            end(self.child.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN),
-        ]
-        .into_iter()
-        .flatten()
+    /// Sleeps until something can be moved, the child has exited, or a stop is asked for.
+    fn poll(&self, at_most: Duration) -> [bool; 2] {
+        let stop_flags = if self.is_ending { PollFlags::empty() } else { PollFlags::IN };
+        let mut watched = vec![
+            PollFd::new(&self.exited, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.stopped, stop_flags),
+        ];
+        let ends = [
+            (self.child.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT),
+            (self.child.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            (self.child.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN),
+        ];
+        let watch = |(end, flags): (Option<_>, _)| Some(PollFd::from_borrowed_fd(end?, flags));
+        watched.extend(ends.into_iter().filter_map(watch));
+        // A poll fails only if a signal interrupts it. The caller polls again.
+        let _ = poll(&mut watched, Timespec::try_from(at_most).ok().as_ref());
+        [0, 1].map(|index: usize| !watched[index].revents().is_empty())
     }
 
-    /// Moves what can be moved without waiting, and closes the ends that are done with.
+    /// Moves all data that can be moved without waiting, and closes finished pipes.
     fn drain(&mut self) {
         feed(&mut self.child.stdin, &mut self.stdin);
         collect(&mut self.child.stdout, &mut self.stdout);
         collect(&mut self.child.stderr, &mut self.stderr);
     }
 
-    fn report(&mut self, status: Option<ExitStatus>, reason: Option<Reason>, leftover: Leftover) -> Ended {
-        let note = match (status, leftover) {
-            (None, _) => Some("the command could not be killed and may still run"),
-            (_, Leftover::Alive) => Some("processes of the command could not be ended and may still run"),
-            // After a stop, processes may still be ending; do not report them as left behind.
-            (_, Leftover::Ended) if reason.is_none() => Some("the command left processes behind, which were ended"),
-            (_, Leftover::Ended | Leftover::None) => None,
-        };
-        let (exit_code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));
-        let outcome = match (reason, exit_code, signal) {
-            (Some(Reason::Stopped(why)), ..) => Outcome::Stopped(why),
-            (Some(Reason::Timeout(limit)), ..) => Outcome::Failed(Failure::Timeout(limit)),
-            (None, Some(0), _) => Outcome::Succeeded,
-            (None, Some(code), _) => Outcome::Failed(Failure::ExitCode(code)),
-            (None, None, signal) => Outcome::Failed(Failure::Signal(signal.unwrap_or(0))),
-        };
-        let output = output::join(std::mem::take(&mut self.stdout), std::mem::take(&mut self.stderr));
-        Ended { outcome, exit_code, signal, http_status: None, output, note: note.map(str::to_owned) }
+    fn report(
+        &mut self,
+        reason: Option<Outcome>,
+        status: Option<ExitStatus>,
+        note: Option<&str>,
+    ) -> AttemptResult {
+        let exit_code = status.and_then(|status| status.code());
+        let signal = status.and_then(|status| status.signal());
+        let outcome = reason.unwrap_or_else(|| match exit_code {
+            Some(0) => Outcome::Succeeded,
+            Some(code) => Outcome::Failed(Failure::ExitCode(code)),
+            None => Outcome::Failed(Failure::Signal(signal.unwrap_or(0))),
+        });
+        let (stdout, stderr) = (&mut self.stdout, &mut self.stderr);
+        let output = output::join(std::mem::take(stdout), std::mem::take(stderr));
+        let note = note.map(str::to_owned);
+        AttemptResult { outcome, exit_code, signal, http_status: None, output, note }
     }
 }
 
-fn feed(pipe: &mut Option<std::process::ChildStdin>, rest: &mut &[u8]) {
+fn feed(pipe: &mut Option<ChildStdin>, rest: &mut &[u8]) {
     while let Some(open) = pipe {
         match if rest.is_empty() { Ok(0) } else { open.write(rest) } {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Ok(written) if written > 0 => *rest = &rest[written..],
-            // All is written, or the command does not want the rest.
+            // All is written, or the command has closed its stdin.
             _ => *pipe = None,
         }
     }
@@ -331,7 +329,7 @@ fn feed(pipe: &mut Option<std::process::ChildStdin>, rest: &mut &[u8]) {
 
 fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture) {
     let mut chunk = [0; 16 * 1024];
-    // Bounded, so that one stream that never ends can't keep the others and the clock waiting.
+    // Read a limited amount, so that an endless stream can't delay the other stream or the timeout.
     for _ in 0..16 {
         let Some(open) = pipe else { return };
         match open.read(&mut chunk) {
@@ -343,32 +341,21 @@ fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture) {
     }
 }
 
-/// Nobody left to signal is what was wanted.
-fn signal(group: Pid, signal: Signal) {
-    let _ = kill_process_group(group, signal);
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    // Rounded up, or the last wait before a deadline would spin.
-    let duration = duration + Duration::from_micros(999);
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::Action;
+    use crate::job::action::Action;
+    use crate::job::attempt::StopReason;
 
-    /// What comes between the last look before the start and the first one after it.
+    /// Tests a stop that comes after the last check and before the command starts.
     #[test]
-    fn a_stop_that_came_while_the_command_started_ends_it_at_once() {
-        let Ok(Action::Shell(shell)) = Action::parse("shell", r#"{"command": ["sleep", "60"]}"#).unwrap() else {
+    fn a_stop_during_the_start_ends_the_command_at_once() {
+        let Ok(Action::Shell(shell)) =
+            Action::parse("shell", r#"{"command": ["sleep", "60"]}"#).unwrap()
+        else {
             unreachable!("a command")
         };
-        let identity = Identity {
+        let identity = AttemptIdentity {
             run_id: 1,
             job: "shell".to_owned(),
             attempt: 1,
@@ -378,9 +365,9 @@ mod tests {
         };
         let started = Instant::now();
         let stop = Stop::new(started + Duration::from_secs(60), Duration::ZERO);
-        stop.ask(Why::Interrupted);
+        stop.ask(StopReason::Interrupted);
         let ended = run(&shell, &identity, None, &stop);
-        assert!(matches!(ended.outcome, Outcome::Stopped(Why::Interrupted)), "{ended:?}");
+        assert!(matches!(ended.outcome, Outcome::Stopped(StopReason::Interrupted)), "{ended:?}");
         assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     }
 }

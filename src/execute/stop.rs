@@ -1,122 +1,104 @@
-//! The one way to end an execution from outside. Whoever supervises asks; the thread that executes
-//! looks, or sleeps on the descriptor. An execution also ends by itself when nobody has prolonged
-//! it in time, so that a supervisor that is stuck can't keep it alive.
+//! Ends an execution from outside. The tick asks; the executing thread checks, or sleeps on the
+//! eventfd. An execution also ends if its lease is not renewed in time, even if the tick hangs.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::model::Why;
+use crate::job::attempt::StopReason;
 
-/// Asked to end, and until when the execution may go on unasked.
 #[derive(Debug)]
 pub(crate) struct Stop {
-    asked: AtomicU8,
-    /// Milliseconds after `epoch`.
-    until: AtomicU64,
-    epoch: Instant,
+    state: Mutex<State>,
     lost_grace: Duration,
-    /// Only for who sleeps on it: runs by the thousand may wait for their execution.
-    bell: OnceLock<OwnedFd>,
+    /// Created when a command starts, because thousands of prefetched runs would need too many
+    /// descriptors.
+    eventfd: OnceLock<OwnedFd>,
 }
 
-const CANCELLED: u8 = 1;
-const INTERRUPTED: u8 = 2;
-const LEASE_LOST: u8 = 3;
-/// Added to one of the above: no time to end politely.
-const NOW: u8 = 8;
+#[derive(Clone, Copy, Debug)]
+struct State {
+    asked: Option<StopReason>,
+    is_hurried: bool,
+    until: Instant,
+}
 
 impl Stop {
-    /// An execution that may go on until then, and has `lost_grace` to end politely when it is not
-    /// prolonged.
+    /// The execution may continue until `until`, which `extend` moves. At that time its command
+    /// gets SIGTERM, and SIGKILL after `lost_grace`.
     pub(crate) fn new(until: Instant, lost_grace: Duration) -> Self {
-        let stop = Self {
-            asked: AtomicU8::new(0),
-            until: AtomicU64::new(0),
-            epoch: Instant::now(),
-            lost_grace,
-            bell: OnceLock::new(),
-        };
-        stop.prolong(until);
-        stop
+        let state = State { asked: None, is_hurried: false, until };
+        Self { state: Mutex::new(state), lost_grace, eventfd: OnceLock::new() }
     }
 
-    /// Lets the execution go on until then, unless it is asked to end.
-    pub(crate) fn prolong(&self, until: Instant) {
-        let milliseconds = until.saturating_duration_since(self.epoch).as_millis();
-        self.until.store(u64::try_from(milliseconds).unwrap_or(u64::MAX), Ordering::Release);
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code under this lock can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks it to end; the first reason stays.
-    pub(crate) fn ask(&self, why: Why) {
-        let code = match why {
-            Why::Cancelled => CANCELLED,
-            Why::Interrupted => INTERRUPTED,
-            Why::LeaseLost => LEASE_LOST,
-        };
-        if self.asked.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            self.ring();
+    /// Lets the execution continue until `until`, unless it was asked to end.
+    pub(crate) fn extend(&self, until: Instant) {
+        self.state().until = until;
+    }
+
+    /// Asks the execution to end. If it was asked before, the first reason stays.
+    pub(crate) fn ask(&self, why: StopReason) {
+        let mut state = self.state();
+        if state.asked.is_none() {
+            state.asked = Some(why);
+            self.wake_up();
         }
     }
 
-    /// Asks an execution that was asked before to end without any further patience.
+    /// Ends the grace period of an execution that was asked to end.
     pub(crate) fn hurry(&self) {
-        self.asked.fetch_or(NOW, Ordering::AcqRel);
-        self.ring();
+        self.state().is_hurried = true;
     }
 
-    /// Why it has to end, if it has to.
-    pub(crate) fn asked(&self) -> Option<Why> {
-        match self.asked.load(Ordering::Acquire) & !NOW {
-            CANCELLED => Some(Why::Cancelled),
-            INTERRUPTED => Some(Why::Interrupted),
-            LEASE_LOST => Some(Why::LeaseLost),
-            _ => (self.remaining() == Duration::ZERO).then_some(Why::LeaseLost),
-        }
+    /// Returns why the execution must end, if it must.
+    pub(crate) fn asked(&self) -> Option<StopReason> {
+        let State { asked, until, .. } = *self.state();
+        asked.or_else(|| (Instant::now() >= until).then_some(StopReason::LeaseLost))
     }
 
-    /// How long it may take to end politely, at most `usual`.
+    /// Returns the time between SIGTERM and SIGKILL, at most `usual`.
     pub(crate) fn grace(&self, usual: Duration) -> Duration {
-        // Another worker may be about to start the same, whatever it was asked for first.
-        let lost = self.asked() == Some(Why::LeaseLost) || self.remaining() == Duration::ZERO;
-        if lost { usual.min(self.lost_grace) } else { usual }
+        // After the lease is lost, another worker may start the same run, so end soon. This is so
+        // even if the execution was asked to end for another reason before.
+        let is_lost = self.asked() == Some(StopReason::LeaseLost) || self.remaining().is_zero();
+        if is_lost { usual.min(self.lost_grace) } else { usual }
     }
 
-    /// Whether even the polite end takes too long.
-    pub(crate) fn hurried(&self) -> bool {
-        self.asked.load(Ordering::Acquire) & NOW != 0
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.state().is_hurried
     }
 
-    /// How long the execution may go on if nobody asks and nobody prolongs it.
+    /// Returns how long the execution may continue without an extension.
     pub(crate) fn remaining(&self) -> Duration {
-        let until = self.epoch + Duration::from_millis(self.until.load(Ordering::Acquire));
-        until.saturating_duration_since(Instant::now())
+        self.state().until.saturating_duration_since(Instant::now())
     }
 
-    /// Becomes readable when somebody asks; never read, so it stays so.
-    ///
-    /// # Errors
-    /// The process is out of file descriptors.
-    pub(crate) fn bell(&self) -> io::Result<BorrowedFd<'_>> {
+    /// Returns a descriptor that becomes readable after `ask`. It is never read, so it stays
+    /// readable. Fails if the process is out of descriptors.
+    pub(crate) fn eventfd(&self) -> io::Result<BorrowedFd<'_>> {
         let new = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let bell = self.bell.get_or_init(|| new);
-        // Who asked before found no bell to ring. The fences see to it that one of both sees the other.
-        fence(Ordering::SeqCst);
-        if self.asked.load(Ordering::Acquire) != 0 {
-            self.ring();
+        // An `ask` before the eventfd existed woke no thread. Both hold the lock, so either `ask`
+        // finds the eventfd or this finds the reason.
+        let state = self.state();
+        let eventfd = self.eventfd.get_or_init(|| new);
+        if state.asked.is_some() {
+            self.wake_up();
         }
-        Ok(bell.as_fd())
+        Ok(eventfd.as_fd())
     }
 
-    fn ring(&self) {
-        fence(Ordering::SeqCst);
-        if let Some(bell) = self.bell.get() {
-            // An eventfd refuses a write only when its counter is full, and then it is readable anyway.
-            let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+    fn wake_up(&self) {
+        if let Some(eventfd) = self.eventfd.get() {
+            // An eventfd rejects a write only if its counter is full. Then it is readable anyway.
+            let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
         }
     }
 }

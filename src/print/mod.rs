@@ -1,149 +1,155 @@
-//! The only place that writes to a terminal, a pipe or a log: answers to stdout, the rest to stderr,
-//! and nothing that a job's name or output could use to command the terminal.
+//! Writes answers to stdout, and errors, hints and the log to stderr.
 
-mod closed;
-mod hourly;
-mod later;
+mod fields;
+mod log_writer;
+mod rate_limit;
 mod table;
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::Context;
+use clap::ValueEnum;
 use env_logger::{Target, WriteStyle};
 use log::LevelFilter;
 use serde::Serialize;
 
-use crate::exit::{Exit, Fault};
-use later::Later;
-use table::{Colour, Height};
+use crate::exit::Fault;
+use crate::text::plain::{commands_terminals, plain};
+use log_writer::LogWriter;
 
-pub(crate) use hourly::complain_hourly;
-pub(crate) use later::finish;
-pub(crate) use table::{Cell, instant, relative};
+pub(crate) use fields::Fields;
+pub(crate) use log_writer::finish;
+pub(crate) use rate_limit::complain_hourly;
+pub(crate) use table::{Cell, Colour, Table, instant, relative, set_colour};
+
+/// Characters of a fact that people see.
+const LONGEST_FACT: usize = 1000;
+
+/// The format of an answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Tsv,
+    Json,
+    JsonLines,
+}
 
 /// How an answer is printed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Form {
-    /// A table on a terminal, else tab-separated values without a header.
-    Text,
-    Json,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    pub(crate) format: Format,
+    /// TSV begins with a line of field names.
+    pub(crate) header: bool,
 }
 
 impl Form {
-    pub(crate) fn new(json: bool) -> Self {
-        if json { Self::Json } else { Self::Text }
+    pub(crate) fn is_json(self) -> bool {
+        matches!(self.format, Format::Json | Format::JsonLines)
     }
 }
 
-/// Prints rows: `header` names the columns on a terminal, `cells` makes a row of values, and JSON
-/// is the rows themselves.
-///
-/// # Errors
-/// stdout takes no more, for another reason than that its reader has gone.
-pub(crate) fn rows<T: Serialize, C: Into<Cell>>(
+/// Prints rows. JSON and TSV have all fields of a row; `table` says what people see.
+pub(crate) fn rows<T: Serialize + Default>(
     form: Form,
-    header: &[&str],
     rows: &[T],
-    cells: impl Fn(&T) -> Vec<C>,
+    table: &Table<'_>,
 ) -> anyhow::Result<()> {
-    rows_of(Height::OneLine, form, header, rows, cells)
+    match form.format {
+        Format::Json => json(&rows),
+        Format::JsonLines => answer(&rows.iter().map(json_line).collect::<Result<String, _>>()?),
+        Format::Tsv => tsv(form, "", rows),
+        Format::Table if rows.is_empty() => {
+            hint(form, table.none);
+            Ok(())
+        }
+        Format::Table => {
+            let rows = rows.iter().map(Fields::of).collect::<anyhow::Result<Vec<_>>>()?;
+            answer(&table.show(&rows))
+        }
+    }
 }
 
-/// Prints rows. If there are none, prints `none` for people.
-///
-/// # Errors
-/// The same as `rows`.
-pub(crate) fn rows_or<T: Serialize, C: Into<Cell>>(
-    none: &str,
+/// Prints one row; its JSON is an object.
+pub(crate) fn row<T: Serialize + Default>(
     form: Form,
-    header: &[&str],
-    rows: &[T],
-    cells: impl Fn(&T) -> Vec<C>,
+    row: &T,
+    table: &Table<'_>,
 ) -> anyhow::Result<()> {
-    if rows.is_empty() {
-        hint(form, none);
-    }
-    self::rows(form, header, rows, cells)
+    if form.is_json() { json(row) } else { rows(form, std::slice::from_ref(row), table) }
 }
 
-/// Prints rows whose texts are to be read to their end: on a terminal they go on in the next line.
-///
-/// # Errors
-/// As `rows`.
-pub(crate) fn full_rows<T: Serialize, C: Into<Cell>>(
+/// Prints an object: in TSV, a line for each field. `people` prints it for people.
+pub(crate) fn object<T: Serialize>(
     form: Form,
-    header: &[&str],
-    rows: &[T],
-    cells: impl Fn(&T) -> Vec<C>,
+    value: &T,
+    people: impl FnOnce(&Fields) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    rows_of(Height::AsNeeded, form, header, rows, cells)
+    match form.format {
+        Format::Json | Format::JsonLines => json(value),
+        Format::Tsv => answer(&Fields::of(value)?.lines()),
+        Format::Table => people(&Fields::of(value)?),
+    }
 }
 
-fn rows_of<T: Serialize, C: Into<Cell>>(
-    height: Height,
+/// Prints rows as TSV. If there is a kind, it is the first field of each line.
+pub(crate) fn tsv<T: Serialize + Default>(
     form: Form,
-    header: &[&str],
+    kind: &str,
     rows: &[T],
-    cells: impl Fn(&T) -> Vec<C>,
 ) -> anyhow::Result<()> {
-    if form == Form::Json {
-        return json(&rows);
-    }
-    let rows = rows.iter().map(|row| cells(row).into_iter().map(Into::into).collect::<Vec<Cell>>());
-    if io::stdout().is_terminal() {
-        return if rows.len() == 0 { Ok(()) } else { answer(&table::table(header, rows, height, Colour::wanted())) };
-    }
     let mut text = String::new();
+    let mut add = |kind: &str, values: Vec<String>| {
+        let first = Some(kind.to_owned()).filter(|kind| !kind.is_empty());
+        let line = first.into_iter().chain(values).collect::<Vec<_>>().join("\t");
+        text.extend([line.trim_end_matches('\t'), "\n"]);
+    };
+    if form.header {
+        add(if kind.is_empty() { "" } else { "kind" }, Fields::of(&T::default())?.names());
+    }
     for row in rows {
-        text.extend([row.iter().map(Cell::bare).collect::<Vec<_>>().join("\t").as_str(), "\n"]);
+        add(kind, Fields::of(row)?.values());
     }
     answer(&text)
 }
 
-/// Prints what introduces rows, to people only.
-///
-/// # Errors
-/// As `answer`.
+/// Prints a heading, to people only.
 pub(crate) fn heading(form: Form, text: &str) -> anyhow::Result<()> {
-    if form == Form::Json || !io::stdout().is_terminal() {
-        return Ok(());
+    match form.format {
+        Format::Table => answer(&format!("{}\n\n", plain(text))),
+        _ => Ok(()),
     }
-    answer(&format!("{}\n\n", plain(text)))
 }
 
-/// Prints facts line by line, their names aligned; what there is nothing of is left out. People get
-/// instants with their distance from now.
-///
-/// # Errors
-/// As `answer`.
+/// Prints facts line by line, with aligned names; facts without a value are left out. Long texts
+/// are cut.
 pub(crate) fn facts(facts: Vec<(&str, Cell)>) -> anyhow::Result<()> {
-    let people = io::stdout().is_terminal();
-    let facts = facts.into_iter().filter(|(_, cell)| !matches!(cell, Cell::Nothing));
-    let values: Vec<_> = facts
+    let facts: Vec<_> = facts
+        .into_iter()
+        .filter(|(_, cell)| !matches!(cell, Cell::Nothing))
         .map(|(name, cell)| match cell {
-            Cell::Since(at, now) if people => (name, format!("{} ({})", instant(at), relative(at, now))),
+            Cell::Since(at, now) => (name, format!("{} ({})", instant(at), relative(at, now))),
             cell => (name, cell.bare()),
         })
         .collect();
-    let width = values.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    answer(
-        &values
-            .iter()
-            .map(|(name, value)| format!("{:1$}  {value}\n", format!("{name}:"), width + 1))
-            .collect::<String>(),
-    )
+    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for (name, value) in &facts {
+        let _ = write!(text, "{:1$}  ", format!("{name}:"), width + 1);
+        let _ = match value.char_indices().nth(LONGEST_FACT) {
+            Some((end, _)) => writeln!(text, "{}… ({} bytes in all)", &value[..end], value.len()),
+            None => writeln!(text, "{value}"),
+        };
+    }
+    answer(&text)
 }
 
-/// Prints the last lines of what a job printed, indented and harmless.
-///
-/// # Errors
-/// As `answer`.
+/// Prints the last lines of a job's output, indented.
 pub(crate) fn excerpt(text: &str, lines: usize) -> anyhow::Result<()> {
     let skipped = text.lines().count().saturating_sub(lines);
     let mut excerpt = String::new();
     for line in text.lines().skip(skipped) {
-        // A tab commands nothing and keeps columns apart.
+        // Tabs are harmless and keep columns apart.
         let line: Vec<_> = line.split('\t').map(plain).collect();
         excerpt.extend(["    ", line.join("\t").trim_end(), "\n"]);
     }
@@ -151,15 +157,15 @@ pub(crate) fn excerpt(text: &str, lines: usize) -> anyhow::Result<()> {
 }
 
 /// Prints one value as JSON.
-///
-/// # Errors
-/// As `answer`.
-pub(crate) fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
+    answer(&json_line(value)?)
+}
+
+fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<String> {
     let json = serde_json::to_string(value).context("cannot write JSON")?;
     let mut text = String::with_capacity(json.len() + 1);
     for c in json.chars() {
-        // serde_json escapes ASCII control characters in strings; outside strings they are white
-        // space.
+        // serde_json escapes ASCII control characters only.
         if c >= '\u{7f}' && commands_terminals(c) {
             let _ = write!(text, "\\u{:04x}", u32::from(c));
         } else {
@@ -167,68 +173,44 @@ pub(crate) fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
         }
     }
     text.push('\n');
-    answer(&text)
+    Ok(text)
 }
 
-/// Prints an answer as JSON, or as this text.
-///
-/// # Errors
-/// As `answer`.
-pub(crate) fn either<T: Serialize>(form: Form, value: &T, text: &str) -> anyhow::Result<()> {
-    match form {
-        Form::Json => json(value),
-        Form::Text => answer(text),
-    }
-}
-
-/// Writes an answer to stdout. A reader that has gone wants no more: that is no error.
-///
-/// # Errors
-/// stdout is closed or its device is full.
+/// Writes an answer to stdout. If the reader has closed its pipe, it needs no more: no error.
 pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
-    // Who has nothing to say misses no stdout.
-    if text.is_empty() {
-        return Ok(());
-    }
     let mut stdout = io::stdout().lock();
-    let written =
-        if closed::stdout() { Err(ErrorKind::NotConnected.into()) } else { stdout.write_all(text.as_bytes()) };
-    match written.and_then(|()| stdout.flush()) {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotConnected => {
-            Err(Fault::new(Exit::CouldNot, "cannot write the answer: stdout is closed").into())
-        }
         done => done.context("cannot write the answer"),
     }
 }
 
-/// Says on stderr, in one line, what went wrong.
+/// Writes an error or a warning to stderr, in one line.
 pub(crate) fn complain(line: &str) {
-    // Behind what the log said before.
+    // The log lines before it come first.
     finish();
-    // There is nowhere left to say that stderr is gone.
+    // If stderr is closed, nothing else can report it.
     let _ = writeln!(io::stderr(), "jobctl: {}", plain(line));
 }
 
-/// Says on stderr, in several lines, what is wrong with a command line.
+/// Writes the error about a command line to stderr, in several lines.
 pub(crate) fn explain(lines: &str) {
     let lines: Vec<_> = lines.lines().map(plain).collect();
     let _ = writeln!(io::stderr(), "jobctl: {}", lines.join("\n"));
 }
 
-/// Says on stderr what somebody who reads the answer on a terminal may want to know besides.
+/// Writes a hint to stderr if a person reads the answer at a terminal.
 pub(crate) fn hint(form: Form, line: &str) {
-    if form == Form::Text && io::stdout().is_terminal() {
+    if form.format == Format::Table && io::stdout().is_terminal() && !line.is_empty() {
         complain(line);
     }
 }
 
-/// Asks for confirmation at the terminal. Returns true if stdin is no terminal or there is no
+/// Asks for confirmation at the terminal. Returns true if stdin is not a terminal or there is no
 /// question.
-///
-/// # Errors
-/// Those of `question`; stdin can't be read.
-pub(crate) fn confirm(question: impl FnOnce() -> anyhow::Result<Option<String>>) -> anyhow::Result<bool> {
+pub(crate) fn confirm(
+    question: impl FnOnce() -> anyhow::Result<Option<String>>,
+) -> anyhow::Result<bool> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
         return Ok(true);
@@ -240,7 +222,7 @@ pub(crate) fn confirm(question: impl FnOnce() -> anyhow::Result<Option<String>>)
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-/// Says on stderr how far a long command is, where somebody looks on.
+/// Shows the progress of a long command on stderr if it is a terminal.
 pub(crate) fn progress(line: &str) {
     let mut stderr = io::stderr();
     if stderr.is_terminal() {
@@ -249,50 +231,31 @@ pub(crate) fn progress(line: &str) {
     }
 }
 
-/// The text on one line, with what a terminal would obey (control characters, direction marks)
-/// written out instead.
-pub(crate) fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for c in text.chars() {
-        if commands_terminals(c) {
-            let _ = write!(plain, "{}", c.escape_default());
-        } else {
-            plain.push(c);
-        }
-    }
-    plain
-}
-
-/// Returns whether a character changes the terminal instead of being shown: a control character or
-/// a direction mark.
-fn commands_terminals(c: char) -> bool {
-    let is_direction = matches!(
-        c,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    c.is_control() || is_direction
-}
-
 /// Starts the log on stderr: one line an event. `JOBCTL_LOG` overrides the level.
-///
-/// # Errors
-/// `JOBCTL_LOG` is no filter.
 pub(crate) fn start_log(level: LevelFilter) -> anyhow::Result<()> {
     let mut builder = env_logger::Builder::new();
-    let is_coloured = io::stderr().is_terminal() && Colour::wanted() == Colour::Yes;
+    let is_coloured = table::is_coloured(&io::stderr());
     builder.write_style(if is_coloured { WriteStyle::Always } else { WriteStyle::Never });
-    builder.target(Target::Pipe(Box::new(Later)));
+    builder.target(Target::Pipe(Box::new(LogWriter)));
     builder.filter_module("jobctl", level);
     if let Some(filter) = std::env::var("JOBCTL_LOG").ok().filter(|filter| !filter.is_empty()) {
         let level = filter.parse().map_err(|_| {
-            Fault::usage(format!("JOBCTL_LOG is `{}`; write off, error, warn, info, debug or trace", plain(&filter)))
+            Fault::usage(format!(
+                "JOBCTL_LOG is `{}`; write off, error, warn, info, debug or trace",
+                plain(&filter)
+            ))
         })?;
         builder.filter_module("jobctl", level);
     }
     builder.format(|buffer, record| {
         let style = buffer.default_level_style(record.level());
         let level = record.level().as_str().to_ascii_lowercase();
-        writeln!(buffer, "{} {style}{level:<5}{style:#} {}", buffer.timestamp(), plain(&record.args().to_string()))
+        writeln!(
+            buffer,
+            "{} {style}{level:<5}{style:#} {}",
+            buffer.timestamp(),
+            plain(&record.args().to_string())
+        )
     });
     builder.init();
     Ok(())

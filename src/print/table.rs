@@ -1,19 +1,21 @@
-//! Rows as people read them: an aligned table that fits the terminal, one line a row, the status in
-//! colour; and the same cells as a program reads them.
+//! Tables for people: aligned, as wide as the terminal, one line a row, the status in colour.
 
-use std::io;
+use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use comfy_table::{CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Table, presets};
+use clap::ValueEnum;
+use comfy_table::{CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, presets};
 
-use super::plain;
-use crate::duration;
-use crate::model::Status;
+use super::Fields;
+use crate::job::status::Status;
+use crate::text::duration;
+use crate::text::plain::plain;
 
 /// Columns that are never left out.
 const KEPT: [&str; 3] = ["job", "status", "error"];
-/// Narrower than this no table can be.
+/// The minimum width of a table.
 const NARROWEST: u16 = 40;
 /// The minimum width of a text column.
 const TEXT_WIDTH: usize = 24;
@@ -23,38 +25,40 @@ const PADDING: usize = 2;
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
     Text(String),
-    /// A text that says nothing, or something else, when it is cut off.
+    /// A text that must not be cut.
     Whole(String),
     /// Aligned to the right for people.
     Number(String),
     /// A duration; aligned to the right for people.
     Length(Duration),
-    /// Coloured for people, where its word is a run's status or an attempt's outcome.
+    /// Coloured by a run's status or an attempt's outcome.
     Status(String),
-    /// An instant that people want to know exactly.
+    /// A time shown exactly.
     At(DateTime<Utc>),
-    /// An instant that people want to know by its distance from the database's now.
+    /// A time shown by its distance from the database's now.
     Since(DateTime<Utc>, DateTime<Utc>),
     Nothing,
 }
 
 impl Cell {
-    /// As a program reads it; instants are RFC 3339.
+    /// The text of the cell alone; times are RFC 3339.
     pub(super) fn bare(&self) -> String {
         match self {
-            Self::Text(text) | Self::Whole(text) | Self::Number(text) | Self::Status(text) => plain(text),
+            Self::Text(text) | Self::Whole(text) | Self::Number(text) | Self::Status(text) => {
+                plain(text)
+            }
             Self::Length(length) => duration::show(*length),
             Self::At(at) | Self::Since(at, _) => instant(*at),
             Self::Nothing => String::new(),
         }
     }
 
-    /// Whether it keeps its width where others have to give way: half a time is none, and half a number another.
+    /// Returns whether the cell must not be cut: half a number is another number.
     fn is_whole(&self) -> bool {
         !matches!(self, Self::Text(_) | Self::Nothing)
     }
 
-    /// Whether a narrow terminal drops this column first.
+    /// Returns whether a narrow terminal drops this column first.
     fn is_time(&self) -> bool {
         matches!(self, Self::Length(_) | Self::At(_) | Self::Since(..))
     }
@@ -74,11 +78,11 @@ impl Cell {
         }
     }
 
-    fn shown(&self, times: Times, colour: Colour) -> comfy_table::Cell {
+    fn shown(&self, times: Times, is_coloured: bool) -> comfy_table::Cell {
         let cell = comfy_table::Cell::new(self.text(times));
         match self {
             Self::Number(_) | Self::Length(_) => cell.set_alignment(CellAlignment::Right),
-            Self::Status(word) if colour == Colour::Yes => match colour_of(word) {
+            Self::Status(word) if is_coloured => match colour_of(word) {
                 Some(colour) => cell.fg(colour),
                 None => cell,
             },
@@ -87,64 +91,83 @@ impl Cell {
     }
 }
 
-impl From<String> for Cell {
-    fn from(text: String) -> Self {
-        Self::Text(text)
+/// Whether colours are printed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal, unless NO_COLOR is set; elsewhere if CLICOLOR_FORCE is.
+    Auto,
+    Always,
+    Never,
+}
+
+static COLOUR: OnceLock<Colour> = OnceLock::new();
+
+pub(crate) fn set_colour(colour: Colour) {
+    // Fails only if it was set before; the command line is parsed once.
+    let _ = COLOUR.set(colour);
+}
+
+/// Returns whether colours are printed to this stream, by --color, <https://no-color.org> and
+/// <https://bixense.com/clicolors>.
+pub(super) fn is_coloured(stream: &impl IsTerminal) -> bool {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    match COLOUR.get() {
+        Some(Colour::Always) => true,
+        Some(Colour::Never) => false,
+        Some(Colour::Auto) | None => {
+            variable("NO_COLOR").is_none()
+                && (variable("CLICOLOR_FORCE").is_some_and(|value| value != "0")
+                    || stream.is_terminal() && variable("TERM").is_some_and(|term| term != "dumb"))
+        }
     }
 }
 
-impl From<&str> for Cell {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
+/// How people see rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'a> {
+    /// Headings, each with the name of the field below it.
+    columns: &'a [(&'a str, &'a str)],
+    /// Printed if there is no row.
+    pub(super) none: &'a str,
+    /// The database's now; if it is set, times are shown by their distance from it.
+    now: Option<DateTime<Utc>>,
+    height: Height,
+}
+
+impl<'a> Table<'a> {
+    pub(crate) const fn new(columns: &'a [(&'a str, &'a str)], none: &'a str) -> Self {
+        Self { columns, none, now: None, height: Height::OneLine }
+    }
+
+    /// Shows times by their distance from `now`.
+    pub(crate) fn since(self, now: Option<DateTime<Utc>>) -> Self {
+        Self { now, ..self }
+    }
+
+    /// Wraps long texts instead of cutting them.
+    pub(crate) fn wrapped(self) -> Self {
+        Self { height: Height::AsNeeded, ..self }
+    }
+
+    /// Returns the table in the width of the terminal.
+    pub(super) fn show(&self, rows: &[Fields]) -> String {
+        let cells =
+            |row: &Fields| self.columns.iter().map(|(_, name)| row.cell(name, self.now)).collect();
+        if let [(_, name)] = self.columns {
+            // A table of one column needs no heading.
+            return rows.iter().map(|row| row.cell(name, self.now).bare() + "\n").collect();
+        }
+        let header: Vec<_> = self.columns.iter().map(|(heading, _)| *heading).collect();
+        table(&header, &rows.iter().map(cells).collect::<Vec<_>>(), self.height)
     }
 }
 
-impl From<i64> for Cell {
-    fn from(number: i64) -> Self {
-        Self::Number(number.to_string())
-    }
-}
-
-impl From<Duration> for Cell {
-    fn from(length: Duration) -> Self {
-        Self::Length(length)
-    }
-}
-
-impl From<DateTime<Utc>> for Cell {
-    fn from(at: DateTime<Utc>) -> Self {
-        Self::At(at)
-    }
-}
-
-impl<T: Into<Self>> From<Option<T>> for Cell {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Nothing, Into::into)
-    }
-}
-
-/// Whether a terminal is to be told colours.
+/// How a text is shown that does not fit into its column.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Colour {
-    No,
-    Yes,
-}
-
-impl Colour {
-    /// What the user of a terminal wants, after <https://no-color.org>.
-    pub(super) fn wanted() -> Self {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        if refused || dumb { Self::No } else { Self::Yes }
-    }
-}
-
-/// What becomes of a text that does not fit into its column.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Height {
-    /// It is cut off.
+enum Height {
+    /// Cut.
     OneLine,
-    /// It goes on in the next line.
+    /// Wrapped.
     AsNeeded,
 }
 
@@ -157,15 +180,23 @@ enum Times {
 
 /// Returns the columns that fit into a terminal of this width, and the precision of times. Shortens
 /// times first. Then leaves out times and empty columns, starting from the right; then numbers,
-/// starting from the left; then texts that may be cut off, starting from the right. The first column,
-/// the job, the status and the error stay.
-fn fitting(header: &[&str], rows: &[Vec<Cell>], height: Height, width: usize) -> (Vec<usize>, Times) {
+/// starting from the left; then texts that may be cut off, starting from the right. The first
+/// column, the job, the status and the error stay.
+fn fitting(
+    header: &[&str],
+    rows: &[Vec<Cell>],
+    height: Height,
+    width: usize,
+) -> (Vec<usize>, Times) {
     let mut columns: Vec<usize> = (0..header.len()).collect();
     let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
     let fits = |columns: &[usize], times| {
         let width_of = |column: &usize| {
             let is_text = !cells(*column).any(Cell::is_whole);
-            let widest = cells(*column).map(|cell| cell.text(times).chars().count()).max().unwrap_or_default();
+            let widest = cells(*column)
+                .map(|cell| cell.text(times).chars().count())
+                .max()
+                .unwrap_or_default();
             let wanted = widest.max(header[*column].len());
             PADDING + if is_text { wanted.min(TEXT_WIDTH) } else { wanted }
         };
@@ -174,25 +205,31 @@ fn fitting(header: &[&str], rows: &[Vec<Cell>], height: Height, width: usize) ->
     if fits(&columns, Times::Full) {
         return (columns, Times::Full);
     }
-    let is_time = |column: &usize| cells(*column).all(|cell| matches!(cell, Cell::Nothing) || cell.is_time());
-    let is_number = |column: &usize| cells(*column).any(|cell| matches!(cell, Cell::Number(_) | Cell::Whole(_)));
+    let is_time =
+        |column: &usize| cells(*column).all(|cell| matches!(cell, Cell::Nothing) || cell.is_time());
+    let is_number = |column: &usize| {
+        cells(*column).any(|cell| matches!(cell, Cell::Number(_) | Cell::Whole(_)))
+    };
     let is_minor = |column: &usize| height == Height::OneLine && !KEPT.contains(&header[*column]);
     while !fits(&columns, Times::Short) {
         let others = || columns.iter().skip(1);
         let time = others().rposition(is_time);
-        let left_out = time.or_else(|| others().position(is_number)).or_else(|| others().rposition(is_minor));
+        let left_out =
+            time.or_else(|| others().position(is_number)).or_else(|| others().rposition(is_minor));
         let Some(left_out) = left_out else { break };
         columns.remove(left_out + 1);
     }
     (columns, Times::Short)
 }
 
-/// The rows as a table for the terminal that stdout is.
-pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<Cell>>, height: Height, colour: Colour) -> String {
-    let rows: Vec<_> = rows.collect();
-    let width = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col).filter(|width| *width > 0);
+fn table(header: &[&str], rows: &[Vec<Cell>], height: Height) -> String {
+    let is_coloured = is_coloured(&io::stdout());
+    let width = rustix::termios::tcgetwinsize(io::stdout())
+        .ok()
+        .map(|size| size.ws_col)
+        .filter(|width| *width > 0);
     let width = width.map(|width| width.max(NARROWEST));
-    let (columns, times) = fitting(header, &rows, height, width.map_or(usize::MAX, usize::from));
+    let (columns, times) = fitting(header, rows, height, width.map_or(usize::MAX, usize::from));
     let fitted = |row: Vec<comfy_table::Cell>| {
         let mut row = Row::from(row);
         if height == Height::OneLine {
@@ -200,24 +237,25 @@ pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<Cell>>, heig
         }
         row
     };
-    let mut table = Table::new();
+    let mut table = comfy_table::Table::new();
     table
         .load_style(presets::NOTHING)
         .set_truncation_indicator("…")
         .set_header(columns.iter().map(|column| header[*column].to_uppercase()))
         .add_rows(rows.iter().map(|row| {
             let cells = columns.iter().filter_map(|column| row.get(*column));
-            fitted(cells.map(|cell| cell.shown(times, colour)).collect())
+            fitted(cells.map(|cell| cell.shown(times, is_coloured)).collect())
         }));
     for (column, shown) in columns.iter().zip(table.column_iter_mut()) {
         if rows.iter().any(|row| row.get(*column).is_some_and(Cell::is_whole)) {
             shown.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
-    match colour {
-        Colour::Yes => table.enforce_styling(),
-        Colour::No => table.force_no_tty(),
-    };
+    if is_coloured {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
     if let Some(width) = width {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
@@ -229,11 +267,15 @@ pub(crate) fn instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// An instant by its distance from now: `3m 12s ago`, `in 2h`, `now`.
+/// A time by its distance from now: `3m 12s ago`, `in 2h`, `now`.
 pub(crate) fn relative(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     match ((now - at).to_std(), (at - now).to_std()) {
-        (Ok(past), _) if past >= Duration::from_secs(1) => format!("{} ago", duration::show_whole(past)),
-        (_, Ok(ahead)) if ahead >= Duration::from_secs(1) => format!("in {}", duration::show_whole(ahead)),
+        (Ok(past), _) if past >= Duration::from_secs(1) => {
+            format!("{} ago", duration::show_whole(past))
+        }
+        (_, Ok(ahead)) if ahead >= Duration::from_secs(1) => {
+            format!("in {}", duration::show_whole(ahead))
+        }
         _ => "now".to_owned(),
     }
 }
@@ -256,9 +298,14 @@ fn colour_of(word: &str) -> Option<Color> {
 mod tests {
     use super::*;
 
+    fn text(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+
     #[track_caller]
     fn shows(at: &str, text: &str) {
-        let [at, now] = [at, "2026-01-05T12:00:00Z"].map(|time| DateTime::parse_from_rfc3339(time).expect("a time"));
+        let [at, now] = [at, "2026-01-05T12:00:00Z"]
+            .map(|time| DateTime::parse_from_rfc3339(time).expect("a time"));
         assert_eq!(relative(at.to_utc(), now.to_utc()), text);
     }
 
@@ -266,16 +313,20 @@ mod tests {
     fn fits(width: usize, columns: &[usize], times: Times) {
         let now = DateTime::UNIX_EPOCH;
         let row = vec![
-            Cell::from(1234),
-            Cell::from("cleanup_nightly"),
+            Cell::Number("1234".to_owned()),
+            text("cleanup_nightly"),
             Cell::Status("succeeded".to_owned()),
             Cell::Whole("1/10".to_owned()),
             Cell::Since(now, now + Duration::from_secs(200)),
             Cell::Length(Duration::from_secs(1)),
-            Cell::from("cannot connect to 127.0.0.1:9: Connection refused"),
+            text("cannot connect to 127.0.0.1:9: Connection refused"),
         ];
         let header = ["id", "job", "status", "attempts", "created", "run time", "error"];
-        assert_eq!(fitting(&header, &[row], Height::OneLine, width), (columns.to_vec(), times), "{width}");
+        assert_eq!(
+            fitting(&header, &[row], Height::OneLine, width),
+            (columns.to_vec(), times),
+            "{width}"
+        );
     }
 
     #[test]
@@ -290,7 +341,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_left_out_before_jobs_are_cut() {
-        let texts = ["cleanup_nightly", "fires", "0 2 * * *", "Europe/Berlin"].map(Cell::from);
+        let texts = ["cleanup_nightly", "fires", "0 2 * * *", "Europe/Berlin"].map(text);
         let row = [vec![Cell::At(DateTime::UNIX_EPOCH)], texts.to_vec()].concat();
         let header = ["at", "job", "state", "schedule", "time zone"];
         let columns = |height, width| fitting(&header, std::slice::from_ref(&row), height, width).0;
@@ -311,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_is_told_by_its_distance() {
+    fn a_time_is_shown_relative_to_now() {
         shows("2026-01-05T12:00:00.900Z", "now");
         shows("2026-01-05T11:59:59.100Z", "now");
         shows("2026-01-05T11:59:57.100Z", "2s ago");

@@ -1,91 +1,65 @@
-//! The report's time axis: bins of a length that people know, and where its hours are. Pure.
+//! The report's time axis: the length of its bins, and the places of its labels. Pure.
 
 use chrono::{DateTime, FixedOffset, TimeDelta, Timelike, Utc};
 
-use crate::schedule::Clock;
+use crate::schedule::Zone;
 
-// In seconds.
-const MINUTE: i64 = 60;
-const HOUR: i64 = 60 * MINUTE;
+// All lengths are in seconds.
+const MIN: i64 = 60;
+const HOUR: i64 = 60 * MIN;
 const DAY: i64 = 24 * HOUR;
 
-/// Lengths of a bin, in seconds.
+/// Possible lengths of a bin.
+#[rustfmt::skip]
 const BINS: [i64; 17] = [
-    10,
-    30,
-    MINUTE,
-    2 * MINUTE,
-    5 * MINUTE,
-    10 * MINUTE,
-    15 * MINUTE,
-    30 * MINUTE,
-    HOUR,
-    2 * HOUR,
-    4 * HOUR,
-    6 * HOUR,
-    8 * HOUR,
-    12 * HOUR,
-    DAY,
-    2 * DAY,
-    4 * DAY,
+    10, 30, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 15 * MIN, 30 * MIN, HOUR, 2 * HOUR, 4 * HOUR, 6 * HOUR,
+    8 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY,
 ];
-/// As many as can still be told apart on a telephone, where a bin is three pixels wide.
-const MOST_BINS: i64 = 96;
+/// On a telephone, this many bins are three pixels wide each.
+const MAX_BINS: i64 = 96;
 
-/// Lengths of time between two labels, in seconds.
+/// Possible distances between two labels.
+#[rustfmt::skip]
 const STEPS: [i64; 15] = [
-    MINUTE,
-    2 * MINUTE,
-    5 * MINUTE,
-    10 * MINUTE,
-    15 * MINUTE,
-    30 * MINUTE,
-    HOUR,
-    2 * HOUR,
-    3 * HOUR,
-    6 * HOUR,
-    12 * HOUR,
-    DAY,
-    2 * DAY,
-    7 * DAY,
-    60 * DAY,
+    MIN, 2 * MIN, 5 * MIN, 10 * MIN, 15 * MIN, 30 * MIN, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR,
+    12 * HOUR, DAY, 2 * DAY, 7 * DAY, 60 * DAY,
 ];
-/// As many labels as fit side by side on a telephone.
-const MOST_LABELS: i64 = 8;
-/// The clocks of the world differ by multiples of this, in seconds, so that full hours do too.
-const GRAIN: i64 = 15 * MINUTE;
+/// This many labels fit side by side on a telephone.
+const MAX_LABELS: i64 = 8;
+/// All UTC offsets are multiples of this, so every full local hour is a multiple of it in UTC.
+const GRAIN: i64 = 15 * MIN;
 
-/// The window that a report looks at, cut into bins. It begins on the edge of a bin, so that it is up
-/// to one bin longer than what was asked for; what is said of the window in words keeps to that.
+/// The window of a report, cut into bins. It begins on the edge of a bin, so it is up to one bin
+/// longer than the requested window. The numbers of the headline cover the requested window.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     pub(super) from: DateTime<Utc>,
     pub(super) now: DateTime<Utc>,
-    /// Seconds.
+    /// The length of a bin in seconds.
     pub(super) bin: i64,
     pub(super) bins: i32,
-    clock: Clock,
+    clock: Zone,
 }
 
-/// A label and its place, in bins from the start.
+/// A label of the axis, and its place in bins from the start.
 #[derive(Debug, PartialEq)]
-pub(super) struct Tick {
+pub(super) struct Label {
     pub(super) place: f64,
-    pub(super) label: String,
+    pub(super) text: String,
 }
 
 impl Axis {
-    pub(super) fn of(now: DateTime<Utc>, since: TimeDelta, clock: Clock) -> Self {
-        let since = since.num_seconds();
-        let bin = BINS.into_iter().find(|bin| since <= bin * MOST_BINS).unwrap_or(4 * DAY);
-        let start = now.timestamp() - since;
-        // On an edge by the clock: a bin of a day is a day of those who read it.
-        let from = start - (start + offset(clock.show(now))).rem_euclid(bin);
+    pub(super) fn new(now: DateTime<Utc>, window: TimeDelta, clock: Zone) -> Self {
+        let window = window.num_seconds();
+        let bin = BINS.into_iter().find(|bin| window <= bin * MAX_BINS).unwrap_or(4 * DAY);
+        let start = now.timestamp() - window;
+        // Edges follow the local clock, so a bin of one day is a local day.
+        let from = start - (start + offset(clock.local(now))).rem_euclid(bin);
         let bins = i32::try_from((now.timestamp() - from) / bin + 1).unwrap_or(i32::MAX);
         Self { from: instant(from), now, bin, bins, clock }
     }
 
-    /// Where an instant lies, in bins from the start; not beyond either end.
+    /// The place of an instant, in bins from the start. An instant outside is placed at the end.
     pub(super) fn place(&self, at: DateTime<Utc>) -> f64 {
         let place = (at - self.from).as_seconds_f64() / self.bin as f64;
         place.clamp(0.0, f64::from(self.bins))
@@ -95,30 +69,29 @@ impl Axis {
         (0..self.bins).contains(&bin)
     }
 
-    /// The start of a bin.
     pub(super) fn start(&self, bin: i32) -> DateTime<Utc> {
         instant(self.from.timestamp() + i64::from(bin) * self.bin)
     }
 
-    /// The labels.
-    pub(super) fn ticks(&self) -> Vec<Tick> {
+    pub(super) fn labels(&self) -> Vec<Label> {
         let span = self.bin * i64::from(self.bins);
-        let step = STEPS.into_iter().find(|step| span / step <= MOST_LABELS).unwrap_or(60 * DAY);
+        let step = STEPS.into_iter().find(|step| span / step <= MAX_LABELS).unwrap_or(60 * DAY);
         let grain = step.min(GRAIN);
         let (from, until) = (self.from.timestamp(), self.from.timestamp() + span);
         let first = from + (-from).rem_euclid(grain);
         let instants = (0..).map(|n| first + n * grain).take_while(|at| *at < until);
-        let ticks = instants.filter_map(|at| {
-            let local = self.clock.show(instant(at));
+        let labels = instants.filter_map(|at| {
+            let local = self.clock.local(instant(at));
             let is_due = (at + offset(local)).rem_euclid(step) == 0;
-            is_due.then(|| Tick { place: self.place(instant(at)), label: label(local, span) })
+            is_due.then(|| Label { place: self.place(instant(at)), text: label(local, span) })
         });
-        ticks.collect()
+        labels.collect()
     }
 
-    /// An instant as short as it is clear: today without its day, this week by the weekday.
+    /// Returns a time as text: alone if it is today, with the weekday if it is this week, else with
+    /// the date.
     pub(super) fn show(&self, at: DateTime<Utc>) -> String {
-        let (local, now) = (self.clock.show(at), self.clock.show(self.now));
+        let (local, now) = (self.clock.local(at), self.clock.local(self.now));
         let format = match (local.date_naive() - now.date_naive()).num_days() {
             0 => "%H:%M",
             -6..=6 => "%a %H:%M",
@@ -128,7 +101,7 @@ impl Axis {
     }
 
     pub(super) fn show_exactly(&self, at: DateTime<Utc>) -> String {
-        format!("{} {}", self.clock.show(at).format("%a %Y-%m-%d %H:%M:%S"), self.zone())
+        format!("{} {}", self.clock.local(at).format("%a %Y-%m-%d %H:%M:%S"), self.zone())
     }
 
     pub(super) fn zone(&self) -> &str {
@@ -159,7 +132,7 @@ mod tests {
 
     fn axis(now: &str, hours: i64, zone: &str) -> Axis {
         let now = DateTime::parse_from_rfc3339(now).unwrap().to_utc();
-        Axis::of(now, TimeDelta::hours(hours), Clock::parse(zone).unwrap())
+        Axis::new(now, TimeDelta::hours(hours), Zone::parse(zone).unwrap())
     }
 
     #[track_caller]
@@ -169,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_cut_into_bins_that_people_know() {
-        cuts(1, "UTC", "2026-01-05T11:07:00+00:00", MINUTE, 61);
-        cuts(24, "UTC", "2026-01-04T12:00:00+00:00", 15 * MINUTE, 97);
+    fn a_window_is_cut_into_bins_of_a_common_length() {
+        cuts(1, "UTC", "2026-01-05T11:07:00+00:00", MIN, 61);
+        cuts(24, "UTC", "2026-01-04T12:00:00+00:00", 15 * MIN, 97);
         cuts(24 * 30, "Europe/Berlin", "2025-12-06T07:00:00+00:00", 8 * HOUR, 91);
         cuts(24 * 90, "Asia/Kathmandu", "2025-10-06T18:15:00+00:00", DAY, 91);
         cuts(24 * 366, "UTC", "2025-01-04T00:00:00+00:00", 4 * DAY, 92);
@@ -180,22 +153,33 @@ mod tests {
     #[track_caller]
     fn labels(now: &str, hours: i64, zone: &str, expected: &str) {
         let axis = axis(now, hours, zone);
-        let ticks: Vec<_> = axis.ticks().iter().map(|tick| format!("{}@{}", tick.label, tick.place)).collect();
-        assert_eq!(ticks.join(" "), expected);
+        let labels: Vec<_> =
+            axis.labels().iter().map(|label| format!("{}@{}", label.text, label.place)).collect();
+        assert_eq!(labels.join(" "), expected);
     }
 
     #[test]
-    fn labels_stand_at_full_hours_of_the_clock_and_at_midnight_name_the_day() {
+    fn labels_are_at_full_local_hours_and_name_the_day_at_midnight() {
         let day = "12:00@0 15:00@12 18:00@24 21:00@36 Mon 5@48 03:00@60 06:00@72 09:00@84 12:00@96";
         labels("2026-01-05T12:07:00Z", 24, "UTC", day);
-        labels("2026-01-05T12:07:00Z", 1, "UTC", "11:10@3 11:20@13 11:30@23 11:40@33 11:50@43 12:00@53");
+        labels(
+            "2026-01-05T12:07:00Z",
+            1,
+            "UTC",
+            "11:10@3 11:20@13 11:30@23 11:40@33 11:50@43 12:00@53",
+        );
         labels("2026-01-05T12:07:00Z", 24 * 30, "UTC", "11 Dec@14 18 Dec@35 25 Dec@56 1 Jan@77");
-        // The night in which the clock leaps from 2 to 3.
-        labels("2026-03-29T08:00:00Z", 12, "Europe/Berlin", "22:00@6 Sun 29@18 04:00@36 06:00@48 08:00@60 10:00@72");
+        // At night, the clock moves from 2 to 3.
+        labels(
+            "2026-03-29T08:00:00Z",
+            12,
+            "Europe/Berlin",
+            "22:00@6 Sun 29@18 04:00@36 06:00@48 08:00@60 10:00@72",
+        );
     }
 
     #[test]
-    fn instants_are_shown_as_short_as_they_are_clear() {
+    fn an_instant_is_shown_without_redundant_parts() {
         let axis = axis("2026-01-05T12:07:09Z", 24, "Europe/Berlin");
         let shown = |at: &str| axis.show(DateTime::parse_from_rfc3339(at).unwrap().to_utc());
         assert_eq!(shown("2026-01-05T01:30:00Z"), "02:30");
@@ -206,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_either_end_is_placed_at_it() {
+    fn an_instant_outside_the_window_is_placed_at_its_end() {
         let axis = axis("2026-01-05T12:07:09Z", 24, "UTC");
         assert_eq!(axis.place(axis.start(-3)), 0.0);
         assert_eq!(axis.place(axis.start(4)), 4.0);

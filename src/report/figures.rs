@@ -2,58 +2,54 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::axis::Axis;
+use crate::print;
 use crate::store::Summary;
-use crate::{count, duration, print};
-
-const SECOND: Duration = Duration::from_secs(1);
-
-struct Figure {
-    name: String,
-    value: String,
-    note: String,
-    is_bad: bool,
-}
+use crate::text::duration;
+use crate::text::plural::grouped;
 
 pub(super) fn section(summary: &Summary, axis: &Axis, window: Duration) -> Markup {
     let window = duration::show(window);
-    let wait = |at: DateTime<Utc>| duration::show_whole((axis.now - at).to_std().unwrap_or_default().max(SECOND));
-    let due = summary.due_since.map(|at| format!("the oldest for {}", wait(at))).unwrap_or_default();
-    let last_tick = |at| format!("last tick {}", print::relative(at, axis.now));
-    let last_tick = summary.last_tick_at.map_or_else(|| "none so far".to_owned(), last_tick);
-    let figure = |name: &str, number: i64, note: String, is_bad: bool| {
-        let value = count::grouped(number);
-        Figure { name: name.to_owned(), value, note: if number == 0 { String::new() } else { note }, is_bad }
-    };
     let retried = match summary.retried {
         0 => format!("in the last {window}"),
-        retried => format!("in the last {window}, {} retried", count::grouped(retried)),
+        retried => format!("in the last {window}, {} retried", grouped(retried)),
     };
-    let lost = if summary.lost == 0 { String::new() } else { format!("{} without a lease", summary.lost) };
+    let dead = format!("{} in the last {window}", grouped(summary.dead_lately));
+    let longest_wait = summary.due_since.map_or_else(String::new, |at| {
+        let wait = (axis.now - at).to_std().unwrap_or_default().max(Duration::from_secs(1));
+        format!("waiting for up to {}", duration::show_whole(wait))
+    });
+    let expired = match summary.lost {
+        0 => String::new(),
+        lost => format!("{} with an expired lease", grouped(lost)),
+    };
+    let last_tick = summary.last_tick_at.map_or_else(
+        || "no tick yet".to_owned(),
+        |at| format!("last tick {}", print::relative(at, axis.now)),
+    );
+    // A count of zero has no note.
+    let count = |name, number, note, is_bad| {
+        (name, grouped(number), if number == 0 { String::new() } else { note }, is_bad)
+    };
+    let workers = format!("{} of {}", grouped(summary.ticking), grouped(summary.workers));
     let figures = [
-        figure("Succeeded", summary.succeeded, retried, false),
-        figure("Dead", summary.dead, format!("{} in the last {window}", summary.dead_lately), summary.dead > 0),
-        figure("To be retried", summary.failed, String::new(), false),
-        figure("Due now", summary.due, due, false),
-        figure("Due later", summary.later, String::new(), false),
-        figure("Running", summary.running, lost, summary.lost > 0),
-        Figure {
-            name: "Workers ticking".to_owned(),
-            value: format!("{} of {}", summary.ticking, summary.workers),
-            note: last_tick,
-            is_bad: summary.ticking == 0,
-        },
+        count("Succeeded", summary.succeeded, retried, false),
+        count("Dead", summary.dead, dead, summary.dead > 0),
+        count("To retry", summary.failed, String::new(), false),
+        count("Due now", summary.due, longest_wait, false),
+        count("Due later", summary.later, String::new(), false),
+        count("Running", summary.running, expired, summary.lost > 0),
+        ("Workers ticking", workers, last_tick, summary.ticking == 0),
     ];
     html! {
         section aria-label="Key figures" {
             dl.figures {
-                @for figure in figures {
-                    div.bad[figure.is_bad] {
-                        dt { (figure.name) }
-                        dd { strong { (figure.value) } " " span.quiet { (figure.note) } }
+                @for (name, value, note, is_bad) in figures {
+                    div.bad[is_bad] {
+                        dt { (name) }
+                        dd { strong { (value) } " " span.quiet { (note) } }
                     }
                 }
             }

@@ -1,74 +1,67 @@
-//! The lists below the drawings: what fails, what fires next, who works, what runs.
+//! The lists below the drawings: failures, schedules, workers and running runs.
 
+use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{moment, more, name};
-use crate::count;
-use crate::fires::Failing;
-use crate::patience::PATIENCE;
+use super::{id, moment, more, name, section};
+use crate::health::limits::TICK_OVERDUE;
 use crate::schedule::Schedule;
-use crate::store::{Failure, NextFire, Snapshot};
+use crate::schedule::due::FailingSchedules;
+use crate::store::{FailureGroup, NextFire, Snapshot};
+use crate::text::plural::grouped;
 
-pub(super) fn failures(seen: &Snapshot, axis: &Axis) -> Markup {
-    html! {
-        section aria-labelledby="failures" {
-            h2 #failures { "What fails" }
-            @if seen.failures.is_empty() {
-                p { "No run is dead, and none waits for a retry." }
-            } @else {
-                ul.failures {
-                    @for failure in &seen.failures { li { (failing(failure, axis)) } }
-                }
-                (more(seen.all_failures, seen.failures.len(), "group", &html! { code { "jobctl list-dead" } " lists every dead run" }))
-                p.quiet {
-                    "When the cause is gone: " code { "jobctl retry ID" } ", or " code { "jobctl retry --all-dead" } "."
-                }
+pub(super) fn failures(snapshot: &Snapshot, axis: &Axis) -> Markup {
+    let failures = &snapshot.failures;
+    let rest = html! { code { "jobctl list-dead" } " lists every dead run" };
+    let content = html! {
+        @if failures.is_empty() {
+            p { "No run is dead or waiting for a retry." }
+        } @else {
+            ul.failures { @for failure in failures { li { (failing_job(failure, axis)) } } }
+            (more(snapshot.all_failures, failures.len(), "group", &rest))
+            p.quiet {
+                "After the cause is fixed: " code { "jobctl retry ID" } " or "
+                code { "jobctl retry --all-dead" } "."
             }
         }
-    }
+    };
+    section("Failures", &content)
 }
 
-fn failing(failure: &Failure, axis: &Axis) -> Markup {
+fn failing_job(failure: &FailureGroup, axis: &Axis) -> Markup {
     html! {
         h3 {
-            @if failure.dead > 0 { span.badge.bad { (count::grouped(failure.dead)) " dead" } " " }
-            @if failure.failed > 0 { span.badge.warn { (count::grouped(failure.failed)) " to retry" } " " }
+            @if failure.dead > 0 { span.badge.bad { (grouped(failure.dead)) " dead" } " " }
+            @if failure.failed > 0 { span.badge.warn { (grouped(failure.failed)) " to retry" } " " }
             (name(&failure.job))
             @if !failure.error_type.is_empty() { " " span.quiet { (failure.error_type) } }
         }
         p.error { code { (failure.last_error.as_deref().unwrap_or("no error is recorded")) } }
         p.quiet {
-            "Newest: " (moment(axis, failure.ended_at)) ", run " (failure.id) ", attempt " (failure.attempts) " of "
-            (failure.max_attempts) ". " code { "jobctl show " (failure.id) }
+            "Newest: " (moment(axis, failure.ended_at)) ", run " (failure.id) ", attempt "
+            (failure.attempts) " of " (failure.max_attempts) ". "
+            code { "jobctl show " (failure.id) }
         }
     }
 }
 
-pub(super) fn fires(seen: &Snapshot, failing: &Failing<'_>, axis: &Axis) -> Markup {
-    html! {
-        section aria-labelledby="fires" {
-            h2 #fires { "What fires next" }
-            @if seen.fires.is_empty() {
-                p { "No job has a schedule." }
-            } @else {
-                table.list {
-                    caption.unseen { "Schedules and their next times" }
-                    thead { tr { th scope="col" { "Job" } th scope="col" { "Next" } th scope="col" { "Schedule" } } }
-                    tbody {
-                        @for fire in &seen.fires {
-                            tr {
-                                th scope="row" { (name(&fire.job)) }
-                                td data-label="Next" { (next(fire, failing.broken.contains(&fire.job.as_str()), axis)) }
-                                td data-label="Schedule" { (schedule(fire)) }
-                            }
-                        }
-                    }
-                }
-                (more(seen.all_fires, seen.fires.len(), "schedule", &html! { code { "jobctl next" } " lists them all" }))
-            }
-        }
-    }
+pub(super) fn schedules(
+    snapshot: &Snapshot,
+    failing: &FailingSchedules<'_>,
+    axis: &Axis,
+) -> Markup {
+    let none = html! { "No job has a schedule." };
+    let rest = (snapshot.all_fires, html! { code { "jobctl next" } " lists all of them" });
+    list("Schedules", ["Job", "Next", "Schedule"], &none, &rest, &snapshot.fires, |fire| {
+        let is_broken = failing.broken.contains(&fire.job.as_str());
+        let schedule = Schedule::parse(&fire.schedule, &fire.time_zone);
+        let schedule = html! {
+            code { (fire.schedule) }
+            @if let Ok(schedule) = schedule { " " span.quiet { (schedule.words()) } }
+        };
+        [name(&fire.job), next(fire, is_broken, axis), schedule]
+    })
 }
 
 fn next(fire: &NextFire, is_broken: bool, axis: &Axis) -> Markup {
@@ -77,82 +70,84 @@ fn next(fire: &NextFire, is_broken: bool, axis: &Axis) -> Markup {
             (false, ..) => span.badge { "disabled" },
             (true, Some(since), _) => { span.badge { "paused" } " since " (moment(axis, since)) },
             (true, None, _) if is_broken => span.badge.bad { "can't fire" },
-            (true, None, None) => span.quiet { "from the next tick" },
+            (true, None, None) => span.quiet { "known after the next tick" },
             (true, None, Some(at)) => {
-                @if (axis.now - at).to_std().is_ok_and(|late| late >= PATIENCE) { span.badge.bad { "late" } " " }
+                @if is_overdue(at, axis) { span.badge.bad { "late" } " " }
                 (moment(axis, at))
             }
         }
     }
 }
 
-/// In words where it can be read.
-fn schedule(fire: &NextFire) -> Markup {
-    let words = Schedule::parse(&fire.schedule, &fire.time_zone).map(|schedule| schedule.words());
-    html! { code { (fire.schedule) } @if let Ok(words) = words { " " span.quiet { (words) } } }
+pub(super) fn workers(snapshot: &Snapshot, axis: &Axis) -> Markup {
+    let none = html! {
+        "No worker has ever ticked. Add this line to a crontab: " code { "* * * * *  jobctl tick" }
+    };
+    let rest = (snapshot.summary.workers, html! { "their last ticks are older" });
+    let columns = ["Worker", "Last tick", "Version"];
+    list("Workers", columns, &none, &rest, &snapshot.workers, |worker| {
+        let last_tick = html! {
+            @if is_overdue(worker.last_tick_at, axis) { span.badge.warn { "silent" } " " }
+            (moment(axis, worker.last_tick_at))
+        };
+        [name(&worker.worker), last_tick, html! { (worker.version) }]
+    })
 }
 
-pub(super) fn workers(seen: &Snapshot, axis: &Axis) -> Markup {
-    html! {
-        section aria-labelledby="workers" {
-            h2 #workers { "Who works" }
-            @if seen.workers.is_empty() {
-                p { "No worker has ever ticked. This line in a crontab makes one: " code { "* * * * *  jobctl tick" } }
-            } @else {
-                table.list {
-                    caption.unseen { "Workers and when they last ticked" }
-                    thead { tr { th scope="col" { "Worker" } th scope="col" { "Last tick" } th scope="col" { "Version" } } }
-                    tbody {
-                        @for worker in &seen.workers {
-                            @let is_silent = (axis.now - worker.last_tick_at).to_std().is_ok_and(|age| age >= PATIENCE);
-                            tr {
-                                th scope="row" { (name(&worker.worker)) }
-                                td data-label="Last tick" {
-                                    @if is_silent { span.badge.warn { "silent" } " " }
-                                    (moment(axis, worker.last_tick_at))
-                                }
-                                td data-label="Version" { (worker.version) }
-                            }
-                        }
-                    }
-                }
-                (more(seen.summary.workers, seen.workers.len(), "worker", &html! { "they ticked before these" }))
+pub(super) fn running(snapshot: &Snapshot, axis: &Axis) -> Markup {
+    let none = html! { "No run is running." };
+    let rest = (snapshot.summary.running, html! { "they started later" });
+    let columns = ["Run", "Since", "Worker", "Attempt"];
+    list("Running now", columns, &none, &rest, &snapshot.running, |run| {
+        let since = html! {
+            @if run.is_lost { span.badge.bad { "lease expired" } " " }
+            @if run.cancel_requested { span.badge.warn { "cancel requested" } " " }
+            @match run.started_at {
+                Some(at) => (moment(axis, at)),
+                None => span.quiet { "unknown" },
             }
-        }
-    }
+        };
+        let run_name = html! { (name(&run.job)) " " span.quiet { (run.id) } };
+        let attempt = html! { (run.attempts) " of " (run.max_attempts) };
+        [run_name, since, name(&run.worker), attempt]
+    })
 }
 
-pub(super) fn running(seen: &Snapshot, axis: &Axis) -> Markup {
-    html! {
-        section aria-labelledby="running" {
-            h2 #running { "What runs now" }
-            @if seen.running.is_empty() {
-                p { "Nothing." }
-            } @else {
-                table.list {
-                    caption.unseen { "Running runs, the longest first" }
-                    thead {
-                        tr {
-                            th scope="col" { "Run" } th scope="col" { "Since" } th scope="col" { "Worker" } th scope="col" { "Attempt" }
-                        }
-                    }
-                    tbody {
-                        @for run in &seen.running {
-                            tr {
-                                th scope="row" { (name(&run.job)) " " span.quiet { (run.id) } }
-                                td data-label="Since" {
-                                    @if run.is_lost { span.badge.bad { "lease lost" } " " }
-                                    @if run.is_asked_to_end { span.badge.warn { "cancel requested" } " " }
-                                    @if let Some(at) = run.started_at { (moment(axis, at)) } @else { span.quiet { "unknown" } }
-                                }
-                                td data-label="Worker" { (name(&run.worker)) }
-                                td data-label="Attempt" { (run.attempts) " of " (run.max_attempts) }
-                            }
-                        }
-                    }
+fn is_overdue(at: DateTime<Utc>, axis: &Axis) -> bool {
+    (axis.now - at).to_std().is_ok_and(|age| age >= TICK_OVERDUE)
+}
+
+/// A section with a table, or with `none` if there are no items. `cells` makes a row of an item.
+/// `rest` is the number of all items, and where to find those that are not shown.
+fn list<T, const N: usize>(
+    heading: &str,
+    columns: [&str; N],
+    none: &Markup,
+    (all, rest): &(i64, Markup),
+    items: &[T],
+    cells: impl Fn(&T) -> [Markup; N],
+) -> Markup {
+    let row = |item| {
+        let cells = columns.iter().zip(cells(item)).enumerate();
+        html! {
+            tr {
+                @for (number, (column, cell)) in cells {
+                    @if number == 0 { th scope="row" { (cell) } }
+                    @else { td data-label=(column) { (cell) } }
                 }
-                (more(seen.summary.running, seen.running.len(), "run", &html! { "they started after these" }))
             }
         }
-    }
+    };
+    let content = html! {
+        @if items.is_empty() {
+            p { (none) }
+        } @else {
+            table.list aria-labelledby=(id(heading)) {
+                thead { tr { @for column in columns { th scope="col" { (column) } } } }
+                tbody { @for item in items { (row(item)) } }
+            }
+            (more(*all, items.len(), &columns[0].to_lowercase(), rest))
+        }
+    };
+    section(heading, &content)
 }

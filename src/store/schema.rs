@@ -3,202 +3,191 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use postgres::types::Type;
-use postgres::{Row, SimpleQueryMessage};
+use postgres::SimpleQueryMessage;
+use serde::Serialize;
 
+use super::error::UTF8_DATABASE;
+use super::row::{PgResult, column, rows};
 use super::{Error, Kind, Limits, Result, Store, error, query};
 use crate::connect::Client;
-use crate::count;
 use crate::exit::Exit;
+use crate::text::plural;
 
-/// A step of the schema's history, embedded in the program.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Migration {
+    #[serde(skip)]
     version: i32,
     pub(crate) name: &'static str,
+    #[serde(skip)]
     sql: &'static str,
 }
 
-/// All steps, in order; the last one's version is the program's.
-static MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "0001_initial", sql: include_str!("../../sql/migrations/0001_initial.sql") }];
+/// All migrations in order; the version of the last one is the version of the program.
+static MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "0001_initial",
+    sql: include_str!("../../sql/migrations/0001_initial.sql"),
+}];
 
 const VERSION_TABLE: &str = include_str!("../../sql/migrations/0000_version_table.sql");
 
-/// A migration may rewrite a big table; it waits for no lock longer than running ticks can bear.
+/// A migration may rewrite a big table, but waits for a lock only as long as other transactions.
 const LIMITS: Limits = Limits { statement: Duration::from_secs(3600), ..Limits::USUAL };
-/// How long a migrator keeps asking for the lock, or for tables that others hold.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a migrator tries to get the lock of all migrators, or tables that are locked.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What one look at the schema found, or did.
-enum Look {
-    /// Another migrator is at work.
-    Locked,
-    /// This schema or database must not be migrated.
-    Refused(Error),
-    /// These are missing, and the first was applied if that was wanted.
-    Missing(&'static [Migration]),
+rows! {
+    /// The state of the schema before a migration, see schema/migration_ground.sql.
+    struct Ground {
+        has_schema: bool,
+        has_versions: bool,
+        role: String,
+        owner: Option<String>,
+        is_trusted: bool,
+        creators: Vec<String>,
+        strangers: Vec<String>,
+        encoding: String,
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Mode {
     /// Lists missing migrations, for any role.
     Inspect,
-    /// Lists the migrations that `Apply` would run.
+    /// Lists the migrations that `Apply` would run, for a role that may migrate.
     Plan,
+    /// Applies the first missing migration.
     Apply,
 }
 
 impl Store {
-    /// Returns the missing migrations; changes nothing. Only `Plan` checks whether the current role
-    /// may migrate.
-    ///
-    /// # Errors
-    /// As `migrate`.
-    pub(crate) fn missing_migrations(&self, mode: Mode) -> Result<&'static [Migration]> {
-        self.look(mode)
-    }
-
-    /// Applies the missing migrations, one transaction each, and returns their names. If several
-    /// migrators run at once, one works and the others find nothing to do.
+    /// Applies the missing migrations, one transaction each, and returns them. If several migrators
+    /// run at once, one works and the others find nothing to do.
     ///
     /// # Errors
     /// The schema is newer than the program or was modified. Another role owns or may change it.
     /// The encoding is not UTF-8. A privilege is missing. Tables stay locked.
-    pub(crate) fn migrate(&self) -> Result<Vec<&'static str>> {
+    pub(crate) fn migrate(&self) -> Result<Vec<Migration>> {
         let mut applied = Vec::new();
-        while let Some(step) = self.look(Mode::Apply)?.first() {
-            applied.push(step.name);
+        while let Some(migration) = self.missing_migrations(Mode::Apply)?.first() {
+            applied.push(*migration);
         }
         Ok(applied)
     }
 
-    fn look(&self, mode: Mode) -> Result<&'static [Migration]> {
+    /// Returns the missing migrations. Applies the first with `Mode::Apply`; otherwise changes
+    /// nothing.
+    pub(crate) fn missing_migrations(&self, mode: Mode) -> Result<&'static [Migration]> {
         let started = Instant::now();
         let limits = if mode == Mode::Apply { LIMITS } else { self.limits };
         loop {
-            let looked = self.session.transact("migrate", limits, move |client| look(client, mode));
-            let busy = match looked {
-                Ok(Look::Missing(missing)) => return Ok(missing),
-                Ok(Look::Refused(error)) => return Err(error),
-                Ok(Look::Locked) => {
-                    Error::new(Kind::Busy, Exit::Unavailable, "cannot migrate: another migrator is at work; try again")
+            let inspected = self.transact_within(limits, "migrate", move |client| {
+                match inspect(client, mode) {
+                    // Usually objects do not exist because a migration is missing; here that advice
+                    // would be wrong.
+                    Err(error) if error::is_undefined(&error) => Ok(schema_fault(format!(
+                        "cannot migrate: {}; use PostgreSQL 14 or newer, and a schema from \
+                         `jobctl migrate`",
+                        error::cause(&error)
+                    ))),
+                    inspected => inspected,
                 }
-                Err(error) if error.kind == Kind::Busy => error,
-                Err(error) => return Err(error),
-            };
-            if started.elapsed() > PATIENCE {
-                return Err(busy);
+            });
+            match inspected.and_then(|inspected| inspected) {
+                Err(error) if error.kind == Kind::Busy && started.elapsed() <= LOCK_TIMEOUT => {}
+                inspected => return inspected,
             }
             thread::sleep(Duration::from_millis(rand::random_range(20..80)));
         }
     }
 }
 
-fn look(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::Error> {
-    match inspect(client, mode) {
-        // Objects that do not exist usually mean that a migration is missing; here that advice is
-        // wrong.
-        Err(error) if error::is_undefined(&error) => Ok(Look::Refused(schema_fault(format!(
-            "cannot migrate: {}; use PostgreSQL 14 or newer, and a schema from `jobctl migrate`",
-            error::cause(&error)
-        )))),
-        looked => looked,
+fn inspect(client: &mut Client, mode: Mode) -> PgResult<Result<&'static [Migration]>> {
+    if mode == Mode::Apply && !client.one::<bool>(query!("schema/lock_migrations"), &[])? {
+        let busy = "cannot migrate: another migrator is running; try again";
+        return Ok(Err(Error::new(Kind::Busy, Exit::Unavailable, busy)));
     }
-}
-
-fn inspect(client: &mut Client, mode: Mode) -> std::result::Result<Look, postgres::Error> {
-    if mode == Mode::Apply && !client.query_typed_one(query!("lock_migrations"), &[])?.try_get::<_, bool>(0)? {
-        return Ok(Look::Locked);
-    }
-    let ground = &client.query_typed_one(query!("migration_ground"), &[])?;
-    if let Some(error) = refusal(ground, mode)? {
-        return Ok(Look::Refused(error));
+    let ground: Ground = client.one(query!("schema/migration_ground"), &[])?;
+    let (has_schema, has_versions) = (ground.has_schema, ground.has_versions);
+    if let Err(error) = check_ground(ground, mode) {
+        return Ok(Err(error));
     }
     let mut applied = 0;
-    if ground.try_get("has_versions")? {
-        let versions: Vec<_> = MIGRATIONS.iter().map(|step| step.version).collect();
-        let texts: Vec<_> = MIGRATIONS.iter().map(|step| step.sql).collect();
-        let parameters: &[super::Parameter<'_>] = &[(&versions, Type::INT4_ARRAY), (&texts, Type::TEXT_ARRAY)];
-        for row in client.query_typed(query!("list_migrations"), parameters)? {
-            applied = row.try_get("version")?;
-            let missing: Vec<String> = row.try_get("missing")?;
-            if !row.try_get::<_, bool>("unchanged")? {
-                return Ok(Look::Refused(schema_fault(format!(
+    if has_versions {
+        let versions = column(MIGRATIONS, |migration| migration.version);
+        let texts = column(MIGRATIONS, |migration| migration.sql);
+        let migrations: Vec<(i32, bool, Vec<String>)> =
+            client.list(query!("schema/list_migrations"), &[&versions, &texts])?;
+        for (version, unchanged, missing) in migrations {
+            applied = version;
+            if !unchanged {
+                return Ok(schema_fault(format!(
                     "migration {applied} was applied with a different text than this program's; \
                      use the program that applied it"
-                ))));
+                )));
             }
             if !missing.is_empty() {
-                return Ok(Look::Refused(schema_fault(format!(
-                    "the schema is at version {applied} but lacks {}; create it from sql/migrations, \
-                     or restore a backup",
+                return Ok(schema_fault(format!(
+                    "the schema is at version {applied} but lacks {}; create it from \
+                     sql/migrations, or restore a backup",
                     missing.join(", ")
-                ))));
+                )));
             }
         }
     }
     if applied > newest() {
-        return Ok(Look::Refused(too_new(applied)));
+        return Ok(too_new(applied));
     }
-    let missing = &MIGRATIONS[MIGRATIONS.partition_point(|step| step.version <= applied)..];
-    if let (Mode::Apply, Some(step)) = (mode, missing.first()) {
-        if !ground.try_get::<_, bool>("has_schema")? {
+    let missing =
+        &MIGRATIONS[MIGRATIONS.partition_point(|migration| migration.version <= applied)..];
+    if let (Mode::Apply, Some(Migration { version, name, sql })) = (mode, missing.first()) {
+        if !has_schema {
             client.batch_execute("CREATE SCHEMA jobctl")?;
         }
-        if !ground.try_get::<_, bool>("has_versions")? {
+        if !has_versions {
             client.batch_execute(VERSION_TABLE)?;
         }
-        client.batch_execute(step.sql)?;
-        let parameters: &[super::Parameter<'_>] =
-            &[(&step.version, Type::INT4), (&step.name, Type::TEXT), (&step.sql, Type::TEXT)];
-        client.execute_typed(query!("record_migration"), parameters)?;
+        client.batch_execute(sql)?;
+        client.execute(query!("schema/record_migration"), &[version, name, sql])?;
     }
-    Ok(Look::Missing(missing))
+    Ok(Ok(missing))
 }
 
-/// Returns why this database or schema must not be migrated. Runs before any table is read: in a
+/// Fails if this database or schema must not be migrated. Runs before any table is read: in a
 /// schema that another role can change, reading a table may run that role's code.
-fn refusal(ground: &Row, mode: Mode) -> std::result::Result<Option<Error>, postgres::Error> {
-    let encoding: String = ground.try_get("encoding")?;
+fn check_ground(ground: Ground, mode: Mode) -> Result<()> {
+    let Ground { role, creators, strangers, encoding, .. } = ground;
+    let owner = ground.owner.unwrap_or_default();
     if encoding != "UTF8" {
-        return Ok(Some(privilege_fault(format!(
-            "the database's encoding is {encoding}; \
-             create one with `createdb --encoding UTF8 --template template0 NAME`"
-        ))));
-    }
-    if mode != Mode::Inspect && !ground.try_get::<_, bool>("is_trusted")? {
-        let (owner, role): (String, String) = (ground.try_get("owner")?, ground.try_get("role")?);
-        return Ok(Some(privilege_fault(format!(
-            "the schema `jobctl` belongs to role {owner}, not to {role}; migrate as {owner}, or rename the \
-             schema if it is not jobctl's"
-        ))));
-    }
-    let creators: Vec<String> = ground.try_get("creators")?;
-    if !creators.is_empty() {
+        privilege_fault(format!("the database's encoding is {encoding}; {UTF8_DATABASE}"))
+    } else if mode != Mode::Inspect && !ground.is_trusted {
+        privilege_fault(format!(
+            "the schema `jobctl` belongs to role {owner}, not to {role}; migrate as {owner}, \
+             or rename the schema if it is not jobctl's"
+        ))
+    } else if !creators.is_empty() {
         let creators = creators.join(", ");
-        return Ok(Some(privilege_fault(format!(
-            "{creators} may create objects in the schema `jobctl`; run REVOKE CREATE ON SCHEMA jobctl FROM {creators}"
-        ))));
+        privilege_fault(format!(
+            "{creators} may create objects in the schema `jobctl`; \
+             run REVOKE CREATE ON SCHEMA jobctl FROM {creators}"
+        ))
+    } else if ground.has_versions && !strangers.is_empty() {
+        let strangers = plural::listed(&strangers, 1);
+        privilege_fault(format!(
+            "the schema `jobctl` has objects of other roles in it: {strangers}; drop those that \
+             are not jobctl's, and give the others to the schema's owner with ALTER ... OWNER TO"
+        ))
+    } else if let Some(stranger) = strangers.first() {
+        schema_fault(format!(
+            "the schema `jobctl` is not jobctl's: it has {stranger} in it; \
+             remove or rename that schema"
+        ))
+    } else {
+        Ok(())
     }
-    let strangers: Vec<String> = ground.try_get("strangers")?;
-    let Some(stranger) = strangers.first() else { return Ok(None) };
-    if !ground.try_get::<_, bool>("has_versions")? {
-        return Ok(Some(schema_fault(format!(
-            "the schema `jobctl` is not jobctl's: it has {stranger} in it; remove or rename that schema"
-        ))));
-    }
-    let strangers = count::listed(&strangers, 1);
-    Ok(Some(privilege_fault(format!(
-        "the schema `jobctl` has objects of other roles in it: {strangers}; drop those that are not jobctl's, \
-         and give the others to the schema's owner with ALTER ... OWNER TO"
-    ))))
 }
 
-/// Makes sure that the version among the answers is this program's.
-///
-/// # Errors
-/// `Exit::Schema`, with the remedy, when it is older or newer.
+/// Checks that the version among the answers is the version of the program.
 pub(super) fn check(answers: &[SimpleQueryMessage]) -> Result<()> {
     let row = answers.iter().find_map(|answer| match answer {
         SimpleQueryMessage::Row(row) => row.try_get("version").ok(),
@@ -207,39 +196,41 @@ pub(super) fn check(answers: &[SimpleQueryMessage]) -> Result<()> {
     let version = row.ok_or_else(|| Error::broken("read the schema's version"))?;
     let found = version.and_then(|version| version.parse().ok());
     match found.unwrap_or(0) {
-        found if found < newest() => Err(schema_fault(format!(
+        found if found < newest() => schema_fault(format!(
             "the schema is at version {found} and this program needs {}; run `jobctl migrate`",
             newest()
-        ))),
-        found if found > newest() => Err(too_new(found)),
+        )),
+        found if found > newest() => too_new(found),
         _ => Ok(()),
     }
 }
 
-/// The program's schema version.
+/// The schema version of the program.
 fn newest() -> i32 {
     MIGRATIONS.last().map_or(0, |step| step.version)
 }
 
-/// The indexes that the migrations create.
+/// Returns the names of the indexes that the migrations create.
 pub(super) fn indexes() -> Vec<&'static str> {
     let lines = MIGRATIONS.iter().flat_map(|step| step.sql.lines());
-    let created = lines
-        .filter_map(|line| line.strip_prefix("CREATE INDEX ").or_else(|| line.strip_prefix("CREATE UNIQUE INDEX ")));
+    let created = lines.filter_map(|line| {
+        line.strip_prefix("CREATE INDEX ").or_else(|| line.strip_prefix("CREATE UNIQUE INDEX "))
+    });
     created.filter_map(|rest| rest.split(' ').next()).collect()
 }
 
-fn too_new(version: i32) -> Error {
+fn too_new<T>(version: i32) -> Result<T> {
     schema_fault(format!(
-        "the schema is at version {version} and this program knows {}; install the jobctl that migrated it",
+        "the schema is at version {version} and this program knows {}; \
+         install the jobctl that migrated it",
         newest()
     ))
 }
 
-fn schema_fault(message: String) -> Error {
-    Error::new(Kind::Fatal, Exit::Schema, message)
+fn schema_fault<T>(message: String) -> Result<T> {
+    Err(Error::new(Kind::Fatal, Exit::Schema, message))
 }
 
-fn privilege_fault(message: String) -> Error {
-    Error::new(Kind::Fatal, Exit::Configuration, message)
+fn privilege_fault<T>(message: String) -> Result<T> {
+    Err(Error::new(Kind::Fatal, Exit::Configuration, message))
 }

@@ -1,7 +1,6 @@
-//! Transactions over one connection. Each call is one of its own and leaves no state in the session, so
-//! it works behind a pooler that hands each transaction to another server process.
+//! Transactions over one connection. Each call is one transaction and leaves no state in the
+//! session, so it works behind a pooler that gives each transaction another server process.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,27 +8,28 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::{self, Error, Result};
-use super::{query, schema};
-use crate::connect::{Client, Link};
+use super::row::PgResult;
+use super::{Store, query, schema};
+use crate::connect::Client;
 
-/// What the statements of a transaction are held to.
+/// The limits of the statements of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Longest that each may run on the server.
+    /// The longest time that each may run on the server.
     pub(crate) statement: Duration,
-    /// Longest that each may wait for a lock there.
+    /// The longest time that each may wait for a lock.
     pub(crate) lock: Duration,
-    /// Longest that its answer may be on its way beyond that, for the network and the thread.
+    /// The additional time for an answer, for the network and the thread.
     pub(crate) silence: Duration,
-    /// Whether they may read a table from end to end where an index would do. For a few hundred runs that are
-    /// looked up by id, or stand at the head of their lane, the planner would rather read some ten thousand.
+    /// Whether sequential scans are allowed. For a batch of some hundred ids, or for the first runs
+    /// of a lane, the planner would rather read ten thousand rows than use the index.
     pub(crate) whole_tables: bool,
-    /// Whether all of them see one moment, and write nothing.
+    /// Whether all statements see one snapshot and write nothing.
     pub(crate) one_moment: bool,
 }
 
 impl Limits {
-    /// Those of a command that says nothing else.
+    /// The limits of a command that sets no others.
     pub(crate) const USUAL: Self = Self {
         statement: Duration::from_secs(10),
         lock: Duration::from_secs(2),
@@ -39,72 +39,61 @@ impl Limits {
     };
 }
 
-/// How often a transaction that met another one is sent again.
-const COLLISIONS: usize = 5;
-/// How long to wait for an answer after an interruption.
+/// How often a transaction that conflicted with another is sent again.
+const RETRIES: usize = 5;
+/// The longest wait for an answer after an interruption.
 const INTERRUPTED: Duration = Duration::from_secs(1);
 /// How often a wait checks for an interruption.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(super) struct Session {
-    link: Link,
-    checks: Cell<bool>,
-    interrupted: Arc<AtomicBool>,
-}
-
-impl Session {
-    pub(super) fn over(link: Link) -> Self {
-        Self { link, checks: Cell::new(false), interrupted: Arc::default() }
-    }
-
-    /// When this flag is set, a wait for an answer ends early.
-    pub(super) fn interrupted_by(&mut self, flag: Arc<AtomicBool>) {
-        self.interrupted = flag;
-    }
-
-    /// Has the next transaction make sure of the schema's version before it does anything; that costs it
-    /// no round trip.
-    pub(super) fn check_version(&self) {
-        self.checks.set(true);
-    }
-
+impl Store {
     /// Runs `work` in a transaction. `doing` completes "cannot ...".
     pub(super) fn transact<T: Send + 'static>(
         &self,
         doing: &'static str,
-        limits: Limits,
-        work: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
+        work: impl Fn(&mut Client) -> PgResult<T> + Send + 'static,
     ) -> Result<T> {
-        self.send(doing, limits, work, || ()).wait(&self.interrupted)
+        self.transact_within(self.limits, doing, work)
     }
 
-    /// Sends `work` to be done in a transaction, and calls `answered` when it is.
+    pub(super) fn transact_within<T: Send + 'static>(
+        &self,
+        limits: Limits,
+        doing: &'static str,
+        work: impl Fn(&mut Client) -> PgResult<T> + Send + 'static,
+    ) -> Result<T> {
+        self.send(limits, doing, work, || ()).wait(&self.interrupted)
+    }
+
+    /// Sends `work` to run in a transaction. Does not wait: calls `answered` at its end.
     pub(super) fn send<T: Send + 'static>(
         &self,
-        doing: &'static str,
         limits: Limits,
-        work: impl Fn(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
+        doing: &'static str,
+        work: impl Fn(&mut Client) -> PgResult<T> + Send + 'static,
         answered: impl FnOnce() + Send + 'static,
     ) -> Pending<T> {
+        self.transactions.set(self.transactions.get() + 1);
         let (answer, answers) = mpsc::channel();
-        let checks = self.checks.take();
-        let stage = Arc::new(Stage::default());
-        let seen = Arc::clone(&stage);
-        self.link.send(move |client| {
-            // Nobody listens any more when the answer came too late.
+        let checks = self.checks_version.take();
+        let progress = Arc::new(Progress::default());
+        let seen = Arc::clone(&progress);
+        self.thread.send(move |client| {
+            // The receiver is gone if the answer comes too late.
             let _ = answer.send(transaction(client, doing, limits, checks, &seen, &work));
             answered();
         });
-        Pending { doing, answers, stage, until: Instant::now() + limits.statement + limits.silence }
+        let until = Instant::now() + limits.statement + limits.silence;
+        Pending { doing, answers, progress, until }
     }
 }
 
-/// An answer that is on its way.
+/// The answer of a running transaction.
 pub(crate) struct Pending<T> {
     doing: &'static str,
     answers: mpsc::Receiver<Result<T>>,
-    stage: Arc<Stage>,
-    /// Without an answer until then the server is taken for silent.
+    progress: Arc<Progress>,
+    /// After this instant the server counts as silent.
     pub(crate) until: Instant,
 }
 
@@ -114,9 +103,9 @@ impl<T> Pending<T> {
         let mut may_be_interrupted = !interrupted.load(Ordering::Relaxed);
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
-            match self.answers.recv_timeout(left.min(LOOK)) {
+            match self.answers.recv_timeout(left.min(CHECK_INTERVAL)) {
                 Ok(done) => return done,
-                Err(RecvTimeoutError::Timeout) if left > LOOK => {}
+                Err(RecvTimeoutError::Timeout) if left > CHECK_INTERVAL => {}
                 Err(_) => return Err(self.give_up()),
             }
             if may_be_interrupted && interrupted.load(Ordering::Relaxed) {
@@ -126,7 +115,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// The answer, if it is there.
+    /// Returns the answer if it is there.
     pub(crate) fn poll(&self) -> Option<Result<T>> {
         match self.answers.try_recv() {
             Ok(done) => Some(done),
@@ -136,26 +125,26 @@ impl<T> Pending<T> {
     }
 
     fn give_up(&self) -> Error {
-        match self.stage.turn(At::Abandoned) {
-            At::Commit => Error::silent_at_commit(self.doing),
-            At::Work | At::Abandoned => Error::silent(self.doing),
+        match self.progress.enter(Stage::Abandoned) {
+            Stage::Commit => Error::uncertain(self.doing, error::SILENT),
+            Stage::Work | Stage::Abandoned => Error::silent(self.doing),
         }
     }
 }
 
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
-        self.stage.turn(At::Abandoned);
+        self.progress.enter(Stage::Abandoned);
     }
 }
 
 /// The stage of a transaction, shared by the thread that runs it and the thread that waits for it.
-/// A transaction that nothing waits for is not committed.
+/// An abandoned transaction is not committed.
 #[derive(Default)]
-struct Stage(Mutex<At>);
+struct Progress(Mutex<Stage>);
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum At {
+enum Stage {
     #[default]
     Work,
     /// COMMIT was sent.
@@ -164,15 +153,15 @@ enum At {
     Abandoned,
 }
 
-impl Stage {
+impl Progress {
     /// Moves to `next` unless the transaction is abandoned; returns the previous stage.
-    fn turn(&self, next: At) -> At {
-        let mut at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = *at;
-        if before != At::Abandoned {
-            *at = next;
+    fn enter(&self, next: Stage) -> Stage {
+        let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let previous = *stage;
+        if previous != Stage::Abandoned {
+            *stage = next;
         }
-        before
+        previous
     }
 }
 
@@ -181,54 +170,57 @@ fn transaction<T>(
     doing: &str,
     limits: Limits,
     checks: bool,
-    stage: &Stage,
-    work: &impl Fn(&mut Client) -> std::result::Result<T, postgres::Error>,
+    progress: &Progress,
+    work: &impl Fn(&mut Client) -> PgResult<T>,
 ) -> Result<T> {
-    // The queries name their schema; whoever may create a function in `public` must not get it called
-    // in place of one of PostgreSQL's own. What they read is mostly in memory: with costs meant for disks
-    // that seek, a batch of a few runs would be looked up by reading all of them, and compiling a plan
-    // takes longer than any of them runs.
+    // The search path excludes `public`: a function there must not replace one of PostgreSQL's own.
+    // The tables are mostly in memory: with the page cost of a disk that seeks, the planner would
+    // read all runs to find a few. Compiling a plan (jit) takes longer than running it.
     let Limits { statement, lock, whole_tables, one_moment, .. } = limits;
     let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
-    // A host that is frozen or cut off in the midst of a transaction would keep what it has locked from everybody
-    // until TCP gives up, after hours: hence the limit for being idle.
+    // If a host freezes or loses its network during a transaction, its locks would last until TCP
+    // gives up, after hours. The idle limit ends them.
     let begin = format!(
         "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL search_path = pg_catalog, pg_temp; \
-         SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; SET LOCAL enable_seqscan = {whole_tables}; \
+         SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; \
+         SET LOCAL enable_seqscan = {whole_tables}; \
          SET LOCAL statement_timeout = {0}; SET LOCAL idle_in_transaction_session_timeout = {0}; \
          SET LOCAL lock_timeout = {1}; {2}",
         statement.as_millis(),
         lock.as_millis(),
-        if checks { query!("schema_version") } else { "" }
+        if checks { query!("schema/schema_version") } else { "" }
     );
-    let mut collisions = 0;
+    let mut retries = 0;
     loop {
-        stage.turn(At::Work);
-        let begun = client.simple_query(&begin).map_err(|error| Error::of(doing, &error));
-        if let Err(error) = begun.and_then(|answers| if checks { schema::check(&answers) } else { Ok(()) }) {
+        progress.enter(Stage::Work);
+        let begun = client.request(async |client| client.simple_query(&begin).await);
+        let begun = begun.map_err(|error| Error::of(doing, &error));
+        if let Err(error) =
+            begun.and_then(|answers| if checks { schema::check(&answers) } else { Ok(()) })
+        {
             let _ = client.batch_execute("ROLLBACK");
             return Err(error);
         }
         let done = work(client);
         let at_commit = done.is_ok();
-        if at_commit && stage.turn(At::Commit) == At::Abandoned {
+        if at_commit && progress.enter(Stage::Commit) == Stage::Abandoned {
             let _ = client.batch_execute("ROLLBACK");
             return Err(Error::silent(doing));
         }
-        match done.and_then(|done| client.batch_execute("COMMIT").map(|()| done)) {
+        let error = match done.and_then(|done| client.batch_execute("COMMIT").map(|()| done)) {
             Ok(done) => return Ok(done),
-            Err(error) => {
-                // Where the connection is gone, so is the transaction.
-                let _ = client.batch_execute("ROLLBACK");
-                if error::is_read_only(&error) && is_set_read_only(client) {
-                    return Err(Error::read_only(doing));
-                }
-                if !error::is_collision(&error) || collisions == COLLISIONS {
-                    return Err(if at_commit { Error::of_commit(doing, &error) } else { Error::of(doing, &error) });
-                }
-            }
+            Err(error) => error,
+        };
+        // Fails if the connection is lost; then the transaction has ended too.
+        let _ = client.batch_execute("ROLLBACK");
+        if error::is_read_only(&error) && is_set_read_only(client) {
+            return Err(Error::read_only(doing));
         }
-        collisions += 1;
+        if !error::is_collision(&error) || retries == RETRIES {
+            let error_of = if at_commit { Error::of_commit } else { Error::of };
+            return Err(error_of(doing, &error));
+        }
+        retries += 1;
         thread::sleep(Duration::from_millis(rand::random_range(1..20)));
     }
 }

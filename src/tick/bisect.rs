@@ -9,7 +9,7 @@ const AT_ONCE: usize = 500;
 /// between.
 pub(super) struct Bisection<T> {
     untried: Vec<T>,
-    /// Items in the next part.
+    /// The number of items in the next part.
     size: usize,
 }
 
@@ -23,10 +23,8 @@ impl<T> Bisection<T> {
     }
 
     /// Tries the next part. After a rejected part the next one has half of its items, after another
-    /// part twice as many. Returns a rejected single item and the reason.
-    ///
-    /// # Errors
-    /// The database's, if no row caused it. The next step tries the same part again.
+    /// part twice as many. Returns a rejected single item and the reason. After an error that no
+    /// row caused, the next step tries the same part again.
     pub(super) fn step(
         &mut self,
         attempt: impl FnOnce(&[T]) -> store::Result<()>,
@@ -45,32 +43,28 @@ impl<T> Bisection<T> {
     }
 }
 
-/// Runs a whole search. Returns the rejected items and the reasons.
-///
-/// # Errors
-/// The database's, if no row caused it.
-pub(super) fn refused<T>(
-    all: Vec<T>,
-    mut attempt: impl FnMut(&[T]) -> store::Result<()>,
-) -> store::Result<Vec<(T, store::Error)>> {
-    let mut bisection = Bisection::of(all);
-    let mut found = Vec::new();
-    while !bisection.is_done() {
-        found.extend(bisection.step(&mut attempt)?);
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::exit::Exit;
     use crate::store::{Error, Kind};
 
+    fn rejected<T>(
+        all: Vec<T>,
+        mut attempt: impl FnMut(&[T]) -> store::Result<()>,
+    ) -> store::Result<Vec<(T, Error)>> {
+        let mut bisection = Bisection::of(all);
+        let mut found = Vec::new();
+        while !bisection.is_done() {
+            found.extend(bisection.step(&mut attempt)?);
+        }
+        Ok(found)
+    }
+
     #[test]
-    fn items_are_tried_in_order_in_parts_and_rejected_ones_are_found() {
+    fn bisection_tries_items_in_order_and_finds_the_rejected_ones() {
         let mut accepted = Vec::new();
-        let found = refused((0..1700).collect(), |part: &[i32]| {
+        let found = rejected((0..1700).collect(), |part: &[i32]| {
             assert!(part.len() <= AT_ONCE);
             if part.iter().any(|item| item % 400 == 7) {
                 return Err(Error::new(Kind::Data, Exit::CouldNot, "no"));
@@ -84,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn where_all_items_are_refused_each_is_tried_once_alone() {
+    fn rejected_items_are_each_tried_alone_once() {
         let mut attempts = 0;
-        let found = refused(vec![(); 256], |_| {
+        let found = rejected(vec![(); 256], |_| {
             attempts += 1;
             Err(Error::new(Kind::Data, Exit::CouldNot, "no"))
         });

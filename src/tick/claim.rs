@@ -1,180 +1,189 @@
-//! What a tick claims, and when; hands it to the pool, and gives back what can't start.
+//! Decides when and how many runs to claim, hands them to the pool, and releases runs that cannot
+//! start.
 
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use log::Level;
 
-use super::exchange::CLAIM_PAUSE;
+use super::finish_and_claim::CLAIM_PAUSE;
 use super::pool::Task;
-use super::{Look, Phase, Tick, WhenIdle, pace, record};
+use super::{ClaimWhen, Phase, Tick, prefetch, record};
 use crate::execute::Stop;
-use crate::model::{Failure, Why};
-use crate::payload::PAYLOAD_LIMIT;
-use crate::store::{self, Claim, Claimed, Taken};
+use crate::job::attempt::StopReason;
+use crate::job::failure::Failure;
+use crate::job::payload::PAYLOAD_LIMIT;
+use crate::store::{self, Claim, ClaimResult, Claimed};
 
-/// How often a lingering tick with nothing to do looks: a run starts about half of this after its
-/// enqueue, for 15 short transactions a second.
+/// How often an idle lingering tick polls. A run starts about half of this after its enqueue, for
+/// 15 short transactions a second.
 const LINGER_POLL: Duration = Duration::from_millis(65);
-/// How often a tick looks again that has passed over a limited definition, and how long it does not end for that.
+/// The pause after a claim that skipped a definition with `max_running`, because another session
+/// has locked it.
 const DEFINITION_POLL: Duration = Duration::from_millis(30);
-const DEFINITION_PATIENCE: Duration = Duration::from_secs(2);
-/// How often it looks whether another tick of its worker has given the claim right back.
+/// How long the tick claims again after such claims, instead of ending when it is idle.
+const DEFINITION_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often to check whether another tick of the worker has released the claim right.
 const RIGHT_POLL: Duration = Duration::from_secs(1);
 
 impl Tick {
-    /// What to claim now, when so many runs are `held`.
+    /// Returns the next claim, if one is due. `held` is the number of runs that the tick holds.
     pub(super) fn next_claim(&mut self, held: usize) -> store::Result<Option<Claim>> {
         match self.phase {
-            Phase::Working if self.refused.is_some() => return Ok(None),
+            Phase::Working if self.search.is_some() => return Ok(None),
             Phase::Working => {}
-            Phase::Draining => return self.give_right_back().map(|()| None),
-            // Last, because the database may be silent: the jobs are to be told in time.
+            Phase::Draining => return self.release_claim_right().map(|()| None),
+            // The right is released last: the database may be silent, and the jobs must be stopped
+            // in time.
             Phase::Stopping(_) | Phase::Ending(_) => return Ok(None),
         }
         let now = Instant::now();
-        let is_due = match self.look {
-            Look::Now => true,
-            Look::At(instant) => now >= instant,
-            Look::AfterRun => false,
+        let is_due = match self.claim_when {
+            ClaimWhen::Now => true,
+            ClaimWhen::At(instant) => now >= instant,
+            ClaimWhen::AfterRun => false,
         };
-        if !is_due || now < self.claims_from {
+        if !is_due || now < self.no_claim_before {
             return Ok(None);
         }
-        let lingers = self.plan.when_idle == WhenIdle::Linger;
-        let wanted = self.pace.wanted(self.pool.size(), held).min(self.plan.limit - self.taken);
-        // What was printed is to be recorded before more is.
+        let left = self.plan.limit - self.runs_started;
+        let wanted = self.prefetch.wanted(self.pool.size, held).min(left);
+        // Before jobs print more output, record the output that is waiting.
         if wanted == 0 || self.results.bytes() > record::BYTES_AT_ONCE {
-            self.look = Look::AfterRun;
+            self.claim_when = ClaimWhen::AfterRun;
             return Ok(None);
         }
         if !self.may_claim {
             self.wake()?;
         }
-        let room = if self.may_claim { self.room(held) } else { 0 };
-        let wanted = wanted.min(room);
+        let wanted = match self.held_by_others {
+            _ if !self.may_claim => 0,
+            // The worker's only tick may exceed its concurrency: very short runs are prefetched.
+            0 => wanted,
+            others => wanted.min(self.pool.size.saturating_sub(held + others)),
+        };
         if wanted == 0 {
             if self.may_claim {
                 let why = "other ticks of this worker run as many as --concurrency allows";
-                self.tell_why_due_runs_wait(Level::Info, why)?;
+                self.log_why_due_runs_wait(Level::Info, why)?;
             }
-            self.look = if lingers { Look::At(Instant::now() + RIGHT_POLL) } else { Look::AfterRun };
-            return if lingers { Ok(None) } else { self.give_right_back().map(|()| None) };
+            if self.plan.linger {
+                self.claim_when = ClaimWhen::At(Instant::now() + RIGHT_POLL);
+                return Ok(None);
+            }
+            self.claim_when = ClaimWhen::AfterRun;
+            return self.release_claim_right().map(|()| None);
         }
-        let after = self.lanes.next(Instant::now());
+        let after = self.cursor.next(Instant::now());
         Ok(Some(Claim {
             wanted: self.plan.wanted.clone(),
             at_most: i32::try_from(wanted).unwrap_or(i32::MAX),
-            at_once: i32::try_from(self.pool.size().saturating_sub(held)).unwrap_or(i32::MAX),
-            bytes: i64::try_from(pace::BYTES_AHEAD + self.pool.size() * PAYLOAD_LIMIT).unwrap_or(i64::MAX),
-            // Only who has looked everywhere knows that nothing is due.
-            give_back: !lingers && after.is_none(),
+            free_threads: i32::try_from(self.pool.size.saturating_sub(held)).unwrap_or(i32::MAX),
+            bytes: i64::try_from(prefetch::BYTES_AHEAD + self.pool.size * PAYLOAD_LIMIT)
+                .unwrap_or(i64::MAX),
+            // Only a full scan shows that nothing is due.
+            release_right: !self.plan.linger && after.is_none(),
             after,
-            behind: self.lanes.behind(),
+            after_lane: self.cursor.after_lane.clone(),
             limits: self.limits,
         }))
     }
 
-    /// Updates where and when to look next, after a claim that was sent at `sent` and took `took`.
-    pub(super) fn learn(&mut self, claim: &Claim, sent: Instant, took: Duration, taken: &Taken) {
-        self.lanes.learn(claim, sent, took, taken);
+    /// Decides when and where to claim next, after a claim that was sent at `sent` and took `took`.
+    pub(super) fn claimed(
+        &mut self,
+        claim: &Claim,
+        sent: Instant,
+        took: Duration,
+        taken: &ClaimResult,
+    ) {
+        self.cursor.observe(claim, sent, took, taken);
         let short = claim.is_short(&taken.claimed);
-        self.pace.observe_claim(&taken.claimed, short);
-        self.may_claim = !(short && claim.give_back);
+        self.prefetch.observe_claim(&taken.claimed, short);
+        self.may_claim = !(short && claim.release_right);
         let holds = !taken.claimed.is_empty() || self.leases.held() > 0;
-        let waits = self.waits_for_definition(short && taken.passed_over);
-        self.look = match (short, self.plan.when_idle) {
-            (false, _) => Look::Now,
-            (true, _) if waits => Look::At(Instant::now() + DEFINITION_POLL),
-            (true, _) if claim.after.is_some() => self.lanes.after_short(holds),
-            (true, _) if !self.lanes.brought_all() => Look::Now,
-            (true, WhenIdle::Linger) => Look::At(Instant::now() + LINGER_POLL),
-            (true, WhenIdle::Exit) => Look::AfterRun,
+        // Another session has locked a limited definition. Another tick's claim unlocks it soon; a
+        // person's open transaction may keep the lock for hours.
+        let skipped = short && taken.skipped;
+        self.skipped_since = skipped.then(|| self.skipped_since.unwrap_or_else(Instant::now));
+        let waits = self.skipped_since.is_some_and(|since| since.elapsed() < DEFINITION_TIMEOUT);
+        self.claim_when = match self.plan.linger {
+            _ if !short => ClaimWhen::Now,
+            _ if waits => ClaimWhen::At(Instant::now() + DEFINITION_POLL),
+            _ if claim.after.is_some() => self.cursor.after_short(holds),
+            _ if !self.cursor.found_all() => ClaimWhen::Now,
+            true => ClaimWhen::At(Instant::now() + LINGER_POLL),
+            false => ClaimWhen::AfterRun,
         };
     }
 
-    /// Whether to wait for whoever has locked a limited definition: another claim soon lets go of it, a person may not.
-    fn waits_for_definition(&mut self, passed_over: bool) -> bool {
-        let since = passed_over.then(|| self.passed_over_since.unwrap_or_else(Instant::now));
-        self.passed_over_since = since;
-        since.is_some_and(|since| since.elapsed() < DEFINITION_PATIENCE)
-    }
-
-    /// How many runs the worker may hold beyond those that this tick has `held`. A tick alone may hold more than its
-    /// concurrency, because very short runs are claimed a blink ahead.
-    fn room(&self, held: usize) -> usize {
-        match self.others {
-            0 => usize::MAX,
-            others => self.pool.size().saturating_sub(held + others),
-        }
-    }
-
-    /// Hands claimed runs to the pool. `claimed` was asked for at `sent`.
+    /// Hands claimed runs to the pool. The claim was sent at `sent`.
     pub(super) fn start(&mut self, claimed: Vec<Claimed>, sent: Instant) {
         let mut tasks = Vec::with_capacity(claimed.len());
         for run in claimed {
-            log::debug!("run {} {} attempt {}/{}: claimed", run.id, run.job_type, run.attempt, run.max_attempts);
+            log::debug!("{}: claimed", record::subject(&run));
             let stop = Arc::new(Stop::new(sent + self.timing.fence, self.timing.lost_grace));
             if run.cancel_asked {
-                stop.ask(Why::Cancelled);
+                stop.ask(StopReason::Cancelled);
             }
-            let expires = sent + self.timing.lease;
-            self.leases.hold(&run, Arc::clone(&stop), expires);
-            // Counted from here: however long the claim took, a free thread gets its chance.
+            self.leases.hold(&run, Arc::clone(&stop), sent + self.timing.lease);
+            // The wait for a thread begins now, however long the claim took.
             tasks.push(Task { run, stop, submitted: Instant::now() });
         }
-        self.taken += tasks.len();
+        self.runs_started += tasks.len();
         if let Err(error) = self.pool.submit(tasks) {
             self.failure.get_or_insert(anyhow::Error::new(error).context("cannot start a thread"));
             self.end_all();
         }
     }
 
-    /// Takes back what no thread was free for in time: the runs were short before, and are not any more.
-    pub(super) fn take_back_waiting(&mut self) {
-        let late = self.pool.waiting_for().is_some_and(|waited| waited >= self.pace.patience());
-        if !late && !self.is_stopping() {
-            return;
-        }
-        for task in self.pool.take_back() {
-            self.take_back(&task.run);
-        }
-    }
-
-    /// Takes back what this host can't start just now. It says so once: cron mails what is logged.
-    pub(super) fn take_back_unstartable(&mut self, run: &Claimed, why: &Failure) {
-        static SAID: Once = Once::new();
-        SAID.call_once(|| log::warn!("{}: {why}; given back", record::subject(run)));
-        self.claims_from = Instant::now() + CLAIM_PAUSE;
-        self.take_back(run);
-    }
-
-    /// Takes back a claim that was not started.
-    pub(super) fn take_back(&mut self, run: &Claimed) {
-        self.pace.reset();
-        self.lanes.forget();
-        self.taken -= 1;
-        if let Some(expires) = self.leases.let_go(run) {
-            self.leases.give_back([run.token()], expires);
+    /// Releases the runs that wait for a thread if the tick stops, or if they have waited too long
+    /// because runs take longer than before.
+    pub(super) fn release_waiting(&mut self) {
+        let timeout = self.prefetch.thread_timeout();
+        let is_late = self.pool.waiting_for().is_some_and(|waited| waited >= timeout);
+        if is_late || self.is_stopping() {
+            for task in self.pool.withdraw() {
+                self.release_unstarted(&task.run);
+            }
         }
     }
 
-    /// Gives back claims that were not started, and those that somebody has locked later. They are not executed,
-    /// whatever the answer is.
+    /// Releases a run that this host can't start now. Logs that once, because cron mails the log.
+    pub(super) fn release_unstartable(&mut self, run: &Claimed, why: &Failure) {
+        static LOGGED: Once = Once::new();
+        LOGGED.call_once(|| log::warn!("{}: {why}; claim released", record::subject(run)));
+        self.no_claim_before = Instant::now() + CLAIM_PAUSE;
+        self.release_unstarted(run);
+    }
+
+    /// Marks a claim for release whose run was not started.
+    pub(super) fn release_unstarted(&mut self, run: &Claimed) {
+        self.prefetch.reset();
+        self.cursor.reset();
+        self.runs_started -= 1;
+        if let Some(expires) = self.leases.remove(run) {
+            self.leases.release_later([run.token()], expires);
+        }
+    }
+
+    /// Releases the marked claims. Claims whose rows are locked stay marked. None of these runs is
+    /// executed, whatever the answer is.
     pub(super) fn release(&mut self) -> store::Result<()> {
-        self.leases.forget_expired(self.timing.result_kept);
-        let unstarted = self.leases.unstarted();
-        let Some(store) = self.connection.store.as_ref().filter(|_| !unstarted.is_empty()) else { return Ok(()) };
-        let all = unstarted.len();
+        self.leases.drop_expired(self.timing.result_kept);
+        let unstarted: Vec<_> = self.leases.unstarted.iter().map(|(claim, _)| *claim).collect();
+        let Some(store) = self.connection.store.as_ref().filter(|_| !unstarted.is_empty()) else {
+            return Ok(());
+        };
         let locked = store.release(&self.holder.worker, unstarted)?;
-        if locked.len() < all && self.look == Look::AfterRun {
-            self.look = Look::Now;
+        if locked.len() < self.leases.unstarted.len() && self.claim_when == ClaimWhen::AfterRun {
+            self.claim_when = ClaimWhen::Now;
         }
-        self.leases.given_back(&locked);
+        self.leases.unstarted.retain(|(claim, _)| locked.contains(&claim.id));
         Ok(())
     }
 
-    pub(super) fn give_right_back(&mut self) -> store::Result<()> {
+    pub(super) fn release_claim_right(&mut self) -> store::Result<()> {
         if let Some(store) = self.connection.store.as_ref().filter(|_| self.may_claim) {
             store.leave(&self.holder.worker, &self.holder.tick)?;
             self.may_claim = false;

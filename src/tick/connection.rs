@@ -1,94 +1,100 @@
-//! What a tick does when the database is away, busy or refuses. Jobs go on meanwhile, until their
-//! leases are about to end.
+//! What a tick does when the database is away, busy, or rejects statements. Jobs continue
+//! meanwhile, until their leases are about to end.
 
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-use super::{Look, Phase, Tick, WhenIdle};
-use crate::connect::{Connecting, Target};
+use super::{ClaimWhen, Phase, Tick};
+use crate::connect::{PendingConnection, Target};
 use crate::exit::Exit;
 use crate::store::{self, Kind, Store};
 
-/// Before something that the database refused is sent again.
-pub(super) const REFUSED_PAUSE: Duration = Duration::from_millis(200);
-/// What is refused for so long is a matter for a person: a lock is held by mistake, or the disk is full.
-const REFUSED_LONG: Duration = Duration::from_secs(5);
-/// Longest pause between two tries to connect anew.
+/// The pause before a rejected statement is sent again.
+pub(super) const REJECTED_PAUSE: Duration = Duration::from_millis(200);
+/// A lock or a full disk that lasts this long needs a person.
+const WARN_AFTER: Duration = Duration::from_secs(5);
+/// The longest pause between two attempts to reconnect.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(5);
 
-/// The way to the database.
 pub(super) struct Connection {
     target: Target,
     /// `None` while the connection is lost.
     pub(super) store: Option<Store>,
-    connecting: Option<Connecting>,
-    /// Tries since the database last did what it was asked; a connection alone proves nothing.
+    connecting: Option<PendingConnection>,
+    /// Attempts to connect since the last successful request.
     tries: u32,
-    /// Why the connection was lost, until it serves again.
+    /// Why the connection was lost, until a request succeeds again.
     pub(super) lost: Option<anyhow::Error>,
-    /// Since when all is refused for now.
-    refused_since: Option<Instant>,
-    /// Before this the database is left alone.
+    /// Since when the database has rejected everything.
+    rejected_since: Option<Instant>,
+    /// Until this time the tick sends nothing.
     pub(super) paused_until: Instant,
 }
 
 impl Connection {
     pub(super) fn to(target: Target) -> Self {
-        let paused_until = Instant::now();
-        Self { target, store: None, connecting: None, tries: 0, lost: None, refused_since: None, paused_until }
+        Self {
+            target,
+            store: None,
+            connecting: None,
+            tries: 0,
+            lost: None,
+            rejected_since: None,
+            paused_until: Instant::now(),
+        }
     }
 
     pub(super) fn is_paused(&self) -> bool {
         Instant::now() < self.paused_until
     }
 
-    /// It has done what it was asked.
-    pub(super) fn serves(&mut self) {
-        (self.tries, self.lost, self.refused_since) = (0, None, None);
+    pub(super) fn succeeded(&mut self) {
+        (self.tries, self.lost, self.rejected_since) = (0, None, None);
     }
 
     /// Records that the database rejected a statement. Warns once: immediately for an unexpected
     /// error, later for a lock or a full disk that lasts.
-    fn refuses(&mut self, error: &store::Error) {
-        static SAID: Once = Once::new();
-        self.refused_since.get_or_insert_with(Instant::now);
-        if error.kind != Kind::Busy || self.refused_for() >= REFUSED_LONG {
-            SAID.call_once(|| log::warn!("{}; jobctl keeps trying", error.for_log()));
+    fn rejected(&mut self, error: &store::Error) {
+        static WARNED: Once = Once::new();
+        self.rejected_since.get_or_insert_with(Instant::now);
+        if error.kind != Kind::Busy || self.rejected_for() >= WARN_AFTER {
+            WARNED.call_once(|| log::warn!("{}; jobctl keeps trying", error.for_log()));
         }
         log::debug!("{error}");
     }
 
-    /// The time since the first rejection without any success.
-    fn refused_for(&self) -> Duration {
-        self.refused_since.map_or(Duration::ZERO, |since| since.elapsed())
+    /// Returns the time since the first rejection without any success.
+    fn rejected_for(&self) -> Duration {
+        self.rejected_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Without a connection: when there is something to do about that.
+    /// Returns when to try to connect again; `None` while an attempt is running.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.connecting.as_ref().map_or(Some(self.paused_until), Connecting::until)
+        self.connecting.is_none().then_some(self.paused_until)
     }
 }
 
 impl Tick {
     /// Whether the tick stays although it holds nothing.
     fn lingers(&self) -> bool {
-        self.plan.when_idle == WhenIdle::Linger && self.phase == Phase::Working
+        self.plan.linger && self.phase == Phase::Working
     }
 
-    /// What an error of the store means for the tick.
-    pub(super) fn trouble(&mut self, error: store::Error) {
+    /// Decides after an error of the store whether to retry, to drain, or to end.
+    pub(super) fn on_error(&mut self, error: store::Error) {
         if error.kind == Kind::Lost {
             let (cause, was_lost) = (error.for_log(), self.connection.lost.is_some());
-            self.lost(error.into());
+            self.on_lost(error.into());
             if !was_lost && self.connection.lost.is_some() {
                 log::warn!("{cause}; {} running, reconnecting", self.pool.running());
             }
             return;
         }
-        self.connection.paused_until = Instant::now() + REFUSED_PAUSE;
+        self.connection.paused_until = Instant::now() + REJECTED_PAUSE;
         match error.kind {
-            Kind::Busy if self.lingers() || !self.is_free() => self.connection.refuses(&error),
-            // Somebody has migrated, or no run can be claimed. What runs may end: leases and results are as they were.
+            Kind::Busy if self.lingers() || !self.is_free() => self.connection.rejected(&error),
+            // The schema was migrated, or no run can be claimed. Running jobs may finish: their
+            // leases and results are not affected.
             Kind::Fatal | Kind::Data
                 if (error.exit == Exit::Schema || error.kind == Kind::Data)
                     && self.phase == Phase::Working
@@ -103,9 +109,9 @@ impl Tick {
             Kind::Fatal | Kind::Data
                 if !self.is_free()
                     && !matches!(self.phase, Phase::Ending(_))
-                    && self.connection.refused_for() < self.timing.fence =>
+                    && self.connection.rejected_for() < self.timing.fence =>
             {
-                self.connection.refuses(&error);
+                self.connection.rejected(&error);
             }
             _ => {
                 self.failure.get_or_insert(error.into());
@@ -114,13 +120,13 @@ impl Tick {
         }
     }
 
-    /// The connection is gone, or could not be made. While something is held it is worth trying
-    /// again: the jobs go on meanwhile, until their leases are about to end.
-    pub(super) fn lost(&mut self, error: anyhow::Error) {
+    /// Reacts to a lost or refused connection. The tick reconnects while it holds something; its
+    /// jobs continue until their leases are about to end.
+    fn on_lost(&mut self, error: anyhow::Error) {
         let connection = &mut self.connection;
         // Only a session that answered its first transaction has sent a second one.
         let had_answer = connection.store.take().is_some_and(|store| store.transactions() > 1);
-        (connection.connecting, self.asked, self.refused) = (None, None, None);
+        (connection.connecting, self.in_flight, self.search) = (None, None, None);
         self.results.connection_lost();
         self.may_claim = false;
         // A lingering tick reconnects after a working session. If that fails it exits, and cron
@@ -131,35 +137,36 @@ impl Tick {
         }
         let connection = &mut self.connection;
         if connection.tries > 0 {
-            let pause = RECONNECT_PAUSE.min(Duration::from_millis(100) * (1 << connection.tries.min(10)));
+            let pause =
+                RECONNECT_PAUSE.min(Duration::from_millis(100) * (1 << connection.tries.min(10)));
             connection.paused_until = Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0));
         }
         connection.lost = Some(error);
     }
 
-    /// Connects, and goes on connecting, without waiting for it: signals and the ends of jobs must not.
+    /// Starts or continues to connect if there is no connection. It does not wait, because signals
+    /// and ended jobs must not wait.
     pub(super) fn connect(&mut self) {
-        if self.connection.is_paused() {
+        if self.connection.store.is_some() || self.connection.is_paused() {
             return;
         }
-        let bell = self.bell();
+        let wake_up = self.wake_up();
         let Connection { target, connecting, tries, .. } = &mut self.connection;
         let connecting = connecting.get_or_insert_with(|| {
             *tries += 1;
-            target.clone().connect(bell)
+            target.clone().connect(wake_up)
         });
         match connecting.poll() {
             None => {}
-            Some(Err(error)) => self.lost(error),
-            Some(Ok(link)) => {
-                let mut store = Store::over(link);
-                store.interrupted_by(Arc::clone(&self.interrupted));
-                let is_brief = self.is_stopping() && self.leases.held() == 0;
-                store.limit(if is_brief { self.timing.parting } else { self.timing.limits });
+            Some(Err(error)) => self.on_lost(error),
+            Some(Ok(thread)) => {
+                let mut store = Store::over(thread, Arc::clone(&self.interrupted));
+                let is_last = self.is_stopping() && self.leases.held() == 0;
+                store.limit(if is_last { self.timing.last_limits } else { self.timing.limits });
                 (self.connection.store, self.connection.connecting) = (Some(store), None);
-                self.next_beat = Instant::now();
-                // Runs may have been given up meanwhile.
-                self.look = Look::Now;
+                self.next_heartbeat = Instant::now();
+                // Runs may have been released meanwhile.
+                self.claim_when = ClaimWhen::Now;
             }
         }
     }

@@ -1,28 +1,30 @@
-//! Names ticks, so that one that died can be told from one that is merely elsewhere or slow.
+//! Names ticks, so that a tick can see that another tick of this host has died.
 //!
-//! Only the claim right leans on this, to spare its host the wait for the right's lease. Runs do not:
-//! what a dead tick started may still be running.
+//! Only the claim right uses this: the next tick need not wait until the right expires. Leases of
+//! runs do not, because the processes that a dead tick started may still run.
 
 use std::fs;
 
 use rand::TryRng;
 use rand::rngs::SysRng;
+use rustix::io::Errno;
 use rustix::process::{Pid, getpid, test_kill_process};
 
-/// A name for this tick: `HOST.PID.RANDOM`, where HOST is the kernel's id of this boot and of the
-/// pid namespace, in which alone the pid means anything.
+/// Returns a name for this tick: `HOST.PID.RANDOM`. HOST identifies this boot of the kernel and the
+/// pid namespace; a pid has no meaning outside of them.
 pub(super) fn new() -> String {
-    // The system's own: to set another generator up takes a tenth of an idle tick's processor time.
+    // The system's generator: setting up another one would take 10 % of an idle tick's CPU time.
     let random = SysRng.try_next_u64().unwrap_or_default();
     format!("{}.{}.{random:016x}", host(), getpid().as_raw_nonzero())
 }
 
-/// Whether the tick of that name is known to be gone. One of another boot of this host, or of
-/// another host, is not known; a pid that was given to another process since is taken for alive.
+/// Returns whether the tick of that name is known to be dead. A tick of another host or another
+/// boot is not known to be. If another process has the pid now, the tick counts as alive.
 pub(super) fn is_dead(tick: &str) -> bool {
     let mut parts = tick.split('.');
-    let (Some(host), Some(pid)) = (parts.next(), parts.next().and_then(|pid| pid.parse().ok())) else { return false };
-    host == self::host() && Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+    let is_here = parts.next() == Some(&host());
+    let pid = parts.next().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+    is_here && pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 fn host() -> String {
@@ -37,9 +39,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tick_of_this_process_is_alive_and_one_of_elsewhere_is_not_known_to_be_dead() {
+    fn only_a_missing_process_of_this_host_is_a_dead_tick() {
         assert!(!is_dead(&new()));
-        // Beyond the largest pid that Linux gives.
+        // Linux assigns no pid as large as this.
         assert!(is_dead(&format!("{}.{}.0", host(), 5_000_000)));
         assert!(!is_dead("elsewhere.5000000.0"));
         assert!(!is_dead("nonsense"));

@@ -1,5 +1,5 @@
-//! What a tick holds, and how it keeps it: one statement renews all leases. Each is counted here from before that
-//! statement was sent, so that what it protects is told to end before another worker may have it.
+//! The leases of a tick. One statement renews all of them. The tick counts a lease from before that
+//! statement was sent, so it stops the job before another worker may claim the run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,31 +7,30 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 
-use super::{Tick, bisect};
+use super::Tick;
+use super::bisect::Bisection;
 use crate::execute::Stop;
-use crate::model::Why;
-use crate::store::{self, Claimed, Held, Kind, Pending, Renewed, Token};
+use crate::job::attempt::StopReason;
+use crate::store::{self, Claimed, Kind, LeaseState, Pending, Renewed, Token};
 
-/// An attempt whose lease this tick has, or had.
+/// A claimed run that is executed, waits for a thread, or has an unrecorded result.
 struct HeldRun {
     stop: Arc<Stop>,
-    /// The database does not let its lease be renewed.
-    is_refused: bool,
-    /// When the lease is over, counted from before its last renewal was sent.
+    /// The database rejects the renewal of its lease.
+    is_rejected: bool,
+    /// The end of its lease.
     expires: Instant,
 }
 
-/// What a tick holds.
 #[derive(Default)]
 pub(super) struct Leases {
-    /// After a lost lease, the same run may be held again under another claim.
+    /// By claim, not by run: after a lost lease, this tick may claim the same run again.
     held: BTreeMap<Token, HeldRun>,
-    /// Claims that go back, because they were not started, and when their leases are over.
-    unstarted: Vec<(Token, Instant)>,
+    /// Unstarted claims that must be released, and the ends of their leases.
+    pub(super) unstarted: Vec<(Token, Instant)>,
 }
 
 impl Leases {
-    /// How many runs are held that are executed, wait for a thread, or have ended and are not recorded.
     pub(super) fn held(&self) -> usize {
         self.held.len()
     }
@@ -40,74 +39,63 @@ impl Leases {
         self.held.is_empty() && self.unstarted.is_empty()
     }
 
-    /// All runs, also those that go back.
+    /// Returns the ids of held and of unstarted runs.
     pub(super) fn runs(&self) -> impl Iterator<Item = i64> {
-        self.held.keys().map(|claim| claim.id).chain(self.unstarted.iter().map(|(claim, _)| claim.id))
+        self.held.keys().chain(self.unstarted.iter().map(|(claim, _)| claim)).map(|claim| claim.id)
     }
 
     /// Asks executions of earlier claims of the same run to stop: their leases are lost.
     pub(super) fn hold(&mut self, run: &Claimed, stop: Arc<Stop>, expires: Instant) {
         let first = Token { id: run.id, attempt: 0, claimed_at: DateTime::<Utc>::MIN_UTC };
         let others = self.held.range(first..).take_while(|(claim, _)| claim.id == run.id);
-        others.for_each(|(_, held)| held.stop.ask(Why::LeaseLost));
-        self.held.insert(run.token(), HeldRun { stop, is_refused: false, expires });
+        others.for_each(|(_, held)| held.stop.ask(StopReason::LeaseLost));
+        self.held.insert(run.token(), HeldRun { stop, is_rejected: false, expires });
     }
 
-    /// Returns when the lease of this claim ends.
     pub(super) fn expiry(&self, run: &Claimed) -> Option<Instant> {
         self.held.get(&run.token()).map(|held| held.expires)
     }
 
-    /// Releases this claim and returns when its lease ends.
-    pub(super) fn let_go(&mut self, run: &Claimed) -> Option<Instant> {
+    /// Removes this claim and returns when its lease ends.
+    pub(super) fn remove(&mut self, run: &Claimed) -> Option<Instant> {
         self.held.remove(&run.token()).map(|held| held.expires)
     }
 
-    /// Has claims given back that were not started.
-    pub(super) fn give_back(&mut self, claims: impl IntoIterator<Item = Token>, expires: Instant) {
+    pub(super) fn release_later(
+        &mut self,
+        claims: impl IntoIterator<Item = Token>,
+        expires: Instant,
+    ) {
         self.unstarted.extend(claims.into_iter().map(|claim| (claim, expires)));
     }
 
-    /// Forgets what was to be given back and whose lease has been over for so long. As long as nobody has recovered
-    /// it, which takes the same database that is away, it still can be; the fence decides.
-    pub(super) fn forget_expired(&mut self, kept: Duration) {
+    /// Drops unreleased claims whose lease ended longer than `kept` ago. Until then a release may
+    /// still succeed: while the database is down, no other tick can recover the run. If one did,
+    /// the claim's token no longer matches, and the release changes nothing.
+    pub(super) fn drop_expired(&mut self, kept: Duration) {
         let now = Instant::now();
         self.unstarted.retain(|(claim, expires)| {
             let is_kept = now < *expires + kept;
             if !is_kept {
-                log::warn!("run {}: claim not given back, lease lost", claim.id);
+                log::warn!("run {}: claim not released, lease lost", claim.id);
             }
             is_kept
         });
     }
 
-    /// What is to be given back.
-    pub(super) fn unstarted(&self) -> Vec<Token> {
-        self.unstarted.iter().map(|(claim, _)| *claim).collect()
-    }
-
-    pub(super) fn has_unstarted(&self) -> bool {
-        !self.unstarted.is_empty()
-    }
-
-    /// What was to be given back is, but for these runs.
-    pub(super) fn given_back(&mut self, but_for: &[i64]) {
-        self.unstarted.retain(|(claim, _)| but_for.contains(&claim.id));
-    }
-
-    /// When the first result or claim, which are kept for so long behind their leases, is given up.
-    pub(super) fn first_given_up(&self, kept: Duration) -> Option<Instant> {
+    /// Returns when the first result or claim is dropped, `kept` after the end of its lease.
+    pub(super) fn first_dropped(&self, kept: Duration) -> Option<Instant> {
         let held = self.held.values().map(|held| held.expires);
-        held.chain(self.unstarted.iter().map(|(_, expires)| *expires)).min().map(|expires| expires + kept)
+        let first = held.chain(self.unstarted.iter().map(|(_, expires)| *expires)).min();
+        first.map(|expires| expires + kept)
     }
 
-    /// Says something to all executions.
-    pub(super) fn tell(&self, what: impl Fn(&Stop)) {
+    pub(super) fn for_each_stop(&self, what: impl Fn(&Stop)) {
         self.held.values().for_each(|held| what(&held.stop));
     }
 }
 
-/// A renewal that is under way.
+/// A renewal in flight.
 pub(super) struct Renewal {
     pub(super) answer: Pending<Vec<Renewed>>,
     held: Vec<Token>,
@@ -115,88 +103,95 @@ pub(super) struct Renewal {
 }
 
 impl Tick {
-    /// Renews all leases and the claim right, when it is time to.
-    pub(super) fn beat(&mut self) -> store::Result<Option<Renewal>> {
-        let Some(store) = self.connection.store.as_ref().filter(|_| Instant::now() >= self.next_beat) else {
+    /// Renews all leases and the claim right when they are due.
+    pub(super) fn send_renewal(&mut self) -> store::Result<Option<Renewal>> {
+        let sent = Instant::now();
+        let Some(store) = self.connection.store.as_ref().filter(|_| sent >= self.next_heartbeat)
+        else {
             return Ok(None);
         };
-        let sent = Instant::now();
-        // Nothing is to be renewed that was claimed just now; of short runs there may be thousands.
+        // Skip leases that have just begun: a tick may hold thousands of very short runs.
         let fresh = sent + self.timing.lease - self.timing.heartbeat / 5;
-        let stale = self.leases.held.iter().filter(|(_, run)| run.expires < fresh && !run.is_refused);
+        let stale =
+            self.leases.held.iter().filter(|(_, run)| run.expires < fresh && !run.is_rejected);
         let held: Vec<_> = stale.map(|(claim, _)| *claim).collect();
         if held.is_empty() {
-            return self.beaten(sent).map(|()| None);
+            return self.renew_claim_right(sent).map(|()| None);
         }
-        let answer = store.heartbeat(&self.holder.worker, &held, self.timing.lease, self.bell());
+        let (lease, wake_up) = (self.timing.lease, self.wake_up());
+        let answer = store.heartbeat(&self.holder.worker, &held, lease, wake_up);
         Ok(Some(Renewal { answer, held, sent }))
     }
 
-    /// Takes in the answer to a renewal.
-    pub(super) fn renewed(&mut self, renewal: &Renewal, answer: store::Result<Vec<Renewed>>) -> store::Result<()> {
+    pub(super) fn renewed(
+        &mut self,
+        renewal: &Renewal,
+        answer: store::Result<Vec<Renewed>>,
+    ) -> store::Result<()> {
         let renewed = match answer {
-            // One run must not cost the others their leases.
-            Err(error) if error.may_be_about_rows() => self.renew_others(&renewal.held),
-            answer => answer.map(|answers| self.prolong(answers, renewal.sent)),
+            // One rejected run must not cost the others their leases.
+            Err(error) if error.may_be_about_rows() => self.renew_by_bisection(&renewal.held),
+            answer => answer.map(|answers| self.extend_leases(answers, renewal.sent)),
         };
         if renewed.is_err() {
-            // Between two retries, results are recorded.
-            self.next_beat = Instant::now() + self.timing.heartbeat / 5;
+            // Retry soon. Until then, the tick records results.
+            self.next_heartbeat = Instant::now() + self.timing.heartbeat / 5;
             return renewed;
         }
-        self.beaten(renewal.sent)
+        self.renew_claim_right(renewal.sent)
     }
 
-    /// Renews leases of which the database rejects some. Leases that a trigger or a constraint
-    /// rejects are not renewed again.
-    ///
-    /// # Errors
-    /// The database's, also an unexpected error about some of the runs.
-    fn renew_others(&mut self, held: &[Token]) -> store::Result<()> {
-        let refused = bisect::refused(held.to_vec(), |part| {
-            let Some(store) = &self.connection.store else { return Ok(()) };
-            let sent = Instant::now();
-            let answers = store.renew(&self.holder.worker, part, self.timing.lease)?;
-            self.prolong(answers, sent);
-            Ok(())
-        })?;
+    /// Renews all leases except those that the database rejects. A lease that a trigger or a
+    /// constraint rejected is not tried again. Any other rejection is returned as an error, after
+    /// the other leases are renewed.
+    fn renew_by_bisection(&mut self, held: &[Token]) -> store::Result<()> {
         let mut unexpected = Ok(());
-        for (claim, why) in refused {
-            if why.kind != Kind::Data {
-                unexpected = Err(why);
-                continue;
-            }
-            log::error!("run {}: {why}; its lease will run out", claim.id);
-            if let Some(run) = self.leases.held.get_mut(&claim) {
-                run.is_refused = true;
+        let mut search = Bisection::of(held.to_vec());
+        while !search.is_done() {
+            let rejected = search.step(|part| {
+                let Some(store) = &self.connection.store else { return Ok(()) };
+                let sent = Instant::now();
+                let answers = store.renew(&self.holder.worker, part, self.timing.lease)?;
+                self.extend_leases(answers, sent);
+                Ok(())
+            })?;
+            match rejected {
+                None => {}
+                Some((_, why)) if why.kind != Kind::Data => unexpected = Err(why),
+                Some((claim, why)) => {
+                    log::error!("run {}: {why}; its lease will run out", claim.id);
+                    if let Some(run) = self.leases.held.get_mut(&claim) {
+                        run.is_rejected = true;
+                    }
+                }
             }
         }
         unexpected
     }
 
-    /// Takes in what became of the leases that were to be renewed at `sent`.
-    fn prolong(&mut self, answers: Vec<Renewed>, sent: Instant) {
+    /// Extends the leases whose renewal was sent at `sent`. Stops runs that were cancelled or lost.
+    fn extend_leases(&mut self, answers: Vec<Renewed>, sent: Instant) {
         for (claim, answer) in answers {
             let Some(run) = self.leases.held.get_mut(&claim) else { continue };
             match answer {
-                Held::Renewed | Held::CancelAsked => {
-                    run.stop.prolong(sent + self.timing.fence);
+                LeaseState::Renewed | LeaseState::CancelRequested => {
+                    run.stop.extend(sent + self.timing.fence);
                     run.expires = sent + self.timing.lease;
-                    if answer == Held::CancelAsked {
-                        run.stop.ask(Why::Cancelled);
+                    if answer == LeaseState::CancelRequested {
+                        run.stop.ask(StopReason::Cancelled);
                     }
                 }
-                Held::Busy => {}
-                Held::Lost => run.stop.ask(Why::LeaseLost),
+                LeaseState::Busy => {}
+                LeaseState::Lost => run.stop.ask(StopReason::LeaseLost),
             }
         }
     }
 
-    fn beaten(&mut self, sent: Instant) -> store::Result<()> {
-        self.next_beat = sent + self.timing.heartbeat;
+    fn renew_claim_right(&mut self, sent: Instant) -> store::Result<()> {
+        self.next_heartbeat = sent + self.timing.heartbeat;
         match self.may_claim {
-            // The database has just answered, so the jobs are stopped before their leases end.
-            true if self.is_stopping() => self.give_right_back(),
+            // The database has just answered, so this statement does not delay stopping the jobs.
+            true if self.is_stopping() => self.release_claim_right(),
             true => self.wake(),
             false => Ok(()),
         }

@@ -1,5 +1,5 @@
-//! A bounded pool of threads that execute what a tick has claimed. Threads are started when there is
-//! work for them, and what none has taken yet can be taken back.
+//! A bounded pool of threads that execute claimed runs. Threads are started when there is work for
+//! them. Runs that no thread has started can be withdrawn.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,13 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Event;
-use crate::action::{self, Action};
 use crate::execute::{Executor, Stop};
-use crate::model::{Ended, Failure, Identity, Outcome, RUN_KEY_PREFIX};
+use crate::job::action::{self, Action};
+use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome, RUN_KEY_PREFIX};
+use crate::job::failure::Failure;
+use crate::job::next_status::is_permanent;
 use crate::store::Claimed;
-use crate::verdict::Prospect;
 
-/// Bytes of output that wait to be recorded; with more, nothing is started.
+/// While more bytes of output than this wait to be recorded, no run is started.
 const BYTES_UNRECORDED: usize = 4 * 1024 * 1024;
 
 /// A claimed run on its way to a thread.
@@ -26,31 +27,31 @@ pub(super) struct Task {
     pub(super) submitted: Instant,
 }
 
-/// A run that was executed, or found to be stopped before it could start.
-pub(super) struct Attempt {
+/// A run that was executed, or stopped before it could start.
+pub(super) struct EndedAttempt {
     pub(super) run: Claimed,
     pub(super) has_begun: bool,
-    pub(super) ended: Ended,
-    pub(super) prospect: Prospect,
+    pub(super) ended: AttemptResult,
+    pub(super) is_permanent: bool,
     pub(super) started: Instant,
     pub(super) finished: Instant,
 }
 
-/// What the tick's thread wants to be woken for.
+/// When the pool wakes the tick's thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Attention {
-    /// Nothing: it has yet to hear from the database.
+pub(super) enum WakeWhen {
     #[default]
-    None,
-    /// No more than so many tasks wait, or so many attempts ended, or with so many bytes of output.
+    Never,
+    /// At most `waiting` tasks wait, or `ended` attempts or `bytes` of their output are ready.
     Shortage { waiting: usize, ended: usize, bytes: usize },
-    /// Any attempt that ends.
+    /// Any attempt has ended.
     Ended,
 }
 
 pub(super) struct Pool {
     shared: Arc<Shared>,
-    size: usize,
+    /// The maximum of threads: fewer than wanted if the system has no more.
+    pub(super) size: usize,
     threads: usize,
 }
 
@@ -66,33 +67,33 @@ struct Tasks {
     waiting: VecDeque<Task>,
     running: usize,
     idle: usize,
-    ended: Vec<Attempt>,
-    /// Of output, in `ended`.
+    ended: Vec<EndedAttempt>,
+    /// Bytes of output in `ended`.
     bytes: usize,
-    /// Of output that the tick's thread has taken and that is not recorded.
+    /// Bytes of output that the tick's thread has taken and not yet recorded.
     unrecorded: usize,
-    attention: Attention,
+    wake_when: WakeWhen,
 }
 
 impl Tasks {
-    /// The next task, unless so much output waits to be recorded that there must not be more.
     fn take(&mut self) -> Option<Task> {
-        if self.bytes + self.unrecorded > BYTES_UNRECORDED { None } else { self.waiting.pop_front() }
+        let is_full = self.bytes + self.unrecorded > BYTES_UNRECORDED;
+        if is_full { None } else { self.waiting.pop_front() }
     }
 
-    /// Whether there is what the tick's thread wants to be woken for; it is called once.
-    fn calls(&mut self) -> bool {
-        let calls = match self.attention {
-            Attention::None => false,
-            Attention::Shortage { waiting, ended, bytes } => {
+    /// Returns whether to wake the tick's thread now. It is woken once.
+    fn wakes(&mut self) -> bool {
+        let wakes = match self.wake_when {
+            WakeWhen::Never => false,
+            WakeWhen::Shortage { waiting, ended, bytes } => {
                 self.waiting.len() <= waiting || self.ended.len() >= ended || self.bytes >= bytes
             }
-            Attention::Ended => !self.ended.is_empty(),
+            WakeWhen::Ended => !self.ended.is_empty(),
         };
-        if calls {
-            self.attention = Attention::None;
+        if wakes {
+            self.wake_when = WakeWhen::Never;
         }
-        calls
+        wakes
     }
 }
 
@@ -102,15 +103,8 @@ impl Pool {
         Self { shared: Arc::new(shared), size, threads: 0 }
     }
 
-    /// Threads at most; fewer than were asked for where the system has no more.
-    pub(super) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// Hands tasks over, in the order in which they are to start.
-    ///
-    /// # Errors
-    /// The system refuses even a single thread.
+    /// Adds tasks, in the order in which they are to start. Fails if the system refuses even a
+    /// single thread.
     pub(super) fn submit(&mut self, tasks: Vec<Task>) -> io::Result<()> {
         let mut queue = self.shared.tasks();
         queue.waiting.extend(tasks);
@@ -132,41 +126,38 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes back what no thread has started.
-    pub(super) fn take_back(&self) -> Vec<Task> {
+    /// Withdraws the tasks that no thread has started.
+    pub(super) fn withdraw(&self) -> Vec<Task> {
         self.shared.tasks().waiting.drain(..).collect()
     }
 
-    /// Wakes the tick's thread, once, by `Event::Ended` for what it wants; true: it is there already. So many bytes
-    /// of what has ended are `unrecorded`.
-    pub(super) fn attend(&self, attention: Attention, unrecorded: usize) -> bool {
+    /// Has the pool send one `Event::Wake` at the given state. Returns true if the state is
+    /// already reached; then no event comes. `unrecorded` is the output that the caller keeps.
+    pub(super) fn wake_when(&self, wake_when: WakeWhen, unrecorded: usize) -> bool {
         let mut tasks = self.shared.tasks();
         if unrecorded < tasks.unrecorded {
             self.shared.arrived.notify_all();
         }
         tasks.unrecorded = unrecorded;
-        tasks.attention = attention;
-        tasks.calls()
+        tasks.wake_when = wake_when;
+        tasks.wakes()
     }
 
-    /// Takes what has ended.
-    pub(super) fn ended(&self) -> Vec<Attempt> {
+    pub(super) fn ended(&self) -> Vec<EndedAttempt> {
         let mut tasks = self.shared.tasks();
         tasks.bytes = 0;
         std::mem::take(&mut tasks.ended)
     }
 
-    /// Returns the number of tasks that threads execute now.
     pub(super) fn running(&self) -> usize {
         self.shared.tasks().running
     }
 
-    /// Tasks that no thread has started.
     pub(super) fn waiting(&self) -> usize {
         self.shared.tasks().waiting.len()
     }
 
-    /// How long the next task has been waiting for a thread.
+    /// Returns how long the next task has waited for a thread.
     pub(super) fn waiting_for(&self) -> Option<Duration> {
         self.shared.tasks().waiting.front().map(|task| task.submitted.elapsed())
     }
@@ -174,38 +165,48 @@ impl Pool {
 
 impl Shared {
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
-        // Nothing that can panic happens under this lock.
+        // No code under this lock can panic.
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread's life; it ends with the process.
+    /// The main loop of a thread. It never returns; the thread ends with the process.
     fn work(&self) {
         let mut ended = None;
         loop {
             let task = self.next(ended);
             let started = Instant::now();
             let stopped = task.stop.asked();
-            // A panic is a bug, but the run that met it must not take the others with it.
-            let (outcome, prospect) = catch_unwind(AssertUnwindSafe(|| {
+            // A panic is a bug, but it must not stop the other runs.
+            let (outcome, is_permanent) = catch_unwind(AssertUnwindSafe(|| {
                 let action = action(&task.run);
-                let ended = match stopped {
-                    Some(why) => Ended { outcome: Outcome::Stopped(why), ..Ended::unstarted(Failure::Signal(0)) },
-                    None => attempt(&task, action.as_ref(), &self.executor),
+                let ended = match (stopped, &action) {
+                    (Some(why), _) => AttemptResult {
+                        outcome: Outcome::Stopped(why),
+                        ..AttemptResult::unstarted(Failure::Signal(0))
+                    },
+                    (None, Err(failure)) => AttemptResult::unstarted(failure.clone()),
+                    (None, Ok(action)) => execute(&task, action, &self.executor),
                 };
-                let prospect = Prospect::of(&ended.outcome, action.as_ref().ok());
-                (ended, prospect)
+                let is_permanent = is_permanent(&ended.outcome, action.as_ref().ok());
+                (ended, is_permanent)
             }))
             .unwrap_or_else(|_| {
                 let failure = Failure::Spawn("jobctl panicked; please report it".to_owned());
-                (Ended::unstarted(failure), Prospect::Transient)
+                (AttemptResult::unstarted(failure), false)
             });
-            let (has_begun, finished) = (stopped.is_none(), Instant::now());
-            ended = Some(Attempt { run: task.run, has_begun, ended: outcome, prospect, started, finished });
+            ended = Some(EndedAttempt {
+                run: task.run,
+                has_begun: stopped.is_none(),
+                ended: outcome,
+                is_permanent,
+                started,
+                finished: Instant::now(),
+            });
         }
     }
 
-    /// Hands over what has ended, and waits for the next task.
-    fn next(&self, ended: Option<Attempt>) -> Task {
+    /// Hands over the attempt that ended, and waits for the next task.
+    fn next(&self, ended: Option<EndedAttempt>) -> Task {
         let mut tasks = self.tasks();
         if let Some(attempt) = ended {
             tasks.running -= 1;
@@ -214,9 +215,9 @@ impl Shared {
         }
         loop {
             let task = tasks.take();
-            if tasks.calls() {
-                // Nobody listens any more when the tick has ended.
-                let _ = self.events.send(Event::Ended);
+            if tasks.wakes() {
+                // Sending fails only if the tick has ended; then no event is needed.
+                let _ = self.events.send(Event::Wake);
             }
             if let Some(task) = task {
                 tasks.running += 1;
@@ -229,13 +230,9 @@ impl Shared {
     }
 }
 
-fn attempt(task: &Task, action: Result<&Action, &Failure>, executor: &Executor) -> Ended {
+fn execute(task: &Task, action: &Action, executor: &Executor) -> AttemptResult {
     let run = &task.run;
-    let action = match action {
-        Ok(action) => action,
-        Err(failure) => return Ended::unstarted(failure.clone()),
-    };
-    let identity = Identity {
+    let identity = AttemptIdentity {
         run_id: run.id,
         job: run.job_type.clone(),
         attempt: run.attempt,
@@ -246,14 +243,17 @@ fn attempt(task: &Task, action: Result<&Action, &Failure>, executor: &Executor) 
     executor.execute(action, &identity, run.timeout, &task.stop)
 }
 
-/// What to execute: what the definition says now, or what a built-in job's payload says.
+/// Returns what to execute: by the run's definition, or by the payload of a built-in job.
 fn action(run: &Claimed) -> Result<Action, Failure> {
+    let job_type = run.job_type.escape_debug();
     let definition = run.definition.as_ref().filter(|_| !action::is_built_in(&run.job_type));
     let action = match definition {
-        Some(definition) => Action::of_definition(&definition.kind, &definition.action, &run.payload)
-            .map_err(|why| format!("definition `{}` can't be executed: {why}", run.job_type.escape_debug())),
+        Some(definition) => {
+            Action::of_definition(&definition.kind, &definition.action, &run.payload)
+                .map_err(|why| format!("definition `{job_type}` can't be executed: {why}"))
+        }
         None => Action::parse(&run.job_type, &run.payload).unwrap_or_else(|| {
-            Err(format!("no definition `{}`; it was never applied, or was removed", run.job_type.escape_debug()))
+            Err(format!("no definition `{job_type}`; it was never applied, or was removed"))
         }),
     };
     action.map_err(Failure::BadPayload)
@@ -264,11 +264,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_started_while_too_much_output_waits_to_be_recorded() {
+    fn no_run_starts_while_too_much_output_waits_to_be_recorded() {
         let now = Instant::now();
-        let task =
-            |id| Task { run: Claimed::example(id), stop: Arc::new(Stop::new(now, Duration::ZERO)), submitted: now };
-        let mut tasks = Tasks { waiting: [1, 2].map(task).into(), bytes: BYTES_UNRECORDED, ..Tasks::default() };
+        let task = |id| Task {
+            run: Claimed::example(id),
+            stop: Arc::new(Stop::new(now, Duration::ZERO)),
+            submitted: now,
+        };
+        let mut tasks =
+            Tasks { waiting: [1, 2].map(task).into(), bytes: BYTES_UNRECORDED, ..Tasks::default() };
         let started = |tasks: &mut Tasks| tasks.take().map(|task| task.run.id);
         assert_eq!(started(&mut tasks), Some(1));
         tasks.unrecorded = 1;

@@ -26,13 +26,19 @@ fn maintenance() -> Client {
 
 /// The server's URL with another database's name.
 fn url_of(database: &str) -> String {
-    let (before, query) = server::url().split_once('?').map_or((server::url(), ""), |(before, query)| (before, query));
+    let (before, query) = server::url()
+        .split_once('?')
+        .map_or((server::url(), ""), |(before, query)| (before, query));
     let authority = before.rsplit_once('/').map_or(before, |(authority, _)| authority);
-    if query.is_empty() { format!("{authority}/{database}") } else { format!("{authority}/{database}?{query}") }
+    if query.is_empty() {
+        format!("{authority}/{database}")
+    } else {
+        format!("{authority}/{database}?{query}")
+    }
 }
 
 impl TestDb {
-    /// A database with jobctl's schema. It is copied from a template that is migrated once.
+    /// Creates a database with jobctl's schema, as a copy of a template that is migrated once.
     pub fn new() -> Self {
         static TEMPLATE: Mutex<Option<String>> = Mutex::new(None);
         let mut template = TEMPLATE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,26 +46,28 @@ impl TestDb {
             let made = Self::empty();
             made.jobctl(["migrate"]).run().success();
             let name = made.name.clone();
-            // It stays for the whole run; a server of our own goes away with it.
+            // The template stays for the whole test run; a server of our own is deleted with it.
             std::mem::forget(made);
             name
         });
-        // Copied one at a time: a template must have no other session, and a copy is one.
+        // One copy at a time: a template must have no other session, and a copy is a session.
         let name = unique("test");
-        let create = format!("CREATE DATABASE {name} TEMPLATE {template} {}", server::copy_strategy());
+        let create =
+            format!("CREATE DATABASE {name} TEMPLATE {template} {}", server::copy_strategy());
         maintenance().batch_execute(&create).unwrap();
         Self { name, leaves_running: AtomicBool::new(false) }
     }
 
-    /// A database without jobctl's schema.
+    /// Creates a database without jobctl's schema.
     pub fn empty() -> Self {
         Self::encoded("UTF8")
     }
 
-    /// An empty database with another encoding.
+    /// Creates an empty database with another encoding.
     pub fn encoded(encoding: &str) -> Self {
         let name = unique("empty");
-        let create = format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'");
+        let create =
+            format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'");
         maintenance().batch_execute(&create).unwrap();
         Self { name, leaves_running: AtomicBool::new(false) }
     }
@@ -72,7 +80,7 @@ impl TestDb {
         url_of(&self.name)
     }
 
-    /// The address for another role, whose password is its name where the server asks for one.
+    /// Returns the address for another role. Its password is its name.
     pub fn url_as(&self, role: &str) -> String {
         let url = self.url();
         let (scheme, rest) = url.split_once("://").expect("a URL");
@@ -81,34 +89,39 @@ impl TestDb {
         format!("{scheme}://{role}:{role}@{host}/{path}")
     }
 
-    /// Makes the definitions what this TOML says, and returns what changed.
+    /// Applies these definitions and returns what changed.
     #[track_caller]
     pub fn apply(&self, definitions: &str) -> String {
         let folder = super::temp_dir();
         std::fs::write(folder.path().join("jobs.toml"), definitions).unwrap();
-        self.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().success().stderr("").stdout
+        self.jobctl(["apply", "jobs.toml"])
+            .current_dir(folder.path())
+            .run()
+            .success()
+            .stderr("")
+            .stdout
     }
 
     pub fn client(&self) -> Client {
         Client::connect(&self.url(), NoTls).expect("the test's database answers")
     }
 
-    /// Lets every claim from now on wait until the client that is returned is dropped.
+    /// Blocks every claim until the returned client is dropped.
     #[must_use]
-    pub fn hold_up_claims(&self) -> Client {
-        self.hold_up_claims_of("true")
+    pub fn block_claims(&self) -> Client {
+        self.block_claims_of("true")
     }
 
-    /// The same of claims of these runs, a condition on `NEW`.
+    /// Blocks the claims of runs that match a condition on `NEW`.
     #[must_use]
-    pub fn hold_up_claims_of(&self, runs: &str) -> Client {
+    pub fn block_claims_of(&self, runs: &str) -> Client {
         let mut holder = self.client();
         holder
             .batch_execute(&format!(
-                "CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
+                "CREATE FUNCTION block_claim() RETURNS trigger LANGUAGE plpgsql AS
                      'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
-                 CREATE TRIGGER held_up BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-                     WHEN (NEW.status = 'running' AND {runs}) EXECUTE FUNCTION held_up();
+                 CREATE TRIGGER block_claim BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+                     WHEN (NEW.status = 'running' AND {runs}) EXECUTE FUNCTION block_claim();
                  SELECT pg_advisory_lock(1)"
             ))
             .unwrap();
@@ -122,7 +135,7 @@ impl TestDb {
         }
     }
 
-    /// Rows as lines, columns apart by `|`, NULL as nothing: what `psql -At` prints.
+    /// Returns rows as `psql -At` prints them: columns separated by `|`, NULL empty.
     #[track_caller]
     pub fn query(&self, sql: &str) -> String {
         let messages = match self.client().simple_query(sql) {
@@ -130,20 +143,23 @@ impl TestDb {
             Err(error) => panic!("{sql}: {error:?}"),
         };
         let rows = messages.iter().filter_map(|message| match message {
-            postgres::SimpleQueryMessage::Row(row) => {
-                Some((0..row.len()).map(|column| row.get(column).unwrap_or_default()).collect::<Vec<_>>().join("|"))
-            }
+            postgres::SimpleQueryMessage::Row(row) => Some(
+                (0..row.len())
+                    .map(|column| row.get(column).unwrap_or_default())
+                    .collect::<Vec<_>>()
+                    .join("|"),
+            ),
             _ => None,
         });
         rows.collect::<Vec<_>>().join("\n")
     }
 
-    /// The binary, pointed at this database and away from everything else.
+    /// Returns the binary with this database as its only setting.
     pub fn jobctl<'a>(&'a self, arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'a> {
         Invocation::new(arguments, Some(self)).env("JOBCTL_DATABASE_URL", &self.url())
     }
 
-    /// A script of `sh` in which `"$jobctl"` is the binary, pointed at this database.
+    /// Returns a script of `sh` in which `"$jobctl"` is the binary with this database.
     pub fn script<'a>(&'a self, text: &str) -> Invocation<'a> {
         Invocation::script(text, Some(self)).env("JOBCTL_DATABASE_URL", &self.url())
     }
@@ -162,13 +178,13 @@ impl TestDb {
         self.enqueue(["shell", &payload])
     }
 
-    /// Enqueues a run that sees the peak of its tick's memory so far; for `peak`.
+    /// Enqueues a run that prints the peak memory of its tick; `peak` reads it.
     #[track_caller]
     pub fn enqueue_peak(&self) -> i64 {
         self.enqueue_script("sed -n 's/^VmHWM:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/$PPID/status")
     }
 
-    /// What such a run saw, in KiB.
+    /// Returns the peak memory that such a run printed, in KiB.
     pub fn peak(&self, id: i64) -> u64 {
         self.of_attempt(id, 1, "output").trim().parse().unwrap()
     }
@@ -177,28 +193,35 @@ impl TestDb {
         self.query(&format!("SELECT status FROM jobctl.job_runs WHERE id = {id}"))
     }
 
-    /// One column, or any expression, of a run.
+    /// Returns a column, or any expression, of a run.
     #[track_caller]
     pub fn of_run(&self, id: i64, expression: &str) -> String {
         self.query(&format!("SELECT {expression} FROM jobctl.job_runs WHERE id = {id}"))
     }
 
-    /// One column, or any expression, of an attempt.
+    /// Returns a column, or any expression, of an attempt.
     #[track_caller]
     pub fn of_attempt(&self, id: i64, attempt: i32, expression: &str) -> String {
-        self.query(&format!("SELECT {expression} FROM jobctl.job_attempts WHERE run_id = {id} AND attempt = {attempt}"))
+        self.query(&format!(
+            "SELECT {expression} FROM jobctl.job_attempts WHERE run_id = {id} AND \
+            attempt = {attempt}"
+        ))
     }
 
-    /// Makes waiting runs due, as if their time had come.
+    /// Ages waiting runs so that they are due.
     pub fn age(&self) {
         self.execute(
-            "UPDATE jobctl.job_runs SET run_at = now() - interval '1 second' WHERE status IN ('queued', 'failed')",
+            "UPDATE jobctl.job_runs SET run_at = now() - interval '1 second' WHERE status IN \
+                ('queued', 'failed')",
         );
     }
 
-    /// Lets all leases expire, as if their holders had been dead for long.
+    /// Ages all leases so that they have expired.
     pub fn expire_leases(&self) {
-        self.execute("UPDATE jobctl.job_runs SET locked_until = now() - interval '1 second' WHERE status = 'running'");
+        self.execute(
+            "UPDATE jobctl.job_runs SET locked_until = now() - interval '1 second' WHERE \
+            status = 'running'",
+        );
     }
 
     /// Waits until a run has this status.
@@ -207,32 +230,37 @@ impl TestDb {
         super::wait_until(&format!("run {id} to be {status}"), || self.status(id) == status);
     }
 
-    /// This test leaves runs behind that are still held.
+    /// Declares that this test leaves running runs.
     pub fn leaves_running(&self) {
         self.leaves_running.store(true, Ordering::Relaxed);
     }
 
-    /// All runs and attempts, for a failing test's message.
+    /// Returns all runs and attempts, for the message of a failing test.
     pub fn dump(&self) -> String {
-        let Ok(mut client) = Client::connect(&self.url(), NoTls) else { return "(no database)".to_owned() };
-        // The test itself may have the tables locked.
+        let Ok(mut client) = Client::connect(&self.url(), NoTls) else {
+            return "(no database)".to_owned();
+        };
+        // The test itself may hold locks on the tables.
         let _ = client.batch_execute("SET lock_timeout = '500ms'");
         let mut table = |sql: &str| -> String {
             let Ok(messages) = client.simple_query(sql) else { return "(no table)".to_owned() };
             let rows = messages.iter().filter_map(|message| match message {
-                postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+                postgres::SimpleQueryMessage::Row(row) => {
+                    Some(row.get(0).unwrap_or_default().to_owned())
+                }
                 _ => None,
             });
             rows.collect::<Vec<_>>().join("\n")
         };
         let runs = table("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id LIMIT 50");
         let attempts = table(
-            "SELECT left(attempt::text, 500) FROM jobctl.job_attempts AS attempt ORDER BY run_id, attempt LIMIT 50",
+            "SELECT left(attempt::text, 500) FROM jobctl.job_attempts AS attempt ORDER BY run_id, \
+                attempt LIMIT 50",
         );
         format!("job_runs:\n{runs}\njob_attempts:\n{attempts}")
     }
 
-    /// What no test may leave behind, unless it says so.
+    /// Asserts that the test left no running run and no session behind.
     fn lint(&self) {
         let migrated = self.query("SELECT to_regclass('jobctl.job_runs') IS NOT NULL") == "t";
         if migrated && !self.leaves_running.load(Ordering::Relaxed) {
@@ -240,11 +268,14 @@ impl TestDb {
             assert!(running.is_empty(), "runs are still held:\n{}", self.dump());
         }
         let others = format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()",
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND pid <> \
+                pg_backend_pid()",
             self.name
         );
-        // A server process outlives its client for a moment.
-        wait_until_within(Duration::from_secs(10), "all sessions to end", || self.query(&others) == "0");
+        // A server process ends shortly after its client.
+        wait_until_within(Duration::from_secs(10), "all sessions to end", || {
+            self.query(&others) == "0"
+        });
     }
 }
 
@@ -253,7 +284,8 @@ impl Drop for TestDb {
         if !std::thread::panicking() {
             self.lint();
         }
-        let _ = maintenance().batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+        let _ = maintenance()
+            .batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
     }
 }
 

@@ -5,14 +5,16 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-/// Serves until the process ends.
+/// Runs until the process ends.
 pub struct FakeServer {
     port: u16,
 }
 
 impl FakeServer {
-    /// `answer` gets each statement, and the stream to write the whole answer to.
-    pub fn start(answer: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static) -> Self {
+    /// Starts it. `answer` gets each statement, and the stream for the whole answer.
+    pub fn start(
+        answer: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let answer = Arc::new(answer);
@@ -30,7 +32,10 @@ impl FakeServer {
     }
 }
 
-fn serve(mut client: TcpStream, answer: &dyn Fn(&str, &mut TcpStream) -> io::Result<()>) -> io::Result<()> {
+fn serve(
+    mut client: TcpStream,
+    answer: &dyn Fn(&str, &mut TcpStream) -> io::Result<()>,
+) -> io::Result<()> {
     loop {
         let startup = read_body(&mut client)?;
         if startup == [4, 210, 22, 47] {
@@ -45,7 +50,9 @@ fn serve(mut client: TcpStream, answer: &dyn Fn(&str, &mut TcpStream) -> io::Res
         let mut kind = [0];
         client.read_exact(&mut kind)?;
         let body = read_body(&mut client)?;
-        let text = || body.split(|byte| *byte == 0).find(|text| !text.is_empty()).map(String::from_utf8_lossy);
+        let text = || {
+            body.split(|byte| *byte == 0).find(|text| !text.is_empty()).map(String::from_utf8_lossy)
+        };
         match kind[0] {
             b'Q' => answer(&text().unwrap_or_default(), &mut client)?,
             b'P' => statement = text().unwrap_or_default().into_owned(),

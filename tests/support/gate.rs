@@ -24,7 +24,8 @@ impl Gate {
         self.folder.path().join("log")
     }
 
-    /// A script that appends `start RUN ATTEMPT PID`, waits at the gate, and appends `end RUN ATTEMPT`.
+    /// Returns a script that appends `start RUN ATTEMPT PID`, waits at the gate, and then appends
+    /// `end RUN ATTEMPT`.
     pub fn script(&self) -> String {
         let folder = self.folder.path().display();
         format!(
@@ -48,21 +49,23 @@ impl Gate {
         fs::read_to_string(self.log()).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Lines that begin with this word.
+    /// Returns the number of lines that begin with this word.
     pub fn count(&self, word: &str) -> usize {
         self.lines().iter().filter(|line| line.split(' ').next() == Some(word)).count()
     }
 
-    /// Waits until so many runs have started.
+    /// Waits until this number of runs has started.
     #[track_caller]
     pub fn wait_for_starts(&self, starts: usize) {
         wait_until(&format!("{starts} starts"), || self.count("start") >= starts);
     }
 
-    /// Whether any job that started here is still there, or what it has started.
+    /// Returns whether any process of a job that waited at this gate is alive, children included.
     pub fn has_processes(&self) -> bool {
         let starts = self.lines();
-        let mut pids = starts.iter().filter_map(|line| line.strip_prefix("start ")?.split(' ').nth(2)?.parse().ok());
+        let mut pids = starts
+            .iter()
+            .filter_map(|line| line.strip_prefix("start ")?.split(' ').nth(2)?.parse().ok());
         pids.any(|pid| process::living_in_group(pid) > 0)
     }
 }

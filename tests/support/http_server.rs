@@ -21,9 +21,9 @@ const DRIP: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: String,
-    /// With the query.
+    /// The path with its query.
     pub(crate) path: String,
-    /// By lower-case name.
+    /// Headers by lower-case name.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct HttpServer {
 struct State {
     requests: Mutex<Vec<Request>>,
     connections: AtomicUsize,
-    /// How often `/fail/N/ID` has failed, by ID.
+    /// The number of failures of `/fail/N/ID`, by ID.
     failures: Mutex<HashMap<String, u32>>,
     closing: AtomicBool,
 }
@@ -52,16 +52,18 @@ impl HttpServer {
         Self::listen("http", |socket| Ok(Box::new(socket)))
     }
 
-    /// Speaks TLS with this certificate, whatever is wrong with it.
+    /// Starts a TLS server with this certificate, valid or not.
     pub(crate) fn tls(chain_pem: &str, key_pem: &str) -> Self {
-        let chain = CertificateDer::pem_slice_iter(chain_pem.as_bytes()).collect::<Result<_, _>>().unwrap();
+        let chain =
+            CertificateDer::pem_slice_iter(chain_pem.as_bytes()).collect::<Result<_, _>>().unwrap();
         let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
+        let config =
+            ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(chain, key)
+                .unwrap();
         let config = Arc::new(config);
         Self::listen("https", move |socket| {
             let session = ServerConnection::new(Arc::clone(&config)).map_err(io::Error::other)?;
@@ -94,17 +96,17 @@ impl HttpServer {
         Self { address, scheme, state, listener: Some(thread::spawn(accept)) }
     }
 
-    /// The address of `path`, which starts with a slash.
+    /// Returns the URL of `path`, which starts with a slash.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}://{}{path}", self.scheme, self.address)
     }
 
-    /// Every request that arrived whole, in order.
+    /// Returns every complete request, in order of arrival.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.state.requests.lock().unwrap().clone()
     }
 
-    /// How many connections were accepted, with or without a request.
+    /// Returns the number of accepted connections, with or without a request.
     pub(crate) fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Acquire)
     }
@@ -113,13 +115,13 @@ impl HttpServer {
 impl Drop for HttpServer {
     fn drop(&mut self) {
         self.state.closing.store(true, Ordering::Release);
-        // Wakes the listener; the threads of connections look by themselves.
+        // Wakes the listener; the connections' threads poll the flag.
         let _ = TcpStream::connect(self.address);
         let _ = self.listener.take().map(JoinHandle::join);
     }
 }
 
-/// An address that lets every attempt to connect wait: its queue is full and nobody accepts.
+/// An address that lets every attempt to connect wait: its queue is full and no process accepts.
 pub(crate) struct BlackHole {
     listener: TcpListener,
     _queue: Vec<TcpStream>,
@@ -129,7 +131,9 @@ impl BlackHole {
     pub(crate) fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let attempts = std::iter::repeat_with(|| TcpStream::connect_timeout(&address, Duration::from_millis(200)));
+        let attempts = std::iter::repeat_with(|| {
+            TcpStream::connect_timeout(&address, Duration::from_millis(200))
+        });
         let queue = attempts.map_while(Result::ok).collect();
         Self { listener, _queue: queue }
     }
@@ -144,7 +148,7 @@ impl State {
         for earlier in 0.. {
             if let Some(request) = peek_reset(plain, &stream)? {
                 self.requests.lock().unwrap().push(request);
-                // What is left unread turns the close into a reset.
+                // Unread input would turn the close into a reset.
                 return Ok(());
             }
             let Some(request) = read_request(&mut stream)? else { return Ok(()) };
@@ -180,15 +184,21 @@ impl State {
                 let status = pairs.get("status").map_or("302", String::as_str);
                 reply(out, request, status, &[("location".to_owned(), pairs["to"].clone())], b"")
             }
+            // The addresses of documentation.
+            ["jobs", ..] => reply(out, request, "200", &[], b"ok"),
             ["echo"] => reply(out, request, "200", &[], &request.body),
-            ["bytes", number] => reply(out, request, "200", &[], &vec![b'x'; number.parse().unwrap()]),
+            ["bytes", number] => {
+                reply(out, request, "200", &[], &vec![b'x'; number.parse().unwrap()])
+            }
             ["binary"] => reply(out, request, "200", &[], &(0..=255).collect::<Vec<u8>>()),
             ["gzip"] => {
-                // Says nothing but that it is compressed; whoever inflates it fails.
+                // Claims to be compressed but is not: a client that inflates it fails.
                 let encoding = ("content-encoding".to_owned(), "gzip".to_owned());
                 reply(out, request, "200", &[encoding], b"\x1f\x8b\x08\0\0\0\0\0\0\x03not inflated")
             }
-            ["big-header"] => reply(out, request, "200", &[("x-big".to_owned(), "b".repeat(200_000))], b""),
+            ["big-header"] => {
+                reply(out, request, "200", &[("x-big".to_owned(), "b".repeat(200_000))], b"")
+            }
             ["slow", milliseconds] => {
                 thread::sleep(Duration::from_millis(milliseconds.parse().unwrap()));
                 reply(out, request, "200", &[], b"slow")
@@ -201,21 +211,27 @@ impl State {
             // `/drip-body/404` drips with that status.
             ["drip-body", status @ ..] => {
                 let status = status.first().unwrap_or(&"200");
-                write(out, format!("HTTP/1.1 {status} Drip\r\nContent-Length: 1000000\r\n\r\n").as_bytes())?;
+                write(
+                    out,
+                    format!("HTTP/1.1 {status} Drip\r\nContent-Length: 1000000\r\n\r\n").as_bytes(),
+                )?;
                 self.endlessly(DRIP, || write(out, b"d"))
             }
             ["endless"] => {
                 write(out, b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
                 self.endlessly(Duration::ZERO, || write(out, &[b'e'; 16 * 1024]))
             }
-            ["truncated"] => write(out, b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc").map(|()| None),
+            ["truncated"] => {
+                write(out, b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc").map(|()| None)
+            }
             ["garbage"] => write(out, b"220 smtp.example ESMTP\r\n\r\n").map(|()| None),
             ["close"] => Ok(None),
             // `/close-kept/TEXT` answers only the first request of a connection, with that text.
             ["close-kept", text @ ..] => reply(out, request, "200", &[], text.concat().as_bytes()),
             ["headers", number] => {
-                let headers: Vec<_> =
-                    (0..number.parse().unwrap()).map(|n| (format!("x-{n}"), "1".to_owned())).collect();
+                let headers: Vec<_> = (0..number.parse().unwrap())
+                    .map(|n| (format!("x-{n}"), "1".to_owned()))
+                    .collect();
                 reply(out, request, "200", &headers, b"")
             }
             _ => reply(out, request, "404", &[], b"no such behaviour"),
@@ -223,7 +239,11 @@ impl State {
     }
 
     /// Repeats `step` until the peer has gone, as a write shows, or the test is over.
-    fn endlessly(&self, pause: Duration, mut step: impl FnMut() -> io::Result<()>) -> io::Result<Option<()>> {
+    fn endlessly(
+        &self,
+        pause: Duration,
+        mut step: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<Option<()>> {
         while !self.closing.load(Ordering::Acquire) {
             step()?;
             thread::sleep(pause);
@@ -267,8 +287,11 @@ fn pairs(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A request for `/reset`, left unread; anything else is not looked at.
-fn peek_reset(plain: &TcpStream, stream: &BufReader<Box<dyn Stream>>) -> io::Result<Option<Request>> {
+/// Returns a request for `/reset` without reading it from the socket; `None` for any other request.
+fn peek_reset(
+    plain: &TcpStream,
+    stream: &BufReader<Box<dyn Stream>>,
+) -> io::Result<Option<Request>> {
     let mut seen = [0; 4096];
     while stream.buffer().is_empty() {
         let length = plain.peek(&mut seen)?;
@@ -276,7 +299,7 @@ fn peek_reset(plain: &TcpStream, stream: &BufReader<Box<dyn Stream>>) -> io::Res
         if length == 0 || !head.windows(7).any(|word| word == b" /reset") {
             break;
         }
-        // The rest of it may be on its way.
+        // The rest of the request may still arrive.
         match read_request(&mut &seen[..length]) {
             Ok(Some(request)) => return Ok(Some(request)),
             _ => thread::sleep(Duration::from_millis(1)),

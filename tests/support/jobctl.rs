@@ -27,7 +27,7 @@ pub struct Invocation<'db> {
     command: Command,
     line: String,
     stdin: Option<Vec<u8>>,
-    /// Where they go instead of to the test.
+    /// Where output goes instead of to the test.
     stdout: Option<Stdio>,
     stderr: Option<Stdio>,
     db: Option<&'db TestDb>,
@@ -38,7 +38,7 @@ impl<'db> Invocation<'db> {
         Self::of(Command::new(env!("CARGO_BIN_EXE_jobctl")), "jobctl", db).args(arguments)
     }
 
-    /// A script of `sh` in which `"$jobctl"` is the binary: for pipes and closed streams.
+    /// Returns a script of `sh` in which `"$jobctl"` is the binary: for pipes and closed streams.
     pub fn script(text: &str, db: Option<&'db TestDb>) -> Self {
         let mut command = Command::new("sh");
         command.arg("-c").arg(text);
@@ -56,8 +56,11 @@ impl<'db> Invocation<'db> {
                 command.env_remove(&name);
             }
         }
-        // Nothing is kept of what one test was told, to be left out in the next.
-        command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE").env("XDG_STATE_HOME", "/dev/null");
+        // Without a state folder, complaints that are limited to one an hour are not limited.
+        command
+            .env_remove("RUST_LOG")
+            .env_remove("RUST_BACKTRACE")
+            .env("XDG_STATE_HOME", "/dev/null");
         Self { command, line: line.to_owned(), stdin: None, stdout: None, stderr: None, db }
     }
 
@@ -89,8 +92,7 @@ impl<'db> Invocation<'db> {
         self
     }
 
-    /// Runs it from a shell that has done this before: what only the process that starts another
-    /// can set up.
+    /// Runs it from a shell that first runs `script`, for what only a parent can set up.
     pub fn after(mut self, script: &str) -> Self {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{script}\nexec \"$0\" \"$@\"")]);
@@ -106,27 +108,27 @@ impl<'db> Invocation<'db> {
         self
     }
 
-    /// Where stdout goes, instead of to the test.
+    /// Redirects stdout.
     pub fn stdout_to(mut self, stdout: Stdio) -> Self {
         self.stdout = Some(stdout);
         self.line += " >...";
         self
     }
 
-    /// Where stderr goes, instead of to the test.
+    /// Redirects stderr.
     pub fn stderr_to(mut self, stderr: Stdio) -> Self {
         self.stderr = Some(stderr);
         self.line += " 2>...";
         self
     }
 
-    /// At the head of a process group of its own, as a shell starts a command on a terminal.
+    /// Starts it in its own process group, as a shell on a terminal does.
     pub fn leads_group(mut self) -> Self {
         self.command.process_group(0);
         self
     }
 
-    /// Runs it to its end.
+    /// Runs it and waits for its end.
     #[track_caller]
     pub fn run(self) -> Finished {
         self.spawn().wait()
@@ -140,7 +142,7 @@ impl<'db> Invocation<'db> {
         self.command.stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         let mut child = self.command.spawn().expect("jobctl starts");
         if let (Some(bytes), Some(mut pipe)) = (self.stdin, child.stdin.take()) {
-            // A command may refuse its input before it has read all of it.
+            // A command may exit before it has read all its input.
             thread::spawn(move || drop(pipe.write_all(&bytes)));
         }
         let readers = [child.stdout.take().map(reader), child.stderr.take().map(reader)];
@@ -185,25 +187,31 @@ impl Running<'_> {
     }
 
     #[track_caller]
-    pub fn wait_within(mut self, patience: Duration) -> Finished {
+    pub fn wait_within(mut self, timeout: Duration) -> Finished {
         let waited = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            if waited.elapsed() > patience {
+            if waited.elapsed() > timeout {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
-                let text = self.readers[1].take().map(|reader| reader.join().unwrap()).unwrap_or_default();
-                panic!("{} did not end within {patience:?}\nstderr: {text}", self.line);
+                let text =
+                    self.readers[1].take().map(|reader| reader.join().unwrap()).unwrap_or_default();
+                panic!("{} did not end within {timeout:?}\nstderr: {text}", self.line);
             }
             thread::sleep(Duration::from_millis(2));
         };
         let took = self.started.elapsed();
-        let mut text =
-            |index: usize| self.readers[index].take().map(|reader| reader.join().unwrap()).unwrap_or_default();
+        let mut text = |index: usize| {
+            self.readers[index].take().map(|reader| reader.join().unwrap()).unwrap_or_default()
+        };
         let (stdout, stderr) = (text(0), text(1));
-        let dump = if status.success() { String::new() } else { self.db.map(TestDb::dump).unwrap_or_default() };
+        let dump = if status.success() {
+            String::new()
+        } else {
+            self.db.map(TestDb::dump).unwrap_or_default()
+        };
         Finished { line: self.line.clone(), status, stdout, stderr, took, dump }
     }
 }
@@ -275,7 +283,7 @@ impl Finished {
         self.expect(holds, &format!("{text:?} nowhere"))
     }
 
-    /// A refusal is one line that says who speaks.
+    /// Asserts that stderr is one line that begins with the program's name.
     #[track_caller]
     pub fn complains_once(self) -> Self {
         let holds = self.stderr.starts_with("jobctl: ") && self.stderr.lines().count() == 1;

@@ -11,18 +11,30 @@ use std::{env, fs};
 /// `make test` lists these lines at its end. With JOBCTL_TEST_ALL, as in CI, the test fails.
 #[track_caller]
 pub fn leave_out(what: &str, why: &str) {
-    assert!(env::var_os("JOBCTL_TEST_ALL").is_none(), "{what} is left out: {why}; JOBCTL_TEST_ALL is set");
+    assert!(
+        env::var_os("JOBCTL_TEST_ALL").is_none(),
+        "{what} is left out: {why}; JOBCTL_TEST_ALL is set"
+    );
     let line = format!("{what}: {why}\n");
     // No macro: the harness hides the output of macros unless the test fails.
     let _ = write!(std::io::stderr(), "left out: {line}");
     if let Some(list) = env::var_os("JOBCTL_TEST_LEFT_OUT") {
-        OpenOptions::new().create(true).append(true).open(list).unwrap().write_all(line.as_bytes()).unwrap();
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(list)
+            .unwrap()
+            .write_all(line.as_bytes())
+            .unwrap();
     }
 }
 
 /// Returns whether a program is installed.
 pub fn is_installed(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).stdout(Stdio::null()).status();
+    let found = Command::new("sh")
+        .args(["-c", "command -v \"$0\"", program])
+        .stdout(Stdio::null())
+        .status();
     found.unwrap().success()
 }
 
@@ -46,10 +58,14 @@ fn installed(package: &str, install: &[&str]) -> Result<PathBuf, String> {
         let made = tempfile::tempdir_in(folders).unwrap();
         let mut command = Command::new(install[0]);
         command.args(&install[1..]).arg(made.path()).current_dir(made.path()).stdin(Stdio::null());
-        let output = command.output().map_err(|error| format!("cannot run {}: {error}", install[0]))?;
+        let output =
+            command.output().map_err(|error| format!("cannot run {}: {error}", install[0]))?;
         if !output.status.success() {
             let cause = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("cannot install {package}: {}", cause.lines().last().unwrap_or_default()));
+            return Err(format!(
+                "cannot install {package}: {}",
+                cause.lines().last().unwrap_or_default()
+            ));
         }
         let _ = fs::rename(made.keep(), &folder);
     }

@@ -1,4 +1,5 @@
-//! A library that is loaded into a command before all others, and answers for some functions of the system.
+//! A library that is loaded into a command before all others, and answers for some functions of the
+//! system.
 
 use std::process::Command;
 
@@ -15,7 +16,7 @@ impl Preload {
         let folder = temp_dir();
         let file = folder.path().join("preload.c");
         std::fs::write(&file, source).unwrap();
-        // What links Rust's programs is there wherever the tests are.
+        // The linker of Rust programs is installed wherever the tests run.
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-o"]).arg(folder.path().join("preload.so")).arg(&file);
         assert!(compiler.status().unwrap().success());

@@ -1,4 +1,4 @@
-//! What the system says about processes. One that has ended and that nobody has waited for is dead.
+//! The state of processes, from /proc. A zombie counts as dead.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ struct Stat {
 fn all() -> Vec<Stat> {
     let read = |entry: fs::DirEntry| {
         let text = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // pid (name) state parent group ...; a name may hold anything.
+        // pid (name) state parent group ...; a name may contain any byte.
         let (pid, rest) = text.split_once(' ')?;
         let mut fields = rest.rsplit_once(')')?.1.split_ascii_whitespace();
         Some(Stat {

@@ -1,4 +1,4 @@
-//! A network between the binary and its database that fails on request. Knows nothing of jobctl.
+//! A proxy between the binary and its database that fails on request. Knows nothing of jobctl.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use postgres::config::Host;
 
 use super::TestDb;
 
-/// Forwards to a test's database; ends with this value.
+/// Forwards to a test's database until it is dropped.
 pub struct Proxy {
     port: u16,
     database: String,
@@ -22,9 +22,9 @@ pub struct Proxy {
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Mode {
     Forward,
-    /// Everything is kept back, also what new connections send; nobody is told.
+    /// All bytes are held back, also those of new connections; connections stay open.
     Freeze,
-    /// Connections are closed, new ones at once.
+    /// All connections are closed, new ones at once.
     Cut,
 }
 
@@ -34,12 +34,12 @@ struct State {
     changed: Condvar,
     /// Both ends of every connection.
     ends: Mutex<Vec<Socket>>,
-    /// Of each chunk, in each direction.
+    /// The delay of each chunk, in each direction.
     delay: Mutex<Duration>,
-    /// What a client has to send, in this order, for its next answer to be lost.
-    fatal: Mutex<Vec<&'static str>>,
-    /// What a client has to send for everything to freeze behind it.
-    freezing: Mutex<Option<&'static str>>,
+    /// After a client has sent these texts in this order, the next answer is lost.
+    lost_after: Mutex<Vec<&'static str>>,
+    /// After a client has sent this text, the mode becomes `Freeze`.
+    frozen_after: Mutex<Option<&'static str>>,
     connections: AtomicUsize,
     closing: AtomicBool,
 }
@@ -50,7 +50,7 @@ enum Socket {
 }
 
 impl Socket {
-    fn again(&self) -> Self {
+    fn duplicate(&self) -> Self {
         match self {
             Self::Tcp(socket) => Self::Tcp(socket.try_clone().unwrap()),
             Self::Unix(socket) => Self::Unix(socket.try_clone().unwrap()),
@@ -89,8 +89,8 @@ impl Proxy {
             changed: Condvar::new(),
             ends: Mutex::default(),
             delay: Mutex::default(),
-            fatal: Mutex::default(),
-            freezing: Mutex::default(),
+            lost_after: Mutex::default(),
+            frozen_after: Mutex::default(),
             connections: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
         });
@@ -99,14 +99,18 @@ impl Proxy {
         Self { port, database: db.name().to_owned(), state }
     }
 
-    /// The database's address through this. Its clients do not wait long for a connection.
+    /// Returns the database's address through this proxy, with a short connect timeout.
     pub fn url(&self) -> String {
         let user = self.state.server.get_user().unwrap_or("postgres");
-        let password = self.state.server.get_password().map(String::from_utf8_lossy).unwrap_or_default();
-        format!("postgresql://{user}:{password}@127.0.0.1:{}/{}?connect_timeout=2", self.port, self.database)
+        let password =
+            self.state.server.get_password().map(String::from_utf8_lossy).unwrap_or_default();
+        format!(
+            "postgresql://{user}:{password}@127.0.0.1:{}/{}?connect_timeout=2",
+            self.port, self.database
+        )
     }
 
-    /// Keeps everything back from now on, without a word to either side.
+    /// Holds back all bytes from now on; connections stay open.
     pub fn freeze(&self) {
         self.state.set(Mode::Freeze);
     }
@@ -117,8 +121,8 @@ impl Proxy {
         self.state.ends.lock().unwrap().drain(..).for_each(|end| end.close());
     }
 
-    /// Forwards again; what was kept back arrives now.
-    pub fn mend(&self) {
+    /// Forwards again; the bytes that were held back arrive now.
+    pub fn restore(&self) {
         self.state.set(Mode::Forward);
     }
 
@@ -126,27 +130,28 @@ impl Proxy {
         *self.state.delay.lock().unwrap() = each_way;
     }
 
-    /// Once a client has sent all of this, in this order, the server gets it but its answer is lost
-    /// with the connection. Happens once.
+    /// After a client has sent these texts in this order, the server gets them, but its answer is
+    /// lost with the connection. Happens once.
     pub fn lose_answer_to(&self, texts: &[&'static str]) {
-        *self.state.fatal.lock().unwrap() = texts.to_vec();
+        *self.state.lost_after.lock().unwrap() = texts.to_vec();
     }
 
-    /// Once a client has sent this, the server gets it but nothing passes after it. Happens once.
+    /// After a client has sent this text, the server gets it, but no other byte passes. Happens
+    /// once.
     pub fn freeze_after(&self, text: &'static str) {
-        *self.state.freezing.lock().unwrap() = Some(text);
+        *self.state.frozen_after.lock().unwrap() = Some(text);
     }
 
     pub fn is_frozen(&self) -> bool {
         *self.state.mode.lock().unwrap() == Mode::Freeze
     }
 
-    /// Whether the loss that was asked for has happened.
+    /// Returns whether the requested loss has happened.
     pub fn has_lost(&self) -> bool {
-        self.state.fatal.lock().unwrap().is_empty()
+        self.state.lost_after.lock().unwrap().is_empty()
     }
 
-    /// Connections so far.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
     }
@@ -184,45 +189,52 @@ impl State {
     fn join(self: Arc<Self>, client: Socket) {
         let port = self.server.get_ports().first().copied().unwrap_or(5432);
         let server = match &self.server.get_hosts()[0] {
-            Host::Unix(folder) => UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).map(Socket::Unix),
+            Host::Unix(folder) => {
+                UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).map(Socket::Unix)
+            }
             Host::Tcp(name) => TcpStream::connect((name.as_str(), port)).map(Socket::Tcp),
         };
         let Ok(server) = server else { return client.close() };
-        self.ends.lock().unwrap().extend([client.again(), server.again()]);
-        let lost = Arc::new(AtomicBool::new(false));
-        let (state, from, to, loses) = (Arc::clone(&self), server.again(), client.again(), Arc::clone(&lost));
+        self.ends.lock().unwrap().extend([client.duplicate(), server.duplicate()]);
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let (state, from, to, loses) =
+            (Arc::clone(&self), server.duplicate(), client.duplicate(), Arc::clone(&is_lost));
         thread::spawn(move || state.pump(from, to, |_| !loses.load(Ordering::Relaxed)));
         let mut seen = Vec::new();
         self.pump(client, server, |chunk| {
-            let mut freezing = self.freezing.lock().unwrap();
-            if freezing.is_some_and(|text| find(chunk, text.as_bytes()).is_some()) {
-                *freezing = None;
+            let mut frozen_after = self.frozen_after.lock().unwrap();
+            if frozen_after.is_some_and(|text| find(chunk, text.as_bytes()).is_some()) {
+                *frozen_after = None;
                 self.set(Mode::Freeze);
             }
-            let mut fatal = self.fatal.lock().unwrap();
+            let mut lost_after = self.lost_after.lock().unwrap();
             seen.extend_from_slice(chunk);
-            while let Some(at) = fatal.first().and_then(|text| find(&seen, text.as_bytes())) {
-                seen.drain(..at + fatal[0].len());
-                fatal.remove(0);
-                lost.fetch_or(fatal.is_empty(), Ordering::Relaxed);
+            while let Some(at) = lost_after.first().and_then(|text| find(&seen, text.as_bytes())) {
+                seen.drain(..at + lost_after[0].len());
+                lost_after.remove(0);
+                is_lost.fetch_or(lost_after.is_empty(), Ordering::Relaxed);
             }
-            if fatal.is_empty() {
+            if lost_after.is_empty() {
                 seen.clear();
             }
             true
         });
     }
 
-    /// Carries bytes one way while `passes` lets them, and closes both ends after that.
+    /// Copies bytes one way while `passes` returns true, then closes both ends.
     fn pump(&self, mut from: Socket, mut to: Socket, mut passes: impl FnMut(&[u8]) -> bool) {
         let mut chunk = vec![0; 64 * 1024];
         while let Ok(read) = from.read(&mut chunk) {
             let delay = *self.delay.lock().unwrap();
             thread::sleep(delay);
-            let mode = self.changed.wait_while(self.mode.lock().unwrap(), |mode| *mode == Mode::Freeze).unwrap();
+            let mode = self
+                .changed
+                .wait_while(self.mode.lock().unwrap(), |mode| *mode == Mode::Freeze)
+                .unwrap();
             let cut = *mode == Mode::Cut;
             drop(mode);
-            if read == 0 || cut || !passes(&chunk[..read]) || to.write_all(&chunk[..read]).is_err() {
+            if read == 0 || cut || !passes(&chunk[..read]) || to.write_all(&chunk[..read]).is_err()
+            {
                 break;
             }
         }

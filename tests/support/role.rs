@@ -1,5 +1,5 @@
-//! A login role with what `jobctl grants` prints for it. Roles belong to the whole server, so each has
-//! a name of its own and goes with this value.
+//! A login role with what `jobctl grants` prints for it. Roles belong to the whole server, so each
+//! has a name of its own and goes with this value.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,24 +13,26 @@ pub struct Role<'db> {
 }
 
 impl<'db> Role<'db> {
-    /// A role with no right but to log in.
+    /// Creates a role that may only log in.
     pub fn new(db: &'db TestDb) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("jobctl_role_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("jobctl_role_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         db.execute(&format!("CREATE ROLE {name} LOGIN PASSWORD '{name}'"));
         Self { db, name }
     }
 
-    /// A role that is an enqueuer, worker, operator or viewer.
+    /// Creates an enqueuer, worker, operator or viewer.
     pub fn granted(db: &'db TestDb, part: &str) -> Self {
         let role = Self::new(db);
         role.grant(part);
         role
     }
 
-    /// Executes what `jobctl grants` prints for the role.
+    /// Executes the statements that `jobctl grants` prints for the role.
     pub fn grant(&self, part: &str) {
-        let grants = jobctl(["grants", "--role", &self.name, "--as", part]).run().success().stderr("");
+        let grants =
+            jobctl(["grants", "--role", &self.name, "--as", part]).run().success().stderr("");
         self.db.execute(&grants.stdout);
     }
 
@@ -46,7 +48,7 @@ impl<'db> Role<'db> {
         Client::connect(&self.url(), NoTls).expect("the role may log in")
     }
 
-    /// The binary, connected as this role.
+    /// Returns the binary, connected as this role.
     pub fn jobctl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'db> {
         Invocation::new(arguments, Some(self.db)).env("JOBCTL_DATABASE_URL", &self.url())
     }

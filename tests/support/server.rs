@@ -18,7 +18,8 @@ pub fn url() -> &'static str {
     static URL: OnceLock<String> = OnceLock::new();
     static SERVER: OnceLock<Server> = OnceLock::new();
     URL.get_or_init(|| {
-        std::env::var("JOBCTL_TEST_DATABASE_URL").unwrap_or_else(|_| SERVER.get_or_init(|| start("")).url.clone())
+        std::env::var("JOBCTL_TEST_DATABASE_URL")
+            .unwrap_or_else(|_| SERVER.get_or_init(|| start("")).url.clone())
     })
 }
 

@@ -9,10 +9,10 @@ pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
 }
 
 #[track_caller]
-pub fn wait_until_within(patience: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+pub fn wait_until_within(timeout: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < patience, "waited {patience:?} in vain for {what}");
+        assert!(started.elapsed() < timeout, "waited {timeout:?} for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,4 +1,4 @@
-//! `jobctl status`: is cron still ticking, how does each job do, what runs next.
+//! `jobctl status`: an overview of jobs, workers and running runs.
 
 mod prometheus;
 mod text;
@@ -6,22 +6,17 @@ mod text;
 use clap::Args;
 
 use super::Database;
+use super::arguments::Output;
 use crate::exit::Exit;
 use crate::print;
 
-/// Show how jobs are doing, who ticks, and what runs longest
+/// Show jobs, workers and the longest running runs
 ///
-/// In a pipe, each line begins with its kind:
+/// In TSV, each line begins with its kind: job, worker or running; --header names
+/// the fields of each kind. For the textfile collector of node_exporter, which
+/// must not read half a file:
 ///
-///   job      NAME WAITING DUE RUNNING FAILED DEAD SUCCEEDED_LAST_24H
-///            OLDEST_DUE_AGE RUN_TIME_MEDIAN RUN_TIME_P95 RUN_TIME_MAX
-///            NEXT_FIRE STATE
-///   worker   NAME LAST_TICK VERSION
-///   running  ID JOB WORKER RUNNING_FOR LEASE_UNTIL
-///
-/// separated by tabs; ages and run times in seconds. For the textfile collector of
-/// node_exporter, which must not see half a file:
-///
+///   jobctl status --format tsv --header
 ///   jobctl status --prometheus >jobctl.tmp && mv jobctl.tmp jobctl.prom
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
@@ -30,11 +25,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "J")]
     job: Option<String>,
     /// Print metrics in the text format of Prometheus
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "format", "header"])]
     prometheus: bool,
-    /// Print a JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Arguments {
@@ -48,10 +42,10 @@ impl Arguments {
         }
         if self.prometheus {
             print::answer(&prometheus::exposition(&prometheus::gauges(&overview)))?;
-        } else if self.json {
+        } else if self.output.form().is_json() {
             print::json(&overview)?;
         } else {
-            text::show(&overview)?;
+            text::show(self.output.form(), overview)?;
         }
         Ok(Exit::Done)
     }

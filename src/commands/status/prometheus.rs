@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
 
-use crate::print::plain;
 use crate::store::{JobStatus, Overview};
+use crate::text::plain::plain;
 
 /// A metric with its samples: labels and value.
 pub(super) struct Gauge {
@@ -14,67 +14,87 @@ pub(super) struct Gauge {
     samples: Vec<(Vec<(&'static str, String)>, f64)>,
 }
 
-/// The metrics of a status. A run counts once in `jobctl_runs`, whose `status` is that of the run; due
-/// is no status and so stands by itself.
+/// The metrics of a status. A run counts once in `jobctl_runs`, by its status. Due is not a status,
+/// so due runs have their own metric.
 pub(super) fn gauges(overview: &Overview) -> Vec<Gauge> {
     let by_status = |job: &JobStatus| {
         [
-            ("queued", job.waiting + job.due - job.failed),
-            ("failed", job.failed),
-            ("running", job.running),
-            ("dead", job.dead),
+            ("queued", job.waiting_runs + job.due_runs - job.failed_runs),
+            ("failed", job.failed_runs),
+            ("running", job.running_runs),
+            ("dead", job.dead_runs),
         ]
     };
     let runs = overview.jobs.iter().flat_map(|job| {
-        by_status(job)
-            .map(|(status, runs)| (vec![("job", plain(&job.job)), ("status", status.to_owned())], number(runs)))
+        by_status(job).map(|(status, runs)| {
+            (vec![("job_type", plain(&job.job_type)), ("status", status.to_owned())], number(runs))
+        })
     });
     let per_job = |name, help, value: fn(&JobStatus) -> Option<f64>| Gauge {
         name,
         help,
-        samples: overview.jobs.iter().filter_map(|job| Some((vec![("job", plain(&job.job))], value(job)?))).collect(),
+        samples: overview
+            .jobs
+            .iter()
+            .filter_map(|job| Some((vec![("job_type", plain(&job.job_type))], value(job)?)))
+            .collect(),
     };
     let ticks = overview.workers.iter();
     vec![
-        Gauge { name: "jobctl_runs", help: "Runs that are not done, by status.", samples: runs.collect() },
-        per_job("jobctl_due_runs", "Queued and failed runs whose time has come.", |job| Some(number(job.due))),
+        Gauge {
+            name: "jobctl_runs",
+            help: "Runs that are not done, by status.",
+            samples: runs.collect(),
+        },
+        per_job("jobctl_due_runs", "Queued and failed runs that are due.", |job| {
+            Some(number(job.due_runs))
+        }),
         per_job(
             "jobctl_oldest_due_age_seconds",
-            "For how long the oldest due run has been due; 0 if none is.",
+            "How long the oldest due run has been due; 0 if none is due.",
             |job| Some(job.oldest_due_age_seconds.unwrap_or_default()),
         ),
         per_job("jobctl_succeeded_last_24h", "Runs that succeeded in the last 24 hours.", |job| {
-            Some(number(job.succeeded_last_24h))
-        }),
-        per_job("jobctl_run_time_median_seconds", "Median run time of what succeeded in the last 24 hours.", |job| {
-            job.run_time_median_seconds
+            Some(number(job.succeeded_runs_last_24h))
         }),
         per_job(
+            "jobctl_run_time_median_seconds",
+            "Median run time of the runs that succeeded in the last 24 hours.",
+            |job| job.run_time_median_seconds,
+        ),
+        per_job(
             "jobctl_run_time_p95_seconds",
-            "95th percentile of the run time of what succeeded in the last 24 hours.",
+            "95th percentile of the run time of the runs that succeeded in the last 24 hours.",
             |job| job.run_time_p95_seconds,
         ),
-        per_job("jobctl_run_time_max_seconds", "Longest run time of what succeeded in the last 24 hours.", |job| {
-            job.run_time_max_seconds
-        }),
+        per_job(
+            "jobctl_run_time_max_seconds",
+            "Longest run time of the runs that succeeded in the last 24 hours.",
+            |job| job.run_time_max_seconds,
+        ),
         per_job("jobctl_next_fire_timestamp_seconds", "When the schedule fires next.", |job| {
-            job.next_fire_at.map(timestamp)
+            job.next_run_at.map(timestamp)
         }),
         Gauge {
             name: "jobctl_worker_last_tick_timestamp_seconds",
             help: "When the worker last ticked.",
-            samples: ticks.map(|tick| (vec![("worker", plain(&tick.worker))], timestamp(tick.last_tick_at))).collect(),
+            samples: ticks
+                .map(|tick| (vec![("worker", plain(&tick.worker))], timestamp(tick.last_tick_at)))
+                .collect(),
         },
     ]
 }
 
-/// Writes gauges down; one without a sample is left out.
+/// Writes gauges as text, except those without a sample.
 pub(super) fn exposition(gauges: &[Gauge]) -> String {
     let mut text = String::new();
     for Gauge { name, help, samples } in gauges.iter().filter(|gauge| !gauge.samples.is_empty()) {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
         for (labels, value) in samples {
-            let labels: Vec<_> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+            let labels: Vec<_> = labels
+                .iter()
+                .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
+                .collect();
             let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
         }
     }
@@ -106,11 +126,16 @@ mod tests {
     #[track_caller]
     fn writes(value: &str, label: &str) {
         let text = exposition(&[gauge(vec![(vec![("job", value.to_owned())], 1.0)])]);
-        assert_eq!(text, format!("# HELP jobctl_x Of x.\n# TYPE jobctl_x gauge\njobctl_x{{job=\"{label}\"}} 1\n"));
+        assert_eq!(
+            text,
+            format!(
+                "# HELP jobctl_x Of x.\n# TYPE jobctl_x gauge\njobctl_x{{job=\"{label}\"}} 1\n"
+            )
+        );
     }
 
     #[test]
-    fn a_label_can_not_end_itself() {
+    fn a_label_value_cannot_end_its_label() {
         writes("backup", "backup");
         writes("", "");
         writes("a\"} 9\nforged 1", r#"a\"} 9\nforged 1"#);

@@ -1,5 +1,5 @@
-//! What became of a call: the answer, kept in bounds, or why there is none, in words that may be
-//! stored and shown. Must not know how a connection is made.
+//! The result of a call: the bounded answer, or why there is none, in words that may be stored and
+//! shown.
 
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
@@ -10,36 +10,36 @@ use ureq::http::{Response, StatusCode};
 use ureq::{Body, Error};
 
 use super::HEADER_LIMIT;
-use super::dial::Refused;
 use super::socket::Sent;
 use crate::execute::output;
-use crate::model::{Failure, Output, RetryAfter};
+use crate::job::attempt::JobOutput;
+use crate::job::failure::{Failure, RetryAfter};
 
-/// Bytes of an answer's body that are read; the rest stays with the server.
-const BODY_LIMIT: u64 = 64 * 1024;
+/// The maximum of bytes that are read from an answer's body.
+const BODY_LIMIT: usize = 64 * 1024;
 
-/// Reads the body as far as it is kept, and says what broke off the reading. A body that is longer
-/// is no fault; its connection is closed with it.
-pub(super) fn read(body: Body) -> (Output, Result<(), Error>) {
+/// Reads the beginning of the body. The connection of a longer body is closed with it.
+pub(super) fn read(body: Body) -> (JobOutput, Result<(), Error>) {
     let announced = body.content_length();
     let mut kept = Vec::new();
-    let end = body.into_reader().take(BODY_LIMIT + 1).read_to_end(&mut kept);
+    let end = body.into_reader().take(BODY_LIMIT as u64 + 1).read_to_end(&mut kept);
     let read = kept.len() as u64;
-    let truncated = read > BODY_LIMIT;
-    kept.truncate(usize::try_from(BODY_LIMIT).unwrap_or(usize::MAX));
+    let truncated = kept.len() > BODY_LIMIT;
+    kept.truncate(BODY_LIMIT);
     let bytes = if truncated { announced.unwrap_or_default().max(read) } else { read };
-    let output = Output { text: output::text(&kept), bytes, truncated };
+    let output = JobOutput { text: output::text(&kept), bytes, truncated };
     (output, end.map(drop).map_err(Error::from))
 }
 
-/// The failure that a status is; `None` for success.
+/// Returns the failure that a status means, or `None` for success.
 pub(super) fn judge<T>(response: &Response<T>) -> Option<Failure> {
     let status = response.status();
     if status.is_success() {
         return None;
     }
-    let waits = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    let retry_after = if waits { retry_after(response.headers()) } else { None };
+    let may_wait =
+        matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let retry_after = if may_wait { retry_after(response.headers()) } else { None };
     Some(Failure::HttpStatus { status: status.as_u16(), retry_after })
 }
 
@@ -52,7 +52,7 @@ fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
     };
     let wish = only(header::RETRY_AFTER)?;
     if !wish.is_empty() && wish.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than fit are a very long time.
+        // If the number is too large, wait for the longest time.
         return Some(RetryAfter::In(Duration::from_secs(wish.parse().unwrap_or(u64::MAX))));
     }
     let until = date(wish)?;
@@ -70,75 +70,81 @@ fn date(text: &str) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc2822(text).ok().map(Into::into).or_else(utc)
 }
 
-/// Why there is no complete answer. The text of ureq's errors may hold the URL, so it is not used.
+/// Describes the error of a call without a complete answer. The text of ureq's errors may contain
+/// the URL, so it is not used.
 pub(super) fn failure(error: Error, sent: Sent, total: Duration) -> Failure {
-    let unknown = match sent {
-        Sent::Something => "; outcome unknown",
-        Sent::Nothing => "",
-    };
-    match error {
-        Error::Timeout(_) => Failure::Timeout(total),
-        Error::Other(other) => match other.downcast::<Refused>() {
-            Ok(refused) => refused.0,
-            Err(_) => Failure::Transport(format!("the call failed{unknown}")),
+    let tls = Failure::Tls as fn(String) -> Failure;
+    let transport = Failure::Transport as fn(String) -> Failure;
+    let (failure, why): (_, String) = match error {
+        Error::Timeout(_) => return Failure::Timeout(total),
+        Error::Other(other) => match other.downcast::<Failure>() {
+            Ok(worded) => return *worded,
+            Err(_) => (transport, "the call failed".into()),
         },
         Error::LargeResponseHeader(..) => {
-            Failure::Transport(format!("the answer has a header longer than {} KiB{unknown}", HEADER_LIMIT / 1024))
+            let limit = HEADER_LIMIT / 1024;
+            (transport, format!("the answer has a header longer than {limit} KiB"))
         }
-        Error::Protocol(_) => match sent {
-            Sent::Something => {
-                let what = "the answer is not valid HTTP, or has more than 128 headers";
-                Failure::Transport(format!("{what}{unknown}"))
+        Error::Protocol(_) if sent == Sent::Nothing => {
+            let why = "the call can't be written as an HTTP request";
+            return Failure::BadPayload(why.to_owned());
+        }
+        Error::Protocol(_) => {
+            (transport, "the answer is not valid HTTP, or has more than 128 headers".into())
+        }
+        Error::Io(error) => {
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+            match (inner, error.kind(), sent) {
+                (Some(error), ..) => (tls, tls_reason(error)),
+                (None, ErrorKind::UnexpectedEof, Sent::Something) => {
+                    let why = "the server closed the connection before its answer was complete";
+                    (transport, why.into())
+                }
+                // Only a TLS handshake reads from the server before the request is sent.
+                (None, ErrorKind::UnexpectedEof, Sent::Nothing) => {
+                    (tls, "the server closed the connection during the TLS handshake".into())
+                }
+                (None, ..) => (transport, format!("the connection failed: {error}")),
             }
-            Sent::Nothing => Failure::BadPayload("the call can't be written as an HTTP request".to_owned()),
-        },
-        Error::Io(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(tls) => Failure::Tls(format!("{}{unknown}", tls_reason(tls))),
-            None if error.kind() == ErrorKind::UnexpectedEof => match sent {
-                Sent::Something => Failure::Transport(format!(
-                    "the server closed the connection before its answer was complete{unknown}"
-                )),
-                // Only a handshake reads before anything is sent.
-                Sent::Nothing => Failure::Tls("the server closed the connection during the TLS handshake".to_owned()),
-            },
-            None => Failure::Transport(format!("the connection failed: {error}{unknown}")),
-        },
-        Error::Rustls(tls) => Failure::Tls(format!("{}{unknown}", tls_reason(&tls))),
-        Error::Tls(why) => Failure::Tls(format!("{why}{unknown}")),
-        _ => Failure::Transport(format!("the call failed{unknown}")),
-    }
+        }
+        Error::Rustls(error) => (tls, tls_reason(&error)),
+        Error::Tls(why) => (tls, why.into()),
+        _ => (transport, "the call failed".into()),
+    };
+    let unknown = if sent == Sent::Something { "; outcome unknown" } else { "" };
+    failure(format!("{why}{unknown}"))
 }
 
 fn tls_reason(error: &rustls::Error) -> String {
     use rustls::CertificateError as Certificate;
 
-    match error {
-        rustls::Error::InvalidCertificate(why) => match why {
-            Certificate::Expired | Certificate::ExpiredContext { .. } => "certificate has expired".to_owned(),
-            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
-                "certificate is not valid yet".to_owned()
-            }
-            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
-                "certificate is for another host".to_owned()
-            }
-            Certificate::UnknownIssuer => "certificate is from an issuer that this host does not trust".to_owned(),
-            Certificate::BadSignature => "certificate has a wrong signature".to_owned(),
-            Certificate::Other(other) => format!("certificate is not valid: {}", other.0),
-            // The name of the variant says enough; its fields may be long.
-            other => {
-                let debug = format!("{other:?}");
-                format!("certificate is not valid: {}", debug.split([' ', '(']).next().unwrap_or_default())
-            }
-        },
-        other => format!("TLS failed: {other}"),
-    }
+    let rustls::Error::InvalidCertificate(why) = error else {
+        return format!("TLS failed: {error}");
+    };
+    let reason = match why {
+        Certificate::Expired | Certificate::ExpiredContext { .. } => "has expired",
+        Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => "is not valid yet",
+        Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
+            "is for another host"
+        }
+        Certificate::UnknownIssuer => "is from an issuer that this host does not trust",
+        Certificate::BadSignature => "has a wrong signature",
+        Certificate::Other(other) => &format!("is not valid: {}", other.0),
+        // The name of the variant is enough; its fields may be long.
+        other => {
+            let debug = format!("{other:?}");
+            let name = debug.split([' ', '(']).next().unwrap_or_default();
+            &format!("is not valid: {name}")
+        }
+    };
+    format!("certificate {reason}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A test clock: 07:28 on 21 October 2015.
+    /// Checks how long an answer makes the run wait. The clock shows 07:28 on 21 October 2015.
     #[track_caller]
     fn waits(status: u16, headers: &[(&str, &str)], seconds: Option<u64>) {
         let now = date("Wed, 21 Oct 2015 07:28:00 GMT").unwrap();
@@ -148,22 +154,34 @@ mod tests {
         }
         match judge(&response.body(()).unwrap()) {
             Some(Failure::HttpStatus { retry_after, .. }) => {
-                assert_eq!(retry_after.map(|wish| wish.wait(now).as_secs()), seconds, "{headers:?}");
+                assert_eq!(
+                    retry_after.map(|wish| wish.wait(now).as_secs()),
+                    seconds,
+                    "{headers:?}"
+                );
             }
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn the_whole_of_2xx_is_success() {
-        for (status, succeeds) in [(199, false), (200, true), (204, true), (299, true), (300, false), (404, false)] {
-            assert_eq!(judge(&Response::builder().status(status).body(()).unwrap()).is_none(), succeeds, "{status}");
+    fn every_2xx_status_is_success() {
+        for (status, succeeds) in
+            [(199, false), (200, true), (204, true), (299, true), (300, false), (404, false)]
+        {
+            assert_eq!(
+                judge(&Response::builder().status(status).body(()).unwrap()).is_none(),
+                succeeds,
+                "{status}"
+            );
         }
     }
 
     #[test]
     fn only_429_and_503_may_ask_for_a_wait() {
-        for (status, seconds) in [(429, Some(5)), (503, Some(5)), (500, None), (502, None), (302, None), (404, None)] {
+        for (status, seconds) in
+            [(429, Some(5)), (503, Some(5)), (500, None), (502, None), (302, None), (404, None)]
+        {
             waits(status, &[("retry-after", "5")], seconds);
         }
     }
@@ -189,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_measured_from_the_servers_own_clock() {
+    fn a_date_is_compared_with_the_servers_clock() {
         let date = ("date", "Wed, 21 Oct 2015 07:28:00 GMT");
         waits(503, &[date, ("retry-after", "Wed, 21 Oct 2015 07:29:30 GMT")], Some(90));
         waits(503, &[date, ("retry-after", "Wed, 21 Oct 2015 07:00:00 GMT")], Some(0));
@@ -198,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_without_the_servers_clock_is_compared_with_ours() {
+    fn a_date_without_the_servers_clock_is_compared_with_this_hosts() {
         for (value, seconds) in [
             ("Wed, 21 Oct 2015 07:29:30 GMT", Some(90)),
             ("Wednesday, 21-Oct-15 07:29:30 GMT", Some(90)),
@@ -213,13 +231,20 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_never_holds_the_url() {
-        let says = |error: Error, sent: Sent| failure(error, sent, Duration::from_secs(30)).to_string();
+    fn a_failure_never_contains_the_url() {
+        let says =
+            |error: Error, sent: Sent| failure(error, sent, Duration::from_secs(30)).to_string();
         let reset = || Error::Io(std::io::ErrorKind::ConnectionReset.into());
         assert_eq!(says(reset(), Sent::Nothing), "the connection failed: connection reset");
-        assert_eq!(says(reset(), Sent::Something), "the connection failed: connection reset; outcome unknown");
+        assert_eq!(
+            says(reset(), Sent::Something),
+            "the connection failed: connection reset; outcome unknown"
+        );
         let uri = || Error::BadUri("http://a:81/secret?token=s3cret".to_owned());
         assert_eq!(says(uri(), Sent::Something), "the call failed; outcome unknown");
-        assert_eq!(says(Error::Timeout(ureq::Timeout::Global), Sent::Something), "timed out after 30s");
+        assert_eq!(
+            says(Error::Timeout(ureq::Timeout::Global), Sent::Something),
+            "timed out after 30s"
+        );
     }
 }

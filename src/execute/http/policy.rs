@@ -1,65 +1,60 @@
-//! Which hosts a tick may call, as `--http-allow` names them. Pure: it judges names and addresses,
-//! and must not know how either is looked up or connected to.
+//! Which hosts a tick may call, by `--http-allow`. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The hosts that may be called; without any entry, every host.
+/// The hosts that may be called. Without an entry, every host may be.
 #[derive(Debug)]
-pub(crate) struct HostPolicy {
-    entries: Vec<Entry>,
-}
+pub(crate) struct HostPolicy(Vec<Entry>);
 
 #[derive(Debug, Eq, PartialEq)]
 enum Entry {
     /// `*`
     Any,
-    /// `*.example.com`, kept as `.example.com`.
+    /// `*.example.com`, stored as `.example.com`.
     Below(String),
     Name(String),
     Address(IpAddr),
 }
 
-/// To which addresses a host's name may lead.
+/// The addresses that a host may have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Reach {
     Everywhere,
-    /// Whoever holds a name below an allowed domain must not thereby point jobctl at this host's
-    /// own network.
+    /// The owner of a name in an allowed domain must not direct jobctl to this host's network.
     Public,
 }
 
 impl HostPolicy {
-    /// # Errors
-    /// Names the entry that is neither a host name, an address, `*.DOMAIN` nor `*`.
+    /// Fails with the entry that is neither a host name, an address, `*.DOMAIN` nor `*`.
     pub(crate) fn new(allowed: &[String]) -> Result<Self, String> {
         let entries = allowed.iter().map(|entry| {
             Entry::parse(entry).ok_or_else(|| {
-                let entry = entry.escape_debug();
-                format!("`{entry}` is no host; write a name or an address without scheme and port, *.DOMAIN or *")
+                let remedy = "write a name or an address without scheme and port, *.DOMAIN or *";
+                format!("`{}` is not a host; {remedy}", entry.escape_debug())
             })
         });
-        Ok(Self { entries: entries.collect::<Result<_, _>>()? })
+        entries.collect::<Result<_, _>>().map(Self)
     }
 
-    /// `None` where the host may not be called. The URL was normalized: a host written as
+    /// Returns `None` if the host may not be called. The URL was normalized: a host written as
     /// `2130706433` or `0x7f.1` is `127.0.0.1` here.
     pub(super) fn reach(&self, host: &str) -> Option<Reach> {
-        if self.entries.is_empty() {
+        if self.0.is_empty() {
             return Some(Reach::Everywhere);
         }
         let host = Entry::exact(host);
-        if self.entries.contains(&host) {
+        if self.0.contains(&host) {
             return Some(Reach::Everywhere);
         }
         let Entry::Name(name) = &host else {
-            return self.entries.contains(&Entry::Any).then_some(Reach::Public);
+            return self.0.contains(&Entry::Any).then_some(Reach::Public);
         };
-        let wild = self.entries.iter().any(|entry| match entry {
+        let wild = self.0.iter().any(|entry| match entry {
             Entry::Any => true,
             Entry::Below(domain) => name.len() > domain.len() && name.ends_with(domain),
             Entry::Name(_) | Entry::Address(_) => false,
         });
-        // RFC 6761: these names always mean this host, wherever they are looked up.
+        // RFC 6761: these names always mean this host.
         let local = name == "localhost" || name.ends_with(".localhost");
         (wild && !local).then_some(Reach::Public)
     }
@@ -72,7 +67,8 @@ impl Entry {
         }
         let (wild, name) = entry.strip_prefix("*.").map_or((false, entry), |domain| (true, domain));
         let is_label = |label: &str| {
-            !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+            !label.is_empty() && label.chars().all(is_plain)
         };
         match Self::exact(name) {
             Self::Name(name) if name.split('.').all(is_label) => {
@@ -94,8 +90,8 @@ pub(super) fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// Whether an address belongs to the public Internet, by IANA's special-purpose registries. Forms
-/// of IPv6 that carry an IPv4 address are judged by it.
+/// Returns whether an address belongs to the public Internet, by IANA's special-purpose registries.
+/// For an IPv6 form of an IPv4 address, the IPv4 address decides.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -104,22 +100,23 @@ pub(super) fn is_public(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    let special = match address.octets() {
-        [0 | 10 | 127, ..] | [169, 254, ..] | [192, 168, ..] => true,
-        [100, second, ..] => second & 0xc0 == 64,
-        [172, second, ..] => second & 0xf0 == 16,
-        // Protocol assignments, 6to4 relays, benchmarking, documentation.
-        [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => true,
-        // Multicast, reserved, broadcast.
-        [224..=255, ..] => true,
-        _ => false,
-    };
-    !special
+    !matches!(
+        address.octets(),
+        // Private networks and this host.
+        [0 | 10 | 127, ..] | [100, 64..=127, ..] | [169, 254, ..] | [172, 16..=31, ..]
+            | [192, 168, ..]
+            // Protocol assignments, 6to4 relays, documentation, benchmarking.
+            | [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 51, 100, _] | [203, 0, 113, _]
+            | [198, 18 | 19, ..]
+            // Multicast, reserved, broadcast.
+            | [224..=255, ..]
+    )
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, c, d, e, f, high, low] = address.segments();
-    let embedded = |high: u16, low: u16| is_public_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
+    let embedded =
+        |high: u16, low: u16| is_public_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
     match (a, b) {
         // NAT64, and 6to4.
         (0x64, 0xff9b) => (c, d, e, f) == (0, 0, 0, 0) && embedded(high, low),
@@ -146,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_every_host_may_be_called() {
+    fn every_host_may_be_called_without_a_list() {
         for host in ["example.com", "127.0.0.1", "[::1]"] {
             reaches(&[], host, Some(Reach::Everywhere));
         }
     }
 
     #[test]
-    fn an_exact_host_may_be_anywhere() {
+    fn an_exact_host_may_have_any_address() {
         reaches(&["Intern.Example."], "intern.example", Some(Reach::Everywhere));
         reaches(&["intern.example"], "INTERN.example.", Some(Reach::Everywhere));
         reaches(&["127.0.0.1"], "127.0.0.1", Some(Reach::Everywhere));
@@ -170,8 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn every_other_host_is_refused() {
-        for host in ["example.com", "badexample.com", ".example.com", "example.com.evil", "a.example.org", ""] {
+    fn every_other_host_is_rejected() {
+        for host in [
+            "example.com",
+            "badexample.com",
+            ".example.com",
+            "example.com.evil",
+            "a.example.org",
+            "",
+        ] {
             reaches(&["*.example.com"], host, None);
         }
         for host in ["localhost", "LOCALHOST.", "a.localhost"] {
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_a_host_and_nothing_else() {
+    fn an_entry_without_a_host_is_rejected() {
         for entry in [
             "",
             " ",
@@ -203,8 +207,8 @@ mod tests {
             "*.127.0.0.1",
             "é",
         ] {
-            let refused = HostPolicy::new(&[entry.to_owned()]).unwrap_err();
-            assert!(refused.contains("is no host"), "{entry}");
+            let rejected = HostPolicy::new(&[entry.to_owned()]).unwrap_err();
+            assert!(rejected.contains("is not a host"), "{entry}");
         }
     }
 

@@ -1,6 +1,5 @@
-//! What a call sends: its method, headers and body, first where it is made and then where redirects
-//! lead. Pure but for the variables that header values name, which a caller passes in; must not
-//! know how anything is sent.
+//! The request of a call: method, headers and body, also after redirects. Pure; the caller passes
+//! in the variables that header values name.
 
 use std::borrow::Cow;
 
@@ -9,9 +8,10 @@ use ureq::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::http::{Method, StatusCode};
 
 use super::HEADER_LIMIT;
-use super::redirect::{self, Body, Target};
-use crate::action::{self, Http, Part};
-use crate::model::{Failure, Identity};
+use super::endpoint::Endpoint;
+use crate::job::action::{self, Http};
+use crate::job::attempt::AttemptIdentity;
+use crate::job::failure::Failure;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const RUN_ID: HeaderName = HeaderName::from_static("x-jobctl-run-id");
@@ -20,39 +20,40 @@ const ATTEMPT: HeaderName = HeaderName::from_static("x-jobctl-attempt");
 /// beyond ASCII are always encoded.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
-#[derive(Debug)]
-pub(super) struct Request<'a> {
-    pub(super) target: Target,
+#[derive(Clone, Debug)]
+pub(super) struct HttpRequest<'a> {
+    pub(super) endpoint: Endpoint,
     pub(super) method: Method,
     pub(super) body: Option<&'a str>,
-    /// jobctl's own, for whoever is called.
+    /// jobctl's own headers, for every server.
     own: HeaderMap,
-    /// The call's, for the origin it names and for nobody else.
+    /// The job's headers, only for the origin of its URL.
     given: HeaderMap,
 }
 
-impl<'a> Request<'a> {
-    /// # Errors
-    /// The call can't be made as it stands, or on this host.
+impl<'a> HttpRequest<'a> {
+    /// Fails if the call is not valid, or can't be made on this host.
     pub(super) fn new(
         call: &'a Http,
-        identity: &Identity,
+        identity: &AttemptIdentity,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Failure> {
-        let target = Target::parse(&call.url).map_err(Failure::BadPayload)?;
+        let endpoint = Endpoint::parse(&call.url).map_err(Failure::BadPayload)?;
         let method = call.method().map_err(Failure::BadPayload)?;
         let mut body = call.json.as_ref().map(|json| json.get()).or(call.body.as_deref());
         if matches!(method, Method::POST | Method::PUT | Method::PATCH) {
-            // Sent with a length of zero; many servers refuse these methods without any length.
+            // Send an empty body with `Content-Length: 0`: without this header, many servers refuse
+            // these methods.
             body = body.or(Some(""));
         }
 
-        let mut own = HeaderMap::new();
         let key = utf8_percent_encode(&identity.idempotency_key, ENCODED).to_string();
         let key = HeaderValue::try_from(key).expect("a percent-encoded key is visible ASCII");
-        own.insert(IDEMPOTENCY_KEY, key);
-        own.insert(RUN_ID, identity.run_id.into());
-        own.insert(ATTEMPT, identity.attempt.into());
+        let mut own = HeaderMap::from_iter([
+            (IDEMPOTENCY_KEY, key),
+            (RUN_ID, identity.run_id.into()),
+            (ATTEMPT, identity.attempt.into()),
+        ]);
         if call.json.is_some() {
             own.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
@@ -66,13 +67,13 @@ impl<'a> Request<'a> {
             }
             let (name, mut value) = action::header(name, &filled).map_err(|why| match filled {
                 Cow::Borrowed(_) => Failure::BadPayload(why),
-                // The variable's value is at fault, and may be another one next time.
+                // The variable's value is wrong. It may change, so allow another attempt.
                 Cow::Owned(_) => Failure::Spawn(why),
             })?;
             value.set_sensitive(true);
             given.insert(name, value);
         }
-        Ok(Self { target, method, body, own, given })
+        Ok(Self { endpoint, method, body, own, given })
     }
 
     pub(super) fn headers(&self) -> HeaderMap {
@@ -85,20 +86,27 @@ impl<'a> Request<'a> {
         headers
     }
 
-    /// The request that a redirect asks for; `None` if it is none, or one that is not followed.
-    pub(super) fn redirected(&self, status: StatusCode, location: Option<&HeaderValue>) -> Option<Self> {
-        let (method, body) = redirect::method(status, &self.method)?;
-        let target = self.target.follow(location?.to_str().ok()?)?;
-        let mut next = Self {
-            method,
-            body: self.body,
-            own: self.own.clone(),
-            given: if target.is_same_origin(&self.target) { self.given.clone() } else { HeaderMap::new() },
-            target,
+    /// Returns the next request after a redirect, or `None` if jobctl does not follow the
+    /// redirect or the status is another one.
+    pub(super) fn redirected(
+        &self,
+        status: StatusCode,
+        location: Option<&HeaderValue>,
+    ) -> Option<Self> {
+        let is_repeated = match status.as_u16() {
+            307 | 308 => true,
+            301..=303 => matches!(self.method, Method::GET | Method::HEAD),
+            _ => return None,
         };
-        if body == Body::Dropped {
-            next.body = None;
-            for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::EXPECT] {
+        let endpoint = self.endpoint.follow(location?.to_str().ok()?)?;
+        let mut next = Self { endpoint, ..self.clone() };
+        if !next.endpoint.is_same_origin(&self.endpoint) {
+            next.given.clear();
+        }
+        if !is_repeated {
+            (next.method, next.body) = (Method::GET, None);
+            use header::{CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPECT};
+            for name in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, EXPECT] {
                 next.own.remove(&name);
                 next.given.remove(&name);
             }
@@ -107,21 +115,22 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Puts the values of variables where a header names them as `${NAME}`; a value is not looked
-/// through for further names.
-fn fill<'v>(header: &str, value: &'v str, variable: impl Fn(&str) -> Option<String>) -> Result<Cow<'v, str>, Failure> {
+/// Replaces `${NAME}` by the variable's value, once: a value is not searched for further names.
+fn fill<'v>(
+    header: &str,
+    value: &'v str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Cow<'v, str>, Failure> {
     let parts = action::parts(header, value).map_err(Failure::BadPayload)?;
-    if let [Part::Text(plain)] = parts[..] {
+    if let [(plain, None)] = parts[..] {
         return Ok(plain.into());
     }
     let mut filled = String::new();
-    for part in parts {
-        match part {
-            Part::Text(text) => filled.push_str(text),
-            Part::Variable(name) => {
-                let absent = || Failure::Spawn(format!("header `{header}` names a variable that is not set"));
-                filled.push_str(&variable(name).ok_or_else(absent)?);
-            }
+    for (text, name) in parts {
+        filled.push_str(text);
+        if let Some(name) = name {
+            let why = || format!("header `{header}` names a variable that is not set");
+            filled.push_str(&variable(name).ok_or_else(|| Failure::Spawn(why()))?);
         }
     }
     Ok(filled.into())
@@ -130,7 +139,7 @@ fn fill<'v>(header: &str, value: &'v str, variable: impl Fn(&str) -> Option<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::Action;
+    use crate::job::action::Action;
 
     fn http(payload: &str) -> Http {
         match Action::parse("http", payload) {
@@ -139,8 +148,8 @@ mod tests {
         }
     }
 
-    fn identity() -> Identity {
-        Identity {
+    fn identity() -> AttemptIdentity {
+        AttemptIdentity {
             run_id: 42,
             job: "http".to_owned(),
             attempt: 3,
@@ -159,10 +168,12 @@ mod tests {
         }
     }
 
-    fn shown(request: &Request) -> Vec<String> {
+    fn shown(request: &HttpRequest) -> Vec<String> {
         let headers = request.headers();
-        let mut lines: Vec<String> =
-            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        let mut lines: Vec<String> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
         lines.sort();
         lines
     }
@@ -173,12 +184,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn refuses(value: &str, failure: Failure) {
+    fn rejects(value: &str, failure: Failure) {
         assert_eq!(fill("X", value, variable), Err(failure));
     }
 
     #[test]
-    fn variables_are_filled_in() {
+    fn variables_are_replaced_by_their_values() {
         fills("plain $TOKEN {TOKEN} $", "plain $TOKEN {TOKEN} $");
         fills("Bearer ${TOKEN}", "Bearer s3cret");
         fills("${TOKEN}${TOKEN}}", "s3crets3cret}");
@@ -186,33 +197,43 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_not_set_is_a_failure_that_may_pass() {
-        refuses("${ABSENT}", Failure::Spawn("header `X` names a variable that is not set".to_owned()));
+    fn a_missing_variable_is_a_transient_failure() {
+        rejects(
+            "${ABSENT}",
+            Failure::Spawn("header `X` names a variable that is not set".to_owned()),
+        );
     }
 
     #[test]
-    fn a_filled_in_value_can_not_smuggle_a_header() {
+    fn a_variable_cannot_smuggle_in_a_header() {
         let call = http(r#"{"url": "http://a/", "headers": {"X": "${BROKEN}"}}"#);
-        let refused = Request::new(&call, &identity(), variable).unwrap_err();
-        assert_eq!(refused, Failure::Spawn("header `X` has a character that HTTP does not allow".to_owned()));
+        let rejected = HttpRequest::new(&call, &identity(), variable).unwrap_err();
+        assert_eq!(
+            rejected,
+            Failure::Spawn("header `X` has a character that HTTP does not allow".to_owned())
+        );
     }
 
     #[test]
     fn different_idempotency_keys_are_sent_differently() {
         let sent = |key: &str| {
-            let identity = Identity { idempotency_key: key.to_owned(), ..identity() };
+            let identity = AttemptIdentity { idempotency_key: key.to_owned(), ..identity() };
             let call = http(r#"{"url": "http://a/"}"#);
-            let request = Request::new(&call, &identity, variable).unwrap();
+            let request = HttpRequest::new(&call, &identity, variable).unwrap();
             request.headers()[IDEMPOTENCY_KEY].to_str().unwrap().to_owned()
         };
-        assert_eq!(["pay 1", "pay%201", "pay%25201"].map(sent), ["pay%201", "pay%25201", "pay%2525201"]);
+        assert_eq!(
+            ["pay 1", "pay%201", "pay%25201"].map(sent),
+            ["pay%201", "pay%25201", "pay%2525201"]
+        );
         assert_eq!(["é", "%C3%A9", "a-b_c:1"].map(sent), ["%C3%A9", "%25C3%25A9", "a-b_c:1"]);
     }
 
     #[test]
-    fn a_call_says_which_attempt_of_which_run_it_is() {
-        let call = http(r#"{"url": "http://a/", "json": [1], "headers": {"X-Jobctl-Attempt": "9"}}"#);
-        let request = Request::new(&call, &identity(), variable).unwrap();
+    fn a_call_names_its_run_and_attempt() {
+        let call =
+            http(r#"{"url": "http://a/", "json": [1], "headers": {"X-Jobctl-Attempt": "9"}}"#);
+        let request = HttpRequest::new(&call, &identity(), variable).unwrap();
         assert_eq!(
             shown(&request),
             [
@@ -228,26 +249,30 @@ mod tests {
     #[test]
     fn a_call_may_set_its_own_type_and_key() {
         let call = http(
-            r#"{"url": "http://a/", "json": 1, "headers": {"Content-Type": "application/x", "idempotency-KEY": "k"}}"#,
+            r#"{"url": "http://a/", "json": 1,
+                "headers": {"Content-Type": "application/x", "idempotency-KEY": "k"}}"#,
         );
-        let request = Request::new(&call, &identity(), variable).unwrap();
+        let request = HttpRequest::new(&call, &identity(), variable).unwrap();
         assert_eq!(shown(&request)[..2], ["content-type: application/x", "idempotency-key: k"]);
     }
 
     #[test]
     fn methods_that_need_a_body_send_an_empty_one() {
-        let body = |payload: &str| Request::new(&http(payload), &identity(), variable).unwrap().body.map(str::len);
+        let body = |payload: &str| {
+            HttpRequest::new(&http(payload), &identity(), variable).unwrap().body.map(str::len)
+        };
         assert_eq!(body(r#"{"url": "http://a/", "method": "POST"}"#), Some(0));
         assert_eq!(body(r#"{"url": "http://a/"}"#), None);
         assert_eq!(body(r#"{"url": "http://a/", "method": "DELETE"}"#), None);
     }
 
     #[test]
-    fn a_redirect_to_another_origin_learns_nothing_from_the_headers() {
+    fn a_redirect_to_another_origin_drops_the_jobs_headers() {
         let call = http(
-            r#"{"url": "http://a/", "json": 1, "headers": {"Authorization": "Bearer ${TOKEN}", "X-Api-Key": "k"}}"#,
+            r#"{"url": "http://a/", "json": 1,
+                "headers": {"Authorization": "Bearer ${TOKEN}", "X-Api-Key": "k"}}"#,
         );
-        let request = Request::new(&call, &identity(), variable).unwrap();
+        let request = HttpRequest::new(&call, &identity(), variable).unwrap();
         let to = |status: u16, location: &'static str| {
             let location = HeaderValue::from_static(location);
             request.redirected(StatusCode::from_u16(status).unwrap(), Some(&location)).unwrap()
@@ -257,10 +282,39 @@ mod tests {
         for location in ["http://b/", "http://a:81/", "https://a/"] {
             let next = to(308, location);
             assert_eq!((next.method.as_str(), next.body), ("POST", Some("1")));
-            assert!(shown(&next).iter().all(|line| !line.contains("s3cret") && !line.contains("x-api-key")));
-            // Coming back gives nothing back.
-            let back = next.redirected(StatusCode::FOUND, Some(&HeaderValue::from_static("https://a/")));
+            assert!(
+                shown(&next)
+                    .iter()
+                    .all(|line| !line.contains("s3cret") && !line.contains("x-api-key"))
+            );
+            // A redirect back to the first server does not restore the job's headers and body.
+            let back =
+                next.redirected(StatusCode::FOUND, Some(&HeaderValue::from_static("https://a/")));
             assert!(back.is_none_or(|back| back.given.is_empty() && back.body.is_none()));
+        }
+    }
+
+    #[test]
+    fn a_redirect_keeps_the_method_or_changes_it_to_get() {
+        #[track_caller]
+        fn case(status: u16, from: &str, next: Option<(&str, Option<&str>)>) {
+            let call = http(&format!(r#"{{"url": "http://a/", "method": "{from}", "body": "b"}}"#));
+            let request = HttpRequest::new(&call, &identity(), variable).unwrap();
+            let location = HeaderValue::from_static("/b");
+            let to = request.redirected(StatusCode::from_u16(status).unwrap(), Some(&location));
+            assert_eq!(to.as_ref().map(|to| (to.method.as_str(), to.body)), next, "{status}");
+        }
+        for status in [301, 302, 303] {
+            case(status, "POST", Some(("GET", None)));
+            case(status, "DELETE", Some(("GET", None)));
+            case(status, "GET", Some(("GET", Some("b"))));
+            case(status, "HEAD", Some(("HEAD", Some("b"))));
+        }
+        for status in [307, 308] {
+            case(status, "POST", Some(("POST", Some("b"))));
+        }
+        for status in [200, 300, 304, 305, 306] {
+            case(status, "GET", None);
         }
     }
 }

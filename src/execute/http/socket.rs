@@ -1,5 +1,5 @@
-//! A connection whose waits are cut into slices, so that a call ends soon after it is stopped or its
-//! time is up. Moves bytes; must not know where a connection leads, nor what HTTP is.
+//! The connection of a call. It waits in short slices, so that a call ends soon after it is stopped
+//! or its time is up.
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,29 +15,25 @@ use ureq::{Error, Timeout};
 use super::HEADER_LIMIT;
 use crate::execute::Stop;
 
-/// How long a thread waits before it looks whether it may go on.
+/// How long a thread waits before it checks whether the call may continue.
 pub(super) const SLICE: Duration = Duration::from_millis(100);
-/// Each way. Holds the largest header that is accepted, or sent, with room to spare: ureq takes a
-/// full buffer for the end of the stream.
+/// The size of each buffer. It exceeds the largest allowed header, because ureq takes a full buffer
+/// for the end of the stream.
 pub(super) const BUFFER: usize = HEADER_LIMIT + 16 * 1024;
 
-// Connections are pooled and wander from thread to thread, so what bounds a call can't live in them.
+// The state of a call belongs to its thread, not to its connection: connections are pooled and
+// move between threads.
 scoped_thread_local!(static STOP: Stop);
-scoped_thread_local!(static BUDGET: Budget);
+scoped_thread_local!(static CALL_STATE: CallState);
 
 #[derive(Debug)]
-struct Budget {
+struct CallState {
     deadline: Instant,
+    /// Set while a connection is made.
+    connect_deadline: Cell<Option<Instant>>,
     sent: Cell<Sent>,
-    connection: Cell<Connection>,
-}
-
-/// The connection that carries a request.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Connection {
-    /// Made for an earlier request and kept.
-    Kept,
-    New,
+    /// The connection was kept after an earlier request.
+    is_kept: Cell<bool>,
 }
 
 /// Whether any part of a request may have reached the server.
@@ -47,52 +43,74 @@ pub(super) enum Sent {
     Something,
 }
 
-/// Runs `call`, whose connections give up when it is stopped or `deadline` has come.
+/// Runs `call`. Its connections give up when it is stopped or at `deadline`.
 pub(super) fn within<T>(deadline: Instant, stop: &Stop, call: impl FnOnce() -> T) -> T {
-    let budget = Budget { deadline, sent: Cell::new(Sent::Nothing), connection: Cell::new(Connection::New) };
-    STOP.set(stop, || BUDGET.set(&budget, call))
+    let state = CallState {
+        deadline,
+        connect_deadline: Cell::default(),
+        sent: Cell::new(Sent::Nothing),
+        is_kept: Cell::default(),
+    };
+    STOP.set(stop, || CALL_STATE.set(&state, call))
 }
 
-/// What the call on this thread has left.
+/// Returns the time that the call on this thread has left, or its connection if that is less.
 pub(super) fn time_left() -> Duration {
-    BUDGET.with(|budget| budget.deadline.saturating_duration_since(Instant::now()))
+    CALL_STATE.with(|state| {
+        let connect_deadline = state.connect_deadline.get().unwrap_or(state.deadline);
+        state.deadline.min(connect_deadline).saturating_duration_since(Instant::now())
+    })
 }
 
-/// How much of its request the call on this thread has sent.
+/// Returns how much of its request the call on this thread has sent.
 pub(super) fn sent() -> Sent {
-    BUDGET.with(|budget| budget.sent.get())
+    CALL_STATE.with(|state| state.sent.get())
 }
 
-/// Returns which connection carries the request of the call on this thread.
-pub(super) fn connection() -> Connection {
-    BUDGET.with(|budget| budget.connection.get())
+/// Returns whether a kept connection carries the request of the call on this thread.
+pub(super) fn is_kept() -> bool {
+    CALL_STATE.with(|state| state.is_kept.get())
 }
 
-/// Records that a request begins on `connection` and that nothing of it has been sent.
-pub(super) fn begin(connection: Connection) {
-    BUDGET.with(|budget| {
-        budget.sent.set(Sent::Nothing);
-        budget.connection.set(connection);
+/// Records the start of a request. Until `connect_within` is called, it counts as using a kept
+/// connection.
+pub(super) fn begin() {
+    CALL_STATE.with(|state| {
+        state.sent.set(Sent::Nothing);
+        state.is_kept.set(true);
     });
 }
 
-/// # Errors
-/// The call on this thread was stopped, or its time is up.
-pub(super) fn go_on() -> Result<(), Error> {
-    if time_left().is_zero() || STOP.with(Stop::asked).is_some() {
+/// Opens a new connection with its own timeout. Only the handshake was sent so far.
+pub(super) fn connect_within<T>(timeout: Duration, connect: impl FnOnce() -> T) -> T {
+    CALL_STATE.with(|state| {
+        state.connect_deadline.set(Some(Instant::now() + timeout));
+        let connected = connect();
+        state.connect_deadline.set(None);
+        state.sent.set(Sent::Nothing);
+        state.is_kept.set(false);
+        connected
+    })
+}
+
+/// Fails if the call on this thread was stopped, or its time is up.
+pub(super) fn check_time() -> Result<(), Error> {
+    let is_over = CALL_STATE.with(|state| Instant::now() >= state.deadline);
+    if is_over || STOP.with(Stop::asked).is_some() {
         Err(Error::Timeout(Timeout::Global))
+    } else if time_left().is_zero() {
+        Err(Error::Timeout(Timeout::Connect))
     } else {
         Ok(())
     }
 }
 
-/// A connection whose waits are cut into slices.
-pub(super) struct Socket {
+pub(super) struct HttpSocket {
     stream: TcpStream,
     buffers: LazyBuffers,
 }
 
-impl Socket {
+impl HttpSocket {
     pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(SLICE))?;
@@ -101,55 +119,52 @@ impl Socket {
     }
 }
 
-/// Runs `step` until it moves something. The time of the call is looked at before every step and
-/// not only after a slice without any byte, so that a server that drips gains nothing.
-fn patiently(timeout: NextTimeout, mut step: impl FnMut() -> io::Result<usize>) -> Result<usize, Error> {
-    let started = Instant::now();
+/// Repeats `step` until it moves some bytes. Checks the time before every step, so that a server
+/// can't extend a call by sending single bytes.
+fn retry(mut step: impl FnMut() -> io::Result<usize>) -> Result<usize, Error> {
+    use ErrorKind::{Interrupted, TimedOut, WouldBlock};
+
     loop {
-        go_on()?;
-        if started.elapsed() >= *timeout.after {
-            return Err(Error::Timeout(timeout.reason));
-        }
+        check_time()?;
         match step() {
-            Err(error)
-                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+            Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
             moved => return Ok(moved?),
         }
     }
 }
 
-impl Transport for Socket {
+impl Transport for HttpSocket {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }
 
-    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+    fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), Error> {
         let mut rest = &self.buffers.output()[..amount];
         while !rest.is_empty() {
-            let written = patiently(timeout, || (&self.stream).write(rest))?;
-            BUDGET.with(|budget| budget.sent.set(Sent::Something));
+            let written = retry(|| (&self.stream).write(rest))?;
+            CALL_STATE.with(|state| state.sent.set(Sent::Something));
             rest = &rest[written..];
         }
         Ok(())
     }
 
-    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+    fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
         let free = self.buffers.input_append_buf();
-        let read = patiently(timeout, || (&self.stream).read(free))?;
+        let read = retry(|| (&self.stream).read(free))?;
         self.buffers.input_appended(read);
         Ok(read > 0)
     }
 
-    /// An idle connection with something to read was closed, or speaks out of turn.
+    /// An idle connection with something to read was closed, or got an unexpected answer.
     fn is_open(&mut self) -> bool {
         let mut idle = [PollFd::new(&self.stream, PollFlags::IN)];
-        poll(&mut idle, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0)
+        poll(&mut idle, Some(&Timespec::default())) == Ok(0)
     }
 }
 
-// Not derived: the buffers hold what no log may show.
-impl fmt::Debug for Socket {
+// Not derived: the buffers contain secrets, which no log may show.
+impl fmt::Debug for HttpSocket {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Socket").finish_non_exhaustive()
+        formatter.debug_struct("HttpSocket").finish_non_exhaustive()
     }
 }

@@ -1,0 +1,46 @@
+-- The sessions, prepared transactions and replication slots that stop vacuum from removing dead
+-- rows, the one with the oldest snapshot first. Only a role with pg_read_all_stats sees the
+-- sessions of other roles, see `sees_all`.
+SELECT
+    pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_all,
+    holder.kind,
+    holder.name,
+    holder.state,
+    extract(epoch FROM now() - holder.since)::float8 AS held_for,
+    holder.transactions
+FROM (
+    SELECT
+        'session' AS kind,
+        concat_ws(' ', activity.pid, nullif(activity.application_name, ''), 'of', activity.usename)
+            AS name,
+        activity.state,
+        activity.xact_start AS since,
+        greatest(age(activity.backend_xmin), age(activity.backend_xid)) AS transactions
+    FROM pg_stat_activity AS activity
+    WHERE activity.datname = current_database()
+        AND activity.pid <> pg_backend_pid()
+        AND activity.backend_type = 'client backend'
+        AND coalesce(activity.backend_xmin, activity.backend_xid) IS NOT NULL
+    UNION ALL
+    SELECT
+        'prepared transaction',
+        prepared.gid,
+        'prepared',
+        prepared.prepared,
+        age(prepared.transaction)
+    FROM pg_prepared_xacts AS prepared
+    WHERE prepared.database = current_database()
+    UNION ALL
+    SELECT
+        'replication slot',
+        slot.slot_name,
+        CASE WHEN slot.active THEN 'active' ELSE 'inactive' END,
+        NULL,
+        age(slot.xmin)
+    FROM pg_replication_slots AS slot
+    WHERE slot.xmin IS NOT NULL
+    UNION ALL
+    -- This row always exists, because the caller reads sees_all from it.
+    SELECT NULL, NULL, NULL, NULL, -1
+) AS holder
+ORDER BY holder.transactions DESC

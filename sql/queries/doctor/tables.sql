@@ -1,0 +1,18 @@
+-- The size and the vacuuming of the tables, the largest first. Numbers of rows are estimates of
+-- ANALYZE and of the statistics, which every role may read.
+SELECT
+    relation.relname::text AS name,
+    pg_size_pretty(pg_total_relation_size(relation.oid)) AS size,
+    pg_relation_size(relation.oid) AS heap_bytes,
+    coalesce(statistics.n_live_tup, 0) AS live,
+    coalesce(statistics.n_dead_tup, 0) AS dead,
+    extract(epoch FROM now() - greatest(statistics.last_vacuum, statistics.last_autovacuum))::float8
+        AS vacuumed_ago,
+    coalesce(relation.reloptions && '{autovacuum_enabled=false,autovacuum_enabled=off}', false)
+        AS left_alone
+FROM pg_class AS relation
+LEFT JOIN pg_stat_all_tables AS statistics
+    ON statistics.relid = relation.oid
+WHERE relation.relnamespace = to_regnamespace('jobctl')
+    AND relation.relkind = 'r'
+ORDER BY pg_total_relation_size(relation.oid) DESC, relation.relname

@@ -1,0 +1,64 @@
+-- Inserts runs. Skips a run whose key is taken; find_key.sql reads the run that has the key.
+-- Arrays of equal length, one element a run; NULL stands for the default.
+-- $1  job types      $2  payloads       $3  queues            $4  priorities
+-- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
+-- $9  backoffs       $10 keys           $11 key scopes
+-- Returns a row per inserted run, in the order of the arrays.
+INSERT INTO jobctl.job_runs AS run (
+    job_type,
+    payload,
+    queue,
+    priority,
+    run_at,
+    max_attempts,
+    timeout,
+    backoff,
+    idempotency_key,
+    key_scope
+)
+SELECT
+    asked.job_type,
+    asked.payload::jsonb,
+    coalesce(asked.queue, 'default'),
+    coalesce(asked.priority, 0),
+    coalesce(asked.run_at, now() + make_interval(secs => asked.seconds), now()),
+    coalesce(asked.max_attempts, 10),
+    make_interval(secs => asked.timeout),
+    coalesce(asked.backoff, 'exponential:1m..30m'),
+    asked.idempotency_key,
+    coalesce(asked.key_scope, 'retained')
+FROM unnest(
+    $1::text[],
+    $2::text[],
+    $3::text[],
+    $4::integer[],
+    $5::timestamptz[],
+    $6::float8[],
+    $7::integer[],
+    $8::float8[],
+    $9::text[],
+    $10::text[],
+    $11::text[]
+) WITH ORDINALITY AS asked (
+    job_type,
+    payload,
+    queue,
+    priority,
+    run_at,
+    seconds,
+    max_attempts,
+    timeout,
+    backoff,
+    idempotency_key,
+    key_scope,
+    ordinal
+)
+ORDER BY asked.ordinal
+ON CONFLICT (idempotency_key, key_scope)
+    WHERE idempotency_key IS NOT NULL
+        AND (key_scope = 'retained' OR status IN ('queued', 'running', 'failed'))
+    DO NOTHING
+RETURNING
+    run.id,
+    run.idempotency_key,
+    run.key_scope

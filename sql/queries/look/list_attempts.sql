@@ -1,0 +1,21 @@
+-- The history of a run, the oldest attempt first.
+-- $1  run id    $2  number of characters from the end of each output; NULL for all
+SELECT
+    attempt.attempt,
+    attempt.worker,
+    attempt.started_at,
+    attempt.finished_at,
+    round(extract(epoch FROM attempt.finished_at - attempt.started_at)::numeric, 3)::float8
+        AS run_time_seconds,
+    attempt.outcome,
+    attempt.error_type,
+    attempt.error,
+    attempt.exit_code,
+    attempt.signal,
+    attempt.http_status,
+    coalesce(right(attempt.output, $2::integer), attempt.output) AS output,
+    attempt.output_bytes,
+    attempt.output_truncated
+FROM jobctl.job_attempts AS attempt
+WHERE attempt.run_id = $1::bigint
+ORDER BY attempt.attempt

@@ -1,0 +1,52 @@
+-- The ids of matching runs, the newest first or the latest end first.
+-- $1  statuses    $2  job    $3  queue    $4  key    $5  error type; NULL for any
+-- $6  since       $7  until, exclusive; NULL for no bound. Both compare the end of a run, or its
+--                 creation while it has not ended.
+-- $8  whether the latest end comes first    $9  maximum number; NULL for all
+--
+-- Running runs are separate because they have an index of their own. They are few. Of the others,
+-- this reads no more rows than it returns.
+WITH ended_or_waiting AS (
+    SELECT run.id, run.finished_at
+    FROM jobctl.job_runs AS run
+    WHERE run.status <> 'running'
+        AND ($1::text[] IS NULL OR run.status = ANY ($1::text[]))
+        AND ($2::text IS NULL OR run.job_type = $2::text)
+        AND ($3::text IS NULL OR run.queue = $3::text)
+        AND ($4::text IS NULL OR run.idempotency_key = $4::text)
+        AND ($5::text IS NULL OR run.error_type = $5::text)
+        AND (
+            $6::timestamptz IS NULL AND $7::timestamptz IS NULL
+            OR run.finished_at >= coalesce($6::timestamptz, '-infinity')
+                AND run.finished_at < coalesce($7::timestamptz, 'infinity')
+            OR run.status IN ('queued', 'failed')
+                AND run.created_at >= coalesce($6::timestamptz, '-infinity')
+                AND run.created_at < coalesce($7::timestamptz, 'infinity')
+        )
+    ORDER BY
+        CASE WHEN $8::boolean THEN run.finished_at END DESC,
+        run.id DESC
+    LIMIT $9::bigint
+),
+running AS (
+    SELECT run.id, run.finished_at
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'running'
+        AND ($1::text[] IS NULL OR run.status = ANY ($1::text[]))
+        AND ($2::text IS NULL OR run.job_type = $2::text)
+        AND ($3::text IS NULL OR run.queue = $3::text)
+        AND ($4::text IS NULL OR run.idempotency_key = $4::text)
+        AND ($5::text IS NULL OR run.error_type = $5::text)
+        AND run.created_at >= coalesce($6::timestamptz, '-infinity')
+        AND run.created_at < coalesce($7::timestamptz, 'infinity')
+)
+SELECT matching.id
+FROM (
+    SELECT * FROM ended_or_waiting
+    UNION ALL
+    SELECT * FROM running
+) AS matching
+ORDER BY
+    CASE WHEN $8::boolean THEN matching.finished_at END DESC,
+    matching.id DESC
+LIMIT $9::bigint

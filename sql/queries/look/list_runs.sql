@@ -1,0 +1,31 @@
+-- Runs in the order of their ids, and the duration of the last attempt.
+-- $1  run ids    $2  whether to read that duration; it needs a look-up in the history per run
+-- A run that was deleted meanwhile is missing. Texts are cut, because workers may write long ones.
+SELECT
+    run.id,
+    run.job_type,
+    run.status,
+    run.queue,
+    run.priority,
+    run.attempts,
+    run.max_attempts,
+    left(run.error_type, 100) AS error_type,
+    left(run.last_error, 10000) AS last_error,
+    run.idempotency_key,
+    run.run_at,
+    run.created_at,
+    run.started_at,
+    run.failed_at,
+    run.finished_at,
+    round(extract(epoch FROM CASE
+        WHEN run.status = 'running' THEN now() - run.started_at
+        ELSE attempt.finished_at - attempt.started_at
+    END)::numeric, 3)::float8 AS run_time_seconds,
+    now() AS now
+FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted (id, place)
+JOIN jobctl.job_runs AS run ON run.id = wanted.id
+LEFT JOIN jobctl.job_attempts AS attempt
+    ON attempt.run_id = run.id
+    AND attempt.attempt = run.attempts
+    AND $2::boolean
+ORDER BY wanted.place

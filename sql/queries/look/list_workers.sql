@@ -1,0 +1,15 @@
+-- Lists the workers that tick or have just stopped, and the latest five; the latest tick comes
+-- first. Texts are cut to the longest name that `tick` accepts.
+-- $1  maximum number of rows; NULL for all    $2  seconds that may pass between ticks
+SELECT
+    left(worker.worker, 255) AS worker,
+    left(worker.version, 255) AS version,
+    worker.last_tick_at
+FROM (
+    SELECT *, row_number() OVER (ORDER BY ticked.last_tick_at DESC, ticked.worker) AS place
+    FROM jobctl.job_workers AS ticked
+) AS worker
+WHERE worker.place <= 5
+    OR now() - worker.last_tick_at <= worker.missed_for + make_interval(secs => $2::float8)
+ORDER BY worker.place
+LIMIT $1::bigint

@@ -1,0 +1,2 @@
+-- The time by the database's clock, the only clock for decisions.
+SELECT now() AS now

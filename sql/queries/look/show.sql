@@ -1,0 +1,70 @@
+-- A run and the facts that decide when it starts: its definition, the number of running runs of its
+-- job, the number of due runs that come first, and when a worker last looked.
+-- $1  run id
+-- Zero rows: no such run.
+WITH workers AS (
+    SELECT
+        worker.queues,
+        -- A tick with --linger polls many times a second, but rarely updates its row.
+        CASE WHEN worker.claiming_until > now() THEN now() ELSE worker.last_tick_at END AS ticked_at
+    FROM jobctl.job_workers AS worker
+)
+SELECT
+    run.id,
+    run.job_type,
+    run.queue,
+    run.priority,
+    run.run_at,
+    run.status,
+    run.attempts,
+    run.max_attempts,
+    extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout_seconds,
+    run.backoff,
+    run.idempotency_key,
+    run.key_scope,
+    run.scheduled_for,
+    run.locked_by,
+    run.locked_until,
+    run.cancel_requested_at,
+    run.last_error,
+    run.error_type,
+    run.failed_at,
+    run.started_at,
+    run.finished_at,
+    run.enqueued_by,
+    run.created_at,
+    run.updated_at,
+    run.job_type IN ('shell', 'http') OR definition.id IS NOT NULL AS defined,
+    coalesce(definition.schedule IS NOT NULL AND NOT definition.enabled, false) AS disabled,
+    CASE WHEN definition.schedule IS NOT NULL THEN definition.paused_at END AS paused_at,
+    definition.most_running,
+    (
+        SELECT count(*)
+        FROM jobctl.job_runs AS sibling
+        WHERE sibling.status = 'running'
+            AND sibling.job_type = run.job_type
+    ) AS running,
+    (
+        SELECT count(*)
+        FROM (
+            SELECT
+            FROM jobctl.job_runs AS other
+            WHERE other.status IN ('queued', 'failed')
+                AND other.queue = run.queue
+                AND other.run_at <= now()
+                AND (other.priority, other.run_at, other.id) < (run.priority, run.run_at, run.id)
+            LIMIT 1000
+        ) AS earlier
+    ) AS ahead,
+    (SELECT max(workers.ticked_at) FROM workers) AS ticked_at,
+    (
+        SELECT max(workers.ticked_at)
+        FROM workers
+        WHERE cardinality(workers.queues) = 0
+            OR run.queue = ANY (workers.queues)
+    ) AS served_at,
+    now() AS now
+FROM jobctl.job_runs AS run
+LEFT JOIN jobctl.job_definitions AS definition
+    ON definition.name = run.job_type
+WHERE run.id = $1::bigint

@@ -1,0 +1,77 @@
+-- The state of every job that has a definition, or unfinished, dead or recently succeeded runs. A
+-- queued or failed run counts as `waiting` before its time and as `due` after it. Run times are of
+-- the last 24 hours.
+-- $1  a job; NULL for all
+WITH standing AS (
+    SELECT run.job_type, run.status, run.run_at
+    FROM jobctl.job_runs AS run
+    WHERE run.status IN ('queued', 'failed')
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+    UNION ALL
+    SELECT run.job_type, run.status, NULL
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'running'
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+    UNION ALL
+    SELECT run.job_type, run.status, NULL
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'dead'
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+),
+counted AS (
+    SELECT
+        standing.job_type,
+        count(*) FILTER (WHERE standing.run_at > now()) AS waiting,
+        count(*) FILTER (WHERE standing.run_at <= now()) AS due,
+        count(*) FILTER (WHERE standing.status = 'running') AS running,
+        count(*) FILTER (WHERE standing.status = 'failed') AS failed,
+        count(*) FILTER (WHERE standing.status = 'dead') AS dead,
+        min(standing.run_at) FILTER (WHERE standing.run_at <= now()) AS oldest_due
+    FROM standing
+    GROUP BY standing.job_type
+),
+succeeded AS (
+    SELECT
+        run.job_type,
+        count(*) AS runs,
+        percentile_disc(ARRAY[0.5, 0.95, 1]) WITHIN GROUP (
+            ORDER BY date_part('epoch', run.finished_at - run.started_at)
+        ) AS took
+    FROM jobctl.job_runs AS run
+    WHERE run.finished_at > now() - interval '24 hours'
+        AND run.status = 'succeeded'
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+    GROUP BY run.job_type
+),
+definition AS (
+    SELECT
+        definition.name AS job_type,
+        CASE
+            WHEN NOT definition.enabled THEN 'disabled'
+            WHEN definition.schedule IS NULL THEN NULL
+            WHEN definition.paused_at IS NOT NULL THEN 'paused'
+            ELSE 'fires'
+        END AS state,
+        definition.next_run_at
+    FROM jobctl.job_definitions AS definition
+    WHERE $1::text IS NULL
+        OR definition.name = $1::text
+)
+SELECT
+    job_type,
+    coalesce(counted.waiting, 0) AS waiting_runs,
+    coalesce(counted.due, 0) AS due_runs,
+    coalesce(counted.running, 0) AS running_runs,
+    coalesce(counted.failed, 0) AS failed_runs,
+    coalesce(counted.dead, 0) AS dead_runs,
+    extract(epoch FROM now() - counted.oldest_due)::float8 AS oldest_due_age_seconds,
+    coalesce(succeeded.runs, 0) AS succeeded_runs_last_24h,
+    succeeded.took[1] AS run_time_median_seconds,
+    succeeded.took[2] AS run_time_p95_seconds,
+    succeeded.took[3] AS run_time_max_seconds,
+    definition.state,
+    CASE WHEN definition.state = 'fires' THEN definition.next_run_at END AS next_run_at
+FROM definition
+FULL JOIN counted USING (job_type)
+FULL JOIN succeeded USING (job_type)
+ORDER BY job_type

@@ -1,2 +1,0 @@
--- The one clock.
-SELECT now() AS now

@@ -1,0 +1,159 @@
+-- Makes the definitions equal to the file. An unchanged definition is not updated, unless its
+-- schedule was put off. A changed schedule continues at the next nominal time given here, unless an
+-- earlier time is due and not fired.
+-- $1  JSON array of definitions, in the words of the columns, next_run_at included
+-- A row per added or changed definition: the row before (NULL: added), and the row now.
+WITH wanted AS (
+    SELECT *
+    FROM jsonb_to_recordset($1::jsonb) AS wanted (
+        name text,
+        kind text,
+        action jsonb,
+        payload jsonb,
+        schedule text,
+        time_zone text,
+        catch_up text,
+        overlap text,
+        max_running integer,
+        max_attempts integer,
+        timeout float8,
+        backoff text,
+        priority integer,
+        queue text,
+        spread float8,
+        enqueuers text[],
+        enqueue_may_set text[],
+        enabled boolean,
+        next_run_at timestamptz
+    )
+),
+before AS (
+    SELECT definition.*
+    FROM jobctl.job_definitions AS definition
+    JOIN wanted USING (name)
+),
+applied AS (
+    INSERT INTO jobctl.job_definitions AS definition (
+        name,
+        kind,
+        action,
+        payload,
+        schedule,
+        time_zone,
+        catch_up,
+        overlap,
+        max_running,
+        max_attempts,
+        timeout,
+        backoff,
+        priority,
+        queue,
+        spread,
+        enqueuers,
+        enqueue_may_set,
+        enabled,
+        next_run_at
+    )
+    SELECT
+        wanted.name,
+        wanted.kind,
+        wanted.action,
+        wanted.payload,
+        wanted.schedule,
+        wanted.time_zone,
+        wanted.catch_up,
+        wanted.overlap,
+        wanted.max_running,
+        wanted.max_attempts,
+        make_interval(secs => wanted.timeout),
+        wanted.backoff,
+        wanted.priority,
+        wanted.queue,
+        make_interval(secs => wanted.spread),
+        wanted.enqueuers,
+        wanted.enqueue_may_set,
+        wanted.enabled,
+        wanted.next_run_at
+    FROM wanted
+    ON CONFLICT (name) DO UPDATE SET
+        kind = excluded.kind,
+        action = excluded.action,
+        payload = excluded.payload,
+        schedule = excluded.schedule,
+        time_zone = excluded.time_zone,
+        catch_up = excluded.catch_up,
+        overlap = excluded.overlap,
+        max_running = excluded.max_running,
+        max_attempts = excluded.max_attempts,
+        timeout = excluded.timeout,
+        backoff = excluded.backoff,
+        priority = excluded.priority,
+        queue = excluded.queue,
+        spread = excluded.spread,
+        enqueuers = excluded.enqueuers,
+        enqueue_may_set = excluded.enqueue_may_set,
+        enabled = excluded.enabled,
+        next_run_at = CASE
+            WHEN definition.enabled
+                AND excluded.enabled
+                AND (
+                    (definition.schedule, definition.time_zone)
+                        IS NOT DISTINCT FROM (excluded.schedule, excluded.time_zone)
+                    OR (
+                        excluded.schedule IS NOT NULL
+                        AND definition.paused_at IS NULL
+                        AND definition.next_run_at <= now()
+                    )
+                )
+                THEN coalesce(definition.next_run_at, excluded.next_run_at)
+            ELSE excluded.next_run_at
+        END,
+        put_off_until = NULL,
+        updated_at = now()
+    WHERE (
+        definition.kind,
+        definition.action,
+        definition.payload,
+        definition.schedule,
+        definition.time_zone,
+        definition.catch_up,
+        definition.overlap,
+        definition.max_running,
+        definition.max_attempts,
+        definition.timeout,
+        definition.backoff,
+        definition.priority,
+        definition.queue,
+        definition.spread,
+        definition.enqueuers,
+        definition.enqueue_may_set,
+        definition.enabled
+    ) IS DISTINCT FROM (
+        excluded.kind,
+        excluded.action,
+        excluded.payload,
+        excluded.schedule,
+        excluded.time_zone,
+        excluded.catch_up,
+        excluded.overlap,
+        excluded.max_running,
+        excluded.max_attempts,
+        excluded.timeout,
+        excluded.backoff,
+        excluded.priority,
+        excluded.queue,
+        excluded.spread,
+        excluded.enqueuers,
+        excluded.enqueue_may_set,
+        excluded.enabled
+    )
+        OR definition.put_off_until IS NOT NULL
+    RETURNING definition.*
+)
+SELECT
+    applied.name,
+    to_jsonb(before)::text AS before,
+    to_jsonb(applied)::text AS after
+FROM applied
+LEFT JOIN before ON before.id = applied.id
+ORDER BY applied.name

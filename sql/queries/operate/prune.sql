@@ -1,0 +1,31 @@
+-- succeeded, dead or cancelled -> deleted: runs that finished longer ago than an age, the oldest
+-- first, at most n. A trigger deletes their history.
+-- $1  statuses    $2  age, seconds    $5  n
+-- $3  finished_at and $4  id of the last deleted run; NULL at first. The index scan continues after
+--     it: earlier entries may be deleted, but stay in the index while any snapshot sees them.
+-- Fewer than n rows: no more are left, except runs that other sessions have locked.
+WITH old AS MATERIALIZED (
+    SELECT run.id
+    FROM jobctl.job_runs AS run
+    WHERE run.status = ANY ($1::text[])
+        AND run.finished_at < now() - make_interval(secs => $2::float8)
+        AND (run.finished_at, run.id)
+            > (coalesce($3::timestamptz, '-infinity'), coalesce($4::bigint, 0))
+    ORDER BY run.finished_at, run.id
+    LIMIT $5::bigint
+    FOR UPDATE SKIP LOCKED
+),
+deleted AS (
+    DELETE FROM jobctl.job_runs AS run
+    USING old
+    WHERE run.id = old.id
+        AND run.status = ANY ($1::text[])
+        AND run.finished_at < now() - make_interval(secs => $2::float8)
+    RETURNING run.id, run.status, run.finished_at
+)
+SELECT
+    deleted.id,
+    deleted.status,
+    deleted.finished_at
+FROM deleted
+ORDER BY deleted.finished_at, deleted.id

@@ -1,0 +1,92 @@
+-- failed, dead, cancelled, queued or (with --force) running -> queued, due now. A running run is
+-- taken from its worker. If no attempt is left, as many are added as the run had at first.
+-- $1  run ids    $2  statuses that a run may have
+-- A row per existing id: its status before, and whether it was retried. If the status allows it and
+-- the run was not retried, another run has its live key.
+WITH asked AS MATERIALIZED (
+    SELECT
+        run.id,
+        run.status,
+        run.attempts,
+        run.locked_by,
+        run.started_at,
+        run.idempotency_key,
+        run.key_scope
+    FROM jobctl.job_runs AS run
+    WHERE run.id = ANY ($1::bigint[])
+    ORDER BY run.id
+    FOR NO KEY UPDATE
+),
+retried AS (
+    UPDATE jobctl.job_runs AS run
+    SET
+        status = 'queued',
+        run_at = now(),
+        max_attempts = CASE
+            WHEN run.attempts >= run.max_attempts
+                -- The limit of max_attempts_in_range.
+                THEN least(run.attempts + coalesce(run.granted_attempts, run.max_attempts), 1000000)
+            ELSE run.max_attempts
+        END,
+        granted_attempts = coalesce(run.granted_attempts, run.max_attempts),
+        locked_by = NULL,
+        locked_until = NULL,
+        cancel_requested_at = NULL,
+        finished_at = NULL,
+        updated_at = now()
+    FROM asked
+    WHERE run.id = asked.id
+        AND asked.status = ANY ($2::text[])
+        AND asked.status <> 'succeeded'
+        -- A later run may have taken the live key after this run ended. If one takes it while this
+        -- statement runs, job_runs_key rejects the statement, and jobctl sends it again.
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_runs AS heir
+            WHERE heir.idempotency_key = run.idempotency_key
+                AND heir.key_scope = 'live'
+                AND heir.status IN ('queued', 'running', 'failed')
+                AND run.key_scope = 'live'
+                AND heir.id <> run.id
+        )
+        -- If several of these runs ended with the same key, only the newest gets it back.
+        AND NOT EXISTS (
+            SELECT FROM asked AS newer
+            WHERE newer.idempotency_key = run.idempotency_key
+                AND newer.key_scope = 'live'
+                AND newer.status IN ('dead', 'cancelled')
+                AND run.key_scope = 'live'
+                AND newer.id > run.id
+        )
+    RETURNING run.id
+),
+history AS (
+    INSERT INTO jobctl.job_attempts (
+        run_id,
+        attempt,
+        worker,
+        started_at,
+        finished_at,
+        outcome,
+        error_type,
+        error
+    )
+    SELECT
+        asked.id,
+        asked.attempts,
+        asked.locked_by,
+        coalesce(asked.started_at, now()),
+        now(),
+        'interrupted',
+        'interrupted',
+        'taken from its holder by retry --force'
+    FROM asked
+    JOIN retried ON retried.id = asked.id
+    WHERE asked.status = 'running'
+    ON CONFLICT (run_id, attempt) DO NOTHING
+)
+SELECT
+    asked.id,
+    asked.status,
+    retried.id IS NOT NULL AS granted
+FROM asked
+LEFT JOIN retried ON retried.id = asked.id

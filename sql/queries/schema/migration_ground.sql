@@ -1,0 +1,85 @@
+-- The state of the schema before a migration.
+-- `owner`: the owner of the schema.
+-- `is_trusted`: the current role has the rights of that owner. A superuser has the rights of every
+-- role, but trusts only another superuser: code of the owner would run with the superuser's rights.
+-- `creators`: roles that may create objects in the schema without the rights of its owner.
+-- `strangers`: objects whose owner lacks the rights of the schema's owner, or is a superuser while
+-- that owner is not. Before the first migration: all objects in the schema.
+-- pg_depend lists all objects of a schema. Default privileges are listed too, but with deptype 'a',
+-- because they are dropped with it. Objects of the role that initdb created (10) have no row in
+-- pg_shdepend.
+-- A trigger's function runs with the rights of the role that writes the table. So a trigger is a
+-- stranger if the owner of its function lacks the rights of the schema's owner.
+WITH schema AS (
+    SELECT
+        namespace.oid,
+        namespace.nspowner AS owner,
+        namespace.nspacl AS privileges,
+        EXISTS (
+            SELECT FROM pg_class AS versions
+            WHERE versions.relnamespace = namespace.oid AND versions.relname = 'schema_migrations'
+        ) AS has_versions
+    FROM pg_namespace AS namespace
+    WHERE namespace.nspname = 'jobctl'
+),
+trusting AS (
+    SELECT role.oid, role.rolname AS name
+    FROM schema
+    JOIN pg_roles AS owner ON owner.oid = schema.owner
+    JOIN pg_roles AS role
+        ON pg_has_role(role.oid, owner.oid, 'USAGE')
+        AND (owner.rolsuper OR NOT role.rolsuper)
+),
+objects AS (
+    SELECT
+        object.classid,
+        object.objid,
+        object.objsubid,
+        coalesce(owned.refobjid, 10) NOT IN (SELECT trusting.oid FROM trusting) AS is_strange
+    FROM schema
+    JOIN pg_depend AS object
+        ON object.refclassid = 'pg_namespace'::regclass
+        AND object.refobjid = schema.oid
+        AND object.deptype = 'n'
+    LEFT JOIN pg_shdepend AS owned
+        ON owned.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND owned.classid = object.classid
+        AND owned.objid = object.objid
+        AND owned.deptype = 'o'
+    UNION ALL
+    SELECT
+        'pg_trigger'::regclass,
+        trigger.oid,
+        0,
+        NOT pg_has_role(function.proowner, schema.owner, 'USAGE')
+    FROM schema
+    JOIN pg_class AS relation ON relation.relnamespace = schema.oid
+    JOIN pg_trigger AS trigger ON trigger.tgrelid = relation.oid
+    JOIN pg_proc AS function ON function.oid = trigger.tgfoid
+)
+SELECT
+    schema.oid IS NOT NULL AS has_schema,
+    coalesce(schema.has_versions, false) AS has_versions,
+    current_user::text AS role,
+    pg_get_userbyid(schema.owner)::text AS owner,
+    schema.oid IS NULL OR current_user IN (SELECT trusting.name FROM trusting) AS is_trusted,
+    ARRAY(
+        SELECT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
+        FROM aclexplode(schema.privileges) AS acl
+        WHERE acl.privilege_type = 'CREATE'
+            AND CASE acl.grantee
+                WHEN 0 THEN true
+                ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE')
+            END
+        ORDER BY 1
+    ) AS creators,
+    ARRAY(
+        SELECT identified.type || ' ' || identified.identity
+        FROM objects,
+            pg_identify_object(objects.classid, objects.objid, objects.objsubid) AS identified
+        WHERE objects.is_strange OR NOT schema.has_versions
+        ORDER BY 1
+    ) AS strangers,
+    current_setting('server_encoding') AS encoding
+FROM (SELECT) AS always
+LEFT JOIN schema ON true

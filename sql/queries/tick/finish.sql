@@ -1,0 +1,138 @@
+-- running -> succeeded, failed, dead, cancelled or queued: the results of attempts, and their
+-- history.
+-- $1  worker; then arrays of equal length, one element an attempt:
+-- $2  run ids         $3  attempts        $4  statuses           $5  backoffs, seconds
+-- $6  outcomes        $7  error types     $8  errors             $9  details of errors
+-- $10 exit codes      $11 signals         $12 HTTP statuses      $13 outputs
+-- $14 output bytes    $15 truncated       $16 seconds since start    $17 seconds since end
+-- $18 times of the claims, which are in started_at. A worker may claim the same attempt number
+--     twice: after a release, or after a failover to a replica without the first claim. The second
+--     claim is a later transaction, so its now() is at least a microsecond later. The times can
+--     only be equal if the new primary's clock is behind, and even then they must meet in the same
+--     microsecond.
+-- If an operator asked to cancel a run, it is not queued or retried. If its max_attempts were
+-- lowered meanwhile, it is dead.
+-- A row per attempt that is recorded now, with the status of its run. Nothing is written for a
+-- missing attempt: its lease is lost, or it was recorded before, see recorded_before.sql.
+WITH ended AS (
+    SELECT
+        *,
+        ended.status IN ('queued', 'failed') AS waits
+    FROM unnest(
+        $2::bigint[],
+        $3::integer[],
+        $4::text[],
+        $5::float8[],
+        $6::text[],
+        $7::text[],
+        $8::text[],
+        $9::text[],
+        $10::integer[],
+        $11::integer[],
+        $12::integer[],
+        $13::text[],
+        $14::bigint[],
+        $15::boolean[],
+        $16::float8[],
+        $17::float8[],
+        $18::timestamptz[]
+    ) AS ended (
+        run_id,
+        attempt,
+        status,
+        backoff,
+        outcome,
+        error_type,
+        error,
+        detail,
+        exit_code,
+        signal,
+        http_status,
+        output,
+        output_bytes,
+        output_truncated,
+        started_ago,
+        ended_ago,
+        claimed_at
+    )
+),
+recorded AS (
+    UPDATE jobctl.job_runs AS run
+    SET
+        status = CASE
+            WHEN ended.waits AND run.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN ended.waits AND run.attempts >= run.max_attempts THEN 'dead'
+            ELSE ended.status
+        END,
+        run_at = CASE
+            WHEN ended.waits THEN now() + make_interval(secs => ended.backoff)
+            ELSE run.run_at
+        END,
+        locked_by = NULL,
+        locked_until = NULL,
+        last_error = coalesce(ended.error, run.last_error),
+        error_type = coalesce(ended.error_type, run.error_type),
+        failed_at = CASE WHEN ended.error IS NULL THEN run.failed_at ELSE now() END,
+        finished_at = CASE
+            WHEN ended.waits AND run.cancel_requested_at IS NULL AND run.attempts < run.max_attempts
+                THEN NULL
+            ELSE now()
+        END,
+        updated_at = now()
+    FROM ended
+    WHERE run.id = ended.run_id
+        AND run.id = ANY ($2::bigint[])
+        -- `coalesce` keeps the planner from using job_runs_running: while any session holds an old
+        -- snapshot, all runs of the worker since then are still there.
+        AND coalesce(
+            run.status = 'running'
+                AND run.locked_by = $1::text
+                AND run.attempts = ended.attempt
+                AND run.started_at = ended.claimed_at,
+            false
+        )
+    RETURNING
+        run.status AS status_now,
+        ended.*
+),
+history AS (
+    INSERT INTO jobctl.job_attempts (
+        run_id,
+        attempt,
+        worker,
+        started_at,
+        finished_at,
+        outcome,
+        error_type,
+        error,
+        exit_code,
+        signal,
+        http_status,
+        output,
+        output_bytes,
+        output_truncated
+    )
+    SELECT
+        recorded.run_id,
+        recorded.attempt,
+        $1::text,
+        now() - make_interval(secs => recorded.started_ago),
+        now() - make_interval(secs => recorded.ended_ago),
+        recorded.outcome,
+        recorded.error_type,
+        coalesce(recorded.detail, recorded.error),
+        recorded.exit_code,
+        recorded.signal,
+        recorded.http_status,
+        recorded.output,
+        recorded.output_bytes,
+        recorded.output_truncated
+    FROM recorded
+    ON CONFLICT (run_id, attempt) DO NOTHING
+)
+SELECT
+    recorded.run_id AS id,
+    recorded.attempt,
+    recorded.claimed_at,
+    recorded.status_now AS status
+FROM recorded

@@ -1,0 +1,24 @@
+-- The runs that a claim would claim now, in the same order. Locks nothing.
+-- $1  queues, empty for all            $2  excluded job types    $3  maximum number
+-- $4  excluded kinds of definitions    $5  ids of excluded runs
+SELECT
+    run.id,
+    run.job_type,
+    run.queue,
+    run.priority,
+    run.run_at,
+    run.attempts + 1 AS attempt,
+    run.max_attempts
+FROM jobctl.job_runs AS run
+WHERE run.status IN ('queued', 'failed')
+    AND run.run_at <= now()
+    AND run.id <> ALL ($5::bigint[])
+    AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
+    AND run.job_type <> ALL ($2::text[])
+    AND NOT EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.name = run.job_type
+            AND definition.kind = ANY ($4::text[])
+    )
+ORDER BY run.priority, run.run_at, run.id
+LIMIT $3::bigint

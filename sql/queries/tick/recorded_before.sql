@@ -1,0 +1,30 @@
+-- Finds attempts whose results were recorded by an earlier statement whose answer was lost.
+-- $1  worker; then arrays of equal length, one element an attempt:
+-- $2  run ids     $3  attempts    $4  statuses
+-- $5  outcomes    $6  errors      $7  details of errors
+-- $8  times of the claims, as in finish.sql; the history of a number belongs to its last claim
+-- Another worker that took the lease has written a different history.
+-- A row per recorded attempt. A missing attempt was not recorded: its lease is lost.
+SELECT
+    ended.run_id AS id,
+    ended.attempt,
+    ended.claimed_at,
+    ended.status
+FROM unnest(
+    $2::bigint[],
+    $3::integer[],
+    $4::text[],
+    $5::text[],
+    $6::text[],
+    $7::text[],
+    $8::timestamptz[]
+) AS ended (run_id, attempt, status, outcome, error, detail, claimed_at)
+JOIN jobctl.job_runs AS run
+    ON run.id = ended.run_id
+    AND (run.attempts > ended.attempt OR run.started_at = ended.claimed_at)
+JOIN jobctl.job_attempts AS attempt
+    ON attempt.run_id = ended.run_id
+    AND attempt.attempt = ended.attempt
+    AND attempt.worker = $1::text
+    AND attempt.outcome = ended.outcome
+    AND attempt.error IS NOT DISTINCT FROM coalesce(ended.detail, ended.error)

@@ -1,0 +1,78 @@
+-- running, lease expired -> cancelled if an operator asked for that, else dead if no attempt is
+-- left, else failed.
+-- $1  run ids    $2  attempts    $3  backoffs, seconds    $4  error
+-- A row per recovered run. A worker that renewed its lease in time keeps its run.
+WITH expired AS (
+    SELECT *
+    FROM unnest($1::bigint[], $2::integer[], $3::float8[]) AS expired (id, attempt, backoff)
+),
+free AS MATERIALIZED (
+    SELECT
+        run.id,
+        run.locked_by,
+        run.started_at,
+        run.locked_until,
+        expired.attempt,
+        expired.backoff
+    FROM jobctl.job_runs AS run
+    JOIN expired ON expired.id = run.id
+    WHERE run.status = 'running'
+        AND run.attempts = expired.attempt
+        AND run.locked_until < now()
+    FOR NO KEY UPDATE OF run SKIP LOCKED
+),
+recovered AS (
+    UPDATE jobctl.job_runs AS run
+    SET
+        status = CASE
+            WHEN run.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN run.attempts >= run.max_attempts THEN 'dead'
+            ELSE 'failed'
+        END,
+        run_at = CASE
+            WHEN run.cancel_requested_at IS NULL AND run.attempts < run.max_attempts
+                THEN now() + make_interval(secs => free.backoff)
+            ELSE run.run_at
+        END,
+        locked_by = NULL,
+        locked_until = NULL,
+        last_error = $4::text,
+        error_type = 'lease_expired',
+        failed_at = now(),
+        finished_at = CASE
+            WHEN run.cancel_requested_at IS NOT NULL OR run.attempts >= run.max_attempts THEN now()
+        END,
+        updated_at = now()
+    FROM free
+    WHERE run.id = free.id
+        AND run.status = 'running'
+        AND run.attempts = free.attempt
+        AND run.locked_until < now()
+    RETURNING run.id, run.status
+),
+history AS (
+    INSERT INTO jobctl.job_attempts (
+        run_id,
+        attempt,
+        worker,
+        started_at,
+        finished_at,
+        outcome,
+        error_type,
+        error
+    )
+    SELECT
+        free.id,
+        free.attempt,
+        free.locked_by,
+        coalesce(free.started_at, free.locked_until),
+        now(),
+        'lease_expired',
+        'lease_expired',
+        $4::text
+    FROM free
+    JOIN recovered ON recovered.id = free.id
+    ON CONFLICT (run_id, attempt) DO NOTHING
+)
+SELECT recovered.id, recovered.status
+FROM recovered

@@ -1,0 +1,79 @@
+-- Records a tick, checks whether any run waits, due or not, and then takes or renews the worker's
+-- claim right, unless another tick of the worker has it. A tick without work runs only this
+-- statement, so it does not look for due runs.
+-- $1  worker    $2  tick    $3  version    $4  seconds the right lasts
+-- $5  whether to take the right even if nothing waits
+-- $6  queues that the tick serves, empty for all
+-- Always one row; claiming_tick is the tick that has the right now.
+WITH seen AS MATERIALIZED (
+    SELECT
+        EXISTS (
+            SELECT FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+        ) AS waiting,
+        EXISTS (
+            SELECT FROM jobctl.job_runs AS run
+            WHERE run.status = 'running'
+                AND run.locked_until < now()
+        ) AS lost
+),
+reported AS (
+    INSERT INTO jobctl.job_workers AS worker (
+        worker,
+        version,
+        last_tick_at,
+        queues,
+        claiming_tick,
+        claiming_until
+    )
+    SELECT
+        $1::text,
+        $3::text,
+        now(),
+        $6::text[],
+        CASE WHEN seen.waiting OR $5::boolean THEN $2::text END,
+        CASE WHEN seen.waiting OR $5::boolean THEN now() + make_interval(secs => $4::float8) END
+    FROM seen
+    ON CONFLICT (worker) DO UPDATE SET
+        version = excluded.version,
+        last_tick_at = excluded.last_tick_at,
+        ticking_since = CASE
+            WHEN worker.last_tick_at < excluded.last_tick_at - interval '1 hour'
+                THEN excluded.last_tick_at
+            ELSE worker.ticking_since
+        END,
+        queues = CASE
+            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
+                THEN worker.queues
+            ELSE excluded.queues
+        END,
+        claiming_tick = CASE
+            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
+                THEN worker.claiming_tick
+            ELSE excluded.claiming_tick
+        END,
+        claiming_until = CASE
+            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
+                THEN worker.claiming_until
+            ELSE excluded.claiming_until
+        END
+    RETURNING worker.claiming_tick, worker.queues
+)
+SELECT
+    seen.lost,
+    EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.enabled
+            AND definition.paused_at IS NULL
+            AND definition.schedule IS NOT NULL
+            AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
+            AND (definition.put_off_until IS NULL OR definition.put_off_until <= now())
+    ) AS fires,
+    EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.most_running IS NOT NULL
+    ) AS limits,
+    reported.claiming_tick,
+    reported.queues AS claiming_queues
+FROM seen
+CROSS JOIN reported

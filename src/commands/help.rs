@@ -1,0 +1,89 @@
+//! The commands in groups, as `jobctl --help` shows them; clap has groups for flags only.
+
+use std::fmt::Write;
+
+use clap::Command;
+
+/// Each command is in one group.
+pub(super) const GROUPS: [(&str, &[&str]); 5] = [
+    ("Set up", &["migrate", "apply", "grants", "doctor", "completions"]),
+    ("Enqueue", &["enqueue", "once"]),
+    ("Run", &["tick", "prune"]),
+    ("Look", &["list", "list-dead", "show", "status", "check", "report", "next"]),
+    ("Act", &["retry", "cancel", "pause", "resume"]),
+];
+
+/// The command with a help that shows its subcommands in their groups.
+pub(super) fn grouped(command: Command) -> Command {
+    let built = built(command.clone());
+    let mut template = "{about-with-newline}{usage-heading} {usage}\n\n".to_owned();
+    for (group, names) in GROUPS {
+        let found = names.iter().filter_map(|name| built.find_subcommand(name));
+        for (index, command) in found.enumerate() {
+            let group = if index == 0 { group } else { "" };
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            // Writing into a string does not fail.
+            let _ = writeln!(template, "{group:7}  {:11}  {about}", command.get_name());
+        }
+    }
+    command.help_template(template + "\n{options}{after-help}")
+}
+
+/// Builds the flags of all subcommands; clap builds only those of the given one.
+fn built(mut command: Command) -> Command {
+    command.build();
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::commands::Cli;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let mut grouped: Vec<_> =
+            GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        grouped.sort_unstable();
+        let command = Cli::command();
+        let mut defined: Vec<_> = command.get_subcommands().map(Command::get_name).collect();
+        defined.sort_unstable();
+        assert_eq!(grouped, defined, "GROUPS and `enum Command` name the same commands");
+    }
+
+    #[test]
+    fn the_commands_fit_on_one_screen() {
+        let help = grouped(Cli::command()).term_width(80).render_help().to_string();
+        assert!(help.lines().count() <= 30, "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_every_flag_one_line_of_help() {
+        for command in built(Cli::command().disable_help_subcommand(true)).get_subcommands() {
+            let (name, help) = (command.get_name(), command.clone().render_long_help().to_string());
+            // An example is a command or a line of a crontab.
+            let is_example = |line: &str| {
+                let words = line.split_whitespace().skip_while(|word| *word != "jobctl").take(2);
+                (line.starts_with("  jobctl") || line.starts_with("  *"))
+                    && words.eq(["jobctl", name])
+            };
+            let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+            assert!(
+                about.lines().all(|line| line.chars().count() <= 80),
+                "{name}: wider than a terminal:\n{about}"
+            );
+            assert!(help.lines().any(is_example), "`jobctl {name} --help` has no example:\n{help}");
+            for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(
+                    !help.is_empty() && !help.starts_with('[') && !help.contains('\n'),
+                    "{name}: {argument}: {help}"
+                );
+                assert!(argument.get_long_help().is_none(), "{name}: {argument}");
+            }
+        }
+    }
+}

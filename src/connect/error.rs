@@ -1,0 +1,305 @@
+//! Why a connection failed, in words for a person: the cause and the remedy.
+
+use std::fmt::Display;
+use std::io;
+
+use postgres::error::SqlState;
+use rustix::io::Errno;
+use rustls::{AlertDescription, CertificateError};
+
+use super::stream::Rejection;
+use super::verify::CertificateProblem;
+use crate::exit::{Exit, Fault};
+
+const NOT_POSTGRESQL: &str = "it is not a PostgreSQL server";
+const TRY_AGAIN: &str = "try again in a moment";
+pub(super) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
+pub(super) const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
+pub(super) const USE_CERTIFICATE_NAME: &str =
+    "use the name in the certificate, or sslmode=verify-ca";
+
+/// Why a host, or one of its addresses, gave no connection.
+#[derive(Debug)]
+pub(super) struct ConnectError {
+    kind: FailureKind,
+    pub(super) cause: String,
+    remedy: &'static str,
+}
+
+/// What failed, from the least to the most specific. Of several errors, the remedy of the most
+/// specific one is shown.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum FailureKind {
+    Network,
+    SessionAttrs,
+    Resources,
+    Settings,
+    Encryption,
+    /// The server's rules reject this combination of user, database and encryption.
+    Rules,
+    Login,
+}
+
+impl ConnectError {
+    fn new(kind: FailureKind, cause: impl Into<String>, remedy: &'static str) -> Self {
+        // A server's message may have several lines, but an error is printed in one line.
+        let cause = cause.into().split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { kind, cause, remedy }
+    }
+
+    pub(super) fn of_network(cause: impl Into<String>) -> Self {
+        let remedy =
+            "is PostgreSQL running there? set --database-url, DATABASE_URL or the PG* variables";
+        Self::new(FailureKind::Network, cause, remedy)
+    }
+
+    pub(super) fn not_postgresql() -> Self {
+        Self::of_network(NOT_POSTGRESQL)
+    }
+
+    /// The session lacks the wanted attributes.
+    pub(super) fn of_session(cause: &str) -> Self {
+        let remedy = "wait for a failover, or correct the hosts or target_session_attrs";
+        Self::new(FailureKind::SessionAttrs, cause, remedy)
+    }
+
+    pub(super) fn of_resources(cause: &str) -> Self {
+        Self::new(FailureKind::Resources, cause, TRY_AGAIN)
+    }
+
+    pub(super) fn of_encryption(cause: impl Into<String>, remedy: &'static str) -> Self {
+        Self::new(FailureKind::Encryption, cause, remedy)
+    }
+
+    pub(super) fn at(mut self, server: impl Display) -> Self {
+        self.cause = format!("{server}: {}", self.cause);
+        self
+    }
+
+    /// Joins the causes, and keeps the remedy of the more specific error.
+    pub(super) fn and(self, other: Self, separator: &str) -> Self {
+        let cause = format!("{}{separator}{}", self.cause, other.cause);
+        Self { cause, ..if other.kind > self.kind { other } else { self } }
+    }
+
+    pub(super) fn into_fault(self, preposition: &str) -> anyhow::Error {
+        let Self { cause, remedy, .. } = &self;
+        let line = format!("cannot connect to the database{preposition} {cause}; {remedy}");
+        Fault::new(self.exit(), line).into()
+    }
+
+    fn exit(&self) -> Exit {
+        if self.kind <= FailureKind::Resources { Exit::Unavailable } else { Exit::Configuration }
+    }
+
+    /// Returns whether another host may succeed. Wrong settings are wrong for every host, and a
+    /// rejected password should not be sent to more of them.
+    pub(super) fn may_differ_elsewhere(&self) -> bool {
+        self.exit() == Exit::Unavailable
+    }
+
+    /// Returns whether libpq tries the other kind of encryption, if `sslmode` allows both.
+    pub(super) fn may_depend_on_encryption(&self) -> bool {
+        matches!(self.kind, FailureKind::Encryption | FailureKind::Rules)
+    }
+
+    /// Returns whether the server's rules allowed the login before it failed.
+    pub(super) fn is_past_the_rules(&self) -> bool {
+        matches!(self.kind, FailureKind::Resources | FailureKind::Login)
+    }
+
+    fn of_server(state: &SqlState, message: &str) -> Self {
+        use FailureKind::{Login, Resources, Rules};
+        let (kind, remedy) = match (state, state.code().get(..2)) {
+            (&SqlState::INVALID_PASSWORD, _) => {
+                (Login, "check the user and the password (URL, PGPASSWORD or pass file)")
+            }
+            (&SqlState::INVALID_CATALOG_NAME, _) => {
+                (Login, "create it, or name another in the URL or PGDATABASE")
+            }
+            (&SqlState::INSUFFICIENT_PRIVILEGE, _) => {
+                (Login, "grant the user CONNECT on the database")
+            }
+            (_, Some("28")) => {
+                (Rules, "check user, database and sslmode against pg_hba.conf on the server")
+            }
+            // Connection, resources, operator, system, internal. A pooler uses 08 for every error.
+            (_, Some("08" | "53" | "55" | "57" | "58" | "XX")) => (Resources, TRY_AGAIN),
+            _ => (Login, "check options and the other parameters of the connection"),
+        };
+        Self::new(kind, message, remedy)
+    }
+
+    fn of_tls(error: &rustls::Error) -> Self {
+        use AlertDescription as Alert;
+        use CertificateError as Invalid;
+        const ROOT: &str = "set sslrootcert to a file with its authority's certificate or this one";
+        const RENEW: &str = "renew it on the server";
+        const REISSUE: &str =
+            "issue it as version 3 with subjectAltName, or set sslrootcert to a file with this one";
+        const RENEW_LIST: &str = "renew the revocation list, sslcrl";
+        let invalid = match error {
+            rustls::Error::InvalidCertificate(invalid) => invalid,
+            rustls::Error::AlertReceived(
+                Alert::CertificateRequired
+                | Alert::BadCertificate
+                | Alert::UnknownCA
+                | Alert::CertificateUnknown
+                | Alert::CertificateExpired
+                | Alert::CertificateRevoked
+                | Alert::UnsupportedCertificate,
+            ) => {
+                let cause = format!("the server rejects the client certificate ({error})");
+                return Self::of_encryption(cause, CHECK_CLIENT_CERTIFICATE);
+            }
+            _ => return Self::of_encryption(format!("TLS failed: {error}"), CHECK_TLS),
+        };
+        let (cause, remedy): (String, _) = match invalid {
+            Invalid::UnknownIssuer => ("no trusted authority signed it".into(), ROOT),
+            Invalid::BadSignature => ("its signature is wrong".into(), ROOT),
+            Invalid::NotValidForName => {
+                ("it is not for this host name".into(), USE_CERTIFICATE_NAME)
+            }
+            Invalid::NotValidForNameContext { presented, .. } => {
+                let names: Vec<&str> = presented.iter().map(|name| unwrap_name(name)).collect();
+                let names = names.join(", ");
+                (format!("it is for {names}, not for this host name"), USE_CERTIFICATE_NAME)
+            }
+            Invalid::Expired | Invalid::ExpiredContext { .. } => ("it has expired".into(), RENEW),
+            Invalid::Revoked => ("it is revoked".into(), RENEW),
+            Invalid::ExpiredRevocationList | Invalid::ExpiredRevocationListContext { .. } => {
+                ("its authority's revocation list has expired".into(), RENEW_LIST)
+            }
+            Invalid::UnknownRevocationStatus => {
+                ("sslcrl has no revocation list of its authority".into(), RENEW_LIST)
+            }
+            Invalid::Other(custom) => {
+                let remedy = match custom.0.downcast_ref() {
+                    Some(CertificateProblem::SelfSigned) => ROOT,
+                    Some(_) => REISSUE,
+                    None => RENEW,
+                };
+                (custom.0.to_string(), remedy)
+            }
+            invalid => (invalid.to_string(), RENEW),
+        };
+        let cause = format!("the server's certificate is not acceptable: {cause}");
+        Self::of_encryption(cause, remedy)
+    }
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> Self {
+        let inner = error.get_ref();
+        if let Some(tls) = inner.and_then(|inner| inner.downcast_ref()) {
+            return Self::of_tls(tls);
+        }
+        match (inner.and_then(|inner| inner.downcast_ref()), Errno::from_io_error(&error)) {
+            (Some(Rejection::Message | Rejection::Answer), _) => Self::not_postgresql(),
+            (Some(rejection @ Rejection::AuthMethod(_)), _) => {
+                let remedy = "check the address, and pg_hba.conf on the server";
+                Self::new(FailureKind::Settings, rejection.to_string(), remedy)
+            }
+            (None, Some(Errno::MFILE | Errno::NFILE)) => {
+                Self::of_resources("out of file descriptors (ulimit -n)")
+            }
+            (None, _) => Self::of_network(io_text(&error)),
+        }
+    }
+}
+
+impl From<postgres::Error> for ConnectError {
+    fn from(error: postgres::Error) -> Self {
+        if let Some(server) = error.as_db_error() {
+            return Self::of_server(server.code(), server.message());
+        }
+        if error.is_closed() {
+            return Self::of_network("the server closed the connection");
+        }
+        let text = error.to_string();
+        let Some(source) = error.into_source() else { return Self::of_network(text) };
+        // Errors of the driver itself: no password, no channel binding.
+        let remedy =
+            "check the password (URL, PGPASSWORD or pass file), sslmode and channel_binding";
+        source.downcast::<io::Error>().map_or_else(
+            |other| Self::new(FailureKind::Settings, other.to_string(), remedy),
+            |error| Self::from(*error),
+        )
+    }
+}
+
+/// Returns the name in rustls' `DnsName("db.example.com")` or `IpAddress(10.0.0.1)`.
+fn unwrap_name(name: &str) -> &str {
+    name.split(['(', '"', ')']).filter(|part| !part.is_empty()).nth(1).unwrap_or(name)
+}
+
+fn io_text(error: &io::Error) -> String {
+    let of_system = error.raw_os_error().is_some();
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::NotFound => "the socket does not exist".to_owned(),
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe => "the server closed the connection".to_owned(),
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if !of_system => {
+            format!("{NOT_POSTGRESQL} ({error})")
+        }
+        // The driver's error if the stream ends within a message.
+        _ if error.to_string() == "bytes remaining on stream" => NOT_POSTGRESQL.to_owned(),
+        // Show the error's kind, because its text ends with a number: `(os error 111)`.
+        kind if of_system => kind.to_string(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn exits(code: &str, exit: Exit) {
+        assert_eq!(ConnectError::of_server(&SqlState::from_code(code), "").exit(), exit, "{code}");
+    }
+
+    #[test]
+    fn the_sqlstate_decides_between_exits_5_and_7() {
+        for code in ["28P01", "28000", "3D000", "42501", "42704", "22023", "0A000"] {
+            exits(code, Exit::Configuration);
+        }
+        for code in ["57P03", "53300", "08006", "08P01", "XX000"] {
+            exits(code, Exit::Unavailable);
+        }
+    }
+
+    #[test]
+    fn the_error_says_why_a_certificate_is_not_acceptable() {
+        let certificate = |bad: rustls::Error, cause: &str, remedy| {
+            let error = ConnectError::of_tls(&bad);
+            assert_eq!(error.cause, format!("the server's certificate is not acceptable: {cause}"));
+            assert!(error.remedy.starts_with(remedy), "{}", error.remedy);
+        };
+        certificate(CertificateProblem::SelfSigned.into(), "it is self-signed", "set sslrootcert");
+        certificate(
+            CertificateError::UnknownIssuer.into(),
+            "no trusted authority signed it",
+            "set sslrootcert",
+        );
+        certificate(CertificateError::Expired.into(), "it has expired", "renew it");
+        assert_eq!(
+            (unwrap_name("DnsName(\"a.b\")"), unwrap_name("IpAddress(::1)"), unwrap_name("odd")),
+            ("a.b", "::1", "odd")
+        );
+    }
+
+    #[test]
+    fn a_system_error_is_shown_without_its_number() {
+        assert_eq!(io_text(&io::Error::from_raw_os_error(111)), "connection refused");
+        assert_eq!(io_text(&io::Error::from_raw_os_error(113)), "host unreachable");
+        assert_eq!(io_text(&io::Error::other("odd")), "odd");
+    }
+
+    #[test]
+    fn a_message_of_several_lines_becomes_one() {
+        assert_eq!(ConnectError::of_network("a\n  b ").cause, "a b");
+    }
+}

@@ -1,0 +1,68 @@
+//! File descriptors and ignored signals that jobctl inherited, from `nohup`, supervisors or
+//! background shells. A job must not inherit them: it would keep a wrapper's lock file locked, and
+//! an ignored signal could not stop it. A command in the foreground keeps them. Neither of them
+//! gets JOBCTL_DATABASE_URL.
+
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, OnceLock};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use signal_hook::consts::{FORBIDDEN, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
+use signal_hook::flag;
+
+/// The variable with jobctl's own address and perhaps its password. Commands get DATABASE_URL and
+/// the PG* variables.
+pub(super) const OWN_ADDRESS: &str = "JOBCTL_DATABASE_URL";
+
+/// Lets only root read this process's environment and memory. Otherwise every process of the same
+/// user, such as a job, could read /proc/PID/environ.
+pub(crate) fn hide_environment() {
+    // An error is ignored: an old kernel may not support this.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// Withholds inherited descriptors and ignored signals from later processes. The first call does
+/// the work, so a tick that starts nothing pays nothing.
+pub(super) fn withhold() -> io::Result<()> {
+    static WITHHELD: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
+    let withheld = WITHHELD.get_or_init(|| {
+        withhold_descriptors();
+        withhold_ignored_signals().map_err(|error| error.kind())
+    });
+    (*withheld).map_err(io::Error::from)
+}
+
+fn withhold_descriptors() {
+    let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    for number in descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        if number > 2 {
+            #[allow(unsafe_code, reason = "std offers no other way to an inherited descriptor")]
+            // SAFETY: the listing shows that it is open. Descriptors that other threads open or
+            // close meanwhile are jobctl's own, and already closed on exec.
+            let inherited = unsafe { BorrowedFd::borrow_raw(number) };
+            let _ = fcntl_setfd(inherited, FdFlags::CLOEXEC);
+        }
+    }
+}
+
+/// Catches the signals that are ignored, without any effect on jobctl: a new process gets the
+/// default action of a caught signal. Also, no exit status can be read while SIGCHLD is ignored.
+fn withhold_ignored_signals() -> io::Result<()> {
+    // std resets SIGPIPE itself. The terminal's signals would repeat endlessly if they were caught,
+    // and no job has a terminal.
+    const KEPT: [i32; 4] = [SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU];
+    ignored_signals()
+        .filter(|signal| !FORBIDDEN.contains(signal) && !KEPT.contains(signal))
+        .try_for_each(|signal| flag::register(signal, Arc::default()).map(drop))
+}
+
+/// Returns the signals that this process ignores now.
+pub(super) fn ignored_signals() -> impl Iterator<Item = i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    (1..=31).filter(move |signal| mask >> (signal - 1) & 1 == 1)
+}

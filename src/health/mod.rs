@@ -1,0 +1,160 @@
+//! Judges facts: each check returns a severity, a sentence and a remedy. Pure.
+
+mod grants;
+pub(crate) mod limits;
+pub(crate) mod reasons;
+mod server;
+mod tables;
+pub(crate) mod why_waiting;
+mod work;
+
+use serde::Serialize;
+
+use crate::store;
+use crate::text::plural;
+
+pub(crate) use grants::grants;
+pub(crate) use server::{
+    ClockFacts, ConnectionFacts, clock, connection, database, durability, pooler, role, writes,
+};
+pub(crate) use tables::{indexes, sequences, sizes, snapshots, vacuum};
+pub(crate) use work::{dead, definitions, leases, queues, schedules, ticks, zones};
+
+/// From best to worst.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    #[default]
+    Ok,
+    /// The role may not see the facts.
+    Unknown,
+    /// Worth knowing; the work goes on.
+    Warn,
+    /// A person must act.
+    Bad,
+}
+
+/// The result of a check. The fields are named as the columns of `doctor`.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) verdict: Severity,
+    /// The name of the check; `doctor` fills it in.
+    pub(crate) check: &'static str,
+    pub(crate) found: String,
+    pub(crate) remedy: Option<String>,
+}
+
+fn ok(found: impl Into<String>) -> Finding {
+    Finding { verdict: Severity::Ok, check: "", found: found.into(), remedy: None }
+}
+
+fn with_remedy(severity: Severity, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Finding { verdict: severity, remedy: Some(remedy.into()), ..ok(found) }
+}
+
+fn unknown(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    with_remedy(Severity::Unknown, found, remedy)
+}
+
+fn warn(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    with_remedy(Severity::Warn, found, remedy)
+}
+
+fn bad(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    with_remedy(Severity::Bad, found, remedy)
+}
+
+/// The finding if the facts of a check cannot be read.
+pub(crate) fn unreadable(error: &store::Error) -> Finding {
+    from_error(Severity::Unknown, error)
+}
+
+/// `missing` holds the names of missing migrations, or why the schema cannot be used.
+pub(crate) fn schema(missing: Result<&[&str], &store::Error>) -> Finding {
+    match missing {
+        Ok([]) => ok("up to date"),
+        Ok(missing) => {
+            bad(format!("missing migrations: {}", missing.join(", ")), "run `jobctl migrate`")
+        }
+        Err(error) => from_error(Severity::Bad, error),
+    }
+}
+
+/// `unknown` holds the unknown `JOBCTL_*` variables, each with the name that was probably meant.
+pub(crate) fn environment(unknown: &[(String, Option<String>)]) -> Finding {
+    if unknown.is_empty() {
+        return ok("all JOBCTL_ variables are known");
+    }
+    let meant: Vec<_> = unknown.iter().filter_map(|(_, meant)| meant.as_ref()).collect();
+    let remedy = match some(&meant) {
+        meant if meant.is_empty() => "unset it, or see the flags of the command".to_owned(),
+        meant => format!("did you mean {meant}?"),
+    };
+    warn(
+        format!("jobctl does not read {}", some(&names(unknown, |_| true, |(name, _)| name))),
+        remedy,
+    )
+}
+
+/// Splits an error into its cause and its remedy.
+fn from_error(severity: Severity, error: &store::Error) -> Finding {
+    let line = error.to_string();
+    let (cause, remedy) =
+        line.rsplit_once("; ").map_or((&*line, None), |(cause, remedy)| (cause, Some(remedy)));
+    Finding { verdict: severity, remedy: remedy.map(str::to_owned), ..ok(cause) }
+}
+
+/// Returns the names of the facts that match; equal neighbours once.
+fn names<'a, T>(
+    facts: &'a [T],
+    matches: impl Fn(&T) -> bool,
+    name: impl Fn(&'a T) -> &'a str,
+) -> Vec<&'a str> {
+    let mut names: Vec<_> = facts.iter().filter(|fact| matches(fact)).map(name).collect();
+    names.dedup();
+    names
+}
+
+/// The first few names, and the number of the others.
+fn some(names: &[impl AsRef<str>]) -> String {
+    plural::listed(names, 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::SessionFacts;
+
+    /// The session of an ordinary server.
+    pub(super) fn session(pid: i32) -> SessionFacts {
+        SessionFacts {
+            pid,
+            age: Duration::from_millis(5),
+            server_version: "15.13 (Debian 15.13-0+deb12u1)".to_owned(),
+            encrypted: Some(false),
+            tls_version: None,
+            role: "app".to_owned(),
+            database: "app".to_owned(),
+            encoding: "UTF8".to_owned(),
+            time_zone: "UTC".to_owned(),
+            standby: false,
+            read_only: false,
+            isolation: "read committed".to_owned(),
+            synchronous_commit: "on".to_owned(),
+            fsync: true,
+            full_page_writes: true,
+            autovacuum: true,
+        }
+    }
+
+    #[test]
+    fn verdicts_go_from_best_to_worst() {
+        assert!(
+            Severity::Ok < Severity::Unknown
+                && Severity::Unknown < Severity::Warn
+                && Severity::Warn < Severity::Bad
+        );
+    }
+}

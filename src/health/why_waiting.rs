@@ -1,0 +1,242 @@
+//! The reason why a run is not running, in one line. Pure.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::job::status::Status;
+use crate::store::RunDetails;
+use crate::text::duration;
+
+/// The query stops counting due runs at this number.
+const COUNTED: i64 = 1000;
+
+/// Returns why a run makes no progress. Returns `None` if it makes progress, or has ended and needs
+/// no explanation.
+pub(crate) fn why(run: &RunDetails) -> Option<String> {
+    match Status::parse(&run.status)? {
+        Status::Queued | Status::Failed => Some(waiting(run)),
+        Status::Running => running(run),
+        Status::Dead if run.attempts >= run.max_attempts => {
+            Some(format!("attempt {} of {} was the last", run.attempts, run.max_attempts))
+        }
+        Status::Dead => Some("its failure is permanent, so it is not retried".to_owned()),
+        Status::Succeeded | Status::Cancelled => None,
+    }
+}
+
+fn waiting(run: &RunDetails) -> String {
+    if !run.defined {
+        return "its job has no definition; the next attempt marks it dead".to_owned();
+    }
+    if run.run_at > run.now {
+        let wait = between(run.now, run.run_at);
+        return match run.status.as_str() {
+            "failed" => {
+                format!("attempt {} of {} is due in {wait}", run.attempts + 1, run.max_attempts)
+            }
+            _ => format!("due in {wait}"),
+        };
+    }
+    let due = match (run.now - run.run_at).num_seconds() {
+        0 => "due now".to_owned(),
+        _ => format!("due {} ago", between(run.run_at, run.now)),
+    };
+    format!("{due}: {}", cause(run))
+}
+
+/// Returns why a due run waits.
+fn cause(run: &RunDetails) -> String {
+    if let Some(most) = run.most_running.filter(|most| run.running >= i64::from(*most)) {
+        return format!("{} of at most {most} runs of this job are running", run.running);
+    }
+    if run.ticked_at.is_none() {
+        return "no worker has ever ticked".to_owned();
+    }
+    let Some(served_at) = run.served_at else {
+        return format!("no worker serves its queue `{}`", run.queue);
+    };
+    let ago = between(served_at, run.now);
+    match run.ahead {
+        _ if served_at < run.run_at => {
+            format!("no tick has served its queue since; the last one was {ago} ago")
+        }
+        0 => format!(
+            "the last tick, {ago} ago, skipped it: all slots were busy, \
+             or this worker does not run such jobs"
+        ),
+        1 => "1 due run is ahead of it".to_owned(),
+        COUNTED.. => format!("{COUNTED} or more due runs are ahead of it"),
+        ahead => format!("{ahead} due runs are ahead of it"),
+    }
+}
+
+fn running(run: &RunDetails) -> Option<String> {
+    let expired = run.locked_until.filter(|until| *until < run.now).map(|until| {
+        format!("its lease expired {} ago; the next tick recovers it", between(until, run.now))
+    });
+    let cancelled = run.cancel_requested_at;
+    expired.or(cancelled.map(|at| format!("cancel was requested {} ago", between(at, run.now))))
+}
+
+/// The time between two instants, in whole seconds.
+fn between(earlier: DateTime<Utc>, later: DateTime<Utc>) -> String {
+    let seconds = (later - earlier).num_seconds().unsigned_abs();
+    if seconds == 0 { "0s".to_owned() } else { duration::show(Duration::from_secs(seconds)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    const SKIPPED: &str = "due 4m ago: the last tick, 20s ago, skipped it: \
+        all slots were busy, or this worker does not run such jobs";
+
+    fn ago(seconds: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::days(20_000) - TimeDelta::seconds(seconds)
+    }
+
+    /// A run that has been due for four minutes; a worker served its queue twenty seconds ago.
+    fn due() -> RunDetails {
+        RunDetails {
+            id: 7,
+            job_type: "report".to_owned(),
+            payload: Ok("{}".to_owned()),
+            queue: "mail".to_owned(),
+            priority: 0,
+            run_at: ago(240),
+            status: "queued".to_owned(),
+            attempts: 0,
+            max_attempts: 10,
+            timeout_seconds: None,
+            backoff: "fixed:1m".to_owned(),
+            idempotency_key: None,
+            key_scope: "retained".to_owned(),
+            scheduled_for: None,
+            locked_by: None,
+            locked_until: None,
+            cancel_requested_at: None,
+            last_error: None,
+            error_type: None,
+            failed_at: None,
+            started_at: None,
+            finished_at: None,
+            enqueued_by: "app".to_owned(),
+            created_at: ago(300),
+            updated_at: ago(300),
+            defined: true,
+            disabled: false,
+            paused_at: None,
+            most_running: None,
+            running: 0,
+            ahead: 0,
+            ticked_at: Some(ago(20)),
+            served_at: Some(ago(20)),
+            now: ago(0),
+            history: Vec::new(),
+        }
+    }
+
+    fn failed() -> RunDetails {
+        RunDetails { status: "failed".to_owned(), attempts: 3, ..due() }
+    }
+
+    fn running() -> RunDetails {
+        RunDetails {
+            status: "running".to_owned(),
+            attempts: 3,
+            locked_until: Some(ago(-60)),
+            ..due()
+        }
+    }
+
+    fn ended(status: &str, attempts: i32) -> RunDetails {
+        RunDetails { status: status.to_owned(), attempts, finished_at: Some(ago(1)), ..due() }
+    }
+
+    #[track_caller]
+    fn says(run: &RunDetails, text: &str) {
+        assert_eq!(why(run).unwrap_or_default(), text);
+    }
+
+    #[test]
+    fn a_run_that_is_not_due_waits_for_its_time() {
+        says(&RunDetails { run_at: ago(-240), ..due() }, "due in 4m");
+        says(&RunDetails { run_at: ago(-240), ..failed() }, "attempt 4 of 10 is due in 4m");
+        says(
+            &RunDetails { run_at: ago(-240), ticked_at: None, served_at: None, ..due() },
+            "due in 4m",
+        );
+    }
+
+    #[test]
+    fn a_due_run_waits_for_a_worker() {
+        says(
+            &RunDetails { ticked_at: None, served_at: None, ..due() },
+            "due 4m ago: no worker has ever ticked",
+        );
+        says(
+            &RunDetails { served_at: None, ..due() },
+            "due 4m ago: no worker serves its queue `mail`",
+        );
+        says(
+            &RunDetails { served_at: Some(ago(7200)), ..due() },
+            "due 4m ago: no tick has served its queue since; the last one was 2h ago",
+        );
+        says(
+            &RunDetails { run_at: ago(0), served_at: Some(ago(50)), ..due() },
+            "due now: no tick has served its queue since; the last one was 50s ago",
+        );
+        says(&due(), SKIPPED);
+        says(&failed(), SKIPPED);
+    }
+
+    #[test]
+    fn due_runs_ahead_are_counted() {
+        says(&RunDetails { ahead: 1, ..due() }, "due 4m ago: 1 due run is ahead of it");
+        says(&RunDetails { ahead: 12, ..due() }, "due 4m ago: 12 due runs are ahead of it");
+        says(
+            &RunDetails { ahead: 1000, ..due() },
+            "due 4m ago: 1000 or more due runs are ahead of it",
+        );
+        says(
+            &RunDetails { ahead: 12, served_at: Some(ago(7200)), ..due() },
+            "due 4m ago: no tick has served its queue since; the last one was 2h ago",
+        );
+    }
+
+    #[test]
+    fn a_run_waits_for_its_definition_or_for_other_runs_of_it() {
+        let limited = |running| RunDetails { most_running: Some(2), running, ..due() };
+        says(&limited(2), "due 4m ago: 2 of at most 2 runs of this job are running");
+        says(&limited(1), SKIPPED);
+        let gone = "its job has no definition; the next attempt marks it dead";
+        says(&RunDetails { defined: false, ..due() }, gone);
+        says(&RunDetails { defined: false, run_at: ago(-240), ..failed() }, gone);
+    }
+
+    #[test]
+    fn a_running_run_has_a_reason_only_if_it_is_lost_or_cancelled() {
+        says(&running(), "");
+        says(
+            &RunDetails { cancel_requested_at: Some(ago(3)), ..running() },
+            "cancel was requested 3s ago",
+        );
+        let lost = RunDetails {
+            locked_until: Some(ago(240)),
+            cancel_requested_at: Some(ago(3)),
+            ..running()
+        };
+        says(&lost, "its lease expired 4m ago; the next tick recovers it");
+    }
+
+    #[test]
+    fn a_dead_run_has_used_its_attempts_or_failed_permanently() {
+        says(&ended("dead", 10), "attempt 10 of 10 was the last");
+        says(&ended("dead", 1), "its failure is permanent, so it is not retried");
+        says(&ended("succeeded", 1), "");
+        says(&ended("cancelled", 1), "");
+    }
+}

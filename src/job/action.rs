@@ -1,0 +1,514 @@
+//! What a run executes: a command or an HTTP call. It is read at enqueue, to refuse mistakes early,
+//! and again when the run is claimed, because any program may have written the row. Pure, except
+//! for `Action::check_program`.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use ureq::http::{HeaderName, HeaderValue, Method};
+use url::{ParseError, Url};
+
+use crate::job::failure::Failure;
+use crate::job::payload;
+use crate::text::duration;
+
+/// The jobs whose payload says what to execute.
+pub(crate) const BUILT_IN: [&str; 2] = ["shell", "http"];
+/// The timeout of an action or a run.
+pub(crate) const TIMEOUT_RANGE: (Duration, Duration) =
+    (Duration::from_secs(1), Duration::from_secs(30 * 86400));
+/// The maximum of `max_attempts`.
+pub(crate) const MOST_ATTEMPTS: i32 = 1000;
+/// Bytes of a command and of one argument; the kernel accepts no argument longer than 128 KiB.
+const COMMAND_LIMIT: usize = 64 * 1024;
+const REDIRECT_LIMIT: u32 = 5;
+const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    Shell(Shell),
+    Http(Http),
+}
+
+/// A command, as in the payload of a `shell` run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Shell {
+    pub(crate) command: ShellCommand,
+    /// The working directory; by default that of the tick.
+    pub(crate) cwd: Option<String>,
+    /// Added to the tick's environment.
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, String>,
+    /// A string as it is, any other value as JSON.
+    #[serde(default, deserialize_with = "stdin")]
+    pub(crate) stdin: String,
+    /// Exit statuses that make a run dead at once, instead of the usual ones.
+    permanent_exit_codes: Option<Vec<i32>>,
+    /// It comes from a definition, not from the payload of a built-in job.
+    #[serde(skip)]
+    pub(crate) is_defined: bool,
+}
+
+/// A string is run by `sh -c`; a list is run without a shell.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "`command` must be a string or a list of strings")]
+pub(crate) enum ShellCommand {
+    Script(String),
+    Arguments(Vec<String>),
+}
+
+/// An HTTP call, as in the payload of an `http` run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Http {
+    pub(crate) url: String,
+    /// By default POST if the call has a body, else GET.
+    pub(crate) method: Option<String>,
+    /// `${NAME}` in a value is read from the tick's environment when the call is made.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// Sent as `application/json`; `null` is sent too.
+    #[serde(default, deserialize_with = "present")]
+    pub(crate) json: Option<Box<RawValue>>,
+    /// Sent as it is.
+    pub(crate) body: Option<String>,
+    #[serde(default, deserialize_with = "timeout")]
+    pub(crate) timeout: Option<Duration>,
+    /// The number of redirects to follow.
+    #[serde(default)]
+    pub(crate) redirects: u32,
+    /// Statuses that are worth another attempt, instead of the usual ones.
+    transient_statuses: Option<Vec<Statuses>>,
+}
+
+/// One HTTP status, or a class of them: `"5xx"`.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Value")]
+struct Statuses(RangeInclusive<u16>);
+
+impl TryFrom<Value> for Statuses {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        let one = value.as_u64().and_then(|status| u16::try_from(status).ok());
+        let class = value.as_str().and_then(|text| text.strip_suffix("xx")?.parse::<u8>().ok());
+        let statuses = match (one, class.map(u16::from)) {
+            (Some(status @ 300..600), _) => status..=status,
+            (_, Some(class @ 3..=5)) => class * 100..=class * 100 + 99,
+            _ => {
+                return Err("`transient_statuses` must hold HTTP statuses from 300 to 599 \
+                     or classes such as \"5xx\"");
+            }
+        };
+        Ok(Self(statuses))
+    }
+}
+
+/// Returns the base name of a program as an error may show it: ` NAME`. Returns nothing if the word
+/// may hold more than a name, such as a password.
+pub(crate) fn program(word: &str) -> String {
+    let name = word.rsplit('/').next().unwrap_or_default();
+    let is_plain = |c: char| c.is_alphanumeric() || "._+-".contains(c);
+    if (1..=63).contains(&name.len()) && name.chars().all(is_plain) {
+        format!(" `{name}`")
+    } else {
+        String::new()
+    }
+}
+
+pub(crate) fn is_built_in(job: &str) -> bool {
+    BUILT_IN.contains(&job)
+}
+
+impl Action {
+    /// Reads the action of a built-in job; `None` for another job. An error shows no part of the
+    /// payload but the names of its keys.
+    pub(crate) fn parse(job: &str, payload: &str) -> Option<Result<Self, String>> {
+        let article = if job == "http" { "an" } else { "a" };
+        let wrong = |why| format!("the payload is not {article} {job} job: {why}");
+        is_built_in(job).then(|| Self::read(job, payload).map_err(wrong))
+    }
+
+    fn read(kind: &str, text: &str) -> Result<Self, String> {
+        match kind {
+            "shell" => Shell::parse(text).map(Self::Shell),
+            "http" => Http::parse(text).map(Self::Http),
+            _ => Err(format!("kind `{kind}` is not known")),
+        }
+    }
+
+    /// Reads the action of a definition and adds the run's payload to it.
+    pub(crate) fn of_definition(kind: &str, action: &str, payload: &str) -> Result<Self, String> {
+        let mut action = Self::read(kind, action)?;
+        match &mut action {
+            Self::Shell(shell) => {
+                shell.stdin = payload.to_owned();
+                shell.is_defined = true;
+            }
+            // GET and HEAD have no body, so the payload is not sent.
+            Self::Http(http)
+                if http.method.is_some()
+                    && matches!(http.method()?, Method::GET | Method::HEAD) => {}
+            Self::Http(http) => {
+                let json = RawValue::from_string(payload.to_owned());
+                http.json = Some(json.map_err(|error| error.to_string())?);
+            }
+        }
+        Ok(action)
+    }
+
+    /// Refuses a whole command line in one word: no host has a program of that name.
+    pub(crate) fn check_program(&self) -> Result<(), String> {
+        let Self::Shell(Shell { command: ShellCommand::Arguments(words), .. }) = self else {
+            return Ok(());
+        };
+        match words.as_slice() {
+            [word] if word.contains(char::is_whitespace) && !Path::new(word).is_file() => {
+                let why = "cannot find the program: the command is one word with blanks";
+                Err(format!("{why}; pass its words separately, or use sh -c COMMAND"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether another attempt after this failure is pointless.
+    pub(crate) fn is_permanent(&self, failure: &Failure) -> bool {
+        match (self, failure) {
+            (
+                Self::Shell(Shell { permanent_exit_codes: Some(codes), .. }),
+                Failure::ExitCode(code),
+            ) => codes.contains(code),
+            (
+                Self::Http(Http { transient_statuses: Some(transient), .. }),
+                Failure::HttpStatus { status, .. },
+            ) => !transient.iter().any(|statuses| statuses.0.contains(status)),
+            _ => failure.is_permanent(),
+        }
+    }
+}
+
+/// Returns the message of the first mistake that is present.
+fn check<const N: usize>(mistakes: [(bool, &str); N]) -> Result<(), String> {
+    let made = mistakes.into_iter().find(|(is_made, _)| *is_made);
+    made.map_or(Ok(()), |(_, message)| Err(message.to_owned()))
+}
+
+impl Shell {
+    fn parse(payload: &str) -> Result<Self, String> {
+        let shell: Self = payload::read(payload)?;
+        let words = match &shell.command {
+            ShellCommand::Script(script) => std::slice::from_ref(script),
+            ShellCommand::Arguments(words) => words.as_slice(),
+        };
+        let length: usize = words.iter().map(String::len).sum();
+        let is_name = |name: &String| !name.is_empty() && !name.contains('=');
+        let is_long = |value: &String| value.len() > COMMAND_LIMIT;
+        let mut codes = shell.permanent_exit_codes.iter().flatten();
+        check([
+            (words.first().is_none_or(|first| first.trim().is_empty()), "`command` is empty"),
+            (length > COMMAND_LIMIT, "`command` is longer than 64 KiB"),
+            (!shell.env.keys().all(is_name), "`env` has a name that is empty or contains `=`"),
+            (shell.cwd.as_ref().is_some_and(String::is_empty), "`cwd` is empty"),
+            (
+                !codes.all(|code| (1..=255).contains(code)),
+                "`permanent_exit_codes` must hold exit statuses from 1 to 255",
+            ),
+            (shell.env.values().any(is_long), "`env` has a value longer than 64 KiB"),
+        ])?;
+        Ok(shell)
+    }
+}
+
+impl Http {
+    fn parse(payload: &str) -> Result<Self, String> {
+        let http: Self = payload::read(payload)?;
+        url(&http.url)?;
+        http.method()?;
+        for (name, value) in &http.headers {
+            header(name, value)?;
+            parts(name, value)?;
+        }
+        check([
+            (http.json.is_some() && http.body.is_some(), "`json` and `body` exclude each other"),
+            (http.redirects > REDIRECT_LIMIT, "`redirects` is out of range; allowed are 0 to 5"),
+        ])?;
+        Ok(http)
+    }
+
+    pub(crate) fn method(&self) -> Result<Method, String> {
+        let Some(name) = &self.method else {
+            let has_body = self.json.is_some() || self.body.is_some();
+            return Ok(if has_body { Method::POST } else { Method::GET });
+        };
+        let known = METHODS.split(", ").find(|method| method.eq_ignore_ascii_case(name));
+        known
+            .and_then(|method| method.parse().ok())
+            .ok_or_else(|| format!("`method` must be one of {METHODS}"))
+    }
+}
+
+/// Checks one header. An error names the header unless the name may contain a value. It never shows
+/// the value.
+pub(crate) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let parsed = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| "`headers` has a name that HTTP does not allow")?;
+    // These frame the request; a wrong one would let a payload smuggle a second request.
+    if matches!(parsed.as_str(), "content-length" | "transfer-encoding" | "connection" | "host") {
+        return Err(format!("header `{name}` is set by jobctl itself"));
+    }
+    let value = HeaderValue::from_str(value)
+        .map_err(|_| format!("header `{name}` has a character that HTTP does not allow"))?;
+    Ok((parsed, value))
+}
+
+/// Splits a header's value into texts, each with the name of the variable `${NAME}` behind it. An
+/// error names the header, but shows no part of the value.
+pub(crate) fn parts<'v>(
+    header: &str,
+    value: &'v str,
+) -> Result<Vec<(&'v str, Option<&'v str>)>, String> {
+    let mut parts = Vec::new();
+    let mut rest = value;
+    while let Some((before, behind)) = rest.split_once("${") {
+        let named = behind.split_once('}').filter(|(name, _)| is_variable(name));
+        let (name, after) = named
+            .ok_or_else(|| format!("header `{header}` has a `${{` that no `NAME}}` follows"))?;
+        if name.starts_with("JOBCTL_") || name.starts_with("PG") || name == "DATABASE_URL" {
+            let why =
+                "names a database variable (JOBCTL_*, PG*, DATABASE_URL), and these are never sent";
+            return Err(format!("header `{header}` {why}"));
+        }
+        parts.push((before, Some(name)));
+        rest = after;
+    }
+    parts.push((rest, None));
+    Ok(parts)
+}
+
+fn is_variable(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+}
+
+/// Reads the address of a call. An error shows no part of the address.
+pub(crate) fn url(text: &str) -> Result<Url, String> {
+    // The parser would silently drop some of these characters.
+    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err("`url` has white space or a control character".to_owned());
+    }
+    let url = match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => url,
+        Ok(_) | Err(ParseError::RelativeUrlWithoutBase) => {
+            return Err("`url` must start with http:// or https://".to_owned());
+        }
+        Err(error) => return Err(format!("`url` is not valid: {error}")),
+    };
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    check([
+        (has_user, "`url` holds a user name; send an authorization header instead"),
+        (url.port() == Some(0), "`url` has port 0"),
+    ])?;
+    Ok(url)
+}
+
+/// Distinguishes `null` from a missing value.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+fn stdin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    if raw.get().starts_with('"') {
+        return serde_json::from_str(raw.get()).map_err(de::Error::custom);
+    }
+    Ok(raw.get().to_owned())
+}
+
+fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let (least, most) = TIMEOUT_RANGE;
+    duration::parse_within(&text, least, most).map(Some).map_err(|_| {
+        let (least, most) = (duration::show(least), duration::show(most));
+        de::Error::custom(format_args!(
+            "`timeout` is not a duration such as 30s or 5m; allowed are {least} to {most}"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refuses(job: &str, payload: &str, why: &str) {
+        let refused = Action::parse(job, payload).expect("a built-in job").unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+
+    #[track_caller]
+    fn http(payload: &str) -> Http {
+        match Action::parse("http", payload) {
+            Some(Ok(Action::Http(http))) => http,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_built_in_jobs_have_their_action_in_the_payload() {
+        assert!(Action::parse("send_weekly_report", "{}").is_none());
+    }
+
+    #[test]
+    fn an_error_names_the_mistake_of_a_shell_job() {
+        refuses("shell", "{}", "missing field `command`");
+        refuses("shell", r#"{"comand": "x"}"#, "unknown field `comand`");
+        refuses("shell", r#"{"command": 5}"#, "must be a string or a list of strings");
+        refuses("shell", r#"{"command": []}"#, "`command` is empty");
+        refuses("shell", r#"{"command": " "}"#, "`command` is empty");
+        refuses("shell", r#"{"command": "x", "cwd": ""}"#, "`cwd` is empty");
+        for codes in ["[0]", "[1, 256]", "[-1]"] {
+            let payload = format!(r#"{{"command": "x", "permanent_exit_codes": {codes}}}"#);
+            refuses(
+                "shell",
+                &payload,
+                "`permanent_exit_codes` must hold exit statuses from 1 to 255",
+            );
+        }
+        let long = "x".repeat(COMMAND_LIMIT + 1);
+        refuses("shell", &format!(r#"{{"command": "{long}"}}"#), "longer than 64 KiB");
+    }
+
+    #[test]
+    fn an_error_shows_no_values() {
+        let secrets = [
+            ("http", r#"{"url": "http://a", "headers": "S3CRET"}"#),
+            ("http", r#"{"url": "http://a", "headers": {"X": ["S3CRET, expected nothing"]}}"#),
+            ("http", r#"{"url": "http://a", "timeout": "S3CRET"}"#),
+            ("http", r#"{"url": "http://a", "redirects": "S3CRET"}"#),
+            ("http", r#"{"url": "http://a", "redirects": -77}"#),
+            ("http", r#"{"url": "http://a", "transient_statuses": ["S3CRET"]}"#),
+            ("shell", r#""S3CRET""#),
+            ("shell", r#"["S3CRET", null, {}, null, null]"#),
+            ("shell", r#"{"command": "x", "env": "S3CRET, expected nothing"}"#),
+            ("shell", r#"{"command": "x", "env": {"TOKEN=S3CRET": ""}}"#),
+            ("http", r#"{"url": "http://a", "headers": {"Authorization: S3CRET": ""}}"#),
+            ("shell", r#"{"command": "x", "permanent_exit_codes": "S3CRET"}"#),
+        ];
+        for (job, payload) in secrets {
+            let why = Action::parse(job, payload).expect("a built-in job").unwrap_err();
+            assert!(
+                !why.contains("S3CRET") && !why.contains("77") && !why.contains("nothing"),
+                "{why}"
+            );
+        }
+        refuses(
+            "http",
+            r#"{"url": "http://a", "headers": "S3CRET"}"#,
+            "expected a map at line 1 column",
+        );
+        refuses("shell", r#"["x", null, {}, null, null]"#, "must be an object");
+    }
+
+    #[test]
+    fn a_method_is_the_same_in_any_case() {
+        for method in ["GET", "get", "Get", "HEAD", "hEAD"] {
+            let action = format!(r#"{{"url": "http://a", "method": "{method}"}}"#);
+            let call = Action::of_definition("http", &action, r#"{"a": 1}"#);
+            assert!(matches!(call, Ok(Action::Http(Http { json: None, .. }))), "{method}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_a_program_by_its_base_name_only() {
+        for (word, shown) in [
+            ("mysql", " `mysql`"),
+            ("/opt/acme-4711/bin/python3.13", " `python3.13`"),
+            ("mysql -pS3CRET", ""),
+            ("mysql\t-pS3CRET", ""),
+            ("PGPASSWORD=S3CRET", ""),
+            ("https://u:S3CRET@a", ""),
+            ("dir/", ""),
+            ("\u{202e}x", ""),
+            (&*"x".repeat(64), ""),
+        ] {
+            assert_eq!(program(word), shown);
+        }
+    }
+
+    #[test]
+    fn a_string_is_stdin_unchanged_and_other_values_are_json() {
+        let stdin = |payload: &str| match Action::parse("shell", payload) {
+            Some(Ok(Action::Shell(shell))) => shell.stdin,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(stdin(r#"{"command": "x"}"#), "");
+        assert_eq!(stdin(r#"{"command": "x", "stdin": "a\nb"}"#), "a\nb");
+        assert_eq!(
+            stdin(r#"{"command": "x", "stdin": {"id": 12345678901234567890123}}"#),
+            r#"{"id": 12345678901234567890123}"#
+        );
+    }
+
+    #[test]
+    fn a_call_with_a_body_is_a_post() {
+        assert_eq!(http(r#"{"url": "http://a"}"#).method(), Ok(Method::GET));
+        assert_eq!(http(r#"{"url": "http://a", "json": null}"#).method(), Ok(Method::POST));
+        assert_eq!(
+            http(r#"{"url": "http://a", "body": "", "method": "put"}"#).method(),
+            Ok(Method::PUT)
+        );
+    }
+
+    #[test]
+    fn an_error_names_the_mistake_of_an_http_job() {
+        for url in [
+            "ftp://a/",
+            "file:///etc/passwd",
+            "a/b",
+            "HTTP:",
+            "http://",
+            "http://u:p@a/",
+            "http://a/\\r\\nX: y",
+            "http://a b/",
+            "http://a:0/",
+            "http://a:65536/",
+        ] {
+            refuses("http", &format!(r#"{{"url": "{url}"}}"#), "`url`");
+        }
+        refuses("http", r#"{"url": "http://a", "method": "BREW"}"#, "`method`");
+        refuses(
+            "http",
+            r#"{"url": "http://a", "headers": {"A B": "x"}}"#,
+            "`headers` has a name that HTTP does not allow",
+        );
+        refuses(
+            "http",
+            r#"{"url": "http://a", "headers": {"X": "secret\r\nY: z"}}"#,
+            "header `X` has a character",
+        );
+        refuses(
+            "http",
+            r#"{"url": "http://a", "headers": {"Content-Length": "3"}}"#,
+            "set by jobctl itself",
+        );
+        for value in ["${", "${}", "${A", "${A B}", "${1A}", "${${TOKEN}}"] {
+            let payload = format!(r#"{{"url": "http://a", "headers": {{"X": "{value}"}}}}"#);
+            refuses("http", &payload, "header `X` has a `${` that no `NAME}` follows");
+        }
+        for name in ["JOBCTL_DATABASE_URL", "JOBCTL_X", "PGPASSWORD", "DATABASE_URL"] {
+            let payload =
+                format!(r#"{{"url": "http://a", "headers": {{"X": "Bearer ${{{name}}}"}}}}"#);
+            refuses("http", &payload, "header `X` names a database variable");
+        }
+        refuses("http", r#"{"url": "http://a", "json": 1, "body": "x"}"#, "exclude each other");
+        refuses("http", r#"{"url": "http://a", "timeout": "5"}"#, "`timeout`");
+        refuses("http", r#"{"url": "http://a", "timeout": "0s"}"#, "allowed are 1s to 30d");
+        refuses("http", r#"{"url": "http://a", "redirects": 6}"#, "allowed are 0 to 5");
+    }
+}

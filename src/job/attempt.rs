@@ -1,0 +1,73 @@
+//! One execution of a run: the input of the job, and its result. Pure.
+
+use crate::job::failure::Failure;
+
+/// The prefix of the idempotency key of a run without its own key; the run's id follows.
+pub(crate) const RUN_KEY_PREFIX: &str = "jobctl-run-";
+
+/// Tells a job about its attempt, in its environment or its headers.
+#[derive(Clone, Debug)]
+pub(crate) struct AttemptIdentity {
+    pub(crate) run_id: i64,
+    /// The definition's name, or the built-in `shell` / `http`.
+    pub(crate) job: String,
+    /// From 1.
+    pub(crate) attempt: i32,
+    pub(crate) max_attempts: i32,
+    /// The same on every attempt of a run, so that a receiver can drop repetitions.
+    pub(crate) idempotency_key: String,
+    /// The nominal time of the schedule that fired the run, RFC 3339.
+    pub(crate) scheduled_for: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct AttemptResult {
+    pub(crate) outcome: Outcome,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) http_status: Option<u16>,
+    pub(crate) output: JobOutput,
+    /// More detail for the history and the log; viewers see only the failure.
+    pub(crate) note: Option<String>,
+}
+
+impl AttemptResult {
+    /// The result of an attempt that failed before a process or a call existed.
+    pub(crate) fn unstarted(failure: Failure) -> Self {
+        Self {
+            outcome: Outcome::Failed(failure),
+            exit_code: None,
+            signal: None,
+            http_status: None,
+            output: JobOutput::default(),
+            note: None,
+        }
+    }
+}
+
+/// The start of a job's output or answer: valid UTF-8 without NUL, so that PostgreSQL can store it.
+#[derive(Debug, Default)]
+pub(crate) struct JobOutput {
+    pub(crate) text: String,
+    /// The length of the whole output.
+    pub(crate) bytes: u64,
+    pub(crate) truncated: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Succeeded,
+    Failed(Failure),
+    /// The tick ended it through its `Stop`.
+    Stopped(StopReason),
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum StopReason {
+    /// An operator cancelled the run.
+    Cancelled,
+    /// The tick is shutting down.
+    Interrupted,
+    /// The lease expired or was taken by another tick.
+    LeaseLost,
+}

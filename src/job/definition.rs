@@ -1,0 +1,586 @@
+//! The definitions file: TOML, one table per job. An error names its line, job and key. Pure.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use toml::de::{DeTable, DeValue};
+
+use crate::job::action::{self, Action, MOST_ATTEMPTS, TIMEOUT_RANGE};
+use crate::job::backoff;
+use crate::job::payload;
+use crate::schedule::{Schedule, Zone};
+use crate::text::did_you_mean;
+use crate::text::duration;
+
+/// A job as the file defines it; the fields are named as the columns of `job_definitions` are.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    pub(crate) action: Value,
+    pub(crate) payload: Value,
+    pub(crate) schedule: Option<String>,
+    pub(crate) time_zone: String,
+    /// `skip`, `one`, `all`, or `all:N`.
+    pub(crate) catch_up: String,
+    pub(crate) overlap: String,
+    pub(crate) max_running: Option<i32>,
+    pub(crate) max_attempts: i32,
+    /// Seconds.
+    pub(crate) timeout: Option<f64>,
+    pub(crate) backoff: String,
+    pub(crate) priority: i32,
+    pub(crate) queue: String,
+    /// Seconds.
+    pub(crate) spread: f64,
+    /// Roles that may enqueue; `None` for every enqueuer.
+    pub(crate) enqueuers: Option<Vec<String>>,
+    pub(crate) enqueue_may_set: Vec<String>,
+    pub(crate) enabled: bool,
+}
+
+/// A mistake in a file.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Problem {
+    /// From 1.
+    pub(crate) line: usize,
+    pub(crate) what: String,
+}
+
+/// The keys of a job.
+const KEYS: &str = "shell http cwd env permanent_exit_codes payload schedule time_zone catch_up \
+                    overlap max_running max_attempts timeout backoff priority queue spread \
+                    enqueuers enqueue_may_set enabled";
+/// The keys of a job that belong to the command of `shell`.
+const SHELL_KEYS: [&str; 3] = ["cwd", "env", "permanent_exit_codes"];
+/// The keys of a job that need a `schedule`.
+const SCHEDULE_KEYS: [&str; 4] = ["time_zone", "catch_up", "overlap", "spread"];
+/// The keys of a job's `http` table; the body is the run's payload.
+const HTTP_KEYS: &str = "url method headers timeout redirects transient_statuses";
+/// The values of `enqueue_may_set`.
+const MAY_SET: &[&str] = &["queue", "priority", "timeout", "max_attempts", "backoff"];
+/// The values of `overlap`; the first is the default.
+const OVERLAPS: &[&str] = &["skip", "allow", "queue"];
+/// The number of intervals between nominal times that are compared with `spread`.
+const INTERVALS: usize = 100;
+/// The maximum of N in `catch_up = "all:N"`.
+const CATCH_UP_LIMIT: usize = 1000;
+
+/// Reads a file. A schedule must fire after `now`.
+pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Problem> {
+    let line_of = |offset: usize| 1 + text[..offset.min(text.len())].matches('\n').count();
+    let file = DeTable::parse(text).map_err(|error| {
+        let what = error.message().replace('\n', " ");
+        let span = error.span().unwrap_or_default();
+        // The parser does not name a duplicate key, and only its message shows that error.
+        let key = text.get(span.clone()).filter(|_| what == "duplicate key");
+        let key = key.map(|key| format!(" `{key}`")).unwrap_or_default();
+        Problem { line: line_of(span.start), what: what + &key }
+    })?;
+    let mut definitions = Vec::new();
+    for (key, value) in file.get_ref() {
+        let here = |what: String| Problem { line: line_of(key.span().start), what };
+        if key.get_ref() != "jobs" {
+            let known = did_you_mean::suggestion(key.get_ref(), ["jobs"]);
+            let what = format!("unknown key `{}`; a file holds [jobs.NAME] tables", key.get_ref());
+            return Err(here(what + &known));
+        }
+        let jobs = value.get_ref().as_table();
+        for (name, job) in jobs.ok_or_else(|| here("`jobs` holds [jobs.NAME] tables".to_owned()))? {
+            let problem = |Wrong { place, why }| Problem {
+                line: line_of(place.unwrap_or(name.span().start)),
+                what: format!("job `{}`: {why}", name.get_ref().escape_debug()),
+            };
+            definitions.push(read_job(name.get_ref(), job.get_ref(), now).map_err(problem)?);
+        }
+    }
+    Ok(definitions)
+}
+
+/// A mistake in a job.
+struct Wrong {
+    /// The offset of the key, if it is at one.
+    place: Option<usize>,
+    why: String,
+}
+
+impl From<String> for Wrong {
+    fn from(why: String) -> Self {
+        Self { place: None, why }
+    }
+}
+
+/// A table of the file.
+#[derive(Clone, Copy)]
+struct Keys<'a>(&'a DeTable<'a>);
+
+impl Keys<'_> {
+    fn has(self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    fn wrong(self, key: &str, why: String) -> Wrong {
+        let place = self.0.get_key_value(key).map(|(key, _)| key.span().start);
+        Wrong { place, why }
+    }
+
+    fn check_known(self, known: &str) -> Result<(), Wrong> {
+        let mut keys = self.0.keys().map(|key| key.get_ref().as_ref());
+        let Some(key) = keys.find(|key| !known.split(' ').any(|known| known == *key)) else {
+            return Ok(());
+        };
+        let mut meant = did_you_mean::suggestion(key, known.split(' '));
+        if meant.is_empty() {
+            meant = format!("; known are {}", known.replace(' ', ", "));
+        }
+        Err(self.wrong(key, format!("`{key}`: unknown key{meant}")))
+    }
+
+    /// Reads a value, if the table has the key.
+    fn get<T>(
+        self,
+        key: &str,
+        read: impl FnOnce(Value) -> Result<T, String>,
+    ) -> Result<Option<T>, Wrong> {
+        let value = self.0.get(key).map(|value| json(value.get_ref()).and_then(read));
+        value.transpose().map_err(|why| self.wrong(key, format!("`{key}`: {why}")))
+    }
+}
+
+fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definition, Wrong> {
+    check_name(name)?;
+    let job = job.as_table().ok_or_else(|| "must be a table, [jobs.NAME]".to_owned())?;
+    let keys = Keys(job);
+    keys.check_known(KEYS)?;
+    let payload = keys.get("payload", Ok)?.unwrap_or_else(|| Value::Object(Map::new()));
+    let (kind, action) = read_action(keys, &payload)?;
+    let max_attempts = keys.get("max_attempts", number(1, MOST_ATTEMPTS))?;
+    let spread = keys.get("spread", seconds(Duration::ZERO, Duration::from_secs(86400)))?;
+    let backoff = keys.get("backoff", |value| backoff::check(&text(value)?))?;
+    let enabled = |value: Value| value.as_bool().ok_or("must be true or false".to_owned());
+    let queue_name = keys.get("queue", |value| queue(&text(value)?))?;
+    let definition = Definition {
+        name: name.to_owned(),
+        kind,
+        action: Value::Object(action),
+        payload,
+        schedule: keys.get("schedule", text)?,
+        time_zone: keys.get("time_zone", text)?.unwrap_or_else(|| "UTC".to_owned()),
+        catch_up: keys.get("catch_up", catch_up)?.unwrap_or_else(|| "one".to_owned()),
+        overlap: keys.get("overlap", one_of(OVERLAPS))?.unwrap_or_else(|| OVERLAPS[0].to_owned()),
+        max_running: keys.get("max_running", number(1, 100_000))?,
+        max_attempts: max_attempts.unwrap_or(10),
+        timeout: keys.get("timeout", seconds(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1))?,
+        backoff: backoff.unwrap_or_else(|| backoff::DEFAULT.to_owned()),
+        priority: keys.get("priority", number(i32::MIN, i32::MAX))?.unwrap_or(0),
+        queue: queue_name.unwrap_or_else(|| "default".to_owned()),
+        spread: spread.unwrap_or(0.0),
+        enqueuers: keys.get("enqueuers", list(role))?,
+        enqueue_may_set: keys.get("enqueue_may_set", list(one_of(MAY_SET)))?.unwrap_or_default(),
+        enabled: keys.get("enabled", enabled)?.unwrap_or(true),
+    };
+    let Some(schedule) = &definition.schedule else {
+        let key = SCHEDULE_KEYS.into_iter().find(|key| keys.has(key));
+        let wrong =
+            |key| keys.wrong(key, format!("`{key}` goes with `schedule`, which is missing"));
+        return key.map_or(Ok(definition), |key| Err(wrong(key)));
+    };
+    let wrong = |key| move |why| keys.wrong(key, format!("`{key}`: {why}"));
+    Zone::parse(&definition.time_zone).map_err(wrong("time_zone"))?;
+    Schedule::parse(schedule, &definition.time_zone)
+        .and_then(|schedule| schedule.first(now))
+        .map_err(wrong("schedule"))?;
+    check_spread(schedule, &definition).map_err(|why| keys.wrong("spread", why))?;
+    Ok(definition)
+}
+
+/// Reads the action with the same code as a tick after a claim, so that `apply` refuses every
+/// action that a tick could not read. Reads each key alone first, to find out which is wrong.
+fn read_action(
+    job: Keys<'_>,
+    payload: &Value,
+) -> Result<(&'static str, Map<String, Value>), Wrong> {
+    let (kind, action) = match (job.get("shell", Ok)?, job.get("http", Ok)?) {
+        (Some(_), Some(_)) => {
+            let why = "`shell`: a job is either `http` or `shell`";
+            return Err(job.wrong("shell", why.to_owned()));
+        }
+        (None, None) => {
+            let why = "it has neither `shell` nor `http`, so there is nothing to run";
+            return Err(why.to_owned().into());
+        }
+        (Some(command), None) => {
+            let mut action = Map::from_iter([("command".to_owned(), command)]);
+            for key in SHELL_KEYS {
+                action.extend(job.get(key, Ok)?.map(|value| (key.to_owned(), value)));
+            }
+            ("shell", action)
+        }
+        (None, Some(Value::Object(call))) => ("http", call),
+        (None, Some(_)) => {
+            let why = "`http`: must be a table: { url = \"https://...\" }";
+            return Err(job.wrong("http", why.to_owned()));
+        }
+    };
+    let call = job.0.get("http").and_then(|call| call.get_ref().as_table()).map(Keys);
+    if let Some(call) = call {
+        if let Some(key) = SHELL_KEYS.into_iter().find(|key| job.has(key)) {
+            return Err(job.wrong(key, format!("`{key}` goes with `shell`")));
+        }
+        call.check_known(HTTP_KEYS)
+            .map_err(|wrong| Wrong { why: format!("`http`: {}", wrong.why), ..wrong })?;
+    }
+    let payload = payload.to_string();
+    payload::check(payload.as_bytes())
+        .map_err(|why| job.wrong("payload", format!("`payload`: {}", without_position(&why))))?;
+    let read = |action: Map<String, Value>| {
+        Action::of_definition(kind, &Value::Object(action).to_string(), &payload)
+    };
+    let needed = if kind == "http" { ("url", "http://a") } else { ("command", "true") };
+    for (key, value) in &action {
+        let mut alone = Map::from_iter([(needed.0.to_owned(), needed.1.into())]);
+        alone.insert(key.clone(), value.clone());
+        read(alone).map_err(|why| {
+            // Name the key as the file does.
+            let (table, key_of_file, name) = match (call, key.as_str()) {
+                (Some(call), key) => (call, key, format!("`http`: `{key}`")),
+                (None, "command") => (job, "shell", "`shell`".to_owned()),
+                (None, key) => (job, key, format!("`{key}`")),
+            };
+            let why = without_position(&why);
+            table.wrong(
+                key_of_file,
+                match why.strip_prefix(&format!("`{key}` ")) {
+                    Some(why) => format!("{name} {why}"),
+                    None => format!("{name}: {why}"),
+                },
+            )
+        })?;
+    }
+    read(action.clone())
+        .and_then(|action| action.check_program())
+        .map_err(|why| job.wrong(kind, format!("`{kind}`: {}", without_position(&why))))?;
+    Ok((kind, action))
+}
+
+/// Removes the position within the JSON that the TOML was turned into.
+fn without_position(why: &str) -> &str {
+    why.rsplit_once(" at line 1 column ").map_or(why, |(why, _)| why)
+}
+
+/// Refuses a spread that is longer than the interval between two nominal times. With
+/// `overlap = "skip"`, a run that still waits for its delay would make the schedule skip the next.
+fn check_spread(schedule: &str, definition: &Definition) -> Result<(), String> {
+    // Computed in UTC and from a fixed day, so that a file that is valid today stays valid.
+    let times: Vec<_> =
+        Schedule::parse(schedule, "UTC")?.fires(DateTime::UNIX_EPOCH).take(INTERVALS + 1).collect();
+    let intervals = times.windows(2).filter_map(|pair| (pair[1].at - pair[0].at).to_std().ok());
+    let too_short = |interval: &Duration| interval.as_secs_f64() < definition.spread;
+    match intervals.min().filter(too_short) {
+        Some(interval) if definition.overlap == "skip" => Err(format!(
+            "`spread` is longer than the {} to the next time, which overlap = \"skip\" would \
+             leave out",
+            duration::show(interval)
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn text(value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        _ => Err("must be a string".to_owned()),
+    }
+}
+
+fn list(
+    read: impl Fn(Value) -> Result<String, String>,
+) -> impl FnOnce(Value) -> Result<Vec<String>, String> {
+    move |value| match value {
+        Value::Array(items) => items.into_iter().map(read).collect(),
+        _ => Err("must be a list of strings".to_owned()),
+    }
+}
+
+fn role(name: Value) -> Result<String, String> {
+    let name = text(name)?;
+    let fits = (1..=63).contains(&name.len());
+    fits.then_some(name).ok_or_else(|| "a role's name has 1 to 63 bytes".to_owned())
+}
+
+fn one_of(words: &[&str]) -> impl Fn(Value) -> Result<String, String> {
+    move |value| {
+        let text = text(value)?;
+        let is_known = words.contains(&text.as_str());
+        is_known.then_some(text).ok_or_else(|| format!("must be one of {}", words.join(", ")))
+    }
+}
+
+fn number(least: i32, most: i32) -> impl Fn(Value) -> Result<i32, String> {
+    move |value| {
+        let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
+        number
+            .filter(|number| (least..=most).contains(number))
+            .ok_or_else(|| format!("must be a whole number from {least} to {most}"))
+    }
+}
+
+fn seconds(least: Duration, most: Duration) -> impl Fn(Value) -> Result<f64, String> {
+    move |value| duration::parse_within(&text(value)?, least, most).map(|wait| wait.as_secs_f64())
+}
+
+fn catch_up(value: Value) -> Result<String, String> {
+    let text = text(value)?;
+    // As in the CHECK of the table: no sign and no leading zero.
+    let limit = text.strip_prefix("all:").and_then(|digits| digits.parse::<usize>().ok());
+    let is_limit = limit.is_some_and(|limit| {
+        (1..=CATCH_UP_LIMIT).contains(&limit) && text == format!("all:{limit}")
+    });
+    let is_known = is_limit || ["skip", "one", "all"].contains(&text.as_str());
+    is_known
+        .then_some(text)
+        .ok_or_else(|| format!("must be skip, one, all or all:N with N from 1 to {CATCH_UP_LIMIT}"))
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    if action::is_built_in(name) {
+        return Err("is the name of a built-in job".to_owned());
+    }
+    let rule = "a name has 1 to 63 letters, digits or _ . : -, and starts with none of . : -";
+    is_plain(name).then_some(()).ok_or_else(|| rule.to_owned())
+}
+
+/// Checks the name of a queue and returns it.
+pub(crate) fn queue(name: &str) -> Result<String, String> {
+    let rule = "a queue's name has 1 to 63 letters, digits or _ . : -";
+    is_plain(name).then(|| name.to_owned()).ok_or_else(|| rule.to_owned())
+}
+
+/// The CHECK constraints of the tables have the same rule.
+fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.len() <= 63
+        && name.starts_with(plain)
+        && name.chars().all(|c| plain(c) || ".:-".contains(c))
+}
+
+fn json(value: &DeValue<'_>) -> Result<Value, String> {
+    let without_nul = |text: &str| match text.contains('\0') {
+        true => Err("has a NUL, which can't be stored".to_owned()),
+        false => Ok(text.to_owned()),
+    };
+    Ok(match value {
+        DeValue::String(text) => without_nul(text)?.into(),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map_err(|_| format!("{number} is too large"))?
+            .into(),
+        DeValue::Float(number) => {
+            let float = number.as_str().parse::<f64>().ok().and_then(serde_json::Number::from_f64);
+            Value::Number(float.ok_or_else(|| format!("JSON has no number {number}"))?)
+        }
+        DeValue::Boolean(yes) => (*yes).into(),
+        DeValue::Datetime(time) => time.to_string().into(),
+        DeValue::Array(items) => {
+            items.iter().map(|item| json(item.get_ref())).collect::<Result<_, _>>()?
+        }
+        DeValue::Table(table) => {
+            let members = table
+                .iter()
+                .map(|(key, value)| Ok((without_nul(key.get_ref())?, json(value.get_ref())?)));
+            Value::Object(members.collect::<Result<_, String>>()?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn one(text: &str) -> Definition {
+        let mut definitions = read(text, DateTime::UNIX_EPOCH).unwrap();
+        assert_eq!(definitions.len(), 1);
+        definitions.remove(0)
+    }
+
+    #[track_caller]
+    fn refuses(text: &str, line: usize, what: &str) {
+        let problem = read(text, DateTime::UNIX_EPOCH).unwrap_err();
+        assert_eq!(problem.line, line, "{problem:?}");
+        assert!(problem.what.contains(what), "{problem:?}");
+    }
+
+    #[test]
+    fn a_shell_job_has_its_command_in_its_action() {
+        let job = one(
+            "[jobs.cleanup]\nshell = 'bin/cleanup --all'\ncwd = '/srv'\nenv = { LANG = 'C' }\n\
+             timeout = '10m'\n",
+        );
+        assert_eq!((job.kind, job.timeout), ("shell", Some(600.0)));
+        assert_eq!(
+            job.action,
+            serde_json::json!({"command": "bin/cleanup --all", "cwd": "/srv", "env": {"LANG": "C"}})
+        );
+        assert_eq!(
+            one("[jobs.a]\nshell = ['ls', '-l']\n").action,
+            serde_json::json!({"command": ["ls", "-l"]})
+        );
+    }
+
+    #[test]
+    fn an_http_job_has_its_call_in_its_action() {
+        let job =
+            one("[jobs.a.http]\nurl = 'https://a'\nmethod = 'PUT'\nheaders = { X = '${T}' }\n");
+        assert_eq!(job.kind, "http");
+        assert_eq!(
+            job.action,
+            serde_json::json!({"url": "https://a", "method": "PUT", "headers": {"X": "${T}"}})
+        );
+    }
+
+    #[test]
+    fn missing_keys_take_their_defaults() {
+        let job = one("[jobs.a]\nshell = 'x'\n");
+        assert_eq!(
+            (job.max_attempts, job.backoff.as_str(), job.queue.as_str()),
+            (10, "exponential:1m..30m", "default")
+        );
+        assert_eq!(
+            (job.overlap.as_str(), job.catch_up.as_str(), job.enabled),
+            ("skip", "one", true)
+        );
+        assert_eq!(job.payload, serde_json::json!({}));
+        assert_eq!((job.enqueuers, job.enqueue_may_set), (None, vec![]));
+    }
+
+    #[test]
+    fn enqueuers_are_roles_and_enqueue_may_set_names_limits() {
+        let job =
+            one("[jobs.a]\nshell = 'x'\nenqueuers = ['shop', 'a b']\nenqueue_may_set = ['queue', \
+             'timeout']\n");
+        assert_eq!(job.enqueuers.unwrap(), ["shop", "a b"]);
+        assert_eq!(job.enqueue_may_set, ["queue", "timeout"]);
+        assert_eq!(one("[jobs.a]\nshell = 'x'\nenqueuers = []\n").enqueuers, Some(vec![]));
+        for (key, why) in [
+            ("enqueuers = 'shop'", "`enqueuers`: must be a list of strings"),
+            ("enqueuers = [1]", "`enqueuers`: must be a string"),
+            ("enqueuers = ['']", "`enqueuers`: a role's name has 1 to 63 bytes"),
+            (
+                "enqueue_may_set = ['run_at']",
+                "`enqueue_may_set`: must be one of queue, priority, timeout",
+            ),
+        ] {
+            refuses(&format!("[jobs.a]\nshell = 'x'\n{key}\n"), 3, why);
+        }
+    }
+
+    #[test]
+    fn an_error_names_line_job_and_key() {
+        refuses(
+            "[jobs.a]\nshell = 'x'\nshedule = '@daily'\n",
+            3,
+            "job `a`: `shedule`: unknown key; did you mean `schedule`?",
+        );
+        refuses(
+            "[job.a]\nshell = 'x'\n",
+            1,
+            "unknown key `job`; a file holds [jobs.NAME] tables; did you mean `jobs`?",
+        );
+        refuses(
+            "[jobs.a]\nshell = 'x'\n\n[jobs.b]\nqueue = 'x'\n",
+            4,
+            "job `b`: it has neither `shell` nor `http`",
+        );
+        refuses(
+            "[jobs.a]\nshell = 'x'\nhttp = { url = 'http://a' }\n",
+            2,
+            "a job is either `http` or `shell`",
+        );
+        refuses("[jobs.a]\nhttp = { ulr = 'http://a' }\n", 2, "did you mean `url`?");
+        refuses("[jobs.a]\nhttp = { url = 'ftp://a' }\n", 2, "must start with http://");
+        refuses(
+            "[jobs.a]\nshell = 'x'\nenv = { 'A=B' = 'c' }\n",
+            3,
+            "`env` has a name that is empty or contains `=`",
+        );
+        refuses("[jobs.a]\nshell = 'x'\ntimeout = 5\n", 3, "`timeout`: must be a string");
+        refuses("[jobs.a]\nshell = 'x'\ntimeout = '5'\n", 3, "is not a duration");
+        refuses("[jobs.a]\nshell = 'x'\nmax_attempts = 0\n", 3, "from 1 to 1000");
+        refuses("[jobs.a]\nshell = 'x'\nbackoff = 'often'\n", 3, "is not a backoff");
+        refuses("[jobs.a]\nshell = 'x'\noverlap = 'never'\n", 3, "one of skip, allow, queue");
+        refuses("[jobs.a]\nshell = 'x'\ncatch_up = 'all:0'\n", 3, "all:N");
+        refuses("[jobs.a]\nshell = 'x'\ntime_zone = 'Europe/Berlin'\n", 3, "goes with `schedule`");
+        let spread = |keys: &str| {
+            format!("[jobs.a]\nshell = 'x'\nschedule = '*/5 9-17 * * *'\nspread = '6m'\n{keys}")
+        };
+        refuses(&spread(""), 4, "`spread` is longer than the 5m to the next time");
+        one(&spread("overlap = 'queue'\n"));
+        one(&spread("").replace("6m", "5m"));
+        refuses("[jobs.'a b']\nshell = 'x'\n", 1, "a name has 1 to 63");
+        refuses("[jobs.shell]\nshell = 'x'\n", 1, "name of a built-in job");
+        refuses("[jobs.a]\nshell = 'x'\nshell = 'y'\n", 3, "duplicate key `shell`");
+        refuses("[jobs.a\n", 1, "");
+    }
+
+    #[test]
+    fn an_error_uses_the_keys_of_the_file() {
+        #[track_caller]
+        fn says(text: &str, line: usize, what: &str) {
+            let what = format!("job `a`: {what}");
+            assert_eq!(read(text, DateTime::UNIX_EPOCH).unwrap_err(), Problem { line, what });
+        }
+        let shell = |keys: &str| format!("[jobs.a]\nshell = 'x'\n{keys}\n");
+        says(&shell("env = { A = 1 }"), 3, "`env`: expected a string");
+        says(
+            &shell("permanent_exit_codes = '1'"),
+            3,
+            "`permanent_exit_codes`: expected a sequence",
+        );
+        says(
+            &shell("permanent_exit_codes = [0, 300]"),
+            3,
+            "`permanent_exit_codes` must hold exit statuses from 1 to 255",
+        );
+        says(&shell("cwd = ''"), 3, "`cwd` is empty");
+        says(
+            &shell("schedule = '@daily'\ntime_zone = 'Mars'"),
+            4,
+            "`time_zone`: there is no time zone `Mars`; write a name such as Europe/Berlin, or UTC",
+        );
+        says(
+            &shell("time_zone = 'UTC'\nschedule = '@dayly'").replace("@dayly", "0 0 30 2 *"),
+            4,
+            "`schedule`: `0 0 30 2 *` never fires: no time within 41 years of 1970-01-01 matches",
+        );
+        says(
+            &shell("payload = { a = [\"\\u0000\"] }"),
+            3,
+            "`payload`: has a NUL, which can't be stored",
+        );
+        says(&shell("env = { \"A\\u0000\" = 'x' }"), 3, "`env`: has a NUL, which can't be stored");
+        says(
+            "[jobs.a]\nqueue = 'q'\nshell = \"a\\u0000\"\n",
+            3,
+            "`shell`: has a NUL, which can't be stored",
+        );
+        says("[jobs.a]\nqueue = 'q'\nshell = ' '\n", 3, "`shell` is empty");
+        says(
+            "[jobs.a]\nqueue = 'q'\nshell = 5\n",
+            3,
+            "`shell` must be a string or a list of strings",
+        );
+        says("[jobs.a]\ncwd = '/'\nhttp = { url = 'http://a' }\n", 2, "`cwd` goes with `shell`");
+        let http = |key: &str| format!("[jobs.a.http]\nmethod = 'PUT'\nurl = 'http://a'\n{key}\n");
+        says(&http("redirects = 'x'"), 4, "`http`: `redirects`: expected u32");
+        says(&http("headers = { X = 1 }"), 4, "`http`: `headers`: expected a string");
+        says(&http("timout = '5s'"), 4, "`http`: `timout`: unknown key; did you mean `timeout`?");
+        says(
+            "[jobs.a.http]\nmethod = 'PUT'\nurl = 'ftp://a'\n",
+            3,
+            "`http`: `url` must start with http:// or https://",
+        );
+        says("[jobs.a]\nhttp = {}\n", 2, "`http`: missing field `url`");
+    }
+}

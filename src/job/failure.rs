@@ -1,0 +1,120 @@
+//! The reasons for which an attempt fails. Pure.
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::text::duration;
+
+/// The maximum time by which a server can postpone an attempt.
+const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// The words of the `error_type` column, which group failures.
+pub(crate) const ERROR_TYPES: &str = "exit_code signal timeout spawn http_status transport tls \
+    bad_payload not_allowed lease_expired interrupted cancelled";
+
+/// The server's request to be called again later.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RetryAfter {
+    In(Duration),
+    /// A date, if the server sent no `Date` of its own.
+    At(DateTime<Utc>),
+}
+
+impl RetryAfter {
+    /// Returns the wait from `now`, at most a day.
+    pub(crate) fn wait(self, now: DateTime<Utc>) -> Duration {
+        let wait = match self {
+            Self::In(wait) => wait,
+            Self::At(date) => (date - now).to_std().unwrap_or_default(),
+        };
+        wait.min(RETRY_AFTER_LIMIT)
+    }
+}
+
+/// The reason of a failed attempt. `Display` is the sentence that is stored and shown, also to
+/// viewers. It is short and contains no part of the payload, the headers or the output. It names no
+/// directory, server or variable.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Failure {
+    ExitCode(i32),
+    Signal(i32),
+    Timeout(Duration),
+    /// The command could not be started.
+    Spawn(String),
+    /// This host has no processes, descriptors or memory left now; holds the system's message.
+    Exhausted(String),
+    HttpStatus {
+        status: u16,
+        /// Only from status 429 and 503.
+        retry_after: Option<RetryAfter>,
+    },
+    /// The call got no complete answer.
+    Transport(String),
+    Tls(String),
+    /// The run's payload or definition cannot be executed.
+    BadPayload(String),
+    /// The command cannot start on any host: its arguments are too long.
+    Unstartable(String),
+    /// A flag of this host forbids the action. Holds the message, which names the flag.
+    NotAllowed(String),
+}
+
+impl Failure {
+    /// Returns the type and whether the failure is permanent: another attempt can't succeed. These
+    /// are the exit statuses of `sysexits.h` for usage, data, permission and configuration, and the
+    /// HTTP statuses that RFC 9110 and RFC 6585 do not call temporary.
+    fn kind(&self) -> (&'static str, bool) {
+        match self {
+            Self::ExitCode(code) => ("exit_code", matches!(code, 64 | 65 | 77 | 78)),
+            Self::Signal(_) => ("signal", false),
+            Self::Timeout(_) => ("timeout", false),
+            Self::Spawn(_) | Self::Exhausted(_) => ("spawn", false),
+            Self::Unstartable(_) => ("spawn", true),
+            Self::HttpStatus { status, .. } => {
+                ("http_status", !matches!(status, 408 | 425 | 429 | 500..=599))
+            }
+            Self::Transport(_) => ("transport", false),
+            Self::Tls(_) => ("tls", false),
+            Self::BadPayload(_) => ("bad_payload", true),
+            Self::NotAllowed(_) => ("not_allowed", true),
+        }
+    }
+
+    pub(crate) fn error_type(&self) -> &'static str {
+        self.kind().0
+    }
+
+    /// Returns whether another attempt is pointless.
+    pub(crate) fn is_permanent(&self) -> bool {
+        self.kind().1
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ExitCode(126) => {
+                formatter.write_str("exit status 126 (found but not executable)")
+            }
+            Self::ExitCode(127) => formatter.write_str("exit status 127 (command not found)"),
+            Self::ExitCode(code) => write!(formatter, "exit status {code}"),
+            Self::Signal(signal) => write!(formatter, "killed by signal {signal}"),
+            Self::Timeout(limit) => write!(formatter, "timed out after {}", duration::show(*limit)),
+            Self::HttpStatus { status: status @ 300..=399, .. } => {
+                write!(formatter, "HTTP status {status}, redirect not followed")
+            }
+            Self::HttpStatus { status, .. } => write!(formatter, "HTTP status {status}"),
+            Self::Spawn(why) | Self::Exhausted(why) | Self::Unstartable(why) => {
+                write!(formatter, "could not start: {why}")
+            }
+            Self::Transport(why)
+            | Self::Tls(why)
+            | Self::BadPayload(why)
+            | Self::NotAllowed(why) => formatter.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

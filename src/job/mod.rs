@@ -1,0 +1,11 @@
+//! Jobs and their runs: what to execute, with which limits, and the effect of a result. Pure.
+
+pub(crate) mod action;
+pub(crate) mod attempt;
+pub(crate) mod backoff;
+pub(crate) mod definition;
+pub(crate) mod failure;
+pub(crate) mod next_status;
+pub(crate) mod payload;
+pub(crate) mod redact;
+pub(crate) mod status;

@@ -1,0 +1,125 @@
+//! The fields of a row, read from its JSON: so a row's struct defines its JSON, its TSV and the
+//! columns of its table.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Context;
+use chrono::{DateTime, Utc};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::table::Cell;
+use crate::text::plain::plain;
+
+/// Field names and the JSON of their values, in the order of the struct.
+pub(crate) struct Fields(Vec<(String, Box<RawValue>)>);
+
+impl Fields {
+    pub(crate) fn of<T: Serialize>(row: &T) -> anyhow::Result<Self> {
+        let json = serde_json::to_string(row).context("cannot write JSON")?;
+        serde_json::from_str(&json).context("cannot read a row's fields")
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The values as TSV has them.
+    pub(super) fn values(&self) -> Vec<String> {
+        self.0.iter().map(|(_, value)| text(value.get()).unwrap_or_default()).collect()
+    }
+
+    /// A line for each field: its name and its value.
+    pub(super) fn lines(&self) -> String {
+        let lines = self.names().into_iter().zip(self.values());
+        let lines = lines.map(|(name, value)| format!("{name}\t{value}"));
+        lines.map(|line| line.trim_end_matches('\t').to_owned() + "\n").collect()
+    }
+
+    /// Returns values with their headings, as people see them.
+    pub(crate) fn cells<'a>(
+        &self,
+        columns: &[(&'a str, &str)],
+        now: Option<DateTime<Utc>>,
+    ) -> Vec<(&'a str, Cell)> {
+        columns.iter().map(|(heading, name)| (*heading, self.cell(name, now))).collect()
+    }
+
+    fn json(&self, name: &str) -> &str {
+        self.0.iter().find(|(field, _)| field == name).map_or("null", |(_, value)| value.get())
+    }
+
+    /// Returns a value as people see it. The field's name tells its type: `_seconds` is a length of
+    /// time; `_at`, `_until` and `_for` are times. `a/b` is a pair of fields, `a|b` the first that
+    /// is not null.
+    pub(super) fn cell(&self, name: &str, now: Option<DateTime<Utc>>) -> Cell {
+        if let Some((of, all)) = name.split_once('/') {
+            return Cell::Whole(format!("{}/{}", self.json(of), self.json(all)));
+        }
+        if let Some((first, second)) = name.split_once('|') {
+            let name = if self.json(first) == "null" { second } else { first };
+            return self.cell(name, now);
+        }
+        let json = self.json(name);
+        let Some(text) = text(json) else { return Cell::Nothing };
+        if name.ends_with("_seconds") {
+            let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+            return Cell::Length(seconds.unwrap_or_default());
+        }
+        if ["_at", "_until", "_for"].iter().any(|suffix| name.ends_with(suffix))
+            && let Ok(at) = DateTime::parse_from_rfc3339(&text)
+        {
+            let at = at.to_utc();
+            return now.map_or(Cell::At(at), |now| Cell::Since(at, now));
+        }
+        match name {
+            "status" | "outcome" => Cell::Status(text),
+            "local_time" => {
+                let local = DateTime::parse_from_rfc3339(&text);
+                Cell::Whole(local.map_or(text, |at| at.format("%a %Y-%m-%d %H:%M %:z").to_string()))
+            }
+            _ if json.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => Cell::Number(text),
+            _ => Cell::Text(text),
+        }
+    }
+}
+
+/// Returns the text of a JSON value: of a list of words the words, of another list or an object its
+/// JSON.
+fn text(json: &str) -> Option<String> {
+    match json.as_bytes().first() {
+        _ if json == "null" => None,
+        Some(b'"') => serde_json::from_str(json).ok().map(|text: String| plain(&text)),
+        Some(b'[') => {
+            let words: Result<Vec<String>, _> = serde_json::from_str(json);
+            Some(words.map_or_else(|_| plain(json), |words| plain(&words.join(","))))
+        }
+        _ => Some(plain(json)),
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Fields;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Fields, M::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
+    }
+}

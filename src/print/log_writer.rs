@@ -1,0 +1,122 @@
+//! Writes the log to stderr in a thread of its own. A stopped terminal or a full pipe would
+//! otherwise keep a tick from renewing leases and from handling signals.
+
+use std::io::{self, Write};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Limit of waiting bytes; further lines are dropped.
+const CAPACITY: usize = 4 * 1024 * 1024;
+/// Bytes per write.
+const CHUNK: usize = 4096;
+/// How long a line waits for more lines.
+const BATCH_DELAY: Duration = Duration::from_micros(500);
+/// The process ends after this time without a write, even if lines are left.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+static LOG: Log = Log { waiting: Mutex::new(Waiting::NONE), changed: Condvar::new() };
+
+struct Log {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+struct Waiting {
+    text: Vec<u8>,
+    /// Lines dropped because the buffer was full.
+    dropped: usize,
+    /// Bytes that the thread has taken and not written yet.
+    writing: usize,
+    has_thread: bool,
+}
+
+impl Waiting {
+    const NONE: Self = Self { text: Vec::new(), dropped: 0, writing: 0, has_thread: false };
+}
+
+/// The target of the log.
+pub(super) struct LogWriter;
+
+impl Write for LogWriter {
+    /// Buffers whole lines for the thread.
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let mut waiting = LOG.waiting();
+        if waiting.text.len() + lines.len() > CAPACITY {
+            waiting.dropped += 1;
+            return Ok(lines.len());
+        }
+        waiting.text.extend_from_slice(lines);
+        if !waiting.has_thread {
+            waiting.has_thread =
+                thread::Builder::new().name("log".to_owned()).spawn(|| LOG.write()).is_ok();
+        }
+        if !waiting.has_thread {
+            // Without a thread, write and wait.
+            let text = std::mem::take(&mut waiting.text);
+            return io::stderr().write_all(&text).map(|()| lines.len());
+        }
+        let is_first = waiting.text.len() == lines.len();
+        drop(waiting);
+        if is_first {
+            LOG.changed.notify_all();
+        }
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread's main loop. It never returns; the thread ends with the process.
+    fn write(&self) {
+        let mut waiting = self.waiting();
+        loop {
+            if waiting.text.is_empty() {
+                drop(self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner));
+                // Batch lines: a wake-up costs more than a write.
+                thread::sleep(BATCH_DELAY);
+                waiting = self.waiting();
+                continue;
+            }
+            let mut text = std::mem::take(&mut waiting.text);
+            let dropped = std::mem::take(&mut waiting.dropped);
+            if dropped > 0 {
+                // The buffered lines are older than the dropped ones, so the note follows them.
+                text.extend_from_slice(format!("{dropped} lines dropped\n").as_bytes());
+            }
+            waiting.writing = text.len();
+            for chunk in text.chunks(CHUNK) {
+                drop(waiting);
+                // If stderr is closed, nothing else can report it.
+                let _ = io::stderr().write_all(chunk);
+                waiting = self.waiting();
+                waiting.writing -= chunk.len();
+                self.changed.notify_all();
+            }
+        }
+    }
+}
+
+/// Waits until the log is written, unless writing stalls.
+pub(crate) fn finish() {
+    let mut waiting = LOG.waiting();
+    let mut until = Instant::now() + STALL_TIMEOUT;
+    while waiting.has_thread && waiting.writing + waiting.text.len() > 0 {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let before = waiting.writing;
+        waiting = LOG.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+        if waiting.writing != before {
+            until = Instant::now() + STALL_TIMEOUT;
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Plans due schedules: which nominal times to fire, and which comes next. Pure.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::schedule::Schedule;
+use crate::text::plural;
+
+/// A nominal time older than this was missed: no tick ran when it came.
+const ON_TIME: TimeDelta = TimeDelta::minutes(2);
+/// Nominal times fired by one statement. They take a tenth of its time limit of ten seconds.
+const TIMES_AT_ONCE: usize = 5000;
+/// The wait until a schedule that cannot be fired is read again.
+const BROKEN_PAUSE: TimeDelta = TimeDelta::hours(1);
+/// A schedule that fires this much too early, because a clock was ahead, is not reported.
+const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(5);
+
+/// A schedule whose next nominal time has come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DueSchedule {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) schedule: String,
+    pub(crate) time_zone: String,
+    pub(crate) catch_up: String,
+    /// The number of nominal times that one fire may queue.
+    pub(crate) most_fires: i32,
+    /// Seconds.
+    pub(crate) spread: f64,
+    /// The stored next time, which has come; `None` if no next time is stored yet.
+    pub(crate) seen: Option<DateTime<Utc>>,
+    /// The database's now.
+    pub(crate) now: DateTime<Utc>,
+}
+
+/// The nominal times of a due schedule: those to fire now, and the next one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FirePlan {
+    /// The times were computed from this schedule; if it has changed since, nothing is fired.
+    pub(crate) due: DueSchedule,
+    /// `None`: it never fires again.
+    pub(crate) next: Option<DateTime<Utc>>,
+    /// Nominal times to queue runs for.
+    pub(crate) times: Vec<DateTime<Utc>>,
+    /// The number of nominal times that are skipped.
+    pub(crate) missed: i64,
+    /// How many seconds after its nominal time a run is due.
+    pub(crate) delay: f64,
+    /// Set if the schedule cannot be fired: no tick reads it before this time.
+    pub(crate) put_off_until: Option<DateTime<Utc>>,
+}
+
+/// A definition's schedule, as `next` and `resume` need it.
+#[derive(Clone, Debug)]
+pub(crate) struct Scheduled {
+    pub(crate) name: String,
+    pub(crate) schedule: Option<String>,
+    pub(crate) time_zone: String,
+    pub(crate) enabled: bool,
+    pub(crate) paused_at: Option<DateTime<Utc>>,
+    pub(crate) next_run_at: Option<DateTime<Utc>>,
+    /// Nominal times that were left out.
+    pub(crate) skipped_fires: i64,
+    /// The database's now.
+    pub(crate) now: DateTime<Utc>,
+}
+
+/// Plans each due schedule. Puts off unreadable ones, so that they delay no other, and returns an
+/// error text for each.
+pub(crate) fn plan_fires(due: Vec<DueSchedule>) -> (Vec<FirePlan>, Vec<String>) {
+    let mut errors = Vec::new();
+    let mut plans: Vec<_> = due.into_iter().map(put_off).collect();
+    for plan in &mut plans {
+        if let Err(why) = set_times(plan) {
+            errors.push(format!("schedule of `{}` does not fire: {why}", plan.due.name));
+        }
+    }
+    (plans, errors)
+}
+
+/// Splits plans into batches for one statement each. A batch has at most `TIMES_AT_ONCE` nominal
+/// times, unless a single schedule has more.
+pub(crate) fn into_batches(plans: Vec<FirePlan>) -> Vec<Vec<FirePlan>> {
+    let mut batches: Vec<Vec<FirePlan>> = Vec::new();
+    let mut times = 0;
+    for plan in plans {
+        times += plan.times.len();
+        match batches.last_mut() {
+            Some(batch) if times <= TIMES_AT_ONCE => batch.push(plan),
+            _ => {
+                times = plan.times.len();
+                batches.push(vec![plan]);
+            }
+        }
+    }
+    batches
+}
+
+/// Returns a plan that fires nothing and keeps the next nominal time as it is.
+pub(crate) fn put_off(due: DueSchedule) -> FirePlan {
+    let put_off_until = Some(due.now + BROKEN_PAUSE);
+    FirePlan { next: due.seen, put_off_until, due, ..FirePlan::default() }
+}
+
+/// Turns a plan that is put off into one that fires, unless the schedule is broken.
+fn set_times(plan: &mut FirePlan) -> Result<(), String> {
+    let due = &plan.due;
+    let schedule = Schedule::parse(&due.schedule, &due.time_zone)?;
+    let Some(seen) = due.seen else {
+        plan.next = Some(schedule.first(due.now)?);
+        plan.put_off_until = None;
+        return Ok(());
+    };
+    let newest = usize::try_from(due.most_fires).unwrap_or(1);
+    // The stored time is due whatever the expression says; later times come from the expression.
+    let (mut times, mut skipped) = schedule.missed(seen, due.now, newest);
+    if times.len() < newest {
+        times.insert(0, seen);
+    } else {
+        skipped += 1;
+    }
+    if due.catch_up == "skip" {
+        let before = times.len();
+        times.retain(|time| due.now - *time <= ON_TIME);
+        skipped += (before - times.len()) as u64;
+    }
+    let spread = Duration::try_from_secs_f64(due.spread).unwrap_or_default();
+    plan.delay = delay_of(&due.name, spread).as_secs_f64();
+    plan.next = schedule.after(due.now);
+    plan.times = times;
+    plan.missed = i64::try_from(skipped).unwrap_or(i64::MAX);
+    plan.put_off_until = None;
+    Ok(())
+}
+
+/// Returns the fixed delay of a job within `spread`, in whole seconds, so that not every job starts
+/// at midnight. It is the same on every host and in every version.
+fn delay_of(name: &str, spread: Duration) -> Duration {
+    // FNV-1a, because std's hashes may change with the compiler.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    Duration::from_secs(hash.checked_rem(spread.as_secs()).unwrap_or_default())
+}
+
+/// Returns the first nominal time after `now`, or an error if the schedule is unreadable or never
+/// fires.
+pub(crate) fn first(
+    schedule: &str,
+    time_zone: &str,
+    now: DateTime<Utc>,
+) -> Result<DateTime<Utc>, String> {
+    Schedule::parse(schedule, time_zone)?.first(now)
+}
+
+/// The names of schedules that do not fire as defined.
+#[derive(Debug, Default)]
+pub(crate) struct FailingSchedules<'a> {
+    /// Never fire: unreadable, or without any matching time.
+    pub(crate) broken: Vec<&'a str>,
+    /// Skip times: the stored next time is too late, for example because a clock was ahead.
+    pub(crate) skipping: Vec<&'a str>,
+}
+
+impl<'a> FailingSchedules<'a> {
+    pub(crate) fn of(scheduled: &'a [Scheduled]) -> Self {
+        let named = |fails: fn(&Scheduled) -> bool| {
+            scheduled.iter().filter(|one| fails(one)).map(|one| one.name.as_str()).collect()
+        };
+        Self { broken: named(is_broken), skipping: named(is_skipping) }
+    }
+
+    /// Returns a sentence for each kind of failure, and what to do about the first schedule.
+    pub(crate) fn sentences(&self) -> impl Iterator<Item = (String, String)> {
+        let kinds = [
+            (&self.broken, "can't fire", "see `jobctl next"),
+            (&self.skipping, "will skip times", "run `jobctl resume"),
+        ];
+        kinds.into_iter().filter_map(|(names, fails, remedy)| {
+            let first = names.first()?;
+            Some((
+                format!("schedule {} {fails}", plural::listed(names, 1)),
+                format!("{remedy} {first}`"),
+            ))
+        })
+    }
+}
+
+/// Whether the schedule should fire but never will.
+pub(crate) fn is_broken(scheduled: &Scheduled) -> bool {
+    first_from(scheduled, scheduled.now).is_some_and(|first| first.is_err())
+}
+
+fn is_skipping(scheduled: &Scheduled) -> bool {
+    let first = first_from(scheduled, scheduled.now + CLOCK_TOLERANCE).and_then(Result::ok);
+    first.zip(scheduled.next_run_at).is_some_and(|(first, next)| next > first)
+}
+
+/// Returns the first nominal time after `from`; `None` if the schedule should not fire.
+fn first_from(scheduled: &Scheduled, from: DateTime<Utc>) -> Option<Result<DateTime<Utc>, String>> {
+    let schedule =
+        scheduled.schedule.as_ref().filter(|_| scheduled.enabled && scheduled.paused_at.is_none());
+    schedule.map(|schedule| first(schedule, &scheduled.time_zone, from))
+}
+
+/// Returns the zones in use, each with instants at which to compare the host with the database:
+/// now, the next fires, and half a year later. UTC needs no comparison.
+pub(crate) fn zones_in_use(scheduled: &[Scheduled]) -> BTreeSet<(String, DateTime<Utc>)> {
+    let fires = |one: &&Scheduled| one.enabled && one.schedule.is_some() && one.time_zone != "UTC";
+    let instants =
+        |one: &Scheduled| [Some(one.now), one.next_run_at, Some(one.now + TimeDelta::days(183))];
+    let zones = scheduled.iter().filter(fires);
+    zones
+        .flat_map(|one| instants(one).into_iter().flatten().map(|at| (one.time_zone.clone(), at)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_at_least_one_schedule_and_bounded_times() {
+        let plan = |times: usize| FirePlan {
+            times: vec![DateTime::UNIX_EPOCH; times],
+            ..FirePlan::default()
+        };
+        let batches = |times: &[usize]| {
+            let batches = into_batches(times.iter().copied().map(plan).collect());
+            batches.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(batches(&[]), [0; 0]);
+        assert_eq!(batches(&[1; 500]), [500]);
+        assert_eq!(batches(&[1000; 12]), [5, 5, 2]);
+        assert_eq!(batches(&[0, TIMES_AT_ONCE + 1, 0, 1]), [1, 1, 2]);
+    }
+
+    #[track_caller]
+    fn waits(name: &str, spread: u64, seconds: u64) {
+        assert_eq!(
+            delay_of(name, Duration::from_secs(spread)),
+            Duration::from_secs(seconds),
+            "{name}"
+        );
+    }
+
+    #[test]
+    fn a_delay_never_changes() {
+        waits("cleanup_nightly", 300, 229);
+        waits("send_weekly_report", 300, 158);
+        waits("", 3600, 437);
+        waits("anything", 0, 0);
+        waits("anything", 1, 0);
+    }
+
+    #[test]
+    fn similar_names_are_spread_over_the_whole_span() {
+        let minute = |n: u32| delay_of(&format!("job{n}"), Duration::from_secs(300)).as_secs() / 60;
+        for fifth in 0..5 {
+            let share = (0..1000).filter(|n| minute(*n) == fifth).count();
+            assert!((150..250).contains(&share), "{share} of 1000 in minute {fifth}");
+        }
+    }
+}

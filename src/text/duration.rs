@@ -1,0 +1,142 @@
+//! Reads durations (`30s`, `5m`, `2h`, `1d`, `1h30m`) and writes them.
+
+use std::time::Duration;
+
+/// The maximum of a duration that an operator may give, and of one read from a column.
+pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 86400);
+
+/// Reads a duration; every number needs its unit. Zero is accepted: the caller knows its range.
+/// Months and years have no fixed length and are refused, so that `1M` is never read as a minute.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let units = text.split(|c: char| !c.is_ascii_alphabetic());
+    let known = units
+        .filter(|unit| !unit.is_empty())
+        .all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "w"));
+    humantime::parse_duration(text).ok().filter(|_| known).ok_or_else(|| {
+        let is_negative = text
+            .strip_prefix('-')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let what = if is_negative { "is negative" } else { "is not a duration" };
+        format!("`{text}` {what}; write 30s, 5m, 2h, 1d or 1h30m")
+    })
+}
+
+/// Reads a duration from `least` to `most`.
+pub(crate) fn parse_within(
+    text: &str,
+    least: Duration,
+    most: Duration,
+) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    if (least..=most).contains(&duration) {
+        return Ok(duration);
+    }
+    Err(format!("`{text}` is out of range; allowed are {} to {}", show(least), show(most)))
+}
+
+/// Writes a duration as short as its size allows: `3ms`, `1.2s`, `64s`, `5m 30s`, `2h 5m`.
+pub(crate) fn show(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if duration < Duration::from_secs(1) {
+        return format!("{}ms", duration.as_millis());
+    }
+    if seconds < 10 && duration.subsec_millis() >= 50 {
+        return format!("{:.1}s", duration.as_secs_f64());
+    }
+    if seconds < 120 {
+        return format!("{seconds}s");
+    }
+    let (unit, small, names) = if seconds < 7200 && !seconds.is_multiple_of(3600) {
+        (60, 1, ["m", "s"])
+    } else if seconds < 172_800 {
+        (3600, 60, ["h", "m"])
+    } else {
+        (86400, 3600, ["d", "h"])
+    };
+    match seconds % unit / small {
+        0 => format!("{}{}", seconds / unit, names[0]),
+        rest => format!("{}{} {rest}{}", seconds / unit, names[0], names[1]),
+    }
+}
+
+/// Writes a duration in whole seconds.
+pub(crate) fn show_whole(duration: Duration) -> String {
+    show(Duration::from_secs(duration.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn reads(text: &str, seconds: f64) {
+        assert_eq!(parse(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+    }
+
+    #[track_caller]
+    fn refuses(text: &str) {
+        let refused = parse(text).unwrap_err();
+        assert!(refused.contains("30s, 5m, 2h, 1d"), "{refused}");
+    }
+
+    #[track_caller]
+    fn shows(milliseconds: u64, text: &str) {
+        assert_eq!(show(Duration::from_millis(milliseconds)), text);
+    }
+
+    #[test]
+    fn every_unit_is_read() {
+        reads("250ms", 0.25);
+        reads("30s", 30.0);
+        reads("5m", 300.0);
+        reads("2h", 7200.0);
+        reads("1d", 86400.0);
+        reads("1w", 604_800.0);
+        reads("1h30m", 5400.0);
+        reads("1h 30m", 5400.0);
+    }
+
+    #[test]
+    fn a_duration_needs_a_unit_of_fixed_length() {
+        for text in [
+            "",
+            "5",
+            "-5s",
+            "NaN",
+            "1e18",
+            "1M",
+            "1month",
+            "1y",
+            "s",
+            "5 parsecs",
+            "99999999999999999999s",
+        ] {
+            refuses(text);
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_allowed_range() {
+        let second = Duration::from_secs(1);
+        assert_eq!(parse_within("2s", second, second * 3), Ok(second * 2));
+        assert_eq!(
+            parse_within("0s", second, second * 300).unwrap_err(),
+            "`0s` is out of range; allowed are 1s to 5m"
+        );
+    }
+
+    #[test]
+    fn a_duration_is_written_as_short_as_possible() {
+        shows(3, "3ms");
+        shows(1240, "1.2s");
+        shows(9000, "9s");
+        shows(64_000, "64s");
+        shows(330_000, "5m 30s");
+        shows(300_000, "5m");
+        shows(3_600_000, "1h");
+        shows(3_660_000, "61m");
+        shows(7_500_000, "2h 5m");
+        shows(90_000_000, "25h");
+        shows(270_000_000, "3d 3h");
+    }
+}

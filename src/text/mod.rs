@@ -1,0 +1,7 @@
+//! Text for people and programs: durations, plurals, suggestions, times. Pure.
+
+pub(crate) mod did_you_mean;
+pub(crate) mod duration;
+pub(crate) mod plain;
+pub(crate) mod plural;
+pub(crate) mod timestamp;

@@ -1,0 +1,236 @@
+//! Where claims continue. A lane is one priority of one queue. Usually a claim starts at the
+//! beginning of every lane, because claimed runs have left it. This is a full scan. In two cases it
+//! reads many entries that it cannot claim. While a session holds an old snapshot, claimed runs
+//! stay in the index. Waiting runs of a definition with `max_running` stay there until they start.
+//!
+//! A tick that notices this continues after its last claimed run. It does a full scan only for a
+//! share of its time. Earlier runs and other lanes that appear meanwhile wait for the next full
+//! scan.
+//!
+//! A claim looks at a limited number of lanes, and the next claim at the lanes after them: a
+//! rotation through all lanes. Pure.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::ClaimWhen;
+use crate::store::{Claim, ClaimResult, Lane, Position};
+
+/// A full scan that took longer than `SLOW + SLOW_PER_RUN * runs` has probably read dead rows.
+const SLOW: Duration = Duration::from_millis(10);
+const SLOW_PER_RUN: Duration = Duration::from_micros(20);
+/// Full scans may take at most 1/20 of the time.
+const SHARE: u32 = 20;
+
+#[derive(Debug, Default)]
+pub(super) struct ClaimCursor {
+    /// The last claimed run of each lane.
+    last: BTreeMap<(String, i32), Position>,
+    /// Until this time, claims continue after the runs in `last`.
+    full_scan_from: Option<Instant>,
+    /// The next full scan begins after this lane.
+    pub(super) after_lane: Option<Lane>,
+    /// Every claim of this rotation returned all due runs of its lanes.
+    is_exhaustive: bool,
+}
+
+impl ClaimCursor {
+    /// Returns the runs after which the next claim continues, or `None` for a full scan.
+    pub(super) fn next(&self, now: Instant) -> Option<Vec<Position>> {
+        let continues = self.full_scan_from.is_some_and(|from| now < from);
+        continues.then(|| self.last.values().cloned().collect())
+    }
+
+    /// Returns whether the last rotation claimed all due runs.
+    pub(super) fn found_all(&self) -> bool {
+        self.is_exhaustive && self.after_lane.is_none()
+    }
+
+    /// Updates the state after a claim: what it `asked` for, when it was sent, how long it `took`,
+    /// and what it returned.
+    pub(super) fn observe(
+        &mut self,
+        asked: &Claim,
+        sent: Instant,
+        took: Duration,
+        taken: &ClaimResult,
+    ) {
+        let claimed = &taken.claimed;
+        if asked.after.is_none() {
+            self.scan_fully();
+            let short = asked.is_short(claimed);
+            self.is_exhaustive = short && (self.is_exhaustive || asked.after_lane.is_none());
+            self.after_lane.clone_from(&taken.last_lane);
+            if short && taken.last_lane.is_some() {
+                return;
+            }
+            // The claim may have read over any number of runs that a limit keeps waiting.
+            let reads_over = asked.limits && short;
+            let runs = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
+            if !reads_over && took <= SLOW + SLOW_PER_RUN * runs {
+                return;
+            }
+            self.full_scan_from = Some(sent + took * SHARE);
+        }
+        for run in claimed.iter().filter_map(|run| run.position.as_ref()) {
+            self.last.insert((run.queue.clone(), run.priority), run.clone());
+        }
+    }
+
+    /// Returns when to claim after a claim that continued in its lanes and found too few runs: a
+    /// full scan follows at once. If the last one claimed all due runs and the tick `holds` runs,
+    /// it follows at its usual time.
+    pub(super) fn after_short(&mut self, holds: bool) -> ClaimWhen {
+        match self.full_scan_from {
+            Some(from) if holds && self.found_all() => ClaimWhen::At(from),
+            _ => {
+                self.scan_fully();
+                ClaimWhen::Now
+            }
+        }
+    }
+
+    /// Makes the next claim a full scan, and begins a new rotation.
+    pub(super) fn reset(&mut self) {
+        self.scan_fully();
+        self.is_exhaustive = false;
+    }
+
+    fn scan_fully(&mut self) {
+        self.last.clear();
+        self.full_scan_from = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::store::{ClaimFilter, Claimed};
+
+    fn claim(after: Option<Vec<Position>>, at_most: i32, limits: bool) -> Claim {
+        let wanted = ClaimFilter {
+            queues: Vec::new(),
+            excluded_jobs: Vec::new(),
+            excluded_kinds: Vec::new(),
+            excluded_runs: Vec::new(),
+            lease: Duration::ZERO,
+        };
+        Claim {
+            wanted,
+            at_most,
+            free_threads: 1,
+            bytes: 1,
+            after,
+            after_lane: None,
+            release_right: false,
+            limits,
+        }
+    }
+
+    fn taken<const N: usize>(claimed: [Claimed; N]) -> ClaimResult {
+        ClaimResult { claimed: claimed.into(), ..ClaimResult::default() }
+    }
+
+    /// A claimed run; without a queue, a run of a limited definition.
+    fn run(queue: Option<&str>, id: i64) -> Claimed {
+        let position = |queue: &str| Position {
+            queue: queue.to_owned(),
+            priority: 0,
+            run_at: DateTime::UNIX_EPOCH,
+            id,
+        };
+        Claimed { position: queue.map(position), ..Claimed::example(id) }
+    }
+
+    fn positions(cursor: &ClaimCursor, now: Instant) -> Option<Vec<(String, i64)>> {
+        Some(cursor.next(now)?.into_iter().map(|run| (run.queue, run.id)).collect())
+    }
+
+    #[test]
+    fn a_full_scan_follows_a_quick_full_scan() {
+        let now = Instant::now();
+        let mut cursor = ClaimCursor::default();
+        assert_eq!(positions(&cursor, now), None);
+        cursor.observe(&claim(None, 9, false), now, SLOW, &taken([run(Some("a"), 1)]));
+        assert_eq!(positions(&cursor, now), None);
+    }
+
+    #[test]
+    fn claims_continue_for_a_while_after_a_slow_full_scan() {
+        let now = Instant::now();
+        let mut cursor = ClaimCursor::default();
+        let slow = 2 * SLOW;
+        let runs = taken([run(Some("a"), 1), run(Some("a"), 2), run(Some("b"), 7)]);
+        cursor.observe(&claim(None, 3, false), now, slow, &runs);
+        assert_eq!(
+            positions(&cursor, now + slow),
+            Some(vec![("a".to_owned(), 2), ("b".to_owned(), 7)])
+        );
+        let further = claim(cursor.next(now + slow), 3, false);
+        cursor.observe(&further, now + slow, SLOW / 9, &taken([run(Some("a"), 3)]));
+        assert_eq!(
+            positions(&cursor, now + slow),
+            Some(vec![("a".to_owned(), 3), ("b".to_owned(), 7)])
+        );
+        assert_eq!(positions(&cursor, now + slow * SHARE), None);
+        // There may be more in other lanes.
+        assert_eq!(
+            (cursor.after_short(true), positions(&cursor, now + slow)),
+            (ClaimWhen::Now, None)
+        );
+    }
+
+    #[test]
+    fn a_backlog_of_limited_runs_is_scanned_only_rarely() {
+        let now = Instant::now();
+        let mut cursor = ClaimCursor::default();
+        let quick = SLOW / 9;
+        cursor.observe(
+            &claim(None, 2, true),
+            now,
+            quick,
+            &taken([run(None, 1), run(Some("a"), 2)]),
+        );
+        assert_eq!(positions(&cursor, now), None);
+        cursor.observe(
+            &claim(None, 3, true),
+            now,
+            quick,
+            &taken([run(None, 1), run(Some("a"), 2)]),
+        );
+        assert_eq!(positions(&cursor, now + quick), Some(vec![("a".to_owned(), 2)]));
+        assert_eq!(cursor.after_short(true), ClaimWhen::At(now + quick * SHARE));
+        assert_eq!(positions(&cursor, now + quick), Some(vec![("a".to_owned(), 2)]));
+        // A tick that holds no run must not wait.
+        assert_eq!(
+            (cursor.after_short(false), positions(&cursor, now + quick)),
+            (ClaimWhen::Now, None)
+        );
+    }
+
+    #[test]
+    fn a_rotation_finds_all_if_no_part_fills_a_claim() {
+        let now = Instant::now();
+        let mut cursor = ClaimCursor::default();
+        let mut look = |runs: Vec<Claimed>, last_lane: Option<&str>| {
+            let asked = Claim { after_lane: cursor.after_lane.clone(), ..claim(None, 2, false) };
+            let last_lane = last_lane.map(|queue| (queue.to_owned(), 0));
+            cursor.observe(
+                &asked,
+                now,
+                Duration::ZERO,
+                &ClaimResult { claimed: runs, last_lane, skipped: false },
+            );
+            (cursor.after_lane.clone().map(|(queue, _)| queue), cursor.found_all())
+        };
+        let all = || vec![run(Some("a"), 1), run(Some("a"), 2)];
+        assert_eq!(look(Vec::new(), Some("f")), (Some("f".to_owned()), false));
+        assert_eq!(look(all(), Some("k")), (Some("k".to_owned()), false));
+        // The other lanes may have more.
+        assert_eq!(look(Vec::new(), None), (None, false));
+        assert_eq!(look(Vec::new(), Some("f")), (Some("f".to_owned()), false));
+        assert_eq!(look(Vec::new(), None), (None, true));
+    }
+}

@@ -1,0 +1,217 @@
+//! How many runs to claim: as many as can start at once. If runs are very short, the tick claims
+//! more (prefetch), so that threads need not wait for the next claim. Pure.
+
+use std::time::Duration;
+
+use crate::store::Claimed;
+
+/// Prefetched runs start within this time if the database is near.
+pub(super) const WINDOW: Duration = Duration::from_millis(100);
+/// Prefetched runs start within this time however far away or busy the database is.
+const LONGEST_WINDOW: Duration = Duration::from_millis(500);
+/// Prefetched runs keep the threads busy for the time of this many answers of the database. The
+/// next claim is sent when half of them are left, and may have to wait for an earlier answer. A
+/// larger number puts less load on a database with many ticks.
+const ANSWERS_AHEAD: u32 = 8;
+/// Batches with more results than this are no faster per result.
+pub(super) const FULL_BATCH: usize = 500;
+/// The maximum of prefetched runs.
+const AHEAD: usize = 4000;
+/// The maximum of prefetched runs per ended run. One ended run predicts little: the first may fail
+/// faster than the others.
+const AHEAD_PER_ENDED: usize = 4;
+/// The approximate maximum of their payloads, in bytes.
+pub(super) const BYTES_AHEAD: usize = 4 * 1024 * 1024;
+
+/// The durations and sizes that this tick has observed.
+#[derive(Debug, Default)]
+pub(super) struct Prefetch {
+    /// The mean duration of a run in seconds, weighted by recency. `None` until a run has ended.
+    mean: Option<f64>,
+    /// The size of a payload in bytes, weighted likewise.
+    size: usize,
+    ended: usize,
+    /// The mean duration of an answer, weighted likewise.
+    answer: Duration,
+    /// The latest claim returned a run's last attempt, so the next claim may, too. A last attempt
+    /// is never claimed before it can start.
+    at_last_attempts: bool,
+    /// The latest claim returned all due runs: the next one is not urgent.
+    found_all: bool,
+}
+
+impl Prefetch {
+    /// Records the duration and the payload size of a run. A run that outlasts the window or has a
+    /// larger payload counts at once; other runs change the estimates slowly. An estimate that is
+    /// too low keeps runs from other hosts; one that is too high only costs an additional claim.
+    pub(super) fn observe(&mut self, took: Duration, payload: usize) {
+        let took = took.as_secs_f64();
+        self.size = payload.max(self.size - self.size.saturating_sub(payload) / 8);
+        self.ended += 1;
+        self.mean = Some(match self.mean {
+            Some(mean) if took < self.window().as_secs_f64() => mean + (took - mean) / 8.0,
+            _ => took,
+        });
+    }
+
+    /// Records a claim, and whether it returned all due runs.
+    pub(super) fn observe_claim(&mut self, claimed: &[Claimed], found_all: bool) {
+        self.found_all = found_all;
+        if !claimed.is_empty() {
+            self.at_last_attempts = claimed.iter().any(|run| run.attempt >= run.max_attempts);
+        }
+    }
+
+    /// Records the duration of a transaction. A long one counts only up to a limit, because one
+    /// stall does not predict the next answer.
+    pub(super) fn observe_answer(&mut self, took: Duration) {
+        self.answer = (3 * self.answer + took.min(LONGEST_WINDOW / ANSWERS_AHEAD)) / 4;
+    }
+
+    /// Returns the time within which prefetched runs start. It is also the batch delay: while there
+    /// are prefetched runs, a result waits this long for others. Without that, thousands of
+    /// statements would take the processor from the jobs if the database shares it.
+    pub(super) fn window(&self) -> Duration {
+        (self.answer * ANSWERS_AHEAD).clamp(WINDOW, LONGEST_WINDOW)
+    }
+
+    /// A claim that waits longer for a thread is released, because another host may be idle.
+    pub(super) fn thread_timeout(&self) -> Duration {
+        self.window() * 5 / 2
+    }
+
+    /// Forgets the observed runs. The next claim is for runs that can start at once.
+    pub(super) fn reset(&mut self) {
+        *self = Self { answer: self.answer, ..Self::default() };
+    }
+
+    /// Returns how many runs to claim for `workers` threads that already hold `held` runs.
+    pub(super) fn wanted(&self, workers: usize, held: usize) -> usize {
+        // While more than half of the prefetched runs wait, no thread is idle: do not claim yet.
+        if held <= workers + self.refill_at(workers) {
+            (workers + self.ahead(workers)).saturating_sub(held)
+        } else {
+            0
+        }
+    }
+
+    /// When this many runs or fewer wait for a thread, it is time for the next claim.
+    pub(super) fn refill_at(&self, workers: usize) -> usize {
+        // If nothing more is due, the next claim can only find runs that were enqueued since.
+        if self.found_all {
+            return 0;
+        }
+        self.ahead(workers).saturating_sub(1) / 2
+    }
+
+    fn ahead(&self, workers: usize) -> usize {
+        if self.at_last_attempts {
+            return 0;
+        }
+        let window = self.window().as_secs_f64();
+        let Some(mean) = self.mean.map(|mean| mean.max(1e-6)).filter(|mean| *mean < window) else {
+            return 0;
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            clippy::cast_sign_loss,
+            reason = "bounded"
+        )]
+        let ahead = (workers as f64 * (window / mean - 1.0)).clamp(0.0, AHEAD as f64) as usize;
+        ahead.min(AHEAD_PER_ENDED * self.ended).min(BYTES_AHEAD / self.size.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(milliseconds: &[u64]) -> Prefetch {
+        let mut prefetch = Prefetch::default();
+        milliseconds.iter().for_each(|took| prefetch.observe(Duration::from_millis(*took), 100));
+        prefetch
+    }
+
+    #[test]
+    fn the_first_claim_is_for_runs_that_can_start_at_once() {
+        assert_eq!(Prefetch::default().wanted(4, 0), 4);
+        assert_eq!(Prefetch::default().wanted(4, 3), 1);
+        assert_eq!(Prefetch::default().wanted(4, 4), 0);
+    }
+
+    #[test]
+    fn long_runs_are_never_prefetched() {
+        assert_eq!(after(&[110, 5000]).wanted(4, 4), 0);
+        assert_eq!(after(&[1, 1, 1, 5000]).wanted(4, 4), 0);
+    }
+
+    #[test]
+    fn short_runs_are_prefetched_for_the_window_and_refilled_at_half() {
+        let prefetch = after(&[5; 100]);
+        assert_eq!(prefetch.wanted(4, 0), 4 + 76);
+        assert_eq!(prefetch.wanted(4, 4 + 38), 0);
+        assert_eq!((prefetch.wanted(4, 4 + 37), prefetch.refill_at(4)), (39, 37));
+        let prefetch = after(&[30; 50]);
+        assert_eq!(
+            (prefetch.wanted(1, 2), prefetch.wanted(1, 1), prefetch.refill_at(1)),
+            (0, 2, 0)
+        );
+        assert!(after(&[0; 50]).wanted(4, 0) <= 4 + AHEAD);
+        assert_eq!(after(&[5]).wanted(4, 4), 4);
+    }
+
+    #[test]
+    fn a_far_database_lengthens_the_prefetch_window() {
+        let far = |answers: &[u64]| {
+            let mut prefetch = after(&[50; 100]);
+            answers.iter().for_each(|took| prefetch.observe_answer(Duration::from_millis(*took)));
+            prefetch
+        };
+        assert_eq!((far(&[]).wanted(4, 0), far(&[10; 50]).wanted(4, 0)), (4 + 4, 4 + 4));
+        assert_eq!(far(&[]).thread_timeout(), Duration::from_millis(250));
+        let prefetch = far(&[40; 50]);
+        assert_eq!((prefetch.wanted(4, 0), prefetch.refill_at(4)), (4 + 21, 10));
+        assert_eq!(prefetch.thread_timeout().as_millis(), 799);
+        // The window has an upper limit, and one slow answer counts little.
+        assert_eq!(far(&[60_000; 50]).wanted(4, 0), 4 + 35);
+        assert_eq!(far(&[1, 1, 60_000]).wanted(4, 0), 4 + 6);
+    }
+
+    #[test]
+    fn last_attempts_are_never_prefetched() {
+        let mut prefetch = after(&[5; 100]);
+        let run = |max_attempts| Claimed { max_attempts, ..Claimed::example(1) };
+        prefetch.observe_claim(&[run(2), run(1)], false);
+        assert_eq!(
+            (prefetch.wanted(4, 0), prefetch.wanted(4, 4), prefetch.refill_at(4)),
+            (4, 0, 0)
+        );
+        prefetch.observe_claim(&[], false);
+        assert_eq!(prefetch.wanted(4, 0), 4);
+        prefetch.observe_claim(&[run(2), run(2)], false);
+        assert_eq!(prefetch.wanted(4, 0), 4 + 76);
+    }
+
+    #[test]
+    fn a_claim_after_a_complete_claim_waits_until_none_is_prefetched() {
+        let mut prefetch = after(&[5; 100]);
+        prefetch.observe_claim(&[], true);
+        assert_eq!(
+            (prefetch.refill_at(4), prefetch.wanted(4, 4 + 1), prefetch.wanted(4, 4)),
+            (0, 0, 76)
+        );
+        prefetch.observe_claim(&[], false);
+        assert_eq!((prefetch.refill_at(4), prefetch.wanted(4, 4 + 37)), (37, 39));
+    }
+
+    #[test]
+    fn few_runs_with_large_payloads_are_prefetched() {
+        let mut prefetch = after(&[1; 1000]);
+        assert_eq!(prefetch.wanted(16, 16), 1584);
+        prefetch.observe(Duration::from_millis(1), 256 * 1024);
+        assert_eq!(prefetch.wanted(16, 16), 16);
+        (0..100).for_each(|_| prefetch.observe(Duration::from_millis(1), 100));
+        assert_eq!(prefetch.wanted(16, 16), 1584);
+    }
+}
