@@ -12,7 +12,7 @@ LEFT_OUT = $(TARGET)/tests-left-out
 BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
-.PHONY: help build toolchain demo test test-pg bench bench-quick lint deny install clean
+.PHONY: help build toolchain demo test test-pg chaos bench bench-quick lint deny install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 13
@@ -38,6 +38,10 @@ test: toolchain ## run all tests; ARGS="..." goes to cargo test
 test-pg: ## run the integration tests against PostgreSQL VERSION=14, 15, 16, 17 or 18
 	programs=$$(tests/install-postgres "$(VERSION)" "$(TARGET)/postgres") && \
 		PG_BIN=$$programs JOBCTL_TEST_DATABASE_URL= $(MAKE) test ARGS="--test integration $(ARGS)"
+
+chaos: toolchain ## crash, stop and cut off real ticks for SECONDS=180; SEED=N repeats the faults of a run
+	CHAOS_SECONDS="$(or $(SECONDS),180)" CHAOS_SEED="$(SEED)" $(CARGO) test --locked \
+		--test integration -- --exact --nocapture chaos::every_promise_holds_while_everything_fails
 
 bench: ## compare its speed with references and peers; under ten minutes
 	benches/peers/install "$(TARGET)/peers"

@@ -13,6 +13,7 @@ mod apply;
 mod backoff;
 mod batch;
 mod cancel;
+mod chaos;
 mod check;
 mod claim;
 mod cli;

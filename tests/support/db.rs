@@ -10,6 +10,8 @@ use super::{Invocation, server, wait_until_within};
 
 /// A database of its own, dropped with this value.
 pub struct TestDb {
+    /// The address of its server.
+    server: String,
     name: String,
     leaves_running: AtomicBool,
 }
@@ -20,15 +22,13 @@ fn unique(what: &str) -> String {
     format!("jobctl_{what}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn maintenance() -> Client {
-    Client::connect(server::url(), NoTls).expect("the test server answers")
+fn maintenance(server: &str) -> Client {
+    Client::connect(server, NoTls).expect("the test server answers")
 }
 
 /// The server's URL with another database's name.
-fn url_of(database: &str) -> String {
-    let (before, query) = server::url()
-        .split_once('?')
-        .map_or((server::url(), ""), |(before, query)| (before, query));
+fn url_of(server: &str, database: &str) -> String {
+    let (before, query) = server.split_once('?').unwrap_or((server, ""));
     let authority = before.rsplit_once('/').map_or(before, |(authority, _)| authority);
     if query.is_empty() {
         format!("{authority}/{database}")
@@ -54,8 +54,21 @@ impl TestDb {
         let name = unique("test");
         let create =
             format!("CREATE DATABASE {name} TEMPLATE {template} {}", server::copy_strategy());
-        maintenance().batch_execute(&create).unwrap();
-        Self { name, leaves_running: AtomicBool::new(false) }
+        maintenance(server::url()).batch_execute(&create).unwrap();
+        Self::named(server::url(), name)
+    }
+
+    fn named(server: &str, name: String) -> Self {
+        Self { server: server.to_owned(), name, leaves_running: AtomicBool::new(false) }
+    }
+
+    /// Creates a database with jobctl's schema on another server.
+    pub fn on(server: &server::Server) -> Self {
+        let name = unique("own");
+        maintenance(&server.url).batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+        let db = Self::named(&server.url, name);
+        db.jobctl(["migrate"]).run().success();
+        db
     }
 
     /// Creates a database without jobctl's schema.
@@ -68,8 +81,8 @@ impl TestDb {
         let name = unique("empty");
         let create =
             format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'");
-        maintenance().batch_execute(&create).unwrap();
-        Self { name, leaves_running: AtomicBool::new(false) }
+        maintenance(server::url()).batch_execute(&create).unwrap();
+        Self::named(server::url(), name)
     }
 
     pub fn name(&self) -> &str {
@@ -77,7 +90,7 @@ impl TestDb {
     }
 
     pub fn url(&self) -> String {
-        url_of(&self.name)
+        url_of(&self.server, &self.name)
     }
 
     /// Returns the address for another role. Its password is its name.
@@ -138,10 +151,12 @@ impl TestDb {
     /// Returns rows as `psql -At` prints them: columns separated by `|`, NULL empty.
     #[track_caller]
     pub fn query(&self, sql: &str) -> String {
-        let messages = match self.client().simple_query(sql) {
-            Ok(messages) => messages,
-            Err(error) => panic!("{sql}: {error:?}"),
-        };
+        self.try_query(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+    }
+
+    /// The same, if the database may be away.
+    pub fn try_query(&self, sql: &str) -> Result<String, postgres::Error> {
+        let messages = Client::connect(&self.url(), NoTls)?.simple_query(sql)?;
         let rows = messages.iter().filter_map(|message| match message {
             postgres::SimpleQueryMessage::Row(row) => Some(
                 (0..row.len())
@@ -151,7 +166,7 @@ impl TestDb {
             ),
             _ => None,
         });
-        rows.collect::<Vec<_>>().join("\n")
+        Ok(rows.collect::<Vec<_>>().join("\n"))
     }
 
     /// Returns the binary with this database as its only setting.
@@ -284,7 +299,7 @@ impl Drop for TestDb {
         if !std::thread::panicking() {
             self.lint();
         }
-        let _ = maintenance()
+        let _ = maintenance(&self.server)
             .batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
     }
 }

@@ -1,7 +1,9 @@
 //! The PostgreSQL of a whole test run: the one that is named, or one that is started here.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
@@ -10,7 +12,27 @@ use postgres::{Client, NoTls};
 /// A server of our own. It ends with this process, however that ends: its pipe from us closes then.
 pub struct Server {
     pub url: String,
+    programs: PathBuf,
     _keeper: Child,
+}
+
+impl Server {
+    pub fn show(&self, setting: &str) -> String {
+        let mut client = Client::connect(&self.url, NoTls).expect("the test server answers");
+        client.query_one(&format!("SHOW {setting}"), &[]).unwrap().get(0)
+    }
+
+    /// Crashes the server, whose files are in this folder, and starts it again with its settings.
+    pub fn restart_immediately(&self, data_directory: &str) {
+        let owner = std::fs::metadata(data_directory).unwrap();
+        let mut restart = Command::new(self.programs.join("pg_ctl"));
+        restart.args(["restart", "-w", "-s", "-m", "immediate", "-D", data_directory, "-l"]);
+        restart.arg(format!("{data_directory}/log")).current_dir("/").stdin(Stdio::null());
+        // PostgreSQL refuses to run as root.
+        restart.uid(owner.uid()).gid(owner.gid());
+        let restarted = restart.stdout(Stdio::null()).status().unwrap();
+        assert!(restarted.success(), "PostgreSQL does not start again: {restarted}");
+    }
 }
 
 /// The address of the server, with rights to create databases.
@@ -42,18 +64,24 @@ pub fn copy_strategy() -> &'static str {
 pub fn start(address: &str) -> Server {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/with-postgres");
     let mut keeper = Command::new(script)
-        .args(["sh", "-c", "echo \"$JOBCTL_TEST_DATABASE_URL\"; exec cat >/dev/null"])
+        .args([
+            "sh",
+            "-c",
+            "echo \"$JOBCTL_TEST_DATABASE_URL\"; echo \"$PG_BIN\"; exec cat >/dev/null",
+        ])
         .env_remove("JOBCTL_TEST_DATABASE_URL")
         .env("WITH_POSTGRES_LISTEN", address)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("tests/with-postgres starts");
-    let mut url = String::new();
-    BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    let (mut url, mut programs) = (String::new(), String::new());
+    let mut answer = BufReader::new(keeper.stdout.take().unwrap());
+    answer.read_line(&mut url).unwrap();
+    answer.read_line(&mut programs).unwrap();
     assert!(
         !url.is_empty(),
         "tests/with-postgres could not start PostgreSQL; see above, or set JOBCTL_TEST_DATABASE_URL"
     );
-    Server { url: url.trim().to_owned(), _keeper: keeper }
+    Server { url: url.trim().to_owned(), programs: programs.trim().into(), _keeper: keeper }
 }

@@ -1,0 +1,497 @@
+//! Checks the promises of jobctl in a log of events, one a line: a time, a word and its arguments.
+//! The order of the lines is the order of the events; all processes append to the same file.
+//!
+//! | written by | lines |
+//! |---|---|
+//! | a job | `start RUN ATTEMPT TICK JOB`, `beat`, `term`, `end ... CODE`, `effect ... KEY` |
+//! | the test | `tick TICK WORKER CONCURRENCY`, `fault TICK`, `gone TICK`, `limit JOB N` |
+//! | | `answer RUN KEY`, `retry RUN`, `force RUN`, `pause JOB`, `schedule JOB FIRST TIMES` |
+//! | a trigger | `insert RUN JOB MAX KEY NOMINAL`, `change RUN FROM TO ATTEMPTS MAX` |
+//! | at the end | `run RUN STATUS`, `recorded KEY`, |
+//! | | `attempt RUN ATTEMPT WORKER OUTCOME CODE STARTED FINISHED` |
+//!
+//! `fault` means that the tick gets SIGKILL or SIGSTOP, or that the machine stalls. From then on,
+//! its jobs may overlap with other attempts: docs/operations.md promises no more.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+type Attempt = (i64, i64);
+
+const FINAL: [&str; 3] = ["succeeded", "dead", "cancelled"];
+
+/// The lines that a job wrote.
+struct Execution<'a> {
+    tick: &'a str,
+    job: &'a str,
+    lines: Vec<usize>,
+    codes: Vec<&'a str>,
+}
+
+#[derive(Default)]
+struct Log<'a> {
+    lines: Vec<Vec<&'a str>>,
+    executions: BTreeMap<Attempt, Execution<'a>>,
+    /// Name, worker and concurrency.
+    ticks: BTreeMap<&'a str, (&'a str, usize)>,
+    /// The first line of each tick.
+    faults: BTreeMap<&'a str, usize>,
+    gone: BTreeMap<&'a str, usize>,
+    /// The first line of each run.
+    forces: BTreeMap<i64, usize>,
+    changes: BTreeMap<i64, Vec<&'a [&'a str]>>,
+    broken: RefCell<Vec<String>>,
+}
+
+fn number(word: &str) -> i64 {
+    word.parse().unwrap_or_else(|_| panic!("`{word}` in a log of events is not a number"))
+}
+
+/// Returns the broken promises.
+pub fn broken(text: &str) -> Vec<String> {
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split(' ').skip(1).collect()).collect();
+    let mut log = Log::default();
+    lines.iter().enumerate().for_each(|(at, line)| log.read(at, line));
+    log.lines.clone_from(&lines);
+    log.no_run_is_lost();
+    log.attempts_do_not_overlap();
+    log.no_process_outlives_its_tick();
+    log.limits_hold();
+    log.transitions_are_legal_and_starts_bounded();
+    log.history_is_complete_and_true();
+    log.each_key_has_one_run();
+    log.each_time_fires_once();
+    log.each_effect_happens_once();
+    log.broken.into_inner()
+}
+
+impl<'a> Log<'a> {
+    fn read(&mut self, at: usize, line: &'a [&'a str]) {
+        match *line {
+            ["start", run, attempt, tick, job] => {
+                let started = (number(run), number(attempt));
+                let execution = Execution { tick, job, lines: vec![at], codes: Vec::new() };
+                if self.executions.insert(started, execution).is_some() {
+                    self.problem(format!("run {run} attempt {attempt} started twice"));
+                }
+            }
+            ["beat" | "term" | "end" | "effect", run, attempt, _, ref more @ ..] => {
+                let Some(execution) = self.executions.get_mut(&(number(run), number(attempt)))
+                else {
+                    return self.problem(format!("run {run} attempt {attempt}: no start"));
+                };
+                execution.lines.push(at);
+                execution.codes.extend(more.first().filter(|_| line[0] == "end"));
+            }
+            ["tick", tick, worker, concurrency] => {
+                let concurrency = usize::try_from(number(concurrency)).unwrap();
+                self.ticks.insert(tick, (worker, concurrency));
+            }
+            ["fault", tick] => drop(self.faults.entry(tick).or_insert(at)),
+            ["gone", tick] => drop(self.gone.insert(tick, at)),
+            ["force", run] => drop(self.forces.entry(number(run)).or_insert(at)),
+            ["insert" | "change", run, ..] => {
+                self.changes.entry(number(run)).or_default().push(line);
+            }
+            _ => {}
+        }
+    }
+
+    fn problem(&self, text: String) {
+        self.broken.borrow_mut().push(text);
+    }
+
+    /// Returns the arguments of all lines with this word.
+    fn all(&self, word: &str) -> Vec<Vec<&'a str>> {
+        let with_word = self.lines.iter().filter(|line| line[0] == word);
+        with_word.map(|line| line[1..].to_vec()).collect()
+    }
+
+    fn count(&self, line: [&str; 2]) -> usize {
+        self.lines.iter().filter(|other| **other == line).count()
+    }
+
+    /// Returns whether this attempt may run beside others, at this line.
+    fn is_excused(&self, attempt: Attempt, at: usize) -> bool {
+        let of_tick = self.faults.get(self.executions[&attempt].tick);
+        let excuses = [of_tick, self.forces.get(&attempt.0)];
+        excuses.into_iter().flatten().any(|excuse| *excuse < at)
+    }
+
+    /// Returns whether this attempt still ran at this line, without an excuse.
+    fn is_running(&self, attempt: Attempt, at: usize) -> bool {
+        let lines = &self.executions[&attempt].lines;
+        let later = lines.iter().find(|line| **line > at);
+        lines[0] < at && later.is_some_and(|later| !self.is_excused(attempt, *later))
+    }
+
+    fn status(&self, run: i64) -> Option<&'a str> {
+        self.changes.get(&run)?.last()?.get(3).copied()
+    }
+
+    fn is_deleted(&self, run: i64) -> bool {
+        self.status(run) == Some("deleted")
+    }
+
+    fn no_run_is_lost(&self) {
+        let rows: BTreeMap<_, _> =
+            self.all("run").iter().map(|row| (number(row[0]), row[1])).collect();
+        for run in self.changes.keys() {
+            match rows.get(run) {
+                Some(status) if !FINAL.contains(status) => {
+                    self.problem(format!("run {run} is still {status}"));
+                }
+                Some(status) if self.status(*run) != Some(status) => {
+                    self.problem(format!("run {run} is {status} without a transition"));
+                }
+                None if !self.is_deleted(*run) => self.problem(format!("run {run} is lost")),
+                _ => {}
+            }
+        }
+        for answer in self.all("answer") {
+            if !self.changes.contains_key(&number(answer[0])) {
+                self.problem(format!("run {} is lost after its enqueue", answer[0]));
+            }
+        }
+    }
+
+    fn attempts_do_not_overlap(&self) {
+        for (later, execution) in &self.executions {
+            let start = execution.lines[0];
+            for (earlier, _) in self.executions.range((later.0, 0)..) {
+                if earlier.0 != later.0 {
+                    break;
+                }
+                if earlier.1 != later.1 && self.is_running(*earlier, start) {
+                    let ((run, earlier), later) = (*earlier, later.1);
+                    self.problem(format!("run {run} attempts {earlier} and {later} overlap"));
+                }
+            }
+        }
+    }
+
+    fn no_process_outlives_its_tick(&self) {
+        for ((run, attempt), execution) in &self.executions {
+            let tick = execution.tick;
+            let end = self.gone.get(tick).filter(|_| !self.faults.contains_key(tick));
+            if end.is_some_and(|end| execution.lines.last() > Some(end)) {
+                self.problem(format!("run {run} attempt {attempt} outlived its tick {tick}"));
+            }
+        }
+    }
+
+    fn limits_hold(&self) {
+        let limits: BTreeMap<_, _> =
+            self.all("limit").iter().map(|limit| (limit[0], number(limit[1]))).collect();
+        let worker = |execution: &Execution<'a>| self.ticks.get(execution.tick).copied();
+        for (started, execution) in &self.executions {
+            let start = execution.lines[0];
+            if self.is_excused(*started, start) {
+                continue;
+            }
+            let (mut of_job, mut of_worker) = (0, 0);
+            let running = self.executions.iter().filter(|(other, _)| {
+                *other == started || other.0 != started.0 && self.is_running(**other, start)
+            });
+            for (_, other) in running {
+                of_job += i64::from(other.job == execution.job);
+                of_worker +=
+                    usize::from(worker(other).map(|it| it.0) == worker(execution).map(|it| it.0));
+            }
+            let (run, attempt) = started;
+            if limits.get(execution.job).is_some_and(|limit| of_job > *limit) {
+                let job = execution.job;
+                self.problem(format!("run {run} attempt {attempt}: {of_job} runs of {job}"));
+            }
+            if let Some((name, limit)) = worker(execution)
+                && of_worker > limit
+            {
+                self.problem(format!(
+                    "run {run} attempt {attempt}: {of_worker} runs of worker {name}"
+                ));
+            }
+        }
+    }
+
+    fn transitions_are_legal_and_starts_bounded(&self) {
+        for (run, changes) in &self.changes {
+            let name = run.to_string();
+            let retries =
+                self.count(["retry", name.as_str()]) + self.count(["force", name.as_str()]);
+            let ["insert", _, _, first_max, ..] = *changes[0] else {
+                self.problem(format!("run {run}: no insert"));
+                continue;
+            };
+            let (mut before, mut attempts, mut revived) = ("queued", 0, 0);
+            let mut max = number(first_max);
+            for change in &changes[1..] {
+                let ["change", _, from, to, now, new_max] = **change else {
+                    self.problem(format!("run {run}: two inserts"));
+                    continue;
+                };
+                let added = number(now) - attempts;
+                let is_legal = match (from, to, added) {
+                    ("queued" | "failed", "running", 1)
+                    | ("queued" | "failed", "cancelled", 0)
+                    | ("running", "succeeded" | "failed" | "dead" | "cancelled" | "queued", 0)
+                    | ("running", "queued" | "cancelled", -1)
+                    | ("succeeded" | "dead" | "cancelled", "deleted", 0) => true,
+                    ("failed" | "dead" | "cancelled", "queued", 0) => {
+                        revived += 1;
+                        revived <= retries
+                    }
+                    _ => false,
+                };
+                if from != before || !is_legal {
+                    self.problem(format!("run {run}: {from} -> {to}, attempts {added:+}"));
+                }
+                (before, attempts, max) = (to, number(now), number(new_max));
+            }
+            let starts = self.executions.range((*run, 0)..(run + 1, 0)).count();
+            let allowed = number(first_max) * (1 + i64::try_from(retries).unwrap());
+            if i64::try_from(starts).unwrap() > max || max > allowed {
+                self.problem(format!("run {run}: {starts} starts, {max} of {allowed} allowed"));
+            }
+        }
+    }
+
+    fn history_is_complete_and_true(&self) {
+        let mut history: BTreeMap<i64, Vec<Vec<&str>>> = BTreeMap::new();
+        for row in self.all("attempt") {
+            history.entry(number(row[0])).or_default().push(row);
+        }
+        for run in self.changes.keys().filter(|run| !self.is_deleted(**run)) {
+            let rows = history.get(run).map_or(&[][..], Vec::as_slice);
+            let numbers: Vec<_> = rows.iter().map(|row| number(row[1])).collect();
+            let attempts = match *self.changes[run][self.changes[run].len() - 1] {
+                ["change", _, _, _, attempts, _] => number(attempts),
+                _ => 0,
+            };
+            if numbers != (1..=attempts).collect::<Vec<_>>() {
+                self.problem(format!("run {run}: attempts {numbers:?} of {attempts} in history"));
+            }
+            let times: Vec<_> =
+                rows.iter().flat_map(|row| [number(row[5]), number(row[6])]).collect();
+            if !times.is_sorted() {
+                self.problem(format!("run {run}: the times of its history are not in order"));
+            }
+            let outcomes: Vec<_> = rows.iter().map(|row| row[3]).collect();
+            let first_success = outcomes.iter().position(|outcome| *outcome == "succeeded");
+            let is_last = first_success.is_some_and(|place| place + 1 == outcomes.len());
+            if first_success.is_some() != (self.status(*run) == Some("succeeded"))
+                || first_success.is_some() && !is_last
+            {
+                let status = self.status(*run);
+                self.problem(format!("run {run} is {status:?} after {outcomes:?}"));
+            }
+        }
+        for row in history.values().flatten() {
+            let [run, attempt, worker, outcome, code, ..] = **row else { continue };
+            let execution = self.executions.get(&(number(run), number(attempt)));
+            // `exit` of a job follows its line, so only these outcomes have a certain line.
+            let code = if outcome == "succeeded" { "0" } else { code };
+            if code != "-" && !execution.is_some_and(|it| it.codes.contains(&code)) {
+                self.problem(format!(
+                    "run {run} attempt {attempt}: {outcome} without `end {code}`"
+                ));
+            }
+            let of_worker = execution.and_then(|it| self.ticks.get(it.tick)).map(|it| it.0);
+            if of_worker.is_some_and(|name| name != worker) {
+                self.problem(format!("run {run} attempt {attempt}: worker {worker} in history"));
+            }
+        }
+        for (run, attempt) in self.executions.keys() {
+            let has_row = |rows: &Vec<Vec<&str>>| rows.iter().any(|row| number(row[1]) == *attempt);
+            if !self.is_deleted(*run) && !history.get(run).is_some_and(has_row) {
+                self.problem(format!("run {run} attempt {attempt} started without history"));
+            }
+        }
+    }
+
+    fn each_key_has_one_run(&self) {
+        let mut holders: BTreeMap<&str, i64> = BTreeMap::new();
+        for line in &self.lines {
+            match line[..] {
+                ["insert", run, _, _, key, _] if key != "-" => {
+                    if let Some(other) = holders.insert(key, number(run)) {
+                        self.problem(format!("key {key} has runs {other} and {run}"));
+                    }
+                }
+                ["change", run, _, "deleted", ..] => {
+                    holders.retain(|_, holder| *holder != number(run))
+                }
+                _ => {}
+            }
+        }
+        let keys: BTreeMap<_, _> = self.all("insert").iter().map(|row| (row[0], row[3])).collect();
+        for answer in self.all("answer") {
+            if keys.get(answer[0]).is_some_and(|key| *key != answer[1]) {
+                self.problem(format!("key {} was answered with run {}", answer[1], answer[0]));
+            }
+        }
+    }
+
+    fn each_time_fires_once(&self) {
+        let mut fired: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
+        for row in self.all("insert").iter().filter(|row| row[4] != "-") {
+            if !fired.entry(row[1]).or_default().insert(number(row[4])) {
+                self.problem(format!("{} fired twice at {}", row[1], row[4]));
+            }
+        }
+        for row in self.all("schedule").iter().filter(|row| self.count(["pause", row[0]]) == 0) {
+            let times = fired.get(row[0]);
+            for time in (0..number(row[2])).map(|minute| number(row[1]) + 60 * minute) {
+                if !times.is_some_and(|times| times.contains(&time)) {
+                    self.problem(format!("{} did not fire at {time}", row[0]));
+                }
+            }
+        }
+    }
+
+    fn each_effect_happens_once(&self) {
+        let mut seen = BTreeSet::new();
+        for word in ["effect", "recorded"] {
+            for key in self.all(word).iter().filter_map(|row| row.last().copied()) {
+                if !seen.insert((word, key)) {
+                    self.problem(format!("effect {key} happened twice"));
+                }
+            }
+        }
+        for row in self.all("attempt").iter().filter(|row| row[3] == "succeeded") {
+            let is_of_run = |effect: &Vec<&str>| effect[0] == row[0];
+            let execution = self.executions.get(&(number(row[0]), number(row[1])));
+            if execution.is_some_and(|it| it.job == "once")
+                && !self.all("effect").iter().any(is_of_run)
+            {
+                self.problem(format!("run {} succeeded without its effect", row[0]));
+            }
+        }
+    }
+}
+
+/// Two attempts of a run, the first of which loses its lease, and a run of the same job beside it.
+const KEPT: &str = "\
+0 limit once 2
+0 schedule once 600 1
+0 tick t1 a 2
+0 tick t2 b 2
+0 answer 1 k
+0 insert 1 once 2 k -
+0 insert 2 once 1 - 600
+0 change 1 queued running 1 2
+1 start 1 1 t1 once
+0 change 2 queued running 1 1
+1 start 2 1 t2 once
+2 beat 1 1 t1
+3 term 1 1 t1
+3 end 1 1 t1 143
+0 change 1 running failed 1 2
+0 change 1 failed running 2 2
+4 start 1 2 t2 once
+5 effect 1 2 t2 k
+5 end 1 2 t2 0
+0 change 1 running succeeded 2 2
+6 effect 2 1 t2 k2
+6 end 2 1 t2 0
+0 change 2 running succeeded 1 1
+7 gone t1
+7 gone t2
+0 run 1 succeeded
+0 run 2 succeeded
+0 recorded k3
+0 attempt 1 1 a lease_expired - 1 3
+0 attempt 1 2 b succeeded 0 4 5
+0 attempt 2 1 b succeeded 0 1 6
+";
+
+/// Asserts that the log with `old` replaced by `new` breaks this promise, and that the log without
+/// the replacement breaks no promise.
+#[track_caller]
+fn breaks(old: &str, new: &str, promise: &str) {
+    assert_eq!(broken(KEPT), Vec::<String>::new());
+    assert!(KEPT.contains(old), "{old}");
+    let problems = broken(&KEPT.replacen(old, new, 1));
+    assert!(problems.iter().any(|problem| problem.contains(promise)), "{old}: {problems:?}");
+}
+
+#[test]
+fn lost_runs_are_found() {
+    breaks("0 run 1 succeeded\n", "0 run 1 running\n", "run 1 is still running");
+    breaks("0 run 1 succeeded\n", "", "run 1 is lost");
+    breaks("0 answer 1 k\n", "0 answer 3 k\n", "run 3 is lost after its enqueue");
+    breaks("0 run 1 succeeded\n", "0 run 1 dead\n", "run 1 is dead without a transition");
+}
+
+#[test]
+fn overlaps_are_found_unless_the_tick_was_stopped_or_the_run_forced() {
+    let late = "4 start 1 2 t2 once\n4 beat 1 1 t1\n";
+    breaks("4 start 1 2 t2 once\n", late, "run 1 attempts 1 and 2 overlap");
+    breaks(
+        "4 start 1 2 t2 once\n",
+        &format!("{late}4 fault t1\n4 force 1\n"),
+        "run 1 attempts 1 and 2 overlap",
+    );
+    for excuse in ["3 fault t1\n", "3 force 1\n"] {
+        let excused = KEPT.replace("4 start 1 2 t2 once\n", &format!("{excuse}{late}"));
+        assert_eq!(broken(&excused), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn processes_that_outlive_their_tick_are_found() {
+    breaks("7 gone t1\n", "7 gone t1\n7 beat 1 1 t1\n", "run 1 attempt 1 outlived its tick t1");
+}
+
+#[test]
+fn repeated_and_unbounded_starts_are_found() {
+    breaks("4 start 1 2 t2 once", "4 start 1 1 t2 once", "run 1 attempt 1 started twice");
+    breaks("0 insert 1 once 2 k -", "0 insert 1 once 1 k -", "run 1: 2 starts, 2 of 1 allowed");
+    let third = "4 start 1 2 t2 once\n4 start 1 3 t2 once\n";
+    breaks("4 start 1 2 t2 once\n", third, "run 1: 3 starts, 2 of 2 allowed");
+}
+
+#[test]
+fn exceeded_limits_are_found() {
+    breaks("0 limit once 2", "0 limit once 1", "run 2 attempt 1: 2 runs of once");
+    breaks("0 tick t2 b 2", "0 tick t2 b 1", "run 1 attempt 2: 2 runs of worker b");
+}
+
+#[test]
+fn illegal_transitions_are_found() {
+    let last = "0 change 2 running succeeded 1 1\n";
+    for (change, problem) in [
+        ("succeeded queued 1 1", "run 2: succeeded -> queued, attempts +0"),
+        ("succeeded running 2 2", "run 2: succeeded -> running, attempts +1"),
+        ("succeeded dead 1 1", "run 2: succeeded -> dead"),
+        ("running failed 1 1", "run 2: running -> failed"),
+    ] {
+        breaks(last, &format!("{last}0 change 2 {change}\n"), problem);
+    }
+    let revived = "0 change 1 failed queued 1 2\n0 change 1 queued running 2 2\n";
+    breaks("0 change 1 failed running 2 2\n", revived, "run 1: failed -> queued");
+}
+
+#[test]
+fn incomplete_and_untrue_histories_are_found() {
+    let first = "0 attempt 1 1 a lease_expired - 1 3\n";
+    breaks(first, "", "run 1: attempts [2] of 2 in history");
+    breaks(first, "", "run 1 attempt 1 started without history");
+    breaks(first, "0 attempt 1 1 a failed 143 1 5\n", "the times of its history are not in order");
+    breaks(first, "0 attempt 1 1 a failed 75 1 3\n", "run 1 attempt 1: failed without `end 75`");
+    breaks(first, "0 attempt 1 1 b lease_expired - 1 3\n", "run 1 attempt 1: worker b in history");
+    // A late result replaced the loss of the lease.
+    breaks(first, "0 attempt 1 1 a succeeded 0 1 3\n", "run 1 is Some(\"succeeded\") after");
+    breaks("b succeeded 0 4 5", "b failed - 4 5", "run 1 is Some(\"succeeded\") after");
+}
+
+#[test]
+fn repeated_keys_fires_and_effects_are_found() {
+    breaks("0 insert 2 once 1 - 600", "0 insert 2 once 1 k 600", "key k has runs 1 and 2");
+    breaks("0 answer 1 k", "0 answer 2 k", "key k was answered with run 2");
+    breaks("0 insert 1 once 2 k -", "0 insert 1 once 2 k 600", "once fired twice at 600");
+    breaks("0 schedule once 600 1", "0 schedule once 600 2", "once did not fire at 660");
+    breaks("effect 2 1 t2 k2", "effect 2 1 t2 k", "effect k happened twice");
+    breaks("0 recorded k3\n", "0 recorded k3\n0 recorded k3\n", "effect k3 happened twice");
+    breaks("6 effect 2 1 t2 k2\n", "", "run 2 succeeded without its effect");
+}
