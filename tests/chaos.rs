@@ -61,6 +61,7 @@ case $1 in
     timeout) beat 80 ;;
     leaver) beat 20 & ;;
     stubborn) trap 'log term' TERM; beat 30 ;;
+    limited) beat 8 ;;
     crash) : >"$folder/crash-$CHAOS_TICK"; beat 40 ;;
     once)
         beat 2
@@ -83,10 +84,10 @@ const JOBS: [(&str, u32, u32, u32); 10] = [
     ("stubborn", 3, 0, 1),
     ("crash", 2, 0, 1),
     ("once", 5, 0, 3),
-    ("limited", 5, 2, 4),
+    ("limited", 5, 1, 6),
 ];
 
-/// Writes each transition of a run to the log's second half.
+/// Keeps each transition of a run, also after it is pruned.
 const TRIGGER: &str = "
 CREATE TABLE public.changes (place bigserial, line text);
 CREATE TABLE public.effects (key text);
@@ -172,8 +173,9 @@ struct Chaos {
 }
 
 impl Chaos {
-    fn random(&self, part: u64) -> Random {
-        let mut random = Random(self.seed.wrapping_add(part << 32));
+    /// Returns the random numbers of one thread, which other threads do not use up.
+    fn random(&self, thread: u64) -> Random {
+        let mut random = Random(self.seed.wrapping_add(thread << 32));
         random.below(2);
         random
     }
@@ -196,8 +198,8 @@ impl Chaos {
         self.problems.lock().unwrap().push(text);
     }
 
-    /// Waits during the faults. Returns false after their end.
-    fn pause(&self, time: Duration) -> bool {
+    /// Waits, at most until the end of the faults. Returns whether they go on.
+    fn wait(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while self.is(FAULTS) && Instant::now() < until {
             thread::sleep(Duration::from_millis(20));
@@ -272,6 +274,7 @@ impl Chaos {
         left
     }
 
+    /// Notes the fault before the signal, so that no excused line of a job precedes it.
     fn fault(&self, tick: &mut Tick, what: &str, signal: Signal) {
         if signal != Signal::TERM {
             self.note(format!("fault {}", tick.name));
@@ -284,7 +287,7 @@ impl Chaos {
     /// Sends signals to ticks.
     fn signal(&self) {
         let mut random = self.random(1);
-        while self.pause(random.millis(100, 2500)) {
+        while self.wait(random.millis(100, 2500)) {
             let mut ticks = self.ticks.lock().unwrap();
             let now = Instant::now();
             for tick in ticks.iter_mut().filter(|tick| tick.stopped.is_some_and(|end| end < now)) {
@@ -314,7 +317,7 @@ impl Chaos {
     fn disturb(&self, worker: usize) {
         let mut random = self.random(20 + u64::try_from(worker).unwrap());
         let proxy = &self.proxies[worker - 1];
-        while self.pause(random.millis(100, 1500)) {
+        while self.wait(random.millis(100, 1500)) {
             let kind = *random.pick(&["delay", "cut", "freeze", "swallow", "freeze"]).unwrap();
             match kind {
                 "delay" => proxy.delay(random.millis(5, 300)),
@@ -323,7 +326,7 @@ impl Chaos {
                 _ => proxy.lose_answer_to(&["COMMIT"]),
             }
             self.count(kind);
-            self.pause(random.millis(200, 12_000));
+            self.wait(random.millis(200, 12_000));
             proxy.delay(Duration::ZERO);
             proxy.lose_answer_to(&[]);
             proxy.restore();
@@ -334,7 +337,7 @@ impl Chaos {
     fn damage(&self) {
         let mut random = self.random(2);
         let data = self.server.show("data_directory");
-        while self.pause(random.millis(100, 1500)) {
+        while self.wait(random.millis(100, 1500)) {
             let kind = *random.pick(&["sessions", "restart", "table lock", "row locks"]).unwrap();
             self.count(kind);
             let lock = match kind {
@@ -351,7 +354,7 @@ impl Chaos {
             };
             let mut client = self.db.client();
             if client.batch_execute(lock).is_ok() && lock.starts_with("BEGIN") {
-                self.pause(random.millis(200, 5000));
+                self.wait(random.millis(200, 5000));
             }
         }
     }
@@ -365,7 +368,7 @@ impl Chaos {
             .collect();
         let mut schedules = 0;
         for number in 0.. {
-            if !self.pause(random.millis(50, 700)) {
+            if !self.wait(random.millis(50, 700)) {
                 return;
             }
             // A run that lost its lease starts again soon only if no other runs wait.
@@ -435,7 +438,7 @@ impl Chaos {
     /// Acts on runs as an operator does.
     fn operate(&self) {
         let mut random = self.random(3);
-        while self.pause(random.millis(200, 1500)) {
+        while self.wait(random.millis(200, 1500)) {
             let (command, flag, of) = *random
                 .pick(&[
                     ("retry", "", "status IN ('dead', 'cancelled', 'failed', 'queued')"),
@@ -466,7 +469,7 @@ impl Chaos {
             };
             act(command);
             if command == "pause" {
-                self.pause(random.millis(100, 2000));
+                self.wait(random.millis(100, 2000));
                 act("resume");
             }
         }
@@ -568,7 +571,8 @@ fn run(
     for (kind, _, limit, _) in JOBS.iter().filter(|job| job.2 > 0) {
         chaos.note(format!("limit {kind} {limit}"));
     }
-    let each = "SELECT jobctl.enqueue(name) FROM jobctl.job_definitions";
+    // A crash takes as long as its lease.
+    let each = "SELECT jobctl.enqueue(name) FROM jobctl.job_definitions WHERE name <> 'crash'";
     chaos.db.query(each).lines().for_each(|id| chaos.note(format!("answer {id} -")));
     let chaos = &chaos;
     thread::scope(|scope| {
@@ -576,7 +580,7 @@ fn run(
         scope.spawn(|| chaos.watch_for_stalls());
         let actions: Vec<_> =
             actions.iter().map(|action| scope.spawn(move || action(chaos))).collect();
-        chaos.pause(time);
+        chaos.wait(time);
         chaos.phase.store(DRAINING, SeqCst);
         for action in actions {
             if action.join().is_err() {
