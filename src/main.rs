@@ -14,6 +14,7 @@ mod schedule;
 mod store;
 mod text;
 mod tick;
+mod upkeep;
 
 use std::process::ExitCode;
 

@@ -13,7 +13,7 @@ use crate::job::definition::{self, Definition};
 use crate::print::{self, Table};
 use crate::schedule::due;
 use crate::store::{Applied, ApplyMode, Unlisted};
-use crate::tick;
+use crate::upkeep;
 
 /// Make the job definitions match a TOML file
 ///
@@ -63,7 +63,7 @@ impl Arguments {
         if mode == ApplyMode::Change {
             // Fires due schedules by their old expressions. A schedule that cannot fire is put
             // off, so that this file can fix it.
-            tick::fire(&store, || true)?;
+            upkeep::fire(&store, || true)?;
         }
         let applied = store.apply(names, move |now| rows(&definitions, now), others, mode)?;
         let changes = changes(applied, others);

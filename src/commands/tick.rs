@@ -10,7 +10,7 @@ use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Table};
 use crate::store::ClaimFilter;
-use crate::tick::{self, Plan};
+use crate::tick::{self, Bounds, Plan};
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86400);
@@ -112,7 +112,7 @@ impl Arguments {
             ShellPolicy::Defined => (shell(), Vec::new()),
             ShellPolicy::Off => (shell(), shell()),
         };
-        let wanted = ClaimFilter {
+        let filter = ClaimFilter {
             queues: self.queue,
             excluded_jobs,
             excluded_kinds,
@@ -121,18 +121,21 @@ impl Arguments {
         };
         if self.dry_run {
             let at_most = self.limit.map_or(i64::MAX, i64::from);
-            let runs = database.open()?.preview(&wanted, at_most)?;
+            let runs = database.open()?.preview(&filter, at_most)?;
             print::rows(self.output.form(), &runs, &PREVIEW)?;
             return Ok(Exit::Done);
         }
         let plan = Plan {
             worker: self.worker.unwrap_or_else(host_name),
-            wanted,
+            filter,
             concurrency: usize::from(self.concurrency),
-            limit: self.limit.map_or(usize::MAX, |limit| limit as usize),
-            max_time: self.max_time,
-            linger: self.linger,
-            grace: self.grace,
+            bounds: Bounds {
+                limit: self.limit.map_or(usize::MAX, |limit| limit as usize),
+                max_time: self.max_time,
+                linger: self.linger,
+                grace: self.grace,
+                prunes: self.prune,
+            },
             prune: if self.prune { self.ages.old() } else { Vec::new() },
         };
         execute::raise_descriptor_limit(plan.concurrency);

@@ -5,6 +5,7 @@
 mod foreground;
 mod http;
 mod output;
+mod pool;
 mod process_table;
 mod sanitize;
 mod shell;
@@ -19,6 +20,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub(crate) use foreground::{Foreground, foreground};
 pub(crate) use http::HostPolicy;
+pub(crate) use pool::{Pool, PoolState, WakeWhen};
 pub(crate) use sanitize::hide_environment;
 pub(crate) use stop::Stop;
 

@@ -71,3 +71,9 @@ pub(crate) enum StopReason {
     /// The lease expired or was taken by another tick.
     LeaseLost,
 }
+
+/// Returns the subject of a log line: `run 42 shell attempt 1/10`.
+pub(crate) fn describe(id: i64, job_type: &str, attempt: i32, max_attempts: i32) -> String {
+    // Any program may have written the job's name, so escape line breaks and control characters.
+    format!("run {id} {} attempt {attempt}/{max_attempts}", job_type.escape_debug())
+}

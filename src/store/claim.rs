@@ -87,7 +87,6 @@ pub(crate) struct ClaimResult {
 /// How many due runs to claim, and from where.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    pub(crate) wanted: ClaimFilter,
     pub(crate) at_most: i32,
     /// How many of them can start at once. The last attempt of a run is not claimed before it can
     /// start.
@@ -284,10 +283,15 @@ impl Store {
     }
 }
 
-pub(super) fn claim(client: &mut Client, holder: &Holder, claim: &Claim) -> PgResult<ClaimResult> {
-    let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, lease } = &claim.wanted;
+pub(super) fn claim(
+    client: &mut Client,
+    holder: &Holder,
+    claim: &Claim,
+    wanted: &ClaimFilter,
+) -> PgResult<ClaimResult> {
+    let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, lease } = wanted;
     let (within_limits, skipped) =
-        if claim.limits { within_limits(client, claim)? } else { (Vec::new(), false) };
+        if claim.limits { within_limits(client, claim, wanted)? } else { (Vec::new(), false) };
     let after = claim.after.as_deref();
     let mut rows = client.rows(
         query!("tick/claim"),
@@ -344,8 +348,12 @@ pub(super) fn claim(client: &mut Client, holder: &Holder, claim: &Claim) -> PgRe
 
 /// Locks the definitions that limit their runs. Returns the runs that are within the limits, and
 /// whether another session has locked a definition.
-fn within_limits(client: &mut Client, claim: &Claim) -> PgResult<(Vec<i64>, bool)> {
-    let ClaimFilter { queues, excluded_runs, .. } = &claim.wanted;
+fn within_limits(
+    client: &mut Client,
+    claim: &Claim,
+    wanted: &ClaimFilter,
+) -> PgResult<(Vec<i64>, bool)> {
+    let ClaimFilter { queues, excluded_runs, .. } = wanted;
     let due: Vec<(i64, bool)> = client.list(query!("tick/lock_limited"), &[queues])?;
     let locked: Vec<i64> = due.iter().filter(|(_, locked)| *locked).map(|(id, _)| *id).collect();
     let runs = client

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::claim::{Claim, ClaimResult, Claimed, Holder, Token, claim};
+use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, Token, claim};
 use super::row::column;
 use super::runs::{Finish, Recorded, finish, locked};
-use super::{Pending, Result, Store};
+use super::{Pending, Store};
 use crate::connect::Client;
 
+#[derive(Debug)]
 pub(crate) struct StepResult {
     pub(crate) recorded: Recorded,
     /// Runs whose results were not written because another session has locked them.
@@ -49,7 +50,7 @@ impl Store {
         &self,
         holder: &Holder,
         ended: Vec<Finish>,
-        wanted: Option<Claim>,
+        wanted: Option<(Claim, ClaimFilter)>,
         locked_runs: LockedRuns,
         answered: impl FnOnce() + Send + 'static,
     ) -> PendingStep {
@@ -69,7 +70,7 @@ impl Store {
             };
             let began = Instant::now();
             let taken = match &wanted {
-                Some(wanted) => claim(client, &holder, wanted)?,
+                Some((asked, filter)) => claim(client, &holder, asked, filter)?,
                 None => ClaimResult::default(),
             };
             *made.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -77,13 +78,5 @@ impl Store {
             Ok(StepResult { recorded, locked, taken, claiming: began.elapsed() })
         };
         PendingStep { answer: self.send(self.limits, doing, work, answered), claims }
-    }
-
-    /// Records results and waits for the answer.
-    pub(crate) fn record(&self, worker: &str, ended: Vec<Finish>) -> Result<Recorded> {
-        let worker = worker.to_owned();
-        self.transact("record results", move |client| {
-            finish(client, &worker, &ended.iter().collect::<Vec<_>>())
-        })
     }
 }

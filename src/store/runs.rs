@@ -59,17 +59,8 @@ rows! {
 }
 
 impl Store {
-    /// Renews the leases of `held`, waits, and returns the state of each.
-    pub(crate) fn renew(
-        &self,
-        worker: &str,
-        held: &[Token],
-        lease: Duration,
-    ) -> Result<Vec<Renewed>> {
-        self.transact("renew leases", renewal(worker, held, lease))
-    }
-
-    /// Renews leases like `renew`, but does not wait: calls `answered` when the answer is there.
+    /// Renews the leases of `held`. Does not wait for the state of each, but calls `answered` when
+    /// it is there.
     pub(crate) fn heartbeat(
         &self,
         worker: &str,

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::ClaimWhen;
+use super::claims::ClaimWhen;
 use crate::store::{Claim, ClaimResult, Lane, Position};
 
 /// A full scan that took longer than `SLOW + SLOW_PER_RUN * runs` has probably read dead rows.
@@ -107,18 +107,10 @@ mod tests {
     use chrono::DateTime;
 
     use super::*;
-    use crate::store::{ClaimFilter, Claimed};
+    use crate::store::Claimed;
 
     fn claim(after: Option<Vec<Position>>, at_most: i32, limits: bool) -> Claim {
-        let wanted = ClaimFilter {
-            queues: Vec::new(),
-            excluded_jobs: Vec::new(),
-            excluded_kinds: Vec::new(),
-            excluded_runs: Vec::new(),
-            lease: Duration::ZERO,
-        };
         Claim {
-            wanted,
             at_most,
             free_threads: 1,
             bytes: 1,

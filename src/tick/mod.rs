@@ -1,388 +1,278 @@
 //! One tick: recover lost leases, then claim and execute until nothing is due or the time is spent.
-//! The one place that knows both the store and execution. One thread runs all code of this folder,
-//! except the pool's threads, which execute jobs and know no database.
+//! `machine.rs` decides; this file performs what it decides: it waits for whatever comes first, an
+//! answer of the database, an ended attempt, a signal or a time, and tells the machine.
 //!
 //! If the process crashes anywhere in this code, its leases expire and another tick recovers the
 //! runs.
 
-mod bisect;
-mod claim;
+mod attempt;
+mod batch;
 mod claim_cursor;
-mod connection;
-mod finish_and_claim;
-mod fire;
+mod claims;
+mod database;
 mod id;
-mod lease;
-mod pool;
+mod leases;
+mod link;
+mod machine;
 mod prefetch;
-mod put_off;
-mod record;
 mod request;
+mod results;
 mod signals;
 mod timing;
 mod wake;
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use signal_hook::iterator::Signals;
 
-use crate::connect::Target;
-use crate::execute::Executor;
-use crate::job::attempt::Outcome;
-use crate::job::failure::Failure;
-use crate::store::{ClaimFilter, Holder, LockedRuns, OldRuns};
-use crate::text::{duration, plural};
-use claim_cursor::ClaimCursor;
-use connection::Connection;
-pub(crate) use fire::fire;
-use lease::Leases;
-use pool::{Pool, WakeWhen};
-use prefetch::Prefetch;
-use put_off::UnclaimableSearch;
-use record::{JudgedAttempt, Results};
-use request::InFlight;
+use crate::connect::{PendingConnection, Target};
+use crate::execute::{Executor, Pool, Stop};
+use crate::store::{ClaimFilter, Claimed, Holder, OldRuns, Token};
+use crate::text::duration;
+use attempt::{Ended, Task};
+use database::Database;
+pub(crate) use machine::Bounds;
+use machine::{Action, Event, Machine};
 use timing::Timing;
-
-/// The tick delays results for a larger batch only while they have less output than this.
-const BATCH_BYTES: usize = 1024 * 1024;
-/// Maximum of runs deleted per tick, in about 30 ms: 1.4 million a day with a tick a minute.
-const PRUNED_AT_ONCE: i64 = 1000;
 
 pub(crate) struct Plan {
     pub(crate) worker: String,
-    pub(crate) wanted: ClaimFilter,
+    pub(crate) filter: ClaimFilter,
     /// The maximum of threads, and of runs that this worker executes at a time.
     pub(crate) concurrency: usize,
-    /// The maximum of runs to start.
-    pub(crate) limit: usize,
-    /// The tick claims nothing after this time.
-    pub(crate) max_time: Duration,
-    /// Poll until the time is spent.
-    pub(crate) linger: bool,
-    /// How long running jobs may continue after a signal.
-    pub(crate) grace: Duration,
+    pub(crate) bounds: Bounds,
     /// Old runs that may be deleted, some per tick.
     pub(crate) prune: Vec<OldRuns>,
 }
 
-/// Wakes the tick's thread.
-enum Event {
+/// Wakes the driver.
+enum WakeUp {
     Signal,
-    /// The pool reached the state that the tick waits for, the database answered, or the attempt to
-    /// connect ended. Every step looks for all of them.
-    Wake,
+    /// The pool reached the state that the machine waits for, the database answered, or the attempt
+    /// to connect ended.
+    Something,
 }
 
-/// The phases of a tick, in their order.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
-    Working,
-    /// The tick claims nothing more. Running jobs may finish.
-    Draining,
-    /// A signal came. At this instant the tick stops the jobs that still run.
-    Stopping(Instant),
-    /// All jobs were asked to stop. At this instant the tick exits without the rest.
-    Ending(Instant),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum ClaimWhen {
-    Now,
-    /// At this instant, or when a run has ended.
-    At(Instant),
-    /// When a run has ended: nothing is due, or no thread is free.
-    AfterRun,
-}
-
-struct Tick {
-    plan: Plan,
+/// Performs what the machine decides.
+struct Driver {
+    target: Target,
     timing: Timing,
+    database: Option<Database>,
+    /// When to begin to connect.
+    connect_at: Option<Instant>,
+    connecting: Option<PendingConnection>,
+    plan: Plan,
     holder: Holder,
-    connection: Connection,
-    pool: Pool,
-    events: Receiver<Event>,
-    sender: mpsc::Sender<Event>,
+    pool: Pool<Claimed, Ended>,
+    /// By claim, of all runs that have not ended.
+    stops: HashMap<Token, Arc<Stop>>,
+    wakes: Receiver<WakeUp>,
+    waker: Sender<WakeUp>,
     /// Caught signals, until a thread forwards them.
     signals: Option<Signals>,
     /// A signal sets this flag.
     interrupted: Arc<AtomicBool>,
-    leases: Leases,
-    results: Results,
-    locked_runs: LockedRuns,
-    /// The tick sends no other request before this one is answered.
-    in_flight: Option<InFlight>,
-    prefetch: Prefetch,
-    cursor: ClaimCursor,
-    /// While this search runs, the tick claims nothing.
-    search: Option<UnclaimableSearch>,
-    /// Runs that other ticks of the worker hold. While this tick may claim, the number only falls.
-    held_by_others: usize,
-    phase: Phase,
-    claim_when: ClaimWhen,
-    no_claim_before: Instant,
-    may_claim: bool,
-    /// Since when every claim has skipped a limited definition that another session has locked.
-    skipped_since: Option<Instant>,
-    limits: bool,
+    /// Events for the machine, the oldest first.
+    events: VecDeque<Event>,
     started: Instant,
     runs_started: usize,
-    next_heartbeat: Instant,
-    /// Before this the tick sends no request, as long as all threads have work.
-    batching_until: Instant,
-    failure: Option<anyhow::Error>,
 }
 
 /// Runs a tick to its end. A failed job is not an error. After an error of the database, held runs
 /// are left to their leases.
 pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<()> {
-    let (sender, events) = mpsc::channel();
     let (signals, interrupted) = signals::catch().context("cannot catch signals")?;
-    let timing = Timing::of(plan.wanted.lease);
-    let now = Instant::now();
-    let mut tick = Tick {
+    let (waker, wakes) = mpsc::channel();
+    let timing = Timing::of(plan.filter.lease);
+    let wake = wake_up(&waker);
+    let execute = move |run, stop: &Stop| attempt::execute(run, &executor, stop);
+    let pool = Pool::new(plan.concurrency, execute, Ended::bytes, wake);
+    let started = Instant::now();
+    let mut machine = Machine::new(plan.bounds, timing, started);
+    let mut driver = Driver {
+        target,
+        timing,
+        database: None,
+        connect_at: Some(started),
+        connecting: None,
         holder: Holder { worker: plan.worker.clone(), tick: String::new() },
-        connection: Connection::to(target),
-        pool: Pool::new(plan.concurrency, executor, sender.clone()),
-        events,
-        sender,
+        plan,
+        pool,
+        stops: HashMap::new(),
+        wakes,
+        waker,
         signals: Some(signals),
         interrupted,
-        leases: Leases::default(),
-        results: Results::default(),
-        locked_runs: LockedRuns::Wait,
-        in_flight: None,
-        prefetch: Prefetch::default(),
-        cursor: ClaimCursor::default(),
-        search: None,
-        held_by_others: 0,
-        phase: Phase::Working,
-        claim_when: ClaimWhen::Now,
-        no_claim_before: now,
-        may_claim: false,
-        skipped_since: None,
-        limits: false,
-        started: now,
+        events: VecDeque::new(),
+        started,
         runs_started: 0,
-        next_heartbeat: now + timing.heartbeat,
-        batching_until: now,
-        failure: None,
-        plan,
-        timing,
     };
-    tick.connect();
+    driver.connect();
     // While the server starts a process for the connection.
-    tick.holder.tick = id::new();
-    while !tick.is_done() {
-        tick.wait();
-        tick.step();
-        tick.forward_signals();
+    driver.holder.tick = id::new();
+    loop {
+        let event = driver.next_event(&machine);
+        for action in machine.on(Instant::now(), driver.pool.state(), event) {
+            if let Action::Exit(result) = action {
+                let transactions = driver.database.map_or(0, |database| database.transactions());
+                let (runs, took) = (driver.runs_started, duration::show(started.elapsed()));
+                log::debug!("{runs} runs started, {transactions} transactions, in {took}");
+                return result;
+            }
+            driver.perform(action);
+        }
+        driver.forward_signals();
     }
-    tick.leave()
 }
 
-impl Tick {
-    /// Does everything that can be done now, in the order of urgency.
-    fn step(&mut self) {
-        self.advance();
-        self.connect();
-        if self.connection.store.is_none() {
-            self.results.drop_expired(self.timing.result_kept, &mut self.leases);
-            self.leases.drop_expired(self.timing.result_kept);
-            return;
+impl Driver {
+    /// Sleeps until something happens or is due, and returns it.
+    fn next_event(&mut self, machine: &Machine) -> Event {
+        if let Some(event) = self.events.pop_front() {
+            return event;
         }
-        match self.request() {
-            // Only an answer proves that the connection works.
-            Ok(()) if self.in_flight.is_some() => {}
-            Ok(()) => self.connection.succeeded(),
-            Err(error) => {
-                // A signal may have ended the wait early.
-                self.take_events(None);
-                self.on_error(error);
-            }
-        }
-        self.results.log();
-        if self.claim_when == ClaimWhen::AfterRun
-            && let Some(due) = self.results.due_again
-        {
-            self.claim_when = ClaimWhen::At(due);
-            // If another run ends before then, the claim may be too early: keep the time.
-            self.results.due_again = Some(due).filter(|due| *due > Instant::now());
-        }
-    }
-
-    /// Whether the tick holds no run and no result.
-    fn is_free(&self) -> bool {
-        self.leases.is_empty() && self.results.is_empty()
-    }
-
-    fn is_done(&self) -> bool {
-        let is_idle = self.is_free() && self.in_flight.is_none();
-        match self.phase {
-            Phase::Working if self.failure.is_none() => {
-                let is_connected = self.connection.store.is_some();
-                is_idle && is_connected && self.claim_when == ClaimWhen::AfterRun
-            }
-            Phase::Working | Phase::Draining | Phase::Stopping(_) => is_idle,
-            Phase::Ending(until) => is_idle || Instant::now() >= until && self.in_flight.is_none(),
-        }
-    }
-
-    /// Moves on to the next phase when its time has come.
-    fn advance(&mut self) {
-        let is_over = || self.started.elapsed() >= self.plan.max_time || self.has_reached_limit();
-        match self.phase {
-            Phase::Working if is_over() => self.phase = Phase::Draining,
-            Phase::Stopping(until) if Instant::now() >= until => self.end_all(),
-            _ => {}
-        }
-    }
-
-    /// Returns whether the tick has started as many runs as `--limit` allows. Claimed runs that
-    /// wait for a thread may still be released; then the tick may claim others.
-    fn has_reached_limit(&self) -> bool {
-        self.runs_started >= self.plan.limit && self.pool.waiting_for().is_none()
-    }
-
-    /// Sleeps until something happens or is due, and takes the attempts that have ended.
-    fn wait(&mut self) {
+        let is_reached = self.pool.wake_when(machine.wake_when(), machine.bytes());
+        let until = if is_reached { Some(self.started) } else { self.until(machine.until()) };
         let now = Instant::now();
-        let is_reached = self.pool.wake_when(self.wake_when(), self.results.bytes());
-        let until = if is_reached { now } else { self.next_step(now) };
-        let first = self.events.recv_timeout(until.saturating_duration_since(now)).ok();
-        self.take_events(first);
-        for attempt in self.pool.ended() {
-            match &attempt.ended.outcome {
-                Outcome::Failed(why @ Failure::Exhausted(_)) => {
-                    self.release_unstartable(&attempt.run, why);
+        let longest = Duration::from_secs(3600);
+        let wait = until.map_or(longest, |until| until.saturating_duration_since(now).min(longest));
+        let wake = self.wakes.recv_timeout(wait).ok();
+        self.take_wakes(wake);
+        // Judged attempts first: the next statement records them.
+        let ended = self.pool.ended();
+        if !ended.is_empty() {
+            self.forget(ended.iter().map(Ended::run));
+            self.events.push_back(Event::Ended(ended));
+        }
+        if let Some(answer) = self.database.as_mut().and_then(Database::poll) {
+            self.events.push_back(Event::Answered(answer));
+        }
+        self.connect();
+        self.events.pop_front().unwrap_or(Event::Time)
+    }
+
+    /// Returns when the next step is due if nothing wakes the driver before.
+    fn until(&self, machine: Option<Instant>) -> Option<Instant> {
+        let forward = self.signals.as_ref().map(|_| self.started + signals::FORWARD_AFTER);
+        let answer = self.database.as_ref().and_then(Database::until);
+        [machine, forward, answer, self.connect_at].into_iter().flatten().min()
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Connect(pause) => {
+                (self.database, self.connecting) = (None, None);
+                let pause = pause.mul_f64(rand::random_range(0.5..1.0));
+                self.connect_at = Some(Instant::now() + pause);
+                self.connect();
+            }
+            Action::Send(request) => {
+                let Self { database, plan, holder, timing, .. } = self;
+                let wake = wake_up(&self.waker);
+                let send =
+                    |database: &mut Database| database.send(request, plan, holder, timing, wake);
+                if let Some(answer) = database.as_mut().and_then(send) {
+                    self.take_wakes(None);
+                    self.events.push_back(Event::Answered(answer));
                 }
-                _ if !attempt.has_begun => self.release_unstarted(&attempt.run),
-                _ => {
-                    let took = attempt.finished - attempt.started;
-                    self.prefetch.observe(took, attempt.run.payload.len());
-                    self.results.ended.push(JudgedAttempt::new(attempt));
+            }
+            Action::Shorten(until) => {
+                if let Some(database) = &mut self.database {
+                    database.shorten(self.timing.last_limits, until);
                 }
             }
-        }
-    }
-
-    /// Returns when the next step is due if no event comes before.
-    fn next_step(&self, now: Instant) -> Instant {
-        let mut until = now + Duration::from_secs(3600);
-        let mut at = |instant: Instant| until = until.min(instant);
-        match self.phase {
-            Phase::Working if self.has_reached_limit() => at(now),
-            Phase::Working => at(self.started + self.plan.max_time),
-            Phase::Stopping(instant) => at(instant),
-            Phase::Ending(instant) if self.in_flight.is_none() => at(instant),
-            // Still waits for the answer to a request in flight, even after `Ending`'s time.
-            Phase::Draining | Phase::Ending(_) => {}
-        }
-        if self.signals.is_some() {
-            at(self.started + signals::FORWARD_AFTER);
-        }
-        if let Some(request) = &self.in_flight {
-            at(request.until());
-        } else if self.connection.store.is_some() {
-            let batching_until = if self.is_batching() { self.batching_until } else { now };
-            let not_before =
-                |instant: Instant| instant.max(self.connection.paused_until).max(batching_until);
-            if self.leases.held() > 0 || self.may_claim {
-                at(not_before(self.next_heartbeat));
+            Action::Start(tasks) => self.start(tasks),
+            Action::Withdraw => {
+                let withdrawn = self.pool.withdraw();
+                self.runs_started -= withdrawn.len();
+                self.forget(withdrawn.iter());
+                // First: the pool's state shows it already.
+                self.events.push_front(Event::Withdrawn(withdrawn));
             }
-            self.results.next(now).map(not_before).into_iter().for_each(&mut at);
-            if !self.leases.unstarted.is_empty() {
-                at(not_before(now + connection::REJECTED_PAUSE));
+            Action::Extend(claims, until) => {
+                let stops = claims.iter().filter_map(|claim| self.stops.get(claim));
+                stops.for_each(|stop| stop.extend(until));
             }
-            if let Some(waited) = self.pool.waiting_for() {
-                at(not_before(now + self.prefetch.thread_timeout().saturating_sub(waited)));
-            }
-            match (self.phase, self.claim_when) {
-                (Phase::Working, _) if self.search.is_some() => at(not_before(now)),
-                (Phase::Working, ClaimWhen::Now) => at(not_before(self.no_claim_before)),
-                (Phase::Working, ClaimWhen::At(instant)) => {
-                    at(not_before(instant.max(self.no_claim_before)));
+            Action::Stop(claim, why) => {
+                if let Some(stop) = self.stops.get(&claim) {
+                    stop.ask(why);
                 }
-                (Phase::Draining, _) if self.may_claim => at(not_before(now)),
-                _ => {}
             }
-        } else {
-            let dropped = self.leases.first_dropped(self.timing.result_kept);
-            [self.connection.next(), dropped].into_iter().flatten().for_each(at);
-        }
-        until
-    }
-
-    /// Returns when the pool wakes this thread. Thousands of attempts may end in a second, so not
-    /// every one of them does.
-    fn wake_when(&self) -> WakeWhen {
-        if self.in_flight.is_some() {
-            WakeWhen::Never
-        } else if self.is_batching() {
-            WakeWhen::Shortage {
-                waiting: self.prefetch.refill_at(self.pool.size),
-                ended: prefetch::FULL_BATCH - self.results.ended.len(),
-                bytes: BATCH_BYTES - self.results.bytes(),
-            }
-        } else {
-            WakeWhen::Ended
+            Action::Hurry => self.stops.values().for_each(|stop| stop.hurry()),
+            Action::Log(level, line) => log::log!(level, "{line}"),
+            Action::Exit(_) => {}
         }
     }
 
-    fn take_events(&mut self, mut first: Option<Event>) {
-        while let Some(event) = first.take().or_else(|| self.events.try_recv().ok()) {
-            if matches!(event, Event::Signal) {
-                self.stop();
+    fn start(&mut self, tasks: Vec<Task>) {
+        self.runs_started += tasks.len();
+        let stops = &mut self.stops;
+        let with_stop = |Task { run, until, stopped }| {
+            let stop = Arc::new(Stop::new(until, self.timing.lost_grace));
+            if let Some(why) = stopped {
+                stop.ask(why);
+            }
+            stops.insert(run.token(), Arc::clone(&stop));
+            (run, stop)
+        };
+        if let Err(error) = self.pool.submit(tasks.into_iter().map(with_stop).collect()) {
+            let error = anyhow::Error::new(error).context("cannot start a thread");
+            self.events.push_back(Event::Failed(error));
+        }
+    }
+
+    fn forget<'a>(&mut self, runs: impl Iterator<Item = &'a Claimed>) {
+        runs.for_each(|run| drop(self.stops.remove(&run.token())));
+    }
+
+    fn take_wakes(&mut self, mut wake: Option<WakeUp>) {
+        while let Some(woken) = wake.take().or_else(|| self.wakes.try_recv().ok()) {
+            if matches!(woken, WakeUp::Signal) {
+                self.events.push_back(Event::Signal);
             }
         }
     }
 
-    /// Releases the claim right, prunes, and returns the error that stopped the tick.
-    fn leave(mut self) -> anyhow::Result<()> {
-        let warn =
-            |run: &_| log::error!("run {run}: still held at the end; its lease will run out");
-        let held = self.leases.runs().inspect(warn).count() as i64;
-        if self.is_stopping() {
-            self.shorten_timeouts(Duration::ZERO);
+    /// Begins to connect when it is time, and takes the connection when it is there.
+    fn connect(&mut self) {
+        if self.connect_at.take_if(|at| Instant::now() >= *at).is_some() {
+            self.connecting = Some(self.target.clone().connect(wake_up(&self.waker)));
         }
-        let released = self.release_claim_right();
-        if let Some(store) = &self.connection.store {
-            let (runs, took) = (self.runs_started, duration::show(self.started.elapsed()));
-            log::debug!("{runs} runs started, {} transactions, in {took}", store.transactions());
-        }
-        self.prune();
-        match self.failure.or(self.connection.lost) {
-            Some(failure) => Err(failure),
-            None if held > 0 => {
-                bail!("cannot release {} in time; see the log", plural::of(held, "run"))
-            }
-            None => released.map_err(Into::into),
-        }
-    }
-
-    /// Deletes old runs after all work is done and other ticks may claim. A failure is not a
-    /// failure of the tick.
-    fn prune(&self) {
-        let (Some(store), Phase::Working | Phase::Draining, None) =
-            (&self.connection.store, self.phase, &self.failure)
-        else {
+        let Some(result) = self.connecting.as_ref().and_then(PendingConnection::poll) else {
             return;
         };
-        let mut left = PRUNED_AT_ONCE;
-        for old in &self.plan.prune {
-            match store.prune(*old, None, left) {
-                Ok(pruned) => left -= pruned.len() as i64,
-                Err(error) => {
-                    log::warn!("old runs are not deleted: {}", error.for_log());
-                    return;
-                }
+        self.connecting = None;
+        self.events.push_back(match result {
+            Ok(thread) => {
+                let interrupted = Arc::clone(&self.interrupted);
+                self.database = Some(Database::over(thread, self.timing.limits, interrupted));
+                Event::Connected
             }
-        }
-        if left < PRUNED_AT_ONCE {
-            log::info!("{} pruned", plural::of(PRUNED_AT_ONCE - left, "old run"));
+            Err(error) => Event::Disconnected(error),
+        });
+    }
+
+    /// Forwards signals as soon as there may be something to stop: runs are being claimed.
+    fn forward_signals(&mut self) {
+        let is_early = self.database.as_ref().is_none_or(|database| database.until().is_none())
+            && self.started.elapsed() < signals::FORWARD_AFTER;
+        let Some(signals) = self.signals.take_if(|_| !is_early) else { return };
+        let waker = self.waker.clone();
+        if let Err(error) = signals::forward(signals, move || waker.send(WakeUp::Signal)) {
+            let error = anyhow::Error::new(error).context("cannot catch signals");
+            self.events.push_back(Event::Failed(error));
         }
     }
+}
+
+/// Returns a function that wakes the driver.
+fn wake_up(waker: &Sender<WakeUp>) -> impl Fn() + Send + Sync + 'static {
+    let waker = waker.clone();
+    // Sending fails only if the tick has ended; then no wake-up is needed.
+    move || drop(waker.send(WakeUp::Something))
 }

@@ -1,102 +1,70 @@
-//! Sends requests to the database, one at a time. For renewals and claims the tick's thread does
-//! not wait: signals and ended jobs are seen meanwhile.
+//! What the machine asks of the database, and the answers.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::finish_and_claim::FinishAndClaim;
-use super::lease::Renewal;
-use super::{BATCH_BYTES, Event, Phase, Tick, prefetch};
-use crate::store;
+use crate::store::{self, Claim, Finish, LockedRuns, Renewed, StepResult, Token};
 
-pub(super) enum InFlight {
-    FinishAndClaim(FinishAndClaim),
-    Renewal(Renewal),
+/// A request to the database. The tick sends no other one before it is answered.
+#[derive(Debug)]
+pub(super) enum Request {
+    /// Record that the tick is alive, take or renew the claim right, fire schedules and recover
+    /// lost runs.
+    Wake(Wake),
+    /// Renew leases.
+    Renew(Vec<Token>),
+    /// Record results, then claim runs: both or neither.
+    Step { results: Vec<Finish>, claim: Option<Claim>, locked_runs: LockedRuns },
+    /// Release claims whose runs were not started.
+    Release(Vec<Token>),
+    /// Search for due runs that can't be claimed: begin after a claim failed with this error, or do
+    /// the next step.
+    Search(Option<store::Error>),
+    /// Note in the history that this attempt lost its lease.
+    NoteLost { claim: Token, started_ago: Duration },
+    /// Return the claim right.
+    Leave,
+    /// Delete old runs.
+    Prune,
 }
 
-impl InFlight {
-    /// Returns when the server counts as silent.
-    pub(super) fn until(&self) -> Instant {
-        match self {
-            Self::FinishAndClaim(request) => request.asked.answer.until,
-            Self::Renewal(renewal) => renewal.answer.until,
-        }
-    }
-
-    pub(super) fn until_mut(&mut self) -> &mut Instant {
-        match self {
-            Self::FinishAndClaim(request) => &mut request.asked.answer.until,
-            Self::Renewal(renewal) => &mut renewal.answer.until,
-        }
-    }
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wake {
+    /// Whether to take the claim right even if no run waits.
+    pub(super) keeps_right: bool,
+    /// Whether to count the runs that other ticks of the worker hold.
+    pub(super) counts_others: bool,
+    /// How many runs this tick holds.
+    pub(super) held: usize,
+    /// When firing and recovering must stop, because renewals and results come first.
+    pub(super) until: Option<Instant>,
 }
 
-impl Tick {
-    /// Sends the next requests, in the order of urgency, unless an answer is still missing.
-    pub(super) fn request(&mut self) -> store::Result<()> {
-        if !self.take_answer()? || self.connection.is_paused() || self.is_batching() {
-            return Ok(());
-        }
-        self.release_waiting();
-        self.in_flight = self.send_renewal()?.map(InFlight::Renewal);
-        if self.in_flight.is_some() {
-            return Ok(());
-        }
-        // An error of a release must not keep results from being recorded.
-        let released = self.release();
-        self.in_flight = self.finish_and_claim()?.map(InFlight::FinishAndClaim);
-        released?;
-        if self.in_flight.is_some() {
-            return Ok(());
-        }
-        self.search_unclaimable()?;
-        self.note_lost()
-    }
+/// The answer to a request, with the same name.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Wake(store::Result<Woken>),
+    Renew(store::Result<Vec<Renewed>>),
+    /// With an error come the claims that exist nevertheless if the transaction was committed.
+    Step(Result<StepResult, (store::Error, Vec<Token>)>),
+    /// The runs whose rows are locked, so their claims were not released.
+    Release(store::Result<Vec<i64>>),
+    Search {
+        is_done: bool,
+        result: store::Result<()>,
+    },
+    NoteLost(store::Result<()>),
+    Leave(store::Result<()>),
+    /// Pruning logs its own errors: they are not the tick's.
+    Prune,
+}
 
-    /// Does the next step of the search for unclaimable runs. Renewals, results and signals come
-    /// first.
-    fn search_unclaimable(&mut self) -> store::Result<()> {
-        let (Phase::Working, Some(search), Some(store)) =
-            (self.phase, &mut self.search, &self.connection.store)
-        else {
-            return Ok(());
-        };
-        let stepped = search.step(store, &self.holder.worker, &mut self.plan.wanted);
-        self.search.take_if(|search| search.suspects.is_done());
-        stepped
-    }
-
-    /// Takes the answer of the request in flight. Returns false if it has not come yet.
-    fn take_answer(&mut self) -> store::Result<bool> {
-        match self.in_flight.take() {
-            None => {}
-            Some(InFlight::Renewal(renewal)) => match renewal.answer.poll() {
-                Some(answer) => self.renewed(&renewal, answer)?,
-                None => self.in_flight = Some(InFlight::Renewal(renewal)),
-            },
-            Some(InFlight::FinishAndClaim(request)) => match request.asked.answer.poll() {
-                Some(answer) => self.finished_and_claimed(request, answer)?,
-                None => self.in_flight = Some(InFlight::FinishAndClaim(request)),
-            },
-        }
-        Ok(self.in_flight.is_none())
-    }
-
-    /// Returns a function that wakes the tick's thread for an answer.
-    pub(super) fn wake_up(&self) -> impl Fn() + Send + Sync + 'static {
-        let sender = self.sender.clone();
-        // Sending fails only if the tick has ended; then no wake-up is needed.
-        move || drop(sender.send(Event::Wake))
-    }
-
-    /// Whether to delay the next request, for a larger batch: all threads have work, no lease needs
-    /// to be renewed, and the results take little memory.
-    pub(super) fn is_batching(&self) -> bool {
-        let now = Instant::now();
-        now < self.batching_until
-            && now < self.next_heartbeat
-            && self.phase == Phase::Working
-            && self.pool.waiting() > self.prefetch.refill_at(self.pool.size)
-            && self.results.ended.len() < prefetch::FULL_BATCH
-            && self.results.bytes() < BATCH_BYTES
-    }
+/// What a tick finds when it wakes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Woken {
+    /// Whether the tick has its worker's claim right.
+    pub(super) may_claim: bool,
+    /// The runs that other ticks of the worker hold; 0 if they were not counted.
+    pub(super) held_by_others: usize,
+    /// Whether some definition limits how many of its runs may run at once.
+    pub(super) limits: bool,
 }

@@ -17,8 +17,8 @@ const SKIPPED: usize = 100;
 
 /// A search for the due runs that can't be claimed. Steps are short, so leases are renewed in
 /// between.
-pub(super) struct UnclaimableSearch {
-    pub(super) suspects: Bisection<DueRun>,
+pub(crate) struct UnclaimableSearch {
+    suspects: Bisection<DueRun>,
     /// The claim's error; `None` once a run has caused it.
     error: Option<store::Error>,
 }
@@ -26,7 +26,7 @@ pub(super) struct UnclaimableSearch {
 impl UnclaimableSearch {
     /// Starts a search among the due runs after a claim failed with `error`. Returns `error` if not
     /// even an empty claim works.
-    pub(super) fn among_due(
+    pub(crate) fn among_due(
         store: &Store,
         worker: &str,
         wanted: &ClaimFilter,
@@ -41,7 +41,12 @@ impl UnclaimableSearch {
 
     /// Tries to claim some of the runs. Sets a run aside that can't be claimed alone. The last step
     /// returns the claim's own error if no run caused it.
-    pub(super) fn step(
+    /// Returns whether all runs were tried.
+    pub(crate) fn is_done(&self) -> bool {
+        self.suspects.is_done()
+    }
+
+    pub(crate) fn step(
         &mut self,
         store: &Store,
         worker: &str,

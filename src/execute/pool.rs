@@ -1,0 +1,237 @@
+//! A bounded pool of threads. Threads are started when there is work for them. Tasks that no thread
+//! has started can be withdrawn. What a task is, its owner knows.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use super::Stop;
+
+/// While more bytes of output than this wait to be recorded, no task is started.
+const BYTES_UNRECORDED: usize = 4 * 1024 * 1024;
+
+/// The state of a pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PoolState {
+    /// The maximum of threads: fewer than wanted if the system has no more.
+    pub(crate) size: usize,
+    pub(crate) running: usize,
+    /// Tasks that wait for a thread.
+    pub(crate) waiting: usize,
+    /// Since when the oldest of them waits.
+    pub(crate) oldest: Option<Instant>,
+}
+
+/// When the pool wakes its owner.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum WakeWhen {
+    #[default]
+    Never,
+    /// At most `waiting` tasks wait, or `ended` tasks or `bytes` of their output are ready.
+    Shortage { waiting: usize, ended: usize, bytes: usize },
+    /// Any task has ended.
+    Ended,
+}
+
+/// Threads that turn tasks `T` into results `R`.
+pub(crate) struct Pool<T, R> {
+    shared: Arc<Shared<T, R>>,
+    size: usize,
+    threads: usize,
+}
+
+type Work<T, R> = dyn Fn(T, &Stop) -> R + Send + Sync;
+
+struct Shared<T, R> {
+    tasks: Mutex<Tasks<T, R>>,
+    arrived: Condvar,
+    work: Box<Work<T, R>>,
+    /// Returns the bytes of output in a result.
+    bytes: fn(&R) -> usize,
+    /// Wakes the owner.
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+struct Task<T> {
+    task: T,
+    stop: Arc<Stop>,
+    submitted: Instant,
+}
+
+struct Tasks<T, R> {
+    waiting: VecDeque<Task<T>>,
+    running: usize,
+    idle: usize,
+    ended: Vec<R>,
+    /// Bytes of output in `ended`.
+    bytes: usize,
+    /// Bytes of output that the owner has taken and not yet recorded.
+    unrecorded: usize,
+    wake_when: WakeWhen,
+}
+
+impl<T, R> Tasks<T, R> {
+    fn new() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            running: 0,
+            idle: 0,
+            ended: Vec::new(),
+            bytes: 0,
+            unrecorded: 0,
+            wake_when: WakeWhen::Never,
+        }
+    }
+
+    fn take(&mut self) -> Option<Task<T>> {
+        let is_full = self.bytes + self.unrecorded > BYTES_UNRECORDED;
+        if is_full { None } else { self.waiting.pop_front() }
+    }
+
+    /// Returns whether to wake the owner now. It is woken once.
+    fn wakes(&mut self) -> bool {
+        let wakes = match self.wake_when {
+            WakeWhen::Never => false,
+            WakeWhen::Shortage { waiting, ended, bytes } => {
+                self.waiting.len() <= waiting || self.ended.len() >= ended || self.bytes >= bytes
+            }
+            WakeWhen::Ended => !self.ended.is_empty(),
+        };
+        if wakes {
+            self.wake_when = WakeWhen::Never;
+        }
+        wakes
+    }
+}
+
+impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
+    /// `work` turns a task into a result with so many `bytes` of output; `wake` wakes the owner.
+    pub(crate) fn new(
+        size: usize,
+        work: impl Fn(T, &Stop) -> R + Send + Sync + 'static,
+        bytes: fn(&R) -> usize,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        let (tasks, arrived) = (Mutex::new(Tasks::new()), Condvar::new());
+        let (work, wake) = (Box::new(work), Box::new(wake));
+        Self { shared: Arc::new(Shared { tasks, arrived, work, bytes, wake }), size, threads: 0 }
+    }
+
+    pub(crate) fn state(&self) -> PoolState {
+        let tasks = self.shared.tasks();
+        let oldest = tasks.waiting.front().map(|task| task.submitted);
+        let (running, waiting) = (tasks.running, tasks.waiting.len());
+        PoolState { size: self.size, running, waiting, oldest }
+    }
+
+    /// Adds tasks, in the order in which they are to start. Fails if the system refuses even a
+    /// single thread.
+    pub(crate) fn submit(&mut self, tasks: Vec<(T, Arc<Stop>)>) -> io::Result<()> {
+        let submitted = Instant::now();
+        let mut queue = self.shared.tasks();
+        queue.waiting.extend(tasks.into_iter().map(|(task, stop)| Task { task, stop, submitted }));
+        let missing = queue.waiting.len().saturating_sub(queue.idle).min(self.size - self.threads);
+        drop(queue);
+        self.shared.arrived.notify_all();
+        for _ in 0..missing {
+            let shared = Arc::clone(&self.shared);
+            match thread::Builder::new().spawn(move || shared.work()) {
+                Ok(_) => self.threads += 1,
+                Err(error) if self.threads == 0 => return Err(error),
+                Err(error) => {
+                    log::warn!("{} threads instead of {}: {error}", self.threads, self.size);
+                    self.size = self.threads;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Withdraws the tasks that no thread has started.
+    pub(crate) fn withdraw(&self) -> Vec<T> {
+        self.shared.tasks().waiting.drain(..).map(|task| task.task).collect()
+    }
+
+    /// Has the pool wake its owner once at the given state. Returns true if the state is already
+    /// reached; then nothing wakes it. `unrecorded` is the output that the owner keeps.
+    pub(crate) fn wake_when(&self, wake_when: WakeWhen, unrecorded: usize) -> bool {
+        let mut tasks = self.shared.tasks();
+        if unrecorded < tasks.unrecorded {
+            self.shared.arrived.notify_all();
+        }
+        tasks.unrecorded = unrecorded;
+        tasks.wake_when = wake_when;
+        tasks.wakes()
+    }
+
+    pub(crate) fn ended(&self) -> Vec<R> {
+        let mut tasks = self.shared.tasks();
+        tasks.bytes = 0;
+        std::mem::take(&mut tasks.ended)
+    }
+}
+
+impl<T, R> Shared<T, R> {
+    fn tasks(&self) -> MutexGuard<'_, Tasks<T, R>> {
+        // No code under this lock can panic.
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The main loop of a thread. It never returns; the thread ends with the process.
+    fn work(&self) {
+        let mut ended = None;
+        loop {
+            let Task { task, stop, .. } = self.next(ended);
+            ended = Some((self.work)(task, &stop));
+        }
+    }
+
+    /// Hands over the result of a task, and waits for the next one.
+    fn next(&self, ended: Option<R>) -> Task<T> {
+        let mut tasks = self.tasks();
+        if let Some(ended) = ended {
+            tasks.running -= 1;
+            tasks.bytes += (self.bytes)(&ended);
+            tasks.ended.push(ended);
+        }
+        loop {
+            let task = tasks.take();
+            if tasks.wakes() {
+                (self.wake)();
+            }
+            if let Some(task) = task {
+                tasks.running += 1;
+                return task;
+            }
+            tasks.idle += 1;
+            tasks = self.arrived.wait(tasks).unwrap_or_else(PoisonError::into_inner);
+            tasks.idle -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn no_task_starts_while_too_much_output_waits_to_be_recorded() {
+        let now = Instant::now();
+        let stop = Arc::new(Stop::new(now, Duration::ZERO));
+        let task = |task| Task { task, stop: Arc::clone(&stop), submitted: now };
+        let mut tasks = Tasks::<i64, ()>::new();
+        tasks.waiting = [1, 2].map(task).into();
+        tasks.bytes = BYTES_UNRECORDED;
+        let started = |tasks: &mut Tasks<_, _>| tasks.take().map(|task| task.task);
+        assert_eq!(started(&mut tasks), Some(1));
+        tasks.unrecorded = 1;
+        assert_eq!(started(&mut tasks), None);
+        tasks.bytes = 0;
+        assert_eq!(started(&mut tasks), Some(2));
+    }
+}

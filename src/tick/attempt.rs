@@ -1,0 +1,222 @@
+//! One attempt: executes a claimed run, judges the result, and words the log line about it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use log::Level;
+
+use crate::execute::{Executor, Stop};
+use crate::job::action::{self, Action};
+use crate::job::attempt::{
+    self, AttemptIdentity, AttemptResult, Outcome, RUN_KEY_PREFIX, StopReason,
+};
+use crate::job::failure::Failure;
+use crate::job::next_status::{NextStatus, is_permanent};
+use crate::job::status::Status;
+use crate::store::{Claimed, Finish};
+use crate::text::duration;
+
+/// A claimed run on its way to a thread.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) run: Claimed,
+    /// When its execution ends, unless the lease is renewed.
+    pub(super) until: Instant,
+    /// Why the run must not start.
+    pub(super) stopped: Option<StopReason>,
+}
+
+/// What became of a claimed run.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Judged(Box<JudgedAttempt>),
+    /// It was stopped before it could start.
+    Unstarted(Claimed),
+    /// This host can't start it now.
+    Unstartable(Claimed, Failure),
+}
+
+impl Ended {
+    pub(super) fn run(&self) -> &Claimed {
+        match self {
+            Self::Judged(judged) => &judged.run,
+            Self::Unstarted(run) | Self::Unstartable(run, _) => run,
+        }
+    }
+
+    /// Returns the bytes of output.
+    pub(super) fn bytes(&self) -> usize {
+        if let Self::Judged(judged) = self { judged.bytes() } else { 0 }
+    }
+}
+
+/// Executes a run on the calling thread, and judges the result.
+pub(super) fn execute(run: Claimed, executor: &Executor, stop: &Stop) -> Ended {
+    if stop.asked().is_some() {
+        return Ended::Unstarted(run);
+    }
+    let started = Instant::now();
+    // A panic is a bug, but it must not stop the other runs.
+    let executed = catch_unwind(AssertUnwindSafe(|| {
+        let action = action(&run);
+        let result = match &action {
+            Err(failure) => AttemptResult::unstarted(failure.clone()),
+            Ok(action) => executor.execute(action, &identity(&run), run.timeout, stop),
+        };
+        let is_permanent = is_permanent(&result.outcome, action.as_ref().ok());
+        (result, is_permanent)
+    }));
+    let (result, is_permanent) = executed.unwrap_or_else(|_| {
+        let failure = Failure::Spawn("jobctl panicked; please report it".to_owned());
+        (AttemptResult::unstarted(failure), false)
+    });
+    if let Outcome::Failed(why @ Failure::Exhausted(_)) = result.outcome {
+        return Ended::Unstartable(run, why);
+    }
+    let times = (started, Instant::now());
+    let judged = JudgedAttempt::new(run, result, is_permanent, times, rand::random());
+    Ended::Judged(Box::new(judged))
+}
+
+fn identity(run: &Claimed) -> AttemptIdentity {
+    AttemptIdentity {
+        run_id: run.id,
+        job: run.job_type.clone(),
+        attempt: run.attempt,
+        max_attempts: run.max_attempts,
+        idempotency_key: run.key.clone().unwrap_or_else(|| format!("{RUN_KEY_PREFIX}{}", run.id)),
+        scheduled_for: run.scheduled_for.clone(),
+    }
+}
+
+/// Returns what to execute: by the run's definition, or by the payload of a built-in job.
+fn action(run: &Claimed) -> Result<Action, Failure> {
+    let job_type = run.job_type.escape_debug();
+    let definition = run.definition.as_ref().filter(|_| !action::is_built_in(&run.job_type));
+    let action = match definition {
+        Some(definition) => {
+            Action::of_definition(&definition.kind, &definition.action, &run.payload)
+                .map_err(|why| format!("definition `{job_type}` can't be executed: {why}"))
+        }
+        None => Action::parse(&run.job_type, &run.payload).unwrap_or_else(|| {
+            Err(format!("no definition `{job_type}`; it was never applied, or was removed"))
+        }),
+    };
+    action.map_err(Failure::BadPayload)
+}
+
+/// An attempt that ended, and the run's next status. It is judged once, even if recording it takes
+/// several tries.
+#[derive(Debug)]
+pub(super) struct JudgedAttempt {
+    pub(super) run: Claimed,
+    pub(super) started: Instant,
+    pub(super) finished: Instant,
+    pub(super) next_status: NextStatus,
+    result: AttemptResult,
+    /// The database rejected its texts.
+    is_stripped: bool,
+}
+
+impl JudgedAttempt {
+    /// Judges an attempt that has just ended. `random` in 0..1 is the jitter.
+    pub(super) fn new(
+        run: Claimed,
+        result: AttemptResult,
+        is_permanent: bool,
+        (started, finished): (Instant, Instant),
+        random: f64,
+    ) -> Self {
+        // The database's time, less the short wait for a thread.
+        let now = run.claimed_at + (finished - started);
+        let next_status = NextStatus::of(
+            &result,
+            is_permanent,
+            run.attempt,
+            run.max_attempts,
+            &run.backoff,
+            random,
+            now,
+        );
+        Self { run, started, finished, next_status, result, is_stripped: false }
+    }
+
+    /// The bytes of output.
+    pub(super) fn bytes(&self) -> usize {
+        self.result.output.text.len()
+    }
+
+    /// Removes the texts, which the database rejected. Returns false if that was done before.
+    pub(super) fn strip(&mut self) -> bool {
+        self.result.output.text = "[output could not be stored]".to_owned();
+        self.result.note = None;
+        let error = &mut self.next_status.error;
+        *error = error.take().map(|_| "error could not be stored".to_owned());
+        !std::mem::replace(&mut self.is_stripped, true)
+    }
+
+    /// Returns the arguments of a statement that is sent now.
+    pub(super) fn finish(&self, now: Instant) -> Finish {
+        let Self { run, started, finished, next_status, result, .. } = self;
+        let output = &result.output;
+        Finish {
+            token: run.token(),
+            next_status: next_status.clone(),
+            detail: result.note.as_ref().map(|note| match &next_status.error {
+                Some(error) => format!("{error}; {note}"),
+                None => note.clone(),
+            }),
+            exit_code: result.exit_code,
+            signal: result.signal,
+            http_status: result.http_status.map(i32::from),
+            output: (output.bytes > 0 || self.is_stripped).then(|| output.text.clone()),
+            output_bytes: i64::try_from(output.bytes).unwrap_or(i64::MAX),
+            output_truncated: output.truncated,
+            started_ago: now - *started,
+            ended_ago: now - *finished,
+        }
+    }
+
+    /// Returns the log line about a result that was recorded with this status of the run; `None`:
+    /// the lease was lost.
+    pub(super) fn log_line(&self, status: Option<Status>) -> (Level, String) {
+        let Self { run, started, finished, next_status, result, .. } = self;
+        let subject = subject(run);
+        let Some(status) = status else {
+            return (Level::Warn, format!("{subject}: lease lost, result not recorded"));
+        };
+        let note = result.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
+        let took = match &result.outcome {
+            // A timeout names its duration; the other failures started nothing.
+            Outcome::Failed(
+                Failure::Timeout(_)
+                | Failure::Spawn(_)
+                | Failure::Exhausted(_)
+                | Failure::BadPayload(_)
+                | Failure::Unstartable(_)
+                | Failure::NotAllowed(_),
+            ) => String::new(),
+            _ => format!(" after {}", duration::show(*finished - *started)),
+        };
+        let what = match (&result.outcome, &next_status.error) {
+            (Outcome::Failed(_) | Outcome::Stopped(StopReason::LeaseLost), Some(error)) => error,
+            (Outcome::Stopped(StopReason::Interrupted), _) => "interrupted",
+            (Outcome::Stopped(StopReason::Cancelled), _) => "cancelled",
+            _ => "succeeded",
+        };
+        let next = match status {
+            Status::Failed => format!(", next attempt in {}", duration::show(next_status.wait)),
+            Status::Queued => ", queued again".to_owned(),
+            Status::Dead => ", dead".to_owned(),
+            Status::Cancelled if what != "cancelled" => ", cancelled".to_owned(),
+            Status::Succeeded | Status::Cancelled | Status::Running => String::new(),
+        };
+        let level = if status == Status::Dead { Level::Warn } else { Level::Info };
+        (level, format!("{subject}: {what}{took}{note}{next}"))
+    }
+}
+
+/// Returns the subject of a log line: `run 42 shell attempt 1/10`.
+pub(super) fn subject(run: &Claimed) -> String {
+    attempt::describe(run.id, &run.job_type, run.attempt, run.max_attempts)
+}

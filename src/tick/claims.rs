@@ -1,0 +1,226 @@
+//! When and how many runs to claim. Pure.
+
+use std::time::{Duration, Instant};
+
+use super::claim_cursor::ClaimCursor;
+use super::prefetch::{self, Prefetch};
+use super::request::{Wake, Woken};
+use crate::execute::PoolState;
+use crate::job::payload::PAYLOAD_LIMIT;
+use crate::store::{Claim, ClaimResult};
+
+/// How often an idle lingering tick polls. A run starts about half of this after its enqueue, for
+/// 15 short transactions a second.
+const LINGER_POLL: Duration = Duration::from_millis(65);
+/// The pause after a claim that skipped a definition with `max_running`, because another session
+/// has locked it.
+const DEFINITION_POLL: Duration = Duration::from_millis(30);
+/// How long the tick claims again after such claims, instead of ending when it is idle.
+const DEFINITION_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often to check whether another tick of the worker has released the claim right.
+const RIGHT_POLL: Duration = Duration::from_secs(1);
+/// After a failed request, or a job that this host could not start, the tick claims nothing for
+/// this long.
+const CLAIM_PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum ClaimWhen {
+    Now,
+    /// At this instant, or when a run has ended.
+    At(Instant),
+    /// When a run has ended: nothing is due, or no thread is free.
+    AfterRun,
+}
+
+/// What the next claim needs.
+pub(super) enum Next {
+    /// Nothing: no thread is free.
+    Nothing,
+    /// The claim right.
+    Wake,
+    /// Other ticks of this worker run as many as it may: return the claim right.
+    Leave,
+    Claim(Claim),
+}
+
+#[derive(Debug)]
+pub(super) struct Claims {
+    pub(super) prefetch: Prefetch,
+    cursor: ClaimCursor,
+    when: ClaimWhen,
+    not_before: Instant,
+    /// When the latest run with a very short backoff is due again.
+    due_again: Option<Instant>,
+    /// Since when every claim has skipped a limited definition that another session has locked.
+    skipped_since: Option<Instant>,
+    /// Runs that may still be started.
+    left: usize,
+    /// Whether to poll until the time is spent.
+    linger: bool,
+    woken: Woken,
+}
+
+impl Claims {
+    pub(super) fn new(limit: usize, linger: bool, now: Instant) -> Self {
+        Self {
+            prefetch: Prefetch::default(),
+            cursor: ClaimCursor::default(),
+            when: ClaimWhen::Now,
+            not_before: now,
+            due_again: None,
+            skipped_since: None,
+            left: limit,
+            linger,
+            woken: Woken::default(),
+        }
+    }
+
+    /// Whether the tick has its worker's claim right.
+    pub(super) fn has_right(&self) -> bool {
+        self.woken.may_claim
+    }
+
+    pub(super) fn right_lost(&mut self) {
+        self.woken.may_claim = false;
+    }
+
+    /// Whether as many runs were started as `--limit` allows. Claimed runs that wait for a thread
+    /// may still be released; then the tick may claim others.
+    pub(super) fn are_used_up(&self, pool: &PoolState) -> bool {
+        self.left == 0 && pool.waiting == 0
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.when == ClaimWhen::AfterRun
+    }
+
+    /// Returns when to claim; `None`: when a run has ended.
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+        match self.when {
+            ClaimWhen::Now => Some(self.not_before.max(now)),
+            ClaimWhen::At(instant) => Some(instant.max(self.not_before)),
+            ClaimWhen::AfterRun => None,
+        }
+    }
+
+    /// A run ended or was released, so that others may be claimed.
+    pub(super) fn claim_soon(&mut self) {
+        self.when = ClaimWhen::Now;
+    }
+
+    pub(super) fn pause(&mut self, now: Instant) {
+        self.not_before = now + CLAIM_PAUSE;
+    }
+
+    /// A recorded run is due again after `wait`.
+    pub(super) fn due_again(&mut self, now: Instant, wait: Duration) {
+        if wait < prefetch::WINDOW {
+            self.due_again = Some(now + wait);
+        }
+    }
+
+    /// Claims when a run is due again, instead of waiting for the end of another one.
+    pub(super) fn settle(&mut self, now: Instant) {
+        if let (ClaimWhen::AfterRun, Some(due)) = (self.when, self.due_again) {
+            self.when = ClaimWhen::At(due);
+            // If another run ends before then, the claim may be too early: keep the time.
+            self.due_again = Some(due).filter(|due| *due > now);
+        }
+    }
+
+    /// Decides what to do now that a claim is due. `held` is the number of runs that the tick
+    /// holds.
+    pub(super) fn next(&mut self, now: Instant, pool: &PoolState, held: usize) -> Next {
+        let wanted = self.prefetch.wanted(pool.size, held).min(self.left);
+        if wanted == 0 {
+            self.when = ClaimWhen::AfterRun;
+            return Next::Nothing;
+        }
+        if !self.has_right() {
+            return Next::Wake;
+        }
+        let wanted = match self.woken.held_by_others {
+            // The worker's only tick may exceed its concurrency: very short runs are prefetched.
+            0 => wanted,
+            others => wanted.min(pool.size.saturating_sub(held + others)),
+        };
+        if wanted == 0 {
+            return if self.wait_for_others(now) { Next::Nothing } else { Next::Leave };
+        }
+        let after = self.cursor.next(now);
+        Next::Claim(Claim {
+            at_most: i32::try_from(wanted).unwrap_or(i32::MAX),
+            free_threads: i32::try_from(pool.size.saturating_sub(held)).unwrap_or(i32::MAX),
+            bytes: i64::try_from(prefetch::BYTES_AHEAD + pool.size * PAYLOAD_LIMIT)
+                .unwrap_or(i64::MAX),
+            // Only a full scan shows that nothing is due.
+            release_right: !self.linger && after.is_none(),
+            after,
+            after_lane: self.cursor.after_lane.clone(),
+            limits: self.woken.limits,
+        })
+    }
+
+    /// Other ticks of this worker have the claim right or all slots. Returns whether to look again
+    /// later: only a lingering tick does.
+    fn wait_for_others(&mut self, now: Instant) -> bool {
+        self.when = if self.linger { ClaimWhen::At(now + RIGHT_POLL) } else { ClaimWhen::AfterRun };
+        self.linger
+    }
+
+    /// Returns what to ask when the tick wakes.
+    pub(super) fn wake(&self, held: usize, until: Option<Instant>) -> Wake {
+        Wake {
+            keeps_right: self.linger || self.has_right(),
+            counts_others: !self.has_right() || self.woken.held_by_others > 0,
+            held,
+            until,
+        }
+    }
+
+    pub(super) fn woken(&mut self, now: Instant, woken: Woken) {
+        self.woken = woken;
+        if !woken.may_claim {
+            self.wait_for_others(now);
+        }
+    }
+
+    /// Decides when and where to claim next, after a claim that was sent at `sent`. The tick
+    /// `holds` runs.
+    pub(super) fn claimed(
+        &mut self,
+        now: Instant,
+        claim: &Claim,
+        sent: Instant,
+        took: Duration,
+        taken: &ClaimResult,
+        holds: bool,
+    ) {
+        self.cursor.observe(claim, sent, took, taken);
+        let short = claim.is_short(&taken.claimed);
+        self.prefetch.observe_claim(&taken.claimed, short);
+        self.woken.may_claim = !(short && claim.release_right);
+        // Another session has locked a limited definition. Another tick's claim unlocks it soon; a
+        // person's open transaction may keep the lock for hours.
+        let skipped = short && taken.skipped;
+        self.skipped_since = skipped.then(|| self.skipped_since.unwrap_or(now));
+        let waits = self.skipped_since.is_some_and(|since| now < since + DEFINITION_TIMEOUT);
+        self.when = match self.linger {
+            _ if !short => ClaimWhen::Now,
+            _ if waits => ClaimWhen::At(now + DEFINITION_POLL),
+            _ if claim.after.is_some() => self.cursor.after_short(holds),
+            _ if !self.cursor.found_all() => ClaimWhen::Now,
+            true => ClaimWhen::At(now + LINGER_POLL),
+            false => ClaimWhen::AfterRun,
+        };
+        self.left = self.left.saturating_sub(taken.claimed.len());
+    }
+
+    /// A claimed run could not be started. The next claim is a full scan for runs that can start at
+    /// once.
+    pub(super) fn unstarted(&mut self) {
+        self.prefetch.reset();
+        self.cursor.reset();
+        self.left = self.left.saturating_add(1);
+    }
+}

@@ -1,0 +1,101 @@
+//! The connection as the machine sees it: when to connect again, and how long errors last. Pure.
+
+use std::time::{Duration, Instant};
+
+use crate::store::{self, Kind};
+
+/// The pause before a rejected statement is sent again.
+pub(super) const REJECTED_PAUSE: Duration = Duration::from_millis(200);
+/// A lock or a full disk that lasts this long needs a person.
+const WARN_AFTER: Duration = Duration::from_secs(5);
+/// The pause after the first failed attempt to connect. It doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    is_up: bool,
+    /// This session answered a request.
+    has_answered: bool,
+    /// How often the connection was lost since the last successful request.
+    losses: u32,
+    /// Why the connection was lost, until a request succeeds again.
+    lost: Option<anyhow::Error>,
+    /// Since when the database has rejected results or claims.
+    rejected_since: Option<Instant>,
+    has_warned: bool,
+    /// Until this time the tick sends nothing.
+    paused_until: Option<Instant>,
+}
+
+impl Link {
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    pub(super) fn paused_until(&self) -> Option<Instant> {
+        self.paused_until
+    }
+
+    pub(super) fn connected(&mut self) {
+        (self.is_up, self.has_answered) = (true, false);
+    }
+
+    /// A request succeeded.
+    pub(super) fn succeeded(&mut self) {
+        self.has_answered = true;
+        (self.losses, self.lost) = (0, None);
+    }
+
+    /// Results and claims were accepted, or there was nothing to send.
+    pub(super) fn accepted(&mut self) {
+        self.rejected_since = None;
+    }
+
+    /// The database rejected a statement, which is sent again after a pause.
+    pub(super) fn rejected(&mut self, now: Instant) {
+        self.has_answered = true;
+        self.paused_until = Some(now + REJECTED_PAUSE);
+        self.rejected_since.get_or_insert(now);
+    }
+
+    /// Returns whether to warn of a rejection. That is so once: at once for an unexpected error,
+    /// later for a lock or a full disk that lasts.
+    pub(super) fn warns(&mut self, now: Instant, error: &store::Error) -> bool {
+        let lasts = self.rejected_for(now) >= WARN_AFTER;
+        let warns = !self.has_warned && (error.kind != Kind::Busy || lasts);
+        self.has_warned |= warns;
+        warns
+    }
+
+    /// Returns the time since the first rejection without any success.
+    pub(super) fn rejected_for(&self, now: Instant) -> Duration {
+        self.rejected_since.map_or(Duration::ZERO, |since| now - since)
+    }
+
+    /// The connection was lost, or could not be made. Returns whether this is the first loss since
+    /// the last success, and the pause before the next attempt to connect.
+    pub(super) fn lost(&mut self, why: anyhow::Error) -> (bool, Duration) {
+        self.is_up = false;
+        let is_first = self.lost.replace(why).is_none();
+        let pause = match self.losses {
+            0 => Duration::ZERO,
+            losses => LONGEST_PAUSE.min(FIRST_PAUSE * (1 << (losses - 1).min(10))),
+        };
+        self.losses += 1;
+        (is_first, pause)
+    }
+
+    /// The connection is lost for good.
+    pub(super) fn down(&mut self) {
+        self.is_up = false;
+    }
+
+    pub(super) fn take_lost(&mut self) -> Option<anyhow::Error> {
+        self.lost.take()
+    }
+}

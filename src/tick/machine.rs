@@ -1,0 +1,882 @@
+//! The state machine of a tick. It has the whole state and takes every decision, but does nothing
+//! itself: the driver tells it each event and performs the actions that it returns. It reads no
+//! clock, draws no random number and logs nothing, so a simulation can run it.
+//!
+//! Three things change independently. The phase (`Phase::after`) says what the tick still wants to
+//! do. The connection is there or not; without one, jobs go on until their leases are about to end.
+//! At most one request is sent at a time, the most urgent of those that are due (`Machine::due`).
+
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use log::Level;
+
+use super::attempt::{Ended, Task, subject};
+use super::claims::{Claims, Next};
+use super::leases::Leases;
+use super::link::{Link, REJECTED_PAUSE};
+use super::prefetch;
+use super::request::{Answer, Request};
+use super::results::{self, Results};
+use super::timing::Timing;
+use crate::execute::{PoolState, WakeWhen};
+use crate::exit::Exit;
+use crate::job::attempt::StopReason;
+use crate::job::status::Status;
+use crate::store::{
+    self, Claim, Claimed, Kind, LeaseState, LockedRuns, Recorded, Renewed, StepResult, Token,
+};
+use crate::text::{duration, plural};
+
+/// The tick delays results for a larger batch only while they have less output than this.
+const BATCH_BYTES: usize = 1024 * 1024;
+/// The pause before a result is sent again because another session has locked its run.
+const LOCKED_PAUSE: Duration = Duration::from_secs(1);
+/// The same for a rejected result. Longer than the pause of claims, so runs are claimed in between.
+const RESULT_PAUSE: Duration = Duration::from_secs(2);
+/// How long to wait for jobs after they were asked to stop. Then the process exits without them.
+const END_TIMEOUT: Duration = Duration::from_secs(15);
+/// The same for a tick that runs nothing.
+const IDLE_END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How much and how long a tick works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// The maximum of runs to start.
+    pub(crate) limit: usize,
+    /// The tick claims nothing after this time.
+    pub(crate) max_time: Duration,
+    /// Whether to poll until the time is spent.
+    pub(crate) linger: bool,
+    /// How long running jobs may continue after a signal.
+    pub(crate) grace: Duration,
+    /// Whether to delete old runs at the end.
+    pub(crate) prunes: bool,
+}
+
+/// What the driver tells the machine.
+#[derive(Debug)]
+pub(super) enum Event {
+    Connected,
+    /// The attempt to connect failed.
+    Disconnected(anyhow::Error),
+    Answered(Answer),
+    /// Attempts ended, or could not start.
+    Ended(Vec<Ended>),
+    /// Runs that no thread had started.
+    Withdrawn(Vec<Claimed>),
+    /// A signal asks the tick to stop.
+    Signal,
+    /// The host can't go on: there is not even one thread.
+    Failed(anyhow::Error),
+    /// The time that `Machine::until` returned has come, or the pool reached `Machine::wake_when`.
+    Time,
+}
+
+/// What the machine has the driver do, in this order.
+#[derive(Debug)]
+pub(super) enum Action {
+    /// Drop the connection if there is one, and connect after a random part of this time.
+    Connect(Duration),
+    Send(Request),
+    /// Shorten the timeouts of all statements; wait for the answer in flight until this time.
+    Shorten(Instant),
+    /// Hand runs to the pool.
+    Start(Vec<Task>),
+    /// Withdraw the runs that no thread has started.
+    Withdraw,
+    /// Let the jobs of these claims continue until this time.
+    Extend(Vec<Token>, Instant),
+    Stop(Token, StopReason),
+    /// End the grace period of jobs that were asked to stop.
+    Hurry,
+    Log(Level, String),
+    Exit(anyhow::Result<()>),
+}
+
+/// The phases of a tick, in their order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Phase {
+    /// The tick claims runs.
+    Working,
+    /// It claims nothing more. Running jobs may finish.
+    Draining,
+    /// A signal came. Running jobs may finish within the grace period.
+    Stopping,
+    /// All jobs were asked to stop.
+    Ending,
+    /// Nothing runs. The tick returns the claim right and deletes old runs.
+    Leaving,
+    Done,
+}
+
+/// What ends a phase.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Cause {
+    /// The time of the phase is over, or `--limit` is reached.
+    Spent,
+    /// The database accepts no claims of this program, but results.
+    Unclaimable,
+    Signal,
+    /// The tick can't go on.
+    Failure,
+    /// The tick holds nothing, and nothing is left to do.
+    Idle,
+}
+
+impl Phase {
+    /// The phase that follows; docs/architecture.md draws this table.
+    pub(super) fn after(self, cause: Cause) -> Self {
+        match (self, cause) {
+            (Self::Working, Cause::Spent | Cause::Unclaimable) => Self::Draining,
+            (Self::Working | Self::Draining, Cause::Signal) => Self::Stopping,
+            (Self::Working | Self::Draining | Self::Stopping, Cause::Failure)
+            | (Self::Stopping, Cause::Signal | Cause::Spent) => Self::Ending,
+            (Self::Ending, Cause::Spent)
+            | (Self::Working | Self::Draining | Self::Stopping | Self::Ending, Cause::Idle) => {
+                Self::Leaving
+            }
+            (Self::Leaving, Cause::Idle) => Self::Done,
+            (phase, _) => phase,
+        }
+    }
+
+    /// Whether running jobs were asked to stop, or will be.
+    fn is_stopping(self) -> bool {
+        matches!(self, Self::Stopping | Self::Ending)
+    }
+}
+
+/// A statement that may be due: when, and what makes the request, if there is something to send.
+type Duty = (Option<Instant>, fn(&mut Machine, &mut InFlight) -> Option<Request>);
+
+/// What the answer to the request in flight needs.
+#[derive(Debug)]
+struct InFlight {
+    sent: Instant,
+    /// The claims that it renews or releases.
+    claims: Vec<Token>,
+    /// How many of the oldest results it records.
+    results: usize,
+    claim: Option<Claim>,
+}
+
+#[derive(Debug)]
+pub(super) struct Machine {
+    bounds: Bounds,
+    timing: Timing,
+    now: Instant,
+    pool: PoolState,
+    actions: Vec<Action>,
+    /// Actions that may wait until a request was sent.
+    later: Vec<Action>,
+    phase: Phase,
+    /// When the phase is spent.
+    phase_ends: Option<Instant>,
+    failure: Option<anyhow::Error>,
+    link: Link,
+    in_flight: Option<InFlight>,
+    leases: Leases,
+    next_renewal: Instant,
+    next_release: Instant,
+    next_wake: Instant,
+    results: Results,
+    locked_runs: LockedRuns,
+    /// Before this time the tick sends nothing, as long as all threads have work.
+    batching_until: Instant,
+    claims: Claims,
+    /// A search for due runs that can't be claimed is running. Meanwhile the tick claims nothing.
+    is_searching: bool,
+    /// The claim's error that begins the search.
+    claim_error: Option<store::Error>,
+    has_logged_unstartable: bool,
+    may_prune: bool,
+}
+
+impl Machine {
+    /// A machine that waits for its first connection.
+    pub(super) fn new(bounds: Bounds, timing: Timing, now: Instant) -> Self {
+        Self {
+            bounds,
+            timing,
+            now,
+            pool: PoolState::default(),
+            actions: Vec::new(),
+            later: Vec::new(),
+            phase: Phase::Working,
+            phase_ends: Some(now + bounds.max_time),
+            failure: None,
+            link: Link::default(),
+            in_flight: None,
+            leases: Leases::default(),
+            next_renewal: now,
+            next_release: now,
+            next_wake: now,
+            results: Results::default(),
+            locked_runs: LockedRuns::Wait,
+            batching_until: now,
+            claims: Claims::new(bounds.limit, bounds.linger, now),
+            is_searching: false,
+            claim_error: None,
+            has_logged_unstartable: false,
+            may_prune: bounds.prunes,
+        }
+    }
+
+    /// Takes an event that happened at `now`, when the pool was in this state, and returns what to
+    /// do.
+    pub(super) fn on(&mut self, now: Instant, pool: PoolState, event: Event) -> Vec<Action> {
+        (self.now, self.pool) = (now, pool);
+        match event {
+            Event::Connected => self.connected(),
+            Event::Disconnected(error) => drop(self.disconnected(error)),
+            Event::Answered(answer) => self.answered(answer),
+            Event::Ended(attempts) => attempts.into_iter().for_each(|ended| self.ended(ended)),
+            Event::Withdrawn(runs) => runs.iter().for_each(|run| self.release(run)),
+            Event::Signal => self.signal(),
+            Event::Failed(error) => self.fail(error),
+            Event::Time => {}
+        }
+        self.advance();
+        self.send();
+        // The database works meanwhile.
+        self.actions.append(&mut self.later);
+        self.claims.settle(now);
+        while self.is_idle() {
+            self.turn(Cause::Idle);
+            self.send();
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Returns when the next event is `Event::Time`, if none comes before.
+    pub(super) fn until(&self) -> Option<Instant> {
+        let phase_ends = self.phase_ends.filter(|_| self.may_move_on());
+        if !self.link.is_up() {
+            let dropped = self.leases.first_dropped(self.timing.result_kept);
+            return [phase_ends, dropped].into_iter().flatten().min();
+        }
+        if self.in_flight.is_some() {
+            return phase_ends;
+        }
+        let batched = self.is_batching().then(|| self.batching_until.min(self.next_renewal));
+        let not_before = self.link.paused_until().max(batched);
+        let due = self.duties().into_iter().filter_map(|(at, _)| at).chain(self.late_at());
+        due.map(|at| not_before.map_or(at, |not_before| not_before.max(at))).chain(phase_ends).min()
+    }
+
+    /// Returns when the pool wakes the driver. Thousands of attempts may end in a second, so not
+    /// every one of them does.
+    pub(super) fn wake_when(&self) -> WakeWhen {
+        if self.in_flight.is_some() {
+            WakeWhen::Never
+        } else if self.is_batching() {
+            WakeWhen::Shortage {
+                waiting: self.claims.prefetch.refill_at(self.pool.size),
+                ended: prefetch::FULL_BATCH - self.results.waiting(),
+                bytes: BATCH_BYTES - self.results.bytes(),
+            }
+        } else {
+            WakeWhen::Ended
+        }
+    }
+
+    /// Returns the bytes of output that wait to be recorded.
+    pub(super) fn bytes(&self) -> usize {
+        self.results.bytes()
+    }
+
+    /// Whether to delay the next request, for a larger batch: all threads have work, no lease needs
+    /// to be renewed, and the results take little memory.
+    fn is_batching(&self) -> bool {
+        self.now < self.batching_until
+            && self.now < self.next_renewal
+            && self.phase == Phase::Working
+            && self.pool.waiting > self.claims.prefetch.refill_at(self.pool.size)
+            && self.results.waiting() < prefetch::FULL_BATCH
+            && self.results.bytes() < BATCH_BYTES
+    }
+
+    /// Returns when the oldest run that waits for a thread has waited too long, because runs take
+    /// longer than before.
+    fn late_at(&self) -> Option<Instant> {
+        self.pool.oldest.map(|submitted| submitted + self.claims.prefetch.thread_timeout())
+    }
+
+    /// Whether the time of the phase may end it: a request in flight is always awaited.
+    fn may_move_on(&self) -> bool {
+        self.phase != Phase::Ending || self.in_flight.is_none()
+    }
+
+    /// Does what the time demands, whether the database answers or not.
+    fn advance(&mut self) {
+        let is_over = self.phase_ends.is_some_and(|end| self.now >= end) && self.may_move_on();
+        if is_over || self.phase == Phase::Working && self.claims.are_used_up(&self.pool) {
+            self.turn(Cause::Spent);
+        }
+        let can_send = self.link.is_up() && self.in_flight.is_none();
+        let is_late = can_send && self.late_at().is_some_and(|at| self.now >= at);
+        if self.pool.waiting > 0 && (is_late || self.phase.is_stopping()) {
+            self.actions.push(Action::Withdraw);
+        }
+        if !self.link.is_up() {
+            self.drop_expired();
+        }
+    }
+
+    /// The statements that may be due, the most urgent first.
+    fn duties(&self) -> [Duty; 8] {
+        let now = self.now;
+        let (works, leaves) = (self.phase == Phase::Working, self.phase == Phase::Leaving);
+        let when = |is_due: bool, at: Instant| is_due.then_some(at);
+        let claim = if works { self.claim_due() } else { None };
+        let has_right = self.claims.has_right();
+        let leave = match self.phase {
+            Phase::Draining | Phase::Leaving => when(has_right, now),
+            // The database may be silent, and the jobs must be stopped in time.
+            Phase::Stopping | Phase::Ending => when(has_right, self.next_wake),
+            Phase::Working | Phase::Done => None,
+        };
+        let unstarted = self.leases.unstarted().next().is_some();
+        [
+            (when(!leaves && self.leases.held() > 0, self.next_renewal), Self::renew),
+            (when(!leaves && unstarted, self.next_release), Self::release_unstarted),
+            (when(works && has_right, self.next_wake), |tick, _| Some(tick.wake())),
+            (self.results.due(now).into_iter().chain(claim).min().filter(|_| !leaves), Self::step),
+            (when(works && self.is_searching, now), |tick, _| {
+                Some(Request::Search(tick.claim_error.take()))
+            }),
+            (self.results.lost().map(|_| now).filter(|_| !leaves), |tick, _| {
+                let (claim, started) = tick.results.lost()?;
+                Some(Request::NoteLost { claim, started_ago: tick.now - started })
+            }),
+            (leave, |_, _| Some(Request::Leave)),
+            (when(leaves && self.may_prune, now), |tick, _| {
+                tick.may_prune = false;
+                Some(Request::Prune)
+            }),
+        ]
+    }
+
+    fn claim_due(&self) -> Option<Instant> {
+        if self.is_searching { None } else { self.claims.due(self.now) }
+    }
+
+    /// Sends the most urgent statement that is due, unless an answer is still missing.
+    fn send(&mut self) {
+        let is_paused = self.link.paused_until().is_some_and(|until| self.now < until);
+        if self.in_flight.is_some() || !self.link.is_up() || is_paused || self.is_batching() {
+            return;
+        }
+        let now = self.now;
+        for (due, request) in self.duties() {
+            let mut sent = InFlight { sent: now, claims: Vec::new(), results: 0, claim: None };
+            if due.is_some_and(|at| now >= at)
+                && let Some(request) = request(self, &mut sent)
+            {
+                self.in_flight = Some(sent);
+                self.actions.push(Action::Send(request));
+                return;
+            }
+        }
+        self.link.accepted();
+    }
+
+    fn renew(&mut self, sent: &mut InFlight) -> Option<Request> {
+        // Skip leases that have just begun: a tick may hold thousands of very short runs.
+        let fresh = self.now + self.timing.lease - self.timing.heartbeat / 5;
+        let (stale, next) = self.leases.stale(self.now, fresh);
+        if stale.is_empty() {
+            let usual = self.now + self.timing.heartbeat;
+            self.next_renewal = next.map_or(usual, |next| usual.min(next));
+            return None;
+        }
+        sent.claims = stale;
+        Some(Request::Renew(sent.claims.clone()))
+    }
+
+    fn release_unstarted(&mut self, sent: &mut InFlight) -> Option<Request> {
+        self.drop_expired();
+        sent.claims = self.leases.unstarted().collect();
+        (!sent.claims.is_empty()).then(|| Request::Release(sent.claims.clone()))
+    }
+
+    fn wake(&mut self) -> Request {
+        self.next_wake = self.now + self.timing.heartbeat;
+        let holds = self.leases.held() > 0;
+        let until = holds.then(|| self.next_renewal - self.timing.heartbeat / 2);
+        Request::Wake(self.claims.wake(self.leases.live(), until))
+    }
+
+    /// Records results and claims runs, to start now or within the prefetch window.
+    fn step(&mut self, sent: &mut InFlight) -> Option<Request> {
+        if self.results.unblock_if_due(self.now) {
+            self.claims.claim_soon();
+        }
+        sent.results = self.results.batch();
+        let may_claim = self.phase == Phase::Working
+            && self.claim_due().is_some_and(|at| self.now >= at)
+            // Before jobs print more output, record the output that is waiting.
+            && self.results.bytes() <= results::BYTES_AT_ONCE;
+        if may_claim {
+            let recorded = sent.results + self.results.blocked();
+            let held = self.leases.held().saturating_sub(recorded);
+            match self.claims.next(self.now, &self.pool, held) {
+                Next::Nothing => {}
+                Next::Wake => return Some(self.wake()),
+                Next::Leave => return Some(Request::Leave),
+                Next::Claim(claim) => sent.claim = Some(claim),
+            }
+        }
+        (sent.results > 0 || sent.claim.is_some()).then(|| Request::Step {
+            results: self.results.oldest(sent.results, self.now),
+            claim: sent.claim.clone(),
+            locked_runs: self.locked_runs,
+        })
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        let Some(sent) = self.in_flight.take() else { return };
+        let done = match answer {
+            Answer::Wake(woken) => woken
+                .map(|woken| self.claims.woken(self.now, woken))
+                .inspect_err(|_| self.claims.pause(self.now)),
+            Answer::Renew(renewed) => self.renewed(&sent, renewed),
+            Answer::Step(Ok(step)) => {
+                self.stepped(sent, step);
+                Ok(())
+            }
+            Answer::Step(Err((error, claims))) => self.step_failed(&sent, error, claims),
+            Answer::Release(locked) => locked.map(|locked| self.released(&sent, &locked)),
+            Answer::Search { is_done, result } => {
+                self.is_searching = !is_done;
+                result
+            }
+            Answer::NoteLost(noted) => noted.map(|()| self.results.noted()),
+            Answer::Leave(left) => left.map(|()| self.claims.right_lost()),
+            Answer::Prune => Ok(()),
+        };
+        match done {
+            Ok(()) => self.link.succeeded(),
+            Err(error) => self.on_error(error),
+        }
+    }
+
+    /// Takes the state of leases. Stops runs that were cancelled or lost.
+    fn renewed(
+        &mut self,
+        sent: &InFlight,
+        answer: store::Result<Vec<Renewed>>,
+    ) -> store::Result<()> {
+        let heartbeat = self.timing.heartbeat;
+        let answers = match answer {
+            Ok(answers) => answers,
+            // One rejected lease must not cost the others theirs.
+            Err(error) if error.may_be_about_rows() => {
+                let is_data = error.kind == Kind::Data;
+                let again = (!is_data).then(|| self.now + heartbeat / 5);
+                return match self.leases.rejected(&sent.claims, again) {
+                    None => Ok(()),
+                    Some(claim) if is_data => {
+                        let line = format!("run {}: {error}; its lease will run out", claim.id);
+                        self.log(Level::Error, line);
+                        Ok(())
+                    }
+                    Some(_) => Err(error),
+                };
+            }
+            Err(error) => {
+                // Retry soon. Until then, the tick records results.
+                self.next_renewal = self.now + heartbeat / 5;
+                return Err(error);
+            }
+        };
+        let (fence, expires) = (sent.sent + self.timing.fence, sent.sent + self.timing.lease);
+        let mut extended = Vec::with_capacity(answers.len());
+        let mut stops = Vec::new();
+        for (claim, state) in answers {
+            match state {
+                LeaseState::Renewed | LeaseState::CancelRequested => {
+                    self.leases.extend(&claim, expires);
+                    extended.push(claim);
+                    if state == LeaseState::CancelRequested {
+                        stops.push(Action::Stop(claim, StopReason::Cancelled));
+                    }
+                }
+                LeaseState::Busy => self.leases.renew_from(&claim, sent.sent + heartbeat),
+                LeaseState::Lost => {
+                    self.leases.lost(&claim);
+                    stops.push(Action::Stop(claim, StopReason::LeaseLost));
+                }
+            }
+        }
+        self.actions.push(Action::Extend(extended, fence));
+        self.actions.extend(stops);
+        if !self.leases.accepted() {
+            self.next_renewal = sent.sent + heartbeat;
+        }
+        Ok(())
+    }
+
+    fn stepped(&mut self, sent: InFlight, step: StepResult) {
+        let StepResult { recorded, locked, taken, claiming } = step;
+        self.link.accepted();
+        self.observe_answer(&sent);
+        self.recorded(sent.results, &recorded, &locked);
+        let Some(claim) = sent.claim else { return };
+        let holds = !taken.claimed.is_empty() || self.leases.held() > 0;
+        self.claims.claimed(self.now, &claim, sent.sent, claiming, &taken, holds);
+        if self.results.waiting() > 0 {
+            // Runs ended meanwhile.
+            self.claims.claim_soon();
+        }
+        if self.phase.is_stopping() {
+            // A signal came before the answer, so these runs must not start.
+            let claims = taken.claimed.iter().map(Claimed::token).collect();
+            self.leases.release_all_later(claims, sent.sent + self.timing.lease);
+        } else {
+            self.start(taken.claimed, sent.sent);
+        }
+    }
+
+    fn observe_answer(&mut self, sent: &InFlight) {
+        self.claims.prefetch.observe_answer(self.now - sent.sent);
+        self.batching_until = self.now + self.claims.prefetch.window();
+    }
+
+    fn recorded(&mut self, count: usize, recorded: &Recorded, locked: &[i64]) {
+        let again = self.now + LOCKED_PAUSE;
+        for (judged, status) in self.results.recorded(count, recorded, locked, again) {
+            self.leases.remove(&judged.run.token());
+            if matches!(status, Some(Status::Failed | Status::Queued)) {
+                self.claims.due_again(self.now, judged.next_status.wait);
+            }
+            let (level, line) = judged.log_line(status);
+            self.later.push(Action::Log(level, line));
+        }
+        if self.results.blocked() == 0 {
+            self.locked_runs = LockedRuns::Wait;
+        }
+    }
+
+    /// Hands claimed runs to the pool. The claim was sent at `sent`.
+    fn start(&mut self, mut claimed: Vec<Claimed>, sent: Instant) {
+        let mut tasks = Vec::with_capacity(claimed.len());
+        // A last attempt must start at once: if the worker crashed before, the run would be dead
+        // without a start. There are no more of them than free threads.
+        claimed.sort_by_key(|run| run.attempt < run.max_attempts);
+        for run in claimed {
+            self.log(Level::Debug, format!("{}: claimed", subject(&run)));
+            for earlier in self.leases.hold(run.token(), self.now, sent + self.timing.lease) {
+                self.actions.push(Action::Stop(earlier, StopReason::LeaseLost));
+            }
+            let stopped = run.cancel_asked.then_some(StopReason::Cancelled);
+            tasks.push(Task { run, until: sent + self.timing.fence, stopped });
+        }
+        if !tasks.is_empty() {
+            self.actions.push(Action::Start(tasks));
+        }
+    }
+
+    /// The results or the claim failed. One locked run, one rejected value and one unclaimable run
+    /// must not delay the others.
+    fn step_failed(
+        &mut self,
+        sent: &InFlight,
+        error: store::Error,
+        claims: Vec<Token>,
+    ) -> store::Result<()> {
+        self.observe_answer(sent);
+        self.leases.release_all_later(claims, sent.sent + self.timing.lease);
+        // The claim may have caused the error, so send the results without a claim next time.
+        self.claims.pause(self.now);
+        if error.kind == Kind::Busy && sent.results > 0 {
+            self.locked_runs = LockedRuns::Skip;
+        }
+        if !error.may_be_about_rows() {
+            return Err(error);
+        }
+        if sent.results == 0 {
+            (self.is_searching, self.claim_error) = (true, Some(error));
+            return Ok(());
+        }
+        if sent.claim.is_some() {
+            return Ok(());
+        }
+        let is_data = error.kind == Kind::Data;
+        let Some(judged) = self.results.rejected(sent.results) else { return Ok(()) };
+        let (id, subject) = (judged.run.id, subject(&judged.run));
+        if is_data && judged.strip() {
+            self.log(Level::Warn, format!("run {id}: output not stored: {error}"));
+        } else if is_data || self.now >= judged.finished + self.timing.fence {
+            // Sending it again may help after an unexpected error, but not if the data is the
+            // cause.
+            let run = self.results.drop_oldest().run;
+            self.leases.remove(&run.token());
+            self.log(Level::Error, format!("{subject}: {error}; its lease will run out"));
+        } else {
+            self.results.block_oldest(self.now + RESULT_PAUSE);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, ended: Ended) {
+        match ended {
+            Ended::Judged(judged) => {
+                let took = judged.finished - judged.started;
+                self.claims.prefetch.observe(took, judged.run.payload.len());
+                self.results.push(*judged);
+                self.claims.claim_soon();
+            }
+            Ended::Unstarted(run) => self.release(&run),
+            Ended::Unstartable(run, why) => {
+                // Once, because cron mails the log.
+                if !std::mem::replace(&mut self.has_logged_unstartable, true) {
+                    self.log(Level::Warn, format!("{}: {why}; claim released", subject(&run)));
+                }
+                self.claims.pause(self.now);
+                self.release(&run);
+            }
+        }
+    }
+
+    /// Marks a claimed run for release: it is not started.
+    fn release(&mut self, run: &Claimed) {
+        self.claims.unstarted();
+        self.leases.release_later(run.token());
+        self.next_release = self.now;
+    }
+
+    fn released(&mut self, sent: &InFlight, locked: &[i64]) {
+        // Others may have been marked meanwhile.
+        let released = sent.claims.iter().filter(|claim| !locked.contains(&claim.id)).collect();
+        if self.leases.released(&released) > 0 && self.claims.is_idle() {
+            self.claims.claim_soon();
+        }
+        self.next_release = self.now + REJECTED_PAUSE;
+    }
+
+    fn connected(&mut self) {
+        self.link.connected();
+        self.next_renewal = self.now;
+        // Runs may have been released meanwhile.
+        self.claims.claim_soon();
+        if self.phase.is_stopping() {
+            self.shorten(Duration::ZERO);
+        }
+    }
+
+    /// Decides after an error of the database whether to try again, to drain, or to end.
+    fn on_error(&mut self, error: store::Error) {
+        if self.phase == Phase::Leaving {
+            self.claims.right_lost();
+            self.may_prune = false;
+            self.failure.get_or_insert(error.into());
+            return;
+        }
+        if error.kind == Kind::Lost {
+            let cause = error.for_log();
+            if self.disconnected(error.into()) {
+                let line = format!("{cause}; {} running, reconnecting", self.pool.running);
+                self.log(Level::Warn, line);
+            }
+            return;
+        }
+        self.link.rejected(self.now);
+        let is_free = self.is_free();
+        let lingers = self.bounds.linger && self.phase == Phase::Working;
+        let lasts = self.link.rejected_for(self.now) >= self.timing.fence;
+        match error.kind {
+            Kind::Busy if lingers || !is_free => self.warn(&error),
+            // The schema was migrated, or no run can be claimed. Running jobs may finish: their
+            // leases and results are not affected.
+            Kind::Fatal | Kind::Data
+                if (error.exit == Exit::Schema || error.kind == Kind::Data)
+                    && self.phase == Phase::Working
+                    && !is_free =>
+            {
+                self.log(Level::Warn, format!("{error}; {} running", self.pool.running));
+                self.failure.get_or_insert(error.into());
+                self.turn(Cause::Unclaimable);
+            }
+            // The error may pass. Jobs continue as in an outage, until their leases are about to
+            // end.
+            Kind::Fatal | Kind::Data if !is_free && self.phase != Phase::Ending && !lasts => {
+                self.warn(&error);
+            }
+            _ => self.fail(error.into()),
+        }
+    }
+
+    fn warn(&mut self, error: &store::Error) {
+        if self.link.warns(self.now, error) {
+            self.log(Level::Warn, format!("{}; jobctl keeps trying", error.for_log()));
+        }
+        self.log(Level::Debug, error.to_string());
+    }
+
+    /// Reacts to a lost or refused connection. The tick reconnects while it holds something; its
+    /// jobs continue until their leases are about to end. Returns whether it reconnects for the
+    /// first time since a request succeeded.
+    fn disconnected(&mut self, error: anyhow::Error) -> bool {
+        self.in_flight = None;
+        self.is_searching = false;
+        self.results.connection_lost();
+        self.claims.right_lost();
+        // A lingering tick reconnects after a working session. If that fails it exits, and cron
+        // starts the next tick.
+        let lingers = self.bounds.linger && self.phase == Phase::Working;
+        if self.is_free() && !(lingers && self.link.has_answered()) {
+            self.link.down();
+            self.failure = Some(error);
+            self.turn(Cause::Failure);
+            return false;
+        }
+        let (is_first, pause) = self.link.lost(error);
+        self.actions.push(Action::Connect(pause));
+        is_first
+    }
+
+    /// Drops results and claims whose lease ended long ago. Until then recording may still succeed:
+    /// while the database is down, no other tick can recover the run. If one did, the claim's token
+    /// no longer matches, and the result does not change the run.
+    fn drop_expired(&mut self) {
+        let (now, kept) = (self.now, self.timing.result_kept);
+        let leases = &self.leases;
+        let is_over = |claim: &Token| leases.expiry(claim).is_none_or(|end| now >= end + kept);
+        for judged in self.results.drop_if(is_over) {
+            self.leases.remove(&judged.run.token());
+            let subject = subject(&judged.run);
+            self.log(Level::Warn, format!("{subject}: result not recorded, lease lost"));
+        }
+        for claim in self.leases.drop_expired(now, kept) {
+            self.log(Level::Warn, format!("run {}: claim not released, lease lost", claim.id));
+        }
+    }
+
+    /// Reacts to a signal. After the first one running jobs may finish within the grace period.
+    /// Another one kills them.
+    fn signal(&mut self) {
+        let is_another = self.phase.is_stopping();
+        self.turn(Cause::Signal);
+        if is_another {
+            self.actions.push(Action::Hurry);
+        }
+    }
+
+    fn fail(&mut self, error: anyhow::Error) {
+        self.failure.get_or_insert(error);
+        self.turn(Cause::Failure);
+    }
+
+    /// Goes to the next phase, if this cause ends the present one.
+    fn turn(&mut self, cause: Cause) {
+        let before = self.phase;
+        self.phase = before.after(cause);
+        if self.phase == before {
+            return;
+        }
+        let holds = self.leases.held() > 0;
+        self.phase_ends = None;
+        match self.phase {
+            Phase::Working | Phase::Draining => {}
+            Phase::Stopping => {
+                let (running, grace) = (self.pool.running, self.bounds.grace);
+                let line = format!("stopping: {running} running, grace {}", duration::show(grace));
+                self.log(Level::Info, line);
+                self.phase_ends = Some(self.now + grace);
+                self.shorten(grace);
+            }
+            Phase::Ending => {
+                let claims: Vec<_> = self.leases.tokens().collect();
+                let stop = |claim| Action::Stop(claim, StopReason::Interrupted);
+                self.actions.extend(claims.into_iter().map(stop));
+                let timeout = if holds { END_TIMEOUT } else { IDLE_END_TIMEOUT };
+                self.phase_ends = Some(self.now + timeout);
+            }
+            Phase::Leaving => {
+                self.may_prune &= !before.is_stopping() && self.failure.is_none();
+                if before.is_stopping() {
+                    self.actions.push(Action::Shorten(self.now + IDLE_END_TIMEOUT));
+                }
+            }
+            Phase::Done => self.exit(),
+        }
+    }
+
+    /// Shortens all timeouts of a stopping tick, if nothing runs. It waits for an answer at most
+    /// for the grace period, and a second for the last statements.
+    fn shorten(&mut self, grace: Duration) {
+        if self.leases.held() == 0 {
+            self.actions.push(Action::Shorten(self.now + grace.max(IDLE_END_TIMEOUT)));
+        }
+    }
+
+    fn exit(&mut self) {
+        let claims: Vec<_> = self.leases.tokens().chain(self.leases.unstarted()).collect();
+        for claim in &claims {
+            let line = format!("run {}: still held at the end; its lease will run out", claim.id);
+            self.log(Level::Error, line);
+        }
+        let result = match self.failure.take().or_else(|| self.link.take_lost()) {
+            Some(failure) => Err(failure),
+            None if claims.is_empty() => Ok(()),
+            None => {
+                let runs = plural::of(claims.len() as i64, "run");
+                Err(anyhow!("cannot release {runs} in time; see the log"))
+            }
+        };
+        self.actions.push(Action::Exit(result));
+    }
+
+    /// Whether the tick holds no run and no result.
+    fn is_free(&self) -> bool {
+        self.leases.is_empty() && self.results.is_empty()
+    }
+
+    /// Whether nothing is left to do in this phase.
+    fn is_idle(&self) -> bool {
+        let is_free = self.is_free() && self.in_flight.is_none();
+        match self.phase {
+            Phase::Working => {
+                is_free && self.link.is_up() && self.claims.is_idle() && !self.is_searching
+            }
+            Phase::Draining | Phase::Stopping | Phase::Ending => is_free,
+            Phase::Leaving => {
+                let is_left = !self.claims.has_right() && !self.may_prune;
+                self.in_flight.is_none() && (is_left || !self.link.is_up())
+            }
+            Phase::Done => false,
+        }
+    }
+
+    fn log(&mut self, level: Level, line: String) {
+        self.actions.push(Action::Log(level, line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_diagram_of_the_phases_is_current() {
+        use {Cause::*, Phase::*};
+        let phases = [Working, Draining, Stopping, Ending, Leaving, Done];
+        let mut diagram = String::from("stateDiagram-v2\n");
+        for from in phases {
+            for to in phases.into_iter().filter(|to| *to != from) {
+                let causes = [Spent, Unclaimable, Signal, Failure, Idle].into_iter();
+                let causes: Vec<_> = causes
+                    .filter(|cause| from.after(*cause) == to)
+                    .map(|cause| format!("{cause:?}").to_lowercase())
+                    .collect();
+                if !causes.is_empty() {
+                    diagram += &format!("    {from:?} --> {to:?}: {}\n", causes.join(", "));
+                }
+            }
+        }
+        assert!(include_str!("../../docs/architecture.md").contains(&diagram), "{diagram}");
+    }
+}

@@ -1,0 +1,11 @@
+//! What every tick does for all runs of the database: it fires due schedules, recovers lost runs,
+//! and sets aside those that can't be claimed. An item that the database rejects delays no other.
+
+mod bisect;
+mod fire;
+mod recover;
+mod unclaimable;
+
+pub(crate) use fire::fire;
+pub(crate) use recover::recover;
+pub(crate) use unclaimable::UnclaimableSearch;

@@ -1,0 +1,64 @@
+//! Recovers runs whose leases expired.
+
+use std::sync::Once;
+use std::time::Duration;
+
+use rand::seq::SliceRandom;
+
+use super::bisect::Bisection;
+use crate::job::attempt;
+use crate::job::backoff::wait_after;
+use crate::job::status::Status;
+use crate::store::{self, Expired, Store};
+use crate::text::duration;
+
+/// Lost leases recovered per statement.
+const RECOVERED_AT_ONCE: usize = 500;
+
+/// Recovers the runs whose leases ran out. A run whose every attempt kills its worker is marked
+/// dead here.
+pub(crate) fn recover(store: &Store, has_time: impl Fn() -> bool) -> store::Result<()> {
+    static LOGGED: Once = Once::new();
+    const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
+    loop {
+        let expired = store.expired(RECOVERED_AT_ONCE)?;
+        let wait = |attempt, backoff| wait_after(attempt, backoff, rand::random());
+        let waits: Vec<_> = expired
+            .iter()
+            .map(|run| (run.id, run.attempt, wait(run.attempt, &run.backoff)))
+            .collect();
+        // If the database rejects many of these runs, time may run out. In random order, each
+        // recovery tries other runs first.
+        let mut shuffled = waits.clone();
+        shuffled.shuffle(&mut rand::rng());
+        let mut recovered = Vec::new();
+        let mut search = Bisection::of(shuffled);
+        while !search.is_done() && has_time() {
+            let rejected = search.step(|part| {
+                recovered.extend(store.recover(part, WHAT)?);
+                Ok(())
+            })?;
+            if let Some((wait, why)) = rejected {
+                LOGGED.call_once(|| log::error!("run {}: {why}", wait.0));
+            }
+        }
+        for (run, (.., wait)) in expired.iter().zip(&waits) {
+            if let Some((_, status)) = recovered.iter().find(|(id, _)| *id == run.id) {
+                log_recovered(run, *status, *wait);
+            }
+        }
+        // If none was recovered, another tick is recovering them or the database rejects them.
+        if recovered.is_empty() || expired.len() < RECOVERED_AT_ONCE {
+            return Ok(());
+        }
+    }
+}
+
+fn log_recovered(run: &Expired, status: Status, wait: Duration) {
+    let subject = attempt::describe(run.id, &run.job_type, run.attempt, run.max_attempts);
+    let next = match status {
+        Status::Failed => format!("next attempt in {}", duration::show(wait)),
+        other => other.as_str().to_owned(),
+    };
+    log::warn!("{subject}: lease of worker {} expired, {next}", run.worker.escape_debug());
+}
