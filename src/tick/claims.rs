@@ -153,8 +153,8 @@ impl Claims {
             free_threads: i32::try_from(pool.size.saturating_sub(held)).unwrap_or(i32::MAX),
             bytes: i64::try_from(prefetch::BYTES_AHEAD + pool.size * PAYLOAD_LIMIT)
                 .unwrap_or(i64::MAX),
-            // Only a full scan shows that nothing is due.
-            release_right: !self.linger && after.is_none(),
+            // Only a full scan shows that nothing is due, unless it skips a locked definition.
+            release_right: !self.linger && after.is_none() && self.skipped_since.is_none(),
             after,
             after_lane: self.cursor.after_lane.clone(),
             limits: self.woken.limits,
