@@ -574,6 +574,8 @@ impl Machine {
             tasks.push(Task { run, until: sent + self.timing.fence, stopped });
         }
         if !tasks.is_empty() {
+            self.pool.waiting += tasks.len();
+            self.pool.oldest.get_or_insert(self.now);
             self.actions.push(Action::Start(tasks));
         }
     }
