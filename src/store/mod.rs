@@ -26,6 +26,8 @@ use std::time::Duration;
 
 pub(crate) use actions::{ActionResult, OldRuns};
 pub(crate) use check::{CheckFacts, FailedRun, TickAge};
+#[cfg(test)]
+pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{
     Claim, ClaimFilter, ClaimResult, Claimed, DueRun, Holder, Lane, Position, Token,
 };

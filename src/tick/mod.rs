@@ -21,6 +21,10 @@ mod signals;
 mod timing;
 mod wake;
 
+#[cfg(test)]
+#[path = "../../tests/simulation/mod.rs"]
+mod simulation;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -7,25 +7,25 @@ const AT_ONCE: usize = 500;
 
 /// A search for rejected items. Each step is one transaction, so the caller can renew leases in
 /// between.
-pub(super) struct Bisection<T> {
+pub(crate) struct Bisection<T> {
     untried: Vec<T>,
     /// The number of items in the next part.
     size: usize,
 }
 
 impl<T> Bisection<T> {
-    pub(super) fn of(items: Vec<T>) -> Self {
+    pub(crate) fn of(items: Vec<T>) -> Self {
         Self { untried: items, size: AT_ONCE }
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.untried.is_empty()
     }
 
     /// Tries the next part. After a rejected part the next one has half of its items, after another
     /// part twice as many. Returns a rejected single item and the reason. After an error that no
     /// row caused, the next step tries the same part again.
-    pub(super) fn step(
+    pub(crate) fn step(
         &mut self,
         attempt: impl FnOnce(&[T]) -> store::Result<()>,
     ) -> store::Result<Option<(T, store::Error)>> {

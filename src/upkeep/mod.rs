@@ -6,6 +6,8 @@ mod fire;
 mod recover;
 mod unclaimable;
 
+#[cfg(test)]
+pub(crate) use bisect::Bisection;
 pub(crate) use fire::fire;
 pub(crate) use recover::recover;
 pub(crate) use unclaimable::UnclaimableSearch;

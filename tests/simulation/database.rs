@@ -1,0 +1,1349 @@
+//! A model of the database: the effects of the statements in sql/queries on the tables, as the tick
+//! and operators see them. `differential.rs` compares it with PostgreSQL.
+//!
+//! Each transaction is atomic, and the world decides their order. If a statement would have to wait
+//! for a locked row, its transaction fails at once, as after `lock_timeout`.
+
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Serialize, Serializer};
+
+use crate::exit::Exit;
+use crate::job::action;
+use crate::job::backoff::wait_after;
+use crate::job::definition::Definition as Spec;
+use crate::job::status::Status;
+use crate::schedule::due::{self, DueSchedule, FirePlan};
+use crate::store::{
+    self, ActionResult, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun, Finish,
+    Holder, Kind, LeaseState, LockedRuns, NewRun, OldRuns, Position, Queued, Recorded, Renewed,
+    StepResult, Token, Unlisted,
+};
+use crate::tick::request::{Answer, Request, Wake, Woken};
+use crate::tick::timing::Timing;
+use crate::upkeep::Bisection;
+
+type Time = DateTime<Utc>;
+/// The waiting runs by queue and priority, the oldest first.
+type Lanes<'a> = BTreeMap<(&'a str, i32), Vec<&'a Run>>;
+type Random<'a> = &'a mut dyn FnMut() -> f64;
+
+/// A row of `job_runs`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Run {
+    pub(super) id: i64,
+    pub(super) definition_id: Option<i64>,
+    pub(super) job_type: String,
+    pub(super) payload: String,
+    pub(super) queue: String,
+    pub(super) priority: i32,
+    pub(super) run_at: Time,
+    #[serde(serialize_with = "word")]
+    pub(super) status: Status,
+    pub(super) attempts: i32,
+    pub(super) max_attempts: i32,
+    pub(super) granted_attempts: Option<i32>,
+    /// Seconds.
+    pub(super) timeout: Option<f64>,
+    pub(super) backoff: String,
+    #[serde(rename = "idempotency_key")]
+    pub(super) key: Option<String>,
+    pub(super) key_scope: String,
+    pub(super) scheduled_for: Option<Time>,
+    pub(super) locked_by: Option<String>,
+    pub(super) locked_until: Option<Time>,
+    pub(super) cancel_requested_at: Option<Time>,
+    pub(super) last_error: Option<String>,
+    pub(super) error_type: Option<String>,
+    pub(super) failed_at: Option<Time>,
+    pub(super) started_at: Option<Time>,
+    pub(super) finished_at: Option<Time>,
+    pub(super) updated_at: Time,
+}
+
+/// A row of `job_attempts`, without its output.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Attempt {
+    pub(super) worker: String,
+    pub(super) started_at: Time,
+    pub(super) finished_at: Time,
+    pub(super) outcome: String,
+    pub(super) error_type: Option<String>,
+    pub(super) error: Option<String>,
+}
+
+/// A row of `job_definitions`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Definition {
+    pub(super) id: i64,
+    #[serde(flatten)]
+    pub(super) spec: Spec,
+    pub(super) paused_at: Option<Time>,
+    pub(super) next_run_at: Option<Time>,
+    pub(super) put_off_until: Option<Time>,
+    pub(super) skipped_fires: i64,
+}
+
+/// A row of `job_workers`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Worker {
+    pub(super) last_tick_at: Time,
+    pub(super) ticking_since: Time,
+    pub(super) queues: Vec<String>,
+    /// The tick that has the claim right, and until when.
+    pub(super) claiming: Option<(String, Time)>,
+}
+
+/// A kind of write to a run, which a trigger may reject.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Write {
+    Claim,
+    Renewal,
+    /// The run does not run afterwards: a result, a recovery, a release, a forced retry.
+    Result,
+    /// The run did not run before and does not run afterwards.
+    Other,
+}
+
+/// Why a transaction fails.
+#[derive(Debug)]
+pub(super) enum Cause {
+    Refused,
+    Locked,
+}
+
+type Result<T> = std::result::Result<T, Cause>;
+
+/// A row before a transaction changed it; `None`: it did not exist.
+#[derive(Clone, Debug)]
+enum Before {
+    Run(i64, Option<Run>),
+    Attempt((i64, i32), Option<Attempt>),
+    Worker(String, Option<Worker>),
+    Definition(String, Option<Definition>),
+}
+
+/// A tick's session, and the parts of its plan that the database sees.
+pub(super) struct Session {
+    pub(super) holder: Holder,
+    pub(super) filter: ClaimFilter,
+    pub(super) timing: Timing,
+    pub(super) prune: Vec<OldRuns>,
+    /// Ticks of this host that have crashed.
+    pub(super) dead: BTreeSet<String>,
+    /// The host's time when the request is sent.
+    pub(super) now: Instant,
+    search: Option<(Bisection<DueRun>, Option<store::Error>)>,
+}
+
+impl Session {
+    pub(super) fn new(holder: Holder, filter: ClaimFilter, timing: Timing, now: Instant) -> Self {
+        let (prune, dead) = (Vec::new(), BTreeSet::new());
+        Self { holder, filter, timing, prune, dead, now, search: None }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Database {
+    /// The database's clock.
+    pub(super) now: Time,
+    pub(super) runs: BTreeMap<i64, Run>,
+    pub(super) attempts: BTreeMap<(i64, i32), Attempt>,
+    pub(super) definitions: BTreeMap<String, Definition>,
+    pub(super) workers: BTreeMap<String, Worker>,
+    /// Rows that another session has locked for deletion: runs, definitions and workers.
+    pub(super) locked: BTreeSet<i64>,
+    pub(super) locked_definitions: BTreeSet<String>,
+    pub(super) locked_workers: BTreeSet<String>,
+    /// Writes that a trigger rejects.
+    pub(super) refused: BTreeSet<(i64, Write)>,
+    /// Jobs whose new runs a trigger rejects.
+    pub(super) refused_jobs: BTreeSet<String>,
+    /// The last ids. A failed transaction uses ids, too.
+    pub(super) last_run: i64,
+    pub(super) last_definition: i64,
+    waiting: BTreeSet<i64>,
+    running: BTreeSet<i64>,
+    finished: BTreeSet<(Time, i64)>,
+    fires: BTreeSet<(i64, Time)>,
+    keys: BTreeMap<(String, String), BTreeSet<i64>>,
+    journal: Vec<Before>,
+}
+
+fn word<S: Serializer>(status: &Status, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(status.as_str())
+}
+
+fn is_waiting(status: Status) -> bool {
+    matches!(status, Status::Queued | Status::Failed)
+}
+
+/// `make_interval(secs => $1)`.
+fn interval(duration: Duration) -> TimeDelta {
+    seconds(duration.as_secs_f64())
+}
+
+fn seconds(seconds: f64) -> TimeDelta {
+    #[expect(clippy::cast_possible_truncation, reason = "PostgreSQL rounds to microseconds")]
+    TimeDelta::microseconds((seconds * 1e6).round_ties_even() as i64)
+}
+
+fn is_whole_minute(time: Time) -> bool {
+    time.timestamp_micros() % 60_000_000 == 0
+}
+
+impl Definition {
+    /// How many of its runs may run at once.
+    fn most_running(&self) -> Option<i32> {
+        let of_overlap = (self.spec.overlap == "queue").then_some(1);
+        self.spec.max_running.into_iter().chain(of_overlap).min()
+    }
+
+    fn most_fires(&self) -> i32 {
+        match self.spec.catch_up.split_once(':') {
+            Some((_, most)) => most.parse().unwrap_or(1),
+            None if self.spec.catch_up == "all" => 100,
+            None => 1,
+        }
+    }
+
+    fn fires(&self, now: Time) -> bool {
+        self.spec.enabled
+            && self.paused_at.is_none()
+            && self.spec.schedule.is_some()
+            && self.next_run_at.is_none_or(|next| next <= now)
+            && self.put_off_until.is_none_or(|until| until <= now)
+    }
+}
+
+impl Database {
+    pub(super) fn new(now: Time) -> Self {
+        Self { now, ..Self::default() }
+    }
+
+    /// Performs a request of a tick as `tick::database::Database` does. `random` in 0..1 is the
+    /// jitter of recovered runs.
+    pub(super) fn perform(
+        &mut self,
+        session: &mut Session,
+        request: &Request,
+        random: Random<'_>,
+    ) -> Answer {
+        let worker = session.holder.worker.clone();
+        match request {
+            Request::Wake(asked) => Answer::Wake(self.wake(session, *asked, random)),
+            Request::Renew(claims) => {
+                let lease = session.timing.lease;
+                Answer::Renew(self.transact("renew leases", |it| it.renew(&worker, claims, lease)))
+            }
+            Request::Step { results, claim, locked_runs } => {
+                let doing = if results.is_empty() { "claim runs" } else { "record results" };
+                let claim = claim.as_ref();
+                let step = |it: &mut Self| it.step(session, results, claim, *locked_runs);
+                // The claims of a lost answer are for the world to add.
+                Answer::Step(self.transact(doing, step).map_err(|error| (error, Vec::new())))
+            }
+            Request::Release(claims) => {
+                Answer::Release(self.transact("release claims", |it| it.release(&worker, claims)))
+            }
+            Request::Search(Some(error)) => {
+                let error = store::Error::new(error.kind, error.exit, error.to_string());
+                let suspects = Bisection::of(self.preview(&session.filter, 5000));
+                session.search = Some((suspects, Some(error)));
+                Answer::Search { is_done: false, result: Ok(()) }
+            }
+            Request::Search(None) => {
+                let result = self.search(session);
+                session.search.take_if(|(suspects, _)| suspects.is_done());
+                Answer::Search { is_done: session.search.is_none(), result }
+            }
+            Request::NoteLost { claim, started_ago } => {
+                let note = |it: &mut Self| {
+                    it.note_lost(&worker, *claim, *started_ago);
+                    Ok(())
+                };
+                Answer::NoteLost(self.transact("record a lost lease", note))
+            }
+            Request::Leave => Answer::Leave(self.leave(&worker, &session.holder.tick)),
+            Request::Prune => {
+                let mut left = 1000;
+                for old in &session.prune {
+                    left -= self.prune(*old, left).len();
+                }
+                Answer::Prune
+            }
+        }
+    }
+
+    /// Runs a transaction: all of it or nothing.
+    fn transact<T>(
+        &mut self,
+        doing: &str,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> store::Result<T> {
+        self.journal.clear();
+        work(self).map_err(|cause| {
+            while let Some(before) = self.journal.pop() {
+                match before {
+                    Before::Run(id, run) => drop(self.set(id, run)),
+                    Before::Attempt(id, row) => restore(&mut self.attempts, id, row),
+                    Before::Worker(name, row) => restore(&mut self.workers, name, row),
+                    Before::Definition(name, row) => restore(&mut self.definitions, name, row),
+                }
+            }
+            let (kind, exit, why) = match cause {
+                Cause::Refused => (Kind::Data, Exit::CouldNot, "refused"),
+                Cause::Locked => (Kind::Busy, Exit::Unavailable, "locked"),
+            };
+            store::Error::new(kind, exit, format!("cannot {doing}: {why}"))
+        })
+    }
+
+    /// Sets a row of `job_runs` and its indexes. Returns the row before.
+    pub(super) fn set(&mut self, id: i64, run: Option<Run>) -> Option<Run> {
+        let before = self.runs.remove(&id);
+        self.waiting.remove(&id);
+        self.running.remove(&id);
+        if let Some(run) = &before {
+            run.finished_at.map(|at| self.finished.remove(&(at, id)));
+            run.definition_id.zip(run.scheduled_for).map(|fire| self.fires.remove(&fire));
+        }
+        if let Some(run) = run {
+            if is_waiting(run.status) {
+                self.waiting.insert(id);
+            } else if run.status == Status::Running {
+                self.running.insert(id);
+            }
+            run.finished_at.map(|at| self.finished.insert((at, id)));
+            run.definition_id.zip(run.scheduled_for).map(|fire| self.fires.insert(fire));
+            if let Some(key) = &run.key {
+                let key = (key.clone(), run.key_scope.clone());
+                self.keys.entry(key).or_default().insert(id);
+            }
+            self.runs.insert(id, run);
+        }
+        before
+    }
+
+    /// Writes a run, unless a trigger rejects that.
+    fn write(&mut self, run: Run) -> Result<()> {
+        let id = run.id;
+        if let Some(before) = self.runs.get(&id) {
+            let is_running = [before.status, run.status].map(|status| status == Status::Running);
+            let write = match is_running {
+                [false, true] => Write::Claim,
+                [true, true] => Write::Renewal,
+                [true, false] => Write::Result,
+                [false, false] => Write::Other,
+            };
+            if self.refused.contains(&(id, write)) {
+                return Err(Cause::Refused);
+            }
+        }
+        let before = self.set(id, Some(run));
+        self.journal.push(Before::Run(id, before));
+        Ok(())
+    }
+
+    /// Adds to the history, unless it has the attempt already.
+    fn note(&mut self, id: (i64, i32), attempt: Attempt) {
+        if let Entry::Vacant(vacant) = self.attempts.entry(id) {
+            vacant.insert(attempt);
+            self.journal.push(Before::Attempt(id, None));
+        }
+    }
+
+    fn write_definition(&mut self, definition: Definition) -> Result<()> {
+        let name = definition.spec.name.clone();
+        if self.locked_definitions.contains(&name) {
+            return Err(Cause::Locked);
+        }
+        let before = self.definitions.insert(name.clone(), definition);
+        self.journal.push(Before::Definition(name, before));
+        Ok(())
+    }
+
+    fn write_worker(&mut self, name: &str, worker: Worker) -> Result<()> {
+        if self.locked_workers.contains(name) {
+            return Err(Cause::Locked);
+        }
+        let before = self.workers.insert(name.to_owned(), worker);
+        self.journal.push(Before::Worker(name.to_owned(), before));
+        Ok(())
+    }
+
+    fn is_locked(&self, id: i64) -> bool {
+        self.locked.contains(&id) && self.runs.contains_key(&id)
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Run> {
+        self.waiting.iter().map(|id| &self.runs[id])
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Run> {
+        self.running.iter().map(|id| &self.runs[id])
+    }
+
+    /// Returns the run whose lease this claim still has: the fence of every write.
+    fn held(&self, worker: &str, claim: &Token) -> Option<&Run> {
+        self.runs.get(&claim.id).filter(|run| {
+            run.status == Status::Running
+                && run.locked_by.as_deref() == Some(worker)
+                && run.attempts == claim.attempt
+                && run.started_at == Some(claim.claimed_at)
+        })
+    }
+}
+
+fn restore<K: Ord, V>(rows: &mut BTreeMap<K, V>, key: K, row: Option<V>) {
+    match row {
+        Some(row) => drop(rows.insert(key, row)),
+        None => drop(rows.remove(&key)),
+    }
+}
+
+/// What `wake.sql` returns.
+struct Seen {
+    claiming_tick: Option<String>,
+    lost: bool,
+    fires: bool,
+    limits: bool,
+}
+
+/// The requests of a tick.
+impl Database {
+    /// As `tick::wake::wake`.
+    fn wake(&mut self, session: &Session, asked: Wake, random: Random<'_>) -> store::Result<Woken> {
+        let Holder { worker, tick } = &session.holder;
+        let has_time = asked.until.is_none_or(|until| session.now < until);
+        let report = |it: &mut Self| {
+            it.transact("look for due runs", |it| it.report(session, asked.keeps_right))
+        };
+        let mut seen = report(self)?;
+        if let Some(dead) = seen.claiming_tick.clone().filter(|it| session.dead.contains(it)) {
+            self.leave(worker, &dead)?;
+            seen = report(self)?;
+        }
+        if seen.fires && has_time {
+            self.fire()?;
+        }
+        if seen.lost && has_time {
+            self.recover_all(random)?;
+        }
+        if seen.fires || seen.lost {
+            seen = report(self)?;
+        }
+        let may_claim = seen.claiming_tick.as_ref() == Some(tick);
+        let mut held_by_others = 0;
+        if may_claim && asked.counts_others {
+            let is_held = |run: &&Run| {
+                run.locked_by.as_ref() == Some(worker) && run.locked_until > Some(self.now)
+            };
+            held_by_others = self.running().filter(is_held).count().saturating_sub(asked.held);
+        }
+        Ok(Woken { may_claim, held_by_others, limits: seen.limits })
+    }
+
+    /// wake.sql
+    fn report(&mut self, session: &Session, keeps_right: bool) -> Result<Seen> {
+        let (now, Holder { worker, tick }) = (self.now, &session.holder);
+        let lost = self.running().any(|run| run.locked_until < Some(now));
+        let claiming = (keeps_right || !self.waiting.is_empty())
+            .then(|| (tick.clone(), now + interval(session.timing.right)));
+        let queues = session.filter.queues.clone();
+        let mut row = Worker { last_tick_at: now, ticking_since: now, queues, claiming };
+        if let Some(before) = self.workers.get(worker) {
+            if before.last_tick_at >= now - TimeDelta::hours(1) {
+                row.ticking_since = before.ticking_since;
+            }
+            let other = |(other, until): &&(String, Time)| other != tick && *until >= now;
+            if let Some(other) = before.claiming.as_ref().filter(other) {
+                (row.claiming, row.queues) = (Some(other.clone()), before.queues.clone());
+            }
+        }
+        let claiming_tick = row.claiming.as_ref().map(|(tick, _)| tick.clone());
+        self.write_worker(worker, row)?;
+        let fires = self.definitions.values().any(|definition| definition.fires(now));
+        let limits = self.definitions.values().any(|it| it.most_running().is_some());
+        Ok(Seen { claiming_tick, lost, fires, limits })
+    }
+
+    fn leave(&mut self, worker: &str, tick: &str) -> store::Result<()> {
+        self.transact("return the claim right", |it| it.return_right(worker, tick))
+    }
+
+    /// leave.sql
+    fn return_right(&mut self, worker: &str, tick: &str) -> Result<()> {
+        let has_right = |row: &&Worker| row.claiming.as_ref().is_some_and(|(it, _)| it == tick);
+        match self.workers.get(worker).filter(has_right) {
+            Some(row) => self.write_worker(worker, Worker { claiming: None, ..row.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// heartbeat.sql
+    fn renew(&mut self, worker: &str, claims: &[Token], lease: Duration) -> Result<Vec<Renewed>> {
+        let mut renewed = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let state = match self.held(worker, claim) {
+                None => LeaseState::Lost,
+                Some(_) if self.is_locked(claim.id) => LeaseState::Busy,
+                Some(run) => {
+                    let run = Run { locked_until: Some(self.now + interval(lease)), ..run.clone() };
+                    let is_cancelled = run.cancel_requested_at.is_some();
+                    self.write(run)?;
+                    if is_cancelled { LeaseState::CancelRequested } else { LeaseState::Renewed }
+                }
+            };
+            renewed.push((*claim, state));
+        }
+        Ok(renewed)
+    }
+
+    /// As `Store::finish_and_claim`.
+    fn step(
+        &mut self,
+        session: &Session,
+        results: &[Finish],
+        claim: Option<&Claim>,
+        locked_runs: LockedRuns,
+    ) -> Result<StepResult> {
+        let is_skipped =
+            |result: &Finish| locked_runs == LockedRuns::Skip && self.is_locked(result.token.id);
+        let (locked, free): (Vec<_>, Vec<_>) = results.iter().partition(|it| is_skipped(it));
+        let mut locked: Vec<_> = locked.into_iter().map(|result| result.token.id).collect();
+        locked.sort_unstable();
+        locked.dedup();
+        let recorded = self.finish(&session.holder.worker, &free)?;
+        let taken = match claim {
+            Some(claim) => self.claim(&session.holder, claim, &session.filter)?,
+            None => ClaimResult::default(),
+        };
+        Ok(StepResult { recorded, locked, taken, claiming: Duration::ZERO })
+    }
+
+    /// finish.sql and recorded_before.sql
+    fn finish(&mut self, worker: &str, ended: &[&Finish]) -> Result<Recorded> {
+        let now = self.now;
+        let mut recorded = Recorded::new();
+        for result in ended {
+            let next = &result.next_status;
+            let Some(run) = self.held(worker, &result.token) else { continue };
+            if self.is_locked(run.id) {
+                return Err(Cause::Locked);
+            }
+            let mut run =
+                Run { locked_by: None, locked_until: None, updated_at: now, ..run.clone() };
+            run.status = next.status;
+            if is_waiting(next.status) {
+                run.run_at = now + interval(next.wait);
+                if run.cancel_requested_at.is_some() {
+                    run.status = Status::Cancelled;
+                } else if run.attempts >= run.max_attempts {
+                    run.status = Status::Dead;
+                }
+            }
+            if let Some(error) = &next.error {
+                (run.last_error, run.failed_at) = (Some(error.clone()), Some(now));
+            }
+            run.error_type = next.error_type.map(str::to_owned).or(run.error_type);
+            run.finished_at = (!is_waiting(run.status)).then_some(now);
+            recorded.insert(result.token, run.status);
+            self.write(run)?;
+            let attempt = Attempt {
+                worker: worker.to_owned(),
+                started_at: now - interval(result.started_ago),
+                finished_at: now - interval(result.ended_ago),
+                outcome: next.outcome.to_owned(),
+                error_type: next.error_type.map(str::to_owned),
+                error: result.detail.clone().or_else(|| next.error.clone()),
+            };
+            self.note((result.token.id, result.token.attempt), attempt);
+        }
+        for Finish { token, next_status, detail, .. } in ended {
+            let is_recorded = |attempt: &Attempt| {
+                attempt.worker == worker
+                    && attempt.outcome == next_status.outcome
+                    && attempt.error.as_ref() == detail.as_ref().or(next_status.error.as_ref())
+            };
+            if self.attempts.get(&(token.id, token.attempt)).is_some_and(is_recorded)
+                && self.runs.get(&token.id).is_some_and(|run| {
+                    run.attempts > token.attempt || run.started_at == Some(token.claimed_at)
+                })
+            {
+                recorded.entry(*token).or_insert(next_status.status);
+            }
+        }
+        Ok(recorded)
+    }
+
+    /// lock_limited.sql and within_limits.sql: the runs of limited definitions that may run, and
+    /// whether another session has locked a definition.
+    fn within_limits(&self, claim: &Claim, filter: &ClaimFilter) -> (Vec<i64>, bool) {
+        let (mut runs, mut skipped) = (Vec::new(), false);
+        for (name, definition) in &self.definitions {
+            let Some(most) = definition.most_running() else { continue };
+            let due = self.waiting().filter(|run| run.job_type == *name && run.run_at <= self.now);
+            let is_served = |run: &&Run| filter.serves(&run.queue);
+            let mut due: Vec<_> = due.filter(is_served).collect();
+            if due.is_empty() {
+                continue;
+            }
+            if self.locked_definitions.contains(name) {
+                skipped = true;
+                continue;
+            }
+            let running = self.running().filter(|run| run.job_type == *name).count();
+            let free = usize::try_from(most).unwrap_or(0).saturating_sub(running);
+            due.retain(|run| !filter.excluded_runs.contains(&run.id) && !self.is_locked(run.id));
+            due.sort_by_key(|run| (run.priority, run.run_at, run.id));
+            let at_most = free.min(usize::try_from(claim.at_most).unwrap_or(0));
+            runs.extend(due.iter().take(at_most).map(|run| run.id));
+        }
+        (runs, skipped)
+    }
+
+    /// Whether a tick that serves these jobs claims the run.
+    fn is_served(&self, run: &Run, filter: &ClaimFilter) -> bool {
+        let kind = self.definitions.get(&run.job_type).map(|definition| definition.spec.kind);
+        !filter.excluded_jobs.contains(&run.job_type)
+            && !kind.is_some_and(|kind| filter.excluded_kinds.iter().any(|it| it == kind))
+    }
+
+    /// claim.sql
+    fn claim(
+        &mut self,
+        holder: &Holder,
+        claim: &Claim,
+        filter: &ClaimFilter,
+    ) -> Result<ClaimResult> {
+        let now = self.now;
+        let at_most = usize::try_from(claim.at_most).unwrap_or(0);
+        let (within_limits, skipped) =
+            if claim.limits { self.within_limits(claim, filter) } else { (Vec::new(), false) };
+        let has_right = self.workers.get(&holder.worker).is_some_and(|row| {
+            row.claiming.as_ref().is_some_and(|(tick, until)| *tick == holder.tick && *until > now)
+        });
+        let mut lanes: Lanes<'_> = BTreeMap::new();
+        for run in self.waiting() {
+            lanes.entry((&run.queue, run.priority)).or_default().push(run);
+        }
+        lanes.values_mut().for_each(|lane| lane.sort_by_key(|run| (run.run_at, run.id)));
+        let (starts, last_lane) = self.starts(&lanes, claim, filter);
+        // Priority, age of the lane, queue, then place in the lane.
+        let mut due: Vec<(i32, Time, &str, Time, i64)> = Vec::new();
+        for (priority, oldest, queue, after) in starts {
+            let is_limited = |run: &Run| {
+                self.definitions.get(&run.job_type).is_some_and(|it| it.most_running().is_some())
+            };
+            let is_free = |run: &&&Run| {
+                after.is_none_or(|after| (run.run_at, run.id) > after)
+                    && run.run_at <= now
+                    && !filter.excluded_runs.contains(&run.id)
+                    && self.is_served(run, filter)
+                    && !is_limited(run)
+                    && !self.is_locked(run.id)
+            };
+            let lane = lanes.get(&(queue, priority)).into_iter().flatten().filter(is_free);
+            due.extend(lane.map(|run| (priority, oldest, queue, run.run_at, run.id)));
+            due.truncate(at_most);
+        }
+        let limited = within_limits.iter().map(|id| &self.runs[id]);
+        let limited = limited.filter(|run| self.is_served(run, filter));
+        due.extend(limited.map(|it| (it.priority, it.run_at, it.queue.as_str(), it.run_at, it.id)));
+        due.sort_unstable();
+        due.truncate(if has_right { at_most } else { 0 });
+        let mut claimed = Vec::new();
+        let mut bytes = 0;
+        for (place, (.., id)) in due.iter().enumerate() {
+            let run = &self.runs[id];
+            let starts_now = i32::try_from(place).is_ok_and(|place| place < claim.free_threads);
+            if bytes >= claim.bytes || run.attempts + 1 >= run.max_attempts && !starts_now {
+                break;
+            }
+            bytes += i64::try_from(run.payload.len()).unwrap_or(i64::MAX);
+            claimed.push(run.clone());
+        }
+        for run in &mut claimed {
+            run.status = Status::Running;
+            run.attempts += 1;
+            run.locked_by = Some(holder.worker.clone());
+            run.locked_until = Some(now + interval(filter.lease));
+            (run.started_at, run.updated_at) = (Some(now), now);
+            self.write(run.clone())?;
+        }
+        if claim.release_right && claimed.len() < at_most {
+            self.return_right(&holder.worker, &holder.tick)?;
+        }
+        claimed.sort_by_key(|run| (run.priority, run.run_at, run.id));
+        let claimed = claimed.into_iter().map(|run| self.claimed(run, &within_limits)).collect();
+        Ok(ClaimResult { claimed, skipped, last_lane })
+    }
+
+    /// Returns where the claim looks for runs, in this order: priority, oldest run, queue and the
+    /// last claimed run of each lane. Then the last lane, if there may be more.
+    #[expect(clippy::type_complexity, reason = "used once")]
+    fn starts<'a>(
+        &self,
+        lanes: &Lanes<'a>,
+        claim: &'a Claim,
+        filter: &ClaimFilter,
+    ) -> (Vec<(i32, Time, &'a str, Option<(Time, i64)>)>, Option<store::Lane>) {
+        let mut last_lane = None;
+        let mut starts = Vec::new();
+        if let Some(after) = &claim.after {
+            let start = |it: &'a Position| {
+                (it.priority, it.run_at, it.queue.as_str(), Some((it.run_at, it.id)))
+            };
+            starts.extend(after.iter().map(start));
+        } else {
+            let mut last: Option<(&str, i32)> = None;
+            let mut places = 0;
+            for (&(queue, priority), lane) in lanes {
+                let begin =
+                    claim.after_lane.as_ref().map(|(queue, priority)| (queue.as_str(), *priority));
+                let is_passed = begin.is_some_and(|begin| (queue, priority) <= begin)
+                    || last.is_some_and(|(last, _)| last == queue) && !filter.serves(queue);
+                if is_passed || places == 1000 {
+                    continue;
+                }
+                (last, places) = (Some((queue, priority)), places + 1);
+                let due = lane.first().map(|run| run.run_at).filter(|oldest| *oldest <= self.now);
+                starts.extend(due.map(|oldest| (priority, oldest, queue, None)));
+            }
+            last_lane = last.filter(|_| places == 1000).map(|(queue, it)| (queue.to_owned(), it));
+        }
+        starts.retain(|(_, _, queue, _)| filter.serves(queue));
+        starts.sort_by_key(|(priority, oldest, ..)| (*priority, *oldest));
+        (starts, last_lane)
+    }
+
+    fn claimed(&self, run: Run, within_limits: &[i64]) -> Claimed {
+        let definition = self.definitions.get(&run.job_type).map(|definition| &definition.spec);
+        let Run { id, queue, priority, run_at, .. } = run;
+        let position = Position { queue, priority, run_at, id };
+        Claimed {
+            id,
+            position: (!within_limits.contains(&id)).then_some(position),
+            payload: run.payload,
+            definition: definition.map(|spec| DefinedAction {
+                kind: spec.kind.to_owned(),
+                action: Arc::from(spec.action.to_string()),
+            }),
+            attempt: run.attempts,
+            max_attempts: run.max_attempts,
+            claimed_at: self.now,
+            cancel_asked: run.cancel_requested_at.is_some(),
+            timeout: run.timeout.or(definition.and_then(|spec| spec.timeout)).map(store::seconds),
+            backoff: run.backoff,
+            key: run.key.filter(|_| run.key_scope == "retained"),
+            scheduled_for: run.scheduled_for.map(|at| at.format("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            job_type: run.job_type,
+        }
+    }
+
+    /// locked.sql and release.sql
+    fn release(&mut self, worker: &str, claims: &[Token]) -> Result<Vec<i64>> {
+        let now = self.now;
+        let mut locked: Vec<_> =
+            claims.iter().map(|claim| claim.id).filter(|id| self.is_locked(*id)).collect();
+        for claim in claims.iter().filter(|claim| !locked.contains(&claim.id)) {
+            let Some(run) = self.held(worker, claim) else { continue };
+            let is_cancelled = run.cancel_requested_at.is_some();
+            self.write(Run {
+                status: if is_cancelled { Status::Cancelled } else { Status::Queued },
+                finished_at: is_cancelled.then_some(now),
+                attempts: run.attempts - 1,
+                locked_by: None,
+                locked_until: None,
+                updated_at: now,
+                ..run.clone()
+            })?;
+        }
+        locked.sort_unstable();
+        locked.dedup();
+        Ok(locked)
+    }
+
+    /// note_lost.sql
+    fn note_lost(&mut self, worker: &str, claim: Token, started_ago: Duration) {
+        let is_over = self.runs.get(&claim.id).is_some_and(|run| {
+            let is_ended = run.attempts == claim.attempt && run.status != Status::Running;
+            run.attempts > claim.attempt || is_ended
+        });
+        if is_over && !self.is_locked(claim.id) {
+            let (started, error) =
+                (self.now - interval(started_ago), "its worker lost the lease and ended it");
+            let attempt = self.ended_now(worker, started, "lease_expired", error);
+            self.note((claim.id, claim.attempt), attempt);
+        }
+    }
+
+    /// The history of an attempt whose lease was taken away.
+    fn ended_now(&self, worker: &str, started_at: Time, outcome: &str, error: &str) -> Attempt {
+        let (worker, outcome, error) = (worker.to_owned(), outcome.to_owned(), error.to_owned());
+        let (error_type, error) = (Some(outcome.clone()), Some(error));
+        Attempt { worker, started_at, finished_at: self.now, outcome, error_type, error }
+    }
+
+    /// As `tick::wake::recover`. The order of the runs does not matter.
+    fn recover_all(&mut self, random: Random<'_>) -> store::Result<()> {
+        loop {
+            let expired = self.running().filter(|run| run.locked_until < Some(self.now));
+            let mut expired: Vec<_> = expired.collect();
+            expired.sort_by_key(|run| run.locked_until);
+            expired.truncate(500);
+            let wait = |run: &&Run| {
+                (run.id, run.attempts, wait_after(run.attempts, &run.backoff, random()))
+            };
+            let waits: Vec<_> = expired.iter().map(wait).collect();
+            let (found, mut recovered) = (waits.len(), 0);
+            let mut search = Bisection::of(waits);
+            while !search.is_done() {
+                search.step(|part| {
+                    recovered += self.recover(part)?.len();
+                    Ok(())
+                })?;
+            }
+            if recovered == 0 || found < 500 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// recover.sql
+    pub(super) fn recover(
+        &mut self,
+        expired: &[(i64, i32, Duration)],
+    ) -> store::Result<Vec<(i64, Status)>> {
+        const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
+        self.transact("recover lost leases", |it| {
+            let mut recovered = Vec::new();
+            for (id, attempt, wait) in expired {
+                let is_expired = |run: &&Run| {
+                    run.status == Status::Running
+                        && run.attempts == *attempt
+                        && run.locked_until < Some(it.now)
+                };
+                let Some(run) = it.runs.get(id).filter(is_expired) else { continue };
+                if it.is_locked(*id) {
+                    continue;
+                }
+                let mut run = run.clone();
+                let worker = run.locked_by.take().unwrap_or_default();
+                let until = run.locked_until.take().unwrap_or_default();
+                let started = run.started_at.unwrap_or(until);
+                let lost = it.ended_now(&worker, started, "lease_expired", WHAT);
+                it.note((*id, *attempt), lost);
+                if run.cancel_requested_at.is_some() {
+                    run.status = Status::Cancelled;
+                } else if run.attempts >= run.max_attempts {
+                    run.status = Status::Dead;
+                } else {
+                    (run.status, run.run_at) = (Status::Failed, it.now + interval(*wait));
+                }
+                run.finished_at = (run.status != Status::Failed).then_some(it.now);
+                run.last_error = Some(WHAT.to_owned());
+                run.error_type = Some("lease_expired".to_owned());
+                (run.failed_at, run.updated_at) = (Some(it.now), it.now);
+                recovered.push((*id, run.status));
+                it.write(run)?;
+            }
+            Ok(recovered)
+        })
+    }
+
+    /// preview.sql
+    fn preview(&self, filter: &ClaimFilter, limit: usize) -> Vec<DueRun> {
+        let is_due = |run: &&Run| {
+            run.run_at <= self.now
+                && !filter.excluded_runs.contains(&run.id)
+                && filter.serves(&run.queue)
+                && self.is_served(run, filter)
+        };
+        let mut due: Vec<_> = self.waiting().filter(is_due).collect();
+        due.sort_by_key(|run| (run.priority, run.run_at, run.id));
+        due.truncate(limit);
+        let due = due.into_iter().map(|run| DueRun {
+            id: run.id,
+            job_type: run.job_type.clone(),
+            queue: run.queue.clone(),
+            priority: run.priority,
+            run_at: run.run_at,
+            attempt: run.attempts + 1,
+            max_attempts: run.max_attempts,
+        });
+        due.collect()
+    }
+
+    /// As `UnclaimableSearch::step`. Every run is readable.
+    fn search(&mut self, session: &mut Session) -> store::Result<()> {
+        let Some((suspects, error)) = &mut session.search else { return Ok(()) };
+        let found = suspects.step(|part| {
+            self.transact("claim runs", |it| {
+                let is_free = |run: &&DueRun| {
+                    !it.is_locked(run.id)
+                        && it.runs.get(&run.id).is_some_and(|run| is_waiting(run.status))
+                };
+                let refused = |run: &DueRun| it.refused.contains(&(run.id, Write::Claim));
+                if part.iter().filter(is_free).any(refused) { Err(Cause::Refused) } else { Ok(()) }
+            })
+        })?;
+        if let Some((run, why)) = found {
+            *error = None;
+            let put_off = self.transact("postpone a run", |it| {
+                let is_due = |it: &&Run, now| is_waiting(it.status) && it.run_at <= now;
+                let Some(run) = it.runs.get(&run.id).filter(|run| is_due(run, it.now)) else {
+                    return Ok(());
+                };
+                if it.is_locked(run.id) {
+                    return Err(Cause::Locked);
+                }
+                it.write(Run {
+                    run_at: it.now + TimeDelta::seconds(300),
+                    last_error: Some(why.to_string()),
+                    updated_at: it.now,
+                    ..run.clone()
+                })
+            });
+            match put_off {
+                Ok(()) => {}
+                Err(why) if why.may_be_about_rows() && session.filter.excluded_runs.len() < 100 => {
+                    session.filter.excluded_runs.push(run.id);
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        error.take_if(|_| suspects.is_done()).map_or(Ok(()), Err)
+    }
+}
+
+impl ClaimFilter {
+    fn serves(&self, queue: &str) -> bool {
+        self.queues.is_empty() || self.queues.iter().any(|it| it == queue)
+    }
+}
+
+/// Schedules.
+impl Database {
+    /// As `tick::fire::fire`.
+    pub(super) fn fire(&mut self) -> store::Result<()> {
+        loop {
+            let (plans, _) = due::plan_fires(self.due_schedules());
+            let found = plans.len();
+            let mut moved = false;
+            for batch in due::into_batches(plans) {
+                let mut search = Bisection::of(batch);
+                while !search.is_done() {
+                    let rejected = search.step(|part| {
+                        moved |= !self.fire_planned(part)?.is_empty();
+                        Ok(())
+                    })?;
+                    if let Some((plan, _)) = rejected {
+                        moved |= !self.fire_planned(&[due::put_off(plan.due)])?.is_empty();
+                    }
+                }
+            }
+            if !moved || found < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// due_schedules.sql
+    pub(super) fn due_schedules(&self) -> Vec<DueSchedule> {
+        let now = self.now;
+        let due = self.definitions.values().filter(|definition| definition.fires(now));
+        let due = due.map(|definition| DueSchedule {
+            id: definition.id,
+            name: definition.spec.name.clone(),
+            schedule: definition.spec.schedule.clone().unwrap_or_default(),
+            time_zone: definition.spec.time_zone.clone(),
+            catch_up: definition.spec.catch_up.clone(),
+            most_fires: definition.most_fires(),
+            spread: definition.spec.spread,
+            seen: definition.next_run_at,
+            now,
+        });
+        let mut due: Vec<_> = due.collect();
+        due.sort_by_key(|it| (it.seen.is_none(), it.seen, it.id));
+        due.truncate(usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0));
+        due
+    }
+
+    /// fire.sql. Returns the new runs of each schedule that moved on or was put off.
+    pub(super) fn fire_planned(
+        &mut self,
+        plans: &[FirePlan],
+    ) -> store::Result<Vec<(i64, Vec<i64>)>> {
+        self.transact("fire schedules", |it| {
+            let mut fired = Vec::new();
+            for plan in plans {
+                let find = it.definitions.values().find(|definition| definition.id == plan.due.id);
+                if let Some(definition) = find.filter(|definition| it.may_fire(definition, plan)) {
+                    let runs = it.fire_one(definition.clone(), plan)?;
+                    fired.push((plan.due.id, runs));
+                }
+            }
+            Ok(fired)
+        })
+    }
+
+    /// The conditions of the function `jobctl.fire`.
+    fn may_fire(&self, definition: &Definition, plan: &FirePlan) -> bool {
+        let (spec, due, seen) = (&definition.spec, &plan.due, plan.due.seen);
+        let from = seen.unwrap_or(self.now - TimeDelta::hours(1));
+        let is_next = |next: Time| next > from && is_whole_minute(next);
+        let is_nominal = |time: &Time| {
+            seen.is_some_and(|seen| seen <= *time && (*time == seen || is_whole_minute(*time)))
+                && *time <= self.now
+                && plan.next.is_none_or(|next| *time < next)
+        };
+        spec.enabled
+            && definition.paused_at.is_none()
+            && definition.next_run_at == seen
+            && spec.schedule.as_ref() == Some(&due.schedule)
+            && spec.time_zone == due.time_zone
+            && seen.is_none_or(|seen| seen <= self.now)
+            && match plan.put_off_until {
+                Some(_) => plan.next == seen && plan.times.is_empty(),
+                None => plan.next.is_none_or(is_next),
+            }
+            && i32::try_from(plan.times.len()).is_ok_and(|times| times <= definition.most_fires())
+            && plan.times.iter().all(is_nominal)
+            && !self.locked_definitions.contains(&spec.name)
+    }
+
+    /// The rest of the function `jobctl.fire`.
+    fn fire_one(&mut self, mut definition: Definition, plan: &FirePlan) -> Result<Vec<i64>> {
+        (definition.next_run_at, definition.put_off_until) = (plan.next, plan.put_off_until);
+        let Definition { id, spec, .. } = definition.clone();
+        let mut due = plan.times.clone();
+        due.sort_unstable();
+        if spec.overlap == "skip" {
+            due.drain(..due.len().saturating_sub(1));
+            let is_fired = |run: &Run| run.job_type == spec.name && run.scheduled_for.is_some();
+            if self.waiting().chain(self.running()).any(is_fired) {
+                due.clear();
+            }
+        }
+        let mut fired = Vec::new();
+        for nominal in due {
+            let run = NewRun { job_type: spec.name.clone(), ..NewRun::default() };
+            let mut run = self.new_run(&run, Some((id, &spec)));
+            if self.refused_jobs.contains(&spec.name) {
+                return Err(Cause::Refused);
+            }
+            if self.fires.contains(&(id, nominal)) {
+                continue;
+            }
+            run.run_at = nominal + seconds(plan.delay);
+            (run.payload, run.scheduled_for) = (spec.payload.to_string(), Some(nominal));
+            fired.push(run.id);
+            self.write(run)?;
+        }
+        if plan.put_off_until.is_none() {
+            let skipped = plan.times.len() - fired.len();
+            definition.skipped_fires += plan.missed + i64::try_from(skipped).unwrap_or(0);
+        }
+        self.write_definition(definition)?;
+        Ok(fired)
+    }
+
+    /// The row of a new run, with a new id. It is not in the table yet.
+    fn new_run(&mut self, new: &NewRun, definition: Option<(i64, &Spec)>) -> Run {
+        self.last_run += 1;
+        let now = self.now;
+        let spec = definition.map(|(_, spec)| spec);
+        let after = |it: f64| now + seconds(it);
+        let text = |own: &Option<String>, of: fn(&Spec) -> &String, default: &str| {
+            own.clone().or_else(|| spec.map(|spec| of(spec).clone())).unwrap_or(default.to_owned())
+        };
+        let number = |own: Option<i32>, of: fn(&Spec) -> i32, default| {
+            own.or(spec.map(of)).unwrap_or(default)
+        };
+        Run {
+            id: self.last_run,
+            definition_id: definition.map(|(id, _)| id),
+            job_type: new.job_type.clone(),
+            payload: new.payload.clone(),
+            queue: text(&new.queue, |spec| &spec.queue, "default"),
+            priority: number(new.priority, |spec| spec.priority, 0),
+            run_at: new.run_at.or(new.after.map(after)).unwrap_or(now),
+            status: Status::Queued,
+            attempts: 0,
+            max_attempts: number(new.max_attempts, |spec| spec.max_attempts, 10),
+            granted_attempts: None,
+            timeout: new.timeout,
+            backoff: text(&new.backoff, |spec| &spec.backoff, "exponential:1m..30m"),
+            key: new.key.clone(),
+            key_scope: new.scope().to_owned(),
+            scheduled_for: None,
+            locked_by: None,
+            locked_until: None,
+            cancel_requested_at: None,
+            last_error: None,
+            error_type: None,
+            failed_at: None,
+            started_at: None,
+            finished_at: None,
+            updated_at: now,
+        }
+    }
+}
+
+/// Operators and programs that enqueue.
+impl Database {
+    /// Enqueues a run, as `Store::enqueue`; the arguments are valid.
+    pub(super) fn enqueue(&mut self, new: &NewRun) -> Queued {
+        let definition = self.definitions.get(&new.job_type).cloned();
+        if definition.is_none() && !action::is_built_in(&new.job_type) {
+            return Queued::Undefined;
+        }
+        let definition = definition.as_ref().map(|definition| (definition.id, &definition.spec));
+        let run = self.new_run(new, definition);
+        let has_key = |it: &&Run| it.key_scope == "retained" || it.finished_at.is_none();
+        if let Some(taken) = self.of_key(&run.key, &run.key_scope).find(has_key) {
+            let is_same = (&taken.job_type, &taken.payload) == (&run.job_type, &run.payload);
+            return if is_same { Queued::Existing(taken.id) } else { Queued::KeyTaken };
+        }
+        let id = run.id;
+        self.set(id, Some(run));
+        Queued::New(id)
+    }
+
+    /// Returns the runs that have or had this key in this scope.
+    fn of_key(&self, key: &Option<String>, scope: &str) -> impl Iterator<Item = &Run> {
+        let ids = key.as_ref().and_then(|key| self.keys.get(&(key.clone(), scope.to_owned())));
+        ids.into_iter().flatten().filter_map(|id| self.runs.get(id))
+    }
+
+    /// Acts on the runs whose status is one of `from`. Returns an answer per existing run, as
+    /// retry.sql, cancel.sql and remove.sql. `act` returns whether it is granted.
+    fn act(
+        &mut self,
+        doing: &str,
+        ids: &[i64],
+        from: &[Status],
+        act: impl Fn(&mut Self, Run) -> Result<bool>,
+    ) -> store::Result<Vec<ActionResult>> {
+        self.transact(doing, |it| {
+            let ids: BTreeSet<_> =
+                ids.iter().copied().filter(|id| it.runs.contains_key(id)).collect();
+            if ids.iter().any(|id| it.is_locked(*id)) {
+                return Err(Cause::Locked);
+            }
+            let mut answers = Vec::new();
+            for id in ids {
+                let run = it.runs[&id].clone();
+                let status = run.status.as_str().to_owned();
+                let granted = from.contains(&run.status) && act(it, run)?;
+                answers.push(ActionResult { id, status, granted });
+            }
+            Ok(answers)
+        })
+    }
+
+    /// retry.sql; `force` is a retry from `running`.
+    pub(super) fn retry(
+        &mut self,
+        ids: &[i64],
+        from: &[Status],
+    ) -> store::Result<Vec<ActionResult>> {
+        self.act("retry", ids, from, |it, run| {
+            // The key belongs to an unfinished run, else to the newest of the runs in `ids`.
+            let has_key = |other: &Run| {
+                let is_over = matches!(other.status, Status::Dead | Status::Cancelled);
+                let is_newer = is_over && ids.contains(&other.id) && other.id > run.id;
+                other.id != run.id && (other.finished_at.is_none() || is_newer)
+            };
+            if run.status == Status::Succeeded
+                || run.key_scope == "live" && it.of_key(&run.key, "live").any(has_key)
+            {
+                return Ok(false);
+            }
+            let granted = run.granted_attempts.unwrap_or(run.max_attempts);
+            let is_used_up = run.attempts >= run.max_attempts;
+            if let Some(worker) = &run.locked_by {
+                let error = "taken from its holder by retry --force";
+                let started = run.started_at.unwrap_or(it.now);
+                let attempt = it.ended_now(worker, started, "interrupted", error);
+                it.note((run.id, run.attempts), attempt);
+            }
+            it.write(Run {
+                status: Status::Queued,
+                run_at: it.now,
+                max_attempts: match is_used_up {
+                    true => 1_000_000.min(run.attempts + granted),
+                    false => run.max_attempts,
+                },
+                granted_attempts: Some(granted),
+                locked_by: None,
+                locked_until: None,
+                cancel_requested_at: None,
+                finished_at: None,
+                updated_at: it.now,
+                ..run
+            })?;
+            Ok(true)
+        })
+    }
+
+    /// cancel.sql
+    pub(super) fn cancel(
+        &mut self,
+        ids: &[i64],
+        from: &[Status],
+    ) -> store::Result<Vec<ActionResult>> {
+        self.act("cancel", ids, from, |it, mut run| {
+            if run.finished_at.is_some() {
+                return Ok(false);
+            }
+            if run.status != Status::Running {
+                (run.status, run.finished_at) = (Status::Cancelled, Some(it.now));
+            }
+            run.cancel_requested_at.get_or_insert(it.now);
+            run.updated_at = it.now;
+            it.write(run).map(|()| true)
+        })
+    }
+
+    /// remove.sql
+    pub(super) fn remove(
+        &mut self,
+        ids: &[i64],
+        from: &[Status],
+    ) -> store::Result<Vec<ActionResult>> {
+        self.act("prune", ids, from, |it, run| {
+            let is_final = run.finished_at.is_some();
+            if is_final {
+                it.delete(run.id);
+            }
+            Ok(is_final)
+        })
+    }
+
+    /// Deletes a run and its history.
+    fn delete(&mut self, id: i64) {
+        self.set(id, None);
+        let history: Vec<_> =
+            self.attempts.range((id, 0)..=(id, i32::MAX)).map(|(id, _)| *id).collect();
+        history.iter().for_each(|id| drop(self.attempts.remove(id)));
+    }
+
+    /// prune.sql
+    pub(super) fn prune(&mut self, old: OldRuns, limit: usize) -> Vec<i64> {
+        let before = self.now - interval(old.age);
+        let old = self
+            .finished
+            .range(..(before, 0))
+            .map(|(_, id)| *id)
+            .filter(|id| old.statuses.contains(&self.runs[id].status) && !self.is_locked(*id));
+        let old: Vec<_> = old.take(limit).collect();
+        old.iter().for_each(|id| self.delete(*id));
+        old
+    }
+
+    /// apply.sql, disable_others.sql and remove_others.sql. Returns the names of changed
+    /// definitions, and of the others.
+    pub(super) fn apply(
+        &mut self,
+        wanted: &[Spec],
+        others: Unlisted,
+    ) -> store::Result<(Vec<String>, Vec<String>)> {
+        self.transact("apply definitions", |it| {
+            let mut changed = Vec::new();
+            for spec in wanted {
+                it.last_definition += 1;
+                let next = spec.schedule.as_ref().filter(|_| spec.enabled);
+                let next = next.and_then(|next| due::first(next, &spec.time_zone, it.now).ok());
+                let row = match it.definitions.get(&spec.name) {
+                    Some(_) if it.locked_definitions.contains(&spec.name) => {
+                        return Err(Cause::Locked);
+                    }
+                    Some(row) if row.spec == *spec && row.put_off_until.is_none() => continue,
+                    Some(row) => {
+                        let when = |it: &Spec| (it.schedule.clone(), it.time_zone.clone());
+                        let is_due = spec.schedule.is_some()
+                            && row.paused_at.is_none()
+                            && row.next_run_at.is_some_and(|next| next <= it.now);
+                        let is_kept = row.spec.enabled
+                            && spec.enabled
+                            && (when(&row.spec) == when(spec) || is_due);
+                        let next_run_at = row.next_run_at.filter(|_| is_kept).or(next);
+                        let spec = spec.clone();
+                        Definition { spec, next_run_at, put_off_until: None, ..row.clone() }
+                    }
+                    None => Definition {
+                        id: it.last_definition,
+                        spec: spec.clone(),
+                        paused_at: None,
+                        next_run_at: next,
+                        put_off_until: None,
+                        skipped_fires: 0,
+                    },
+                };
+                changed.push(spec.name.clone());
+                it.write_definition(row)?;
+            }
+            let is_other = |row: &&Definition| wanted.iter().all(|spec| spec.name != row.spec.name);
+            let rest = it.definitions.values().filter(is_other);
+            let rest = rest.filter(|row| others == Unlisted::Remove || row.spec.enabled);
+            let rest: Vec<_> = rest.map(|row| row.spec.name.clone()).collect();
+            for name in &rest {
+                if it.locked_definitions.contains(name) {
+                    return Err(Cause::Locked);
+                }
+                let Some(mut row) = it.definitions.remove(name) else { continue };
+                it.journal.push(Before::Definition(name.clone(), Some(row.clone())));
+                if others == Unlisted::Disable {
+                    row.spec.enabled = false;
+                    it.write_definition(row)?;
+                }
+            }
+            changed.sort_unstable();
+            Ok((changed, rest))
+        })
+    }
+
+    /// pause.sql
+    pub(super) fn pause(&mut self, name: &str) -> store::Result<Option<bool>> {
+        self.change(name, "pause a schedule", |row, now| {
+            row.paused_at.get_or_insert(now);
+            row.spec.schedule.is_some()
+        })
+    }
+
+    /// resume.sql, with the next time of `jobctl resume`.
+    pub(super) fn resume(&mut self, name: &str) -> store::Result<Option<Option<Time>>> {
+        self.change(name, "resume a schedule", |row, now| {
+            let Spec { schedule, time_zone, enabled, .. } = &row.spec;
+            let next = schedule.as_ref().filter(|_| *enabled);
+            let next = next.and_then(|schedule| due::first(schedule, time_zone, now).ok());
+            row.next_run_at = match row.paused_at.take() {
+                Some(_) => next,
+                None => row.next_run_at.into_iter().chain(next).min(),
+            };
+            row.put_off_until = None;
+            row.next_run_at.filter(|_| *enabled)
+        })
+    }
+
+    fn change<T>(
+        &mut self,
+        name: &str,
+        doing: &str,
+        change: impl FnOnce(&mut Definition, Time) -> T,
+    ) -> store::Result<Option<T>> {
+        self.transact(doing, |it| {
+            let Some(mut row) = it.definitions.get(name).cloned() else { return Ok(None) };
+            let result = change(&mut row, it.now);
+            it.write_definition(row)?;
+            Ok(Some(result))
+        })
+    }
+}
