@@ -12,7 +12,7 @@ LEFT_OUT = $(TARGET)/tests-left-out
 BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
-.PHONY: help build toolchain demo test test-pg chaos bench bench-quick lint deny install clean
+.PHONY: help build toolchain demo test test-pg chaos simulate bench bench-quick lint deny install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 13
@@ -42,6 +42,9 @@ test-pg: ## run the integration tests against PostgreSQL VERSION=14, 15, 16, 17 
 chaos: toolchain ## crash, stop and cut off real ticks for SECONDS=180; SEED=N repeats the faults of a run
 	CHAOS_SECONDS="$(or $(SECONDS),180)" CHAOS_SEED="$(SEED)" $(CARGO) test --locked \
 		--test integration -- --exact --nocapture chaos::every_promise_holds_while_everything_fails
+
+simulate: ## run the tick in SEEDS=10000 simulated worlds; SEED=N replays one, HOSTS=1000 shows how it grows
+	SEEDS="$(or $(SEEDS),10000)" $(CARGO) test --locked --bin jobctl simulation -- --nocapture
 
 bench: ## compare its speed with references and peers; under ten minutes
 	benches/peers/install "$(TARGET)/peers"

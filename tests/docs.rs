@@ -55,6 +55,7 @@ pages! {
     schedules: "docs/schedules.md",
     schema: "docs/schema.md",
     security: "docs/security.md",
+    simulation: "docs/simulation.md",
 }
 
 /// A fenced block: its language, the words after it, and its text.

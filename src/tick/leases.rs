@@ -33,9 +33,9 @@ impl Leases {
         self.held.len()
     }
 
-    /// Returns how many leases are held and not known to be lost.
-    pub(super) fn live(&self) -> usize {
-        self.held.values().filter(|lease| !lease.is_lost).count()
+    /// Returns how many leases are held, neither expired nor known to be lost.
+    pub(super) fn live(&self, now: Instant) -> usize {
+        self.held.values().filter(|lease| lease.expires > now && !lease.is_lost).count()
     }
 
     pub(super) fn tokens(&self) -> impl Iterator<Item = Token> {

@@ -405,7 +405,7 @@ impl Machine {
         self.next_wake = self.now + self.timing.heartbeat;
         let holds = self.leases.held() > 0;
         let until = holds.then(|| self.next_renewal - self.timing.heartbeat / 2);
-        Request::Wake(self.claims.wake(self.leases.live(), until))
+        Request::Wake(self.claims.wake(self.leases.live(self.now), until))
     }
 
     /// Records results and claims runs, to start now or within the prefetch window.

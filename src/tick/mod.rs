@@ -21,10 +21,6 @@ mod signals;
 mod timing;
 mod wake;
 
-#[cfg(test)]
-#[path = "../../tests/simulation/mod.rs"]
-mod simulation;
-
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -280,3 +276,7 @@ fn wake_up(waker: &Sender<WakeUp>) -> impl Fn() + Send + Sync + 'static {
     // Sending fails only if the tick has ended; then no wake-up is needed.
     move || drop(waker.send(WakeUp::Something))
 }
+
+#[cfg(test)]
+#[path = "../../tests/simulation/mod.rs"]
+mod simulation;

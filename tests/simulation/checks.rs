@@ -1,0 +1,503 @@
+//! What must hold after every step: the promises of README.md and the invariants of the design.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::super::attempt::Task;
+use super::super::request::{Answer, Request};
+use super::database::{Database, Run};
+use super::host::{Host, Stage, Tick};
+use super::{Time, seconds};
+use crate::job::attempt::StopReason;
+use crate::job::backoff::wait_after;
+use crate::job::status::Status;
+use crate::store::{Claimed, LeaseState, Token};
+
+/// The cause of a change of the database.
+pub(super) enum By<'a> {
+    /// The claims are those that the machine named.
+    Tick {
+        worker: &'a str,
+        tick: &'a Tick,
+        request: &'a Request,
+        tokens: &'a [Token],
+    },
+    /// A statement of a tick that no check has seen.
+    LateCommit,
+    Operator(&'static str),
+}
+
+pub(super) struct Checks {
+    /// The first promise that was broken.
+    pub(super) broken: Option<String>,
+    /// A large world is only measured.
+    pub(super) is_off: bool,
+    lease: Duration,
+    seen: BTreeMap<i64, Run>,
+    pub(super) unfinished: usize,
+    clock: DateTime<Utc>,
+    /// The runs of each schedule's nominal time.
+    fired: BTreeMap<(i64, DateTime<Utc>), i64>,
+    /// How many processes a run had, and how many of them a failover forgot.
+    starts: BTreeMap<i64, (i32, i32)>,
+    started: BTreeSet<Token>,
+    /// When the database granted or renewed a lease, and the tick that has it.
+    granted: BTreeMap<Token, Time>,
+    claimed_by: BTreeMap<Token, usize>,
+    /// How many runs of a limited job run.
+    running: BTreeMap<String, usize>,
+    /// When a tick learned that a lease is lost.
+    lost: BTreeMap<Token, Time>,
+    /// Results that are not recorded, since when.
+    results: BTreeMap<Token, Time>,
+    pub(super) calm_since: Option<Time>,
+    /// Two processes of one run are excused until then: a failover forgot a claim.
+    excused_until: Time,
+    failed_over_at: Time,
+    /// A tick whose run was taken away counts one run of its worker too few.
+    is_uncounted: bool,
+    forced: BTreeSet<i64>,
+    /// Runs of which a trigger has rejected some write.
+    pub(super) refused: BTreeSet<i64>,
+    connects: BTreeMap<usize, (Time, u32)>,
+}
+
+impl Checks {
+    pub(super) fn new(lease: Duration) -> Self {
+        Self {
+            broken: None,
+            is_off: false,
+            lease,
+            seen: BTreeMap::new(),
+            unfinished: 1,
+            clock: DateTime::UNIX_EPOCH,
+            fired: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            started: BTreeSet::new(),
+            granted: BTreeMap::new(),
+            claimed_by: BTreeMap::new(),
+            running: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            results: BTreeMap::new(),
+            calm_since: None,
+            excused_until: 0,
+            failed_over_at: 0,
+            is_uncounted: false,
+            forced: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            connects: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn fail(&mut self, why: String) {
+        self.broken.get_or_insert(why);
+    }
+
+    /// Compares the rows with those after the last change.
+    pub(super) fn changed(&mut self, database: &Database, by: &By<'_>, now: Time) {
+        if self.is_off {
+            return;
+        }
+        let mut seen = std::mem::take(&mut self.seen);
+        self.clock = database.now;
+        let is_gone = |id: &i64| !database.runs.contains_key(id);
+        let gone: Vec<_> = seen.keys().copied().filter(is_gone).collect();
+        for id in gone {
+            let is_final = seen.remove(&id).is_some_and(|run| run.finished_at.is_some());
+            if !is_final || !matches!(by, By::Operator("prune")) {
+                self.fail(format!("run {id} is lost"));
+            }
+        }
+        let mut unfinished = 0;
+        for (id, run) in &database.runs {
+            unfinished += usize::from(run.finished_at.is_none());
+            let old = seen.get(id);
+            let is_same = |old: &Run| {
+                old.updated_at == run.updated_at
+                    && old.locked_until == run.locked_until
+                    && old.status == run.status
+                    && old.attempts == run.attempts
+            };
+            if old.is_some_and(is_same) {
+                continue;
+            }
+            if let Err(why) = self.judge(old, run, by, database, now) {
+                let status = old.map_or("-", |old| old.status.as_str());
+                let line = format!("run {id} {status} -> {}: {why}", run.status.as_str());
+                self.fail(line);
+            }
+            seen.insert(*id, run.clone());
+        }
+        self.seen = seen;
+        self.unfinished = unfinished;
+        self.limits(database);
+    }
+
+    /// Judges the change of one run.
+    fn judge(
+        &mut self,
+        old: Option<&Run>,
+        run: &Run,
+        by: &By<'_>,
+        database: &Database,
+        now: Time,
+    ) -> Result<(), String> {
+        let claim = token(run);
+        let is = |wrong: bool, why: &str| if wrong { Err(why.to_owned()) } else { Ok(()) };
+        let is_running = run.status == Status::Running;
+        is(is_running != run.locked_until.is_some(), "a lease without running, or the reverse")?;
+        is(run.attempts > run.max_attempts, "more attempts than max_attempts")?;
+        let history = database.attempts.range((run.id, 1)..=(run.id, i32::MAX)).count();
+        let ended = run.attempts - i32::from(is_running);
+        is(history != ended as usize, &format!("{history} rows of history, {ended} attempts"))?;
+        let Some(old) = old else { return self.created(run, by, database) };
+        let was_running = old.status == Status::Running;
+        let held = was_running.then(|| token(old));
+        let is_held = |worker: &str, of: &Token| {
+            Some(*of) == held && old.locked_by.as_deref() == Some(worker)
+        };
+        let is_over = old.locked_until.is_some_and(|until| until < database.now);
+        match by {
+            By::Operator("retry") => {
+                is(was_running || old.status == Status::Succeeded, "retried")?;
+            }
+            By::Operator("force") => {
+                self.forced.insert(run.id);
+                self.is_uncounted = true;
+                is(!was_running, "forced")?;
+            }
+            By::Operator("cancel") => is(old.finished_at.is_some(), "cancelled a final run")?,
+            By::Operator(_) => return Err("changed by an operator".to_owned()),
+            By::LateCommit => {}
+            By::Tick { worker, tick, request, tokens } => match request {
+                Request::Wake(_) if was_running && !is_running => {
+                    is(!is_over, "recovered before its lease ended")?;
+                }
+                Request::Step { results, claim: wanted, .. } => {
+                    let mut all = results.iter().zip(*tokens);
+                    let result = all.find(|(_, of)| is_held(worker, of)).map(|(it, _)| it);
+                    is(was_running && result.is_none(), "a result of a lost lease")?;
+                    if let Some(result) = result.filter(|_| run.status == Status::Failed) {
+                        let asked = result.next_status.error_type != Some("http_status");
+                        let least = wait_after(old.attempts, &old.backoff, 0.0);
+                        let waits = (run.run_at - database.now).to_std().unwrap_or_default();
+                        let is_short = waits + Duration::from_millis(1) < least;
+                        is(asked && is_short, "a backoff that is too short")?;
+                    }
+                    if is_running {
+                        is(wanted.is_none(), "claimed without a claim")?;
+                        is(!was_running && old.run_at > database.now, "claimed before it is due")?;
+                        is(old.finished_at.is_some(), "a final run was claimed")?;
+                        is(run.attempts != old.attempts + 1, "a claim does not count its attempt")?;
+                        self.claimed_by.insert(claim, tick.number);
+                    }
+                }
+                Request::Renew(_) => {
+                    let is_fenced = tokens.iter().any(|of| is_held(worker, of));
+                    is(!is_fenced || held != Some(claim), "a lost lease was renewed")?;
+                }
+                Request::Release(_) => {
+                    let is_fenced = tokens.iter().any(|of| is_held(worker, of));
+                    is(!is_fenced, "a lost claim was released")?;
+                    is(self.started.contains(&token(old)), "a started attempt was released")?;
+                    is(run.attempts != old.attempts - 1, "released twice")?;
+                }
+                Request::Search(_) => is(old.finished_at.is_some() || was_running, "put off")?,
+                _ => return Err(format!("changed by {request:?}")),
+            },
+        }
+        if is_running && !matches!(by, By::Operator(_)) {
+            self.granted.insert(claim, now);
+        }
+        if let Some(held) = held.filter(|held| !is_running || *held != claim)
+            && let Some(ended) = self.results.remove(&held)
+            && self.calm_since.is_some_and(|calm| ended > calm + seconds(100))
+        {
+            let is_late = now > ended + seconds(3) && !self.refused.contains(&run.id);
+            is(is_late, "its result was recorded late")?;
+        }
+        Ok(())
+    }
+
+    fn created(&mut self, run: &Run, by: &By<'_>, database: &Database) -> Result<(), String> {
+        if let Some(fire) = run.definition_id.zip(run.scheduled_for) {
+            if let Some(other) = self.fired.insert(fire, run.id) {
+                return Err(format!("the same time fired run {other}"));
+            }
+            return match by {
+                By::Tick { request: Request::Wake(_), .. } | By::LateCommit => Ok(()),
+                _ => Err("fired by no tick".to_owned()),
+            };
+        }
+        let is_live = |it: &Run| it.key_scope == "retained" || it.finished_at.is_none();
+        let same = |it: &&Run| (&it.key, &it.key_scope) == (&run.key, &run.key_scope);
+        let same = database.runs.values().filter(same).filter(|it| is_live(it)).count();
+        if run.key.is_some() && same > 1 {
+            return Err("two runs have one key".to_owned());
+        }
+        Ok(())
+    }
+
+    /// `max_running` holds; a limit that was lowered waits until runs have ended.
+    fn limits(&mut self, database: &Database) {
+        for (name, definition) in &database.definitions {
+            let queue = (definition.spec.overlap == "queue").then_some(1);
+            let Some(most) = definition.spec.max_running.into_iter().chain(queue).min() else {
+                self.running.remove(name);
+                continue;
+            };
+            let is_running = |run: &&Run| run.status == Status::Running && run.job_type == *name;
+            let running = database.runs.values().filter(is_running).count();
+            let before = self.running.insert(name.clone(), running).unwrap_or(running);
+            if running > before && running > most as usize {
+                self.fail(format!("{running} runs of {name} at once, the limit is {most}"));
+            }
+        }
+    }
+
+    /// A tick hands claimed runs to its pool.
+    pub(super) fn submitted(&mut self, tick: &Tick, tasks: &[Task], host: &Host) {
+        if self.is_off {
+            return;
+        }
+        let pool = &tick.pool;
+        // The system may have fewer threads than the claim counted on.
+        if pool.size < host.concurrency {
+            return;
+        }
+        let free = pool.size.saturating_sub(pool.running.len() + pool.waiting.len());
+        let last = tasks.iter().filter(|task| task.run.attempt >= task.run.max_attempts).count();
+        if last > free {
+            self.fail(format!("{} claims {last} last attempts for {free} threads", tick.name));
+        }
+    }
+
+    /// A process starts.
+    pub(super) fn started<'a>(
+        &mut self,
+        tick: &Tick,
+        others: impl Iterator<Item = &'a Tick>,
+        hosts: &[Host],
+        database: &Database,
+        run: &Claimed,
+        now: Time,
+    ) {
+        if self.is_off {
+            return;
+        }
+        let claim = run.token();
+        let host = &hosts[tick.host];
+        if !self.started.insert(claim) {
+            self.fail(format!("{claim:?} started twice"));
+        }
+        if tick.stopping_since.is_some() {
+            self.fail(format!("{claim:?} starts after a signal"));
+        }
+        let (starts, forgotten) = self.starts.entry(run.id).or_default();
+        *starts += 1;
+        if let Some(row) = database.runs.get(&run.id)
+            && *starts > row.max_attempts + *forgotten
+        {
+            let line = format!("run {} started {starts} times of {}", run.id, row.max_attempts);
+            self.fail(line);
+        }
+        if let Some(row) = database.runs.get(&run.id)
+            && token(row) == claim
+            && row.cancel_requested_at.is_some_and(|at| at < claim.claimed_at)
+        {
+            self.fail(format!("run {} starts, but was cancelled before its claim", run.id));
+        }
+        // A process whose lease is lost ends soon.
+        let is_held = |claim: &&Token| {
+            let is_held =
+                |run: &Run| token(run) == **claim && run.locked_until > Some(database.now);
+            database.runs.get(&claim.id).is_some_and(is_held)
+        };
+        let held = |tick: &Tick| tick.pool.running.keys().filter(is_held).count();
+        let mut running = held(tick);
+        for other in others {
+            let is_excused = now < self.excused_until
+                || self.forced.contains(&run.id)
+                || is_paused(host, now, self.lease)
+                || is_paused(&hosts[other.host], now, self.lease);
+            if other.pool.running.keys().any(|it| it.id == run.id) && !is_excused {
+                self.fail(format!(
+                    "run {} runs on two hosts: {}, {}",
+                    run.id, other.name, tick.name
+                ));
+            }
+            if hosts[other.host].worker == host.worker {
+                running += held(other);
+            }
+        }
+        let was_paused = hosts.iter().any(|host| host.resumed > 0 || host.paused.is_some());
+        let is_counted = now > self.excused_until && !self.is_uncounted && !was_paused;
+        if running >= host.concurrency && is_counted {
+            let line = format!("worker {}: {} processes at once", host.worker, running + 1);
+            self.fail(line);
+        }
+    }
+
+    /// A process has ended.
+    pub(super) fn ended(
+        &mut self,
+        claim: &Token,
+        why: Option<Option<StopReason>>,
+        host: &Host,
+        now: Time,
+    ) {
+        if self.is_off {
+            return;
+        }
+        let is_calm = self.calm_since.is_some_and(|calm| now > calm + seconds(40));
+        let seen = self.seen.get(&claim.id).filter(|run| token(run) == *claim);
+        if let Some(asked) = seen.and_then(|run| run.cancel_requested_at)
+            && is_calm
+            && !matches!(why, Some(Some(_)))
+            && asked + TimeDelta::seconds(40) < self.clock
+        {
+            self.fail(format!("{claim:?} was cancelled, but went on"));
+        }
+        self.results.insert(*claim, now);
+        let lease = self.lease.as_nanos() as u64;
+        let Some(granted) = self.granted.get(claim).copied() else { return };
+        // Clocks drift by a thousandth.
+        let late = now.saturating_sub(granted + lease + lease / 500);
+        if late > 0 && host.resumed <= granted {
+            self.fail(format!("{claim:?} ended {late} ns after its lease, {why:?}"));
+        }
+        if let Some(lost) = self.lost.remove(claim)
+            && now > lost + seconds(13)
+            && host.resumed <= lost
+        {
+            self.fail(format!("{claim:?} ended long after its lease was lost"));
+        }
+    }
+
+    /// A job is ended, or ends.
+    pub(super) fn stopped(&mut self, tick: &Tick, claim: &Token, now: Instant) {
+        let Some(Stage::Ending { why: Some(StopReason::LeaseLost), .. }) = tick.pool.stage(claim)
+        else {
+            return;
+        };
+        let is_asked = tick.pool.stops[claim].asked.is_some();
+        let renewed = tick.renewed.get(claim).map(|sent| *sent + tick.timing.fence);
+        if renewed.is_some_and(|until| now < until) && !is_asked {
+            self.fail(format!("{claim:?} is ended, but its lease was renewed"));
+        }
+    }
+
+    /// A tick takes an answer.
+    pub(super) fn answered(&mut self, tick: &mut Tick, sent: Instant, answer: &Answer, now: Time) {
+        let Answer::Renew(Ok(renewed)) = answer else { return };
+        for (claim, state) in renewed {
+            match state {
+                LeaseState::Renewed | LeaseState::CancelRequested => {
+                    tick.renewed.insert(*claim, sent);
+                }
+                LeaseState::Lost if tick.pool.running.contains_key(claim) => {
+                    self.lost.entry(*claim).or_insert(now);
+                }
+                LeaseState::Lost | LeaseState::Busy => {}
+            }
+        }
+    }
+
+    pub(super) fn connected(&mut self, tick: &Tick, now: Time) {
+        if self.is_off {
+            return;
+        }
+        let second = now / seconds(1);
+        let (of, connects) = self.connects.entry(tick.number).or_default();
+        if *of != second {
+            (*of, *connects) = (second, 0);
+        }
+        *connects += 1;
+        if *connects > 10 {
+            self.fail(format!("{} connects again and again", tick.name));
+        }
+    }
+
+    pub(super) fn crashed(&mut self, tick: &Tick) {
+        for claim in tick.pool.running.keys() {
+            self.results.remove(claim);
+        }
+        self.results.retain(|claim, _| self.claimed_by.get(claim) != Some(&tick.number));
+    }
+
+    pub(super) fn exited(
+        &mut self,
+        tick: &Tick,
+        database: &Database,
+        is_ok: bool,
+        now: Time,
+        hosts: &[Host],
+    ) {
+        if self.is_off {
+            return;
+        }
+        self.crashed(tick);
+        let host = &hosts[tick.host];
+        let was_paused = host.resumed > 0 && now < host.resumed + seconds(20);
+        if let Some(claim) = tick.pool.running.keys().next().filter(|_| !was_paused) {
+            self.fail(format!("{} exits, but {claim:?} still runs", tick.name));
+        }
+        if let Some(since) = tick.stopping_since
+            && now > since + host.grace.as_nanos() as u64 + seconds(60)
+            && host.resumed <= since
+        {
+            self.fail(format!("{} exits long after its signal", tick.name));
+        }
+        if !is_ok {
+            return;
+        }
+        for run in database.runs.values().filter(|run| run.locked_until > Some(database.now)) {
+            let claim = token(run);
+            let is_revived = self.granted.get(&claim).is_some_and(|at| *at < self.failed_over_at);
+            let is_refused = self.refused.contains(&run.id);
+            if self.claimed_by.get(&claim) == Some(&tick.number) && !is_revived && !is_refused {
+                self.fail(format!("{} exits without error, but holds {claim:?}", tick.name));
+            }
+        }
+        let row = database.workers.get(&host.worker);
+        let right = row.and_then(|row| row.claiming.as_ref());
+        // After a reconnection, a tick does not know whether it still has the right.
+        if right.is_some_and(|(name, _)| *name == tick.name) && tick.connection == 1 {
+            self.fail(format!("{} exits without error, but has the claim right", tick.name));
+        }
+    }
+
+    /// The standby took over: the last commits are lost.
+    pub(super) fn failed_over(&mut self, database: &Database, now: Time) {
+        let pruned: Vec<_> = self.starts.keys().copied().collect();
+        for id in self.seen.keys().chain(&pruned) {
+            // One may have been claimed, but has not started.
+            let (starts, forgotten) = self.starts.entry(*id).or_default();
+            let attempts = database.runs.get(id).map_or(0, |run| run.attempts);
+            *forgotten = (*starts - attempts + 1).max(*forgotten);
+        }
+        self.seen = database.runs.clone();
+        let exists = |_: &(i64, DateTime<Utc>), id: &mut i64| database.runs.contains_key(id);
+        self.fired.retain(exists);
+        self.running.clear();
+        self.results.clear();
+        self.failed_over_at = now;
+        self.excused_until = now + 3 * self.lease.as_nanos() as u64;
+    }
+
+    pub(super) fn stuck(database: &Database) -> String {
+        let unfinished = database.runs.values().filter(|run| run.finished_at.is_none());
+        unfinished.map(|run| format!("{run:?}")).collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn token(run: &Run) -> Token {
+    Token { id: run.id, attempt: run.attempts, claimed_at: run.started_at.unwrap_or_default() }
+}
+
+/// Whether a host is paused, or was a short time ago.
+fn is_paused(host: &Host, now: Time, lease: Duration) -> bool {
+    host.paused.is_some() || host.resumed > 0 && now < host.resumed + 2 * lease.as_nanos() as u64
+}

@@ -1,0 +1,128 @@
+//! The history as text. It contains no address and no instant of this machine, so the same seed
+//! gives the same text.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use super::super::attempt::{Ended, Task};
+use super::super::machine::{Action, Event};
+use super::super::request::{Answer, Request};
+use crate::store::{self, Claim, Claimed, Token};
+
+/// A claim as `RUN/ATTEMPT@SECONDS`.
+pub(super) fn claim(claim: &Token) -> String {
+    format!("{}/{}@{}", claim.id, claim.attempt, claim.claimed_at.format("%M:%S%.6f"))
+}
+
+fn list<T>(items: impl IntoIterator<Item = T>, word: impl Fn(T) -> String) -> String {
+    let mut text = String::from("[");
+    for item in items {
+        let _ = write!(text, " {}", word(item));
+    }
+    text + " ]"
+}
+
+fn run(run: &Claimed) -> String {
+    let cancelled = if run.cancel_asked { " cancelled" } else { "" };
+    format!("{} {} of {}{cancelled}", claim(&run.token()), run.job_type, run.max_attempts)
+}
+
+fn result<T>(result: &store::Result<T>, word: impl Fn(&T) -> String) -> String {
+    match result {
+        Ok(done) => word(done),
+        Err(error) => format!("{:?}: {error}", error.kind),
+    }
+}
+
+pub(super) fn event(event: &Event) -> String {
+    let ended = |ended: &Ended| match ended {
+        Ended::Judged(judged) => {
+            format!("{} {}", claim(&judged.run.token()), judged.next_status.outcome)
+        }
+        Ended::Unstarted(it) => format!("{} unstarted", run(it)),
+        Ended::Unstartable(it, _) => format!("{} unstartable", run(it)),
+    };
+    match event {
+        Event::Disconnected(error) => format!("Disconnected: {error}"),
+        Event::Failed(error) => format!("Failed: {error}"),
+        Event::Answered(it) => format!("Answered {}", answer(it)),
+        Event::Ended(attempts) => format!("Ended {}", list(attempts, ended)),
+        Event::Withdrawn(runs) => format!("Withdrawn {}", list(runs, run)),
+        Event::Connected | Event::Signal | Event::Time => format!("{event:?}"),
+    }
+}
+
+pub(super) fn action(action: &Action, now: Instant) -> String {
+    let after = |until: &Instant| format!("in {:?}", until.saturating_duration_since(now));
+    match action {
+        Action::Send(it) => format!("Send {}", request(it)),
+        Action::Shorten(until) => format!("Shorten {}", after(until)),
+        Action::Start(tasks) => {
+            let word = |task: &Task| {
+                format!("{} until {} {:?}", run(&task.run), after(&task.until), task.stopped)
+            };
+            format!("Start {}", list(tasks, word))
+        }
+        Action::Extend(claims, until) => format!("Extend {} {}", list(claims, claim), after(until)),
+        Action::Stop(it, why) => format!("Stop {} {why:?}", claim(it)),
+        Action::Log(level, line) => format!("{level} {line}"),
+        Action::Exit(Ok(())) => "Exit".to_owned(),
+        Action::Exit(Err(error)) => format!("Exit: {error}"),
+        Action::Connect(_) | Action::Withdraw | Action::Hurry => format!("{action:?}"),
+    }
+}
+
+fn request(request: &Request) -> String {
+    let wanted = |claim: &Claim| {
+        let Claim { at_most, free_threads, release_right, limits, .. } = claim;
+        let continues = if claim.after.is_some() { " continues" } else { "" };
+        format!("{at_most} free {free_threads} leave {release_right} limits {limits}{continues}")
+    };
+    match request {
+        Request::Wake(asked) => {
+            format!("Wake keeps {} held {}", asked.keeps_right, asked.held)
+        }
+        Request::Step { results, claim: claims, locked_runs } => {
+            let word =
+                |it: &store::Finish| format!("{} {}", claim(&it.token), it.next_status.outcome);
+            let claims = claims.as_ref().map(wanted);
+            format!("Step results {} claim {claims:?} locked {locked_runs:?}", list(results, word))
+        }
+        Request::Renew(claims) => format!("Renew {}", list(claims, claim)),
+        Request::Release(claims) => format!("Release {}", list(claims, claim)),
+        Request::Search(error) => {
+            format!("Search after {:?}", error.as_ref().map(|it| it.to_string()))
+        }
+        Request::NoteLost { claim: it, .. } => format!("NoteLost {}", claim(it)),
+        Request::Leave | Request::Prune => format!("{request:?}"),
+    }
+}
+
+pub(super) fn answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Wake(it) => format!("Wake {}", result(it, |it| format!("{it:?}"))),
+        Answer::Renew(it) => {
+            let word = |(it, state): &store::Renewed| format!("{} {state:?}", claim(it));
+            format!("Renew {}", result(it, |it| list(it, word)))
+        }
+        Answer::Step(Ok(step)) => {
+            let mut recorded: Vec<_> = step.recorded.iter().collect();
+            recorded.sort_by_key(|(claim, _)| **claim);
+            let word = |(it, status): (&Token, &_)| format!("{} {status:?}", claim(it));
+            let recorded = list(recorded, word);
+            let (locked, taken) = (&step.locked, list(&step.taken.claimed, run));
+            let skipped = if step.taken.skipped { " skipped" } else { "" };
+            format!("Step recorded {recorded} locked {locked:?} claimed {taken}{skipped}")
+        }
+        Answer::Step(Err((error, made))) => {
+            format!("Step {:?}: {error}, perhaps {}", error.kind, list(made, claim))
+        }
+        Answer::Release(it) => format!("Release {}", result(it, |it| format!("locked {it:?}"))),
+        Answer::Search { is_done, result: it } => {
+            format!("Search done {is_done} {}", result(it, |()| String::new()))
+        }
+        Answer::NoteLost(it) => format!("NoteLost {}", result(it, |()| String::new())),
+        Answer::Leave(it) => format!("Leave {}", result(it, |()| String::new())),
+        Answer::Prune => "Prune".to_owned(),
+    }
+}

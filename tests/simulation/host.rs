@@ -1,0 +1,296 @@
+//! A simulated host: its clock, and its ticks. A tick is the real `Machine` with a simulated driver
+//! and a simulated pool, which do what src/tick/mod.rs, src/tick/database.rs and src/tick/pool.rs
+//! do. src/execute/ is a job that ends, exits some time after SIGTERM, or waits for SIGKILL.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::super::attempt::{Ended, Task};
+use super::super::machine::{Action, Event, Machine};
+use super::super::request::{Answer, Request};
+use super::super::timing::Timing;
+use super::Time;
+use super::database::Session;
+use crate::execute::{PoolState, WakeWhen};
+use crate::job::attempt::StopReason;
+use crate::store::{Claimed, Limits, Token};
+
+/// src/execute/shell.rs has the same times.
+const KILL_GRACE: Duration = Duration::from_secs(5);
+const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
+const BYTES_UNRECORDED: usize = 4 * 1024 * 1024;
+
+/// A monotonic clock: it drifts, but never jumps. `Instant` stands still while a virtual machine is
+/// suspended, and goes on while a process is stopped.
+pub(super) struct Clock {
+    pub(super) base: Instant,
+    at: Time,
+    reading: f64,
+    rate: f64,
+}
+
+impl Clock {
+    pub(super) fn new(base: Instant, rate: f64) -> Self {
+        Self { base, at: 0, reading: 0.0, rate }
+    }
+
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "days")]
+    #[expect(clippy::cast_sign_loss, reason = "the clock never goes back")]
+    pub(super) fn read(&self, now: Time) -> Instant {
+        let reading = self.reading + now.saturating_sub(self.at) as f64 * self.rate;
+        self.base + Duration::from_nanos(reading as u64)
+    }
+
+    /// Returns the first time at which the clock shows `instant` or later.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "days")]
+    #[expect(clippy::cast_sign_loss, reason = "not before the start")]
+    pub(super) fn when(&self, instant: Instant) -> Time {
+        let reading = instant.saturating_duration_since(self.base).as_nanos() as f64;
+        self.at + ((reading - self.reading).max(0.0) / self.rate).ceil() as u64 + 1
+    }
+
+    /// Goes on from `now` at another rate, as if it had stood still since `stopped`.
+    pub(super) fn set(&mut self, stopped: Time, now: Time, rate: f64) {
+        self.reading = (self.read(stopped) - self.base).as_nanos() as f64;
+        (self.at, self.rate) = (now, rate);
+    }
+}
+
+pub(super) struct Host {
+    pub(super) worker: String,
+    pub(super) clock: Clock,
+    pub(super) concurrency: usize,
+    pub(super) linger: bool,
+    pub(super) period: Time,
+    pub(super) grace: Duration,
+    pub(super) limit: usize,
+    /// Until when the host is paused, and since when its clock stands still.
+    pub(super) paused: Option<(Time, Option<Time>)>,
+    /// The end of the latest pause.
+    pub(super) resumed: Time,
+    /// No packet passes before this time.
+    pub(super) cut_until: Time,
+    /// The most threads that the system grants.
+    pub(super) threads: usize,
+    /// Its ticks that crashed.
+    pub(super) dead: BTreeSet<String>,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    pub(super) takes: Duration,
+    /// 0 succeeds, 1 fails, 2 fails for good, 3 asks for a later attempt, 4 can't start here.
+    pub(super) outcome: u64,
+    pub(super) output: usize,
+    /// The time that it needs to exit after SIGTERM.
+    pub(super) exits_in: Duration,
+    /// How long the processes live that it leaves behind.
+    pub(super) leaves: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    Working,
+    /// It got SIGTERM; `None`: it exceeded its timeout.
+    Ending {
+        since: Instant,
+        why: Option<StopReason>,
+    },
+    /// Its command has ended, but left processes behind.
+    Leftover {
+        since: Instant,
+        why: Option<Option<StopReason>>,
+    },
+}
+
+pub(super) struct Execution {
+    pub(super) run: Claimed,
+    pub(super) job: Job,
+    pub(super) started: Instant,
+    pub(super) stage: Stage,
+    /// When its next event comes.
+    pub(super) next: Time,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Stop {
+    pub(super) asked: Option<StopReason>,
+    pub(super) is_hurried: bool,
+    pub(super) until: Instant,
+}
+
+impl Stop {
+    fn why(self, now: Instant) -> Option<StopReason> {
+        self.asked.or_else(|| (now >= self.until).then_some(StopReason::LeaseLost))
+    }
+}
+
+/// What follows for an execution.
+pub(super) enum Next {
+    At(Instant),
+    /// It ended; `Some`: by a stop, or by its timeout.
+    Ended(Option<Option<StopReason>>),
+}
+
+pub(super) struct Pool {
+    pub(super) size: usize,
+    pub(super) threads: usize,
+    /// The tasks that wait for a thread, and since when.
+    pub(super) waiting: VecDeque<(Task, Instant)>,
+    pub(super) running: BTreeMap<Token, Execution>,
+    pub(super) stops: BTreeMap<Token, Stop>,
+    pub(super) ended: Vec<Ended>,
+    pub(super) bytes: usize,
+    pub(super) unrecorded: usize,
+    pub(super) wake_when: WakeWhen,
+    lost_grace: Duration,
+}
+
+impl Pool {
+    pub(super) fn new(size: usize, lost_grace: Duration) -> Self {
+        Self {
+            size,
+            threads: 0,
+            waiting: VecDeque::new(),
+            running: BTreeMap::new(),
+            stops: BTreeMap::new(),
+            ended: Vec::new(),
+            bytes: 0,
+            unrecorded: 0,
+            wake_when: WakeWhen::Never,
+            lost_grace,
+        }
+    }
+
+    pub(super) fn state(&self) -> PoolState {
+        PoolState {
+            size: self.size,
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            oldest: self.waiting.front().map(|(_, submitted)| *submitted),
+        }
+    }
+
+    /// Returns the next task if a thread is free, and why it must not start.
+    pub(super) fn take(&mut self, now: Instant) -> Option<(Task, Option<StopReason>)> {
+        let is_full = self.bytes + self.unrecorded > BYTES_UNRECORDED;
+        if is_full || self.running.len() >= self.threads {
+            return None;
+        }
+        let (task, _) = self.waiting.pop_front()?;
+        let why = self.stops[&task.run.token()].why(now);
+        Some((task, why))
+    }
+
+    pub(super) fn wakes(&mut self) -> bool {
+        let wakes = match self.wake_when {
+            WakeWhen::Never => false,
+            WakeWhen::Shortage { waiting, ended, bytes } => {
+                self.waiting.len() <= waiting || self.ended.len() >= ended || self.bytes >= bytes
+            }
+            WakeWhen::Ended => !self.ended.is_empty(),
+        };
+        if wakes {
+            self.wake_when = WakeWhen::Never;
+        }
+        wakes
+    }
+
+    pub(super) fn stage(&self, claim: &Token) -> Option<Stage> {
+        self.running.get(claim).map(|execution| execution.stage)
+    }
+
+    /// Lets an execution go on until `now`.
+    pub(super) fn advance(&mut self, claim: &Token, now: Instant) -> Option<Next> {
+        let execution = self.running.get_mut(claim)?;
+        let stop = self.stops[claim];
+        let (job, started) = (execution.job, execution.started);
+        let grace = |usual: Duration| match stop {
+            Stop { is_hurried: true, .. } => Duration::ZERO,
+            Stop { asked: Some(StopReason::LeaseLost), .. } => usual.min(self.lost_grace),
+            Stop { until, .. } if now >= until => usual.min(self.lost_grace),
+            _ => usual,
+        };
+        // The grace may become shorter at the end of the lease.
+        let until = |end: Instant| if now < stop.until { end.min(stop.until) } else { end };
+        loop {
+            let leave = |why| Stage::Leftover { since: now, why };
+            match execution.stage {
+                Stage::Working => {
+                    let ends = started + job.takes;
+                    let timeout = execution.run.timeout.map(|limit| started + limit);
+                    let is_late = timeout.is_some_and(|at| now >= at);
+                    execution.stage = match stop.why(now) {
+                        _ if now >= ends => leave(None),
+                        Some(why) => Stage::Ending { since: now, why: Some(why) },
+                        None if is_late => Stage::Ending { since: now, why: None },
+                        None => {
+                            let next = ends.min(stop.until);
+                            return Some(Next::At(timeout.map_or(next, |at| at.min(next))));
+                        }
+                    };
+                }
+                Stage::Ending { since, why } => {
+                    let ends = since + job.exits_in.min(grace(KILL_GRACE));
+                    if now < ends {
+                        return Some(Next::At(until(ends)));
+                    }
+                    execution.stage = leave(Some(why));
+                }
+                Stage::Leftover { since, why } => {
+                    let ends = since + job.leaves.min(grace(LEFTOVER_GRACE));
+                    return Some(if now < ends { Next::At(until(ends)) } else { Next::Ended(why) });
+                }
+            }
+        }
+    }
+}
+
+/// A request whose answer is missing.
+pub(super) struct Exchange {
+    pub(super) number: u64,
+    pub(super) request: Request,
+    pub(super) sent: Instant,
+    pub(super) until: Instant,
+    /// Whether the driver waits for the answer and does nothing else.
+    pub(super) blocks: bool,
+    pub(super) is_interruptible: bool,
+    /// The claims that exist if the transaction is committed.
+    pub(super) made: Vec<Token>,
+}
+
+pub(super) struct Tick {
+    pub(super) number: usize,
+    pub(super) name: String,
+    pub(super) host: usize,
+    pub(super) machine: Machine,
+    pub(super) timing: Timing,
+    pub(super) limits: Limits,
+    pub(super) pool: Pool,
+    pub(super) started: Instant,
+    pub(super) events: VecDeque<Event>,
+    pub(super) actions: VecDeque<Action>,
+    pub(super) session: Session,
+    /// The server's generation, if there is a connection.
+    pub(super) connected: Option<u64>,
+    pub(super) connect_at: Option<Instant>,
+    /// The latest attempt to connect, and its result.
+    pub(super) connection: u64,
+    pub(super) opened: Option<Option<u64>>,
+    pub(super) exchange: Option<Exchange>,
+    pub(super) answer: Option<Answer>,
+    /// Signals that were not delivered, and whether one interrupts waits.
+    pub(super) signals: usize,
+    pub(super) is_interrupted: bool,
+    pub(super) stopping_since: Option<Time>,
+    /// The latest timer; an older one does nothing.
+    pub(super) timer: u64,
+    pub(super) is_asleep: bool,
+    pub(super) is_woken: bool,
+    pub(super) has_exited: bool,
+    /// When the answered renewal of a claim was sent.
+    pub(super) renewed: BTreeMap<Token, Instant>,
+    /// In the second of simulated time: statements, steps of the machine, and ended jobs.
+    pub(super) second: (Time, usize, usize, usize),
+}

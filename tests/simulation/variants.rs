@@ -1,0 +1,179 @@
+//! Defects put in on purpose. Each must be found; a check that finds none of them checks nothing.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+
+use super::super::attempt::Ended;
+use super::super::machine::{Action, Event};
+use super::super::request::{Answer, Request};
+use super::super::timing::Timing;
+use super::database::Database;
+use crate::job::attempt::StopReason;
+use crate::store::{LeaseState, Token};
+
+macro_rules! variants {
+    ($($name:ident $seeds:literal $what:literal,)*) => {
+        /// A defect.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub(super) enum Variant {
+            /// The program as it is.
+            None,
+            $(#[doc = $what] $name,)*
+        }
+
+        /// Each defect, and within how many seeds it is found.
+        pub(super) const VARIANTS: &[(Variant, u64, &str)] =
+            &[$((Variant::$name, $seeds, $what),)*];
+    };
+}
+
+variants! {
+    NoFence 100 "a job may go on after its lease",
+    AheadOnLastAttempt 100 "last attempts are prefetched",
+    LostResultWritten 500 "the result of a lost lease is written",
+    FenceWithoutTime 2000 "a claim is known by its number only, not by its time",
+    ReleaseUnfenced 2000 "a claim that is lost is released",
+    EveryTickClaims 100 "a tick claims without the claim right",
+    NeverLeaves 100 "a tick that ends keeps the claim right",
+    CancelIgnoredAtClaim 500 "a claimed run starts although it was cancelled",
+    CancelNotSeen 2000 "a renewal does not see that a run was cancelled",
+    AttemptGivenBack 100 "an attempt that was interrupted does not count",
+    LostLeaseGoesOn 500 "a job goes on after its lease was lost",
+    NotExtended 100 "a job is stopped although its lease was renewed",
+    InterruptIgnored 500 "jobs are not stopped when the tick ends",
+    WithdrawIgnored 500 "waiting runs start after a signal",
+    SignalForgotten 500 "a signal is forgotten",
+    RecoveredTooEarly 100 "a run is recovered by a clock that is ahead",
+    NoLimit 100 "max_running is not looked at",
+    LimitedForgotten 100 "runs of limited definitions are never claimed",
+    FiredTwice 500 "the next time of a schedule is not stored",
+    BusyIsRenewed 2000 "a lease whose row is locked counts as renewed",
+    LostIsRenewed 500 "a lost lease counts as renewed",
+    NoBackoff 100 "a failed run is due at once",
+    ResultsForgotten 500 "results that come while the database is away are forgotten",
+    AbandonedClaims 500 "claims of an answer that was lost are not released",
+    NoReconnectPause 500 "no pause between attempts to connect",
+    WakeUpLost 500 "the end of a job does not wake the tick",
+}
+
+/// Rows to put back after a statement.
+pub(super) type Saved = Option<Database>;
+
+impl Variant {
+    pub(super) fn timing(self, timing: Timing) -> Timing {
+        let fence = if self == Self::NoFence { 10 * timing.lease } else { timing.fence };
+        Timing { fence, ..timing }
+    }
+
+    pub(super) fn event(self, event: Event, is_connected: bool) -> Event {
+        match (self, event) {
+            (Self::SignalForgotten, Event::Signal) => Event::Time,
+            (Self::ResultsForgotten, Event::Ended(_)) if !is_connected => Event::Time,
+            (Self::AttemptGivenBack, Event::Ended(ended)) => {
+                let return_it = |ended| match ended {
+                    Ended::Judged(judged) if judged.next_status.outcome == "interrupted" => {
+                        Ended::Unstarted(judged.run)
+                    }
+                    ended => ended,
+                };
+                Event::Ended(ended.into_iter().map(return_it).collect())
+            }
+            (_, event) => event,
+        }
+    }
+
+    pub(super) fn action(self, action: Action) -> Option<Action> {
+        match (self, action) {
+            (Self::NotExtended, Action::Extend(..))
+            | (Self::LostLeaseGoesOn, Action::Stop(_, StopReason::LeaseLost))
+            | (Self::InterruptIgnored, Action::Stop(_, StopReason::Interrupted))
+            | (Self::WithdrawIgnored, Action::Withdraw) => None,
+            (Self::NoReconnectPause, Action::Connect(_)) => Some(Action::Connect(Duration::ZERO)),
+            (_, action) => Some(action),
+        }
+    }
+
+    /// Changes a request that has reached the server, and the rows that it sees.
+    pub(super) fn before(self, request: &mut Request, database: &mut Database) -> Saved {
+        let row = |claim: &mut Token, is_same: fn(&Token, i32) -> bool| {
+            if let Some(run) = database.runs.get(&claim.id)
+                && is_same(claim, run.attempts)
+                && let Some(claimed_at) = run.started_at
+            {
+                (claim.attempt, claim.claimed_at) = (run.attempts, claimed_at);
+            }
+        };
+        match (self, &mut *request) {
+            (Self::LostResultWritten, Request::Step { results, .. }) => {
+                results.iter_mut().for_each(|result| row(&mut result.token, |_, _| true));
+            }
+            (Self::FenceWithoutTime, Request::Step { results, .. }) => {
+                let is_same = |claim: &Token, attempts| claim.attempt == attempts;
+                results.iter_mut().for_each(|result| row(&mut result.token, is_same));
+            }
+            (Self::ReleaseUnfenced, Request::Release(claims)) => {
+                claims.iter_mut().for_each(|claim| row(claim, |_, _| true));
+            }
+            (Self::NoBackoff, Request::Step { results, .. }) => {
+                results.iter_mut().for_each(|result| result.next_status.wait = Duration::ZERO);
+            }
+            (Self::RecoveredTooEarly, Request::Wake(_)) => database.now += TimeDelta::seconds(5),
+            (_, Request::Step { claim: Some(claim), .. }) => match self {
+                Self::AheadOnLastAttempt => claim.free_threads = i32::MAX,
+                Self::LimitedForgotten => claim.limits = false,
+                _ => {}
+            },
+            _ => {}
+        }
+        let is_kept = match request {
+            Request::Step { .. } => matches!(self, Self::NoLimit | Self::EveryTickClaims),
+            Request::Wake(_) => self == Self::FiredTwice,
+            Request::Leave => self == Self::NeverLeaves,
+            _ => false,
+        };
+        let saved = is_kept.then(|| database.clone());
+        if is_kept && self == Self::NoLimit {
+            let limits = database.definitions.values_mut();
+            limits.for_each(|it| it.spec.max_running = it.spec.max_running.map(|_| 1000));
+        }
+        saved
+    }
+
+    /// Puts rows back after the statement.
+    pub(super) fn after(self, saved: Saved, database: &mut Database) {
+        let Some(saved) = saved else { return };
+        match self {
+            Self::NoLimit => database.definitions = saved.definitions,
+            Self::FiredTwice => {
+                for (name, row) in saved.definitions {
+                    database.definitions.insert(name, row);
+                }
+            }
+            _ => database.workers = saved.workers,
+        }
+    }
+
+    pub(super) fn answer(self, answer: &mut Answer) {
+        match (self, answer) {
+            (Self::EveryTickClaims, Answer::Wake(Ok(woken))) => {
+                (woken.may_claim, woken.held_by_others) = (true, 0);
+            }
+            (Self::CancelIgnoredAtClaim, Answer::Step(Ok(step))) => {
+                step.taken.claimed.iter_mut().for_each(|run| run.cancel_asked = false);
+            }
+            (Self::AbandonedClaims, Answer::Step(Err((_, claims)))) => claims.clear(),
+            (_, Answer::Renew(Ok(renewed))) => {
+                let wrong = match self {
+                    Self::CancelNotSeen => LeaseState::CancelRequested,
+                    Self::BusyIsRenewed => LeaseState::Busy,
+                    Self::LostIsRenewed => LeaseState::Lost,
+                    _ => return,
+                };
+                let states = renewed.iter_mut().map(|(_, state)| state);
+                states.filter(|state| **state == wrong).for_each(|it| *it = LeaseState::Renewed);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,1047 @@
+//! The simulated world: events in the order of a virtual time, the network between hosts and the
+//! database, faults, and operators. Everything follows from one seed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta};
+
+use super::super::attempt::{Ended, JudgedAttempt, Task};
+use super::super::machine::{Action, Bounds, Event, Machine};
+use super::super::request::{Answer, Request};
+use super::super::timing::Timing;
+use super::checks::{By, Checks};
+use super::database::{Database, Run, Session, Write};
+use super::history;
+use super::host::{Clock, Exchange, Execution, Host, Job, Next, Pool, Stage, Stop, Tick};
+use super::variants::Variant;
+use super::{Random, Time, seconds};
+use crate::exit::Exit;
+use crate::job::attempt::{AttemptResult, JobOutput, Outcome, StopReason};
+use crate::job::failure::{Failure, RetryAfter};
+use crate::store::{self, ClaimFilter, Holder, Kind, Token};
+
+/// How long a connection attempt waits for a silent server.
+const CONNECT_TIMEOUT: Time = seconds(10);
+
+pub(super) enum What {
+    /// Cron starts a tick.
+    Cron(usize),
+    /// The driver's timer, or something that wakes it.
+    Wake(usize, u64),
+    /// A job's next step.
+    Job(usize, Token),
+    Signal(usize),
+    Connected(usize, u64),
+    /// A request reaches the server. The fault that follows.
+    Reach(usize, u64, Fault),
+    /// A statement that was executed long ago is committed.
+    Commit(Box<Database>, Vec<i64>, u64),
+    Answer(usize, u64, Answer),
+    Resume(usize),
+    Chaos,
+    Operator,
+    /// A large world gets a run.
+    Arrival,
+    Unlock(i64),
+    Accept((i64, Write)),
+    UnlockTables,
+    Deadline,
+    Up,
+    Calm,
+}
+
+/// What happens to a request that reaches the server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fault {
+    None,
+    /// The connection is cut before the transaction is committed, or after that.
+    Uncommitted,
+    Unanswered,
+    /// No answer comes; the transaction is not committed, or is.
+    Silent,
+    SilentCommit,
+    /// COMMIT arrives when the tick has given up.
+    LateCommit,
+}
+
+/// How a world is made.
+pub(super) struct Config {
+    pub(super) seed: u64,
+    pub(super) variant: Variant,
+    pub(super) records: bool,
+}
+
+pub(super) struct World {
+    pub(super) now: Time,
+    base: Instant,
+    queue: BTreeMap<(Time, u64), What>,
+    sequence: u64,
+    pub(super) random: Random,
+    pub(super) database: Database,
+    /// A copy of the database that lacks the last commits, and when it was made.
+    standby: (Time, Database),
+    /// How far the database's clock is ahead, in nanoseconds.
+    skew: i64,
+    generation: u64,
+    is_down: bool,
+    slow: Time,
+    rejects: Option<(Kind, Exit)>,
+    latency: Time,
+    pub(super) hosts: Vec<Host>,
+    pub(super) ticks: Vec<Option<Box<Tick>>>,
+    pub(super) lease: Duration,
+    /// The kinds of faults of this world, as bits.
+    faults: u64,
+    pub(super) is_calm: bool,
+    job_scale: u64,
+    pub(super) checks: Checks,
+    pub(super) variant: Variant,
+    pub(super) history: Option<String>,
+    pub(super) statements: u64,
+    /// How long each run waited, in milliseconds, and how many runs each host started.
+    pub(super) waits: Vec<u64>,
+    pub(super) shares: Vec<u64>,
+}
+
+impl World {
+    /// A world that follows from the seed.
+    pub(super) fn new(config: &Config) -> Self {
+        let mut random = Random::new(config.seed);
+        let lease = Duration::from_secs(random.pick(&[6, 12, 30, 60]));
+        let base = Instant::now();
+        let hosts = (0..random.between(1, 4)).map(|number| {
+            let shares = random.chance(15);
+            Host {
+                worker: format!("w{}", if shares { 0 } else { number }),
+                clock: Clock::new(base, 1.0 + (random.unit() - 0.5) / 500.0),
+                concurrency: random.pick(&[1, 1, 2, 4, 8]) as usize,
+                linger: random.chance(40),
+                period: seconds(random.pick(&[5, 20, 60])),
+                grace: Duration::from_secs(random.pick(&[0, 2, 10])),
+                limit: if random.chance(15) { random.between(1, 5) as usize } else { usize::MAX },
+                paused: None,
+                resumed: 0,
+                cut_until: 0,
+                threads: usize::MAX,
+                dead: BTreeSet::new(),
+            }
+        });
+        let mut hosts: Vec<_> = hosts.collect();
+        for number in 1..hosts.len() {
+            if hosts[number].worker == hosts[0].worker {
+                hosts[number].concurrency = hosts[0].concurrency;
+            }
+        }
+        let database = Database::new(DateTime::UNIX_EPOCH);
+        let mut world = Self {
+            now: 0,
+            base,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            standby: (0, database.clone()),
+            database,
+            skew: 0,
+            generation: 1,
+            is_down: false,
+            slow: 0,
+            rejects: None,
+            latency: random.pick(&[200_000, 1_000_000, 5_000_000, 40_000_000]),
+            hosts,
+            ticks: Vec::new(),
+            lease,
+            faults: match random.below(8) {
+                0 => 0,
+                1..4 => random.next() & random.next() & random.next(),
+                4..7 => random.next() & random.next(),
+                _ => random.next(),
+            },
+            is_calm: false,
+            job_scale: random.pick(&[1, 20, 300, 2000]),
+            checks: Checks::new(lease),
+            variant: config.variant,
+            history: config.records.then(String::new),
+            statements: 0,
+            waits: Vec::new(),
+            shares: vec![0; 4],
+            random,
+        };
+        world.populate();
+        world
+    }
+
+    /// A large world without faults: its hosts tick each minute, and a run is due each second.
+    pub(super) fn large(hosts: usize, linger: bool) -> Self {
+        let mut world = Self::new(&Config { seed: 7, variant: Variant::None, records: false });
+        let definitions = std::mem::take(&mut world.database.definitions);
+        (world.database, world.queue, world.faults) = (Database::default(), BTreeMap::new(), 0);
+        world.database.definitions = definitions;
+        world.database.definitions.retain(|name, _| name == "plain");
+        (world.lease, world.latency, world.job_scale) = (Duration::from_secs(120), 1_000_000, 20);
+        world.checks.is_off = true;
+        world.hosts.clear();
+        world.shares = vec![0; hosts];
+        for number in 0..hosts {
+            let rate = 1.0 + (world.random.unit() - 0.5) / 500.0;
+            world.hosts.push(Host {
+                worker: format!("w{number}"),
+                clock: Clock::new(world.base, rate),
+                concurrency: 4,
+                linger,
+                period: seconds(60),
+                grace: Duration::from_secs(10),
+                limit: usize::MAX,
+                paused: None,
+                resumed: 0,
+                cut_until: 0,
+                threads: usize::MAX,
+                dead: BTreeSet::new(),
+            });
+            let first = world.random.below(seconds(1));
+            world.push(first, What::Cron(number));
+        }
+        world.push(0, What::Arrival);
+        world
+    }
+
+    /// Runs a large world until then.
+    pub(super) fn run_until(&mut self, end: Time) {
+        while let Some(((at, _), what)) = self.queue.pop_first()
+            && at < end
+        {
+            self.now = at;
+            self.set_database_clock();
+            self.step(what);
+        }
+    }
+
+    fn populate(&mut self) {
+        self.set_database_clock();
+        super::operators::populate(self);
+        for host in 0..self.hosts.len() {
+            let first = self.random.below(self.hosts[host].period.min(seconds(10)));
+            self.push(first, What::Cron(host));
+        }
+        self.push(seconds(1), What::Chaos);
+        self.push(seconds(1), What::Operator);
+        let ends = seconds(self.random.between(20, 150));
+        self.push(ends, What::Calm);
+    }
+
+    pub(super) fn push(&mut self, at: Time, what: What) {
+        self.sequence += 1;
+        self.queue.insert((at.max(self.now), self.sequence), what);
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(history) = &mut self.history {
+            let (whole, rest) = (self.now / 1_000_000_000, self.now % 1_000_000_000 / 1000);
+            history.push_str(&format!("{whole:>4}.{rest:06} {}\n", line()));
+        }
+    }
+
+    fn clock(&self, tick: &Tick) -> Instant {
+        self.hosts[tick.host].clock.read(self.now)
+    }
+
+    pub(super) fn set_database_clock(&mut self) {
+        let micros = (i64::try_from(self.now).unwrap() + self.skew) / 1000;
+        let start = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+        self.database.now = start + TimeDelta::microseconds(micros);
+    }
+
+    /// Runs the world to its end: when the faults have stopped, every run must be finished.
+    pub(super) fn run(&mut self) -> Result<(), String> {
+        while let Some(((at, _), what)) = self.queue.pop_first() {
+            self.now = at;
+            self.set_database_clock();
+            self.step(what);
+            if let Some(broken) = self.checks.broken.take() {
+                self.note(|| format!("BROKEN: {broken}"));
+                return Err(broken);
+            }
+            if self.is_calm && self.checks.unfinished == 0 {
+                return Ok(());
+            }
+        }
+        Err("nothing happens any more".to_owned())
+    }
+
+    fn step(&mut self, what: What) {
+        let tick = match &what {
+            What::Wake(tick, _) | What::Job(tick, _) | What::Signal(tick) => Some(*tick),
+            What::Connected(tick, _) | What::Answer(tick, ..) => Some(*tick),
+            _ => None,
+        };
+        if let Some(tick) = tick {
+            let Some(tick) = &self.ticks[tick] else { return };
+            if let Some((until, _)) = self.hosts[tick.host].paused {
+                return self.push(until, what);
+            }
+        }
+        match what {
+            What::Cron(host) => self.cron(host),
+            What::Wake(tick, timer) => self.with(tick, |world, tick| {
+                if tick.timer == timer {
+                    tick.is_asleep = false;
+                    world.drive(tick);
+                }
+            }),
+            What::Job(tick, claim) => self.with(tick, |world, tick| world.job(tick, &claim)),
+            What::Signal(tick) => self.with(tick, Self::signal),
+            What::Connected(tick, number) => self.with(tick, |world, tick| {
+                if tick.connection == number {
+                    let is_cut = world.is_down || world.hosts[tick.host].cut_until > world.now;
+                    tick.opened = Some((!is_cut).then_some(world.generation));
+                    world.wake(tick);
+                }
+            }),
+            What::Reach(tick, number, fault) => {
+                self.with(tick, |world, tick| world.reach(tick, number, fault));
+            }
+            What::Commit(changed, runs, generation) => self.commit(&changed, runs, generation),
+            What::Answer(tick, number, answer) => self.with(tick, |world, tick| {
+                if tick.exchange.as_ref().is_some_and(|exchange| exchange.number == number) {
+                    tick.answer = Some(answer);
+                    world.wake(tick);
+                }
+            }),
+            What::Resume(host) => {
+                let now = self.now;
+                let host = &mut self.hosts[host];
+                if let Some((_, Some(stopped))) = host.paused.take() {
+                    host.clock.set(stopped, now, 1.0);
+                }
+                host.resumed = now;
+            }
+            What::Chaos => super::operators::chaos(self),
+            What::Operator => super::operators::operate(self),
+            What::Arrival => {
+                super::operators::arrive(self);
+                self.push(self.now + seconds(1), What::Arrival);
+            }
+            What::Unlock(run) => drop(self.database.locked.remove(&run)),
+            What::Accept(write) => drop(self.database.refused.remove(&write)),
+            What::Up => (self.is_down, self.rejects) = (false, None),
+            What::UnlockTables => {
+                self.database.locked_definitions.clear();
+                self.database.locked_workers.clear();
+            }
+            What::Deadline => {
+                let stuck = Checks::stuck(&self.database);
+                self.checks.fail(format!("not finished long after the last fault: {stuck}"));
+            }
+            What::Calm => super::operators::calm(self),
+        }
+    }
+
+    pub(super) fn with(&mut self, number: usize, act: impl FnOnce(&mut Self, &mut Tick)) {
+        let Some(mut tick) = self.ticks[number].take() else { return };
+        act(self, &mut tick);
+        if !tick.has_exited {
+            self.ticks[number] = Some(tick);
+        }
+    }
+
+    fn cron(&mut self, number: usize) {
+        let host = &self.hosts[number];
+        self.push(self.now + host.period, What::Cron(number));
+        let host = &self.hosts[number];
+        if host.paused.is_some() {
+            return;
+        }
+        let bounds = Bounds {
+            limit: host.limit,
+            max_time: Duration::from_nanos(host.period) * 9 / 10,
+            linger: host.linger,
+            grace: host.grace,
+            prunes: false,
+        };
+        let now = host.clock.read(self.now);
+        let timing = self.variant.timing(Timing::of(self.lease));
+        let filter = ClaimFilter {
+            queues: Vec::new(),
+            excluded_jobs: Vec::new(),
+            excluded_kinds: Vec::new(),
+            excluded_runs: Vec::new(),
+            lease: self.lease,
+        };
+        let name = format!("t{}", self.ticks.len());
+        let holder = Holder { worker: host.worker.clone(), tick: name.clone() };
+        let tick = Tick {
+            number: self.ticks.len(),
+            name,
+            host: number,
+            machine: Machine::new(bounds, timing, now),
+            limits: timing.limits,
+            pool: Pool::new(host.concurrency, timing.lost_grace),
+            timing,
+            started: now,
+            events: VecDeque::new(),
+            actions: VecDeque::new(),
+            session: Session::new(holder, filter, Timing::of(self.lease), now),
+            connected: None,
+            connect_at: Some(now),
+            connection: 0,
+            opened: None,
+            exchange: None,
+            answer: None,
+            signals: 0,
+            is_interrupted: false,
+            stopping_since: None,
+            timer: 0,
+            is_asleep: false,
+            is_woken: false,
+            has_exited: false,
+            renewed: BTreeMap::new(),
+            second: (0, 0, 0, 0),
+        };
+        self.note(|| format!("{} starts as {}", tick.name, tick.session.holder.worker));
+        let number = tick.number;
+        self.ticks.push(Some(Box::new(tick)));
+        self.push(self.now, What::Wake(number, 0));
+    }
+
+    /// Wakes the driver.
+    fn wake(&mut self, tick: &mut Tick) {
+        tick.is_woken = true;
+        if tick.is_asleep {
+            let delay = self.random.below(100_000);
+            self.continue_after(tick, delay);
+        }
+    }
+
+    fn continue_after(&mut self, tick: &mut Tick, delay: Time) {
+        tick.is_asleep = false;
+        tick.timer += 1;
+        self.push(self.now + delay, What::Wake(tick.number, tick.timer));
+    }
+
+    fn sleep(&mut self, tick: &mut Tick, until: Option<Instant>) {
+        let latest = self.now + seconds(3600);
+        let at = until.map_or(latest, |until| self.hosts[tick.host].clock.when(until).min(latest));
+        tick.is_asleep = true;
+        tick.timer += 1;
+        self.push(at, What::Wake(tick.number, tick.timer));
+    }
+
+    /// Performs actions, then tells the machine the next event or sleeps.
+    fn drive(&mut self, tick: &mut Tick) {
+        let now = self.clock(tick);
+        loop {
+            if let Some(until) = tick.blocked_until(now) {
+                return self.sleep(tick, Some(until));
+            }
+            if tick.exchange.as_ref().is_some_and(|exchange| exchange.blocks) {
+                tick.is_woken = false;
+                self.take_signals(tick);
+                let answer = self.poll(tick, now);
+                tick.events.extend(answer.map(Event::Answered));
+            }
+            let Some(action) = tick.actions.pop_front() else { break };
+            self.perform(tick, action, now);
+            if tick.has_exited {
+                return;
+            }
+        }
+        let Some(event) = self.next_event(tick, now) else { return };
+        self.spins(tick, matches!(event, Event::Time));
+        self.note(|| format!("{} <- {}", tick.name, history::event(&event)));
+        if matches!(event, Event::Signal) {
+            tick.stopping_since.get_or_insert(self.now);
+        }
+        let event = self.variant.event(event, tick.connected.is_some());
+        tick.actions.extend(tick.machine.on(now, tick.pool.state(), event));
+        while let Some(action) = tick.actions.pop_front() {
+            self.perform(tick, action, now);
+            if tick.has_exited {
+                return;
+            }
+            if let Some(until) = tick.blocked_until(now) {
+                return self.sleep(tick, Some(until));
+            }
+        }
+        let took = 10_000 + self.random.below(40_000);
+        self.continue_after(tick, took);
+    }
+
+    fn next_event(&mut self, tick: &mut Tick, now: Instant) -> Option<Event> {
+        if let Some(event) = tick.events.pop_front() {
+            return Some(event);
+        }
+        tick.pool.wake_when = tick.machine.wake_when();
+        if tick.machine.bytes() < std::mem::replace(&mut tick.pool.unrecorded, tick.machine.bytes())
+        {
+            self.fill(tick);
+        }
+        let answer = tick.exchange.as_ref().map(|exchange| exchange.until);
+        let until = [tick.machine.until(), answer, tick.connect_at].into_iter().flatten().min();
+        let is_reached = tick.pool.wakes();
+        if !is_reached && !tick.is_woken && until.is_none_or(|until| until > now) {
+            self.sleep(tick, until);
+            return None;
+        }
+        tick.is_woken = false;
+        self.take_signals(tick);
+        let ended = std::mem::take(&mut tick.pool.ended);
+        tick.pool.bytes = 0;
+        if !ended.is_empty() {
+            for claim in ended.iter().map(Ended::run) {
+                tick.pool.stops.remove(&claim.token());
+            }
+            tick.events.push_back(Event::Ended(ended));
+        }
+        let answer = self.poll(tick, now);
+        tick.events.extend(answer.map(Event::Answered));
+        self.connect(tick, now);
+        Some(tick.events.pop_front().unwrap_or(Event::Time))
+    }
+
+    fn take_signals(&mut self, tick: &mut Tick) {
+        let signals = std::mem::take(&mut tick.signals);
+        tick.events.extend((0..signals).map(|_| Event::Signal));
+    }
+
+    fn signal(&mut self, tick: &mut Tick) {
+        let now = self.clock(tick);
+        tick.is_interrupted = true;
+        let earliest = tick.started + Duration::from_millis(100);
+        if now < earliest && tick.exchange.is_none() {
+            let at = self.hosts[tick.host].clock.when(earliest);
+            return self.push(at, What::Signal(tick.number));
+        }
+        tick.signals += 1;
+        if let Some(exchange) = tick.exchange.as_mut().filter(|exchange| exchange.is_interruptible)
+        {
+            exchange.until = exchange.until.min(now + Duration::from_secs(1));
+        }
+        self.wake(tick);
+    }
+
+    fn connect(&mut self, tick: &mut Tick, now: Instant) {
+        if tick.connect_at.take_if(|at| now >= *at).is_some() {
+            tick.connection += 1;
+            let is_silent = self.hosts[tick.host].cut_until > self.now;
+            let delay = if is_silent { CONNECT_TIMEOUT } else { 4 * self.travel() };
+            self.checks.connected(tick, self.now);
+            self.push(self.now + delay, What::Connected(tick.number, tick.connection));
+        }
+        if let Some(opened) = tick.opened.take() {
+            tick.connected = opened;
+            tick.limits = tick.timing.limits;
+            tick.events.push_back(match opened {
+                Some(_) => Event::Connected,
+                None => Event::Disconnected(anyhow::anyhow!("no connection")),
+            });
+        }
+    }
+
+    fn travel(&mut self) -> Time {
+        let spike = if self.random.chance(2) && !self.is_calm { 20 } else { 1 };
+        spike * (self.latency / 2 + self.random.below(self.latency))
+    }
+
+    fn perform(&mut self, tick: &mut Tick, action: Action, now: Instant) {
+        let Some(action) = self.variant.action(action) else { return };
+        if !matches!(action, Action::Log(..)) || self.history.is_some() {
+            self.note(|| format!("{} -> {}", tick.name, history::action(&action, now)));
+        }
+        match action {
+            Action::Connect(pause) => {
+                (tick.connected, tick.exchange, tick.answer, tick.opened) =
+                    (None, None, None, None);
+                tick.connection += 1;
+                tick.connect_at = Some(now + pause.mul_f64(0.5 + self.random.unit() / 2.0));
+                self.connect(tick, now);
+            }
+            Action::Send(request) => self.send(tick, request, now),
+            Action::Shorten(until) => {
+                tick.limits = tick.timing.last_limits;
+                if let Some(exchange) = &mut tick.exchange {
+                    exchange.until = exchange.until.min(until);
+                }
+            }
+            Action::Start(tasks) => self.submit(tick, tasks),
+            Action::Withdraw => {
+                let runs: Vec<_> = tick.pool.waiting.drain(..).map(|(task, _)| task.run).collect();
+                for run in &runs {
+                    tick.pool.stops.remove(&run.token());
+                }
+                tick.events.push_back(Event::Withdrawn(runs));
+            }
+            Action::Extend(claims, until) => {
+                for claim in claims {
+                    if let Some(stop) = tick.pool.stops.get_mut(&claim) {
+                        stop.until = until;
+                    }
+                }
+            }
+            Action::Stop(claim, why) => {
+                if let Some(stop) = tick.pool.stops.get_mut(&claim) {
+                    stop.asked.get_or_insert(why);
+                    self.job(tick, &claim);
+                }
+            }
+            Action::Hurry => {
+                tick.pool.stops.values_mut().for_each(|stop| stop.is_hurried = true);
+                let running: Vec<_> = tick.pool.running.keys().copied().collect();
+                running.iter().for_each(|claim| self.job(tick, claim));
+            }
+            Action::Log(..) => {}
+            Action::Exit(result) => {
+                self.checks.exited(tick, &self.database, result.is_ok(), self.now, &self.hosts);
+                tick.has_exited = true;
+            }
+        }
+    }
+
+    fn submit(&mut self, tick: &mut Tick, tasks: Vec<Task>) {
+        let (pool, host) = (&mut tick.pool, &self.hosts[tick.host]);
+        let wanted = (pool.running.len() + pool.waiting.len() + tasks.len()).min(pool.size);
+        match pool.threads.max(wanted.min(host.threads)) {
+            0 => {
+                let error = anyhow::anyhow!("cannot start a thread");
+                tick.events.push_back(Event::Failed(error));
+            }
+            threads if threads < wanted => (pool.threads, pool.size) = (threads, threads),
+            threads => pool.threads = threads,
+        }
+        let now = self.clock(tick);
+        self.checks.submitted(tick, &tasks, &self.hosts[tick.host]);
+        for task in tasks {
+            let stop = Stop { asked: task.stopped, is_hurried: false, until: task.until };
+            tick.pool.stops.insert(task.run.token(), stop);
+            tick.pool.waiting.push_back((task, now));
+        }
+        self.fill(tick);
+    }
+
+    /// Starts runs on free threads.
+    fn fill(&mut self, tick: &mut Tick) {
+        let now = self.clock(tick);
+        while let Some((task, stopped)) = tick.pool.take(now) {
+            let (claim, run) = (task.run.token(), task.run);
+            let job = self.job_of(&run);
+            if stopped.is_some() {
+                tick.pool.ended.push(Ended::Unstarted(run));
+            } else if job.outcome == 4 {
+                let why = Failure::Exhausted("no memory".to_owned());
+                tick.pool.ended.push(Ended::Unstartable(run, why));
+            } else {
+                self.note(|| format!("{} starts {} {job:?}", tick.name, history::claim(&claim)));
+                let running = self.ticks.iter().flatten().map(|other| &**other);
+                self.checks.started(tick, running, &self.hosts, &self.database, &run, self.now);
+                self.shares[tick.host] += 1;
+                let run_at = run.position.as_ref().map_or(run.claimed_at, |it| it.run_at);
+                let waited = (self.database.now - run_at).num_milliseconds();
+                self.waits.push(u64::try_from(waited).unwrap_or(0));
+                let next = Time::MAX;
+                let execution = Execution { run, job, started: now, stage: Stage::Working, next };
+                tick.pool.running.insert(claim, execution);
+                self.job(tick, &claim);
+            }
+        }
+        if tick.pool.wakes() && self.variant != Variant::WakeUpLost {
+            self.wake(tick);
+        }
+    }
+
+    fn job_of(&mut self, run: &store::Claimed) -> Job {
+        let random = &mut self.random;
+        let scale = self.job_scale;
+        let takes = match random.below(100) {
+            0..60 => random.between(1, 50) * scale / 10,
+            60..90 => random.between(1, 500) * scale / 10,
+            90..98 => random.between(1000, 10_000),
+            _ if self.checks.is_off => 30_000,
+            _ => 4 * self.lease.as_millis() as u64,
+        };
+        let last = random.below(100);
+        let outcome = match last {
+            0..70 => 0,
+            70..90 => 1,
+            90..93 => 2,
+            93..96 => 3,
+            _ if self.faults & 0x800 != 0 && !self.is_calm && run.attempt > 0 => 4,
+            _ => 0,
+        };
+        let output = if random.chance(5) { 400_000 } else { random.below(2) as usize * 20 };
+        let exits_in = random.pick(&[1, 1, 100, 3000, 1_000_000]);
+        let leaves = if random.chance(5) { random.between(1, 5000) } else { 0 };
+        let millis = Duration::from_millis;
+        Job {
+            takes: millis(takes),
+            outcome,
+            output,
+            exits_in: millis(exits_in),
+            leaves: millis(leaves),
+        }
+    }
+
+    /// Lets a job go on until now.
+    fn job(&mut self, tick: &mut Tick, claim: &Token) {
+        let now = self.clock(tick);
+        let is_working = |tick: &Tick| matches!(tick.pool.stage(claim), Some(Stage::Working));
+        let was_working = is_working(tick);
+        let next = tick.pool.advance(claim, now);
+        if was_working && !is_working(tick) {
+            self.checks.stopped(tick, claim, now);
+        }
+        match next {
+            None => {}
+            Some(Next::At(next)) => {
+                let at = self.hosts[tick.host].clock.when(next);
+                let Some(execution) = tick.pool.running.get_mut(claim) else { return };
+                if execution.next <= self.now || at < execution.next {
+                    execution.next = at;
+                    self.push(at, What::Job(tick.number, *claim));
+                }
+            }
+            Some(Next::Ended(why)) => self.ended(tick, claim, why, now),
+        }
+    }
+
+    fn ended(
+        &mut self,
+        tick: &mut Tick,
+        claim: &Token,
+        why: Option<Option<StopReason>>,
+        now: Instant,
+    ) {
+        let Some(Execution { run, job, started, .. }) = tick.pool.running.remove(claim) else {
+            return;
+        };
+        self.note(|| format!("{} ends {} {why:?}", tick.name, history::claim(claim)));
+        self.checks.ended(claim, why, &self.hosts[tick.host], self.now);
+        let failed = |failure| (Outcome::Failed(failure), None);
+        let (outcome, exit_code) = match (why, job.outcome) {
+            (Some(Some(why)), _) => (Outcome::Stopped(why), None),
+            (Some(None), _) => failed(Failure::Timeout(run.timeout.unwrap_or_default())),
+            (None, 1) => (Outcome::Failed(Failure::ExitCode(1)), Some(1)),
+            (None, 2) => (Outcome::Failed(Failure::ExitCode(64)), Some(64)),
+            (None, 3) => failed(Failure::HttpStatus {
+                status: 503,
+                retry_after: Some(RetryAfter::In(Duration::from_secs(3))),
+            }),
+            (None, _) => (Outcome::Succeeded, Some(0)),
+        };
+        let is_permanent = crate::job::next_status::is_permanent(&outcome, None);
+        let output =
+            JobOutput { text: "x".repeat(job.output), bytes: job.output as u64, truncated: false };
+        let failure = Failure::Signal(9);
+        let result =
+            AttemptResult { outcome, exit_code, output, ..AttemptResult::unstarted(failure) };
+        let random = self.random.unit();
+        let judged = JudgedAttempt::new(run, result, is_permanent, (started, now), random);
+        tick.pool.bytes += judged.bytes();
+        tick.pool.ended.push(Ended::Judged(Box::new(judged)));
+        tick.second.3 += 1;
+        self.fill(tick);
+    }
+
+    /// Counts the steps and the statements of a tick in each second.
+    fn spins(&mut self, tick: &mut Tick, is_time: bool) {
+        let second = self.now / seconds(1);
+        if tick.second.0 != second {
+            tick.second = (second, 0, 0, 0);
+        }
+        tick.second.2 += usize::from(is_time);
+        let (_, sent, steps, ended) = tick.second;
+        if sent > 90 + 3 * ended || steps > 300 + 10 * ended {
+            let line = format!("{} spins: {sent} statements, {steps} timers in 1 s", tick.name);
+            self.checks.fail(line);
+        }
+    }
+
+    fn send(&mut self, tick: &mut Tick, request: Request, now: Instant) {
+        if tick.connected.is_none() || tick.exchange.is_some() {
+            self.checks.fail(format!("{} sends without a session: {request:?}", tick.name));
+            return;
+        }
+        self.statements += 1;
+        tick.second.1 += 1;
+        let number = self.statements;
+        let parts = if matches!(request, Request::Wake(_)) { 4 } else { 1 };
+        let blocks = !matches!(request, Request::Renew(_) | Request::Step { .. });
+        tick.exchange = Some(Exchange {
+            number,
+            request,
+            sent: now,
+            until: now + (tick.limits.statement + tick.limits.silence) * parts,
+            blocks,
+            is_interruptible: blocks && !tick.is_interrupted,
+            made: Vec::new(),
+        });
+        let fault = self.fault();
+        let delay = parts as u64 * self.travel();
+        self.push(self.now + delay, What::Reach(tick.number, number, fault));
+    }
+
+    fn fault(&mut self) -> Fault {
+        if self.is_calm || self.faults & 1 == 0 || !self.random.chance(4) {
+            return Fault::None;
+        }
+        match self.random.below(6) {
+            0 => Fault::Uncommitted,
+            1 => Fault::Unanswered,
+            2 => Fault::Silent,
+            3 => Fault::SilentCommit,
+            _ => Fault::LateCommit,
+        }
+    }
+
+    fn reach(&mut self, tick: &mut Tick, number: u64, fault: Fault) {
+        let cut_until = self.hosts[tick.host].cut_until;
+        let Some(exchange) = tick.exchange.take_if(|exchange| exchange.number == number) else {
+            return;
+        };
+        let mut exchange = exchange;
+        if cut_until > self.now {
+            self.push(cut_until, What::Reach(tick.number, number, fault));
+            tick.exchange = Some(exchange);
+            return;
+        }
+        let is_lost = tick.connected != Some(self.generation) || self.is_down;
+        let is_slow = self.slow > self.now && self.random.chance(50);
+        let failed = match self.rejects {
+            _ if is_lost => Some(lost()),
+            _ if is_slow && self.random.chance(50) => Some(busy()),
+            Some((kind, exit)) => Some(store::Error::new(kind, exit, "rejected")),
+            None => None,
+        };
+        let mut delay = self.travel();
+        if is_slow {
+            let longest = tick.limits.statement.as_nanos() as u64 * 3 / 2;
+            delay += self.random.below(longest);
+            // The slowest answer may be the last one for a long time.
+            if self.has_fault(7) && self.random.chance(20) {
+                delay = longest - self.random.below(seconds(1)).min(longest);
+                let until = self.now + delay + 3 * self.lease.as_nanos() as u64 / 2;
+                self.hosts[tick.host].cut_until = until;
+            }
+        }
+        let answer = match failed {
+            Some(error) => Some(refusal(&exchange.request, error, Vec::new())),
+            None => self.execute(tick, &mut exchange, fault),
+        };
+        if let Some(mut answer) = answer {
+            self.variant.answer(&mut answer);
+            self.push(self.now + delay, What::Answer(tick.number, number, answer));
+        }
+        tick.exchange = Some(exchange);
+    }
+
+    /// Executes a request on the server. Returns the answer, if one will come.
+    fn execute(
+        &mut self,
+        tick: &mut Tick,
+        exchange: &mut Exchange,
+        fault: Fault,
+    ) -> Option<Answer> {
+        if fault == Fault::Silent {
+            return None;
+        }
+        let before = matches!(fault, Fault::Uncommitted | Fault::LateCommit)
+            .then(|| Box::new(self.database.clone()));
+        tick.session.now = exchange.sent;
+        tick.session.dead.clone_from(&self.hosts[tick.host].dead);
+        let random = &mut self.random;
+        let mut random = || random.unit();
+        let database = &mut self.database;
+        let tokens = tokens(&exchange.request);
+        let saved = self.variant.before(&mut exchange.request, database);
+        if self.variant == Variant::EveryTickClaims
+            && let Some(row) = database.workers.get_mut(&tick.session.holder.worker)
+        {
+            row.claiming = Some((tick.name.clone(), database.now + self.lease));
+        }
+        let answer = database.perform(&mut tick.session, &exchange.request, &mut random);
+        self.variant.after(saved, database);
+        self.set_database_clock();
+        if let Answer::Step(Ok(step)) = &answer {
+            exchange.made = step.taken.claimed.iter().map(store::Claimed::token).collect();
+        }
+        let made = exchange.made.clone();
+        if let Some(before) = before {
+            let changed = std::mem::replace(&mut self.database, *before);
+            if fault == Fault::LateCommit && !matches!(exchange.request, Request::Wake(_)) {
+                let is_changed = |(id, run): &(&i64, &Run)| self.database.runs.get(id) != Some(run);
+                let runs = changed.runs.iter().filter(is_changed).map(|(id, _)| *id);
+                let runs: Vec<_> = runs.collect();
+                // The transaction has locked the definitions that limit its runs.
+                let jobs = runs.iter().map(|id| changed.runs[id].job_type.clone());
+                self.database.locked_definitions.extend(jobs);
+                self.database.locked.extend(&runs);
+                let at = self.now + self.random.below(2 * self.lease.as_nanos() as u64 / 3);
+                self.push(at, What::Commit(Box::new(changed), runs, self.generation));
+                return None;
+            }
+            return Some(refusal(&exchange.request, lost(), made));
+        }
+        self.note(|| format!("   database: {}", history::answer(&answer)));
+        // Most statements of a lingering tick find nothing.
+        let is_empty = match &answer {
+            Answer::Step(Ok(step)) => step.recorded.is_empty() && step.taken.claimed.is_empty(),
+            _ => false,
+        };
+        let by = By::Tick {
+            worker: &self.hosts[tick.host].worker,
+            tick,
+            request: &exchange.request,
+            tokens: &tokens,
+        };
+        if !is_empty {
+            self.checks.changed(&self.database, &by, self.now);
+        }
+        match fault {
+            Fault::Unanswered => Some(refusal(&exchange.request, lost(), made)),
+            Fault::SilentCommit => None,
+            _ => Some(answer),
+        }
+    }
+}
+
+impl World {
+    /// Commits what a statement changed long ago; it kept the runs locked.
+    fn commit(&mut self, changed: &Database, runs: Vec<i64>, generation: u64) {
+        if generation != self.generation {
+            return;
+        }
+        self.note(|| format!("   database: a late COMMIT of runs {runs:?}"));
+        for id in runs {
+            self.database.locked.remove(&id);
+            let run = changed.runs[&id].clone();
+            self.database.locked_definitions.remove(&run.job_type);
+            self.database.set(id, Some(run));
+            let attempts = changed.attempts.range((id, 0)..=(id, i32::MAX));
+            self.database.attempts.extend(attempts.map(|(key, row)| (*key, row.clone())));
+        }
+        self.checks.changed(&self.database, &By::LateCommit, self.now);
+    }
+
+    /// Returns the answer that has come, or that none comes.
+    fn poll(&mut self, tick: &mut Tick, now: Instant) -> Option<Answer> {
+        let answer = match (tick.answer.take(), &tick.exchange) {
+            (Some(answer), _) => answer,
+            (None, Some(exchange)) if now >= exchange.until => {
+                refusal(&exchange.request, lost(), exchange.made.clone())
+            }
+            _ => return None,
+        };
+        let exchange = tick.exchange.take()?;
+        self.checks.answered(tick, exchange.sent, &answer, self.now);
+        Some(answer)
+    }
+
+    /// Ends a tick and its jobs at once.
+    pub(super) fn crash(&mut self, number: usize) {
+        if let Some(tick) = self.ticks[number].take() {
+            self.note(|| format!("{} crashes", tick.name));
+            self.hosts[tick.host].dead.insert(tick.name.clone());
+            self.checks.crashed(&tick);
+        }
+    }
+
+    /// Ends all sessions.
+    pub(super) fn restart(&mut self, down: Time) {
+        self.generation += 1;
+        self.is_down = true;
+        self.unlock();
+        self.push(self.now + down, What::Up);
+        for number in 0..self.ticks.len() {
+            let delay = self.travel();
+            if let Some(tick) = &self.ticks[number]
+                && let Some(exchange) = &tick.exchange
+                && tick.answer.is_none()
+            {
+                let answer = refusal(&exchange.request, lost(), exchange.made.clone());
+                let number = exchange.number;
+                self.push(self.now + delay, What::Answer(tick.number, number, answer));
+            }
+        }
+    }
+
+    /// Locks end with their sessions.
+    fn unlock(&mut self) {
+        self.database.locked.clear();
+        self.database.locked_definitions.clear();
+        self.database.locked_workers.clear();
+    }
+
+    pub(super) fn copy_to_standby(&mut self) {
+        self.standby = (self.now, self.database.clone());
+    }
+
+    /// The standby takes over. It lacks the last commits, and its clock differs.
+    pub(super) fn fail_over(&mut self) {
+        let down = self.random.below(seconds(10));
+        self.restart(down);
+        let refused = std::mem::take(&mut self.database.refused);
+        self.database = self.standby.1.clone();
+        self.database.refused = refused;
+        self.unlock();
+        self.skew += self.random.below(1_000_000_000) as i64 - 500_000_000;
+        self.set_database_clock();
+        self.checks.failed_over(&self.database, self.now);
+    }
+
+    pub(super) fn slow_down(&mut self, lasts: Time) {
+        self.slow = self.now + lasts;
+    }
+
+    pub(super) fn reject_all(&mut self, kind: Kind, exit: Exit, lasts: Time) {
+        self.rejects = Some((kind, exit));
+        if exit == Exit::CouldNot {
+            self.checks.refused.extend(self.database.runs.keys().copied());
+        }
+        self.push(self.now + lasts, What::Up);
+    }
+
+    pub(super) fn has_fault(&self, bit: u64) -> bool {
+        self.faults >> bit & 1 == 1
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.is_down
+    }
+}
+
+impl Tick {
+    /// Returns until when the driver waits for an answer and does nothing else.
+    fn blocked_until(&self, now: Instant) -> Option<Instant> {
+        let exchange = self.exchange.as_ref().filter(|exchange| exchange.blocks)?;
+        (self.answer.is_none() && now < exchange.until).then_some(exchange.until)
+    }
+}
+
+/// The claims that a request names.
+fn tokens(request: &Request) -> Vec<Token> {
+    match request {
+        Request::Step { results, .. } => results.iter().map(|result| result.token).collect(),
+        Request::Renew(claims) | Request::Release(claims) => claims.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn lost() -> store::Error {
+    store::Error::new(Kind::Lost, Exit::Unavailable, "the connection was lost")
+}
+
+fn busy() -> store::Error {
+    store::Error::new(Kind::Busy, Exit::Unavailable, "the statement took too long")
+}
+
+/// Returns the answer of a request that failed; `made` are the claims that may exist.
+fn refusal(request: &Request, error: store::Error, made: Vec<Token>) -> Answer {
+    let made = if error.kind == Kind::Lost { made } else { Vec::new() };
+    match request {
+        Request::Wake(_) => Answer::Wake(Err(error)),
+        Request::Renew(_) => Answer::Renew(Err(error)),
+        Request::Step { .. } => Answer::Step(Err((error, made))),
+        Request::Release(_) => Answer::Release(Err(error)),
+        Request::Search(_) => Answer::Search { is_done: true, result: Err(error) },
+        Request::NoteLost { .. } => Answer::NoteLost(Err(error)),
+        Request::Leave => Answer::Leave(Err(error)),
+        Request::Prune => Answer::Prune,
+    }
+}
