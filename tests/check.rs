@@ -177,7 +177,7 @@ fn check_reports_a_run_that_runs_longer_than_max_running() {
     let id = insert_running(&db, "backup", "26 hours 1 second");
     assert_prints(
         db.jobctl(["check", "--max-running", "1d"]),
-        &format!("run {id} backup has been running for 26h on web1, see `jobctl status`"),
+        &format!("run {id} backup has been running for 1d 2h on web1, see `jobctl status`"),
     );
     assert_prints(db.jobctl(["check", "--max-running", "27h"]), FINE);
 }
@@ -219,7 +219,7 @@ fn max_failures_counts_a_failed_run_once_in_any_status() {
     );
     assert_prints(
         check(&["--max-failures", "0", "--within", "1m"]),
-        &format!("1 run failed within 60s ({id} mail: exit status 1)"),
+        &format!("1 run failed within 1m ({id} mail: exit status 1)"),
     );
     assert_prints(
         check(&["--max-failures", "5", "--within", "2h"]),

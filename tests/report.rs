@@ -165,14 +165,14 @@ fn the_page_of_an_empty_database_shows_the_first_steps() {
 #[test]
 fn the_headline_says_whether_anything_needs_attention() {
     let db = healthy_db();
-    says(&page(&db, &[]), "All well. Nothing ran in the last 24h; nothing is dead or late.");
+    says(&page(&db, &[]), "All well. Nothing ran in the last 1d; nothing is dead or late.");
     ended(&db, "hook", "succeeded", "1 hour", 1234);
     let well = page(&db, &["--title", "Our jobs"]);
     says(&well, "All well · Our jobs");
-    says(&well, "All well. 1,234 runs succeeded in the last 24h; nothing is dead or late.");
+    says(&well, "All well. 1,234 runs succeeded in the last 1d; nothing is dead or late.");
     ended(&db, "hook", "dead", "2 hours", 2);
     ended(&db, "hook", "dead", "3 days", 1);
-    says(&page(&db, &[]), "Needs attention: 3 dead runs, 2 in the last 24h.");
+    says(&page(&db, &[]), "Needs attention: 3 dead runs, 2 in the last 1d.");
     says(&page(&db, &["--since", "1h"]), "Needs attention: 3 dead runs, none in the last 1h.");
     says(&page(&db, &["--since", "7d"]), "Needs attention: 3 dead runs in the last 7d.");
     db.execute(
@@ -188,7 +188,7 @@ fn the_headline_says_whether_anything_needs_attention() {
     db.leaves_running();
     says(
         &page(&db, &[]),
-        "Needs attention: 3 dead runs, 2 in the last 24h; no worker has ticked for 2h; 2 due runs, \
+        "Needs attention: 3 dead runs, 2 in the last 1d; no worker has ticked for 2h; 2 due runs, \
          waiting for up to 4h; a schedule is 3h late; 1 expired lease.",
     );
 }
@@ -340,10 +340,13 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
     assert!(workers.contains(&format!(" {} silent", "x".repeat(255))), "{workers}");
     let running = texts("Running now", "jobctl 0");
     assert!(
-        running.find("lease expired cancel requested") < running.find("90s ago w 2 of 10"),
+        running.find("lease expired cancel requested") < running.find("1m 30s ago w 2 of 10"),
         "{running}"
     );
-    assert!(running.find("90s ago w 2 of 10") < running.find("unknown old 1 of 10"), "{running}");
+    assert!(
+        running.find("1m 30s ago w 2 of 10") < running.find("unknown old 1 of 10"),
+        "{running}"
+    );
 }
 
 #[test]
@@ -548,7 +551,7 @@ fn all_parts_of_a_page_show_one_moment() {
     other.batch_execute("COMMIT").unwrap();
     drop(other);
     let page = report.wait().success().stdout;
-    says(&page, "All well. Nothing ran in the last 24h; nothing is dead or late.");
+    says(&page, "All well. Nothing ran in the last 1d; nothing is dead or late.");
     says(&page, "No run is dead or waiting for a retry.");
 }
 

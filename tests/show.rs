@@ -82,7 +82,7 @@ key:         k
 created:     2026-01-31T07:00:00Z
 ended:       2026-01-31T08:00:05Z
 attempts:    2/2
-timeout:     90s
+timeout:     1m 30s
 backoff:     exponential:1m..30m
 error type:  exit_code
 error:       exit status 3

@@ -78,7 +78,7 @@ fn after_a_signal_running_jobs_finish_and_no_run_is_claimed() {
         db.jobctl(["tick", "--worker", "other", "--shell", "off"]).run().success().stderr("");
         gate.open();
         let tick = tick.wait().success();
-        assert!(tick.stderr.contains("stopping: 1 running, grace 60s"), "{tick}");
+        assert!(tick.stderr.contains("stopping: 1 running, grace 1m"), "{tick}");
         assert_eq!(db.of_run(running, "status, attempts"), "succeeded|1");
         assert_eq!(db.of_run(late, "status, attempts"), "queued|0");
     }

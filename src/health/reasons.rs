@@ -215,7 +215,7 @@ mod tests {
         says(
             &facts,
             &Thresholds { running: Some(MINUTE), ..THRESHOLDS },
-            &["run 17 backup has been running for 26h 40m on web1, see `jobctl status`"],
+            &["run 17 backup has been running for 1d 2h on web1, see `jobctl status`"],
         );
     }
 
@@ -266,7 +266,7 @@ mod tests {
             &THRESHOLDS,
             &[
                 "worker web2 has not ticked for 6m, see its cron",
-                "worker web3 has not ticked for 24h, see its cron",
+                "worker web3 has not ticked for 1d, see its cron",
             ],
         );
         says(&with(&[("web2", 24 * 60 + 6)]), &THRESHOLDS, &[]);
@@ -275,7 +275,7 @@ mod tests {
         says(
             &with(&[("web2", 26 * 60)]),
             &daily,
-            &["worker web2 has not ticked for 26h, see its cron"],
+            &["worker web2 has not ticked for 1d 2h, see its cron"],
         );
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn parse_within(
     Err(format!("`{text}` is out of range; allowed are {} to {}", show(least), show(most)))
 }
 
-/// Writes a duration as short as its size allows: `3ms`, `1.2s`, `64s`, `5m 30s`, `2h 5m`.
+/// Writes a duration as short as its size allows: `3ms`, `1.2s`, `59s`, `5m 30s`, `2h 5m`, `1d 1h`.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
     if duration < Duration::from_secs(1) {
@@ -43,12 +43,12 @@ pub(crate) fn show(duration: Duration) -> String {
     if seconds < 10 && duration.subsec_millis() >= 50 {
         return format!("{:.1}s", duration.as_secs_f64());
     }
-    if seconds < 120 {
+    if seconds < 60 {
         return format!("{seconds}s");
     }
-    let (unit, small, names) = if seconds < 7200 && !seconds.is_multiple_of(3600) {
+    let (unit, small, names) = if seconds < 3600 {
         (60, 1, ["m", "s"])
-    } else if seconds < 172_800 {
+    } else if seconds < 86_400 {
         (3600, 60, ["h", "m"])
     } else {
         (86400, 3600, ["d", "h"])
@@ -130,13 +130,18 @@ mod tests {
         shows(3, "3ms");
         shows(1240, "1.2s");
         shows(9000, "9s");
-        shows(64_000, "64s");
+        shows(59_999, "59s");
+        shows(60_000, "1m");
+        shows(64_000, "1m 4s");
         shows(330_000, "5m 30s");
         shows(300_000, "5m");
         shows(3_600_000, "1h");
-        shows(3_660_000, "61m");
+        shows(3_599_999, "59m 59s");
+        shows(3_660_000, "1h 1m");
         shows(7_500_000, "2h 5m");
-        shows(90_000_000, "25h");
+        shows(86_399_999, "23h 59m");
+        shows(86_400_000, "1d");
+        shows(90_000_000, "1d 1h");
         shows(270_000_000, "3d 3h");
     }
 }
