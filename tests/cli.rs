@@ -335,7 +335,7 @@ fn errors_call_a_negative_duration_negative() {
         ("prune --older-than -1d", "'--older-than <DURATION>': `-1d` is negative"),
         ("tick --lease -1s", "'--lease <DURATION>': `-1s` is negative"),
         ("check --max-lag -5m", "'--max-lag <DURATION>': `-5m` is negative"),
-        ("list --since -1h", "'--since <TIME>': `-1h` is neither an age"),
+        ("list --since -1h", "'--since <TIME>': `-1h` is not a time; write an age"),
         ("enqueue d --in --key k", "'--in <DURATION>': `--key` is not a duration"),
     ] {
         jobctl(command.split(' ')).run().exits(2).stdout("").stderr_has(why);

@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 37] = [
+const REFUSED: [(&[&str], &str, &str); 38] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--key", "a\tb"),
@@ -32,8 +32,9 @@ const REFUSED: [(&[&str], &str, &str); 37] = [
     (&["list"], "--status", "done"),
     (&["list"], "--job", "x123456789x123456789x123456789x123456789x123456789x123456789x123456789"),
     (&["list"], "--error-type", "bad luck"),
-    (&["list"], "--since", "yesterday"),
+    (&["list"], "--since", "tomorrow"),
     (&["list"], "--until", "1M"),
+    (&["list"], "--time-zone", "Mars/Phobos"),
     (&["show", "1", "--output"], "--attempt", "0"),
     (&["next"], "--schedule", "x y"),
     (&["next", "--schedule", "@daily"], "--time-zone", "Mars/Phobos"),

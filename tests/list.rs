@@ -221,8 +221,41 @@ fn since_and_until_use_the_end_of_a_run_or_else_its_creation() {
         assert_eq!(with(&["--since", "5h"]), [late], "{status}");
         assert_eq!(with(&["--until", "5h"]), [old, early], "{status}");
         assert_eq!(with(&["--since", "12h", "--until", "5h"]), [early], "{status}");
-        assert_eq!(with(&["--since", "1h", "--until", "5h"]), [] as [i64; 0], "{status}");
     }
+    let swapped = db.jobctl(["list", "--since", "1h", "--until", "5h"]).run().exits(2).stdout("");
+    swapped.complains_once().stderr_has(" is after --until ");
+}
+
+#[test]
+fn since_takes_a_time_of_day_in_the_time_zone_that_is_given() {
+    let db = TestDb::new();
+    db.leaves_running();
+    // A minute before and after the start of yesterday in Kathmandu, a quarter of an hour beside
+    // those of all other zones.
+    let start = "date_trunc('day', now() AT TIME ZONE 'Asia/Kathmandu') - interval '1 day'";
+    let at = |offset: &str| {
+        let ended = format!("({start}) AT TIME ZONE 'Asia/Kathmandu' {offset} interval '1 minute'");
+        update(&db, run_in(&db, "dead"), &format!("finished_at = {ended}"))
+    };
+    let [before, after] = [at("-"), at("+")];
+    let zone = ["--time-zone", "Asia/Kathmandu"];
+    let with = |arguments: &[&'static str]| {
+        list_ids(&db, zone.into_iter().chain(arguments.iter().copied()))
+    };
+    assert_eq!(with(&["--since", "yesterday"]), [after]);
+    assert_eq!(with(&["--until", "yesterday"]), [before]);
+    let date = db.query(&format!("SELECT to_char({start}, 'YYYY-MM-DD')"));
+    let retry = ["retry", "--all-dead", "--since", &date];
+    let retried = db.jobctl(retry).args(zone).run().success();
+    assert!(retried.stdout.starts_with(&format!("{after}\t")), "{retried}");
+    assert_eq!(db.status(before), "dead");
+    // A zone in the environment does not turn a retry by id into one by filter.
+    db.jobctl(["retry", &before.to_string()])
+        .env("JOBCTL_RETRY_TIME_ZONE", "Europe/Berlin")
+        .run()
+        .success();
+    let swapped = db.jobctl(["list", "--since", "today", "--until", "yesterday"]).run();
+    swapped.exits(2).stdout("").complains_once().stderr_has("add the dates");
 }
 
 #[test]
@@ -245,9 +278,9 @@ fn since_and_until_take_rfc_3339_times_and_until_is_exclusive() {
         dead.stdout.starts_with(&format!("{second}\t")) && dead.stdout.lines().count() == 1,
         "{dead}"
     );
-    for wrong in ["yesterday", "5", "-1h", "1M", "2026-01-31", "2026-01-31T08:00:00", "36501d"] {
+    for wrong in ["tomorrow", "5", "-1h", "1M", "2026-01", "2026-01-31T8", "36501d"] {
         let refused = db.jobctl(["list", &format!("--since={wrong}")]).run().exits(2).stdout("");
-        refused.stderr_has("nor an RFC 3339 time (2026-01-31T08:00:00+01:00)");
+        refused.stderr_has("or RFC 3339 (2026-01-31T08:00:00+01:00)");
     }
 }
 

@@ -433,12 +433,14 @@ fn times_are_shown_in_the_requested_time_zone() {
     let local = page(&db, &["--time-zone", "Asia/Kathmandu"]);
     says(&local, "Newest: 2020-01-06 17:45,");
     says(&local, "Times are in Asia/Kathmandu.");
+    let since_yesterday = page(&db, &["--since", "yesterday", "--time-zone", "Asia/Kathmandu"]);
+    says(&since_yesterday, "1 dead run, none in the last 1d");
     assert!(local.contains(
         "<time datetime=\"2020-01-06T12:00:00Z\" title=\"Mon 2020-01-06 17:45:00 Asia/Kathmandu\">"
     ));
     let refused = db.jobctl(["report", "--time-zone", "Europe/Berln"]).run().exits(2).stdout("");
     refused.stderr_has("did you mean `Europe/Berlin`?");
-    for since in ["59s", "367d", "-1h", "1", "1M"] {
+    for since in ["59s", "367d", "-1h", "1", "1M", "2020-01-06 12:00", "9999-01-01"] {
         db.jobctl(["report", &format!("--since={since}")]).run().exits(2).stdout("");
     }
 }

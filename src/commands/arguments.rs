@@ -5,12 +5,16 @@ use std::io::{self, IsTerminal};
 use std::str::FromStr;
 use std::time::Duration;
 
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Utc};
 use clap::Args;
 
+use crate::exit::Fault;
 use crate::job::attempt::RUN_KEY_PREFIX;
-use crate::print::{Form, Format};
+use crate::print::{Form, Format, instant};
+use crate::schedule::{When, Zone};
+use crate::store::Store;
 use crate::text::duration;
+pub(super) use crate::text::timestamp::parse as time;
 
 /// How a command prints its answer.
 #[derive(Args, Clone, Copy, Debug)]
@@ -32,6 +36,39 @@ impl Output {
         let usual = if io::stdout().is_terminal() { Format::Table } else { Format::Tsv };
         let format = if self.json { Format::Json } else { self.format.unwrap_or(usual) };
         Form { format, header: self.header }
+    }
+}
+
+/// The time zone of `--since` and `--until`. It is not part of the filters: a variable that sets it
+/// selects no runs.
+#[derive(Args, Debug)]
+#[group(skip)]
+pub(super) struct TimeZone {
+    /// Time zone of --since and --until: UTC, or an area and city as in America/New_York
+    #[arg(long, value_name = "TZ", default_value = "UTC", value_parser = Zone::parse)]
+    time_zone: Zone,
+}
+
+impl TimeZone {
+    /// Resolves `--since` and `--until` by the database's clock.
+    pub(super) fn window(
+        &self,
+        store: &Store,
+        window: [Option<When>; 2],
+    ) -> anyhow::Result<[Option<DateTime<Utc>>; 2]> {
+        if window == [None; 2] {
+            return Ok([None; 2]);
+        }
+        let now = store.now()?;
+        let window = window.map(|when| Some(when?.resolve(now, &self.time_zone)));
+        if let [Some(since), Some(until)] = window
+            && since > until
+        {
+            let [since, until] = [since, until].map(instant);
+            let why = format!("--since {since} is after --until {until}; add the dates");
+            return Err(Fault::usage(why).into());
+        }
+        Ok(window)
     }
 }
 
@@ -61,19 +98,6 @@ pub(super) fn length(
 pub(super) fn run_id(text: &str) -> Result<i64, String> {
     let id = text.parse().ok().filter(|id| *id > 0);
     id.ok_or_else(|| format!("ids are whole numbers from 1 to {}", i64::MAX))
-}
-
-/// Reads a time in RFC 3339.
-pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
-    let time = DateTime::parse_from_rfc3339(text).map_err(|_| {
-        format!("`{text}` is not a time; write RFC 3339 with the offset, 2026-01-31T08:00:00+01:00")
-    })?;
-    let time = time.to_utc();
-    // The tables allow these years, and an offset can lead outside of them.
-    match (1..=9999).contains(&time.year()) {
-        true => Ok(time),
-        false => Err(format!("`{text}` is out of range; allowed are the years 1 to 9999 in UTC")),
-    }
 }
 
 /// Checks the key of an effect. Scripts would pass a key that begins with - as an option.

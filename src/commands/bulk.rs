@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use clap::Args;
 use serde::Serialize;
 
-use super::arguments::{Output, run_id};
+use super::arguments::{Output, TimeZone, run_id};
 use super::filter::Filter;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
@@ -33,6 +33,8 @@ pub(super) struct Selection {
     yes: bool,
     #[command(flatten)]
     pub(super) filter: Filter,
+    #[command(flatten)]
+    time_zone: TimeZone,
     #[command(flatten)]
     output: Output,
 }
@@ -74,10 +76,10 @@ impl Request<'_> {
         store: &Store,
         all: Option<&str>,
     ) -> anyhow::Result<Exit> {
-        let Selection { ids, yes, filter, output } = selection;
+        let Selection { ids, yes, filter, time_zone, output } = selection;
         let form = output.form();
         let Some(words) = all else { return self.of_ids(form, ids) };
-        let mut ids = store.list_ids(filter.resolve(store, self.from)?)?;
+        let mut ids = store.list_ids(filter.resolve(store, &time_zone, self.from)?)?;
         ids.reverse();
         let matching = match ids.len() {
             0 => format!("no {words} run"),

@@ -1,18 +1,15 @@
 //! The flags that select runs: `list`, `list-dead`, `retry` and `cancel` share them.
 
-use std::time::Duration;
-
-use chrono::{DateTime, Utc};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::arguments::{key, time};
+use super::arguments::{TimeZone, key};
 use crate::exit::Fault;
 use crate::job::definition;
 use crate::job::failure::ERROR_TYPES;
 use crate::job::status::Status;
+use crate::schedule::When;
 use crate::store::{self, Store};
-use crate::text::duration::{self, CENTURY};
 
 /// The heading of these flags in the help.
 pub(super) const HEADING: &str = "Which runs";
@@ -39,40 +36,12 @@ pub(super) struct Filter {
         hide_possible_values = true
     )]
     error_type: Option<String>,
-    /// Only runs that ended (if unfinished: were created) since then: 1h, 2d, or RFC 3339
+    /// Only runs that ended (if unfinished: were created) since then: 2h, 02:00, yesterday, a date
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     since: Option<When>,
     /// Only runs that ended (if unfinished: were created) before then
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     until: Option<When>,
-}
-
-/// A time as the command line gives it.
-#[derive(Clone, Copy, Debug)]
-enum When {
-    /// Before the database's now.
-    Ago(Duration),
-    At(DateTime<Utc>),
-}
-
-impl When {
-    fn parse(text: &str) -> Result<Self, String> {
-        // RFC 3339 can reach farther back.
-        let ago = duration::parse_within(text, Duration::ZERO, CENTURY).map(Self::Ago);
-        ago.or_else(|_| time(text).map(Self::At)).map_err(|_| {
-            format!(
-                "`{text}` is neither an age (30m, 2h, 1d) nor an RFC 3339 time \
-                 (2026-01-31T08:00:00+01:00)"
-            )
-        })
-    }
-
-    fn resolve(self, store: &Store) -> anyhow::Result<DateTime<Utc>> {
-        match self {
-            Self::Ago(length) => Ok(store.now()? - length),
-            Self::At(time) => Ok(time),
-        }
-    }
 }
 
 impl Filter {
@@ -90,19 +59,21 @@ impl Filter {
     pub(super) fn resolve(
         self,
         store: &Store,
+        time_zone: &TimeZone,
         statuses: &[Status],
     ) -> anyhow::Result<store::RunFilter> {
         if let Some(job) = &self.job {
             super::known_job(store, job)?;
         }
+        let [since, until] = time_zone.window(store, [self.since, self.until])?;
         Ok(store::RunFilter {
             statuses: statuses.to_vec(),
             job: self.job,
             queue: self.queue,
             key: self.key,
             error_type: self.error_type,
-            since: self.since.map(|when| when.resolve(store)).transpose()?,
-            until: self.until.map(|when| when.resolve(store)).transpose()?,
+            since,
+            until,
         })
     }
 }

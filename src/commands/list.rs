@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, within};
+use super::arguments::{Output, TimeZone, within};
 use super::filter::{self, Filter};
 use crate::exit::Exit;
 use crate::job::status::Status;
@@ -34,6 +34,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
+    time_zone: TimeZone,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -56,8 +58,10 @@ impl Arguments {
         let store = database.open()?;
         let form = self.output.form();
         // One run more tells whether there are more.
-        let mut runs =
-            store.list_runs(self.filter.resolve(&store, &self.status)?, self.limit + 1)?;
+        let mut runs = store.list_runs(
+            self.filter.resolve(&store, &self.time_zone, &self.status)?,
+            self.limit + 1,
+        )?;
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let has_more = runs.len() > limit;
         runs.truncate(limit);

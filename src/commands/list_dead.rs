@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, within};
+use super::arguments::{Output, TimeZone, within};
 use super::filter::Filter;
 use crate::exit::Exit;
 use crate::job::status::Status;
@@ -26,6 +26,8 @@ pub(crate) struct Arguments {
     limit: Option<i64>,
     #[command(flatten)]
     filter: Filter,
+    #[command(flatten)]
+    time_zone: TimeZone,
     #[command(flatten)]
     output: Output,
 }
@@ -61,7 +63,7 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         let form = self.output.form();
-        let filter = self.filter.resolve(&store, &[Status::Dead])?;
+        let filter = self.filter.resolve(&store, &self.time_zone, &[Status::Dead])?;
         if self.group {
             let mut groups = store.group_dead(filter)?;
             let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());

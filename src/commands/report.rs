@@ -11,12 +11,11 @@ use clap::Args;
 use rustix::process::geteuid;
 
 use super::Database;
-use super::arguments::length;
-use crate::exit::Exit;
+use crate::exit::{Exit, Fault};
 use crate::print;
 use crate::report::Page;
-use crate::schedule::Zone;
 use crate::schedule::due::FailingSchedules;
+use crate::schedule::{When, Zone};
 use crate::store::Limits;
 
 const SHORTEST: Duration = Duration::from_secs(60);
@@ -32,18 +31,13 @@ const STATEMENT_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// How far to look back, such as 2h or 1d; 1m to 366d
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "24h",
-        value_parser = length(SHORTEST, LONGEST)
-    )]
-    since: Duration,
+    /// Look back to then: 2h, 02:00, yesterday, a date; 1m to 366d ago
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = When::parse)]
+    since: When,
     /// The page's title [default: `Jobs in` and the database's name]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// Time zone for the times shown: UTC, or an area and city as in America/New_York
+    /// Time zone of --since and of the times shown: UTC, or an area and city as in America/New_York
     #[arg(long, value_name = "TZ", default_value = "UTC", value_parser = Zone::parse)]
     time_zone: Zone,
     /// Replace this file atomically, instead of printing the page
@@ -53,9 +47,17 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        let page = Page { title: self.title, window: self.since, clock: self.time_zone };
-        let scope_page = page.clone();
         let mut store = database.open()?;
+        let now = store.now()?;
+        let since = self.since.resolve(now, &self.time_zone);
+        let window = (now - since).to_std().unwrap_or_default();
+        if !(SHORTEST..=LONGEST).contains(&window) {
+            let since = print::instant(since);
+            let why = format!("--since {since} is out of range; allowed are 1m to 366d ago");
+            return Err(Fault::usage(why).into());
+        }
+        let page = Page { title: self.title, window, clock: self.time_zone };
+        let scope_page = page.clone();
         store.limit(Limits { statement: STATEMENT_LIMIT, ..Limits::USUAL });
         let snapshot = store.report(move |now| scope_page.scope(now))?;
         let html = page.render(&snapshot, &FailingSchedules::of(&store.list_schedules(None)?));

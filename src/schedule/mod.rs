@@ -8,6 +8,7 @@
 
 pub(crate) mod due;
 mod expression;
+mod when;
 mod words;
 mod zone;
 mod zone_data;
@@ -17,6 +18,7 @@ use std::iter;
 use chrono::{DateTime, Datelike, Days, FixedOffset, NaiveDateTime, TimeDelta, Utc};
 
 use expression::Expression;
+pub(crate) use when::When;
 pub(crate) use zone::Zone;
 use zone::{END, Period};
 pub(crate) use zone_data::ZoneData;

@@ -54,6 +54,15 @@ impl Zone {
         TimeDelta::seconds(self.0.to_offset(timestamp(at)).seconds().into())
     }
 
+    /// Returns when the clock shows a local time: in a gap, the end of the gap; if the time is
+    /// repeated, its first pass.
+    pub(super) fn instant(&self, local: NaiveDateTime) -> DateTime<Utc> {
+        // No zone is two days from UTC.
+        let mut periods = self.periods(local.and_utc() - TimeDelta::days(2));
+        let period = periods.find(|period| local < period.end.naive_utc() + period.offset);
+        period.map_or(END, |period| (local - period.offset).and_utc().max(period.start))
+    }
+
     /// Returns the period that contains `from`, and those after it.
     pub(super) fn periods(&self, from: DateTime<Utc>) -> impl Iterator<Item = Period> + '_ {
         // `preceding` excludes its argument, so add a second to include a change at `from`.

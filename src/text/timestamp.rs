@@ -1,6 +1,6 @@
 //! Times in JSON and TSV: RFC 3339 in UTC with six digits of a second, as PostgreSQL stores them.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike, SecondsFormat, Utc};
 use serde::{Serialize, Serializer};
 
 pub(crate) fn serialize<S: Serializer>(
@@ -9,4 +9,17 @@ pub(crate) fn serialize<S: Serializer>(
 ) -> Result<S::Ok, S::Error> {
     let at: Option<DateTime<Utc>> = (*at).into();
     at.map(|at| at.to_rfc3339_opts(SecondsFormat::Micros, true)).serialize(serializer)
+}
+
+/// Reads a time in RFC 3339.
+pub(crate) fn parse(text: &str) -> Result<DateTime<Utc>, String> {
+    let time = DateTime::parse_from_rfc3339(text).map_err(|_| {
+        format!("`{text}` is not a time; write RFC 3339 with the offset, 2026-01-31T08:00:00+01:00")
+    })?;
+    let time = time.to_utc();
+    // The tables allow these years, and an offset can lead outside of them.
+    match (1..=9999).contains(&time.year()) {
+        true => Ok(time),
+        false => Err(format!("`{text}` is out of range; allowed are the years 1 to 9999 in UTC")),
+    }
 }
