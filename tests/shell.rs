@@ -43,9 +43,10 @@ fn only_exit_status_0_succeeds_and_every_other_result_is_recorded() {
         ("exit 126", "failed", "exit_code", "exit status 126 (found but not executable)", "126|"),
         ("no-such-command", "failed", "exit_code", "exit status 127 (command not found)", "127|"),
         ("exit 255", "failed", "exit_code", "exit status 255", "255|"),
-        ("kill -SEGV $$", "failed", "signal", "killed by signal 11", "|11"),
-        ("kill -KILL $$", "failed", "signal", "killed by signal 9", "|9"),
-        ("kill -TERM $$", "failed", "signal", "killed by signal 15", "|15"),
+        ("kill -SEGV $$", "failed", "signal", "killed by SIGSEGV", "|11"),
+        ("kill -KILL $$", "failed", "signal", "killed by SIGKILL (out of memory?)", "|9"),
+        ("kill -TERM $$", "failed", "signal", "killed by SIGTERM", "|15"),
+        ("exit 137", "failed", "exit_code", "exit status 137 (SIGKILL: out of memory?)", "137|"),
     ];
     let runs = ends.map(|end| (db.enqueue_script(end.0), end));
     db.jobctl(["tick"]).run().success();
@@ -404,8 +405,8 @@ fn a_command_that_signals_its_own_group_hits_no_other_process() {
     let neighbour = db.enqueue_script("sleep 0.3");
     // In its own session: otherwise a bug would kill the test runner.
     db.jobctl(["tick", "--concurrency", "3"]).after("exec setsid \"$0\" \"$@\"").run().success();
-    assert_eq!(db.of_run(term, "status, last_error"), "failed|killed by signal 15");
-    assert_eq!(db.of_run(kill, "status, last_error"), "failed|killed by signal 9");
+    assert_eq!(db.of_run(term, "status, last_error"), "failed|killed by SIGTERM");
+    assert_eq!(db.of_run(kill, "status, last_error"), "failed|killed by SIGKILL (out of memory?)");
     assert_eq!(db.status(neighbour), "succeeded");
 }
 

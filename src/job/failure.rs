@@ -14,6 +14,14 @@ const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(24 * 3600);
 pub(crate) const ERROR_TYPES: &str = "exit_code signal timeout spawn http_status transport tls \
     bad_payload not_allowed lease_expired interrupted cancelled";
 
+/// The names of Linux's signals without SIG, from 1 on.
+#[rustfmt::skip]
+const SIGNALS: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU",
+    "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
 /// The server's request to be called again later.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RetryAfter {
@@ -99,8 +107,17 @@ impl fmt::Display for Failure {
                 formatter.write_str("exit status 126 (found but not executable)")
             }
             Self::ExitCode(127) => formatter.write_str("exit status 127 (command not found)"),
-            Self::ExitCode(code) => write!(formatter, "exit status {code}"),
-            Self::Signal(signal) => write!(formatter, "killed by signal {signal}"),
+            Self::ExitCode(137) => formatter.write_str("exit status 137 (SIGKILL: out of memory?)"),
+            // Shells report a command that a signal ended as 128 plus the signal's number.
+            Self::ExitCode(code) => match signal_name(code.saturating_sub(128)) {
+                Some(name) => write!(formatter, "exit status {code} (SIG{name})"),
+                None => write!(formatter, "exit status {code}"),
+            },
+            Self::Signal(9) => formatter.write_str("killed by SIGKILL (out of memory?)"),
+            Self::Signal(signal) => match signal_name(*signal) {
+                Some(name) => write!(formatter, "killed by SIG{name}"),
+                None => write!(formatter, "killed by signal {signal}"),
+            },
             Self::Timeout(limit) => write!(formatter, "timed out after {}", duration::show(*limit)),
             Self::HttpStatus { status: status @ 300..=399, .. } => {
                 write!(formatter, "HTTP status {status}, redirect not followed")
@@ -118,3 +135,41 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Returns the name of a signal without SIG; real-time signals have none.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    let index = usize::try_from(signal).ok()?.checked_sub(1)?;
+    SIGNALS.get(index).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn says(failure: &Failure, text: &str) {
+        assert_eq!(failure.to_string(), text);
+    }
+
+    #[test]
+    fn a_signal_has_a_name_and_sigkill_hints_at_memory() {
+        says(&Failure::Signal(1), "killed by SIGHUP");
+        says(&Failure::Signal(9), "killed by SIGKILL (out of memory?)");
+        says(&Failure::Signal(15), "killed by SIGTERM");
+        says(&Failure::Signal(31), "killed by SIGSYS");
+        says(&Failure::Signal(34), "killed by signal 34");
+        says(&Failure::Signal(0), "killed by signal 0");
+        says(&Failure::Signal(6), "killed by SIGABRT");
+        says(&Failure::Signal(11), "killed by SIGSEGV");
+        says(&Failure::Signal(24), "killed by SIGXCPU");
+    }
+
+    #[test]
+    fn an_exit_status_above_128_names_the_signal() {
+        says(&Failure::ExitCode(137), "exit status 137 (SIGKILL: out of memory?)");
+        says(&Failure::ExitCode(143), "exit status 143 (SIGTERM)");
+        for code in [-1, 0, 1, 125, 128, 160, 255] {
+            says(&Failure::ExitCode(code), &format!("exit status {code}"));
+        }
+    }
+}
