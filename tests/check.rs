@@ -1,4 +1,4 @@
-//! The reasons that `check` reports, and their text.
+//! The problems that `check` reports, and their text.
 
 use serde_json::{Value, json};
 
@@ -46,21 +46,33 @@ fn insert_running(db: &TestDb, job: &str, ago: &str) -> i64 {
     insert(db, job, "running", "locked_by, locked_until, started_at", &values)
 }
 
-/// Asserts that `check` prints exactly this line, or that it is silent and exits 0.
+/// Asserts that `check` prints exactly these lines, except for times, or that it is silent and
+/// exits 0.
 #[track_caller]
-fn assert_prints(check: Invocation<'_>, line: &str) {
+fn assert_prints(check: Invocation<'_>, lines: &str) {
     let finished = check.run().stderr("");
-    if line == FINE {
+    if lines == FINE {
         finished.success().stdout("");
-    } else {
-        finished.exits(1).stdout(&format!("{line}\n"));
+        return;
     }
+    let shown = finished.exits(1).stdout;
+    let shown: Vec<_> = shown.lines().map(without_time).collect();
+    assert_eq!(shown, lines.lines().collect::<Vec<_>>());
+}
+
+/// Replaces the time of a line by `T`.
+fn without_time(line: &str) -> String {
+    let Some((before, time)) = line.split_once(", since ") else { return line.to_owned() };
+    let (time, after) = time.split_at("2026-11-22 02:00 UTC".len());
+    assert!(time.starts_with("20") && time.ends_with(" UTC"), "{line}");
+    format!("{before}, since T{after}")
 }
 
 #[test]
 fn check_is_silent_while_all_is_well() {
     let db = db_with_worker();
     assert_prints(db.jobctl(["check"]), FINE);
+    db.apply("[jobs.mail]\nshell = 'true'\n");
     insert_due(&db, "mail", "9 minutes");
     insert(&db, "mail", "queued", "run_at", "now() + interval '1 day'");
     insert_running(&db, "backup", "5 days");
@@ -70,37 +82,64 @@ fn check_is_silent_while_all_is_well() {
     assert_prints(db.jobctl(["check"]), FINE);
     let json: Value =
         serde_json::from_str(&db.jobctl(["check", "--json"]).run().success().stdout).unwrap();
-    assert_eq!(json, json!({"fine": true, "reasons": []}));
+    assert_eq!(json, json!({"fine": true, "findings": []}));
+}
+
+/// The line about dead runs.
+fn dead(runs: &str, job: &str, newest: i64, error: &str) -> String {
+    format!(
+        "{runs} of {job}, since T (the newest is run {newest}: {error}); \
+         `jobctl list-dead --job {job}`; then retry or prune them"
+    )
+}
+
+/// The line about overdue runs.
+fn overdue(runs: &str, job: &str, example: i64) -> String {
+    format!(
+        "{runs} of {job} {} overdue, since T (such as run {example}); \
+         `jobctl show {example}` says why",
+        if runs.ends_with('s') { "are" } else { "is" }
+    )
+}
+
+fn silent(what: &str, worker: &str) -> String {
+    format!("{what}; see cron on {worker}, its mail, and the log of its ticks")
 }
 
 #[test]
 fn check_reports_dead_runs_until_they_are_retried() {
     let db = db_with_worker();
     let first = insert_dead(&db, "mail", "40 days", "exit status 3");
-    assert_prints(
-        db.jobctl(["check"]),
-        &format!("1 dead run ({first} mail: exit status 3), see `jobctl list-dead`"),
-    );
+    assert_prints(db.jobctl(["check"]), &dead("1 dead run", "mail", first, "exit status 3"));
     let second = insert_dead(&db, "send_receipt", "1 minute", "HTTP status 503");
-    let both = format!(
-        "2 dead runs (newest: {second} send_receipt: HTTP status 503), see `jobctl list-dead`"
+    let third = insert_dead(&db, "mail", "2 minutes", "exit status 4");
+    let all = [
+        dead("2 dead runs", "mail", third, "exit status 4"),
+        dead("1 dead run", "send_receipt", second, "HTTP status 503"),
+    ];
+    assert_prints(db.jobctl(["check"]), &all.join("\n"));
+    assert_prints(db.jobctl(["check", "--max-dead", "2"]), &all.join("\n"));
+    assert_prints(db.jobctl(["check", "--max-dead", "3"]), FINE);
+    assert_prints(
+        db.jobctl(["check", "--max-dead-within", "1h", "--job", "mail"]),
+        &dead("1 dead run", "mail", third, "exit status 4"),
     );
-    assert_prints(db.jobctl(["check"]), &both);
-    assert_prints(db.jobctl(["check", "--max-dead", "1"]), &both);
-    assert_prints(db.jobctl(["check", "--max-dead", "2"]), FINE);
+    db.apply("[jobs.mail]\nshell = 'true'\n[jobs.send_receipt]\nshell = 'true'\n");
     db.jobctl(["retry", "--all-dead"]).run().success();
     assert_prints(db.jobctl(["check"]), FINE);
 }
 
 #[test]
-fn check_reports_a_run_that_is_due_longer_than_max_lag() {
+fn check_reports_runs_that_are_due_longer_than_max_lag() {
     let db = db_with_worker();
-    insert_due(&db, "backup", "2 hours 1 second");
-    let id = insert_due(&db, "mail", "3 hours 1 second");
-    assert_prints(
-        db.jobctl(["check"]),
-        &format!("run {id} mail has been due for 3h, see `jobctl status`"),
-    );
+    let backup = insert_due(&db, "backup", "2 hours");
+    db.apply("[jobs.backup]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n");
+    let mail = insert_due(&db, "mail", "3 hours");
+    insert_due(&db, "mail", "15 minutes");
+    insert_due(&db, "mail", "5 minutes");
+    let lines = [overdue("2 runs", "mail", mail), overdue("1 run", "backup", backup)];
+    assert_prints(db.jobctl(["check"]), &lines.join("\n"));
+    assert_prints(db.jobctl(["check", "--max-lag", "150m"]), &overdue("1 run", "mail", mail));
     assert_prints(db.jobctl(["check", "--max-lag", "4h"]), FINE);
     db.execute("UPDATE jobctl.job_runs SET status = 'failed'");
     db.jobctl(["check"]).run().exits(1);
@@ -112,16 +151,21 @@ fn check_reports_a_late_schedule_and_a_lost_lease() {
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n");
     let id = insert_running(&db, "shell", "1 day");
     assert_prints(db.jobctl(["check"]), FINE);
-    db.execute(
-        "UPDATE jobctl.job_definitions SET next_run_at = now() - interval '3 hours 1 second'",
-    );
-    assert_prints(db.jobctl(["check"]), "schedule nightly is 3h late, see `jobctl status`");
-    assert_prints(db.jobctl(["check", "--job", "shell"]), FINE);
-    db.jobctl(["pause", "nightly"]).run().success();
-    db.execute("UPDATE jobctl.job_runs SET locked_until = now() - interval '2 hours 1 second'");
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '3 hours'");
     assert_prints(
         db.jobctl(["check"]),
-        &format!("run {id} shell lost its lease 2h ago, see `jobctl doctor`"),
+        "schedule nightly is late, since T; each tick fires due schedules; \
+         see the log of the ticks",
+    );
+    assert_prints(db.jobctl(["check", "--job", "shell"]), FINE);
+    db.jobctl(["pause", "nightly"]).run().success();
+    db.execute("UPDATE jobctl.job_runs SET locked_until = now() - interval '2 hours'");
+    assert_prints(
+        db.jobctl(["check"]),
+        &format!(
+            "1 run of worker web1 lost the lease and is not recovered, since T \
+             (such as run {id}); each tick recovers such runs; see the log of the ticks"
+        ),
     );
     assert_prints(db.jobctl(["check", "--max-lag", "4h"]), FINE);
 }
@@ -138,15 +182,13 @@ fn check_reports_an_invalid_schedule_before_its_next_fire() {
         db.execute(&format!("UPDATE jobctl.job_definitions SET {wrong} WHERE name = 'nightly'"));
         assert_prints(
             db.jobctl(["check"]),
-            "schedule nightly can't fire, see `jobctl next nightly`",
+            "schedule nightly can't fire; `jobctl next nightly` shows the error; \
+             correct it and apply the file",
         );
         assert_prints(db.jobctl(["check", "--job", "other"]), FINE);
         db.jobctl(["next", "nightly"]).run().exits(2).complains_once();
     }
-    db.jobctl(["doctor"])
-        .run()
-        .exits(1)
-        .stdout_has("schedules\tcan't fire: nightly\t`jobctl next nightly` shows the error");
+    db.jobctl(["doctor"]).run().exits(1).stdout_has("schedule nightly can't fire");
     db.jobctl(["pause", "nightly"]).run().success();
     assert_prints(db.jobctl(["check"]), FINE);
 }
@@ -154,95 +196,97 @@ fn check_reports_an_invalid_schedule_before_its_next_fire() {
 #[test]
 fn check_reports_workers_without_recent_ticks() {
     let db = TestDb::new();
-    assert_prints(db.jobctl(["check"]), "no worker has ever ticked, see `jobctl doctor --crontab`");
-    db.jobctl(["tick", "--worker", "web1"]).run().success();
-    assert_prints(db.jobctl(["check"]), FINE);
-    insert_worker(&db, "web1", "4 hours 1 second");
-    assert_prints(db.jobctl(["check"]), "no worker has ticked for 4h, see cron on web1");
-    assert_prints(db.jobctl(["check", "--max-tick-age", "5h"]), FINE);
-    insert_worker(&db, "web2", "1 second");
-    insert_worker(&db, "web3", "3 hours 1 second");
-    insert_worker(&db, "web4", "2 days");
     assert_prints(
         db.jobctl(["check"]),
-        "worker web3 has not ticked for 3h, see its cron; worker web1 has not ticked for 4h, see \
-         its cron",
+        "no worker has ever ticked; `jobctl doctor --crontab` prints a line that starts ticks",
     );
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    assert_prints(db.jobctl(["check"]), FINE);
+    insert_worker(&db, "web1", "4 hours");
+    // While no worker ticks, nothing else is said of runs that wait.
+    insert_due(&db, "shell", "1 hour");
+    let no_worker = silent("no worker ticks, since T (the last was web1)", "web1");
+    assert_prints(db.jobctl(["check"]), &no_worker);
+    db.execute("DELETE FROM jobctl.job_runs");
+    assert_prints(db.jobctl(["check", "--max-tick-age", "5h"]), FINE);
+    insert_worker(&db, "web2", "1 second");
+    insert_worker(&db, "web3", "3 hours");
+    insert_worker(&db, "web4", "2 days");
+    let lines = [
+        silent("worker web1 does not tick, since T", "web1"),
+        silent("worker web3 does not tick, since T", "web3"),
+    ];
+    assert_prints(db.jobctl(["check"]), &lines.join("\n"));
 }
 
 #[test]
 fn check_reports_a_run_that_runs_longer_than_max_running() {
     let db = db_with_worker();
     insert_running(&db, "mail", "2 hours");
-    let id = insert_running(&db, "backup", "26 hours 1 second");
-    assert_prints(
-        db.jobctl(["check", "--max-running", "1d"]),
-        &format!("run {id} backup has been running for 1d 2h on web1, see `jobctl status`"),
+    let id = insert_running(&db, "backup", "26 hours");
+    let line = format!(
+        "run {id} of backup is still running on web1, since T; `jobctl show {id}`; \
+         `jobctl cancel {id}` stops it"
     );
+    assert_prints(db.jobctl(["check", "--max-running", "1d"]), &line);
     assert_prints(db.jobctl(["check", "--max-running", "27h"]), FINE);
 }
 
 #[test]
-fn max_failures_counts_a_failed_run_once_in_any_status() {
+fn max_failures_counts_failed_attempts_whatever_became_of_the_run() {
     let db = db_with_worker();
-    let failed_at = |ago: &str| format!("now() - interval '{ago}'");
-    let id = insert(
-        &db,
-        "mail",
-        "failed",
-        "run_at, failed_at, last_error",
-        "now() + interval '1 hour', now(), 'exit status 1'",
-    );
-    let recent = failed_at("30 minutes");
-    insert_dead(&db, "mail", "30 minutes", "exit status 1");
-    insert(&db, "mail", "succeeded", "finished_at, failed_at", &format!("now(), {recent}"));
-    let retried = insert_running(&db, "mail", "1 minute");
-    let interrupted = insert_running(&db, "mail", "1 minute");
-    db.execute(&format!(
-        "UPDATE jobctl.job_runs SET failed_at = {recent} WHERE id IN ({retried}, {interrupted})"
-    ));
-    db.execute(&format!(
-        "UPDATE jobctl.job_runs SET error_type = 'interrupted' WHERE id = {interrupted}"
-    ));
-    insert(&db, "mail", "cancelled", "finished_at, failed_at", &format!("now(), {recent}"));
-    let older = failed_at("61 minutes");
-    insert(&db, "mail", "succeeded", "finished_at, failed_at", &format!("now(), {older}"));
-    insert(&db, "mail", "failed", "run_at, failed_at", &format!("now(), {older}"));
-    let check = |arguments: &[&'static str]| {
-        db.jobctl(["check", "--max-dead", "1"]).args(arguments.iter().copied())
+    let succeeded =
+        insert(&db, "mail", "succeeded", "finished_at, last_error", "now(), 'no route'");
+    db.apply("[jobs.mail]\nshell = 'true'\n");
+    let failed = insert(&db, "mail", "failed", "run_at", "now() + interval '1 day'");
+    let attempt = |run: i64, attempt: i32, outcome: &str, ago: &str| {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_attempts
+                 (run_id, attempt, worker, started_at, finished_at, outcome)
+             VALUES ({run}, {attempt}, 'web1', now() - interval '1 day',
+                     now() - interval '{ago}', '{outcome}')"
+        ));
     };
-    assert_prints(check(&[]), FINE);
-    assert_prints(check(&["--max-failures", "4"]), FINE);
-    assert_prints(
-        check(&["--max-failures", "3"]),
-        &format!("4 runs failed within 1h (newest: {id} mail: exit status 1)"),
-    );
-    assert_prints(
-        check(&["--max-failures", "0", "--within", "1m"]),
-        &format!("1 run failed within 1m ({id} mail: exit status 1)"),
-    );
-    assert_prints(
-        check(&["--max-failures", "5", "--within", "2h"]),
-        &format!("6 runs failed within 2h (newest: {id} mail: exit status 1)"),
-    );
-    check(&["--within", "2h"]).run().exits(2).stdout("");
+    attempt(succeeded, 1, "failed", "61 minutes");
+    attempt(succeeded, 2, "failed", "2 minutes");
+    attempt(succeeded, 3, "succeeded", "1 minute");
+    attempt(failed, 1, "lease_expired", "30 minutes");
+    attempt(failed, 2, "interrupted", "3 minutes");
+    attempt(failed, 3, "cancelled", "3 minutes");
+    let check = |arguments: &[&'static str]| {
+        db.jobctl(["check", "--max-failures"]).args(arguments.iter().copied())
+    };
+    let line = |attempts: &str, within: &str| {
+        format!(
+            "{attempts} of mail failed within {within} (the newest is run {succeeded}: no route); \
+             `jobctl failures --job mail --group` shows why"
+        )
+    };
+    assert_prints(db.jobctl(["check"]), FINE);
+    assert_prints(check(&["2"]), FINE);
+    assert_prints(check(&["1"]), &line("2 attempts", "1h"));
+    assert_prints(check(&["0", "--within", "10m"]), &line("1 attempt", "10m"));
+    assert_prints(check(&["2", "--within", "2h"]), &line("3 attempts", "2h"));
+    db.jobctl(["check", "--within", "2h"]).run().exits(2).stdout("");
 }
 
 #[test]
-fn check_prints_all_reasons_in_one_line() {
-    let db = TestDb::new();
-    let late = insert_due(&db, "mail", "3 hours 1 second");
+fn check_prints_a_line_for_each_finding_and_no_control_character() {
+    let db = db_with_worker();
+    let late = insert_due(&db, "shell", "3 hours");
     let died = insert_dead(&db, "mail", "1 hour", "one\ntwo\u{1b}[2J");
-    let reasons = [
-        "no worker has ever ticked, see `jobctl doctor --crontab`".to_owned(),
-        format!("run {late} mail has been due for 3h, see `jobctl status`"),
-        format!("1 dead run ({died} mail: one\\ntwo\\u{{1b}}[2J), see `jobctl list-dead`"),
-    ];
-    assert_prints(db.jobctl(["check"]), &reasons.join("; "));
+    let lines =
+        [overdue("1 run", "shell", late), dead("1 dead run", "mail", died, "one\\ntwo\\u{1b}[2J")];
+    assert_prints(db.jobctl(["check"]), &lines.join("\n"));
     let finished = db.jobctl(["check", "--json"]).run().exits(1).stderr("");
     let json: Value = serde_json::from_str(&finished.stdout).unwrap();
-    assert_eq!((&json["fine"], json["reasons"].as_array().unwrap().len()), (&json!(false), 3));
-    assert_eq!(json["reasons"][0], reasons[0]);
+    let findings = json["findings"].as_array().unwrap();
+    assert_eq!((&json["fine"], findings.len()), (&json!(false), 2));
+    assert_eq!(
+        (&findings[0]["code"], &findings[0]["run_id"], &findings[0]["job_type"]),
+        (&json!("runs_overdue"), &json!(late), &json!("shell"))
+    );
+    assert_eq!(findings[1]["found"], "1 dead run of mail");
 }
 
 #[test]
@@ -253,20 +297,21 @@ fn check_covers_named_jobs_and_refuses_unknown_names() {
         'true'\n",
     );
     let died = insert_dead(&db, "mail", "1 minute", "exit status 3");
-    let late = insert_due(&db, "backup", "3 hours 1 second");
-    let runs = insert_running(&db, "shell", "3 hours 1 second");
-    let limits = ["--max-running", "10m", "--max-failures", "0"];
-    let check =
-        |jobs: &[&'static str]| db.jobctl(["check"]).args(limits).args(jobs.iter().copied());
-    let failed = format!("1 run failed within 1h ({died} mail: exit status 3)");
-    let died = format!("1 dead run ({died} mail: exit status 3), see `jobctl list-dead`");
-    let late = format!("run {late} backup has been due for 3h, see `jobctl status`");
-    let runs = format!("run {runs} shell has been running for 3h on web1, see `jobctl status`");
+    let late = insert_due(&db, "backup", "3 hours");
+    let runs = insert_running(&db, "shell", "3 hours");
+    let check = |jobs: &[&'static str]| {
+        db.jobctl(["check", "--max-running", "10m"]).args(jobs.iter().copied())
+    };
+    let died = dead("1 dead run", "mail", died, "exit status 3");
+    let late = overdue("1 run", "backup", late);
     assert_prints(check(&["--job", "report"]), FINE);
-    assert_prints(check(&["--job", "mail"]), &format!("{died}; {failed}"));
+    assert_prints(check(&["--job", "mail"]), &died);
     assert_prints(check(&["--job", "backup", "report"]), &late);
-    assert_prints(check(&["--job", "backup,mail"]), &format!("{late}; {died}; {failed}"));
-    assert_prints(check(&["--job", "shell"]), &runs);
+    assert_prints(check(&["--job", "backup,mail"]), &format!("{late}\n{died}"));
+    check(&["--job", "shell"])
+        .run()
+        .exits(1)
+        .stdout_has(&format!("run {runs} of shell is still running on web1"));
     check(&["--job", "mail", "bakup"])
         .run()
         .exits(3)
@@ -274,7 +319,7 @@ fn check_covers_named_jobs_and_refuses_unknown_names() {
         .stderr("jobctl: no definition `bakup`; did you mean `backup`?\n");
     // The runs of a removed definition remain.
     let died = insert_dead(&db, "gone", "1 day", "no definition");
-    let died = format!("1 dead run ({died} gone: no definition), see `jobctl list-dead`");
+    let died = dead("1 dead run", "gone", died, "no definition");
     assert_prints(db.jobctl(["check", "--job", "gone"]), &died);
     db.jobctl(["status", "--job", "gone"]).run().success().stdout_has("job\tgone\t");
     // A check of one job also checks the workers.
@@ -306,13 +351,6 @@ fn a_new_tick_clears_the_complaint_about_its_worker() {
     assert_prints(db.jobctl(["check"]), FINE);
     let version = db.query("SELECT version FROM jobctl.job_workers");
     assert!(version.starts_with(concat!(env!("CARGO_PKG_VERSION"), "+tzdata.")), "{version}");
-}
-
-#[test]
-fn max_failures_counts_a_failed_run_that_is_queued_again() {
-    let db = db_with_worker();
-    insert(&db, "mail", "queued", "run_at, failed_at", "now() + interval '1 hour', now()");
-    db.jobctl(["check", "--max-failures", "0"]).run().exits(1).stdout_has("1 run failed within 1h");
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     nested(&mut interfaces, "status", "status", "jobs");
     nested(&mut interfaces, "status", "status", "workers");
     nested(&mut interfaces, "status", "status", "longest_running");
-    interfaces.rows("check (an object; TSV has the reasons)", &["check"]);
+    interfaces.rows("check (an object; TSV has a line for each finding)", &["check"]);
     interfaces.rows("tick --dry-run", &["tick --dry-run"]);
     for line in [
         &*apply,

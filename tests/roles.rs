@@ -319,7 +319,7 @@ fn a_viewer_sees_no_payload_command_or_output() {
                 "SELECT idempotency_key FROM jobctl.job_runs",
                 "SELECT action FROM jobctl.job_definitions",
                 "SELECT payload FROM jobctl.job_definitions",
-                "SELECT run_id FROM jobctl.job_attempts",
+                "SELECT error FROM jobctl.job_attempts",
                 "SELECT key FROM jobctl.job_effects",
                 "SELECT id FROM jobctl.job_runs FOR SHARE",
                 "SELECT jobctl.enqueue('a')",

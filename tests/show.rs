@@ -357,10 +357,10 @@ fn enqueue_due(db: &TestDb, job: &str, hours: u32) -> i64 {
     id
 }
 
-fn set_worker(db: &TestDb, hours: u32, queues: &str) {
+fn set_worker(db: &TestDb, ago: &str, queues: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, queues)
-         VALUES ('w', '0', now() - interval '{hours} hours 5 seconds', '{queues}')
+         VALUES ('w', '0', now() - interval '{ago} 5 seconds', '{queues}')
          ON CONFLICT (worker) DO UPDATE SET last_tick_at = excluded.last_tick_at, queues = \
          excluded.queues"
     ));
@@ -372,19 +372,22 @@ fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
     db.apply("[jobs.a]\nshell = 'true'\nqueue = 'mail'\n");
     let id = enqueue_due(&db, "a", 4);
     assert_eq!(why(&db, id), "due 4h ago: no worker has ever ticked");
-    set_worker(&db, 3, "{default,reports}");
-    assert_eq!(why(&db, id), "due 4h ago: no worker serves its queue `mail`");
-    set_worker(&db, 5, "{mail}");
+    set_worker(&db, "1 minute", "{default,reports}");
+    assert_eq!(why(&db, id), "due 4h ago: no worker serves queue mail, which has 1 overdue run");
+    set_worker(&db, "6 minutes", "{mail}");
+    assert_eq!(why(&db, id), "due 4h ago: no worker ticks");
+    set_worker(&db, "2 minutes", "{mail}");
     assert_eq!(
         why(&db, id),
-        "due 4h ago: no tick has served its queue since; the last one was 5h ago"
+        "due 4h ago: the last tick, 2m 5s ago, skipped it: all slots were busy, or this worker \
+         does not run such jobs"
     );
-    set_worker(&db, 3, "{}");
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 minute'");
     assert_eq!(
         why(&db, id),
-        "due 4h ago: the last tick, 3h ago, skipped it: all slots were busy, or this worker does \
-         not run such jobs"
+        "due 1m ago: no tick has served its queue since; the last one was 2m 5s ago"
     );
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '4 hours'");
     // Runs of another queue, later runs, and runs that are not due are not ahead of it.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, queue, run_at, priority)
@@ -401,7 +404,7 @@ fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
     );
     assert_eq!(why(&db, id), "due 4h ago: 12 due runs are ahead of it");
     // A lingering tick claims all the time.
-    set_worker(&db, 5, "{mail}");
+    set_worker(&db, "5 hours", "{mail}");
     db.execute(
         "UPDATE jobctl.job_workers SET claiming_tick = 't', claiming_until = now() + \
         interval '1 minute'",
@@ -418,7 +421,7 @@ fn the_definition_explains_why_a_due_run_waits() {
          '@yearly'\noverlap = 'queue'\n
          [jobs.any]\nshell = 'true'\nschedule = '@daily'\n",
     );
-    set_worker(&db, 1, "{}");
+    set_worker(&db, "1 minute", "{}");
     for (job, most) in [("two", 2), ("one", 1)] {
         for _ in 0..most {
             let id = db.enqueue([job]);
@@ -451,7 +454,7 @@ fn the_definition_explains_why_a_due_run_waits() {
     assert_eq!(db.status(id), "succeeded");
     let id = enqueue_due(&db, "any", 4);
     db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'any'");
-    assert_eq!(why(&db, id), "its job has no definition; the next attempt marks it dead");
+    assert_eq!(why(&db, id), "any has no definition; 1 waiting run will end dead");
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.status(id), "dead");
 }

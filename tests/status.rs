@@ -120,17 +120,25 @@ fn on_terminal(db: &TestDb, columns: u16, arguments: &str) -> String {
 #[test]
 fn an_empty_database_has_an_empty_status() {
     let db = TestDb::new();
-    db.jobctl(["status"]).run().success().stdout("").stderr("");
-    db.jobctl(["status", "--prometheus"]).run().success().stdout("").stderr("");
+    let finished = db.jobctl(["status"]).run().success().stderr("");
+    assert_eq!(finished.stdout.lines().count(), 1, "{finished}");
+    assert_eq!(lines(&finished, "finding")[0][2], "no worker has ever ticked");
+    let samples = parse(&db.jobctl(["status", "--prometheus"]).run().success().stdout);
+    assert!(samples.iter().all(|(name, ..)| name == "jobctl_findings"));
+    assert_eq!(value(&samples, "jobctl_findings", &[("code", "worker_missing")]), Some(1.0));
+    assert_eq!(value(&samples, "jobctl_findings", &[("code", "runs_dead")]), Some(0.0));
     let mut json: Value =
         serde_json::from_str(&db.jobctl(["status", "--json"]).run().success().stdout).unwrap();
     assert!(json["now"].take().is_string());
-    assert_eq!(json, json!({"now": null, "jobs": [], "workers": [], "longest_running": []}));
+    assert_eq!(json["findings"].take()[0]["found"], "no worker has ever ticked");
     assert_eq!(
-        on_terminal(&db, 80, ""),
-        "No definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n\n\
-         No worker has ticked yet; cron starts one with `* * * * * jobctl tick`.\n"
+        json,
+        json!({"now": null, "findings": null, "jobs": [], "workers": [], "longest_running": []})
     );
+    let shown = on_terminal(&db, 80, "");
+    assert!(shown.starts_with("Needs attention\n\n SEVERITY  FOUND "), "{shown}");
+    let empty = "\n\nNo definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n";
+    assert!(shown.ends_with(empty), "{shown}");
 }
 
 #[test]
@@ -152,7 +160,7 @@ fn a_future_run_is_waiting_but_not_due() {
     let db = TestDb::new();
     insert_waiting(&db, "mail", "queued", 600);
     let finished = db.jobctl(["status"]).run().success();
-    assert_eq!(finished.stdout, "job\tmail\t1\t0\t0\t0\t0\t0\n");
+    assert_eq!(finished.stdout.lines().next(), Some("job\tmail\t1\t0\t0\t0\t0\t0"));
 }
 
 #[test]
@@ -287,7 +295,14 @@ fn json_is_one_object_with_the_same_facts() {
             "run_time_seconds": null,
             "locked_until": null,
         }],
+        "findings": null,
     });
+    let findings = json["findings"].take();
+    let codes: Vec<_> = findings.as_array().unwrap().iter().map(|one| &one["code"]).collect();
+    assert_eq!(
+        codes,
+        ["worker_silent", "runs_overdue", "schedule_skipping", "runs_dead", "timeout_missing"]
+    );
     assert_eq!(json, expected);
 }
 
@@ -309,7 +324,17 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
         text.split_whitespace().filter(|word| !seconds(word)).collect::<Vec<_>>().join(" ")
     };
     let expected = format!(
-        "Jobs
+        "Needs attention
+
+         SEVERITY FOUND REMEDY
+         bad worker web2 does not tick, for 5m see cron on web2, its mail, and
+         the log of its ticks
+         bad 1 run of mail is overdue, for 2h `jobctl show 5` says why
+         5m (such as run 5)
+         bad 1 dead run of backup, for 2d (the `jobctl list-dead --job backup`;
+         newest is run 7) then retry or prune them
+
+         Jobs
 
          JOB WAITING DUE OLDEST DUE RUNNING FAILED DEAD NEXT FIRE
          backup 0 0 1 0 1 in 3h 20m
@@ -458,7 +483,7 @@ fn a_hostile_name_stays_inside_its_cell_and_label() {
     let db = hostile_db();
     let harmless = r#"a"} 9\n\x{é\u{1b}[2J"#;
     let finished = db.jobctl(["status"]).run().success();
-    assert_eq!(finished.stdout.lines().count(), 2, "{finished}");
+    assert_eq!(finished.stdout.lines().count(), 3, "{finished}");
     assert_eq!([lines(&finished, "job")[0][0], lines(&finished, "worker")[0][0]], [harmless; 2]);
     let samples = parse(&db.jobctl(["status", "--prometheus"]).run().success().stdout);
     assert_eq!(value(&samples, "jobctl_due_runs", &[("job_type", harmless)]), Some(1.0));
@@ -516,7 +541,8 @@ fn status_reads_one_snapshot() {
     insert_running(&db, "mail", 60);
     other.batch_execute("COMMIT").unwrap();
     drop(other);
-    status.wait().success().stdout("");
+    let finished = status.wait().success();
+    assert_eq!(lines(&finished, "running").len(), 0, "{finished}");
 }
 
 #[test]

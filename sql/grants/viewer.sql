@@ -9,6 +9,7 @@ GRANT SELECT ON
 GRANT SELECT (
     id,
     job_type,
+    queue,
     status,
     run_at,
     locked_by,
@@ -21,10 +22,15 @@ GRANT SELECT (
 ) ON jobctl.job_runs TO {role};
 GRANT SELECT (
     name,
+    kind,
     schedule,
     time_zone,
+    overlap,
+    timeout,
     enabled,
     paused_at,
     next_run_at,
     skipped_fires
 ) ON jobctl.job_definitions TO {role};
+GRANT SELECT (run_id, finished_at, outcome) ON jobctl.job_attempts TO {role};
+GRANT SELECT (recorded_at, completed_at) ON jobctl.job_effects TO {role};

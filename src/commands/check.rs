@@ -1,4 +1,4 @@
-//! `jobctl check`: prints nothing while all is well, else one line with the reasons.
+//! `jobctl check`: prints nothing while all is well, else a line for each problem.
 
 use std::time::Duration;
 
@@ -8,10 +8,9 @@ use serde_json::json;
 use super::Database;
 use super::arguments::{Output, length, within};
 use crate::exit::Exit;
-use crate::health::limits::{RUN_OVERDUE, TICK_OVERDUE};
-use crate::health::reasons::{Thresholds, reasons};
+use crate::health::limits::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
+use crate::health::{self, Finding, Severity};
 use crate::print;
-use crate::schedule::due::FailingSchedules;
 use crate::text::duration;
 use crate::text::plain::plain;
 
@@ -19,9 +18,9 @@ use crate::text::plain::plain;
 const WEEK: Duration = Duration::from_secs(7 * 86400);
 const YEAR: Duration = Duration::from_secs(365 * 86400);
 
-/// Report problems in one line with exit status 1, or nothing
+/// Report problems, a line each, with exit status 1; or print nothing
 ///
-/// For cron, which mails the line, and for any monitor that reads the exit status:
+/// For cron, which mails the lines, and for any monitor that reads the exit status:
 ///
 ///   */5 * * * * jobctl check --max-lag 30m
 ///
@@ -32,6 +31,9 @@ pub(crate) struct Arguments {
     /// Number of dead runs to tolerate; retry or prune the others
     #[arg(long, value_name = "N", default_value = "0", value_parser = within(0, i64::MAX))]
     max_dead: i64,
+    /// Age up to which a dead run counts [default: any]
+    #[arg(long, value_name = "DURATION", value_parser = length(Duration::from_secs(1), YEAR))]
+    max_dead_within: Option<Duration>,
     /// Longest time that a run may be due, a schedule late, or a lost lease not recovered
     #[arg(
         long,
@@ -51,7 +53,7 @@ pub(crate) struct Arguments {
     /// Longest time that a run may be running [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = length(Duration::ZERO, YEAR))]
     max_running: Option<Duration>,
-    /// Number of runs with a recent failure to tolerate [default: no limit]
+    /// Number of recent failed attempts to tolerate [default: no limit]
     #[arg(long, value_name = "N", value_parser = within(0, i64::MAX))]
     max_failures: Option<i64>,
     /// Age up to which a failure is recent
@@ -77,27 +79,29 @@ impl Arguments {
             // A misspelt job would never have a problem.
             super::known_job(&store, job)?;
         }
-        let mut scheduled = store.list_schedules(None)?;
-        scheduled.retain(|one| self.job.is_empty() || self.job.contains(&one.name));
         let jobs = if self.job.is_empty() { None } else { Some(self.job) };
-        let failures = self.max_failures.map(|most| (most, self.within));
-        let facts = store.check(jobs, failures.map(|(_, within)| within))?;
-        let reasons = reasons(
-            &facts,
-            &FailingSchedules::of(&scheduled),
-            &Thresholds {
-                dead: self.max_dead,
-                lag: self.max_lag,
-                tick_age: self.max_tick_age,
-                running: self.max_running,
-                failures,
-            },
-        );
+        let limits = Thresholds {
+            dead: self.max_dead,
+            dead_within: self.max_dead_within,
+            lag: self.max_lag,
+            tick_age: self.max_tick_age,
+            running: self.max_running,
+            failures: self.max_failures.map(|most| (most, self.within)),
+        };
+        let mut findings = health::work(&store.inspect_work(jobs, limits)?, &limits);
+        findings.retain(|finding| finding.severity == Severity::Bad);
         if self.output.form().is_json() {
-            print::json(&json!({"fine": reasons.is_empty(), "reasons": reasons}))?;
-        } else if !reasons.is_empty() {
-            print::answer(&(plain(&reasons.join("; ")) + "\n"))?;
+            print::json(&json!({"fine": findings.is_empty(), "findings": findings}))?;
+        } else {
+            print::answer(&findings.iter().map(line).collect::<String>())?;
         }
-        Ok(if reasons.is_empty() { Exit::Done } else { Exit::CouldNot })
+        Ok(if findings.is_empty() { Exit::Done } else { Exit::CouldNot })
     }
+}
+
+/// One finding. The line stays the same as long as the problem does, so that mails can be compared.
+fn line(finding: &Finding) -> String {
+    let sentence = finding.sentence(|at| format!("since {}", at.format("%Y-%m-%d %H:%M UTC")));
+    let remedy = finding.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    plain(&(sentence + &remedy)) + "\n"
 }

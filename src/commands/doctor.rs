@@ -10,11 +10,11 @@ use super::arguments::Output;
 use super::{Database, environment, grants};
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
-use crate::health::limits::TICK_OVERDUE;
+use crate::health::limits::Thresholds;
 use crate::health::{self, ClockFacts, ConnectionFacts, Finding, Severity};
-use crate::print::{self, Table};
+use crate::print::{self, Format, Table};
 use crate::schedule::ZoneData;
-use crate::schedule::due::{self, FailingSchedules};
+use crate::schedule::due;
 use crate::store::{self, Mode, Store};
 
 /// The clocks are compared this often, and the fastest answer counts.
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 }
 
 const TABLE: Table<'_> = Table::new(
-    &[("verdict", "verdict"), ("check", "check"), ("found", "found"), ("remedy", "remedy")],
+    &[("severity", "severity"), ("check", "check"), ("found", "found"), ("remedy", "remedy")],
     "",
 );
 
@@ -56,15 +56,20 @@ impl Arguments {
             print::answer(&crontab(program))?;
             return Ok(Exit::Done);
         }
-        let findings = examine(&database.target()?)?;
-        print::rows(self.output.form(), &findings, &TABLE.wrapped())?;
-        let worst = findings.iter().map(|finding| finding.verdict).max();
+        let (mut findings, now) = examine(&database.target()?)?;
+        let form = self.output.form();
+        if form.format == Format::Table {
+            findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
+        }
+        print::rows(form, &findings, &TABLE.wrapped())?;
+        let worst = findings.iter().map(|finding| finding.severity).max();
         Ok(if worst == Some(Severity::Bad) { Exit::CouldNot } else { Exit::Done })
     }
 }
 
-/// Runs the checks. Those of jobctl's tables need a schema that this program knows.
-fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
+/// Runs the checks, and returns the database's time. Checks of jobctl's tables need a schema that
+/// this program knows.
+fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, DateTime<Utc>)> {
     let opened = Instant::now();
     let store = Store::connect(target)?;
     let first = store.inspect_session()?;
@@ -105,20 +110,18 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
             }
             Err(error) => add("grants", health::unreadable(&error)),
         }
-        let runs = store.inspect_runs();
-        add("ticks", judge(&runs, health::ticks));
-        add("leases", judge(&runs, health::leases));
-        let scheduled = store.list_schedules(None).unwrap_or_default();
-        let failing = FailingSchedules::of(&scheduled);
-        add("schedules", judge(&runs, |runs| health::schedules(runs, &failing)));
+        let limits = Thresholds::default();
+        let work = store.inspect_work(None, limits);
+        match &work {
+            Ok(work) => {
+                let checks = health::checks(&health::work(work, &limits));
+                checks.into_iter().for_each(|finding| add(finding.check, finding));
+            }
+            Err(error) => add("work", health::unreadable(error)),
+        }
+        let scheduled = work.map(|work| work.scheduled).unwrap_or_default();
         let zones = store.inspect_zones(due::zones_in_use(&scheduled));
         add("time zones", judge(&zones, |zones| health::zones(ZoneData::current(), zones)));
-        add("dead runs", judge(&runs, health::dead));
-        let waiting = store.inspect_waiting(TICK_OVERDUE);
-        add("definitions", judge(&waiting, |waiting| health::definitions(waiting)));
-        if let Ok(runs) = &runs {
-            add("queues", judge(&waiting, |waiting| health::queues(runs, waiting)));
-        }
         let indexes = store.inspect_indexes();
         add("indexes", judge(&indexes, |indexes| health::indexes(indexes)));
         add("sequences", judge(&store.inspect_sequences(), |behind| health::sequences(behind)));
@@ -129,7 +132,7 @@ fn examine(target: &Target) -> anyhow::Result<Vec<Finding>> {
     }
     let snapshots = store.inspect_snapshots();
     add("snapshots", judge(&snapshots, |facts| health::snapshots(&session, facts)));
-    Ok(findings)
+    Ok((findings, store.now()?))
 }
 
 /// Judges facts that may not be readable.

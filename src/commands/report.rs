@@ -14,7 +14,6 @@ use super::Database;
 use crate::exit::{Exit, Fault};
 use crate::print;
 use crate::report::Page;
-use crate::schedule::due::FailingSchedules;
 use crate::schedule::{When, Zone};
 use crate::store::Limits;
 
@@ -60,7 +59,7 @@ impl Arguments {
         let scope_page = page.clone();
         store.limit(Limits { statement: STATEMENT_LIMIT, ..Limits::USUAL });
         let snapshot = store.report(move |now| scope_page.scope(now))?;
-        let html = page.render(&snapshot, &FailingSchedules::of(&store.list_schedules(None)?));
+        let html = page.render(&snapshot);
         match self.output.filter(|file| file.as_os_str() != "-") {
             Some(file) => {
                 replace(&file, &html).with_context(|| format!("cannot write {}", file.display()))?

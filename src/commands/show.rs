@@ -1,5 +1,7 @@
 //! `jobctl show`: one run, why it is not running, and its history.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
@@ -8,7 +10,8 @@ use serde_json::value::RawValue;
 use super::Database;
 use super::arguments::{Output, run_id, within};
 use crate::exit::{Exit, Fault};
-use crate::health::why_waiting;
+use crate::health::limits::Thresholds;
+use crate::health::{self, why_waiting};
 use crate::job::redact;
 use crate::print::{self, Cell, Fields};
 use crate::store::{Attempt, RunDetails, Store};
@@ -66,9 +69,12 @@ impl Arguments {
         let characters = i32::try_from(CHARACTERS).ok().filter(|_| !form.is_json());
         let run = &store.show(self.id, characters)?.ok_or_else(|| no_run(self.id))?;
         let payload = run.payload.as_ref();
+        // A run that waits for a minute may ask why.
+        let limits = Thresholds { lag: Duration::ZERO, ..Thresholds::default() };
+        let work = store.inspect_work(Some(vec![run.job_type.clone()]), limits)?;
         let answer = Answer {
             run,
-            why_not_running: why_waiting::why(run),
+            why_not_running: why_waiting::why(run, &health::work(&work, &limits)),
             schedule_state: match (run.disabled, run.paused_at) {
                 (true, _) => Some("disabled"),
                 (false, Some(_)) => Some("paused"),

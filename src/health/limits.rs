@@ -1,9 +1,38 @@
-//! Default thresholds, shared by `check`, `doctor`, `status` and `report`. Pure.
+//! The thresholds of all commands. Pure.
 
 use std::time::Duration;
 
-/// Cron starts a tick every minute, and four in a row may fail. After this time a missing tick, a
-/// late fire or an expired lease needs a person.
+/// Cron starts a tick every minute, and four in a row may fail. After this time a missing tick
+/// needs a person.
 pub(crate) const TICK_OVERDUE: Duration = Duration::from_secs(300);
 /// A due run may wait longer than a tick, because other runs may come first.
 pub(crate) const RUN_OVERDUE: Duration = Duration::from_secs(600);
+
+/// A value above its threshold is a finding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thresholds {
+    /// The number of dead runs to tolerate.
+    pub(crate) dead: i64,
+    /// The time after which a dead run no longer counts.
+    pub(crate) dead_within: Option<Duration>,
+    /// The time since a run was due, a schedule should have fired, or a lease expired.
+    pub(crate) lag: Duration,
+    /// The time since a worker's last tick.
+    pub(crate) tick_age: Duration,
+    pub(crate) running: Option<Duration>,
+    /// A number of failed attempts to tolerate within a duration.
+    pub(crate) failures: Option<(i64, Duration)>,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            dead: 0,
+            dead_within: None,
+            lag: RUN_OVERDUE,
+            tick_age: TICK_OVERDUE,
+            running: None,
+            failures: None,
+        }
+    }
+}

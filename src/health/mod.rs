@@ -1,24 +1,25 @@
-//! Judges facts: each check returns a severity, a sentence and a remedy. Pure.
+//! Judges facts once, for all commands: a finding has a severity, a sentence and a remedy. Pure.
 
 mod grants;
 pub(crate) mod limits;
-pub(crate) mod reasons;
 mod server;
 mod tables;
 pub(crate) mod why_waiting;
 mod work;
 
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::store;
-use crate::text::plural;
+use crate::text::{duration, plural, timestamp};
 
 pub(crate) use grants::grants;
 pub(crate) use server::{
     ClockFacts, ConnectionFacts, clock, connection, database, durability, pooler, role, writes,
+    zones,
 };
 pub(crate) use tables::{indexes, sequences, sizes, snapshots, vacuum};
-pub(crate) use work::{dead, definitions, leases, queues, schedules, ticks, zones};
+pub(crate) use work::{checks, codes, work};
 
 /// From best to worst.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -34,34 +35,61 @@ pub(crate) enum Severity {
     Bad,
 }
 
-/// The result of a check. The fields are named as the columns of `doctor`.
+/// What a command tells about the state of jobctl, or about one subject: a job, a queue, a worker
+/// or a run. The fields are named as in `check --json` and `doctor --json`.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub(crate) struct Finding {
-    pub(crate) verdict: Severity,
-    /// The name of the check; `doctor` fills it in.
+    pub(crate) severity: Severity,
+    /// The name of the check that `doctor` lists; `doctor` names its other checks itself.
     pub(crate) check: &'static str,
+    /// A sentence without times that change, so that it is the same as long as the problem is.
     pub(crate) found: String,
     pub(crate) remedy: Option<String>,
+    /// A run that shows the problem.
+    pub(crate) example: Option<String>,
+    /// A stable name; `None` for what `doctor` finds outside of the work, or if all is well.
+    pub(crate) code: Option<&'static str>,
+    pub(crate) job_type: Option<String>,
+    pub(crate) queue: Option<String>,
+    pub(crate) worker: Option<String>,
+    pub(crate) run_id: Option<i64>,
+    #[serde(with = "timestamp")]
+    pub(crate) since_at: Option<DateTime<Utc>>,
+}
+
+impl Finding {
+    fn new(severity: Severity, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { severity, found: found.into(), remedy: Some(remedy.into()), ..Self::default() }
+    }
+
+    /// Returns the sentence with `since`, such as `since 02:00` or `for 3h`, and the example.
+    pub(crate) fn sentence(&self, since: impl FnOnce(DateTime<Utc>) -> String) -> String {
+        let since = self.since_at.map(|at| format!(", {}", since(at))).unwrap_or_default();
+        let example = self.example.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
+        format!("{}{since}{example}", self.found)
+    }
+
+    /// The sentence with the age of the problem at `now`.
+    pub(crate) fn aged(&self, now: DateTime<Utc>) -> String {
+        let age = |at: DateTime<Utc>| (now - at).to_std().unwrap_or_default();
+        self.sentence(|at| format!("for {}", duration::show_whole(age(at))))
+    }
 }
 
 fn ok(found: impl Into<String>) -> Finding {
-    Finding { verdict: Severity::Ok, check: "", found: found.into(), remedy: None }
-}
-
-fn with_remedy(severity: Severity, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    Finding { verdict: severity, remedy: Some(remedy.into()), ..ok(found) }
+    Finding { found: found.into(), ..Finding::default() }
 }
 
 fn unknown(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    with_remedy(Severity::Unknown, found, remedy)
+    Finding::new(Severity::Unknown, found, remedy)
 }
 
 fn warn(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    with_remedy(Severity::Warn, found, remedy)
+    Finding::new(Severity::Warn, found, remedy)
 }
 
 fn bad(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    with_remedy(Severity::Bad, found, remedy)
+    Finding::new(Severity::Bad, found, remedy)
 }
 
 /// The finding if the facts of a check cannot be read.
@@ -101,7 +129,7 @@ fn from_error(severity: Severity, error: &store::Error) -> Finding {
     let line = error.to_string();
     let (cause, remedy) =
         line.rsplit_once("; ").map_or((&*line, None), |(cause, remedy)| (cause, Some(remedy)));
-    Finding { verdict: severity, remedy: remedy.map(str::to_owned), ..ok(cause) }
+    Finding { severity, remedy: remedy.map(str::to_owned), ..ok(cause) }
 }
 
 /// Returns the names of the facts that match; equal neighbours once.

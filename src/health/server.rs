@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Finding, bad, ok, unknown, warn};
-use crate::store::{self, RoleFacts, SessionFacts};
+use super::{Finding, bad, names, ok, some, unknown, warn};
+use crate::schedule::{Zone, ZoneData};
+use crate::store::{self, RoleFacts, SessionFacts, ZoneFacts};
 use crate::text::duration;
 
 /// Clocks that NTP synchronizes differ by less than this.
@@ -172,6 +173,28 @@ pub(crate) fn clock(facts: ClockFacts) -> Finding {
     )
 }
 
+/// Checks that this host, the other workers and the database have the same rules for the zones in
+/// use. With different rules, times are off by an hour.
+pub(crate) fn zones(data: &ZoneData, facts: &ZoneFacts) -> Finding {
+    const REMEDY: &str = "update the tzdata packages of all hosts, and PostgreSQL";
+    // A zone that this host does not know is reported as a broken schedule.
+    let own = |zone: &str, at| Zone::parse(zone).ok().map(|clock| clock.offset(at).num_seconds());
+    let differs = |(zone, at, offset): &(String, DateTime<Utc>, Option<i32>)| {
+        own(zone, *at).is_some_and(|own| offset.map(i64::from) != Some(own))
+    };
+    let zones = names(&facts.offsets, differs, |(zone, ..)| zone);
+    if !zones.is_empty() {
+        let zones = some(&zones);
+        return warn(format!("{data}; the database has different rules for {zones}"), REMEDY);
+    }
+    let workers =
+        names(&facts.workers, |(_, version)| data.differs_from(version), |(name, _)| name);
+    if !workers.is_empty() {
+        return warn(format!("{data}; another version on {}", some(&workers)), REMEDY);
+    }
+    ok(data.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,7 +225,7 @@ mod tests {
         let mut old = link(1, 1, Some(2));
         old.sessions[0].age = Duration::from_secs(60);
         assert!(seen(&old));
-        assert_eq!(pooler(&link(1, 1, None)).verdict, Severity::Unknown);
+        assert_eq!(pooler(&link(1, 1, None)).severity, Severity::Unknown);
     }
 
     #[test]
@@ -216,18 +239,18 @@ mod tests {
         link.is_local = false;
         let clear = found(&link);
         assert_eq!(
-            (clear.verdict, clear.found.contains(", not encrypted, not verified, ")),
+            (clear.severity, clear.found.contains(", not encrypted, not verified, ")),
             (Severity::Warn, true)
         );
         link.sessions[0].encrypted = Some(true);
         link.sessions[0].tls_version = Some("TLSv1.3".to_owned());
         assert_eq!(
-            (found(&link).verdict, found(&link).found.contains("TLSv1.3, not verified")),
+            (found(&link).severity, found(&link).found.contains("TLSv1.3, not verified")),
             (Severity::Warn, true)
         );
         link.is_verified = true;
         assert_eq!(
-            (found(&link).verdict, found(&link).found.contains(", TLSv1.3, ")),
+            (found(&link).severity, found(&link).found.contains(", TLSv1.3, ")),
             (Severity::Ok, true)
         );
     }
@@ -237,7 +260,7 @@ mod tests {
         let with = |change: fn(&mut SessionFacts)| {
             let mut session = session(1);
             change(&mut session);
-            (writes(&session).verdict, durability(&session).verdict, database(&session).verdict)
+            (writes(&session).severity, durability(&session).severity, database(&session).severity)
         };
         assert_eq!(with(|_| {}), (Severity::Ok, Severity::Ok, Severity::Ok));
         assert_eq!(with(|session| session.standby = true).0, Severity::Bad);
@@ -251,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_role_without_privileges_is_bad() {
-        assert_eq!(role(&session(1), RoleFacts::default()).verdict, Severity::Bad);
+        assert_eq!(role(&session(1), RoleFacts::default()).severity, Severity::Bad);
         let may = RoleFacts { enters: true, enqueues: true, views: true, ..RoleFacts::default() };
         assert_eq!(role(&session(1), may), ok("app may enqueue, view"));
     }

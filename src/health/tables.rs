@@ -168,18 +168,18 @@ mod tests {
 
     #[test]
     fn dead_rows_are_found_if_they_are_many_and_a_fifth_of_the_rows() {
-        let verdict = |live, dead| vacuum(&session(), &[table(0, live, dead)]).verdict;
+        let verdict = |live, dead| vacuum(&session(), &[table(0, live, dead)]).severity;
         assert_eq!(verdict(0, 10_000), Severity::Ok);
         assert_eq!(verdict(0, 10_001), Severity::Warn);
         assert_eq!(verdict(100_000, 20_000), Severity::Ok);
         assert_eq!(verdict(100_000, 20_001), Severity::Warn);
         let off = SessionFacts { autovacuum: false, ..session() };
-        assert_eq!(vacuum(&off, &[]).verdict, Severity::Bad);
+        assert_eq!(vacuum(&off, &[]).severity, Severity::Bad);
     }
 
     #[test]
     fn a_big_table_with_few_rows_is_found() {
-        let verdict = |heap_bytes, live| sizes(&[table(heap_bytes, live, 0)], &[]).verdict;
+        let verdict = |heap_bytes, live| sizes(&[table(heap_bytes, live, 0)], &[]).severity;
         assert_eq!(verdict(BIG, 0), Severity::Ok);
         assert_eq!(verdict(BIG + 1, 0), Severity::Warn);
         assert_eq!(verdict(10 * BIG, 10 * BIG / LONGEST_ROW), Severity::Ok);
@@ -190,7 +190,7 @@ mod tests {
         let found = |sees_all, holders: &[HolderFacts]| {
             let finding =
                 snapshots(&session(), &SnapshotFacts { sees_all, holders: holders.to_vec() });
-            (finding.verdict, finding.remedy.unwrap_or_default())
+            (finding.severity, finding.remedy.unwrap_or_default())
         };
         assert_eq!(found(true, &[]).0, Severity::Ok);
         assert_eq!(

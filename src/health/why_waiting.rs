@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
+use super::Finding;
 use crate::job::status::Status;
 use crate::store::RunDetails;
 use crate::text::duration;
@@ -12,10 +13,10 @@ use crate::text::duration;
 const COUNTED: i64 = 1000;
 
 /// Returns why a run makes no progress. Returns `None` if it makes progress, or has ended and needs
-/// no explanation.
-pub(crate) fn why(run: &RunDetails) -> Option<String> {
+/// no explanation. `findings` are those of its job and of all workers.
+pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     match Status::parse(&run.status)? {
-        Status::Queued | Status::Failed => Some(waiting(run)),
+        Status::Queued | Status::Failed => Some(waiting(run, findings)),
         Status::Running => running(run),
         Status::Dead if run.attempts >= run.max_attempts => {
             Some(format!("attempt {} of {} was the last", run.attempts, run.max_attempts))
@@ -25,9 +26,10 @@ pub(crate) fn why(run: &RunDetails) -> Option<String> {
     }
 }
 
-fn waiting(run: &RunDetails) -> String {
-    if !run.defined {
-        return "its job has no definition; the next attempt marks it dead".to_owned();
+fn waiting(run: &RunDetails, findings: &[Finding]) -> String {
+    let undefined = |finding: &&Finding| finding.code == Some("definition_missing");
+    if let Some(finding) = findings.iter().find(undefined) {
+        return finding.found.clone();
     }
     if run.run_at > run.now {
         let wait = between(run.now, run.run_at);
@@ -42,23 +44,25 @@ fn waiting(run: &RunDetails) -> String {
         0 => "due now".to_owned(),
         _ => format!("due {} ago", between(run.run_at, run.now)),
     };
-    format!("{due}: {}", cause(run))
+    format!("{due}: {}", cause(run, findings))
 }
 
 /// Returns why a due run waits.
-fn cause(run: &RunDetails) -> String {
+fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     if let Some(most) = run.most_running.filter(|most| run.running >= i64::from(*most)) {
         return format!("{} of at most {most} runs of this job are running", run.running);
     }
-    if run.ticked_at.is_none() {
-        return "no worker has ever ticked".to_owned();
-    }
-    let Some(served_at) = run.served_at else {
-        return format!("no worker serves its queue `{}`", run.queue);
+    let keeps = |finding: &&Finding| match finding.code {
+        Some("worker_missing") => true,
+        Some("queue_unserved") => finding.queue.as_ref() == Some(&run.queue),
+        _ => false,
     };
-    let ago = between(served_at, run.now);
+    if let Some(finding) = findings.iter().find(keeps) {
+        return finding.found.clone();
+    }
+    let ago = between(run.served_at.unwrap_or_default(), run.now);
     match run.ahead {
-        _ if served_at < run.run_at => {
+        _ if run.served_at.is_none_or(|at| at < run.run_at) => {
             format!("no tick has served its queue since; the last one was {ago} ago")
         }
         0 => format!(
@@ -126,13 +130,11 @@ mod tests {
             enqueued_by: "app".to_owned(),
             created_at: ago(300),
             updated_at: ago(300),
-            defined: true,
             disabled: false,
             paused_at: None,
             most_running: None,
             running: 0,
             ahead: 0,
-            ticked_at: Some(ago(20)),
             served_at: Some(ago(20)),
             now: ago(0),
             history: Vec::new(),
@@ -158,29 +160,17 @@ mod tests {
 
     #[track_caller]
     fn says(run: &RunDetails, text: &str) {
-        assert_eq!(why(run).unwrap_or_default(), text);
+        assert_eq!(why(run, &[]).unwrap_or_default(), text);
     }
 
     #[test]
     fn a_run_that_is_not_due_waits_for_its_time() {
         says(&RunDetails { run_at: ago(-240), ..due() }, "due in 4m");
         says(&RunDetails { run_at: ago(-240), ..failed() }, "attempt 4 of 10 is due in 4m");
-        says(
-            &RunDetails { run_at: ago(-240), ticked_at: None, served_at: None, ..due() },
-            "due in 4m",
-        );
     }
 
     #[test]
     fn a_due_run_waits_for_a_worker() {
-        says(
-            &RunDetails { ticked_at: None, served_at: None, ..due() },
-            "due 4m ago: no worker has ever ticked",
-        );
-        says(
-            &RunDetails { served_at: None, ..due() },
-            "due 4m ago: no worker serves its queue `mail`",
-        );
         says(
             &RunDetails { served_at: Some(ago(7200)), ..due() },
             "due 4m ago: no tick has served its queue since; the last one was 2h ago",
@@ -212,9 +202,6 @@ mod tests {
         let limited = |running| RunDetails { most_running: Some(2), running, ..due() };
         says(&limited(2), "due 4m ago: 2 of at most 2 runs of this job are running");
         says(&limited(1), SKIPPED);
-        let gone = "its job has no definition; the next attempt marks it dead";
-        says(&RunDetails { defined: false, ..due() }, gone);
-        says(&RunDetails { defined: false, run_at: ago(-240), ..failed() }, gone);
     }
 
     #[test]

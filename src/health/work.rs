@@ -1,214 +1,186 @@
-//! Checks of the work: whether workers tick, and whether anything keeps runs from being executed.
+//! Findings about the work: what keeps runs from being executed, and what a person must look at.
+//! Every command chooses from them, so that all tell the same. Pure.
 
-use chrono::{DateTime, Utc};
+use std::cmp::Reverse;
 
-use super::{Finding, bad, names, ok, some, unknown, warn};
-use crate::health::limits::TICK_OVERDUE;
+use super::{Finding, Severity, ok};
+use crate::health::limits::Thresholds;
 use crate::schedule::due::FailingSchedules;
-use crate::schedule::{Zone, ZoneData};
-use crate::store::{RunFacts, WaitingFacts, ZoneFacts};
-use crate::text::duration;
+use crate::store::{Fact, WorkFacts};
+use crate::text::duration::show;
 use crate::text::plural;
 
-pub(crate) fn ticks(facts: &RunFacts) -> Finding {
-    let Some((worker, ago)) = &facts.ticked else {
-        return bad(
-            "no worker has ever ticked",
-            "add a tick to a crontab; `jobctl doctor --crontab` prints the line",
-        );
-    };
-    let found = format!("the last tick was {} ago, by {worker}", duration::show(*ago));
-    if has_recent_tick(facts) {
-        return ok(found);
-    }
-    bad(found, format!("check cron on {worker}, its mail, and the log of the ticks"))
+/// What `doctor` says if there is no finding with one of these codes. The order of the codes is the
+/// order of findings that are equally bad: likely causes first.
+const CHECKS: [(&str, &str, &[&str]); 10] = [
+    ("ticks", "every worker ticks", &["worker_missing", "worker_silent"]),
+    ("definitions", "every waiting run has a definition", &["definition_missing"]),
+    ("queues", "workers serve the queues of all overdue runs", &["queue_unserved"]),
+    ("overdue runs", "no run is overdue", &["runs_overdue"]),
+    (
+        "schedules",
+        "no schedule is late",
+        &["schedule_broken", "schedule_skipping", "schedule_late"],
+    ),
+    ("leases", "no lost lease waits for a tick", &["lease_lost"]),
+    ("dead runs", "no run is dead", &["runs_dead"]),
+    ("timeouts", "no schedule waits for a run without a timeout", &["timeout_missing"]),
+    ("history", "no history needs to be pruned", &["prune_missing"]),
+    ("effects", "no effect is open", &["effect_open"]),
+];
+/// Checks that only a flag of `check` asks for.
+const ON_REQUEST: [(&str, &str); 2] = [("run times", "run_long"), ("failures", "attempts_failing")];
+/// Codes that are worth knowing, while the work goes on.
+const WARNINGS: [&str; 3] = ["timeout_missing", "prune_missing", "effect_open"];
+
+/// Returns the codes of all findings, in their order.
+pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
+    checks_and_codes().map(|(_, code)| code)
 }
 
-fn has_recent_tick(facts: &RunFacts) -> bool {
-    facts.ticked.as_ref().is_some_and(|(_, ago)| *ago < TICK_OVERDUE)
+fn checks_and_codes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let usual =
+        CHECKS.iter().flat_map(|(check, _, codes)| codes.iter().map(|code| (*check, *code)));
+    usual.chain(ON_REQUEST)
 }
 
-pub(crate) fn leases(facts: &RunFacts) -> Finding {
-    let runs = plural::of(facts.lost, "run");
-    let (its, it, the_first) =
-        if facts.lost == 1 { ("its", "it", "") } else { ("their", "them", ", the first") };
-    match facts.lost_for {
-        Some(age) if age >= TICK_OVERDUE => bad(
-            format!("{runs} lost {its} lease{the_first} {} ago", duration::show(age)),
-            "each tick recovers such runs; check why no tick succeeds",
-        ),
-        Some(_) => ok(format!("{runs} just lost {its} lease; the next tick recovers {it}")),
-        None => ok("no run has lost its lease"),
-    }
-}
-
-pub(crate) fn schedules(facts: &RunFacts, failing: &FailingSchedules<'_>) -> Finding {
-    if let Some(first) = failing.broken.first() {
-        return bad(
-            format!("can't fire: {}", some(&failing.broken)),
-            format!("`jobctl next {first}` shows the error; correct the schedule and apply it"),
-        );
-    }
-    if let Some(first) = failing.skipping.first() {
-        return bad(
-            format!("the stored next time is too late: {}", some(&failing.skipping)),
-            format!(
-                "`jobctl resume {first}` corrects it; \
-                 the database's clock or a host's zone data was wrong"
-            ),
-        );
-    }
-    match facts.late_for {
-        Some(late) if late >= TICK_OVERDUE => bad(
-            format!("{} late: {}", duration::show(late), some(&facts.late_schedules)),
-            "each tick fires due schedules; check why no tick succeeds",
-        ),
-        _ => ok("no schedule is late"),
-    }
-}
-
-/// Checks that this host, the other workers and the database have the same rules for the zones in
-/// use. With different rules, times are off by an hour.
-pub(crate) fn zones(data: &ZoneData, facts: &ZoneFacts) -> Finding {
-    const REMEDY: &str = "update the tzdata packages of all hosts, and PostgreSQL";
-    // A zone that this host does not know is reported as a broken schedule.
-    let own = |zone: &str, at| Zone::parse(zone).ok().map(|clock| clock.offset(at).num_seconds());
-    let differs = |(zone, at, offset): &(String, DateTime<Utc>, Option<i32>)| {
-        own(zone, *at).is_some_and(|own| offset.map(i64::from) != Some(own))
-    };
-    let zones = names(&facts.offsets, differs, |(zone, ..)| zone);
-    if !zones.is_empty() {
-        let zones = some(&zones);
-        return warn(format!("{data}; the database has different rules for {zones}"), REMEDY);
-    }
-    let workers =
-        names(&facts.workers, |(_, version)| data.differs_from(version), |(name, _)| name);
-    if !workers.is_empty() {
-        return warn(format!("{data}; another version on {}", some(&workers)), REMEDY);
-    }
-    ok(data.to_string())
-}
-
-pub(crate) fn dead(facts: &RunFacts) -> Finding {
-    if facts.dead == 0 {
-        return ok("no run is dead");
-    }
-    warn(
-        plural::of(facts.dead, "dead run"),
-        "`jobctl list-dead` shows the errors; retry the runs, or prune those that need no retry",
-    )
-}
-
-/// Checks that every waiting run has a definition.
-pub(crate) fn definitions(waiting: &[WaitingFacts]) -> Finding {
-    let jobs = names(waiting, |one| !one.defined, |one| &one.job_type);
-    if jobs.is_empty() {
-        return ok("every waiting run has a definition");
-    }
-    let runs = waiting.iter().filter(|one| !one.defined).map(|one| one.runs).sum();
-    let runs = plural::of(runs, "run");
-    bad(
-        format!("{runs} without a definition will be marked dead: {}", some(&jobs)),
-        "`jobctl apply` a file that defines these jobs, or cancel the runs",
-    )
-}
-
-/// Checks that workers serve the queues of overdue runs.
-pub(crate) fn queues(facts: &RunFacts, waiting: &[WaitingFacts]) -> Finding {
-    if !has_recent_tick(facts) {
-        return unknown("no worker ticks", "start ticks first, see `ticks`");
-    }
-    let is_unserved = |one: &WaitingFacts| !one.served && one.overdue > 0;
-    let mut queues = names(waiting, is_unserved, |one| &one.queue);
-    if queues.is_empty() {
-        return ok("workers serve the queues of all overdue runs");
-    }
-    queues.sort_unstable();
-    queues.dedup();
-    let overdue = waiting.iter().filter(|one| is_unserved(one)).map(|one| one.overdue).sum();
-    let overdue = plural::of(overdue, "overdue run");
-    bad(
-        format!("{overdue} in queues that no worker serves: {}", some(&queues)),
-        "name these queues in the --queue of a tick, or tick without --queue",
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::health::Severity;
-
-    fn ticked(ago: u64) -> RunFacts {
-        RunFacts {
-            ticked: Some(("web1".to_owned(), Duration::from_secs(ago))),
-            ..RunFacts::default()
-        }
-    }
-
-    fn waiting(job: &str, queue: &str, overdue: i64, defined: bool, served: bool) -> WaitingFacts {
-        WaitingFacts {
-            job_type: job.to_owned(),
-            queue: queue.to_owned(),
-            runs: 2,
-            overdue,
-            defined,
-            served,
-        }
-    }
-
-    #[test]
-    fn a_tick_is_recent_for_five_minutes() {
-        assert_eq!(ticks(&RunFacts::default()).verdict, Severity::Bad);
-        assert_eq!(ticks(&ticked(299)).verdict, Severity::Ok);
-        assert_eq!(ticks(&ticked(300)).verdict, Severity::Bad);
-        assert_eq!(ticks(&ticked(720)).found, "the last tick was 12m ago, by web1");
-    }
-
-    #[test]
-    fn leases_and_schedules_are_bad_after_five_minutes() {
-        let of = |seconds| {
-            let length = Some(Duration::from_secs(seconds));
-            let late_schedules = ["a", "b"].map(str::to_owned).to_vec();
-            RunFacts {
-                lost: 1,
-                lost_for: length,
-                late_for: length,
-                late_schedules,
-                ..RunFacts::default()
-            }
+/// Returns the problems of the work, the worst first.
+pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
+    let mut facts = work.facts.clone();
+    let failing = FailingSchedules::of(&work.scheduled);
+    let named = |code: &str, names: &[&str]| {
+        let fact = |name: &&str| Fact {
+            code: code.to_owned(),
+            job_type: Some((*name).to_owned()),
+            ..Fact::default()
         };
-        assert_eq!(
-            (leases(&of(299)).verdict, schedules(&of(299), &FailingSchedules::default()).verdict),
-            (Severity::Ok, Severity::Ok)
-        );
-        assert_eq!(
-            (leases(&of(300)).verdict, schedules(&of(300), &FailingSchedules::default()).verdict),
-            (Severity::Bad, Severity::Bad)
-        );
-        assert_eq!(schedules(&of(300), &FailingSchedules::default()).found, "5m late: a, b");
-    }
+        names.iter().map(fact).collect::<Vec<_>>()
+    };
+    facts.extend(named("schedule_broken", &failing.broken));
+    facts.extend(named("schedule_skipping", &failing.skipping));
+    let mut tolerate = |code, most| {
+        let sum: i64 = facts.iter().filter(|fact| fact.code == code).map(|fact| fact.runs).sum();
+        if sum <= most {
+            facts.retain(|fact| fact.code != code);
+        }
+    };
+    tolerate("runs_dead", limits.dead);
+    tolerate("attempts_failing", limits.failures.map_or(0, |(most, _)| most));
+    let mut findings: Vec<_> = facts.iter().filter_map(|fact| finding(fact, limits)).collect();
+    let place = |finding: &Finding| codes().position(|code| Some(code) == finding.code);
+    // The sort is stable: findings with the same code keep the order of the facts.
+    findings.sort_by_key(|finding| (Reverse(finding.severity), place(finding)));
+    findings
+}
 
-    #[test]
-    fn defined_and_served_runs_are_ok() {
-        let rows = [waiting("a", "default", 2, true, true), waiting("b", "slow", 0, true, false)];
-        assert_eq!(definitions(&rows).verdict, Severity::Ok);
-        assert_eq!(queues(&ticked(1), &rows).verdict, Severity::Ok);
-        assert_eq!(queues(&ticked(301), &rows).verdict, Severity::Unknown);
-    }
+/// Returns the findings of each check of the work: its problems, or that all is well.
+pub(crate) fn checks(findings: &[Finding]) -> Vec<Finding> {
+    let of_check = |(check, well, _): (&'static str, &str, _)| {
+        let of_check = findings.iter().filter(move |finding| finding.check == check);
+        let found: Vec<_> = of_check.cloned().collect();
+        if found.is_empty() { vec![Finding { check, ..ok(well) }] } else { found }
+    };
+    CHECKS.into_iter().flat_map(of_check).collect()
+}
 
-    #[test]
-    fn undefined_and_unserved_runs_are_found_by_name() {
-        let rows = [
-            waiting("a", "x", 2, false, false),
-            waiting("a", "y", 1, false, false),
-            waiting("b", "x", 1, true, true),
-        ];
-        assert_eq!(definitions(&rows).found, "4 runs without a definition will be marked dead: a");
-        assert_eq!(
-            queues(&ticked(1), &rows).found,
-            "3 overdue runs in queues that no worker serves: x, y"
-        );
-    }
+/// Words a fact. A code that this program does not know has no finding.
+fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
+    let (check, code) = checks_and_codes().find(|(_, code)| *code == fact.code)?;
+    let job = fact.job_type.as_deref().unwrap_or_default();
+    let queue = fact.queue.as_deref().unwrap_or_default();
+    let worker = fact.worker.as_deref().unwrap_or_default();
+    let run = fact.run_id.unwrap_or_default();
+    let runs = |adjective: &str| plural::of(fact.runs, &format!("{adjective}run"));
+    let is = if fact.runs == 1 { "is" } else { "are" };
+    let see_cron = || format!("see cron on {worker}, its mail, and the log of its ticks");
+    let (found, remedy) = match code {
+        "worker_missing" if worker.is_empty() => (
+            "no worker has ever ticked".to_owned(),
+            "`jobctl doctor --crontab` prints a line that starts ticks".to_owned(),
+        ),
+        "worker_missing" => ("no worker ticks".to_owned(), see_cron()),
+        "worker_silent" => (format!("worker {worker} does not tick"), see_cron()),
+        "definition_missing" => (
+            format!("{job} has no definition; {} will end dead", runs("waiting ")),
+            "`jobctl apply` a file that defines the job, or cancel the runs".to_owned(),
+        ),
+        "queue_unserved" => (
+            format!("no worker serves queue {queue}, which has {}", runs("overdue ")),
+            "name the queue in the --queue of a tick, or tick without --queue".to_owned(),
+        ),
+        "runs_overdue" => {
+            (format!("{} of {job} {is} overdue", runs("")), format!("`jobctl show {run}` says why"))
+        }
+        "schedule_broken" => (
+            format!("schedule {job} can't fire"),
+            format!("`jobctl next {job}` shows the error; correct it and apply the file"),
+        ),
+        "schedule_skipping" => (
+            format!("schedule {job} will skip times, because its stored next time is too late"),
+            format!(
+                "`jobctl resume {job}` corrects it; the database's clock or a host's zone data \
+                 was wrong"
+            ),
+        ),
+        "schedule_late" => (
+            format!("schedule {job} is late"),
+            "each tick fires due schedules; see the log of the ticks".to_owned(),
+        ),
+        "lease_lost" => (
+            format!("{} of worker {worker} lost the lease and {is} not recovered", runs("")),
+            "each tick recovers such runs; see the log of the ticks".to_owned(),
+        ),
+        "runs_dead" => (
+            format!("{} of {job}", runs("dead ")),
+            format!("`jobctl list-dead --job {job}`; then retry or prune them"),
+        ),
+        "run_long" => (
+            format!("run {run} of {job} is still running on {worker}"),
+            format!("`jobctl show {run}`; `jobctl cancel {run}` stops it"),
+        ),
+        "attempts_failing" => {
+            let attempts = plural::of(fact.runs, "attempt");
+            let within = limits.failures.map_or_else(String::new, |(_, within)| show(within));
+            (
+                format!("{attempts} of {job} failed within {within}"),
+                format!("`jobctl failures --job {job} --group` shows why"),
+            )
+        }
+        "timeout_missing" => (
+            format!("{job} has no timeout: if one run hangs, its schedule starts no other"),
+            "add a timeout to the definition".to_owned(),
+        ),
+        "prune_missing" => (
+            "the history is large and is not pruned".to_owned(),
+            "let a crontab run `jobctl prune` every day".to_owned(),
+        ),
+        "effect_open" => (
+            format!("{} began and may not have happened", plural::of(fact.runs, "effect")),
+            "find out whether they happened, and settle each with `jobctl once --settle`; \
+             jobctl.job_effects has their keys"
+                .to_owned(),
+        ),
+        _ => return None,
+    };
+    let example = match (code, &fact.detail) {
+        ("worker_missing", _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
+        (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
+        ("runs_dead" | "attempts_failing", None) => Some(format!("the newest is run {run}")),
+        ("queue_unserved" | "runs_overdue" | "lease_lost", None) => {
+            Some(format!("such as run {run}"))
+        }
+        _ => None,
+    };
+    let severity = if WARNINGS.contains(&code) { Severity::Warn } else { Severity::Bad };
+    Some(Finding {
+        check,
+        code: Some(code),
+        job_type: fact.job_type.clone(),
+        queue: fact.queue.clone(),
+        worker: fact.worker.clone(),
+        run_id: fact.run_id,
+        since_at: fact.since_at,
+        example,
+        ..Finding::new(severity, found, remedy)
+    })
 }

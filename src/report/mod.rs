@@ -13,7 +13,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::health::limits::TICK_OVERDUE;
+use crate::health;
+use crate::health::limits::{TICK_OVERDUE, Thresholds};
 use crate::print;
 use crate::schedule::Zone;
 use crate::schedule::due::FailingSchedules;
@@ -62,14 +63,16 @@ impl Page {
 
     /// Returns the page. Stored text is escaped where it is inserted. At the end, control
     /// characters are written out in the whole page at once.
-    pub(crate) fn render(&self, snapshot: &Snapshot, failing: &FailingSchedules<'_>) -> String {
-        let html = self.html(snapshot, failing).into_string();
+    pub(crate) fn render(&self, snapshot: &Snapshot) -> String {
+        let html = self.html(snapshot).into_string();
         html.lines().map(|line| plain(line) + "\n").collect()
     }
 
-    fn html(&self, snapshot: &Snapshot, failing: &FailingSchedules<'_>) -> Markup {
+    fn html(&self, snapshot: &Snapshot) -> Markup {
         let (now, summary, axis) = (snapshot.now, &snapshot.summary, &self.axis(snapshot.now));
-        let headline = headline::headline(summary, failing, now, self.window);
+        let findings = health::work(&snapshot.work, &Thresholds::default());
+        let headline = headline::headline(summary, &findings, now, self.window);
+        let failing = &FailingSchedules::of(&snapshot.work.scheduled);
         let default = format!("Jobs in {}", summary.database);
         let title = self.title.as_deref().unwrap_or(&default);
         html! {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::schedule::Schedule;
-use crate::text::plural;
 
 /// A nominal time older than this was missed: no tick ran when it came.
 const ON_TIME: TimeDelta = TimeDelta::minutes(2);
@@ -170,21 +169,6 @@ impl<'a> FailingSchedules<'a> {
             scheduled.iter().filter(|one| fails(one)).map(|one| one.name.as_str()).collect()
         };
         Self { broken: named(is_broken), skipping: named(is_skipping) }
-    }
-
-    /// Returns a sentence for each kind of failure, and what to do about the first schedule.
-    pub(crate) fn sentences(&self) -> impl Iterator<Item = (String, String)> {
-        let kinds = [
-            (&self.broken, "can't fire", "see `jobctl next"),
-            (&self.skipping, "will skip times", "run `jobctl resume"),
-        ];
-        kinds.into_iter().filter_map(|(names, fails, remedy)| {
-            let first = names.first()?;
-            Some((
-                format!("schedule {} {fails}", plural::listed(names, 1)),
-                format!("{remedy} {first}`"),
-            ))
-        })
     }
 }
 

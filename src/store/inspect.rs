@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::row::{FromColumn, FromRow, rows};
+use super::row::{FromRow, rows};
 use super::status::list_workers;
 use super::{Result, Store, query, schema};
 
@@ -110,32 +110,6 @@ pub(crate) struct SnapshotFacts {
     pub(crate) holders: Vec<HolderFacts>,
 }
 
-rows! {
-    #[derive(Clone, Debug, Default)]
-    pub(crate) struct RunFacts {
-        pub(crate) dead: i64,
-        /// The runs whose lease expired, and the time since the first expired.
-        pub(crate) lost: i64,
-        pub(crate) lost_for: Option<Duration>,
-        /// The due schedules, and the time since the first is due.
-        pub(crate) late_schedules: Vec<String>,
-        pub(crate) late_for: Option<Duration>,
-        /// The worker that ticked last, and the time since; `None`: no worker ever ticked.
-        pub(crate) ticked: Option<(String, Duration)> = None,
-    }
-
-    /// Waiting runs of one job in one queue.
-    #[derive(Clone, Debug)]
-    pub(crate) struct WaitingFacts {
-        pub(crate) job_type: String,
-        pub(crate) queue: String,
-        pub(crate) runs: i64,
-        pub(crate) overdue: i64,
-        pub(crate) defined: bool,
-        pub(crate) served: bool,
-    }
-}
-
 /// The time zone rules of the database and of the workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ZoneFacts {
@@ -206,24 +180,6 @@ impl Store {
             let recent = workers.filter(|worker| now - worker.last_tick_at < TimeDelta::days(1));
             let workers = recent.map(|worker| (worker.worker, worker.version)).collect();
             Ok(ZoneFacts { offsets, workers })
-        })
-    }
-
-    pub(crate) fn inspect_runs(&self) -> Result<RunFacts> {
-        self.transact("inspect runs", |client| {
-            let query = query!("doctor/runs");
-            let row = &client.request(async |client| client.query_typed_one(query, &[]).await)?;
-            let worker: Option<String> = row.try_get("worker")?;
-            let ticked = worker.zip(FromColumn::from_column(row, "ticked_ago")?);
-            Ok(RunFacts { ticked, ..RunFacts::from_row(row)? })
-        })
-    }
-
-    /// Returns the waiting runs by job and queue. `recent` is the age up to which a worker's last
-    /// tick counts, and beyond which a due run is overdue.
-    pub(crate) fn inspect_waiting(&self, recent: Duration) -> Result<Vec<WaitingFacts>> {
-        self.transact("inspect waiting runs", move |client| {
-            client.list(query!("doctor/waiting"), &[&recent.as_secs_f64()])
         })
     }
 }

@@ -2,12 +2,12 @@
 //! computes no backoff, starts no process, and reads the host's clock only to limit its own waits.
 
 mod actions;
-mod check;
 mod claim;
 mod definitions;
 mod effects;
 mod enqueue;
 mod error;
+mod findings;
 mod finish_and_claim;
 mod inspect;
 mod list;
@@ -25,7 +25,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) use actions::{ActionResult, OldRuns};
-pub(crate) use check::{CheckFacts, FailedRun, TickAge};
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{
@@ -35,10 +34,11 @@ pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, Unlisted};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
+pub(crate) use findings::{Fact, WorkFacts};
 pub(crate) use finish_and_claim::{LockedRuns, PendingStep, StepResult};
 pub(crate) use inspect::{
-    GrantFacts, HolderFacts, IndexFacts, RoleFacts, RunFacts, SequenceFacts, SessionFacts,
-    SnapshotFacts, TableFacts, WaitingFacts, ZoneFacts,
+    GrantFacts, HolderFacts, IndexFacts, RoleFacts, SequenceFacts, SessionFacts, SnapshotFacts,
+    TableFacts, ZoneFacts,
 };
 pub(crate) use list::RunFilter;
 pub(crate) use report::{Bin, FailureGroup, Job, NextFire, Scope, Snapshot, Summary};

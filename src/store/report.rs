@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
+use super::findings::{WorkFacts, read_work};
 use super::row::{Arguments, FromRow, PgResult, collect, column, rows};
 use super::status::{Worker, list_workers};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
+use crate::health::limits::Thresholds;
 
 /// The window and the limits of the report.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +33,7 @@ pub(crate) struct Snapshot {
     /// By the database's clock.
     pub(crate) now: DateTime<Utc>,
     pub(crate) summary: Summary,
+    pub(crate) work: WorkFacts,
     pub(crate) jobs: Vec<Job>,
     pub(crate) all_jobs: i64,
     pub(crate) failures: Vec<FailureGroup>,
@@ -63,8 +66,6 @@ rows! {
         pub(crate) running: i64,
         /// Running runs whose lease expired.
         pub(crate) lost: i64,
-        /// The oldest nominal time that is due and not fired.
-        pub(crate) late_since: Option<DateTime<Utc>>,
         pub(crate) workers: i64,
         pub(crate) ticking: i64,
         pub(crate) last_tick_at: Option<DateTime<Utc>>,
@@ -164,6 +165,7 @@ impl Store {
             Ok(Snapshot {
                 now,
                 summary: client.one(query!("report/summary"), &[since, &silent_after])?,
+                work: read_work(client, None, &Thresholds::default())?,
                 jobs,
                 all_jobs,
                 failures,

@@ -49,9 +49,6 @@ rows! {
         pub(crate) created_at: DateTime<Utc>,
         #[serde(with = "timestamp")]
         pub(crate) updated_at: DateTime<Utc>,
-        /// The job is built in or has a definition.
-        #[serde(skip)]
-        pub(crate) defined: bool,
         /// The definition has a schedule and is not enabled.
         #[serde(skip)]
         pub(crate) disabled: bool,
@@ -67,9 +64,6 @@ rows! {
         /// The number of due runs of the queue that come first, at most 1,000.
         #[serde(skip)]
         pub(crate) ahead: i64,
-        /// The last time that a worker looked for runs.
-        #[serde(skip)]
-        pub(crate) ticked_at: Option<DateTime<Utc>>,
         /// The last time that a worker of this queue looked for runs.
         #[serde(skip)]
         pub(crate) served_at: Option<DateTime<Utc>>,

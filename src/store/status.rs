@@ -3,10 +3,11 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+use super::findings::{WorkFacts, read_work};
 use super::row::{PgResult, rows};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
-use crate::health::limits::TICK_OVERDUE;
+use crate::health::limits::{TICK_OVERDUE, Thresholds};
 use crate::text::timestamp;
 
 rows! {
@@ -62,6 +63,8 @@ pub(crate) struct Overview {
     pub(crate) jobs: Vec<JobStatus>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) longest_running: Vec<RunningRun>,
+    #[serde(skip)]
+    pub(crate) work: WorkFacts,
 }
 
 /// Running runs that `status` shows.
@@ -78,6 +81,10 @@ impl Store {
                 workers: list_workers(client, None)?,
                 longest_running: client
                     .list(query!("look/status_running"), &[&job, &LONGEST_RUNNING])?,
+                work: {
+                    let jobs = job.as_ref().map(|job| vec![job.clone()]);
+                    read_work(client, jobs.as_ref(), &Thresholds::default())?
+                },
             })
         })
     }

@@ -25,7 +25,12 @@ pub(crate) fn grouped(number: i64) -> String {
 
 /// Lists the first `shown` names and the number of the others: `a, b and 3 more`.
 pub(crate) fn listed(names: &[impl AsRef<str>], shown: usize) -> String {
-    let first = names.iter().take(shown).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    joined(names, shown, ", ")
+}
+
+/// The same with another separator.
+pub(crate) fn joined(names: &[impl AsRef<str>], shown: usize, separator: &str) -> String {
+    let first = names.iter().take(shown).map(AsRef::as_ref).collect::<Vec<_>>().join(separator);
     match names.len().saturating_sub(shown) {
         0 => first,
         more => format!("{first} and {more} more"),

@@ -34,7 +34,6 @@ SELECT
     run.enqueued_by,
     run.created_at,
     run.updated_at,
-    run.job_type IN ('shell', 'http') OR definition.id IS NOT NULL AS defined,
     coalesce(definition.schedule IS NOT NULL AND NOT definition.enabled, false) AS disabled,
     CASE WHEN definition.schedule IS NOT NULL THEN definition.paused_at END AS paused_at,
     definition.most_running,
@@ -56,7 +55,6 @@ SELECT
             LIMIT 1000
         ) AS earlier
     ) AS ahead,
-    (SELECT max(workers.ticked_at) FROM workers) AS ticked_at,
     (
         SELECT max(workers.ticked_at)
         FROM workers

@@ -14,7 +14,6 @@ SELECT
     waiting.later,
     running.runs AS running,
     running.lost,
-    fires.late_since,
     workers.known AS workers,
     workers.ticking,
     workers.last_tick_at
@@ -42,13 +41,6 @@ CROSS JOIN (
     FROM jobctl.job_runs AS run
     WHERE run.status = 'running'
 ) AS running
-CROSS JOIN (
-    SELECT min(definition.next_run_at) AS late_since
-    FROM jobctl.job_definitions AS definition
-    WHERE definition.enabled
-        AND definition.paused_at IS NULL
-        AND definition.next_run_at <= now()
-) AS fires
 CROSS JOIN (
     SELECT
         count(*) FILTER (

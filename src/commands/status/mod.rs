@@ -4,16 +4,20 @@ mod prometheus;
 mod text;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::Database;
 use super::arguments::Output;
 use crate::exit::Exit;
+use crate::health::limits::Thresholds;
+use crate::health::{self, Finding};
 use crate::print;
+use crate::store::Overview;
 
-/// Show jobs, workers and the longest running runs
+/// Show problems, jobs, workers and the longest running runs
 ///
-/// In TSV, each line begins with its kind: job, worker or running; --header names
-/// the fields of each kind. For the textfile collector of node_exporter, which
+/// In TSV, each line begins with its kind: job, worker, running or finding;
+/// --header names the fields of each kind. For the textfile collector of node_exporter, which
 /// must not read half a file:
 ///
 ///   jobctl status --format tsv --header
@@ -31,21 +35,29 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    overview: &'a Overview,
+    findings: &'a [Finding],
+}
+
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         let overview = store.status(self.job.clone())?;
+        let findings = health::work(&overview.work, &Thresholds::default());
         if let Some(job) = &self.job
             && overview.jobs.is_empty()
         {
             super::known_job(&store, job)?;
         }
         if self.prometheus {
-            print::answer(&prometheus::exposition(&prometheus::gauges(&overview)))?;
+            print::answer(&prometheus::exposition(&prometheus::gauges(&overview, &findings)))?;
         } else if self.output.form().is_json() {
-            print::json(&overview)?;
+            print::json(&Answer { findings: &findings, overview: &overview })?;
         } else {
-            text::show(self.output.form(), overview)?;
+            text::show(self.output.form(), overview, findings)?;
         }
         Ok(Exit::Done)
     }

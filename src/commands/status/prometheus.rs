@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
 
+use crate::health::{self, Finding};
 use crate::store::{JobStatus, Overview};
 use crate::text::plain::plain;
 
@@ -16,7 +17,7 @@ pub(super) struct Gauge {
 
 /// The metrics of a status. A run counts once in `jobctl_runs`, by its status. Due is not a status,
 /// so due runs have their own metric.
-pub(super) fn gauges(overview: &Overview) -> Vec<Gauge> {
+pub(super) fn gauges(overview: &Overview, findings: &[Finding]) -> Vec<Gauge> {
     let by_status = |job: &JobStatus| {
         [
             ("queued", job.waiting_runs + job.due_runs - job.failed_runs),
@@ -40,7 +41,16 @@ pub(super) fn gauges(overview: &Overview) -> Vec<Gauge> {
             .collect(),
     };
     let ticks = overview.workers.iter();
+    let findings = health::codes().map(|code| {
+        let count = findings.iter().filter(|finding| finding.code == Some(code)).count();
+        (vec![("code", code.to_owned())], number(i64::try_from(count).unwrap_or(i64::MAX)))
+    });
     vec![
+        Gauge {
+            name: "jobctl_findings",
+            help: "Problems that jobctl check or doctor reports, by code.",
+            samples: findings.collect(),
+        },
         Gauge {
             name: "jobctl_runs",
             help: "Runs that are not done, by status.",

@@ -1,5 +1,6 @@
 //! The status as text: tables for people, lines for awk.
 
+use crate::health::{Finding, Severity};
 use crate::print::{self, Form, Format, Table};
 use crate::store::Overview;
 
@@ -42,12 +43,27 @@ const RUNNING: Table<'_> = Table::new(
     "",
 );
 
-pub(super) fn show(form: Form, overview: Overview) -> anyhow::Result<()> {
-    let Overview { now, jobs, workers, longest_running } = overview;
+const FINDINGS: Table<'_> =
+    Table::new(&[("severity", "severity"), ("found", "found"), ("remedy", "remedy")], "");
+
+pub(super) fn show(
+    form: Form,
+    overview: Overview,
+    mut findings: Vec<Finding>,
+) -> anyhow::Result<()> {
+    let Overview { now, jobs, workers, longest_running, .. } = overview;
     if form.format == Format::Tsv {
         print::tsv(form, "job", &jobs)?;
         print::tsv(form, "worker", &workers)?;
-        return print::tsv(form, "running", &longest_running);
+        print::tsv(form, "running", &longest_running)?;
+        return print::tsv(form, "finding", &findings);
+    }
+    findings.retain(|finding| finding.severity == Severity::Bad);
+    if !findings.is_empty() {
+        findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
+        print::heading(form, "Needs attention")?;
+        print::rows(form, &findings, &FINDINGS.wrapped())?;
+        print::answer("\n")?;
     }
     let now = Some(now);
     // Several tables, so that none is wider than a terminal.
@@ -68,13 +84,10 @@ pub(super) fn show(form: Form, overview: Overview) -> anyhow::Result<()> {
         print::rows(form, &succeeded, &SUCCEEDED)?;
         print::answer("\n")?;
     }
-    if workers.is_empty() {
-        return print::answer(
-            "No worker has ticked yet; cron starts one with `* * * * * jobctl tick`.\n",
-        );
+    if !workers.is_empty() {
+        print::heading(form, "Workers")?;
+        print::rows(form, &workers, &WORKERS.since(now))?;
     }
-    print::heading(form, "Workers")?;
-    print::rows(form, &workers, &WORKERS.since(now))?;
     if longest_running.is_empty() {
         return Ok(());
     }

@@ -1,0 +1,292 @@
+-- The problems of the work: a row per finding, with the facts of its sentence, see
+-- src/health/work.rs. The longest-standing come first.
+-- $1  jobs; NULL for all
+-- $2  seconds after its last tick until a worker is silent
+-- $3  seconds after which a due run, a due schedule or an expired lease is late
+-- $4  seconds that a run may be running; NULL for any number
+-- $5  seconds after which a dead run no longer counts; NULL for never
+-- $6  seconds after which a failed attempt no longer counts; NULL to count none
+-- `runs` is the number of runs, attempts or effects. `detail` is an error or a duration.
+WITH worker AS (
+    SELECT
+        worker.worker,
+        worker.last_tick_at,
+        worker.queues,
+        worker.missed_for,
+        -- A tick with --linger polls many times a second, but rarely updates its row.
+        worker.last_tick_at > now() - make_interval(secs => $2::float8)
+            OR coalesce(worker.claiming_until > now(), false) AS ticks,
+        row_number() OVER (ORDER BY worker.last_tick_at DESC, worker.worker) AS place
+    FROM jobctl.job_workers AS worker
+),
+ticking AS (
+    SELECT count(*) FILTER (WHERE worker.ticks) AS workers FROM worker
+),
+definition AS (
+    SELECT
+        definition.name,
+        definition.kind,
+        definition.schedule,
+        definition.overlap,
+        definition.timeout,
+        definition.enabled,
+        definition.paused_at,
+        definition.next_run_at
+    FROM jobctl.job_definitions AS definition
+    WHERE $1::text[] IS NULL
+        OR definition.name = ANY ($1::text[])
+),
+waiting AS (
+    SELECT
+        grouped.*,
+        grouped.job_type IN ('shell', 'http')
+            OR EXISTS (SELECT FROM definition WHERE definition.name = grouped.job_type) AS defined,
+        EXISTS (
+            SELECT FROM worker
+            WHERE worker.ticks
+                AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
+        ) AS served
+    FROM (
+        SELECT
+            run.job_type,
+            run.queue,
+            count(*) AS runs,
+            count(*) FILTER (WHERE run.run_at < now() - make_interval(secs => $3::float8)) AS late,
+            min(run.id) FILTER (WHERE run.run_at < now() - make_interval(secs => $3::float8)) AS id,
+            min(run.run_at) AS since_at
+        FROM jobctl.job_runs AS run
+        WHERE run.status IN ('queued', 'failed')
+            AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+        GROUP BY run.job_type, run.queue
+    ) AS grouped
+),
+dead AS (
+    SELECT
+        run.job_type,
+        count(*) AS runs,
+        min(run.finished_at) AS since_at,
+        max(run.finished_at) AS newest_at
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'dead'
+        AND ($5::float8 IS NULL OR run.finished_at > now() - make_interval(secs => $5::float8))
+        AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+    GROUP BY run.job_type
+)
+-- No worker ticks; the named worker is the last that did.
+SELECT
+    'worker_missing' AS code,
+    NULL AS job_type,
+    NULL AS queue,
+    left(latest.worker, 255) AS worker,
+    NULL::bigint AS run_id,
+    latest.last_tick_at AS since_at,
+    0::bigint AS runs,
+    NULL AS detail
+FROM ticking
+LEFT JOIN worker AS latest
+    ON latest.place = 1
+WHERE ticking.workers = 0
+UNION ALL
+SELECT
+    'worker_silent',
+    NULL,
+    NULL,
+    left(worker.worker, 255),
+    NULL,
+    worker.last_tick_at,
+    0,
+    NULL
+FROM worker
+CROSS JOIN ticking
+WHERE NOT worker.ticks
+    AND ticking.workers > 0
+    AND now() - worker.last_tick_at <= worker.missed_for + make_interval(secs => $2::float8)
+UNION ALL
+SELECT
+    'queue_unserved',
+    NULL,
+    waiting.queue,
+    NULL,
+    min(waiting.id),
+    min(waiting.since_at),
+    sum(waiting.late)::bigint,
+    NULL
+FROM waiting
+CROSS JOIN ticking
+WHERE waiting.late > 0
+    AND NOT waiting.served
+    AND ticking.workers > 0
+GROUP BY waiting.queue
+UNION ALL
+SELECT
+    'definition_missing',
+    waiting.job_type,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    sum(waiting.runs)::bigint,
+    NULL
+FROM waiting
+WHERE NOT waiting.defined
+GROUP BY waiting.job_type
+UNION ALL
+SELECT
+    'runs_overdue',
+    waiting.job_type,
+    NULL,
+    NULL,
+    min(waiting.id),
+    min(waiting.since_at),
+    sum(waiting.late)::bigint,
+    NULL
+FROM waiting
+WHERE waiting.late > 0
+    AND waiting.served
+    AND waiting.defined
+GROUP BY waiting.job_type
+UNION ALL
+SELECT
+    'lease_lost',
+    NULL,
+    NULL,
+    left(run.locked_by, 255),
+    min(run.id),
+    min(run.locked_until),
+    count(*),
+    NULL
+FROM jobctl.job_runs AS run
+WHERE run.status = 'running'
+    AND run.locked_until < now() - make_interval(secs => $3::float8)
+    AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+GROUP BY run.locked_by
+UNION ALL
+SELECT
+    'schedule_late',
+    definition.name,
+    NULL,
+    NULL,
+    NULL,
+    definition.next_run_at,
+    0,
+    NULL
+FROM definition
+CROSS JOIN ticking
+WHERE definition.enabled
+    AND definition.paused_at IS NULL
+    AND definition.next_run_at < now() - make_interval(secs => $3::float8)
+    AND ticking.workers > 0
+UNION ALL
+SELECT
+    'runs_dead',
+    dead.job_type,
+    NULL,
+    NULL,
+    newest.id,
+    dead.since_at,
+    dead.runs,
+    left(newest.last_error, 10000)
+FROM dead
+CROSS JOIN LATERAL (
+    SELECT run.id, run.last_error
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'dead'
+        AND run.finished_at = dead.newest_at
+        AND run.job_type = dead.job_type
+    ORDER BY run.id DESC
+    LIMIT 1
+) AS newest
+UNION ALL
+SELECT
+    'run_long',
+    run.job_type,
+    NULL,
+    left(run.locked_by, 255),
+    run.id,
+    run.started_at,
+    1,
+    NULL
+FROM jobctl.job_runs AS run
+WHERE run.status = 'running'
+    AND run.started_at < now() - make_interval(secs => $4::float8)
+    AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+UNION ALL
+SELECT
+    'attempts_failing',
+    failing.job_type,
+    NULL,
+    NULL,
+    failing.run_id,
+    NULL,
+    failing.attempts,
+    left(failing.last_error, 10000)
+FROM (
+    SELECT DISTINCT ON (run.job_type)
+        run.job_type,
+        attempt.run_id,
+        run.last_error,
+        count(*) OVER (PARTITION BY run.job_type) AS attempts
+    FROM jobctl.job_attempts AS attempt
+    JOIN jobctl.job_runs AS run
+        ON run.id = attempt.run_id
+    WHERE attempt.outcome IN ('failed', 'lease_expired')
+        AND attempt.finished_at > now() - make_interval(secs => $6::float8)
+        AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+    ORDER BY run.job_type, attempt.finished_at DESC, attempt.run_id DESC
+) AS failing
+UNION ALL
+-- One run that hangs would stop all later ones.
+SELECT
+    'timeout_missing',
+    definition.name,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    0,
+    NULL
+FROM definition
+WHERE definition.enabled
+    AND definition.paused_at IS NULL
+    AND definition.schedule IS NOT NULL
+    AND definition.overlap = 'skip'
+    AND definition.kind = 'shell'
+    AND definition.timeout IS NULL
+UNION ALL
+-- By default, `jobctl prune` keeps no run for longer. A small history needs no pruning.
+SELECT
+    'prune_missing',
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    oldest.finished_at,
+    0,
+    NULL
+FROM (
+    SELECT min(run.finished_at) AS finished_at
+    FROM jobctl.job_runs AS run
+    WHERE run.finished_at IS NOT NULL
+) AS oldest
+JOIN pg_class AS relation
+    ON relation.oid = to_regclass('jobctl.job_runs')
+WHERE oldest.finished_at < now() - interval '100 days'
+    AND relation.reltuples > 100000
+    AND $1::text[] IS NULL
+UNION ALL
+-- The command that began them may still run.
+SELECT
+    'effect_open',
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    min(effect.recorded_at),
+    count(*),
+    NULL
+FROM jobctl.job_effects AS effect
+WHERE effect.completed_at IS NULL
+    AND effect.recorded_at < now() - interval '1 day'
+    AND $1::text[] IS NULL
+HAVING count(*) > 0
+ORDER BY since_at, job_type, queue, worker, run_id
