@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Invocation, TestDb};
+use crate::support::{Invocation, TestDb, temp_dir};
 
 const FINE: &str = "";
 
@@ -379,4 +379,63 @@ fn a_gap_of_over_an_hour_starts_a_new_series_of_ticks() {
     };
     assert_eq!(ticked_for("59 minutes"), "t");
     assert_eq!(ticked_for("61 minutes"), "f");
+}
+
+#[test]
+fn check_repeats_known_problems_only_after_a_time_and_marks_new_ones() {
+    let db = db_with_worker();
+    let state = temp_dir();
+    let check = || {
+        let state = state.path().to_str().unwrap();
+        let check = db.jobctl(["check", "--repeat", "1h"]).env("XDG_STATE_HOME", state).run();
+        check.stderr("").stdout
+    };
+    let age_memory = || {
+        let folder = state.path().join("jobctl");
+        let file = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        let mut memory: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        memory["printed_at"] = json!("2026-01-01T00:00:00Z");
+        std::fs::write(file, memory.to_string()).unwrap();
+    };
+    assert_eq!(check(), "");
+    insert_due(&db, "shell", "1 hour");
+    assert!(check().starts_with("new: 1 run of shell is overdue"));
+    assert_eq!(check(), "");
+    // A changed number is not new.
+    insert_due(&db, "shell", "1 hour");
+    assert_eq!(check(), "");
+    age_memory();
+    assert!(check().starts_with("2 runs of shell are overdue"));
+    assert_eq!(check(), "");
+    insert_dead(&db, "mail", "1 minute", "exit status 3");
+    let shown = check();
+    let lines: Vec<_> = shown.lines().collect();
+    assert!(lines[0].starts_with("new: 1 dead run of mail"), "{shown}");
+    assert!(lines[1].starts_with("2 runs of shell are overdue"), "{shown}");
+    // A problem that comes back is new, and so is another dead run.
+    db.execute("DELETE FROM jobctl.job_runs WHERE job_type = 'shell'");
+    assert_eq!(check(), "");
+    insert_due(&db, "shell", "1 hour");
+    assert!(check().starts_with("new: 1 run of shell is overdue"));
+    insert_dead(&db, "mail", "1 second", "exit status 4");
+    assert!(check().starts_with("new: 2 dead runs of mail"));
+}
+
+#[test]
+fn check_reports_a_job_that_has_not_succeeded_within_its_max_age() {
+    let db = db_with_worker();
+    db.apply("[jobs.backup]\nshell = 'true'\nmax_age = '26h'\n[jobs.other]\nshell = 'true'\n");
+    let stale = "backup has not succeeded within 1d 2h, since T; `jobctl list --job backup` shows \
+                 its runs";
+    assert_prints(db.jobctl(["check"]), FINE);
+    db.execute("UPDATE jobctl.job_definitions SET created_at = now() - interval '27 hours'");
+    assert_prints(db.jobctl(["check"]), stale);
+    let id = insert(&db, "backup", "succeeded", "finished_at", "now() - interval '25 hours'");
+    insert(&db, "backup", "cancelled", "finished_at", "now()");
+    assert_prints(db.jobctl(["check"]), FINE);
+    let two_hours_older = "UPDATE jobctl.job_runs SET finished_at = now() - interval '27 hours'";
+    db.execute(&format!("{two_hours_older} WHERE id = {id}"));
+    assert_prints(db.jobctl(["check"]), stale);
+    db.execute("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'backup'");
+    assert_prints(db.jobctl(["check"]), FINE);
 }

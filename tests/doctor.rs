@@ -101,6 +101,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
             "schedules",
             "leases",
             "dead runs",
+            "freshness",
             "timeouts",
             "history",
             "effects",

@@ -27,6 +27,8 @@ GRANT SELECT (
     time_zone,
     overlap,
     timeout,
+    max_age,
+    created_at,
     enabled,
     paused_at,
     next_run_at,

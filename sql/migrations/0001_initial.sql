@@ -51,6 +51,9 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000),
     timeout interval
         CONSTRAINT timeout_is_positive CHECK (timeout > interval '0'),
+    -- `check` reports the job if it has not succeeded for longer.
+    max_age interval
+        CONSTRAINT max_age_is_positive CHECK (max_age > interval '0'),
     backoff text NOT NULL DEFAULT 'exponential:1m..30m'
         CONSTRAINT backoff_is_known
             CHECK (backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'),

@@ -1,8 +1,14 @@
 //! `jobctl check`: prints nothing while all is well, else a line for each problem.
 
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
+use chrono::{DateTime, Utc};
 use clap::Args;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Database;
@@ -18,13 +24,14 @@ use crate::text::plain::plain;
 const WEEK: Duration = Duration::from_secs(7 * 86400);
 const YEAR: Duration = Duration::from_secs(365 * 86400);
 
-/// Report problems, a line each, with exit status 1; or print nothing
+/// Report problems with exit status 1, or print nothing
 ///
 /// For cron, which mails the lines, and for any monitor that reads the exit status:
 ///
-///   */5 * * * * jobctl check --max-lag 30m
+///   */5 * * * * jobctl check --max-lag 30m --repeat 1h
 ///
-/// A database that can't be reached is exit 5, with its line on stderr.
+/// --repeat remembers the printed problems in ~/.local/state/jobctl. A database
+/// that can't be reached is exit 5, with its line on stderr.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -65,6 +72,9 @@ pub(crate) struct Arguments {
         value_parser = length(Duration::from_secs(1), WEEK)
     )]
     within: Duration,
+    /// Print the same problems again only after this time, and say which are new
+    #[arg(long, value_name = "DURATION", value_parser = length(Duration::ZERO, YEAR))]
+    repeat: Option<Duration>,
     /// Check only these jobs, and all workers
     #[arg(long, value_name = "J", num_args = 1.., value_delimiter = ',')]
     job: Vec<String>,
@@ -75,6 +85,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
+        let asked = format!("{self:?}");
         for job in &self.job {
             // A misspelt job would never have a problem.
             super::known_job(&store, job)?;
@@ -92,10 +103,67 @@ impl Arguments {
         findings.retain(|finding| finding.severity == Severity::Bad);
         if self.output.form().is_json() {
             print::json(&json!({"fine": findings.is_empty(), "findings": findings}))?;
+        } else if let Some(repeat) = self.repeat {
+            let memory = Memory::of(&format!("{asked} {}", database.target()?))?;
+            print::answer(&memory.news(&findings, store.now()?, repeat)?)?;
         } else {
             print::answer(&findings.iter().map(line).collect::<String>())?;
         }
         Ok(if findings.is_empty() { Exit::Done } else { Exit::CouldNot })
+    }
+}
+
+/// A file that remembers what `check` printed when it was last asked the same.
+struct Memory(PathBuf);
+
+/// The content of the file.
+#[derive(Default, Deserialize, Serialize)]
+struct Remembered {
+    printed_at: DateTime<Utc>,
+    /// The subjects of the last check, printed or not.
+    subjects: Vec<String>,
+}
+
+impl Memory {
+    fn of(asked: &str) -> anyhow::Result<Self> {
+        let folder = |name| std::env::var_os(name).filter(|folder| !folder.is_empty());
+        let home = || Some(Path::new(&folder("HOME")?).join(".local/state"));
+        let state = folder("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
+        let folder = state.context("--repeat needs HOME or XDG_STATE_HOME")?.join("jobctl");
+        let mut hasher = DefaultHasher::new();
+        asked.hash(&mut hasher);
+        Ok(Self(folder.join(format!("check-{:016x}.json", hasher.finish()))))
+    }
+
+    /// Returns the lines to print at `now`: none if no finding is new and the last were printed
+    /// less than `repeat` ago.
+    fn news(
+        &self,
+        findings: &[Finding],
+        now: DateTime<Utc>,
+        repeat: Duration,
+    ) -> anyhow::Result<String> {
+        let old: Remembered = fs::read(&self.0)
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default();
+        let subjects: Vec<_> = findings.iter().map(Finding::subject).collect();
+        let (known, new): (Vec<_>, Vec<_>) =
+            findings.iter().partition(|finding| old.subjects.contains(&finding.subject()));
+        let is_due = (now - old.printed_at).to_std().unwrap_or_default() >= repeat;
+        let mut news = String::new();
+        if is_due || !new.is_empty() {
+            news.extend(new.into_iter().map(|finding| format!("new: {}", line(finding))));
+            news.extend(known.into_iter().map(line));
+        }
+        let printed_at = if news.is_empty() { old.printed_at } else { now };
+        let text = serde_json::to_vec(&Remembered { printed_at, subjects })?;
+        self.0
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&self.0, text))
+            .with_context(|| format!("cannot write {}", self.0.display()))?;
+        Ok(news)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, FixedOffset, SecondsFormat, Utc};
 use clap::Args;
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use super::arguments::{Output, time};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Form, Table};
 use crate::schedule::due::{self, Scheduled};
-use crate::schedule::{HORIZON_YEARS, Schedule};
+use crate::schedule::{HORIZON_YEARS, Schedule, Zone};
 use crate::text::timestamp;
 
 const FIRES: &str = "fires";
@@ -19,8 +19,8 @@ const BROKEN: &str = "broken";
 
 /// Show when schedules fire, clock changes included
 ///
-/// Without a name: the next time of each definition, and how many of its times were
-/// skipped. --schedule tries an expression, and needs no database:
+/// Without a name: the next time of each definition, its last run, and how many of
+/// its times were skipped. --schedule tries an expression, and needs no database:
 ///
 ///   jobctl next --schedule '30 2 * * mon-fri' --time-zone Europe/Berlin
 #[derive(Args, Debug)]
@@ -69,15 +69,22 @@ struct Next {
     schedule: String,
     time_zone: String,
     skipped_fires: i64,
+    /// `next_run_at` in the time zone of the schedule.
+    local_time: Option<String>,
+    last_status: Option<String>,
+    #[serde(with = "timestamp")]
+    last_succeeded_at: Option<DateTime<Utc>>,
 }
 
 const DEFINITIONS: Table<'_> = Table::new(
     &[
-        ("at", "next_run_at"),
+        ("next", "next_run_at|state"),
+        ("local time", "local_time"),
         ("job", "job_type"),
-        ("state", "state"),
         ("schedule", "schedule"),
         ("time zone", "time_zone"),
+        ("last", "last_status"),
+        ("last success", "last_succeeded_at"),
         ("skipped", "skipped_fires"),
     ],
     "no definition has a schedule",
@@ -109,8 +116,10 @@ impl Arguments {
         let store = database.open()?;
         let Some(name) = &self.name else {
             let definitions = store.list_schedules(None)?;
-            let next: Vec<_> = definitions.into_iter().filter_map(next).collect();
-            print::rows(form, &next, &DEFINITIONS)?;
+            let now = definitions.first().map(|definition| definition.now);
+            let mut next: Vec<_> = definitions.into_iter().filter_map(next).collect();
+            next.sort_by_key(|one| (one.next_run_at.is_none(), one.next_run_at));
+            print::rows(form, &next, &DEFINITIONS.since(now))?;
             return Ok(Exit::Done);
         };
         let definition = super::definition(&store, name)?;
@@ -140,7 +149,7 @@ impl Arguments {
         let times: Vec<_> = fires
             .map(|fire| Nominal {
                 scheduled_for: fire.at,
-                local_time: fire.local.to_rfc3339_opts(SecondsFormat::Micros, false),
+                local_time: local_time(fire.local),
                 clock_change: fire.mark,
             })
             .collect();
@@ -158,14 +167,23 @@ impl Arguments {
 
 fn next(definition: Scheduled) -> Option<Next> {
     let state = state(&definition);
+    let next_run_at = definition.next_run_at.filter(|_| state == FIRES);
+    let zone = Zone::parse(&definition.time_zone).ok();
     Some(Next {
-        next_run_at: definition.next_run_at.filter(|_| state == FIRES),
+        next_run_at,
+        local_time: zone.zip(next_run_at).map(|(zone, at)| local_time(zone.local(at))),
+        last_status: definition.last_status,
+        last_succeeded_at: definition.last_succeeded_at,
         job_type: definition.name,
         schedule: definition.schedule?,
         time_zone: definition.time_zone,
         state,
         skipped_fires: definition.skipped_fires,
     })
+}
+
+fn local_time(at: DateTime<FixedOffset>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Micros, false)
 }
 
 /// Returns whether the schedule fires, or why it does not.

@@ -69,6 +69,16 @@ impl Finding {
         format!("{}{since}{example}", self.found)
     }
 
+    /// What the finding is about. It stays the same while a number in the sentence changes; another
+    /// dead run is another subject.
+    pub(crate) fn subject(&self) -> String {
+        let Self { code, job_type, queue, worker, .. } = self;
+        let run = self.run_id.filter(|_| matches!(code, Some("runs_dead" | "run_long")));
+        let name = |name: &Option<String>| name.clone().unwrap_or_default();
+        let (code, run) = (code.unwrap_or_default(), run.unwrap_or_default());
+        format!("{code} {} {} {} {run}", name(job_type), name(queue), name(worker))
+    }
+
     /// The sentence with the age of the problem at `now`.
     pub(crate) fn aged(&self, now: DateTime<Utc>) -> String {
         let age = |at: DateTime<Utc>| (now - at).to_std().unwrap_or_default();

@@ -6,13 +6,13 @@ use std::cmp::Reverse;
 use super::{Finding, Severity, ok};
 use crate::health::limits::Thresholds;
 use crate::schedule::due::FailingSchedules;
-use crate::store::{Fact, WorkFacts};
+use crate::store::{self, Fact, WorkFacts};
 use crate::text::duration::show;
 use crate::text::plural;
 
 /// What `doctor` says if there is no finding with one of these codes. The order of the codes is the
 /// order of findings that are equally bad: likely causes first.
-const CHECKS: [(&str, &str, &[&str]); 10] = [
+const CHECKS: [(&str, &str, &[&str]); 11] = [
     ("ticks", "every worker ticks", &["worker_missing", "worker_silent"]),
     ("definitions", "every waiting run has a definition", &["definition_missing"]),
     ("queues", "workers serve the queues of all overdue runs", &["queue_unserved"]),
@@ -24,6 +24,7 @@ const CHECKS: [(&str, &str, &[&str]); 10] = [
     ),
     ("leases", "no lost lease waits for a tick", &["lease_lost"]),
     ("dead runs", "no run is dead", &["runs_dead"]),
+    ("freshness", "no job is older than its max_age", &["job_stale"]),
     ("timeouts", "no schedule waits for a run without a timeout", &["timeout_missing"]),
     ("history", "no history needs to be pruned", &["prune_missing"]),
     ("effects", "no effect is open", &["effect_open"]),
@@ -134,6 +135,16 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
             format!("{} of {job}", runs("dead ")),
             format!("`jobctl list-dead --job {job}`; then retry or prune them"),
         ),
+        "job_stale" => {
+            let seconds = fact.detail.as_ref().and_then(|seconds| seconds.parse().ok());
+            (
+                format!(
+                    "{job} has not succeeded within {}",
+                    show(store::seconds(seconds.unwrap_or(0.0)))
+                ),
+                format!("`jobctl list --job {job}` shows its runs"),
+            )
+        }
         "run_long" => (
             format!("run {run} of {job} is still running on {worker}"),
             format!("`jobctl show {run}`; `jobctl cancel {run}` stops it"),
@@ -164,6 +175,7 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
     };
     let example = match (code, &fact.detail) {
         ("worker_missing", _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
+        ("job_stale", _) => None,
         (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
         ("runs_dead" | "attempts_failing", None) => Some(format!("the newest is run {run}")),
         ("queue_unserved" | "runs_overdue" | "lease_lost", None) => {

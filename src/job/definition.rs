@@ -30,6 +30,8 @@ pub(crate) struct Definition {
     pub(crate) max_attempts: i32,
     /// Seconds.
     pub(crate) timeout: Option<f64>,
+    /// Seconds since the last success, after which the job is a finding.
+    pub(crate) max_age: Option<f64>,
     pub(crate) backoff: String,
     pub(crate) priority: i32,
     pub(crate) queue: String,
@@ -51,7 +53,7 @@ pub(crate) struct Problem {
 
 /// The keys of a job.
 const KEYS: &str = "shell http cwd env permanent_exit_codes payload schedule time_zone catch_up \
-                    overlap max_running max_attempts timeout backoff priority queue spread \
+                    overlap max_running max_attempts timeout max_age backoff priority queue spread \
                     enqueuers enqueue_may_set enabled";
 /// The keys of a job that belong to the command of `shell`.
 const SHELL_KEYS: [&str; 3] = ["cwd", "env", "permanent_exit_codes"];
@@ -65,6 +67,8 @@ const MAY_SET: &[&str] = &["queue", "priority", "timeout", "max_attempts", "back
 const OVERLAPS: &[&str] = &["skip", "allow", "queue"];
 /// The number of intervals between nominal times that are compared with `spread`.
 const INTERVALS: usize = 100;
+/// The maximum of `max_age`.
+const LONGEST_AGE: Duration = Duration::from_secs(366 * 86400);
 /// The maximum of N in `catch_up = "all:N"`.
 const CATCH_UP_LIMIT: usize = 1000;
 
@@ -173,6 +177,7 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         max_running: keys.get("max_running", number(1, 100_000))?,
         max_attempts: max_attempts.unwrap_or(10),
         timeout: keys.get("timeout", seconds(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1))?,
+        max_age: keys.get("max_age", seconds(Duration::from_secs(60), LONGEST_AGE))?,
         backoff: backoff.unwrap_or_else(|| backoff::DEFAULT.to_owned()),
         priority: keys.get("priority", number(i32::MIN, i32::MAX))?.unwrap_or(0),
         queue: queue_name.unwrap_or_else(|| "default".to_owned()),

@@ -75,7 +75,7 @@ impl Fields {
             return now.map_or(Cell::At(at), |now| Cell::Since(at, now));
         }
         match name {
-            "status" | "outcome" => Cell::Status(text),
+            "status" | "last_status" | "outcome" | "severity" => Cell::Status(text),
             "local_time" => {
                 let local = DateTime::parse_from_rfc3339(&text);
                 Cell::Whole(local.map_or(text, |at| at.format("%a %Y-%m-%d %H:%M %:z").to_string()))

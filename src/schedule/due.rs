@@ -62,6 +62,10 @@ pub(crate) struct Scheduled {
     pub(crate) next_run_at: Option<DateTime<Utc>>,
     /// Nominal times that were left out.
     pub(crate) skipped_fires: i64,
+    /// Of the job's newest finished run, scheduled or not.
+    pub(crate) last_status: Option<String>,
+    /// The end of the job's newest run that succeeded.
+    pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
     /// The database's now.
     pub(crate) now: DateTime<Utc>,
 }

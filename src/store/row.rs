@@ -175,6 +175,8 @@ from_row!(Scheduled {
     paused_at,
     next_run_at,
     skipped_fires,
+    last_status,
+    last_succeeded_at,
     now,
 });
 from_row!(DueSchedule { id, name, schedule, time_zone, catch_up, most_fires, spread, seen, now });

@@ -1026,6 +1026,7 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         max_running: random.maybe(&[1, 2]),
         max_attempts: 1 + random.below(3) as i32,
         timeout: random.maybe(&[10.0]),
+        max_age: None,
         backoff: random.of(&["fixed:1s", "exponential:1m..30m"]).to_owned(),
         priority: random.below(2) as i32,
         queue: random.of(&["default", "x"]).to_owned(),

@@ -29,6 +29,8 @@ definition AS (
         definition.schedule,
         definition.overlap,
         definition.timeout,
+        definition.max_age,
+        definition.created_at,
         definition.enabled,
         definition.paused_at,
         definition.next_run_at
@@ -234,6 +236,29 @@ FROM (
         AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
     ORDER BY run.job_type, attempt.finished_at DESC, attempt.run_id DESC
 ) AS failing
+UNION ALL
+-- A job that never succeeded counts from the time when it was defined.
+SELECT
+    'job_stale',
+    definition.name,
+    NULL,
+    NULL,
+    NULL,
+    coalesce(success.finished_at, definition.created_at),
+    0,
+    extract(epoch FROM definition.max_age)::text
+FROM definition
+LEFT JOIN LATERAL (
+    SELECT run.finished_at
+    FROM jobctl.job_runs AS run
+    WHERE run.job_type = definition.name
+        AND run.status = 'succeeded'
+    ORDER BY run.id DESC
+    LIMIT 1
+) AS success ON true
+WHERE definition.enabled
+    AND definition.paused_at IS NULL
+    AND coalesce(success.finished_at, definition.created_at) < now() - definition.max_age
 UNION ALL
 -- One run that hangs would stop all later ones.
 SELECT

@@ -14,11 +14,11 @@ use crate::health::{self, Finding};
 use crate::print;
 use crate::store::Overview;
 
-/// Show problems, jobs, workers and the longest running runs
+/// Show problems, jobs, workers and long runs
 ///
 /// In TSV, each line begins with its kind: job, worker, running or finding;
-/// --header names the fields of each kind. For the textfile collector of node_exporter, which
-/// must not read half a file:
+/// --header names the fields of each kind. For the textfile collector of
+/// node_exporter, which must not read half a file:
 ///
 ///   jobctl status --format tsv --header
 ///   jobctl status --prometheus >jobctl.tmp && mv jobctl.tmp jobctl.prom
