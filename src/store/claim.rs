@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{FromRow, PgResult, column, rows};
+use super::row::{Argument, FromRow, PgResult, column, rows};
 use super::runs::locked;
 use super::{Result, Store, query};
 use crate::connect::Client;
@@ -203,11 +203,13 @@ impl Store {
         })
     }
 
-    /// Returns how many runs a worker holds, over all its ticks.
-    pub(crate) fn held(&self, worker: &str) -> Result<usize> {
+    /// Returns how many runs a worker's ticks hold, without the claims `own`.
+    pub(crate) fn held_by_others(&self, worker: &str, own: &[Token]) -> Result<usize> {
         let worker = worker.to_owned();
+        let (ids, attempts, claimed_at) = Token::columns(own);
         let held = self.transact("count the worker's runs", move |client| {
-            client.one::<i32>(query!("tick/held"), &[&worker])
+            let arguments: &[&dyn Argument] = &[&worker, &ids, &attempts, &claimed_at];
+            client.one::<i32>(query!("tick/held_by_others"), arguments)
         })?;
         Ok(usize::try_from(held).unwrap_or(0))
     }

@@ -7,7 +7,7 @@ use super::prefetch::{self, Prefetch};
 use super::request::{Wake, Woken};
 use crate::execute::PoolState;
 use crate::job::payload::PAYLOAD_LIMIT;
-use crate::store::{Claim, ClaimResult};
+use crate::store::{Claim, ClaimResult, Token};
 
 /// How often an idle lingering tick polls. A run starts about half of this after its enqueue, for
 /// 15 short transactions a second.
@@ -168,14 +168,10 @@ impl Claims {
         self.linger
     }
 
-    /// Returns what to ask when the tick wakes.
-    pub(super) fn wake(&self, held: usize, until: Option<Instant>) -> Wake {
-        Wake {
-            keeps_right: self.linger || self.has_right(),
-            counts_others: !self.has_right() || self.woken.held_by_others > 0,
-            held,
-            until,
-        }
+    /// Returns what to ask when the tick wakes. It holds the claims `own`.
+    pub(super) fn wake(&self, own: impl Iterator<Item = Token>, until: Option<Instant>) -> Wake {
+        let keeps_right = self.linger || self.has_right();
+        Wake { keeps_right, own_claims: own.collect(), until }
     }
 
     pub(super) fn woken(&mut self, now: Instant, woken: Woken) {

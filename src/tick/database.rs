@@ -1,18 +1,20 @@
 //! Sends the machine's requests. For renewals, results and claims the driver does not wait, so that
 //! it sees signals and ended attempts meanwhile. It waits for the other answers, which are rare.
 
-use std::sync::Arc;
+use std::io::{self, IsTerminal};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
 use std::time::Instant;
 
-use super::Plan;
-use super::request::{Answer, Request};
+use log::Level;
+
+use super::request::{Answer, Request, Wake, Woken};
 use super::timing::Timing;
-use super::wake::wake;
+use super::{Plan, id};
 use crate::connect::ConnectionThread;
 use crate::store::{self, Holder, Kind, Limits, PendingStep, Renewed, Store};
 use crate::text::plural;
-use crate::upkeep::UnclaimableSearch;
+use crate::upkeep::{self, UnclaimableSearch};
 
 /// Maximum of runs deleted per tick, in about 30 ms: 1.4 million a day with a tick a minute.
 const PRUNED_AT_ONCE: i64 = 1000;
@@ -20,6 +22,16 @@ const PRUNED_AT_ONCE: i64 = 1000;
 enum Pending {
     Renew(store::Pending<Vec<Renewed>>),
     Step(PendingStep),
+}
+
+impl Pending {
+    /// When the server counts as silent.
+    fn until(&mut self) -> &mut Instant {
+        match self {
+            Self::Renew(pending) => &mut pending.until,
+            Self::Step(step) => &mut step.answer.until,
+        }
+    }
 }
 
 /// The tick's session.
@@ -108,21 +120,14 @@ impl Database {
     }
 
     /// Returns when the server counts as silent.
-    pub(super) fn until(&self) -> Option<Instant> {
-        self.pending.as_ref().map(|pending| match pending {
-            Pending::Renew(pending) => pending.until,
-            Pending::Step(step) => step.answer.until,
-        })
+    pub(super) fn until(&mut self) -> Option<Instant> {
+        self.pending.as_mut().map(|pending| *pending.until())
     }
 
     /// Sets the limits of later statements, and waits for the answer in flight until `until`.
     pub(super) fn shorten(&mut self, limits: Limits, until: Instant) {
         self.store.limit(limits);
-        let pending = self.pending.as_mut().map(|pending| match pending {
-            Pending::Renew(pending) => &mut pending.until,
-            Pending::Step(step) => &mut step.answer.until,
-        });
-        if let Some(end) = pending {
+        if let Some(end) = self.pending.as_mut().map(Pending::until) {
             *end = until.min(*end);
         }
     }
@@ -130,6 +135,75 @@ impl Database {
     pub(super) fn transactions(&self) -> u64 {
         self.store.transactions()
     }
+}
+
+/// Takes or renews the claim right, fires schedules and recovers lost runs.
+fn wake(
+    store: &Store,
+    holder: &Holder,
+    plan: &Plan,
+    timing: &Timing,
+    asked: Wake,
+) -> store::Result<Woken> {
+    let has_time = || asked.until.is_none_or(|until| Instant::now() < until);
+    let report = || store.wake(holder, &plan.filter.queues, timing.right, asked.keeps_right);
+    let mut seen = report()?;
+    if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| id::is_dead(tick)) {
+        store.leave(&holder.worker, dead)?;
+        seen = report()?;
+    }
+    if seen.fires {
+        upkeep::fire(store, has_time)?;
+    }
+    if seen.lost {
+        upkeep::recover(store, has_time)?;
+    }
+    if seen.fires || seen.lost {
+        // Fired or recovered runs may be due.
+        seen = report()?;
+    }
+    let may_claim = seen.claiming_tick.as_ref() == Some(&holder.tick);
+    let mut held_by_others = 0;
+    let mut why = None;
+    if may_claim {
+        held_by_others = store.held_by_others(&holder.worker, &asked.own_claims)?;
+        let held = held_by_others + asked.own_claims.len();
+        let is_full = held_by_others > 0 && held >= plan.concurrency;
+        let text = "other ticks of this worker run as many as --concurrency allows";
+        why = is_full.then(|| (Level::Info, text.to_owned()));
+    } else if seen.claiming_tick.is_some() {
+        why = Some(why_not(&seen.claiming_queues, &plan.filter.queues));
+    }
+    if let Some((level, why)) = why {
+        log_why_due_runs_wait(store, plan, level, &why)?;
+    }
+    Ok(Woken { may_claim, held_by_others, limits: seen.limits })
+}
+
+/// Returns why this tick claims nothing from its `own` queues: the tick that has the claim right
+/// claims from the queues `claiming` (empty: from all).
+fn why_not(claiming: &[String], own: &[String]) -> (Level, String) {
+    let is_served = |queue: &String| claiming.contains(queue);
+    if claiming.is_empty() || !own.is_empty() && own.iter().all(is_served) {
+        return (Level::Info, "another tick of this worker claims them".to_owned());
+    }
+    let queues = claiming.join(",");
+    (Level::Warn, format!("another tick of this worker claims only from queue {queues}"))
+}
+
+/// Logs once why due runs wait, and the remedy. Cron mails the log, so if the runs will soon be
+/// claimed anyway, the line is shown only on a terminal.
+fn log_why_due_runs_wait(store: &Store, plan: &Plan, level: Level, why: &str) -> store::Result<()> {
+    static LOGGED: Once = Once::new();
+    let is_shown = level == Level::Warn || io::stderr().is_terminal();
+    if is_shown && !LOGGED.is_completed() && !store.preview(&plan.filter, 1)?.is_empty() {
+        let worker = plan.worker.escape_debug();
+        let remedy = "give this tick its own --worker";
+        LOGGED.call_once(|| {
+            log::log!(level, "worker {worker}: runs are due, but {why}; {remedy}");
+        });
+    }
+    Ok(())
 }
 
 /// Deletes old runs. A failure is not a failure of the tick.

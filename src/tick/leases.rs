@@ -6,17 +6,15 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 
-use super::batch::BatchSize;
 use crate::store::Token;
+use crate::upkeep::BatchSize;
 
 /// A claimed run that is executed, waits for a thread, or has an unrecorded result.
 #[derive(Debug)]
-struct Lease {
-    expires: Instant,
-    /// Before this time the lease is not renewed; `None`: never again, the database rejects it.
-    renew_from: Option<Instant>,
-    /// The database says that the lease is lost. Its job is being stopped.
-    is_lost: bool,
+pub(super) struct Lease {
+    pub(super) expires: Instant,
+    /// Before this time the lease is not renewed; `None`: never again, it is lost or rejected.
+    pub(super) renew_from: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -25,17 +23,13 @@ pub(super) struct Leases {
     held: BTreeMap<Token, Lease>,
     /// Claims that were never started and must be released, and the ends of their leases.
     unstarted: Vec<(Token, Instant)>,
-    batch: BatchSize,
+    /// How many leases one statement renews.
+    pub(super) batch: BatchSize,
 }
 
 impl Leases {
     pub(super) fn held(&self) -> usize {
         self.held.len()
-    }
-
-    /// Returns how many leases are held, neither expired nor known to be lost.
-    pub(super) fn live(&self, now: Instant) -> usize {
-        self.held.values().filter(|lease| lease.expires > now && !lease.is_lost).count()
     }
 
     pub(super) fn tokens(&self) -> impl Iterator<Item = Token> {
@@ -55,12 +49,16 @@ impl Leases {
         let first = Token { attempt: 0, claimed_at: DateTime::<Utc>::MIN_UTC, ..claim };
         let earlier = self.held.range(first..).map(|(held, _)| *held);
         let earlier = earlier.take_while(|held| held.id == claim.id).collect();
-        self.held.insert(claim, Lease { expires, renew_from: Some(now), is_lost: false });
+        self.held.insert(claim, Lease { expires, renew_from: Some(now) });
         earlier
     }
 
-    pub(super) fn expiry(&self, claim: &Token) -> Option<Instant> {
-        self.held.get(claim).map(|lease| lease.expires)
+    pub(super) fn get(&self, claim: &Token) -> Option<&Lease> {
+        self.held.get(claim)
+    }
+
+    pub(super) fn get_mut(&mut self, claim: &Token) -> Option<&mut Lease> {
+        self.held.get_mut(claim)
     }
 
     pub(super) fn remove(&mut self, claim: &Token) {
@@ -76,60 +74,10 @@ impl Leases {
         (due.take(self.batch.at_most()).collect(), stale.map(|(_, from)| from).min())
     }
 
-    pub(super) fn extend(&mut self, claim: &Token, until: Instant) {
-        if let Some(lease) = self.held.get_mut(claim) {
-            lease.expires = until;
-        }
-    }
-
-    pub(super) fn lost(&mut self, claim: &Token) {
-        if let Some(lease) = self.held.get_mut(claim) {
-            lease.is_lost = true;
-        }
-    }
-
-    /// Does not renew this lease before `from`.
-    pub(super) fn renew_from(&mut self, claim: &Token, from: Instant) {
-        if let Some(lease) = self.held.get_mut(claim) {
-            lease.renew_from = Some(from);
-        }
-    }
-
-    /// The database accepted a renewal. Returns whether there are more, because earlier ones were
-    /// rejected.
-    pub(super) fn accepted(&mut self) -> bool {
-        let is_part = self.batch.at_most() < usize::MAX;
-        self.batch.accepted(self.held.len());
-        is_part
-    }
-
-    /// The database rejected the renewal of `claims`. Returns the culprit if there was only one; it
-    /// is renewed again from `renew_from`. Otherwise the next renewal has half as many.
-    pub(super) fn rejected(
-        &mut self,
-        claims: &[Token],
-        renew_from: Option<Instant>,
-    ) -> Option<Token> {
-        let [claim] = claims else {
-            self.batch.rejected(claims.len());
-            return None;
-        };
-        if let Some(lease) = self.held.get_mut(claim) {
-            lease.renew_from = renew_from;
-        }
-        Some(*claim)
-    }
-
-    /// Marks a claim for release.
-    pub(super) fn release_later(&mut self, claim: Token) {
-        if let Some(lease) = self.held.remove(&claim) {
-            self.unstarted.push((claim, lease.expires));
-        }
-    }
-
-    /// Marks claims for release that this tick never held.
-    pub(super) fn release_all_later(&mut self, claims: Vec<Token>, expires: Instant) {
-        self.unstarted.extend(claims.into_iter().map(|claim| (claim, expires)));
+    /// Marks a claim for release. If this tick never held it, its lease ends at `expires`.
+    pub(super) fn release_later(&mut self, claim: Token, expires: Instant) {
+        let expires = self.held.remove(&claim).map_or(expires, |lease| lease.expires);
+        self.unstarted.push((claim, expires));
     }
 
     /// Forgets the marked claims that were released, and returns how many.

@@ -90,11 +90,6 @@ impl Link {
         (is_first, pause)
     }
 
-    /// The connection is lost for good.
-    pub(super) fn down(&mut self) {
-        self.is_up = false;
-    }
-
     pub(super) fn take_lost(&mut self) -> Option<anyhow::Error> {
         self.lost.take()
     }

@@ -4,7 +4,8 @@
 //!
 //! Three things change independently. The phase (`Phase::after`) says what the tick still wants to
 //! do. The connection is there or not; without one, jobs go on until their leases are about to end.
-//! At most one request is sent at a time, the most urgent of those that are due (`Machine::due`).
+//! At most one request is sent at a time: the most urgent of those that are due, see
+//! `Machine::duties`.
 
 use std::time::{Duration, Instant};
 
@@ -61,10 +62,8 @@ pub(super) enum Event {
     /// The attempt to connect failed.
     Disconnected(anyhow::Error),
     Answered(Answer),
-    /// Attempts ended, or could not start.
+    /// Attempts ended, or could not start, or were withdrawn.
     Ended(Vec<Ended>),
-    /// Runs that no thread had started.
-    Withdrawn(Vec<Claimed>),
     /// A signal asks the tick to stop.
     Signal,
     /// The host can't go on: there is not even one thread.
@@ -232,7 +231,6 @@ impl Machine {
             Event::Disconnected(error) => drop(self.disconnected(error)),
             Event::Answered(answer) => self.answered(answer),
             Event::Ended(attempts) => attempts.into_iter().for_each(|ended| self.ended(ended)),
-            Event::Withdrawn(runs) => runs.iter().for_each(|run| self.release(run)),
             Event::Signal => self.signal(),
             Event::Failed(error) => self.fail(error),
             Event::Time => {}
@@ -405,7 +403,7 @@ impl Machine {
         self.next_wake = self.now + self.timing.heartbeat;
         let holds = self.leases.held() > 0;
         let until = holds.then(|| self.next_renewal - self.timing.heartbeat / 2);
-        Request::Wake(self.claims.wake(self.leases.live(self.now), until))
+        Request::Wake(self.claims.wake(self.leases.tokens(), until))
     }
 
     /// Records results and claims runs, to start now or within the prefetch window.
@@ -473,17 +471,18 @@ impl Machine {
             Ok(answers) => answers,
             // One rejected lease must not cost the others theirs.
             Err(error) if error.may_be_about_rows() => {
+                self.leases.batch.rejected(sent.claims.len());
+                let [claim] = &*sent.claims else { return Ok(()) };
                 let is_data = error.kind == Kind::Data;
-                let again = (!is_data).then(|| self.now + heartbeat / 5);
-                return match self.leases.rejected(&sent.claims, again) {
-                    None => Ok(()),
-                    Some(claim) if is_data => {
-                        let line = format!("run {}: {error}; its lease will run out", claim.id);
-                        self.log(Level::Error, line);
-                        Ok(())
-                    }
-                    Some(_) => Err(error),
-                };
+                if let Some(lease) = self.leases.get_mut(claim) {
+                    lease.renew_from = (!is_data).then(|| self.now + heartbeat / 5);
+                }
+                if !is_data {
+                    return Err(error);
+                }
+                let line = format!("run {}: {error}; its lease will run out", claim.id);
+                self.log(Level::Error, line);
+                return Ok(());
             }
             Err(error) => {
                 // Retry soon. Until then, the tick records results.
@@ -495,26 +494,29 @@ impl Machine {
         let mut extended = Vec::with_capacity(answers.len());
         let mut stops = Vec::new();
         for (claim, state) in answers {
+            let Some(lease) = self.leases.get_mut(&claim) else { continue };
             match state {
                 LeaseState::Renewed | LeaseState::CancelRequested => {
-                    self.leases.extend(&claim, expires);
+                    lease.expires = expires;
                     extended.push(claim);
                     if state == LeaseState::CancelRequested {
                         stops.push(Action::Stop(claim, StopReason::Cancelled));
                     }
                 }
-                LeaseState::Busy => self.leases.renew_from(&claim, sent.sent + heartbeat),
+                LeaseState::Busy => lease.renew_from = Some(sent.sent + heartbeat),
                 LeaseState::Lost => {
-                    self.leases.lost(&claim);
+                    lease.renew_from = None;
                     stops.push(Action::Stop(claim, StopReason::LeaseLost));
                 }
             }
         }
         self.actions.push(Action::Extend(extended, fence));
         self.actions.extend(stops);
-        if !self.leases.accepted() {
+        // A full batch may have left others: the database rejected a larger one.
+        if sent.claims.len() < self.leases.batch.at_most() {
             self.next_renewal = sent.sent + heartbeat;
         }
+        self.leases.batch.accepted();
         Ok(())
     }
 
@@ -532,8 +534,7 @@ impl Machine {
         }
         if self.phase.is_stopping() {
             // A signal came before the answer, so these runs must not start.
-            let claims = taken.claimed.iter().map(Claimed::token).collect();
-            self.leases.release_all_later(claims, sent.sent + self.timing.lease);
+            self.release(taken.claimed.iter().map(Claimed::token), sent.sent);
         } else {
             self.start(taken.claimed, sent.sent);
         }
@@ -566,7 +567,6 @@ impl Machine {
         // without a start. There are no more of them than free threads.
         claimed.sort_by_key(|run| run.attempt < run.max_attempts);
         for run in claimed {
-            self.log(Level::Debug, format!("{}: claimed", subject(&run)));
             for earlier in self.leases.hold(run.token(), self.now, sent + self.timing.lease) {
                 self.actions.push(Action::Stop(earlier, StopReason::LeaseLost));
             }
@@ -589,7 +589,7 @@ impl Machine {
         claims: Vec<Token>,
     ) -> store::Result<()> {
         self.observe_answer(sent);
-        self.leases.release_all_later(claims, sent.sent + self.timing.lease);
+        self.release(claims, sent.sent);
         // The claim may have caused the error, so send the results without a claim next time.
         self.claims.pause(self.now);
         if error.kind == Kind::Busy && sent.results > 0 {
@@ -631,22 +631,27 @@ impl Machine {
                 self.results.push(*judged);
                 self.claims.claim_soon();
             }
-            Ended::Unstarted(run) => self.release(&run),
+            Ended::Unstarted(run) => self.unstarted(&run),
             Ended::Unstartable(run, why) => {
                 // Once, because cron mails the log.
                 if !std::mem::replace(&mut self.has_logged_unstartable, true) {
                     self.log(Level::Warn, format!("{}: {why}; claim released", subject(&run)));
                 }
                 self.claims.pause(self.now);
-                self.release(&run);
+                self.unstarted(&run);
             }
         }
     }
 
-    /// Marks a claimed run for release: it is not started.
-    fn release(&mut self, run: &Claimed) {
+    fn unstarted(&mut self, run: &Claimed) {
         self.claims.unstarted();
-        self.leases.release_later(run.token());
+        self.release([run.token()], self.now);
+    }
+
+    /// Marks claims for release. If the tick does not hold them, they were sent at `sent`.
+    fn release(&mut self, claims: impl IntoIterator<Item = Token>, sent: Instant) {
+        let expires = sent + self.timing.lease;
+        claims.into_iter().for_each(|claim| self.leases.release_later(claim, expires));
         self.next_release = self.now;
     }
 
@@ -687,10 +692,9 @@ impl Machine {
         }
         self.link.rejected(self.now);
         let is_free = self.is_free();
-        let lingers = self.bounds.linger && self.phase == Phase::Working;
         let lasts = self.link.rejected_for(self.now) >= self.timing.fence;
         match error.kind {
-            Kind::Busy if lingers || !is_free => self.warn(&error),
+            Kind::Busy if self.lingers() || !is_free => self.warn(&error),
             // The schema was migrated, or no run can be claimed. Running jobs may finish: their
             // leases and results are not affected.
             Kind::Fatal | Kind::Data
@@ -728,16 +732,18 @@ impl Machine {
         self.claims.right_lost();
         // A lingering tick reconnects after a working session. If that fails it exits, and cron
         // starts the next tick.
-        let lingers = self.bounds.linger && self.phase == Phase::Working;
-        if self.is_free() && !(lingers && self.link.has_answered()) {
-            self.link.down();
-            self.failure = Some(error);
+        let is_over = self.is_free() && !(self.lingers() && self.link.has_answered());
+        let (is_first, pause) = self.link.lost(error);
+        if is_over {
             self.turn(Cause::Failure);
             return false;
         }
-        let (is_first, pause) = self.link.lost(error);
         self.actions.push(Action::Connect(pause));
         is_first
+    }
+
+    fn lingers(&self) -> bool {
+        self.bounds.linger && self.phase == Phase::Working
     }
 
     /// Drops results and claims whose lease ended long ago. Until then recording may still succeed:
@@ -746,7 +752,7 @@ impl Machine {
     fn drop_expired(&mut self) {
         let (now, kept) = (self.now, self.timing.result_kept);
         let leases = &self.leases;
-        let is_over = |claim: &Token| leases.expiry(claim).is_none_or(|end| now >= end + kept);
+        let is_over = |claim: &Token| leases.get(claim).is_none_or(|it| now >= it.expires + kept);
         for judged in self.results.drop_if(is_over) {
             self.leases.remove(&judged.run.token());
             let subject = subject(&judged.run);

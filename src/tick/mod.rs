@@ -6,7 +6,6 @@
 //! runs.
 
 mod attempt;
-mod batch;
 mod claim_cursor;
 mod claims;
 mod database;
@@ -19,7 +18,6 @@ mod request;
 mod results;
 mod signals;
 mod timing;
-mod wake;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -34,7 +32,7 @@ use crate::connect::{PendingConnection, Target};
 use crate::execute::{Executor, Pool, Stop};
 use crate::store::{ClaimFilter, Claimed, Holder, OldRuns, Token};
 use crate::text::duration;
-use attempt::{Ended, Task};
+use attempt::{Ended, Task, subject};
 use database::Database;
 pub(crate) use machine::Bounds;
 use machine::{Action, Event, Machine};
@@ -157,9 +155,9 @@ impl Driver {
     }
 
     /// Returns when the next step is due if nothing wakes the driver before.
-    fn until(&self, machine: Option<Instant>) -> Option<Instant> {
+    fn until(&mut self, machine: Option<Instant>) -> Option<Instant> {
         let forward = self.signals.as_ref().map(|_| self.started + signals::FORWARD_AFTER);
-        let answer = self.database.as_ref().and_then(Database::until);
+        let answer = self.database.as_mut().and_then(Database::until);
         [machine, forward, answer, self.connect_at].into_iter().flatten().min()
     }
 
@@ -192,7 +190,8 @@ impl Driver {
                 self.runs_started -= withdrawn.len();
                 self.forget(withdrawn.iter());
                 // First: the pool's state shows it already.
-                self.events.push_front(Event::Withdrawn(withdrawn));
+                let unstarted = withdrawn.into_iter().map(Ended::Unstarted).collect();
+                self.events.push_front(Event::Ended(unstarted));
             }
             Action::Extend(claims, until) => {
                 let stops = claims.iter().filter_map(|claim| self.stops.get(claim));
@@ -213,6 +212,7 @@ impl Driver {
         self.runs_started += tasks.len();
         let stops = &mut self.stops;
         let with_stop = |Task { run, until, stopped }| {
+            log::debug!("{}: claimed", subject(&run));
             let stop = Arc::new(Stop::new(until, self.timing.lost_grace));
             if let Some(why) = stopped {
                 stop.ask(why);
@@ -259,7 +259,7 @@ impl Driver {
 
     /// Forwards signals as soon as there may be something to stop: runs are being claimed.
     fn forward_signals(&mut self) {
-        let is_early = self.database.as_ref().is_none_or(|database| database.until().is_none())
+        let is_early = self.database.as_mut().and_then(Database::until).is_none()
             && self.started.elapsed() < signals::FORWARD_AFTER;
         let Some(signals) = self.signals.take_if(|_| !is_early) else { return };
         let waker = self.waker.clone();

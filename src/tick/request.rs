@@ -27,14 +27,13 @@ pub(super) enum Request {
     Prune,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Wake {
     /// Whether to take the claim right even if no run waits.
     pub(super) keeps_right: bool,
-    /// Whether to count the runs that other ticks of the worker hold.
-    pub(super) counts_others: bool,
-    /// How many runs this tick holds.
-    pub(super) held: usize,
+    /// The claims of this tick, to count the runs that other ticks of the worker hold. Some may be
+    /// lost, so their number would not do.
+    pub(super) own_claims: Vec<Token>,
     /// When firing and recovering must stop, because renewals and results come first.
     pub(super) until: Option<Instant>,
 }
@@ -63,7 +62,7 @@ pub(super) enum Answer {
 pub(super) struct Woken {
     /// Whether the tick has its worker's claim right.
     pub(super) may_claim: bool,
-    /// The runs that other ticks of the worker hold; 0 if they were not counted.
+    /// The runs that other ticks of the worker hold; 0 without the claim right.
     pub(super) held_by_others: usize,
     /// Whether some definition limits how many of its runs may run at once.
     pub(super) limits: bool,

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use super::attempt::JudgedAttempt;
-use super::batch::BatchSize;
 use crate::job::status::Status;
 use crate::store::{Finish, Recorded, Token};
+use crate::upkeep::BatchSize;
 
 /// The maximum of output in one statement, in bytes.
 pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
@@ -18,6 +18,8 @@ pub(super) struct Results {
     /// Results whose run is locked or was rejected. They wait; other results do not.
     blocked: Vec<JudgedAttempt>,
     blocked_until: Option<Instant>,
+    /// The bytes of output in both.
+    bytes: usize,
     batch: BatchSize,
     /// Claims with a result whose lease was lost, and their starts: to be noted in the history.
     lost: Vec<(Token, Instant)>,
@@ -25,6 +27,7 @@ pub(super) struct Results {
 
 impl Results {
     pub(super) fn push(&mut self, judged: JudgedAttempt) {
+        self.bytes += judged.bytes();
         self.ended.push(judged);
     }
 
@@ -56,7 +59,12 @@ impl Results {
 
     /// Returns the bytes of output that wait to be recorded.
     pub(super) fn bytes(&self) -> usize {
-        self.ended.iter().chain(&self.blocked).map(JudgedAttempt::bytes).sum()
+        self.bytes
+    }
+
+    /// Counts the bytes after results have left.
+    fn count_bytes(&mut self) {
+        self.bytes = self.ended.iter().chain(&self.blocked).map(JudgedAttempt::bytes).sum();
     }
 
     /// Returns how many of the oldest results fit into the next statement.
@@ -85,7 +93,7 @@ impl Results {
         locked: &[i64],
         until: Instant,
     ) -> Vec<(JudgedAttempt, Option<Status>)> {
-        self.batch.accepted(self.ended.len());
+        self.batch.accepted();
         let mut answered = Vec::with_capacity(count);
         for judged in self.ended.drain(..count) {
             let claim = judged.run.token();
@@ -100,6 +108,7 @@ impl Results {
             }
             answered.push((judged, status));
         }
+        self.count_bytes();
         answered
     }
 
@@ -118,7 +127,9 @@ impl Results {
 
     /// Gives up the oldest result.
     pub(super) fn drop_oldest(&mut self) -> JudgedAttempt {
-        self.ended.remove(0)
+        let dropped = self.ended.remove(0);
+        self.count_bytes();
+        dropped
     }
 
     /// Sends blocked results again when their time has come. Returns whether it has.
@@ -143,6 +154,8 @@ impl Results {
 
     /// Drops and returns the results whose claim is `over`.
     pub(super) fn drop_if(&mut self, over: impl Fn(&Token) -> bool) -> Vec<JudgedAttempt> {
-        self.ended.extract_if(.., |judged| over(&judged.run.token())).collect()
+        let dropped = self.ended.extract_if(.., |judged| over(&judged.run.token())).collect();
+        self.count_bytes();
+        dropped
     }
 }

@@ -5,38 +5,63 @@ use crate::store;
 /// The maximum of items per transaction, because a transaction locks their rows until it ends.
 const AT_ONCE: usize = 500;
 
+/// The maximum of items in the next batch: half as many after a rejected batch, twice as many after
+/// an accepted one. So the rejected items are found one by one, and do not delay the others for
+/// long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchSize(usize);
+
+impl Default for BatchSize {
+    fn default() -> Self {
+        Self(usize::MAX)
+    }
+}
+
+impl BatchSize {
+    pub(crate) fn at_most(self) -> usize {
+        self.0
+    }
+
+    /// The database rejected a batch of `size` items.
+    pub(crate) fn rejected(&mut self, size: usize) {
+        self.0 = (size / 2).max(1);
+    }
+
+    pub(crate) fn accepted(&mut self) {
+        self.0 = self.0.saturating_mul(2);
+    }
+}
+
 /// A search for rejected items. Each step is one transaction, so the caller can renew leases in
 /// between.
 pub(crate) struct Bisection<T> {
     untried: Vec<T>,
-    /// The number of items in the next part.
-    size: usize,
+    size: BatchSize,
 }
 
 impl<T> Bisection<T> {
     pub(crate) fn of(items: Vec<T>) -> Self {
-        Self { untried: items, size: AT_ONCE }
+        Self { untried: items, size: BatchSize::default() }
     }
 
     pub(crate) fn is_done(&self) -> bool {
         self.untried.is_empty()
     }
 
-    /// Tries the next part. After a rejected part the next one has half of its items, after another
-    /// part twice as many. Returns a rejected single item and the reason. After an error that no
+    /// Tries the next part. Returns a rejected single item and the reason. After an error that no
     /// row caused, the next step tries the same part again.
     pub(crate) fn step(
         &mut self,
         attempt: impl FnOnce(&[T]) -> store::Result<()>,
     ) -> store::Result<Option<(T, store::Error)>> {
-        let size = self.size.min(self.untried.len());
+        let size = self.size.at_most().min(AT_ONCE).min(self.untried.len());
         match attempt(&self.untried[..size]) {
             Err(error) if !error.may_be_about_rows() => return Err(error),
-            Err(_) if size > 1 => self.size = size / 2,
+            Err(_) if size > 1 => self.size.rejected(size),
             Err(error) => return Ok(self.untried.drain(..size).next().map(|item| (item, error))),
             Ok(()) => {
                 self.untried.drain(..size);
-                self.size = AT_ONCE.min(2 * size);
+                self.size.accepted();
             }
         }
         Ok(None)

@@ -6,6 +6,7 @@ mod fire;
 mod recover;
 mod unclaimable;
 
+pub(crate) use bisect::BatchSize;
 #[cfg(test)]
 pub(crate) use bisect::Bisection;
 pub(crate) use fire::fire;

@@ -39,13 +39,13 @@ impl UnclaimableSearch {
         Ok(Self { suspects, error: Some(error) })
     }
 
-    /// Tries to claim some of the runs. Sets a run aside that can't be claimed alone. The last step
-    /// returns the claim's own error if no run caused it.
     /// Returns whether all runs were tried.
     pub(crate) fn is_done(&self) -> bool {
         self.suspects.is_done()
     }
 
+    /// Tries to claim some of the runs. Sets a run aside that can't be claimed alone. The last step
+    /// returns the claim's own error if no run caused it.
     pub(crate) fn step(
         &mut self,
         store: &Store,

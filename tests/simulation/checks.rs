@@ -56,8 +56,6 @@ pub(super) struct Checks {
     /// Two processes of one run are excused until then: a failover forgot a claim.
     excused_until: Time,
     failed_over_at: Time,
-    /// A tick whose run was taken away counts one run of its worker too few.
-    is_uncounted: bool,
     forced: BTreeSet<i64>,
     /// Runs of which a trigger has rejected some write.
     pub(super) refused: BTreeSet<i64>,
@@ -84,7 +82,6 @@ impl Checks {
             calm_since: None,
             excused_until: 0,
             failed_over_at: 0,
-            is_uncounted: false,
             forced: BTreeSet::new(),
             refused: BTreeSet::new(),
             connects: BTreeMap::new(),
@@ -165,7 +162,6 @@ impl Checks {
             }
             By::Operator("force") => {
                 self.forced.insert(run.id);
-                self.is_uncounted = true;
                 is(!was_running, "forced")?;
             }
             By::Operator("cancel") => is(old.finished_at.is_some(), "cancelled a final run")?,
@@ -332,9 +328,7 @@ impl Checks {
                 running += held(other);
             }
         }
-        let was_paused = hosts.iter().any(|host| host.resumed > 0 || host.paused.is_some());
-        let is_counted = now > self.excused_until && !self.is_uncounted && !was_paused;
-        if running >= host.concurrency && is_counted {
+        if running >= host.concurrency && now > self.excused_until {
             let line = format!("worker {}: {} processes at once", host.worker, running + 1);
             self.fail(line);
         }

@@ -235,7 +235,7 @@ impl Database {
     ) -> Answer {
         let worker = session.holder.worker.clone();
         match request {
-            Request::Wake(asked) => Answer::Wake(self.wake(session, *asked, random)),
+            Request::Wake(asked) => Answer::Wake(self.wake(session, asked, random)),
             Request::Renew(claims) => {
                 let lease = session.timing.lease;
                 Answer::Renew(self.transact("renew leases", |it| it.renew(&worker, claims, lease)))
@@ -416,8 +416,13 @@ struct Seen {
 
 /// The requests of a tick.
 impl Database {
-    /// As `tick::wake::wake`.
-    fn wake(&mut self, session: &Session, asked: Wake, random: Random<'_>) -> store::Result<Woken> {
+    /// As `tick::database::wake`.
+    fn wake(
+        &mut self,
+        session: &Session,
+        asked: &Wake,
+        random: Random<'_>,
+    ) -> store::Result<Woken> {
         let Holder { worker, tick } = &session.holder;
         let has_time = asked.until.is_none_or(|until| session.now < until);
         let report = |it: &mut Self| {
@@ -439,11 +444,13 @@ impl Database {
         }
         let may_claim = seen.claiming_tick.as_ref() == Some(tick);
         let mut held_by_others = 0;
-        if may_claim && asked.counts_others {
+        if may_claim {
             let is_held = |run: &&Run| {
-                run.locked_by.as_ref() == Some(worker) && run.locked_until > Some(self.now)
+                run.locked_by.as_ref() == Some(worker)
+                    && run.locked_until > Some(self.now)
+                    && !asked.own_claims.iter().any(|claim| self.held(worker, claim) == Some(*run))
             };
-            held_by_others = self.running().filter(is_held).count().saturating_sub(asked.held);
+            held_by_others = self.running().filter(is_held).count();
         }
         Ok(Woken { may_claim, held_by_others, limits: seen.limits })
     }
@@ -790,7 +797,7 @@ impl Database {
         Attempt { worker, started_at, finished_at: self.now, outcome, error_type, error }
     }
 
-    /// As `tick::wake::recover`. The order of the runs does not matter.
+    /// As `upkeep::recover`. The order of the runs does not matter.
     fn recover_all(&mut self, random: Random<'_>) -> store::Result<()> {
         loop {
             let expired = self.running().filter(|run| run.locked_until < Some(self.now));

@@ -216,7 +216,7 @@ fn actions(answer: store::Result<Vec<store::ActionResult>>) -> String {
 /// Makes the request again: requests are not `Clone`.
 fn again(request: &Request) -> Request {
     match request {
-        Request::Wake(asked) => Request::Wake(*asked),
+        Request::Wake(asked) => Request::Wake(asked.clone()),
         Request::Renew(claims) => Request::Renew(claims.clone()),
         Request::Step { results, claim, locked_runs } => Request::Step {
             results: results.clone(),
@@ -434,8 +434,9 @@ impl Real {
         };
         let (sql, locker) = (&self.sql, &self.locker);
         let wait = |waiting: usize, is_finished: &dyn Fn() -> bool| {
+            // Other locks, as for the extension of a table, are held for an instant.
             let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND \
-                datname = current_database()";
+                wait_event IN ('transactionid', 'tuple') AND datname = current_database()";
             while !is_finished() && sql.rows(waits).len() < waiting {}
         };
         let said = thread::scope(|scope| {
@@ -645,12 +646,13 @@ impl Sequence {
                 }
                 None => tick(Request::Leave),
             },
-            42..56 => tick(Request::Wake(Wake {
-                keeps_right: random.percent(50),
-                counts_others: random.percent(50),
-                held: random.below(3) as usize,
-                until: random.percent(10).then(Instant::now),
-            })),
+            42..56 => {
+                let own_claims = self.tokens(index);
+                let random = &mut self.random;
+                let keeps_right = random.percent(50);
+                let until = random.percent(10).then(Instant::now);
+                tick(Request::Wake(Wake { keeps_right, own_claims, until }))
+            }
             56..58 => tick(Request::Leave),
             58..60 => tick(Request::Prune),
             60..62 => {

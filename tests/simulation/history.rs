@@ -47,7 +47,6 @@ pub(super) fn event(event: &Event) -> String {
         Event::Failed(error) => format!("Failed: {error}"),
         Event::Answered(it) => format!("Answered {}", answer(it)),
         Event::Ended(attempts) => format!("Ended {}", list(attempts, ended)),
-        Event::Withdrawn(runs) => format!("Withdrawn {}", list(runs, run)),
         Event::Connected | Event::Signal | Event::Time => format!("{event:?}"),
     }
 }
@@ -80,7 +79,8 @@ fn request(request: &Request) -> String {
     };
     match request {
         Request::Wake(asked) => {
-            format!("Wake keeps {} held {}", asked.keeps_right, asked.held)
+            let own = list(&asked.own_claims, claim);
+            format!("Wake keeps {} own {own}", asked.keeps_right)
         }
         Request::Step { results, claim: claims, locked_runs } => {
             let word =

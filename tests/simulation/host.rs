@@ -280,6 +280,8 @@ pub(super) struct Tick {
     pub(super) opened: Option<Option<u64>>,
     pub(super) exchange: Option<Exchange>,
     pub(super) answer: Option<Answer>,
+    /// When the request of the latest answer was sent.
+    pub(super) sent: Instant,
     /// Signals that were not delivered, and whether one interrupts waits.
     pub(super) signals: usize,
     pub(super) is_interrupted: bool,

@@ -30,6 +30,7 @@ macro_rules! variants {
 
 variants! {
     NoFence 100 "a job may go on after its lease",
+    LeaseFromAnswer 2000 "a lease is counted from the answer, not from the request",
     AheadOnLastAttempt 100 "last attempts are prefetched",
     LostResultWritten 500 "the result of a lost lease is written",
     FenceWithoutTime 2000 "a claim is known by its number only, not by its time",
@@ -83,8 +84,16 @@ impl Variant {
         }
     }
 
-    pub(super) fn action(self, action: Action) -> Option<Action> {
+    /// Changes an action. The latest answer came `took` after its request was sent.
+    pub(super) fn action(self, action: Action, took: Duration) -> Option<Action> {
         match (self, action) {
+            (Self::LeaseFromAnswer, Action::Extend(claims, until)) => {
+                Some(Action::Extend(claims, until + took))
+            }
+            (Self::LeaseFromAnswer, Action::Start(mut tasks)) => {
+                tasks.iter_mut().for_each(|task| task.until += took);
+                Some(Action::Start(tasks))
+            }
             (Self::NotExtended, Action::Extend(..))
             | (Self::LostLeaseGoesOn, Action::Stop(_, StopReason::LeaseLost))
             | (Self::InterruptIgnored, Action::Stop(_, StopReason::Interrupted))

@@ -1,0 +1,16 @@
+-- The number of runs that a worker holds, without the claims of the tick that asks.
+-- $1  worker    $2  run ids    $3  attempts    $4  times of the claims, as in finish.sql
+-- Always one row.
+SELECT count(*)::integer AS held
+FROM jobctl.job_runs AS run
+WHERE run.status = 'running'
+    AND run.locked_by = $1::text
+    AND run.locked_until > now()
+    AND NOT EXISTS (
+        SELECT
+        FROM unnest($2::bigint[], $3::integer[], $4::timestamptz[])
+            AS mine (id, attempt, claimed_at)
+        WHERE mine.id = run.id
+            AND mine.attempt = run.attempts
+            AND mine.claimed_at = run.started_at
+    )
