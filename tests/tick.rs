@@ -11,12 +11,18 @@ use crate::support::{Gate, TestDb, jobctl, temp_dir, wait_until};
 fn events(stderr: &str) -> Vec<String> {
     let event = |line: &str| {
         let (_, line) = line.split_once("Z ").unwrap_or(("", line));
-        let mut words =
-            line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-        for at in 1..words.len() {
-            if ["after", "in"].contains(&words[at - 1].as_str()) {
-                words[at] = if words[at].ends_with(',') { "T,".to_owned() } else { "T".to_owned() };
+        let mut words = Vec::new();
+        for word in line.split(' ').filter(|word| !word.is_empty()) {
+            let length = word.trim_end_matches(',');
+            if !length.starts_with(|c: char| c.is_ascii_digit()) || !length.ends_with(['s', 'm']) {
+                words.push(word);
+                continue;
             }
+            // A duration has one or two words: `59s`, `1m 4s`.
+            if words.last() == Some(&"T") {
+                words.pop();
+            }
+            words.push(if word.ends_with(',') { "T," } else { "T" });
         }
         words.join(" ")
     };
