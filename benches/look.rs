@@ -11,7 +11,7 @@ pub fn look(scale: Scale) -> Vec<Measured> {
     let runs = scale.of(1_000_000, 100_000);
     let database = filled(runs);
     let newest = database.number("SELECT max(id) FROM jobctl.job_runs").to_string();
-    let lines: [&[&str]; 17] = [
+    let lines: [&[&str]; 20] = [
         &["list"],
         &["list", "--since", "12h", "--status", "dead"],
         &["list", "--job", "job-3"],
@@ -21,6 +21,9 @@ pub fn look(scale: Scale) -> Vec<Measured> {
         &["list-dead", "--limit", "50"],
         &["list-dead"],
         &["list-dead", "--group"],
+        &["list", "--had-failures"],
+        &["failures"],
+        &["failures", "--since", "yesterday", "--group"],
         &["show", &newest],
         &["status"],
         &["status", "--prometheus"],

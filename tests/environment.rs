@@ -58,7 +58,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 18] = [
+const SWITCHES: [&str; 19] = [
     "--color",
     "--format",
     "--header",
@@ -72,6 +72,7 @@ const SWITCHES: [&str; 18] = [
     "--yes",
     "--force",
     "--group",
+    "--had-failures",
     "--output",
     "--prometheus",
     "--title",
@@ -109,6 +110,7 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "cancel",
         "list",
         "list-dead",
+        "failures",
         "show",
         "next",
         "once",

@@ -346,6 +346,7 @@ fn no_secret_of_a_call_is_logged_or_listed() {
         urls.len().to_string()
     );
     db.jobctl(["list-dead"]).run().success().nowhere("s3cret");
+    db.jobctl(["failures"]).run().success().stdout_has("http").nowhere("s3cret");
     let said = db.query(
         "SELECT last_error FROM jobctl.job_runs UNION ALL SELECT error FROM jobctl.job_attempts",
     );

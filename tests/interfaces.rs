@@ -144,6 +144,8 @@ fn insert_sample_rows(db: &TestDb) {
              500, 'o'),
              (3, 2, 'web1', now() - interval '1.5 s', now(), 'succeeded', NULL, NULL, NULL, NULL, \
              NULL, NULL),
+             (4, 1, 'web1', now() - interval '1.5 s', now(), 'failed', NULL, NULL, NULL, NULL, \
+             NULL, NULL),
              (5, 1, 'web1', now() - interval '1.5 s', now(), 'succeeded', NULL, NULL, NULL, NULL, \
              NULL, NULL)",
     );
@@ -173,6 +175,8 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     interfaces.rows("list", &["list"]);
     interfaces.rows("list-dead", &["list-dead"]);
     interfaces.rows("list-dead --group", &["list-dead --group"]);
+    interfaces.rows("failures", &["failures"]);
+    interfaces.rows("failures --group", &["failures --group"]);
     interfaces.rows(
         "show (an object; TSV has a line for each field)",
         &["show 2", "show 3", "show 4", "show 6", "show 1"],
@@ -201,6 +205,8 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
         "list",
         "list-dead",
         "list-dead --group",
+        "failures",
+        "failures --group",
         "next",
         "next nightly",
         "tick --dry-run",

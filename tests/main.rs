@@ -30,6 +30,7 @@ mod enqueue;
 mod enqueuers;
 mod environment;
 mod exhausted;
+mod failures;
 mod fencing;
 mod host_clock;
 mod host_policy;

@@ -262,10 +262,23 @@ fn a_hostile_text_of_a_worker_breaks_no_listing() {
     let forged = format!(
         "UPDATE jobctl.job_runs SET last_error = {long}, error_type = {long} WHERE status = 'dead'"
     );
+    let history = format!(
+        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
+             error_type, error, output)
+         SELECT run_id, 2, {long}, now(), now(), outcome, {long}, {long}, {long}
+         FROM jobctl.job_attempts"
+    );
     worker.client().batch_execute(&forged).unwrap();
-    for command in
-        [&["list"][..], &["list-dead"], &["list-dead", "--group"], &["status"], &["report"]]
-    {
+    worker.client().batch_execute(&history).unwrap();
+    for command in [
+        &["list"][..],
+        &["list-dead"],
+        &["list-dead", "--group"],
+        &["failures"],
+        &["failures", "--group"],
+        &["status"],
+        &["report"],
+    ] {
         db.jobctl(command.iter().copied()).run().success();
     }
     db.jobctl(["check"]).run().exits(1).stdout_has("1 dead run");
@@ -365,6 +378,7 @@ fn an_enqueuer_can_only_enqueue_from_the_command_line() {
         &["retry", id],
         &["cancel", id],
         &["list-dead"],
+        &["failures"],
         &["list"],
         &["show", id],
         &["pause", "nightly"],
@@ -448,6 +462,7 @@ fn an_operator_lists_retries_cancels_pauses_and_settles() {
     let dead = db.query("SELECT id FROM jobctl.dead_runs");
     role.jobctl(["list-dead"]).run().success().stdout_has(&dead);
     role.jobctl(["list-dead", "--group"]).run().success().stdout_has(&dead);
+    role.jobctl(["failures"]).run().success();
     role.jobctl(["list", "--since", "1h"]).run().success().stdout_has(&dead);
     role.jobctl(["show", &dead]).run().success().stdout_has("status\tdead\n");
     role.jobctl(["retry", &dead]).run().success();

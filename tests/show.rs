@@ -239,9 +239,14 @@ fn no_command_shows_secrets_of_built_in_jobs() {
             shown.nowhere("s3cret").stdout_has("[redacted]");
         }
     }
-    for command in
-        [&["list"][..], &["list", "--json"], &["list-dead"], &["list-dead", "--group", "--json"]]
-    {
+    for command in [
+        &["list"][..],
+        &["list", "--json"],
+        &["list-dead"],
+        &["list-dead", "--group", "--json"],
+        &["failures"],
+        &["failures", "--group"],
+    ] {
         db.jobctl(command.iter().copied()).run().success().nowhere("s3cret");
     }
     assert_eq!(

@@ -268,6 +268,10 @@ CREATE TABLE jobctl.job_attempts (
     )
 );
 
+-- Failed attempts by their end. Successes are not in it, so it costs a successful run nothing.
+CREATE INDEX job_attempts_failed ON jobctl.job_attempts (finished_at, run_id, attempt)
+    WHERE outcome IN ('failed', 'lease_expired');
+
 CREATE TABLE jobctl.job_effects (
     key text PRIMARY KEY
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use clap::Args;
 
+use super::filter::HEADING;
 use crate::exit::Fault;
 use crate::job::attempt::RUN_KEY_PREFIX;
 use crate::print::{Form, Format, instant};
@@ -45,7 +46,13 @@ impl Output {
 #[group(skip)]
 pub(super) struct TimeZone {
     /// Time zone of --since and --until: UTC, or an area and city as in America/New_York
-    #[arg(long, value_name = "TZ", default_value = "UTC", value_parser = Zone::parse)]
+    #[arg(
+        long,
+        value_name = "TZ",
+        default_value = "UTC",
+        value_parser = Zone::parse,
+        help_heading = HEADING
+    )]
     time_zone: Zone,
 }
 
@@ -70,6 +77,14 @@ impl TimeZone {
         }
         Ok(window)
     }
+}
+
+/// Shortens rows to a limit. Returns whether there were more.
+pub(super) fn cut<T>(rows: &mut Vec<T>, limit: i64) -> bool {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
+    has_more
 }
 
 /// Reads a number within a range; the error names the range.
@@ -98,6 +113,14 @@ pub(super) fn length(
 pub(super) fn run_id(text: &str) -> Result<i64, String> {
     let id = text.parse().ok().filter(|id| *id > 0);
     id.ok_or_else(|| format!("ids are whole numbers from 1 to {}", i64::MAX))
+}
+
+/// Checks a worker's name.
+pub(super) fn worker(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
+        return Err("a worker's name has 1 to 255 bytes and no control characters".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Checks the key of an effect. Scripts would pass a key that begins with - as an option.

@@ -74,6 +74,7 @@ impl Filter {
             error_type: self.error_type,
             since,
             until,
+            ..store::RunFilter::default()
         })
     }
 }
@@ -85,7 +86,7 @@ pub(super) fn status() -> impl TypedValueParser<Value = Status> {
 }
 
 /// Reads a job's name. Runs can have names that no definition may have.
-fn job(text: &str) -> Result<String, String> {
+pub(super) fn job(text: &str) -> Result<String, String> {
     if (1..=63).contains(&text.chars().count()) {
         return Ok(text.to_owned());
     }

@@ -9,7 +9,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
     ("Set up", &["migrate", "apply", "grants", "doctor", "completions"]),
     ("Enqueue", &["enqueue", "once"]),
     ("Run", &["tick", "prune"]),
-    ("Look", &["list", "list-dead", "show", "status", "check", "report", "next"]),
+    ("Look", &["list", "list-dead", "failures", "show", "status", "check", "report", "next"]),
     ("Act", &["retry", "cancel", "pause", "resume"]),
 ];
 
@@ -26,7 +26,9 @@ pub(super) fn grouped(command: Command) -> Command {
             let _ = writeln!(template, "{group:7}  {:11}  {about}", command.get_name());
         }
     }
-    command.help_template(template + "\n{options}{after-help}")
+    // clap would put an empty line before it.
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    command.help_template(format!("{template}\n{{options}}\n{after}"))
 }
 
 /// Builds the flags of all subcommands; clap builds only those of the given one.

@@ -3,11 +3,12 @@
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, TimeZone, within};
+use super::arguments::{Output, TimeZone, cut, within, worker};
 use super::filter::{self, Filter};
 use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::print::{self, Table};
+use crate::store::RunFilter;
 
 /// List runs, the newest first
 ///
@@ -28,6 +29,12 @@ pub(crate) struct Arguments {
         help_heading = filter::HEADING
     )]
     status: Vec<Status>,
+    /// Only runs with an attempt on this worker, one that runs now included
+    #[arg(long, value_name = "W", value_parser = worker, help_heading = filter::HEADING)]
+    worker: Option<String>,
+    /// Only runs of which an attempt failed, whatever their status
+    #[arg(long, help_heading = filter::HEADING)]
+    had_failures: bool,
     /// Show at most N
     #[arg(long, value_name = "N", default_value = "50", value_parser = within(1, i64::MAX - 1))]
     limit: i64,
@@ -57,17 +64,17 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         let form = self.output.form();
+        let filter = RunFilter {
+            worker: self.worker,
+            had_failures: self.had_failures,
+            ..self.filter.resolve(&store, &self.time_zone, &self.status)?
+        };
         // One run more tells whether there are more.
-        let mut runs = store.list_runs(
-            self.filter.resolve(&store, &self.time_zone, &self.status)?,
-            self.limit + 1,
-        )?;
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let has_more = runs.len() > limit;
-        runs.truncate(limit);
+        let mut runs = store.list_runs(filter, self.limit + 1)?;
+        let has_more = cut(&mut runs, self.limit);
         print::rows(form, &runs, &TABLE.since(runs.first().map(|run| run.now)))?;
         if has_more {
-            print::hint(form, &format!("these are the newest {limit}; --limit shows more"));
+            print::hint(form, &format!("these are the newest {}; --limit shows more", self.limit));
         }
         Ok(Exit::Done)
     }

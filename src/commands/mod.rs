@@ -9,6 +9,7 @@ mod completions;
 mod doctor;
 mod enqueue;
 mod environment;
+mod failures;
 mod filter;
 mod grants;
 mod help;
@@ -108,6 +109,7 @@ commands! {
     Cancel(cancel::Arguments),
     List(list::Arguments),
     ListDead(list_dead::Arguments),
+    Failures(failures::Arguments),
     Show(show::Arguments),
     Next(next::Arguments),
     Once(once::Arguments),

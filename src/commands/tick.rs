@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, length, within};
+use super::arguments::{Output, length, within, worker};
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Table};
@@ -146,13 +146,6 @@ impl Arguments {
 
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-fn worker(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
-        return Err("a worker's name has 1 to 255 bytes and no control characters".to_owned());
-    }
-    Ok(text.to_owned())
 }
 
 fn host(text: &str) -> Result<String, String> {

@@ -22,6 +22,10 @@ pub(crate) struct RunFilter {
     pub(crate) since: Option<DateTime<Utc>>,
     /// Exclusive.
     pub(crate) until: Option<DateTime<Utc>>,
+    /// Only runs with an attempt on this worker, one that runs now included.
+    pub(crate) worker: Option<String>,
+    /// Only runs of which an attempt failed.
+    pub(crate) had_failures: bool,
 }
 
 rows! {
@@ -137,11 +141,24 @@ fn list_ids(
     order: Order,
     limit: Option<i64>,
 ) -> PgResult<Vec<i64>> {
-    let RunFilter { statuses, job, queue, key, error_type, since, until } = filter;
+    let RunFilter { statuses, job, queue, key, error_type, since, until, worker, had_failures } =
+        filter;
     let by_end = order == Order::LatestEnd;
     let statuses = Some(Status::words(statuses)).filter(|statuses| !statuses.is_empty());
     client.list(
         query!("look/list_ids"),
-        &[&statuses, job, queue, key, error_type, since, until, &by_end, &limit],
+        &[
+            &statuses,
+            job,
+            queue,
+            key,
+            error_type,
+            since,
+            until,
+            &by_end,
+            &limit,
+            worker,
+            had_failures,
+        ],
     )
 }

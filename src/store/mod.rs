@@ -7,6 +7,7 @@ mod definitions;
 mod effects;
 mod enqueue;
 mod error;
+mod failures;
 mod findings;
 mod finish_and_claim;
 mod inspect;
@@ -34,6 +35,7 @@ pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, Unlisted};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
+pub(crate) use failures::FailureFilter;
 pub(crate) use findings::{Fact, WorkFacts};
 pub(crate) use finish_and_claim::{LockedRuns, PendingStep, StepResult};
 pub(crate) use inspect::{

@@ -3,6 +3,7 @@
 -- $6  since       $7  until, exclusive; NULL for no bound. Both compare the end of a run, or its
 --                 creation while it has not ended.
 -- $8  whether the latest end comes first    $9  maximum number; NULL for all
+-- $10 worker of an attempt; NULL for any      $11 whether only runs with a failed attempt match
 --
 -- Running runs are separate because they have an index of their own. They are few. Of the others,
 -- this reads no more rows than it returns.
@@ -23,6 +24,24 @@ WITH ended_or_waiting AS (
                 AND run.created_at >= coalesce($6::timestamptz, '-infinity')
                 AND run.created_at < coalesce($7::timestamptz, 'infinity')
         )
+        AND (
+            $10::text IS NULL
+            OR EXISTS (
+                SELECT
+                FROM jobctl.job_attempts AS attempt
+                WHERE attempt.run_id = run.id
+                    AND attempt.worker = $10::text
+            )
+        )
+        AND (
+            NOT $11::boolean
+            OR EXISTS (
+                SELECT
+                FROM jobctl.job_attempts AS attempt
+                WHERE attempt.run_id = run.id
+                    AND attempt.outcome IN ('failed', 'lease_expired')
+            )
+        )
     ORDER BY
         CASE WHEN $8::boolean THEN run.finished_at END DESC,
         run.id DESC
@@ -39,6 +58,25 @@ running AS (
         AND ($5::text IS NULL OR run.error_type = $5::text)
         AND run.created_at >= coalesce($6::timestamptz, '-infinity')
         AND run.created_at < coalesce($7::timestamptz, 'infinity')
+        AND (
+            $10::text IS NULL
+            OR EXISTS (
+                SELECT
+                FROM jobctl.job_attempts AS attempt
+                WHERE attempt.run_id = run.id
+                    AND attempt.worker = $10::text
+            )
+            OR run.locked_by = $10::text
+        )
+        AND (
+            NOT $11::boolean
+            OR EXISTS (
+                SELECT
+                FROM jobctl.job_attempts AS attempt
+                WHERE attempt.run_id = run.id
+                    AND attempt.outcome IN ('failed', 'lease_expired')
+            )
+        )
 )
 SELECT matching.id
 FROM (

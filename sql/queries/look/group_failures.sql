@@ -1,0 +1,48 @@
+-- Failed attempts counted by job, error type, error and worker, the largest group first, with the
+-- newest attempt of each.
+-- $1  since    $2  until, exclusive; NULL for no bound
+-- $3  jobs     $4  worker; NULL for any
+-- $5  maximum number of groups
+-- Texts are cut, because workers may write long ones.
+WITH counted AS (
+    SELECT
+        run.job_type,
+        attempt.error_type,
+        attempt.error,
+        attempt.worker,
+        count(*) AS failures,
+        min(attempt.finished_at) AS first_finished_at,
+        max(attempt.finished_at) AS last_finished_at,
+        (array_agg(
+            ARRAY[attempt.run_id, attempt.attempt]
+            ORDER BY attempt.finished_at DESC, attempt.run_id DESC, attempt.attempt DESC
+        ))[1:1] AS newest
+    FROM jobctl.job_attempts AS attempt
+    JOIN jobctl.job_runs AS run
+        ON run.id = attempt.run_id
+    WHERE attempt.outcome IN ('failed', 'lease_expired')
+        AND attempt.finished_at >= coalesce($1::timestamptz, '-infinity')
+        AND attempt.finished_at < coalesce($2::timestamptz, 'infinity')
+        AND ($3::text[] IS NULL OR run.job_type = ANY ($3::text[]))
+        AND ($4::text IS NULL OR attempt.worker = $4::text)
+    GROUP BY run.job_type, attempt.error_type, attempt.error, attempt.worker
+    ORDER BY failures DESC, last_finished_at DESC, newest DESC
+    LIMIT $5::bigint
+)
+SELECT
+    counted.job_type,
+    left(counted.error_type, 100) AS error_type,
+    left(counted.error, 10000) AS error,
+    left(counted.worker, 255) AS worker,
+    counted.failures,
+    counted.first_finished_at,
+    counted.last_finished_at,
+    newest.run_id AS newest_id,
+    -- The last line that is not blank.
+    (regexp_match(right(newest.output, 1000), '([^\r\n]*\S)\s*$'))[1] AS last_line,
+    now() AS now
+FROM counted
+JOIN jobctl.job_attempts AS newest
+    ON newest.run_id = counted.newest[1][1]
+    AND newest.attempt = counted.newest[1][2]
+ORDER BY counted.failures DESC, counted.last_finished_at DESC, counted.newest DESC

@@ -1,0 +1,126 @@
+//! `jobctl failures`: failed attempts, and why they failed.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::Database;
+use super::arguments::{Output, TimeZone, cut, within, worker};
+use super::filter::{self, job};
+use crate::exit::Exit;
+use crate::print::{self, Table};
+use crate::schedule::When;
+use crate::store::FailureFilter;
+
+/// The default window.
+const DAY: Duration = Duration::from_secs(86400);
+
+/// List failed attempts, even of runs that succeeded later
+///
+/// A row per attempt, the newest first. What failed last night, and why:
+///
+///   jobctl failures --since yesterday --group
+///   jobctl failures --since 22:00 --until 06:00 --worker web1
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// Count attempts by job, error and worker, most frequent first
+    #[arg(long)]
+    group: bool,
+    /// Show at most N
+    #[arg(long, value_name = "N", default_value = "50", value_parser = within(1, i64::MAX - 1))]
+    limit: i64,
+    /// Only attempts of these jobs: names of definitions, or shell or http
+    #[arg(
+        long,
+        value_name = "JOB",
+        value_delimiter = ',',
+        value_parser = job,
+        help_heading = filter::HEADING
+    )]
+    job: Vec<String>,
+    /// Only attempts on this worker
+    #[arg(long, value_name = "W", value_parser = worker, help_heading = filter::HEADING)]
+    worker: Option<String>,
+    /// Only attempts that ended since then: 2h, 02:00, yesterday, a date [default: 24h ago, or
+    /// before --until]
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = When::parse,
+        help_heading = filter::HEADING
+    )]
+    since: Option<When>,
+    /// Only attempts that ended before then
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = When::parse,
+        help_heading = filter::HEADING
+    )]
+    until: Option<When>,
+    #[command(flatten)]
+    time_zone: TimeZone,
+    #[command(flatten)]
+    output: Output,
+}
+
+const NONE: &str = "no failed attempt matches";
+
+const ATTEMPTS: Table<'_> = Table::new(
+    &[
+        ("run", "run_id"),
+        ("job", "job_type"),
+        ("attempt", "attempt"),
+        ("worker", "worker"),
+        ("ended", "finished_at"),
+        ("status", "status"),
+        ("error", "error"),
+        ("last line", "last_line"),
+    ],
+    NONE,
+);
+
+const GROUPS: Table<'_> = Table::new(
+    &[
+        ("job", "job_type"),
+        ("worker", "worker"),
+        ("failures", "failures"),
+        ("first", "first_finished_at"),
+        ("last", "last_finished_at"),
+        ("newest", "newest_id"),
+        ("error", "error"),
+        ("last line", "last_line"),
+    ],
+    NONE,
+);
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        let store = database.open()?;
+        let form = self.output.form();
+        for job in &self.job {
+            super::known_job(&store, job)?;
+        }
+        let since = self.since.or(self.until.is_none().then_some(When::Ago(DAY)));
+        let [since, until] = self.time_zone.window(&store, [since, self.until])?;
+        let since = since.or_else(|| until.map(|until| until - DAY));
+        let filter = FailureFilter { since, until, jobs: self.job, worker: self.worker };
+        let (limit, wanted) = (self.limit, self.limit + 1);
+        let (has_more, first) = if self.group {
+            let mut groups = store.group_failures(filter, wanted)?;
+            let has_more = cut(&mut groups, limit);
+            print::rows(form, &groups, &GROUPS.since(groups.first().map(|group| group.now)))?;
+            (has_more, "most frequent")
+        } else {
+            let mut attempts = store.list_failures(filter, wanted)?;
+            let has_more = cut(&mut attempts, limit);
+            print::rows(form, &attempts, &ATTEMPTS.since(attempts.first().map(|row| row.now)))?;
+            (has_more, "newest")
+        };
+        if has_more {
+            print::hint(form, &format!("these are the {first} {limit}; --limit shows more"));
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,188 @@
+//! The attempts that `failures` shows, alone and in groups.
+
+use serde_json::{Value, json};
+
+use crate::cancel::run_in;
+use crate::retry::answer_at_terminal;
+use crate::support::TestDb;
+
+/// Adds an attempt to the history of a run. `columns` are set besides the worker `w` and an end at
+/// 08:00 and this many seconds on 31 January 2026.
+fn insert_attempt(db: &TestDb, run: i64, attempt: i32, second: u32, columns: &str) {
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+         VALUES ({run}, {attempt}, 'w', '2026-01-31 08:00Z',
+             '2026-01-31 08:00:{second:02}Z', 'failed');
+         UPDATE jobctl.job_attempts SET attempt = attempt {columns}
+         WHERE run_id = {run} AND attempt = {attempt}"
+    ));
+}
+
+/// Returns the `RUN/ATTEMPT` of each row.
+#[track_caller]
+fn failures<'a>(db: &TestDb, arguments: impl IntoIterator<Item = &'a str>) -> String {
+    let finished = db.jobctl(["failures"]).args(arguments).run().success().stderr("");
+    let rows = finished.stdout.lines().map(|line| {
+        let cells: Vec<_> = line.split('\t').collect();
+        format!("{}/{}", cells[0], cells[1])
+    });
+    rows.collect::<Vec<_>>().join(" ")
+}
+
+const ALWAYS: [&str; 2] = ["--since", "2026-01-01"];
+
+#[test]
+fn a_failure_of_a_run_that_recovered_is_listed() {
+    let db = TestDb::new();
+    let script = "if [ $JOBCTL_ATTEMPT = 1 ]; then echo copying; echo 'no space left' >&2; exit 3; \
+                  fi";
+    let run = db.enqueue_script(script);
+    let fine = db.enqueue_script("true");
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    db.age();
+    db.jobctl(["tick", "--worker", "web2"]).run().success();
+    assert_eq!([run, fine].map(|id| db.status(id)), ["succeeded", "succeeded"]);
+    let shown = db.jobctl(["failures", "--json"]).run().success().stderr("").stdout;
+    let mut rows: Value = serde_json::from_str(&shown).unwrap();
+    assert!(rows[0]["finished_at"].take().is_string());
+    assert_eq!(
+        rows,
+        json!([{
+            "run_id": run, "attempt": 1, "job_type": "shell", "worker": "web1",
+            "finished_at": null, "error_type": "exit_code", "error": "exit status 3",
+            "last_line": "no space left", "status": "succeeded",
+        }])
+    );
+    let listed = |arguments: &[&str]| {
+        let list = db.jobctl(["list"]).args(arguments.iter().copied()).run().success().stdout;
+        let ids = list.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap());
+        ids.collect::<Vec<i64>>()
+    };
+    assert_eq!(listed(&["--had-failures"]), [run]);
+    assert_eq!(listed(&["--had-failures", "--status", "dead"]), [] as [i64; 0]);
+    assert_eq!(listed(&["--worker", "web1"]), [fine, run]);
+    assert_eq!(listed(&["--worker", "web2"]), [run]);
+    assert_eq!(listed(&["--worker", "web3"]), [] as [i64; 0]);
+}
+
+#[test]
+fn list_finds_running_runs_by_their_worker_and_their_failures() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let [first, second] = ["running"; 2].map(|status| run_in(&db, status));
+    db.execute(&format!("UPDATE jobctl.job_runs SET attempts = 2 WHERE id = {first}"));
+    insert_attempt(&db, first, 1, 1, ", outcome = 'lease_expired'");
+    let ids = |filter: &[&str]| {
+        let list = db.jobctl(["list"]).args(filter.iter().copied()).run().success().stdout;
+        let ids = list.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap());
+        ids.collect::<Vec<i64>>()
+    };
+    assert_eq!(ids(&["--worker", "elsewhere"]), [second, first]);
+    assert_eq!(ids(&["--worker", "w"]), [first]);
+    assert_eq!(ids(&["--had-failures"]), [first]);
+}
+
+#[test]
+fn only_failures_and_lost_leases_of_the_window_are_listed_the_newest_first() {
+    let db = TestDb::new();
+    let [one, two] = ["dead", "succeeded"].map(|status| run_in(&db, status));
+    db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'report' WHERE id = {two}"));
+    insert_attempt(&db, one, 1, 1, "");
+    insert_attempt(&db, two, 1, 1, "");
+    insert_attempt(&db, one, 2, 3, ", outcome = 'lease_expired', worker = 'web2'");
+    for (attempt, outcome) in [(3, "succeeded"), (4, "cancelled"), (5, "interrupted")] {
+        insert_attempt(&db, one, attempt, 4, &format!(", outcome = '{outcome}'"));
+    }
+    let with =
+        |more: &[&'static str]| failures(&db, ALWAYS.into_iter().chain(more.iter().copied()));
+    assert_eq!(with(&[]), "1/2 2/1 1/1");
+    assert_eq!(with(&["--limit", "2"]), "1/2 2/1");
+    assert_eq!(with(&["--worker", "web2"]), "1/2");
+    assert_eq!(with(&["--job", "report"]), "2/1");
+    assert_eq!(with(&["--job", "report,shell"]), "1/2 2/1 1/1");
+    assert_eq!(with(&["--job", "report", "--job", "shell"]), "1/2 2/1 1/1");
+    assert_eq!(with(&["--until", "2026-01-31T08:00:03Z"]), "2/1 1/1");
+    assert_eq!(failures(&db, ["--since", "2026-01-31 08:00:02"]), "1/2");
+    // Without --since, the window is a day.
+    assert_eq!(failures(&db, []), "");
+    assert_eq!(failures(&db, ["--until", "2026-02-01T08:00:01Z"]), "1/2 2/1 1/1");
+    assert_eq!(failures(&db, ["--until", "2026-02-01T08:00:02Z"]), "1/2");
+    let zone = ["--since", "2026-01-31 13:45:02", "--time-zone", "Asia/Kathmandu"];
+    assert_eq!(failures(&db, zone), "1/2");
+    let mistyped = db.jobctl(["failures", "--job", "reprot"]).run().exits(3).stdout("");
+    mistyped.complains_once().stderr_has("no definition `reprot`");
+}
+
+#[test]
+fn groups_count_failures_by_job_error_and_worker() {
+    let db = TestDb::new();
+    let [one, two] = ["dead", "succeeded"].map(|status| run_in(&db, status));
+    let full = ", error_type = 'exit_code', error = 'exit status 1', output = ";
+    insert_attempt(&db, one, 1, 1, &format!("{full} 'first'"));
+    insert_attempt(&db, two, 1, 3, &format!("{full} 'second'"));
+    insert_attempt(&db, one, 2, 5, &format!("{full} 'newest'"));
+    insert_attempt(&db, one, 3, 6, &format!("{full} 'other', worker = 'web2'"));
+    insert_attempt(&db, one, 4, 7, ", error_type = 'exit_code', error = 'exit status 2'");
+    insert_attempt(&db, one, 5, 7, ", outcome = 'succeeded'");
+    let group = |more: &[&'static str]| {
+        let grouped = db.jobctl(["failures", "--group"]).args(ALWAYS).args(more.iter().copied());
+        grouped.run().success().stderr("").stdout
+    };
+    let at = |second: u32| format!("2026-01-31T08:00:0{second}.000000Z");
+    let lines = [
+        format!("shell\texit_code\texit status 1\tw\t3\t{}\t{}\t{one}\tnewest\n", at(1), at(5)),
+        format!("shell\texit_code\texit status 2\tw\t1\t{0}\t{0}\t{one}\n", at(7)),
+        format!("shell\texit_code\texit status 1\tweb2\t1\t{0}\t{0}\t{one}\tother\n", at(6)),
+    ];
+    assert_eq!(group(&[]), lines.concat());
+    assert_eq!(group(&["--limit", "1"]), lines[0]);
+    assert_eq!(group(&["--worker", "web2"]), lines[2]);
+    assert_eq!(group(&["--until", "2026-01-31 08:00:02"]).split('\t').nth(4), Some("1"));
+    assert_eq!(group(&["--job", "shell", "--until", "2026-01-31 08:00:01"]), "");
+}
+
+#[test]
+fn the_last_line_is_the_last_one_that_is_not_blank() {
+    let db = TestDb::new();
+    let run = run_in(&db, "dead");
+    let outputs = [
+        ("NULL", ""),
+        (r"''", ""),
+        (r"E' \n\t\n'", ""),
+        (r"'one'", "one"),
+        (r"E'one\ntwo\n'", "two"),
+        (r"E'one\n  two  \n\n \n'", "  two"),
+        (r"E'10%\r100%\r\n'", "100%"),
+        (r"E'a\n--- stderr ---\nb\u001b[2J\n'", r"b\u{1b}[2J"),
+        (r"repeat('x', 100000) || E'\nend'", "end"),
+    ];
+    for (attempt, (output, _)) in (1..).zip(outputs) {
+        insert_attempt(&db, run, attempt, 0, &format!(", output = {output}"));
+    }
+    let shown = db.jobctl(["failures"]).args(ALWAYS).run().success().stdout;
+    let lines: Vec<_> = shown.lines().rev().collect();
+    for (line, (output, last_line)) in lines.iter().zip(outputs) {
+        let cells: Vec<_> = line.split('\t').collect();
+        assert_eq!((cells.len(), cells[7]), (9, last_line), "{output}");
+    }
+    assert_eq!(lines.len(), outputs.len());
+}
+
+#[test]
+fn a_terminal_says_that_there_are_more_or_none() {
+    let db = TestDb::new();
+    let run = run_in(&db, "dead");
+    let says = |arguments: &str| answer_at_terminal(&db, &format!("failures {arguments}"), "").0;
+    assert!(says("").contains("jobctl: no failed attempt matches"));
+    assert!(says("--group").contains("jobctl: no failed attempt matches"));
+    insert_attempt(&db, run, 1, 1, ", error = 'exit status 1'");
+    insert_attempt(&db, run, 2, 2, ", error = 'exit status 2'");
+    let [attempts, groups] = ["", "--group"].map(|form| {
+        let [some, all] =
+            ["1", "2"].map(|limit| says(&format!("--since 2026-01-01 --limit {limit} {form}")));
+        assert!(all.contains("exit status 1") && !all.contains("these are"), "{all}");
+        some
+    });
+    assert!(attempts.contains("these are the newest 1; --limit shows more"), "{attempts}");
+    assert!(groups.contains("these are the most frequent 1; --limit shows more"), "{groups}");
+}
