@@ -47,6 +47,7 @@ mod list_dead;
 mod makefile;
 mod migrate;
 mod next;
+mod on_call;
 mod output;
 mod pages;
 mod pause;

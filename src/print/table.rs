@@ -31,7 +31,7 @@ pub(crate) enum Cell {
     Number(String),
     /// A duration; aligned to the right for people.
     Length(Duration),
-    /// Coloured by a run's status or an attempt's outcome.
+    /// Coloured by a run's status, an attempt's outcome or a finding's severity.
     Status(String),
     /// A time shown exactly.
     At(DateTime<Utc>),
@@ -288,7 +288,9 @@ fn colour_of(word: &str) -> Option<Color> {
         Some(Status::Dead) => Color::Red,
         Some(Status::Queued | Status::Cancelled) => return None,
         None => match word {
-            "interrupted" | "lease_expired" => Color::Yellow,
+            "interrupted" | "lease_expired" | "warn" | "unknown" => Color::Yellow,
+            "bad" => Color::Red,
+            "ok" => Color::Green,
             _ => return None,
         },
     })

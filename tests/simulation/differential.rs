@@ -61,7 +61,12 @@ const SETUP: &str = "
             * pg_catalog.pg_sequence_last_value('public.clock'::regclass);
     END $$;
     CREATE TABLE public.refused (id bigint, write text)";
+/// A vacuum that truncates an emptied table locks it for longer than a statement waits here.
 const TRIGGERS: &str = "
+    ALTER TABLE jobctl.job_runs SET (vacuum_truncate = off);
+    ALTER TABLE jobctl.job_attempts SET (vacuum_truncate = off);
+    ALTER TABLE jobctl.job_definitions SET (vacuum_truncate = off);
+    ALTER TABLE jobctl.job_workers SET (vacuum_truncate = off);
     CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         IF EXISTS (SELECT FROM public.refused WHERE id = NEW.id AND write = CASE

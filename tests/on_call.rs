@@ -1,0 +1,115 @@
+//! The view of the person on call: after a bad week, every command names the same problems.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::support::TestDb;
+
+/// A week of sixty thousand runs: three storms of failures that recovered, a full disk on web2,
+/// which then stopped, a queue without a worker, dead runs, and a backup that never succeeded.
+fn after_a_bad_week() -> TestDb {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.mail]\nshell = 'true'\n[jobs.thumbnails]\nshell = 'true'\n\
+         [jobs.backup]\nshell = 'true'\nschedule = '0 2 * * *'\nmax_age = '26h'\ntimeout = '1h'\n",
+    );
+    db.execute(
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since, queues)
+             VALUES
+             ('web1', '0.1.0', now(), now() - interval '7 days', '{default}'),
+             ('web2', '0.1.0', now() - interval '3 hours', now() - interval '7 days', '{default}');
+         UPDATE jobctl.job_definitions SET created_at = now() - interval '7 days';
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at)
+             SELECT 'mail', 'succeeded', 1, at - interval '1 s', at
+             FROM (
+                 SELECT now() - n * interval '10 s' AS at FROM generate_series(1, 60000) AS n
+             ) AS ended;
+         -- Storms: every attempt of an hour fails once, and the next one succeeds.
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
+                 error_type, error, output)
+             SELECT run.id, 1, 'web1', finished_at, finished_at, 'failed', 'http_status',
+                 'HTTP status 503', NULL
+             FROM jobctl.job_runs AS run
+             WHERE EXISTS (
+                 SELECT FROM generate_series(1, 3) AS storm
+                 WHERE run.finished_at BETWEEN now() - storm * interval '40 hours'
+                     AND now() - storm * interval '40 hours' + interval '1 hour'
+             );
+         -- The full disk.
+         WITH failed AS (
+             INSERT INTO jobctl.job_runs (job_type, status, attempts, failed_at, finished_at,
+                     error_type, last_error)
+                 SELECT 'thumbnails', CASE WHEN n <= 20 THEN 'dead' ELSE 'succeeded' END, 2,
+                     now() - n * interval '30 s' - interval '3 hours', now(), 'exit_code',
+                     'exit status 1'
+                 FROM generate_series(1, 400) AS n
+                 RETURNING id, failed_at
+         )
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
+                 error_type, error, exit_code, output)
+             SELECT id, 1, 'web2', failed_at, failed_at, 'failed', 'exit_code', 'exit status 1', 1,
+                 E'convert: write\\nno space left on device\\n'
+             FROM failed;
+         INSERT INTO jobctl.job_runs (job_type, queue, run_at)
+             SELECT 'thumbnails', 'slow', now() - interval '2 hours' FROM generate_series(1, 5);
+         ANALYZE jobctl.job_runs, jobctl.job_attempts",
+    );
+    db
+}
+
+/// Returns code and subject of each finding.
+fn subjects(findings: &Value) -> BTreeSet<String> {
+    let subject = |finding: &Value| {
+        ["code", "job_type", "queue", "worker"].map(|field| finding[field].to_string()).join(" ")
+    };
+    let bad = findings.as_array().unwrap().iter().filter(|one| one["severity"] == "bad");
+    bad.map(subject).collect()
+}
+
+#[test]
+fn after_a_bad_week_every_command_names_the_same_problems() {
+    let db = after_a_bad_week();
+    let json = |line: &[&str]| -> Value {
+        serde_json::from_str(&db.jobctl(line.iter().copied()).run().stdout).unwrap()
+    };
+    let check = json(&["check", "--json"]);
+    let named = subjects(&check["findings"]);
+    let codes: Vec<_> =
+        check["findings"].as_array().unwrap().iter().map(|one| one["code"].as_str()).collect();
+    let expected = ["worker_silent", "queue_unserved", "runs_dead", "job_stale"].map(Some);
+    assert_eq!(codes, expected);
+    assert_eq!(subjects(&json(&["doctor", "--json"])), named);
+    assert_eq!(subjects(&json(&["status", "--json"])["findings"]), named);
+    let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
+    let counted = |code: &str| metrics.contains(&format!("jobctl_findings{{code=\"{code}\"}} 1\n"));
+    assert!(codes.iter().flatten().all(|code| counted(code)), "{metrics}");
+    let page = db.jobctl(["report"]).run().success().stdout;
+    let doctor = db.jobctl(["doctor"]).run().exits(1).stdout;
+    let lines = db.jobctl(["check"]).run().exits(1).stdout;
+    for finding in check["findings"].as_array().unwrap() {
+        let found = finding["found"].as_str().unwrap();
+        assert!([&page, &doctor, &lines].iter().all(|text| text.contains(found)), "{found}");
+    }
+    let waiting = db.query("SELECT min(id) FROM jobctl.job_runs WHERE queue = 'slow'");
+    db.jobctl(["show", &waiting])
+        .run()
+        .success()
+        .stdout_has("no worker serves queue slow, which has 5 overdue runs");
+}
+
+#[test]
+fn one_command_finds_the_full_disk_on_one_host() {
+    let db = after_a_bad_week();
+    let groups = db.jobctl(["failures", "--since", "1d", "--group", "--json"]).run().success();
+    let groups: Value = serde_json::from_str(&groups.stdout).unwrap();
+    assert_eq!(groups.as_array().unwrap().len(), 1, "{groups}");
+    assert_eq!(
+        (&groups[0]["worker"], &groups[0]["failures"], &groups[0]["last_line"]),
+        (&"web2".into(), &400.into(), &"no space left on device".into())
+    );
+    let week = db.jobctl(["failures", "--since", "7d", "--group", "--json"]).run().success();
+    let week: Value = serde_json::from_str(&week.stdout).unwrap();
+    let jobs: Vec<_> = week.as_array().unwrap().iter().map(|one| &one["job_type"]).collect();
+    assert_eq!(jobs, ["mail", "thumbnails"]);
+}
