@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 38] = [
+const REFUSED: [(&[&str], &str, &str); 40] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--key", "a\tb"),
@@ -42,11 +42,13 @@ const REFUSED: [(&[&str], &str, &str); 38] = [
     (&["next", "--schedule", "@daily"], "--count", "0"),
     (&["once", "k"], "--settle", "somehow"),
     (&["check"], "--max-dead", "x"),
+    (&["check"], "--max-dead-within", "5"),
     (&["check"], "--max-lag", "5"),
     (&["check"], "--max-tick-age", "5"),
     (&["check"], "--max-running", "5"),
     (&["check"], "--max-failures", "x"),
     (&["check", "--max-failures", "1"], "--within", "5"),
+    (&["check"], "--repeat", "5"),
     (&["grants", "--as", "viewer"], "--role", "a\tb"),
     (&["grants", "--role", "a"], "--as", "king"),
 ];
