@@ -163,7 +163,7 @@ fn check_reports_a_late_schedule_and_a_lost_lease() {
     assert_prints(
         db.jobctl(["check"]),
         &format!(
-            "1 run of worker web1 lost the lease and is not recovered, since T \
+            "no tick has recovered 1 run of worker web1 with an expired lease, since T \
              (such as run {id}); each tick recovers such runs; see the log of the ticks"
         ),
     );

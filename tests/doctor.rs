@@ -161,7 +161,7 @@ fn doctor_finds_missing_ticks() {
     let _members_stay = members_stay();
     let db = TestDb::new();
     finds(&db, "ticks", "bad", "no worker has ever ticked");
-    assert_eq!(find(&findings(db.jobctl(["doctor"])), "queues").0, "ok");
+    assert_eq!(find(&findings(db.jobctl(["doctor"])), "queues").0, "unknown");
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '12 minutes'");
     finds(&db, "ticks", "bad", "no worker ticks");
@@ -173,11 +173,16 @@ fn doctor_finds_an_expired_lease_that_no_tick_recovers() {
     db.leaves_running();
     let id = run_in(&db, "running");
     db.expire_leases();
-    finds(&db, "leases", "ok", "no lost lease waits for a tick");
+    finds(&db, "leases", "ok", "no run with an expired lease waits for recovery");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET locked_until = now() - interval '11 minutes' WHERE id = {id}"
     ));
-    finds(&db, "leases", "bad", "1 run of worker elsewhere lost the lease and is not recovered");
+    finds(
+        &db,
+        "leases",
+        "bad",
+        "no tick has recovered 1 run of worker elsewhere with an expired lease",
+    );
 }
 
 #[test]
@@ -206,7 +211,7 @@ fn doctor_warns_of_a_schedule_that_one_hanging_run_would_stop() {
     finds(&db, "timeouts", "warn", found);
     db.jobctl(["check"]).run().success().stdout("");
     db.execute("UPDATE jobctl.job_definitions SET overlap = 'allow'");
-    finds(&db, "timeouts", "ok", "no schedule waits for a run without a timeout");
+    finds(&db, "timeouts", "ok", "every scheduled command has a timeout");
 }
 
 #[test]
@@ -230,7 +235,7 @@ fn doctor_warns_of_open_effects() {
              ('young', now() - interval '23 hours', NULL),
              ('done', now() - interval '25 hours', now())",
     );
-    finds(&db, "effects", "warn", "1 effect began and may not have happened");
+    finds(&db, "effects", "warn", "1 effect began over a day ago and did not complete");
     db.jobctl(["once", "--settle", "done", "open"]).run().success();
     finds(&db, "effects", "ok", "no effect is open");
 }
@@ -386,7 +391,11 @@ fn a_narrow_terminal_shows_every_word() {
     let typescript = folder.path().join("typescript");
     let script =
         "script -qc \"stty cols 80; '$jobctl' doctor\" \"$typescript\" </dev/null >/dev/null";
-    db.script(script).env("typescript", typescript.to_str().unwrap()).run().success();
+    db.script(script)
+        .env("typescript", typescript.to_str().unwrap())
+        .env("TERM", "dumb")
+        .run()
+        .success();
     let shown = std::fs::read_to_string(typescript).unwrap();
     assert!(shown.contains("SEVERITY  CHECK") && !shown.contains('…'), "{shown}");
     let words: Vec<_> = shown.split_whitespace().collect();

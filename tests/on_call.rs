@@ -21,11 +21,11 @@ fn after_a_bad_week() -> TestDb {
              ('web2', '0.1.0', now() - interval '3 hours', now() - interval '7 days', '{default}');
          UPDATE jobctl.job_definitions SET created_at = now() - interval '7 days';
          INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at)
-             SELECT 'mail', 'succeeded', 1, at - interval '1 s', at
+             SELECT 'mail', 'succeeded', 2, at - interval '1 s', at
              FROM (
                  SELECT now() - n * interval '10 s' AS at FROM generate_series(1, 60000) AS n
              ) AS ended;
-         -- Storms: every attempt of an hour fails once, and the next one succeeds.
+         -- Storms: in these hours, the first attempt of every run fails.
          INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
                  error_type, error, output)
              SELECT run.id, 1, 'web1', finished_at, finished_at, 'failed', 'http_status',
@@ -58,7 +58,7 @@ fn after_a_bad_week() -> TestDb {
     db
 }
 
-/// Returns code and subject of each finding.
+/// Returns code and subject of each bad finding.
 fn subjects(findings: &Value) -> BTreeSet<String> {
     let subject = |finding: &Value| {
         ["code", "job_type", "queue", "worker"].map(|field| finding[field].to_string()).join(" ")

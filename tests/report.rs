@@ -190,7 +190,10 @@ fn the_headline_says_whether_anything_needs_attention() {
     db.leaves_running();
     let shown = page(&db, &[]);
     says(&shown, "Needs attention: no worker ticks, for 2h (the last was");
-    says(&shown, "1 run of worker w lost the lease and is not recovered, for 1h (such as run");
+    says(
+        &shown,
+        "no tick has recovered 1 run of worker w with an expired lease, for 1h (such as run",
+    );
     db.jobctl(["tick", "--worker", "other", "--queue", "other"]).run().success();
     says(&page(&db, &[]), "does not tick, for 2h; ");
 }

@@ -288,6 +288,10 @@ CREATE TABLE jobctl.job_effects (
     )
 );
 
+-- For the finding about effects that did not complete.
+CREATE INDEX job_effects_open ON jobctl.job_effects (recorded_at)
+    WHERE completed_at IS NULL;
+
 -- One row per worker name. claiming_tick may claim until claiming_until: a lease like that of a
 -- run, so that a tick that died does not keep its host from working.
 CREATE TABLE jobctl.job_workers (

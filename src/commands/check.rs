@@ -35,7 +35,7 @@ const YEAR: Duration = Duration::from_secs(365 * 86400);
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Number of dead runs to tolerate; retry or prune the others
+    /// Number of dead runs to tolerate, of all jobs together
     #[arg(long, value_name = "N", default_value = "0", value_parser = within(0, i64::MAX))]
     max_dead: i64,
     /// Age up to which a dead run counts [default: any]
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "DURATION",
         default_value = duration::show(TICK_OVERDUE),
-        value_parser = length(Duration::ZERO, YEAR)
+        value_parser = length(Duration::from_secs(60), YEAR)
     )]
     max_tick_age: Duration,
     /// Longest time that a run may be running [default: no limit]
@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     /// Number of recent failed attempts to tolerate [default: no limit]
     #[arg(long, value_name = "N", value_parser = within(0, i64::MAX))]
     max_failures: Option<i64>,
-    /// Age up to which a failure is recent
+    /// Count the failed attempts of this time; needs --max-failures
     #[arg(
         long,
         value_name = "DURATION",
@@ -72,8 +72,13 @@ pub(crate) struct Arguments {
         value_parser = length(Duration::from_secs(1), WEEK)
     )]
     within: Duration,
-    /// Print the same problems again only after this time, and say which are new
-    #[arg(long, value_name = "DURATION", value_parser = length(Duration::ZERO, YEAR))]
+    /// Print known problems again only after this time, or with a new one
+    #[arg(
+        long,
+        value_name = "DURATION",
+        conflicts_with_all = ["json", "format"],
+        value_parser = length(Duration::ZERO, YEAR)
+    )]
     repeat: Option<Duration>,
     /// Check only these jobs, and all workers
     #[arg(long, value_name = "J", num_args = 1.., value_delimiter = ',')]
@@ -85,7 +90,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
-        let asked = format!("{self:?}");
+        let arguments = format!("{self:?}");
         for job in &self.job {
             // A misspelt job would never have a problem.
             super::known_job(&store, job)?;
@@ -99,13 +104,14 @@ impl Arguments {
             running: self.max_running,
             failures: self.max_failures.map(|most| (most, self.within)),
         };
-        let mut findings = health::work(&store.inspect_work(jobs, limits)?, &limits);
+        let work = store.inspect_work(jobs, limits)?;
+        let mut findings = health::work(&work, &limits);
         findings.retain(|finding| finding.severity == Severity::Bad);
         if self.output.form().is_json() {
             print::json(&json!({"fine": findings.is_empty(), "findings": findings}))?;
         } else if let Some(repeat) = self.repeat {
-            let memory = Memory::of(&format!("{asked} {}", database.target()?))?;
-            print::answer(&memory.news(&findings, store.now()?, repeat)?)?;
+            let memory = Memory::of(&format!("{arguments} {}", database.target()?))?;
+            memory.print(&findings, work.now, repeat)?;
         } else {
             print::answer(&findings.iter().map(line).collect::<String>())?;
         }
@@ -113,7 +119,7 @@ impl Arguments {
     }
 }
 
-/// A file that remembers what `check` printed when it was last asked the same.
+/// A file that remembers what `check` printed for the same flags and the same database.
 struct Memory(PathBuf);
 
 /// The content of the file.
@@ -125,49 +131,52 @@ struct Remembered {
 }
 
 impl Memory {
-    fn of(asked: &str) -> anyhow::Result<Self> {
+    fn of(arguments: &str) -> anyhow::Result<Self> {
         let folder = |name| std::env::var_os(name).filter(|folder| !folder.is_empty());
         let home = || Some(Path::new(&folder("HOME")?).join(".local/state"));
         let state = folder("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
         let folder = state.context("--repeat needs HOME or XDG_STATE_HOME")?.join("jobctl");
         let mut hasher = DefaultHasher::new();
-        asked.hash(&mut hasher);
+        arguments.hash(&mut hasher);
         Ok(Self(folder.join(format!("check-{:016x}.json", hasher.finish()))))
     }
 
-    /// Returns the lines to print at `now`: none if no finding is new and the last were printed
-    /// less than `repeat` ago.
-    fn news(
+    /// Prints the findings, the new ones first. Prints none if no finding is new and the last were
+    /// printed less than `repeat` before `now`. A file that can't be written hides no finding.
+    fn print(
         &self,
         findings: &[Finding],
         now: DateTime<Utc>,
         repeat: Duration,
-    ) -> anyhow::Result<String> {
-        let old: Remembered = fs::read(&self.0)
-            .ok()
-            .and_then(|text| serde_json::from_slice(&text).ok())
-            .unwrap_or_default();
+    ) -> anyhow::Result<()> {
+        let read = fs::read(&self.0).ok();
+        let previous: Remembered =
+            read.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         let subjects: Vec<_> = findings.iter().map(Finding::subject).collect();
         let (known, new): (Vec<_>, Vec<_>) =
-            findings.iter().partition(|finding| old.subjects.contains(&finding.subject()));
-        let is_due = (now - old.printed_at).to_std().unwrap_or_default() >= repeat;
-        let mut news = String::new();
+            findings.iter().partition(|finding| previous.subjects.contains(&finding.subject()));
+        let is_due = (now - previous.printed_at).to_std().unwrap_or_default() >= repeat;
+        let mut lines = String::new();
         if is_due || !new.is_empty() {
-            news.extend(new.into_iter().map(|finding| format!("new: {}", line(finding))));
-            news.extend(known.into_iter().map(line));
+            lines.extend(new.into_iter().map(|finding| format!("new: {}", line(finding))));
+            lines.extend(known.into_iter().map(line));
         }
-        let printed_at = if news.is_empty() { old.printed_at } else { now };
+        print::answer(&lines)?;
+        let printed_at = if lines.is_empty() { previous.printed_at } else { now };
         let text = serde_json::to_vec(&Remembered { printed_at, subjects })?;
-        self.0
-            .parent()
-            .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| fs::write(&self.0, text))
-            .with_context(|| format!("cannot write {}", self.0.display()))?;
-        Ok(news)
+        let new = self.0.with_extension("new");
+        let folder = self.0.parent().unwrap_or(Path::new("/"));
+        let written = fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&new, text))
+            .and_then(|()| fs::rename(&new, &self.0));
+        if let Err(error) = written {
+            print::complain(&format!("cannot write {}: {error}", self.0.display()));
+        }
+        Ok(())
     }
 }
 
-/// One finding. The line stays the same as long as the problem does, so that mails can be compared.
+/// One finding. The line has no age, so that mails about the same problem are the same.
 fn line(finding: &Finding) -> String {
     let sentence = finding.sentence(|at| format!("since {}", at.format("%Y-%m-%d %H:%M UTC")));
     let remedy = finding.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();

@@ -17,10 +17,11 @@ const DAY: Duration = Duration::from_secs(86400);
 
 /// List failed attempts, even of runs that succeeded later
 ///
-/// A row per attempt, the newest first. What failed last night, and why:
+/// A row per attempt, the newest first. Cancelled and interrupted attempts do not
+/// count. What failed last night, and why:
 ///
 ///   jobctl failures --since yesterday --group
-///   jobctl failures --since 22:00 --until 06:00 --worker web1
+///   jobctl failures --since 22:00 --worker web1
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -74,7 +75,7 @@ const ATTEMPTS: Table<'_> = Table::new(
         ("attempt", "attempt"),
         ("worker", "worker"),
         ("ended", "finished_at"),
-        ("status", "status"),
+        ("run status", "status"),
         ("error", "error"),
         ("last line", "last_line"),
     ],

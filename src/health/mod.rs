@@ -42,7 +42,7 @@ pub(crate) struct Finding {
     pub(crate) severity: Severity,
     /// The name of the check that `doctor` lists; `doctor` names its other checks itself.
     pub(crate) check: &'static str,
-    /// A sentence without times that change, so that it is the same as long as the problem is.
+    /// A sentence without an age.
     pub(crate) found: String,
     pub(crate) remedy: Option<String>,
     /// A run that shows the problem.

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Finding, Severity, ok};
+use super::{Finding, Severity, ok, unknown};
 use crate::health::limits::Thresholds;
 use crate::schedule::due::FailingSchedules;
 use crate::store::{self, Fact, WorkFacts};
@@ -16,21 +16,23 @@ const CHECKS: [(&str, &str, &[&str]); 11] = [
     ("ticks", "every worker ticks", &["worker_missing", "worker_silent"]),
     ("definitions", "every waiting run has a definition", &["definition_missing"]),
     ("queues", "workers serve the queues of all overdue runs", &["queue_unserved"]),
-    ("overdue runs", "no run is overdue", &["runs_overdue"]),
+    ("overdue runs", "no run in a served queue is overdue", &["runs_overdue"]),
     (
         "schedules",
         "no schedule is late",
         &["schedule_broken", "schedule_skipping", "schedule_late"],
     ),
-    ("leases", "no lost lease waits for a tick", &["lease_lost"]),
+    ("leases", "no run with an expired lease waits for recovery", &["lease_lost"]),
     ("dead runs", "no run is dead", &["runs_dead"]),
-    ("freshness", "no job is older than its max_age", &["job_stale"]),
-    ("timeouts", "no schedule waits for a run without a timeout", &["timeout_missing"]),
+    ("freshness", "every job succeeded within its max_age", &["job_stale"]),
+    ("timeouts", "every scheduled command has a timeout", &["timeout_missing"]),
     ("history", "no history needs to be pruned", &["prune_missing"]),
     ("effects", "no effect is open", &["effect_open"]),
 ];
 /// Checks that only a flag of `check` asks for.
 const ON_REQUEST: [(&str, &str); 2] = [("run times", "run_long"), ("failures", "attempts_failing")];
+/// Checks whose problems are not looked for while no worker ticks: that is their cause.
+const HIDDEN: [&str; 3] = ["queues", "overdue runs", "schedules"];
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [&str; 3] = ["timeout_missing", "prune_missing", "effect_open"];
 
@@ -59,6 +61,11 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     };
     facts.extend(named("schedule_broken", &failing.broken));
     facts.extend(named("schedule_skipping", &failing.skipping));
+    // A schedule that can't fire is late, too.
+    facts.retain(|fact| {
+        let job = fact.job_type.as_deref().unwrap_or_default();
+        fact.code != "schedule_late" || !failing.broken.contains(&job)
+    });
     let mut tolerate = |code, most| {
         let sum: i64 = facts.iter().filter(|fact| fact.code == code).map(|fact| fact.runs).sum();
         if sum <= most {
@@ -76,10 +83,19 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
 
 /// Returns the findings of each check of the work: its problems, or that all is well.
 pub(crate) fn checks(findings: &[Finding]) -> Vec<Finding> {
+    let is_hidden = findings.iter().any(|finding| finding.code == Some("worker_missing"));
     let of_check = |(check, well, _): (&'static str, &str, _)| {
         let of_check = findings.iter().filter(move |finding| finding.check == check);
         let found: Vec<_> = of_check.cloned().collect();
-        if found.is_empty() { vec![Finding { check, ..ok(well) }] } else { found }
+        match found.is_empty() {
+            true if HIDDEN.contains(&check) && is_hidden => {
+                let found =
+                    unknown("not checked while no worker ticks", "start ticks, see `ticks`");
+                vec![Finding { check, ..found }]
+            }
+            true => vec![Finding { check, ..ok(well) }],
+            false => found,
+        }
     };
     CHECKS.into_iter().flat_map(of_check).collect()
 }
@@ -128,7 +144,7 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
             "each tick fires due schedules; see the log of the ticks".to_owned(),
         ),
         "lease_lost" => (
-            format!("{} of worker {worker} lost the lease and {is} not recovered", runs("")),
+            format!("no tick has recovered {} of worker {worker} with an expired lease", runs("")),
             "each tick recovers such runs; see the log of the ticks".to_owned(),
         ),
         "runs_dead" => (
@@ -166,7 +182,10 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
             "let a crontab run `jobctl prune` every day".to_owned(),
         ),
         "effect_open" => (
-            format!("{} began and may not have happened", plural::of(fact.runs, "effect")),
+            format!(
+                "{} began over a day ago and did not complete",
+                plural::of(fact.runs, "effect")
+            ),
             "find out whether they happened, and settle each with `jobctl once --settle`; \
              jobctl.job_effects has their keys"
                 .to_owned(),

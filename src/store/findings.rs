@@ -28,8 +28,10 @@ rows! {
 /// The problems of the work at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct WorkFacts {
+    /// By the database's clock.
+    pub(crate) now: DateTime<Utc>,
     pub(crate) facts: Vec<Fact>,
-    /// The definitions of the jobs.
+    /// The definitions of the jobs, without their last runs.
     pub(crate) scheduled: Vec<Scheduled>,
 }
 
@@ -52,14 +54,14 @@ impl Store {
     }
 }
 
-/// Reads the problems in a transaction that may read more.
+/// Reads the problems in the transaction of the caller.
 pub(super) fn read_work(
     client: &mut Client,
     jobs: Option<&Vec<String>>,
     limits: &Thresholds,
 ) -> PgResult<WorkFacts> {
     let mut scheduled: Vec<Scheduled> =
-        client.list(query!("look/list_schedules"), &[&None::<String>])?;
+        client.list(query!("look/list_schedules"), &[&None::<String>, &false])?;
     scheduled.retain(|one| jobs.is_none_or(|jobs| jobs.contains(&one.name)));
     let (tick_age, lag) = (limits.tick_age.as_secs_f64(), limits.lag.as_secs_f64());
     let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());
@@ -67,5 +69,5 @@ pub(super) fn read_work(
     let failures = seconds(limits.failures.map(|(_, within)| within));
     let facts = client
         .list(query!("look/findings"), &[&jobs, &tick_age, &lag, &running, &dead, &failures])?;
-    Ok(WorkFacts { facts, scheduled })
+    Ok(WorkFacts { now: client.one(query!("look/now"), &[])?, facts, scheduled })
 }

@@ -253,6 +253,7 @@ LEFT JOIN LATERAL (
     FROM jobctl.job_runs AS run
     WHERE run.job_type = definition.name
         AND run.status = 'succeeded'
+        AND definition.max_age IS NOT NULL
     ORDER BY run.id DESC
     LIMIT 1
 ) AS success ON true
@@ -274,7 +275,7 @@ FROM definition
 WHERE definition.enabled
     AND definition.paused_at IS NULL
     AND definition.schedule IS NOT NULL
-    AND definition.overlap = 'skip'
+    AND definition.overlap <> 'allow'
     AND definition.kind = 'shell'
     AND definition.timeout IS NULL
 UNION ALL

@@ -1,5 +1,5 @@
 -- The definitions and their schedules, by name.
--- $1  a name; NULL for all
+-- $1  a name; NULL for all    $2  whether to look for the last runs, which may read many
 SELECT
     now() AS now,
     definition.name,
@@ -18,6 +18,7 @@ LEFT JOIN LATERAL (
     WHERE run.job_type = definition.name
         AND run.status <> 'running'
         AND run.finished_at IS NOT NULL
+        AND $2::boolean
     ORDER BY run.id DESC
     LIMIT 1
 ) AS last ON true
@@ -26,6 +27,7 @@ LEFT JOIN LATERAL (
     FROM jobctl.job_runs AS run
     WHERE run.job_type = definition.name
         AND run.status = 'succeeded'
+        AND $2::boolean
     ORDER BY run.id DESC
     LIMIT 1
 ) AS success ON true

@@ -49,6 +49,7 @@ CROSS JOIN (
         ) AS known,
         count(*) FILTER (
             WHERE worker.last_tick_at > now() - make_interval(secs => $2::float8)
+                OR worker.claiming_until > now()
         ) AS ticking,
         max(worker.last_tick_at) AS last_tick_at
     FROM jobctl.job_workers AS worker
