@@ -12,9 +12,24 @@ use crate::upkeep::BatchSize;
 /// A claimed run that is executed, waits for a thread, or has an unrecorded result.
 #[derive(Debug)]
 pub(super) struct Lease {
-    pub(super) expires: Instant,
+    expires: Instant,
     /// Before this time the lease is not renewed; `None`: never again, it is lost or rejected.
-    pub(super) renew_from: Option<Instant>,
+    renew_from: Option<Instant>,
+}
+
+impl Lease {
+    pub(super) fn expires(&self) -> Instant {
+        self.expires
+    }
+
+    pub(super) fn extend(&mut self, until: Instant) {
+        self.expires = until;
+    }
+
+    /// Does not renew the lease before `from`; `None`: never again.
+    pub(super) fn renew_from(&mut self, from: Option<Instant>) {
+        self.renew_from = from;
+    }
 }
 
 #[derive(Debug, Default)]
@@ -24,7 +39,7 @@ pub(super) struct Leases {
     /// Claims that were never started and must be released, and the ends of their leases.
     unstarted: Vec<(Token, Instant)>,
     /// How many leases one statement renews.
-    pub(super) batch: BatchSize,
+    batch: BatchSize,
 }
 
 impl Leases {
@@ -72,6 +87,19 @@ impl Leases {
         let stale = stale.filter_map(|(claim, lease)| Some((*claim, lease.renew_from?)));
         let due = stale.clone().filter(|(_, from)| now >= *from).map(|(claim, _)| claim);
         (due.take(self.batch.at_most()).collect(), stale.map(|(_, from)| from).min())
+    }
+
+    /// The database rejected a renewal of `size` leases.
+    pub(super) fn rejected(&mut self, size: usize) {
+        self.batch.rejected(size);
+    }
+
+    /// The database accepted a renewal of `size` leases. Returns whether it may have left others,
+    /// because it rejected a larger one before.
+    pub(super) fn accepted(&mut self, size: usize) -> bool {
+        let is_full = size >= self.batch.at_most();
+        self.batch.accepted();
+        is_full
     }
 
     /// Marks a claim for release. If this tick never held it, its lease ends at `expires`.

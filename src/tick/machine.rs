@@ -471,11 +471,11 @@ impl Machine {
             Ok(answers) => answers,
             // One rejected lease must not cost the others theirs.
             Err(error) if error.may_be_about_rows() => {
-                self.leases.batch.rejected(sent.claims.len());
+                self.leases.rejected(sent.claims.len());
                 let [claim] = &*sent.claims else { return Ok(()) };
                 let is_data = error.kind == Kind::Data;
                 if let Some(lease) = self.leases.get_mut(claim) {
-                    lease.renew_from = (!is_data).then(|| self.now + heartbeat / 5);
+                    lease.renew_from((!is_data).then(|| self.now + heartbeat / 5));
                 }
                 if !is_data {
                     return Err(error);
@@ -497,26 +497,24 @@ impl Machine {
             let Some(lease) = self.leases.get_mut(&claim) else { continue };
             match state {
                 LeaseState::Renewed | LeaseState::CancelRequested => {
-                    lease.expires = expires;
+                    lease.extend(expires);
                     extended.push(claim);
                     if state == LeaseState::CancelRequested {
                         stops.push(Action::Stop(claim, StopReason::Cancelled));
                     }
                 }
-                LeaseState::Busy => lease.renew_from = Some(sent.sent + heartbeat),
+                LeaseState::Busy => lease.renew_from(Some(sent.sent + heartbeat)),
                 LeaseState::Lost => {
-                    lease.renew_from = None;
+                    lease.renew_from(None);
                     stops.push(Action::Stop(claim, StopReason::LeaseLost));
                 }
             }
         }
         self.actions.push(Action::Extend(extended, fence));
         self.actions.extend(stops);
-        // A full batch may have left others: the database rejected a larger one.
-        if sent.claims.len() < self.leases.batch.at_most() {
+        if !self.leases.accepted(sent.claims.len()) {
             self.next_renewal = sent.sent + heartbeat;
         }
-        self.leases.batch.accepted();
         Ok(())
     }
 
@@ -752,7 +750,7 @@ impl Machine {
     fn drop_expired(&mut self) {
         let (now, kept) = (self.now, self.timing.result_kept);
         let leases = &self.leases;
-        let is_over = |claim: &Token| leases.get(claim).is_none_or(|it| now >= it.expires + kept);
+        let is_over = |claim: &Token| leases.get(claim).is_none_or(|it| now >= it.expires() + kept);
         for judged in self.results.drop_if(is_over) {
             self.leases.remove(&judged.run.token());
             let subject = subject(&judged.run);
