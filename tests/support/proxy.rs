@@ -38,6 +38,8 @@ struct State {
     delay: Mutex<Duration>,
     /// After a client has sent these texts in this order, the next answer is lost.
     lost_after: Mutex<Vec<&'static str>>,
+    /// Whether all connections are closed from that loss on.
+    cuts_at_loss: AtomicBool,
     /// After a client has sent this text, the mode becomes `Freeze`.
     frozen_after: Mutex<Option<&'static str>>,
     connections: AtomicUsize,
@@ -90,6 +92,7 @@ impl Proxy {
             ends: Mutex::default(),
             delay: Mutex::default(),
             lost_after: Mutex::default(),
+            cuts_at_loss: AtomicBool::new(false),
             frozen_after: Mutex::default(),
             connections: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
@@ -134,6 +137,13 @@ impl Proxy {
     /// lost with the connection. Happens once.
     pub fn lose_answer_to(&self, texts: &[&'static str]) {
         *self.state.lost_after.lock().unwrap() = texts.to_vec();
+    }
+
+    /// The same, and from then on all connections are closed at once, as by `cut`. If a test called
+    /// `cut` after the loss, the client could connect in between.
+    pub fn lose_answer_and_cut(&self, texts: &[&'static str]) {
+        self.state.cuts_at_loss.store(true, Ordering::Relaxed);
+        self.lose_answer_to(texts);
     }
 
     /// After a client has sent this text, the server gets it, but no other byte passes. Happens
@@ -212,7 +222,12 @@ impl State {
             while let Some(at) = lost_after.first().and_then(|text| find(&seen, text.as_bytes())) {
                 seen.drain(..at + lost_after[0].len());
                 lost_after.remove(0);
-                is_lost.fetch_or(lost_after.is_empty(), Ordering::Relaxed);
+                if lost_after.is_empty() {
+                    is_lost.store(true, Ordering::Relaxed);
+                    if self.cuts_at_loss.load(Ordering::Relaxed) {
+                        self.set(Mode::Cut);
+                    }
+                }
             }
             if lost_after.is_empty() {
                 seen.clear();
