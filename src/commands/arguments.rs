@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use clap::Args;
+use serde::Serialize;
 
 use super::filter::HEADING;
 use crate::exit::Fault;
 use crate::job::attempt::RUN_KEY_PREFIX;
-use crate::print::{Form, Format, instant};
+use crate::print::{self, Form, Format, Table, instant};
 use crate::schedule::{When, Zone};
 use crate::store::Store;
 use crate::text::duration;
@@ -79,12 +80,23 @@ impl TimeZone {
     }
 }
 
-/// Shortens rows to a limit. Returns whether there were more.
-pub(super) fn cut<T>(rows: &mut Vec<T>, limit: i64) -> bool {
+/// Prints at most `limit` rows, and a hint if there are more. `rows` has one more if there are;
+/// `which` says which come first.
+pub(super) fn print_first<T: Serialize + Default>(
+    form: Form,
+    mut rows: Vec<T>,
+    limit: i64,
+    which: &str,
+    table: &Table<'_>,
+) -> anyhow::Result<()> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = rows.len() > limit;
     rows.truncate(limit);
-    has_more
+    print::rows(form, &rows, table)?;
+    if has_more {
+        print::hint(form, &format!("these are the {which} {limit}; --limit shows more"));
+    }
+    Ok(())
 }
 
 /// Reads a number within a range; the error names the range.

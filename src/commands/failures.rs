@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, TimeZone, cut, within, worker};
+use super::arguments::{Output, TimeZone, print_first, within, worker};
 use super::filter::{self, job};
 use crate::exit::Exit;
-use crate::print::{self, Table};
+use crate::print::Table;
 use crate::schedule::When;
 use crate::store::FailureFilter;
 
@@ -107,20 +107,16 @@ impl Arguments {
         let [since, until] = self.time_zone.window(&store, [since, self.until])?;
         let since = since.or_else(|| until.map(|until| until - DAY));
         let filter = FailureFilter { since, until, jobs: self.job, worker: self.worker };
+        // One row more tells whether there are more.
         let (limit, wanted) = (self.limit, self.limit + 1);
-        let (has_more, first) = if self.group {
-            let mut groups = store.group_failures(filter, wanted)?;
-            let has_more = cut(&mut groups, limit);
-            print::rows(form, &groups, &GROUPS.since(groups.first().map(|group| group.now)))?;
-            (has_more, "most frequent")
+        if self.group {
+            let groups = store.group_failures(filter, wanted)?;
+            let table = GROUPS.since(groups.first().map(|group| group.now));
+            print_first(form, groups, limit, "most frequent", &table)?;
         } else {
-            let mut attempts = store.list_failures(filter, wanted)?;
-            let has_more = cut(&mut attempts, limit);
-            print::rows(form, &attempts, &ATTEMPTS.since(attempts.first().map(|row| row.now)))?;
-            (has_more, "newest")
-        };
-        if has_more {
-            print::hint(form, &format!("these are the {first} {limit}; --limit shows more"));
+            let attempts = store.list_failures(filter, wanted)?;
+            let table = ATTEMPTS.since(attempts.first().map(|attempt| attempt.now));
+            print_first(form, attempts, limit, "newest", &table)?;
         }
         Ok(Exit::Done)
     }

@@ -3,11 +3,11 @@
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, TimeZone, cut, within, worker};
+use super::arguments::{Output, TimeZone, print_first, within, worker};
 use super::filter::{self, Filter};
 use crate::exit::Exit;
 use crate::job::status::Status;
-use crate::print::{self, Table};
+use crate::print::Table;
 use crate::store::RunFilter;
 
 /// List runs, the newest first
@@ -70,12 +70,9 @@ impl Arguments {
             ..self.filter.resolve(&store, &self.time_zone, &self.status)?
         };
         // One run more tells whether there are more.
-        let mut runs = store.list_runs(filter, self.limit + 1)?;
-        let has_more = cut(&mut runs, self.limit);
-        print::rows(form, &runs, &TABLE.since(runs.first().map(|run| run.now)))?;
-        if has_more {
-            print::hint(form, &format!("these are the newest {}; --limit shows more", self.limit));
-        }
+        let runs = store.list_runs(filter, self.limit + 1)?;
+        let table = TABLE.since(runs.first().map(|run| run.now));
+        print_first(form, runs, self.limit, "newest", &table)?;
         Ok(Exit::Done)
     }
 }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::rows;
+use super::row::{FromRow, rows};
 use super::{Result, Store, query};
 use crate::text::timestamp;
 
@@ -68,11 +68,7 @@ impl Store {
         filter: FailureFilter,
         limit: i64,
     ) -> Result<Vec<FailedAttempt>> {
-        self.transact("list failed attempts", move |client| {
-            let FailureFilter { since, until, jobs, worker } = &filter;
-            let jobs = Some(jobs).filter(|jobs| !jobs.is_empty());
-            client.list(query!("look/list_failures"), &[since, until, &jobs, worker, &limit])
-        })
+        self.failures("list failed attempts", query!("look/list_failures"), filter, limit)
     }
 
     /// Counts the failed attempts that match by job, error type, error and worker, the largest
@@ -82,10 +78,20 @@ impl Store {
         filter: FailureFilter,
         limit: i64,
     ) -> Result<Vec<FailedAttempts>> {
-        self.transact("count failed attempts", move |client| {
+        self.failures("count failed attempts", query!("look/group_failures"), filter, limit)
+    }
+
+    fn failures<R: FromRow + Send + 'static>(
+        &self,
+        doing: &'static str,
+        query: &'static str,
+        filter: FailureFilter,
+        limit: i64,
+    ) -> Result<Vec<R>> {
+        self.transact(doing, move |client| {
             let FailureFilter { since, until, jobs, worker } = &filter;
             let jobs = Some(jobs).filter(|jobs| !jobs.is_empty());
-            client.list(query!("look/group_failures"), &[since, until, &jobs, worker, &limit])
+            client.list(query, &[since, until, &jobs, worker, &limit])
         })
     }
 }
