@@ -60,9 +60,12 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     if let Some(finding) = findings.iter().find(keeps) {
         return finding.found.clone();
     }
-    let ago = between(run.served_at.unwrap_or_default(), run.now);
+    let Some(served_at) = run.served_at else {
+        return "no tick has served its queue yet".to_owned();
+    };
+    let ago = between(served_at, run.now);
     match run.ahead {
-        _ if run.served_at.is_none_or(|at| at < run.run_at) => {
+        _ if served_at < run.run_at => {
             format!("no tick has served its queue since; the last one was {ago} ago")
         }
         0 => format!(
@@ -178,6 +181,10 @@ mod tests {
         says(
             &RunDetails { run_at: ago(0), served_at: Some(ago(50)), ..due() },
             "due now: no tick has served its queue since; the last one was 50s ago",
+        );
+        says(
+            &RunDetails { served_at: None, ..due() },
+            "due 4m ago: no tick has served its queue yet",
         );
         says(&due(), SKIPPED);
         says(&failed(), SKIPPED);

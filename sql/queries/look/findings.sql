@@ -1,5 +1,5 @@
 -- The problems of the work: a row per finding, with the facts of its sentence, see
--- src/health/work.rs. The longest-standing come first.
+-- src/health/work.rs. Of those with one code, the longest-standing come first.
 -- $1  jobs; NULL for all
 -- $2  seconds after its last tick until a worker is silent
 -- $3  seconds after which a due run, a due schedule or an expired lease is late
@@ -249,13 +249,17 @@ SELECT
     extract(epoch FROM definition.max_age)::text
 FROM definition
 LEFT JOIN LATERAL (
-    SELECT run.finished_at
-    FROM jobctl.job_runs AS run
-    WHERE run.job_type = definition.name
-        AND run.status = 'succeeded'
-        AND definition.max_age IS NOT NULL
-    ORDER BY run.id DESC
-    LIMIT 1
+    -- No index has the successes of a job by their end. A run may end after some newer ones.
+    SELECT max(newest.finished_at) AS finished_at
+    FROM (
+        SELECT run.finished_at
+        FROM jobctl.job_runs AS run
+        WHERE run.job_type = definition.name
+            AND run.status = 'succeeded'
+            AND definition.max_age IS NOT NULL
+        ORDER BY run.id DESC
+        LIMIT 100
+    ) AS newest
 ) AS success ON true
 WHERE definition.enabled
     AND definition.paused_at IS NULL

@@ -5,8 +5,8 @@
 -- $8  whether the latest end comes first    $9  maximum number; NULL for all
 -- $10 worker of an attempt; NULL for any      $11 whether only runs with a failed attempt match
 --
--- Running runs are separate because they have an index of their own. They are few. Of the others,
--- this reads no more rows than it returns.
+-- Running runs are separate because they have an index of their own. They are few. The others are
+-- read in the order of an index, until enough of them match.
 WITH ended_or_waiting AS (
     SELECT run.id, run.finished_at
     FROM jobctl.job_runs AS run
