@@ -108,9 +108,61 @@ attempt:        2
   output:       8 bytes
     one
     \ttwo
+
+`jobctl retry {id}` tries it again
+`jobctl prune {id}` deletes it
 "
     );
     assert_eq!(show(&db, id), expected);
+}
+
+#[test]
+fn equal_attempts_are_shown_as_one() {
+    let db = TestDb::new();
+    let id = run_in(&db, "failed");
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
+                 error_type, error, exit_code, output, output_bytes)
+             SELECT {id}, n, CASE WHEN n = 3 THEN 'green' ELSE 'blue' END,
+                 '2026-01-31 07:00Z'::timestamptz + n * interval '1 min',
+                 '2026-01-31 07:00Z'::timestamptz + n * interval '61 s', 'failed', 'exit_code',
+                 CASE WHEN n = 9 THEN 'exit status 2' ELSE 'exit status 1' END,
+                 CASE WHEN n = 9 THEN 2 ELSE 1 END, 'output ' || n, 8
+             FROM generate_series(1, 9) AS n"
+    ));
+    let shown = show(&db, id);
+    let history = shown.split_once("\n\nattempt").unwrap_or_else(|| panic!("{shown}")).1;
+    let expected = format!(
+        ":        1 to 8, with the same result
+  outcome:      failed
+  worker:       blue, green
+  started:      2026-01-31T07:01:00Z to 2026-01-31T07:08:00Z
+  took:         8s (the last)
+  exit status:  1
+  error type:   exit_code
+  error:        exit status 1
+  output:       8 bytes (the last)
+    output 8
+
+attempt:        9
+  outcome:      failed
+  worker:       blue
+  started:      2026-01-31T07:09:00Z
+  took:         9s
+  exit status:  2
+  error type:   exit_code
+  error:        exit status 2
+  output:       8 bytes
+    output 9
+
+`jobctl retry {id}` tries it now
+`jobctl cancel {id}` stops it
+"
+    );
+    assert_eq!(history, expected);
+    let json = db.jobctl(["show", &id.to_string(), "--json"]).run().success().stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["history"].as_array().unwrap().len(), 9);
 }
 
 #[test]
@@ -278,7 +330,8 @@ fn control_characters_are_escaped() {
     );
     assert_eq!(fact(&shown, "job"), Some(HARMLESS));
     // A forged line stays indented below its attempt.
-    assert!(shown.ends_with("    7\tforged\\u{202e}\\u{9b}2J\\u{7f}\\u{2028}\n"), "{shown}");
+    let forged = "\n    7\tforged\\u{202e}\\u{9b}2J\\u{7f}\\u{2028}\n";
+    assert_eq!(shown.matches(forged).count(), 2, "{shown}");
     assert_eq!(json_of(&db, id)["history"][1]["output"], HOSTILE);
     // --output prints the bytes unchanged.
     db.jobctl(["show", &id.to_string(), "--output"]).run().success().stdout(HOSTILE).stderr("");

@@ -1,5 +1,6 @@
 //! `jobctl show`: one run, why it is not running, and its history.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -11,10 +12,11 @@ use super::Database;
 use super::arguments::{Output, run_id, within};
 use crate::exit::{Exit, Fault};
 use crate::health::limits::Thresholds;
-use crate::health::{self, why_waiting};
+use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
 use crate::print::{self, Cell, Fields};
 use crate::store::{Attempt, RunDetails, Store};
+use crate::text::plural;
 
 /// The number of an output's last lines that are shown.
 const LINES: usize = 20;
@@ -69,12 +71,9 @@ impl Arguments {
         let characters = i32::try_from(CHARACTERS).ok().filter(|_| !form.is_json());
         let run = &store.show(self.id, characters)?.ok_or_else(|| no_run(self.id))?;
         let payload = run.payload.as_ref();
-        // A run that waits for a minute may ask why.
-        let limits = Thresholds { lag: Duration::ZERO, ..Thresholds::default() };
-        let work = store.inspect_work(Some(vec![run.job_type.clone()]), limits)?;
         let answer = Answer {
             run,
-            why_not_running: why_waiting::why(run, &health::work(&work, &limits)),
+            why_not_running: why_waiting::why(run, &findings(&store, run)?),
             schedule_state: match (run.disabled, run.paused_at) {
                 (true, _) => Some("disabled"),
                 (false, Some(_)) => Some("paused"),
@@ -87,6 +86,21 @@ impl Arguments {
         print::object(form, &answer, |fields| text(run, fields))?;
         Ok(Exit::Done)
     }
+}
+
+/// Returns what may keep a waiting run from being executed; nothing for other runs.
+fn findings(store: &Store, run: &RunDetails) -> anyhow::Result<Vec<Finding>> {
+    if !is_waiting(run) {
+        return Ok(Vec::new());
+    }
+    // A run that waits for a minute may ask why.
+    let limits = Thresholds { lag: Duration::ZERO, ..Thresholds::default() };
+    let work = store.inspect_work(Some(vec![run.job_type.clone()]), limits)?;
+    Ok(health::work(&work, &limits))
+}
+
+fn is_waiting(run: &RunDetails) -> bool {
+    matches!(run.status.as_str(), "queued" | "failed")
 }
 
 fn no_run(id: i64) -> Fault {
@@ -105,7 +119,6 @@ fn output(store: &Store, id: i64, attempt: Option<i32>) -> anyhow::Result<String
 }
 
 fn text(run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
-    let is_waiting = matches!(run.status.as_str(), "queued" | "failed");
     let is_running = run.status == "running";
     let mut facts = fields.cells(
         &[
@@ -135,7 +148,7 @@ fn text(run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
         Some(run.now),
     );
     facts.retain(|(name, _)| match *name {
-        "due" => is_waiting,
+        "due" => is_waiting(run),
         "started" => is_running,
         _ => true,
     });
@@ -146,11 +159,38 @@ fn text(run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
         }
     }
     print::facts(facts)?;
-    run.history.iter().try_for_each(|attempt| history(attempt, run.now))
+    run.history.chunk_by(is_repeated).try_for_each(|attempts| history(attempts, run.now))?;
+    print::answer(&next_steps(run))
 }
 
-/// Prints an attempt, after an empty line.
-fn history(attempt: &Attempt, now: DateTime<Utc>) -> anyhow::Result<()> {
+/// Returns the commands that a person may want to run next, after an empty line.
+fn next_steps(run: &RunDetails) -> String {
+    let mut text = String::new();
+    let steps: &[(&str, &str)] = match run.status.as_str() {
+        "queued" | "running" => &[("cancel", "stops it")],
+        "failed" => &[("retry", "tries it now"), ("cancel", "stops it")],
+        "dead" => &[("retry", "tries it again"), ("prune", "deletes it")],
+        "cancelled" => &[("retry", "runs it after all"), ("prune", "deletes it")],
+        _ => &[],
+    };
+    for (place, (command, effect)) in steps.iter().enumerate() {
+        let first = if place == 0 { "\n" } else { "" };
+        text += &format!("{first}`jobctl {command} {}` {effect}\n", run.id);
+    }
+    text
+}
+
+/// Returns whether the second attempt ended as the first one did.
+fn is_repeated(first: &Attempt, second: &Attempt) -> bool {
+    (&first.outcome, &first.error_type, &first.error)
+        == (&second.outcome, &second.error_type, &second.error)
+        && (first.exit_code, first.signal, first.http_status)
+            == (second.exit_code, second.signal, second.http_status)
+}
+
+/// Prints attempts with one result as one, after an empty line, and the output of the last.
+fn history(attempts: &[Attempt], now: DateTime<Utc>) -> anyhow::Result<()> {
+    let (Some(first), Some(attempt)) = (attempts.first(), attempts.last()) else { return Ok(()) };
     let output = attempt.output.as_deref().unwrap_or_default();
     let is_whole =
         !attempt.output_truncated && output.chars().take(CHARACTERS).count() < CHARACTERS;
@@ -175,6 +215,21 @@ fn history(attempt: &Attempt, now: DateTime<Utc>) -> anyhow::Result<()> {
     );
     if attempt.output_bytes > 0 {
         facts.push(("  output", Cell::Text(shown)));
+    }
+    if attempts.len() > 1 {
+        let workers: BTreeSet<_> = attempts.iter().map(|attempt| attempt.worker.as_str()).collect();
+        let [started, last_started] = [first, attempt].map(|it| print::instant(it.started_at));
+        for (name, cell) in &mut facts {
+            *cell = Cell::Text(match *name {
+                "attempt" => {
+                    format!("{} to {}, with the same result", first.attempt, attempt.attempt)
+                }
+                "  worker" => plural::listed(&Vec::from_iter(&workers), 3),
+                "  started" => format!("{started} to {last_started}"),
+                "  took" | "  output" => format!("{} (the last)", cell.bare()),
+                _ => continue,
+            });
+        }
     }
     print::answer("\n")?;
     print::facts(facts)?;
