@@ -274,4 +274,9 @@ fn colour_flags_override_variables_and_auto_needs_a_terminal() {
     assert!(!is_coloured("auto", &[("CLICOLOR_FORCE", "0")]));
     assert!(!is_coloured("auto", &[]));
     assert!(!is_coloured("never", &[("CLICOLOR_FORCE", "1")]));
+    let status = db.jobctl(["status", "--format", "table", "--color", "always"]).run().success();
+    let shown = status.stdout;
+    let counts: Vec<_> = shown.lines().filter(|line| line.contains(" shell ")).collect();
+    assert_eq!(counts.len(), 1, "{shown}");
+    assert_eq!(counts[0].matches("\u{1b}[38;5;9m").count(), 1, "{counts:?}");
 }

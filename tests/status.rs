@@ -337,9 +337,9 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
          Jobs
 
          JOB WAITING DUE OLDEST DUE RUNNING FAILED DEAD NEXT FIRE
+         mail 2 3 2h 5m 0 2 0
          backup 0 0 1 0 1 in 3h 20m
          built-in 0 0 0 0 0
-         mail 2 3 2h 5m 0 2 0
          report 0 0 0 0 0 paused
 
          Succeeded in the last 24 hours

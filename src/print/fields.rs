@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::table::Cell;
+use crate::job::status::Status;
 use crate::text::plain::plain;
 
 /// Field names and the JSON of their values, in the order of the struct.
@@ -76,6 +77,9 @@ impl Fields {
         }
         match name {
             "status" | "last_status" | "outcome" | "severity" => Cell::Status(text),
+            "running_runs" if text != "0" => Cell::Runs(text, Status::Running),
+            "failed_runs" if text != "0" => Cell::Runs(text, Status::Failed),
+            "dead_runs" if text != "0" => Cell::Runs(text, Status::Dead),
             "local_time" => {
                 let local = DateTime::parse_from_rfc3339(&text);
                 Cell::Whole(local.map_or(text, |at| at.format("%a %Y-%m-%d %H:%M %:z").to_string()))

@@ -129,7 +129,7 @@ pub(crate) fn facts(facts: Vec<(&str, Cell)>) -> anyhow::Result<()> {
         .filter(|(_, cell)| !matches!(cell, Cell::Nothing))
         .map(|(name, cell)| match cell {
             Cell::Since(at, now) => (name, format!("{} ({})", instant(at), relative(at, now))),
-            cell => (name, cell.bare()),
+            cell => (name, cell.coloured()),
         })
         .collect();
     let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ValueEnum;
-use comfy_table::{CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, presets};
+use comfy_table::{
+    CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Width, presets,
+};
 
 use super::Fields;
 use crate::job::status::Status;
@@ -14,11 +16,15 @@ use crate::text::duration;
 use crate::text::plain::plain;
 
 /// Columns that are never left out.
-const KEPT: [&str; 3] = ["job", "status", "error"];
+const KEPT: [&str; 4] = ["job", "status", "error", "last line"];
 /// The minimum width of a table.
 const NARROWEST: u16 = 40;
-/// The minimum width of a text column.
+/// The minimum width of a text column, unless a terminal is too narrow even for that.
 const TEXT_WIDTH: usize = 24;
+/// A job or an error up to this width is shown whole, even if times are left out.
+const WHOLE_WIDTH: usize = 60;
+/// The width of a text column on a terminal that is too narrow.
+const NARROW_TEXT: usize = 8;
 const PADDING: usize = 2;
 
 /// One value of a row.
@@ -29,6 +35,8 @@ pub(crate) enum Cell {
     Whole(String),
     /// Aligned to the right for people.
     Number(String),
+    /// A number of runs, coloured by their status.
+    Runs(String, Status),
     /// A duration; aligned to the right for people.
     Length(Duration),
     /// Coloured by a run's status, an attempt's outcome or a finding's severity.
@@ -42,11 +50,13 @@ pub(crate) enum Cell {
 
 impl Cell {
     /// The text of the cell alone; times are RFC 3339.
-    pub(super) fn bare(&self) -> String {
+    pub(crate) fn bare(&self) -> String {
         match self {
-            Self::Text(text) | Self::Whole(text) | Self::Number(text) | Self::Status(text) => {
-                plain(text)
-            }
+            Self::Text(text)
+            | Self::Whole(text)
+            | Self::Number(text)
+            | Self::Runs(text, _)
+            | Self::Status(text) => plain(text),
             Self::Length(length) => duration::show(*length),
             Self::At(at) | Self::Since(at, _) => instant(*at),
             Self::Nothing => String::new(),
@@ -80,14 +90,37 @@ impl Cell {
 
     fn shown(&self, times: Times, is_coloured: bool) -> comfy_table::Cell {
         let cell = comfy_table::Cell::new(self.text(times));
+        let cell = match self.colour().filter(|_| is_coloured) {
+            Some(colour) => cell.fg(colour),
+            None => cell,
+        };
         match self {
-            Self::Number(_) | Self::Length(_) => cell.set_alignment(CellAlignment::Right),
-            Self::Status(word) if is_coloured => match colour_of(word) {
-                Some(colour) => cell.fg(colour),
-                None => cell,
-            },
+            Self::Number(_) | Self::Runs(..) | Self::Length(_) => {
+                cell.set_alignment(CellAlignment::Right)
+            }
             _ => cell,
         }
+    }
+
+    fn colour(&self) -> Option<Color> {
+        match self {
+            Self::Status(word) => colour_of(word),
+            Self::Runs(_, status) => colour_of(status.as_str()),
+            _ => None,
+        }
+    }
+
+    /// The text of the cell alone, in colour if stdout is.
+    pub(super) fn coloured(&self) -> String {
+        let text = self.bare();
+        let code = match self.colour().filter(|_| is_coloured(&io::stdout())) {
+            Some(Color::Red) => 31,
+            Some(Color::Green) => 32,
+            Some(Color::Yellow) => 33,
+            Some(Color::Cyan) => 36,
+            _ => return text,
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
     }
 }
 
@@ -178,48 +211,74 @@ enum Times {
     Short,
 }
 
-/// Returns the columns that fit into a terminal of this width, and the precision of times. Shortens
-/// times first. Then leaves out times and empty columns, starting from the right; then numbers,
-/// starting from the left; then texts that may be cut off, starting from the right. The first
-/// column, the job, the status and the error stay.
-fn fitting(
-    header: &[&str],
-    rows: &[Vec<Cell>],
-    height: Height,
-    width: usize,
-) -> (Vec<usize>, Times) {
-    let mut columns: Vec<usize> = (0..header.len()).collect();
-    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
-    let fits = |columns: &[usize], times| {
-        let width_of = |column: &usize| {
-            let is_text = !cells(*column).any(Cell::is_whole);
-            let widest = cells(*column)
-                .map(|cell| cell.text(times).chars().count())
-                .max()
-                .unwrap_or_default();
-            let wanted = widest.max(header[*column].len());
-            PADDING + if is_text { wanted.min(TEXT_WIDTH) } else { wanted }
+/// What a table shows on a terminal of a certain width.
+#[derive(Debug, Eq, PartialEq)]
+struct Layout {
+    /// Indices of the columns.
+    columns: Vec<usize>,
+    times: Times,
+    /// The width of each of these columns, without padding.
+    widths: Vec<usize>,
+}
+
+impl Layout {
+    /// Columns shrink in this order: Times are shortened, then left out as empty columns are, from
+    /// the right. Numbers are left out, from the left, then texts, from the right. Texts are cut,
+    /// from the right, then the error, then the job. The first column and `KEPT` stay.
+    fn fitting(header: &[&str], rows: &[Vec<Cell>], height: Height, width: usize) -> Self {
+        let mut columns: Vec<usize> = (0..header.len()).collect();
+        let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
+        let wanted = |column: usize, times| {
+            let widths = cells(column).map(|cell| cell.text(times).chars().count());
+            widths.max().unwrap_or_default().max(header[column].len())
         };
-        columns.iter().map(width_of).sum::<usize>() <= width
-    };
-    if fits(&columns, Times::Full) {
-        return (columns, Times::Full);
+        let is_text = |column: usize| !cells(column).any(Cell::is_whole);
+        let fits = |columns: &[usize], times, most: usize| {
+            let width_of = |column: &usize| {
+                let most = match header[*column] {
+                    _ if !is_text(*column) => usize::MAX,
+                    "job" | "error" => most,
+                    _ => TEXT_WIDTH,
+                };
+                PADDING + wanted(*column, times).min(most)
+            };
+            columns.iter().map(width_of).sum::<usize>() <= width
+        };
+        let is_time = |column: &usize| {
+            cells(*column).all(|cell| matches!(cell, Cell::Nothing) || cell.is_time())
+        };
+        let is_number = |column: &usize| {
+            cells(*column)
+                .any(|cell| matches!(cell, Cell::Number(_) | Cell::Runs(..) | Cell::Whole(_)))
+        };
+        let is_minor =
+            |column: &usize| height == Height::OneLine && !KEPT.contains(&header[*column]);
+        let mut times = Times::Full;
+        if !fits(&columns, times, WHOLE_WIDTH) {
+            times = Times::Short;
+            while !fits(&columns, times, WHOLE_WIDTH) {
+                let Some(time) = columns.iter().skip(1).rposition(is_time) else { break };
+                columns.remove(time + 1);
+            }
+        }
+        while !fits(&columns, times, TEXT_WIDTH) {
+            let others = || columns.iter().skip(1);
+            let left_out = others().position(is_number).or_else(|| others().rposition(is_minor));
+            let Some(left_out) = left_out else { break };
+            columns.remove(left_out + 1);
+        }
+        let mut widths: Vec<_> = columns.iter().map(|column| wanted(*column, times)).collect();
+        let mut cut: Vec<_> = (0..columns.len()).rev().filter(|i| is_text(columns[*i])).collect();
+        cut.sort_by_key(|i| ["error", "job"].iter().position(|name| *name == header[columns[*i]]));
+        for least in [TEXT_WIDTH, NARROW_TEXT] {
+            for i in &cut {
+                let all: usize = widths.iter().map(|width| PADDING + width).sum();
+                let spare = widths[*i].saturating_sub(least);
+                widths[*i] -= spare.min(all.saturating_sub(width));
+            }
+        }
+        Self { columns, times, widths }
     }
-    let is_time =
-        |column: &usize| cells(*column).all(|cell| matches!(cell, Cell::Nothing) || cell.is_time());
-    let is_number = |column: &usize| {
-        cells(*column).any(|cell| matches!(cell, Cell::Number(_) | Cell::Whole(_)))
-    };
-    let is_minor = |column: &usize| height == Height::OneLine && !KEPT.contains(&header[*column]);
-    while !fits(&columns, Times::Short) {
-        let others = || columns.iter().skip(1);
-        let time = others().rposition(is_time);
-        let left_out =
-            time.or_else(|| others().position(is_number)).or_else(|| others().rposition(is_minor));
-        let Some(left_out) = left_out else { break };
-        columns.remove(left_out + 1);
-    }
-    (columns, Times::Short)
 }
 
 fn table(header: &[&str], rows: &[Vec<Cell>], height: Height) -> String {
@@ -229,7 +288,8 @@ fn table(header: &[&str], rows: &[Vec<Cell>], height: Height) -> String {
         .map(|size| size.ws_col)
         .filter(|width| *width > 0);
     let width = width.map(|width| width.max(NARROWEST));
-    let (columns, times) = fitting(header, rows, height, width.map_or(usize::MAX, usize::from));
+    let Layout { columns, times, widths } =
+        Layout::fitting(header, rows, height, width.map_or(usize::MAX, usize::from));
     let fitted = |row: Vec<comfy_table::Cell>| {
         let mut row = Row::from(row);
         if height == Height::OneLine {
@@ -246,9 +306,12 @@ fn table(header: &[&str], rows: &[Vec<Cell>], height: Height) -> String {
             let cells = columns.iter().filter_map(|column| row.get(*column));
             fitted(cells.map(|cell| cell.shown(times, is_coloured)).collect())
         }));
-    for (column, shown) in columns.iter().zip(table.column_iter_mut()) {
+    for ((column, text), shown) in columns.iter().zip(widths).zip(table.column_iter_mut()) {
         if rows.iter().any(|row| row.get(*column).is_some_and(Cell::is_whole)) {
             shown.set_constraint(ColumnConstraint::ContentWidth);
+        } else if let (Some(_), Height::OneLine) = (width, height) {
+            let text = u16::try_from(PADDING + text).unwrap_or(u16::MAX);
+            shown.set_constraint(ColumnConstraint::Absolute(Width::Fixed(text)));
         }
     }
     if is_coloured {
@@ -312,11 +375,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn fits(width: usize, columns: &[usize], times: Times) {
+    fn fits(width: usize, columns: &[usize], times: Times, [job, error]: [usize; 2]) {
         let now = DateTime::UNIX_EPOCH;
         let row = vec![
             Cell::Number("1234".to_owned()),
-            text("cleanup_nightly"),
+            text("cleanup_temporary_files_nightly"),
             Cell::Status("succeeded".to_owned()),
             Cell::Whole("1/10".to_owned()),
             Cell::Since(now, now + Duration::from_secs(200)),
@@ -324,21 +387,29 @@ mod tests {
             text("cannot connect to 127.0.0.1:9: Connection refused"),
         ];
         let header = ["id", "job", "status", "attempts", "created", "run time", "error"];
+        let layout = Layout::fitting(&header, &[row], Height::OneLine, width);
+        let width_of = |column| {
+            layout.widths[layout.columns.iter().position(|it| *it == column).expect("it stays")]
+        };
         assert_eq!(
-            fitting(&header, &[row], Height::OneLine, width),
-            (columns.to_vec(), times),
+            (&layout.columns[..], layout.times, [width_of(1), width_of(6)]),
+            (columns, times, [job, error]),
             "{width}"
         );
     }
 
     #[test]
-    fn times_are_shortened_and_left_out_before_texts_are_cut() {
-        fits(92, &[0, 1, 2, 3, 4, 5, 6], Times::Full);
-        fits(91, &[0, 1, 2, 3, 4, 5, 6], Times::Short);
-        fits(88, &[0, 1, 2, 3, 4, 6], Times::Short);
-        fits(78, &[0, 1, 2, 3, 6], Times::Short);
-        fits(69, &[0, 1, 2, 6], Times::Short);
-        fits(40, &[0, 1, 2, 6], Times::Short);
+    fn times_are_shortened_and_left_out_before_jobs_and_errors_are_cut() {
+        fits(133, &[0, 1, 2, 3, 4, 5, 6], Times::Full, [31, 49]);
+        fits(132, &[0, 1, 2, 3, 4, 5, 6], Times::Short, [31, 49]);
+        fits(129, &[0, 1, 2, 3, 4, 6], Times::Short, [31, 49]);
+        fits(119, &[0, 1, 2, 3, 6], Times::Short, [31, 49]);
+        fits(110, &[0, 1, 2, 3, 6], Times::Short, [31, 48]);
+        fits(86, &[0, 1, 2, 3, 6], Times::Short, [31, 24]);
+        fits(80, &[0, 1, 2, 3, 6], Times::Short, [25, 24]);
+        fits(69, &[0, 1, 2, 6], Times::Short, [24, 24]);
+        fits(60, &[0, 1, 2, 6], Times::Short, [24, 15]);
+        fits(40, &[0, 1, 2, 6], Times::Short, [11, 8]);
     }
 
     #[test]
@@ -346,7 +417,9 @@ mod tests {
         let texts = ["cleanup_nightly", "fires", "0 2 * * *", "Europe/Berlin"].map(text);
         let row = [vec![Cell::At(DateTime::UNIX_EPOCH)], texts.to_vec()].concat();
         let header = ["at", "job", "state", "schedule", "time zone"];
-        let columns = |height, width| fitting(&header, std::slice::from_ref(&row), height, width).0;
+        let columns = |height, width| {
+            Layout::fitting(&header, std::slice::from_ref(&row), height, width).columns
+        };
         assert_eq!(columns(Height::OneLine, 69), [0, 1, 2, 3, 4]);
         assert_eq!(columns(Height::OneLine, 54), [0, 1, 2, 3]);
         assert_eq!(columns(Height::OneLine, 40), [0, 1]);

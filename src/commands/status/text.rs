@@ -51,7 +51,7 @@ pub(super) fn show(
     overview: Overview,
     mut findings: Vec<Finding>,
 ) -> anyhow::Result<()> {
-    let Overview { now, jobs, workers, longest_running, .. } = overview;
+    let Overview { now, mut jobs, workers, longest_running, .. } = overview;
     if form.format == Format::Tsv {
         print::tsv(form, "job", &jobs)?;
         print::tsv(form, "worker", &workers)?;
@@ -59,6 +59,12 @@ pub(super) fn show(
         return print::tsv(form, "finding", &findings);
     }
     findings.retain(|finding| finding.severity == Severity::Bad);
+    // The most troubled first.
+    jobs.sort_by_cached_key(|job| {
+        let name = Some(&job.job_type);
+        let finding = findings.iter().position(|finding| finding.job_type.as_ref() == name);
+        (finding.unwrap_or(usize::MAX), job.dead_runs == 0, job.failed_runs == 0)
+    });
     if !findings.is_empty() {
         findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
         print::heading(form, "Needs attention")?;
