@@ -38,10 +38,7 @@ fn apply_adds_new_jobs_and_prints_no_unchanged_job() {
 fn apply_prints_changed_keys_and_disables_missing_jobs() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
-    assert_eq!(
-        db.apply(CLEANUP_CHANGED),
-        "change\tcleanup\taction,max_attempts\ndisable\treport\n"
-    );
+    assert_eq!(db.apply(CLEANUP_CHANGED), "change\tcleanup\tmax_attempts,shell\ndisable\treport\n");
     assert_eq!(
         db.query(
             "SELECT name, action ->> 'command', max_attempts, enabled FROM \
@@ -52,7 +49,7 @@ fn apply_prints_changed_keys_and_disables_missing_jobs() {
     assert_eq!(db.apply(CLEANUP_CHANGED), "", "a job that is already disabled does not change");
     assert_eq!(
         db.apply(TWO_JOBS),
-        "change\tcleanup\taction,max_attempts\nchange\treport\tenabled\n"
+        "change\tcleanup\tmax_attempts,shell\nchange\treport\tenabled\n"
     );
 }
 
@@ -92,7 +89,7 @@ fn a_dry_run_prints_the_same_and_changes_nothing() {
     let file = folder.path().join("jobs.toml");
     std::fs::write(&file, CLEANUP_CHANGED).unwrap();
     let file = file.to_str().unwrap();
-    let change = "change\tcleanup\taction,max_attempts\n";
+    let change = "change\tcleanup\tmax_attempts,shell\n";
     db.jobctl(["apply", file, "--dry-run"])
         .run()
         .success()
@@ -104,7 +101,7 @@ fn a_dry_run_prints_the_same_and_changes_nothing() {
     assert_eq!(definitions(&db), before);
     db.jobctl(["apply", file, "--json"]).run().success().stdout(
         "[{\"change\":\"change\",\"job_type\":\"cleanup\",\
-         \"changed_columns\":[\"action\",\"max_attempts\"]},\
+         \"changed_columns\":[\"max_attempts\",\"shell\"]},\
          {\"change\":\"disable\",\"job_type\":\"report\",\"changed_columns\":[]}]\n",
     );
     db.jobctl(["apply", file, "--json"]).run().success().stdout("[]\n");
@@ -121,7 +118,7 @@ fn a_waiting_run_of_a_removed_job_dies_with_a_reason() {
     db.jobctl(["apply", file.to_str().unwrap(), "--prune"])
         .run()
         .success()
-        .stdout("change\tcleanup\taction,max_attempts\nremove\treport\n");
+        .stdout("change\tcleanup\tmax_attempts,shell\nremove\treport\n");
     assert_eq!(db.query("SELECT name FROM jobctl.job_definitions"), "cleanup");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(other), "succeeded");

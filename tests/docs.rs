@@ -292,8 +292,12 @@ fn check_page(path: &str) {
     let page_run = Invocation::script(&run, Some(&db)).current_dir(folder.path());
     let environment =
         [("HOME", home), ("PATH", &search), ("DATABASE_URL", &url), ("LANG", "C.UTF-8")];
-    let environment =
-        environment.into_iter().chain([("TZ", "UTC"), ("NO_COLOR", "1"), ("PAGER", "cat")]);
+    let environment = environment.into_iter().chain([
+        ("TZ", "UTC"),
+        ("NO_COLOR", "1"),
+        ("PAGER", "cat"),
+        ("SUDO_USER", "ana"),
+    ]);
     let page_run = environment.fold(page_run, |run, (name, value)| run.env(name, value));
     let finished = page_run.spawn().wait_within(Duration::from_secs(240));
     let output = finished.stdout.replace("\r\n", "\n");

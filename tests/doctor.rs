@@ -289,7 +289,7 @@ fn doctor_finds_a_missing_or_invalid_index() {
 #[test]
 fn doctor_finds_a_sequence_behind_its_table_and_its_remedy_works() {
     let db = healthy();
-    for table in ["job_runs", "job_definitions"] {
+    for table in ["job_runs", "job_definitions", "job_events"] {
         // The state of a subscriber of logical replication.
         db.execute(&format!("SELECT setval('jobctl.{table}_id_seq', 1, false)"));
         finds(&db, "sequences", "bad", &format!("behind the table: {table}_id_seq"));

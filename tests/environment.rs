@@ -60,7 +60,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 19] = [
+const SWITCHES: [&str; 20] = [
     "--color",
     "--format",
     "--header",
@@ -78,6 +78,7 @@ const SWITCHES: [&str; 19] = [
     "--output",
     "--prometheus",
     "--title",
+    "--reason",
     "--linger",
     "--quiet",
 ];

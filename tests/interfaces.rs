@@ -147,7 +147,9 @@ fn insert_sample_rows(db: &TestDb) {
              (4, 1, 'web1', now() - interval '1.5 s', now(), 'failed', NULL, NULL, NULL, NULL, \
              NULL, NULL),
              (5, 1, 'web1', now() - interval '1.5 s', now(), 'succeeded', NULL, NULL, NULL, NULL, \
-             NULL, NULL)",
+             NULL, NULL);
+         INSERT INTO jobctl.job_events (action, run_id, host_user, reason, detail) VALUES \
+             ('retry', 3, 'ana@web1', 'r', 'd'), ('retry', 3, NULL, NULL, NULL)",
     );
 }
 
@@ -184,6 +186,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     interfaces
         .line("  (payload_error is a string, and payload null, if the payload cannot be read)");
     nested(&mut interfaces, "show", "show 3", "history");
+    nested(&mut interfaces, "show", "show 3", "events");
     interfaces.rows("next", &["next"]);
     interfaces.rows(
         "next NAME",

@@ -67,4 +67,5 @@ mod shutdown;
 mod sql_enqueue;
 mod status;
 mod tick;
+mod trail;
 mod with_postgres;

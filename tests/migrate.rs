@@ -24,6 +24,7 @@ fn contents(db: &TestDb) -> String {
         "job_attempts",
         "job_workers",
         "job_effects",
+        "job_events",
         "job_definitions",
         "schema_migrations",
     ]

@@ -91,6 +91,10 @@ const OWNERS: &[&str] = &[
     "DELETE FROM jobctl.schema_migrations",
     "TRUNCATE jobctl.job_runs",
     "TRUNCATE jobctl.job_effects",
+    "TRUNCATE jobctl.job_events",
+    FORGE[0],
+    FORGE[1],
+    FORGE[2],
     "ALTER TABLE jobctl.job_runs ADD COLUMN x int",
     "DROP TABLE jobctl.job_effects",
     "CREATE TABLE jobctl.mine (x int)",
@@ -108,6 +112,13 @@ fn owners_and(more: &[&'static str]) -> Vec<&'static str> {
 }
 
 const TABLES: [&str; 4] = ["job_runs", "job_definitions", "job_attempts", "job_effects"];
+
+/// Statements on the trail that only the owner may execute.
+const FORGE: [&str; 3] = [
+    "UPDATE jobctl.job_events SET reason = ''",
+    "INSERT INTO jobctl.job_events (action, recorded_by) VALUES ('prune', 'x')",
+    "INSERT INTO jobctl.job_events (action, recorded_at) VALUES ('prune', now())",
+];
 
 const FIRE: &str = "SELECT jobctl.fire(1, now(), '', '', now(), '{}', '0', 0)";
 
@@ -147,6 +158,8 @@ fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
             "SELECT run_id FROM jobctl.job_attempts",
             "SELECT key FROM jobctl.job_effects",
             "SELECT worker FROM jobctl.job_workers",
+            "SELECT id FROM jobctl.job_events",
+            "INSERT INTO jobctl.job_events (action) VALUES ('prune')",
             "SELECT id FROM jobctl.dead_runs",
             "SELECT id FROM jobctl.long_running_runs",
             "UPDATE jobctl.job_runs SET status = 'queued'",
@@ -195,8 +208,12 @@ fn a_worker_moves_runs_but_can_not_change_their_work() {
             "INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES ('k', 1, 1)",
             "UPDATE jobctl.job_effects SET completed_at = now()",
             "DELETE FROM jobctl.job_effects",
+            "INSERT INTO jobctl.job_events (action, host_user, detail) VALUES ('prune', 'w', '1')",
         ],
         &owners_and(&[
+            "INSERT INTO jobctl.job_events (action, run_id) VALUES ('retry', 1)",
+            "INSERT INTO jobctl.job_events (action, job) VALUES ('pause', 'a')",
+            "DELETE FROM jobctl.job_events",
             "SELECT jobctl.record_effect('k')",
             "UPDATE jobctl.job_effects SET recorded_by = current_user",
             "INSERT INTO jobctl.job_effects (key, recorded_by) VALUES ('k', 'postgres')",
@@ -296,6 +313,10 @@ fn an_operator_manages_runs_but_can_not_choose_commands() {
             "DELETE FROM jobctl.job_runs WHERE status = 'dead'",
             "DELETE FROM jobctl.job_workers",
             "DELETE FROM jobctl.job_effects",
+            "SELECT jobctl.definition_keys(definition) FROM jobctl.job_definitions AS definition",
+            "INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail) VALUES \
+                ('retry', 1, 'a', 'ana@web1', 'why', 'was dead')",
+            "DELETE FROM jobctl.job_events",
         ],
         &owners_and(&[
             FIRE,
@@ -318,6 +339,7 @@ fn a_viewer_sees_no_payload_command_or_output() {
             "SELECT * FROM jobctl.dead_runs",
             "SELECT * FROM jobctl.long_running_runs",
             "SELECT * FROM jobctl.job_workers",
+            "SELECT * FROM jobctl.job_events",
             "SELECT * FROM jobctl.schema_migrations",
             "SELECT job_type, status, run_at, last_error FROM jobctl.job_runs",
             "SELECT name, schedule, next_run_at FROM jobctl.job_definitions",
@@ -339,6 +361,8 @@ fn a_viewer_sees_no_payload_command_or_output() {
                 "SELECT jobctl.record_effect('k')",
                 "UPDATE jobctl.job_runs SET status = 'queued'",
                 "DELETE FROM jobctl.job_runs",
+                "INSERT INTO jobctl.job_events (action) VALUES ('prune')",
+                "DELETE FROM jobctl.job_events",
                 "UPDATE jobctl.job_workers SET version = ''",
                 "UPDATE jobctl.dead_runs SET queue = 'q'",
             ],

@@ -207,6 +207,7 @@ fn json_has_every_column_the_reason_and_the_history() {
     });
     expected["schedule_state"] = Value::Null;
     expected["payload_error"] = Value::Null;
+    expected["events"] = json!([]);
     assert_eq!(json_of(&db, id), expected);
 }
 

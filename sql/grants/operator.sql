@@ -18,5 +18,14 @@ GRANT UPDATE (next_run_at, put_off_until, paused_at, updated_at)
     TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT DELETE ON jobctl.job_workers TO {role};
+-- The login and the time of an event are defaults, so no event can name another login.
+GRANT INSERT (action, run_id, job, host_user, reason, detail), DELETE
+    ON jobctl.job_events
+    TO {role};
 GRANT INSERT (key, run_id, attempt), UPDATE (completed_at), DELETE ON jobctl.job_effects TO {role};
-GRANT EXECUTE ON FUNCTION jobctl.enqueue, jobctl.try_enqueue, jobctl.may_settle TO {role};
+GRANT EXECUTE ON FUNCTION 
+    jobctl.enqueue,
+    jobctl.try_enqueue,
+    jobctl.may_settle,
+    jobctl.definition_keys
+    TO {role};

@@ -4,6 +4,7 @@ GRANT SELECT ON
     jobctl.dead_runs,
     jobctl.long_running_runs,
     jobctl.job_workers,
+    jobctl.job_events,
     jobctl.schema_migrations
     TO {role};
 GRANT SELECT (

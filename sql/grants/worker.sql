@@ -19,5 +19,7 @@ GRANT UPDATE (
 GRANT UPDATE (updated_at) ON jobctl.job_definitions TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT INSERT, UPDATE ON jobctl.job_workers TO {role};
+-- For `tick --prune`.
+GRANT INSERT (action, host_user, reason, detail) ON jobctl.job_events TO {role};
 GRANT INSERT (key, run_id, attempt), UPDATE (completed_at), DELETE ON jobctl.job_effects TO {role};
 GRANT EXECUTE ON FUNCTION jobctl.fire, jobctl.may_settle TO {role};

@@ -1,5 +1,7 @@
 //! `jobctl apply`: makes the definitions match a file.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::{Args, ValueHint};
@@ -8,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::Database;
 use super::arguments::Output;
+use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::definition::{self, Definition};
 use crate::print::{self, Table};
@@ -34,6 +37,8 @@ pub(crate) struct Arguments {
     /// Remove definitions that the file does not have, instead of disabling them
     #[arg(long)]
     prune: bool,
+    #[command(flatten)]
+    reason: Reason,
     #[command(flatten)]
     output: Output,
 }
@@ -65,7 +70,8 @@ impl Arguments {
             // off, so that this file can fix it.
             upkeep::fire(&store, || true)?;
         }
-        let applied = store.apply(names, move |now| rows(&definitions, now), others, mode)?;
+        let rows = move |now| rows(&definitions, now);
+        let applied = store.apply(names, rows, others, mode, self.reason.cause())?;
         let changes = changes(applied, others);
         let form = self.output.form();
         const TABLE: Table<'_> = Table::new(
@@ -105,20 +111,9 @@ fn changes(applied: Applied, others: Unlisted) -> Vec<Change> {
     changed.chain(applied.others.into_iter().map(|job| change(gone, job, Vec::new()))).collect()
 }
 
-/// The columns in which a definition differs, except those computed from others.
+/// Returns the keys of the file in which a definition differs.
 fn differing(before: &Value, after: &Value) -> Vec<String> {
-    let none = Map::new();
-    let (before, after) = (before.as_object().unwrap_or(&none), after.as_object().unwrap_or(&none));
-    let follows = [
-        "action_bytes",
-        "payload_bytes",
-        "most_fires",
-        "most_running",
-        "next_run_at",
-        "put_off_until",
-        "updated_at",
-    ];
-    let differs =
-        |key: &&String| before.get(*key) != after.get(*key) && !follows.contains(&key.as_str());
-    after.keys().filter(differs).cloned().collect()
+    let keys = [before, after].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
+    let differing: BTreeSet<_> = keys.filter(|key| before.get(key) != after.get(key)).collect();
+    differing.into_iter().cloned().collect()
 }

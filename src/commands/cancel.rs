@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::Database;
 use super::bulk::{Request, Selection};
+use super::trail::Reason;
 use crate::exit::Exit;
 use crate::job::status::Status;
 
@@ -18,6 +19,8 @@ pub(crate) struct Arguments {
     #[arg(id = "all", long = "all-waiting", conflicts_with = "ids")]
     all_waiting: bool,
     #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
     runs: Selection,
 }
 
@@ -31,10 +34,11 @@ impl Arguments {
             true => &[Status::Queued, Status::Failed],
             false => &[Status::Queued, Status::Failed, Status::Running],
         };
+        let cause = self.reason.cause();
         let request = Request {
             verb: "cancel",
             from,
-            ask: &|ids| store.cancel(ids, from),
+            ask: &|ids| store.cancel(ids, from, &cause),
             granted: &|status| if status == "running" { "cancel requested" } else { "cancelled" },
             why: &|status| {
                 format!(

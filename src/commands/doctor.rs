@@ -58,7 +58,7 @@ impl Arguments {
         }
         let (mut findings, now) = examine(&database.target()?)?;
         let form = self.output.form();
-        if form.format == Format::Table {
+        if let (Format::Table, Some(now)) = (form.format, now) {
             findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
         }
         print::rows(form, &findings, &TABLE.wrapped())?;
@@ -67,9 +67,9 @@ impl Arguments {
     }
 }
 
-/// Runs the checks, and returns the database's time. Checks of jobctl's tables need a schema that
-/// this program knows.
-fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, DateTime<Utc>)> {
+/// Runs the checks, and returns the database's time if the work could be read. Checks of jobctl's
+/// tables need a schema that this program knows.
+fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc>>)> {
     let opened = Instant::now();
     let store = Store::connect(target)?;
     let first = store.inspect_session()?;
@@ -88,7 +88,7 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, DateTime<Utc>)> {
     let missing = store
         .missing_migrations(Mode::Inspect)
         .map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>());
-    let mut findings = Vec::new();
+    let (mut findings, mut now) = (Vec::new(), None);
     let mut add = |check, finding: Finding| findings.push(Finding { check, ..finding });
     add("connection", health::connection(&connection, clock));
     add("pooler", health::pooler(&connection));
@@ -114,6 +114,7 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, DateTime<Utc>)> {
         let work = store.inspect_work(None, limits);
         match &work {
             Ok(work) => {
+                now = Some(work.now);
                 let checks = health::checks(&health::work(work, &limits));
                 checks.into_iter().for_each(|finding| add(finding.check, finding));
             }
@@ -132,7 +133,7 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, DateTime<Utc>)> {
     }
     let snapshots = store.inspect_snapshots();
     add("snapshots", judge(&snapshots, |facts| health::snapshots(&session, facts)));
-    Ok((findings, store.now()?))
+    Ok((findings, now))
 }
 
 /// Judges facts that may not be readable.

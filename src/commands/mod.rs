@@ -31,6 +31,7 @@ mod show;
 mod status;
 mod tick;
 mod tips;
+mod trail;
 
 use std::env::VarError;
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::Database;
 use super::arguments::Output;
+use super::trail::Reason;
 use crate::exit::Exit;
 use crate::print::{self, Table};
 
@@ -19,6 +20,8 @@ pub(crate) struct Arguments {
     /// The definition's name
     name: String,
     #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -31,7 +34,7 @@ struct Paused<'a> {
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
-        match store.pause(self.name.clone())? {
+        match store.pause(self.name.clone(), self.reason.cause())? {
             Some(has_schedule) => {
                 if !has_schedule {
                     print::complain(&format!(

@@ -9,11 +9,12 @@ use serde::Serialize;
 use super::Database;
 use super::arguments::{Output, length, run_id};
 use super::bulk::Request;
+use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Form, Table};
 use crate::store;
-use crate::store::{OldRuns, Store};
+use crate::store::{Cause, OldRuns, Store};
 use crate::text::duration::CENTURY;
 use crate::text::plural;
 
@@ -24,7 +25,8 @@ const BATCH: i64 = 1000;
 ///
 /// It works in small transactions, never waits for locks and can be stopped at any
 /// time. The keys of deleted runs can be used again; recorded effects are kept. It
-/// also deletes workers that stopped 30 days ago, or a day ago if they ticked once.
+/// also deletes workers that stopped 30 days ago, or a day ago if they ticked once,
+/// and events of the trail that are older than --dead-older-than.
 ///
 ///   jobctl prune --older-than 7d --dry-run
 ///   jobctl prune --older-than 7d
@@ -47,6 +49,8 @@ pub(crate) struct Arguments {
     /// Do not ask for confirmation at a terminal
     #[arg(long)]
     yes: bool,
+    #[command(flatten)]
+    reason: Reason,
     #[command(flatten)]
     output: Output,
 }
@@ -92,17 +96,18 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         if !self.ids.is_empty() {
-            return remove(&store, self.ids, self.output.form());
+            return remove(&store, self.ids, &self.reason.cause(), self.output.form());
         }
         let question = || {
             let runs =
-                self.counts(|old| store.count_old(old))?.iter().map(|count| count.runs).sum();
+                counts(self.ages, |old| store.count_old(old))?.iter().map(|count| count.runs).sum();
             Ok((runs > 0).then(|| format!("delete {}?", plural::of(runs, "old run"))))
         };
         let counts = if self.dry_run {
-            self.counts(|old| store.count_old(old))?
+            counts(self.ages, |old| store.count_old(old))?
         } else if self.yes || print::confirm(question)? {
-            let deleted = self.counts(|old| delete(&store, old))?;
+            let cause = self.reason.cause();
+            let deleted = counts(self.ages, |old| delete(&store, old, &cause))?;
             store.forget_workers()?;
             deleted
         } else {
@@ -113,31 +118,31 @@ impl Arguments {
         print::rows(self.output.form(), &counts, &TABLE)?;
         Ok(Exit::Done)
     }
+}
 
-    /// Returns the counts of all old runs by `of`, in the order of the statuses.
-    fn counts(
-        &self,
-        of: impl Fn(OldRuns) -> store::Result<Vec<(String, i64)>>,
-    ) -> store::Result<Vec<Count>> {
-        let mut counts = Vec::new();
-        for old in self.ages.old() {
-            let found = of(old)?;
-            counts.extend(old.statuses.iter().filter_map(|status| {
-                let (status, runs) = found.iter().find(|(word, _)| word == status.as_str())?;
-                Some(Count { status: status.clone(), runs: *runs })
-            }));
-        }
-        Ok(counts)
+/// Returns the counts of all old runs by `of`, in the order of the statuses.
+fn counts(
+    ages: Ages,
+    of: impl Fn(OldRuns) -> store::Result<Vec<(String, i64)>>,
+) -> store::Result<Vec<Count>> {
+    let mut counts = Vec::new();
+    for old in ages.old() {
+        let found = of(old)?;
+        counts.extend(old.statuses.iter().filter_map(|status| {
+            let (status, runs) = found.iter().find(|(word, _)| word == status.as_str())?;
+            Some(Count { status: status.clone(), runs: *runs })
+        }));
     }
+    Ok(counts)
 }
 
 /// Deletes the runs with these ids.
-fn remove(store: &Store, ids: Vec<i64>, form: Form) -> anyhow::Result<Exit> {
+fn remove(store: &Store, ids: Vec<i64>, cause: &Cause, form: Form) -> anyhow::Result<Exit> {
     let from = &[Status::Succeeded, Status::Dead, Status::Cancelled];
     let request = Request {
         verb: "prune",
         from,
-        ask: &|ids| store.remove(ids, from),
+        ask: &|ids| store.remove(ids, from, cause),
         granted: &|_| "deleted",
         why: &|status| {
             format!(
@@ -149,11 +154,11 @@ fn remove(store: &Store, ids: Vec<i64>, form: Form) -> anyhow::Result<Exit> {
 }
 
 /// Deletes batch by batch until there are no more; returns how many of each status.
-fn delete(store: &Store, old: OldRuns) -> store::Result<Vec<(String, i64)>> {
+fn delete(store: &Store, old: OldRuns, cause: &Cause) -> store::Result<Vec<(String, i64)>> {
     let mut deleted = HashMap::<String, i64>::new();
     let mut last = None;
     loop {
-        let mut batch = store.prune(old, last.as_ref(), BATCH)?;
+        let mut batch = store.prune(old, last.as_ref(), BATCH, cause)?;
         for run in &batch {
             *deleted.entry(run.status.clone()).or_default() += 1;
         }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Database;
 use super::arguments::Output;
+use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Table};
 use crate::schedule::due;
@@ -22,6 +23,8 @@ use crate::text::timestamp;
 pub(crate) struct Arguments {
     /// The definition's name
     name: String,
+    #[command(flatten)]
+    reason: Reason,
     #[command(flatten)]
     output: Output,
 }
@@ -40,6 +43,7 @@ const TABLE: Table<'_> =
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
+        let cause = self.reason.cause();
         loop {
             let definition = super::definition(&store, &self.name)?;
             let next = match definition.schedule.as_ref().filter(|_| definition.enabled) {
@@ -50,7 +54,7 @@ impl Arguments {
                 ),
                 None => None,
             };
-            if let Some(next) = store.resume(definition, next)? {
+            if let Some(next) = store.resume(definition, next, &cause)? {
                 let resumed =
                     Resumed { job_type: &self.name, result: "resumed", next_run_at: next };
                 return print::row(self.output.form(), &resumed, &TABLE).map(|()| Exit::Done);

@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::Database;
 use super::bulk::{Request, Selection};
+use super::trail::Reason;
 use crate::exit::Exit;
 use crate::job::status::Status;
 
@@ -22,6 +23,8 @@ pub(crate) struct Arguments {
     /// Also take running runs from their workers, whose results then do not count
     #[arg(long, conflicts_with = "all")]
     force: bool,
+    #[command(flatten)]
+    reason: Reason,
     #[command(flatten)]
     runs: Selection,
 }
@@ -44,10 +47,11 @@ impl Arguments {
                 "a run that succeeded cannot be retried",
             ),
         };
+        let cause = self.reason.cause();
         let request = Request {
             verb: "retry",
             from,
-            ask: &|ids| store.retry(ids, from),
+            ask: &|ids| store.retry(ids, from, &cause),
             granted: &|_| "queued",
             why: &|status| match status {
                 "succeeded" | "running" => format!("its status is {status}; {only}"),

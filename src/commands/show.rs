@@ -10,12 +10,13 @@ use serde_json::value::RawValue;
 
 use super::Database;
 use super::arguments::{Output, run_id, within};
+use super::trail;
 use crate::exit::{Exit, Fault};
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
-use crate::print::{self, Cell, Fields};
-use crate::store::{Attempt, RunDetails, Store};
+use crate::print::{self, Cell, Fields, Form};
+use crate::store::{Attempt, Event, RunDetails, Store};
 use crate::text::plural;
 
 /// The number of an output's last lines that are shown.
@@ -58,6 +59,7 @@ struct Answer<'a> {
     /// Why the payload cannot be read.
     payload_error: Option<&'a str>,
     history: &'a [Attempt],
+    events: &'a [Event],
 }
 
 impl Arguments {
@@ -69,7 +71,10 @@ impl Arguments {
         }
         let form = self.form.form();
         let characters = i32::try_from(CHARACTERS).ok().filter(|_| !form.is_json());
-        let run = &store.show(self.id, characters)?.ok_or_else(|| no_run(self.id))?;
+        let run = &match store.show(self.id, characters)? {
+            Some(run) => run,
+            None => return Err(no_run(&store, self.id).into()),
+        };
         let payload = run.payload.as_ref();
         let answer = Answer {
             run,
@@ -82,8 +87,9 @@ impl Arguments {
             payload: payload.ok().map(|payload| redact::payload(&run.job_type, payload)),
             payload_error: payload.err().map(String::as_str),
             history: &run.history,
+            events: &run.events,
         };
-        print::object(form, &answer, |fields| text(run, fields))?;
+        print::object(form, &answer, |fields| text(form, run, fields))?;
         Ok(Exit::Done)
     }
 }
@@ -103,12 +109,21 @@ fn is_waiting(run: &RunDetails) -> bool {
     matches!(run.status.as_str(), "queued" | "failed")
 }
 
-fn no_run(id: i64) -> Fault {
-    Fault::new(Exit::NotFound, format!("cannot show run {id}: no such run"))
+/// The error about a run that does not exist. The trail knows runs that were pruned by id.
+fn no_run(store: &Store, id: i64) -> Fault {
+    let last = store.run_events(id).ok().and_then(|mut events| events.pop());
+    let pruned = last.filter(|event| event.action == "prune").map(
+        |Event { recorded_at, recorded_by, host_user, .. }| {
+            let by = host_user.unwrap_or(recorded_by);
+            format!("; {by} pruned it at {}", print::instant(recorded_at))
+        },
+    );
+    let why = format!("cannot show run {id}: no such run{}", pruned.unwrap_or_default());
+    Fault::new(Exit::NotFound, why)
 }
 
 fn output(store: &Store, id: i64, attempt: Option<i32>) -> anyhow::Result<String> {
-    let found = store.output(id, attempt)?.ok_or_else(|| no_run(id))?;
+    let found = store.output(id, attempt)?.ok_or_else(|| no_run(store, id))?;
     let missing = || match attempt {
         Some(attempt) => {
             format!("cannot show the output of run {id}: attempt {attempt} has not ended")
@@ -118,7 +133,7 @@ fn output(store: &Store, id: i64, attempt: Option<i32>) -> anyhow::Result<String
     found.ok_or_else(|| Fault::new(Exit::NotFound, missing()).into())
 }
 
-fn text(run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
+fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
     let is_running = run.status == "running";
     let mut facts = fields.cells(
         &[
@@ -160,6 +175,7 @@ fn text(run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
     }
     print::facts(facts)?;
     run.history.chunk_by(is_repeated).try_for_each(|attempts| history(attempts, run.now))?;
+    trail::print(form, &run.events, run.now)?;
     print::answer(&next_steps(run))
 }
 

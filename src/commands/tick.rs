@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::Database;
 use super::arguments::{Output, length, within, worker};
+use super::trail::host_name;
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Table};
@@ -142,10 +143,6 @@ impl Arguments {
         tick::run(database.target()?, plan, Executor::new(self.shell, hosts))?;
         Ok(Exit::Done)
     }
-}
-
-fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn host(text: &str) -> Result<String, String> {

@@ -30,6 +30,11 @@ pub(crate) use self::stream::Rejection;
 pub(crate) use self::target::Target;
 use crate::exit::{Exit, Fault};
 
+/// Returns the name of this process's user, if `/etc/passwd` has it.
+pub(crate) fn account_name() -> Option<String> {
+    files::account().map(|(name, _)| name)
+}
+
 /// An error about a setting; `cause` ends in its remedy.
 fn setting_fault(origin: impl Display, cause: impl Display) -> anyhow::Error {
     Fault::new(Exit::Configuration, format!("cannot use {origin}: {cause}")).into()

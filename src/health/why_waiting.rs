@@ -140,6 +140,7 @@ mod tests {
             ahead: 0,
             served_at: Some(ago(20)),
             now: ago(0),
+            events: Vec::new(),
             history: Vec::new(),
         }
     }

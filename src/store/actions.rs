@@ -8,6 +8,14 @@ use super::row::rows;
 use super::{Result, Store, query};
 use crate::job::status::Status;
 
+/// The person that asks for a change, and the reason; both go to the trail.
+#[derive(Clone, Debug)]
+pub(crate) struct Cause {
+    /// The user and the host, as in `ana@web1`.
+    pub(crate) host_user: String,
+    pub(crate) reason: Option<String>,
+}
+
 /// The runs that `prune` deletes: their statuses, and the least time since they finished.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OldRuns {
@@ -36,18 +44,33 @@ rows! {
 /// the answer does not exist.
 impl Store {
     /// Makes runs due now. A running run is taken from its worker.
-    pub(crate) fn retry(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
-        self.act("retry", query!("operate/retry"), ids, from)
+    pub(crate) fn retry(
+        &self,
+        ids: Vec<i64>,
+        from: &[Status],
+        cause: &Cause,
+    ) -> Result<Vec<ActionResult>> {
+        self.act("retry", query!("operate/retry"), ids, from, cause)
     }
 
     /// Stops runs.
-    pub(crate) fn cancel(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
-        self.act("cancel", query!("operate/cancel"), ids, from)
+    pub(crate) fn cancel(
+        &self,
+        ids: Vec<i64>,
+        from: &[Status],
+        cause: &Cause,
+    ) -> Result<Vec<ActionResult>> {
+        self.act("cancel", query!("operate/cancel"), ids, from, cause)
     }
 
     /// Deletes finished runs.
-    pub(crate) fn remove(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
-        self.act("prune", query!("operate/remove"), ids, from)
+    pub(crate) fn remove(
+        &self,
+        ids: Vec<i64>,
+        from: &[Status],
+        cause: &Cause,
+    ) -> Result<Vec<ActionResult>> {
+        self.act("prune", query!("operate/remove"), ids, from, cause)
     }
 
     fn act(
@@ -56,23 +79,29 @@ impl Store {
         query: &'static str,
         ids: Vec<i64>,
         from: &[Status],
+        cause: &Cause,
     ) -> Result<Vec<ActionResult>> {
-        let from = Status::words(from);
-        self.transact(doing, move |client| client.list(query, &[&ids, &from]))
+        let (from, Cause { host_user, reason }) = (Status::words(from), cause.clone());
+        self.transact(doing, move |client| client.list(query, &[&ids, &from, &host_user, &reason]))
     }
 
     /// Deletes at most `limit` old runs and their history: the oldest that come after `after`.
-    /// Fewer deleted runs mean that no more are left.
+    /// Fewer deleted runs mean that no more are left. With dead runs, deletes events of that age.
     pub(crate) fn prune(
         &self,
         old: OldRuns,
         after: Option<&Pruned>,
         limit: i64,
+        cause: &Cause,
     ) -> Result<Vec<Pruned>> {
+        let Cause { host_user, reason } = cause.clone();
         let (finished_at, id) = after.map(|last| (last.finished_at, last.id)).unzip();
         let (statuses, age) = (Status::words(old.statuses), old.age.as_secs_f64());
         self.transact("prune", move |client| {
-            client.list(query!("operate/prune"), &[&statuses, &age, &finished_at, &id, &limit])
+            client.list(
+                query!("operate/prune"),
+                &[&statuses, &age, &finished_at, &id, &limit, &host_user, &reason],
+            )
         })
     }
 

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::row::column;
-use super::{Error, Kind, Result, Store, query};
+use super::{Cause, Error, Kind, Result, Store, query};
 use crate::exit::Exit;
 use crate::schedule::due::{DueSchedule, FirePlan, Scheduled};
 
@@ -28,7 +28,7 @@ pub(crate) enum ApplyMode {
 /// The changes of `apply`.
 #[derive(Debug)]
 pub(crate) struct Applied {
-    /// Name, row before as JSON (`None`: added), and row after.
+    /// Name, keys before as JSON (`None`: added), and keys after, in the words of the file.
     pub(crate) changed: Vec<(String, Option<Value>, Value)>,
     /// The names of the disabled or removed definitions.
     pub(crate) others: Vec<String>,
@@ -48,8 +48,10 @@ impl Store {
         rows: impl Fn(DateTime<Utc>) -> Value + Send + 'static,
         others: Unlisted,
         mode: ApplyMode,
+        cause: Cause,
     ) -> Result<Applied> {
         let applied = self.transact("apply definitions", move |client| {
+            let Cause { host_user, reason } = &cause;
             let asked = Instant::now();
             while !client.one::<bool>(query!("operate/lock_definitions"), &[])? {
                 if asked.elapsed() > LOCK_TIMEOUT {
@@ -59,8 +61,8 @@ impl Store {
             }
             let now = client.one(query!("look/now"), &[])?;
             let changed: Vec<(String, Option<String>, Option<String>)> =
-                client.list(query!("operate/apply"), &[&rows(now)])?;
-            // Text that is not valid JSON counts as a missing row.
+                client.list(query!("operate/apply"), &[&rows(now), host_user, reason])?;
+            // Text that is not valid JSON counts as missing.
             let json = |text: Option<String>| serde_json::from_str(&text?).ok();
             let changed = changed
                 .into_iter()
@@ -69,7 +71,7 @@ impl Store {
                 Unlisted::Disable => query!("operate/disable_others"),
                 Unlisted::Remove => query!("operate/remove_others"),
             };
-            let others = client.list(statement, &[&names])?;
+            let others = client.list(statement, &[&names, host_user, reason])?;
             if mode == ApplyMode::DryRun {
                 client.batch_execute("ROLLBACK AND CHAIN")?;
             }
@@ -125,9 +127,9 @@ impl Store {
     }
 
     /// Pauses a schedule. Returns whether the definition has one; `None`: no such definition.
-    pub(crate) fn pause(&self, name: String) -> Result<Option<bool>> {
+    pub(crate) fn pause(&self, name: String, cause: Cause) -> Result<Option<bool>> {
         self.transact("pause a schedule", move |client| {
-            client.first(query!("operate/pause"), &[&name])
+            client.first(query!("operate/pause"), &[&name, &cause.host_user, &cause.reason])
         })
     }
 
@@ -137,10 +139,15 @@ impl Store {
         &self,
         scheduled: Scheduled,
         next: Option<DateTime<Utc>>,
+        cause: &Cause,
     ) -> Result<Option<Option<DateTime<Utc>>>> {
+        let Cause { host_user, reason } = cause.clone();
         self.transact("resume a schedule", move |client| {
             let Scheduled { name, schedule, time_zone, .. } = &scheduled;
-            client.first(query!("operate/resume"), &[name, &next, schedule, time_zone])
+            client.first(
+                query!("operate/resume"),
+                &[name, &next, schedule, time_zone, &host_user, &reason],
+            )
         })
     }
 }

@@ -7,6 +7,7 @@ mod definitions;
 mod effects;
 mod enqueue;
 mod error;
+mod events;
 mod failures;
 mod findings;
 mod finish_and_claim;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) use actions::{ActionResult, OldRuns};
+pub(crate) use actions::{ActionResult, Cause, OldRuns};
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{
@@ -35,6 +36,7 @@ pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, Unlisted};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
+pub(crate) use events::Event;
 pub(crate) use failures::FailureFilter;
 pub(crate) use findings::{Fact, WorkFacts};
 pub(crate) use finish_and_claim::{LockedRuns, PendingStep, StepResult};

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::row::rows;
-use super::{Result, Store, query};
+use super::{Event, Result, Store, query};
 use crate::text::timestamp;
 
 rows! {
@@ -72,6 +72,8 @@ rows! {
         pub(crate) now: DateTime<Utc>,
         #[serde(skip)]
         pub(crate) history: Vec<Attempt> = Vec::new(),
+        #[serde(skip)]
+        pub(crate) events: Vec<Event> = Vec::new(),
     }
 
     /// A finished attempt; the fields are named as the columns are.
@@ -114,7 +116,8 @@ impl Store {
             let run: Option<RunDetails> = client.first(query!("look/show"), &[&id])?;
             let Some(run) = run else { return Ok(None) };
             let history = client.list(query!("look/list_attempts"), &[&id, &characters])?;
-            Ok(Some(RunDetails { payload: payload.clone(), history, ..run }))
+            let events = client.list(query!("look/list_events"), &[&Some(id), &None::<String>])?;
+            Ok(Some(RunDetails { payload: payload.clone(), history, events, ..run }))
         })
     }
 

@@ -12,7 +12,7 @@ use super::request::{Answer, Request, Wake, Woken};
 use super::timing::Timing;
 use super::{Plan, id};
 use crate::connect::ConnectionThread;
-use crate::store::{self, Holder, Kind, Limits, PendingStep, Renewed, Store};
+use crate::store::{self, Cause, Holder, Kind, Limits, PendingStep, Renewed, Store};
 use crate::text::plural;
 use crate::upkeep::{self, UnclaimableSearch};
 
@@ -208,9 +208,10 @@ fn log_why_due_runs_wait(store: &Store, plan: &Plan, level: Level, why: &str) ->
 
 /// Deletes old runs. A failure is not a failure of the tick.
 fn prune(store: &Store, plan: &Plan) {
+    let cause = Cause { host_user: plan.worker.clone(), reason: None };
     let mut left = PRUNED_AT_ONCE;
     for old in &plan.prune {
-        match store.prune(*old, None, left) {
+        match store.prune(*old, None, left, &cause) {
             Ok(pruned) => left -= pruned.len() as i64,
             Err(error) => {
                 log::warn!("old runs are not deleted: {}", error.for_log());

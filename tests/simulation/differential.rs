@@ -29,8 +29,8 @@ use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
-    self, ApplyMode, Claim, ClaimFilter, Finish, Holder, Kind, Lane, Limits, LockedRuns, NewRun,
-    OldRuns, Position, Store, Token, Unlisted,
+    self, ApplyMode, Cause, Claim, ClaimFilter, Finish, Holder, Kind, Lane, Limits, LockedRuns,
+    NewRun, OldRuns, Position, Store, Token, Unlisted,
 };
 use crate::tick::request::{Answer, Request, Wake};
 use crate::tick::timing::Timing;
@@ -88,6 +88,7 @@ const RESET: &str = "
     DELETE FROM jobctl.job_attempts;
     DELETE FROM jobctl.job_definitions;
     DELETE FROM jobctl.job_workers;
+    DELETE FROM jobctl.job_events;
     DELETE FROM public.refused;
     SELECT setval('jobctl.job_runs_id_seq', 1, false),
         setval('jobctl.job_definitions_id_seq', 1, false)";
@@ -298,14 +299,15 @@ impl Party<'_> {
             (Self::Operator(store), _) => store,
             (Self::Tick(_), _) => unreachable!(),
         };
+        let cause = Cause { host_user: "ana@web1".to_owned(), reason: None };
         match operation {
             Operation::Enqueue(runs) => {
                 said(store.enqueue(runs.iter().map(copy).collect(), |_| ()))
             }
-            Operation::Retry(ids, from) => actions(store.retry(ids.clone(), from)),
-            Operation::Cancel(ids, from) => actions(store.cancel(ids.clone(), from)),
-            Operation::Remove(ids, from) => actions(store.remove(ids.clone(), from)),
-            Operation::Pause(name) => said(store.pause(name.clone())),
+            Operation::Retry(ids, from) => actions(store.retry(ids.clone(), from, &cause)),
+            Operation::Cancel(ids, from) => actions(store.cancel(ids.clone(), from, &cause)),
+            Operation::Remove(ids, from) => actions(store.remove(ids.clone(), from, &cause)),
+            Operation::Pause(name) => said(store.pause(name.clone(), cause)),
             Operation::Resume(name) => {
                 // As `jobctl resume`.
                 let found = store.list_schedules(Some(name.clone())).unwrap().pop();
@@ -314,7 +316,7 @@ impl Party<'_> {
                     due::first(schedule, &it.time_zone, it.now).ok()
                 };
                 said(match found {
-                    Some(found) => store.resume(found.clone(), next(&found)),
+                    Some(found) => store.resume(found.clone(), next(&found), &cause),
                     None => Ok(None),
                 })
             }
@@ -332,7 +334,8 @@ impl Party<'_> {
                     };
                     specs.iter().map(row).collect()
                 };
-                said(store.apply(names, rows, *others, ApplyMode::Change).map(|applied| {
+                let applied = store.apply(names, rows, *others, ApplyMode::Change, cause);
+                said(applied.map(|applied| {
                     let changed = applied.changed.into_iter().map(|(name, ..)| name);
                     (sorted(changed.collect()), sorted(applied.others))
                 }))

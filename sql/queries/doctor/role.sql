@@ -53,7 +53,7 @@ SELECT
     coalesce((
         SELECT bool_and(has_table_privilege(oid, 'DELETE'))
         FROM relations
-        WHERE name = 'job_runs'
+        WHERE name IN ('job_runs', 'job_events')
     ), false) AS prunes,
     coalesce((
         SELECT bool_and(has_table_privilege(oid, 'SELECT'))

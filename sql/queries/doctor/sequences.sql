@@ -16,5 +16,11 @@ FROM (
         definitions.last_value + definitions.is_called::integer,
         (SELECT max(definition.id) FROM jobctl.job_definitions AS definition)
     FROM jobctl.job_definitions_id_seq AS definitions
+    UNION ALL
+    SELECT
+        'job_events_id_seq',
+        events.last_value + events.is_called::integer,
+        (SELECT max(event.id) FROM jobctl.job_events AS event)
+    FROM jobctl.job_events_id_seq AS events
 ) AS sequence
 WHERE sequence.next <= sequence.newest

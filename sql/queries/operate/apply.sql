@@ -2,7 +2,8 @@
 -- schedule was put off. A changed schedule continues at the next nominal time given here, unless an
 -- earlier time is due and not fired.
 -- $1  JSON array of definitions, in the words of the columns, next_run_at included
--- A row per added or changed definition: the row before (NULL: added), and the row now.
+-- $2  host user    $3  reason, for the trail
+-- A row per added or changed definition: its keys before (NULL: added) and now, as in the file.
 WITH wanted AS (
     SELECT *
     FROM jsonb_to_recordset($1::jsonb) AS wanted (
@@ -29,7 +30,10 @@ WITH wanted AS (
     )
 ),
 before AS (
-    SELECT definition.*
+    SELECT
+        definition.id,
+        definition.enabled,
+        jobctl.definition_keys(definition) AS keys
     FROM jobctl.job_definitions AS definition
     JOIN wanted USING (name)
 ),
@@ -154,12 +158,40 @@ applied AS (
         excluded.enabled
     )
         OR definition.put_off_until IS NOT NULL
-    RETURNING definition.*
+    RETURNING
+        definition.id,
+        definition.name,
+        definition.enabled,
+        jobctl.definition_keys(definition) AS keys
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
+    SELECT
+        CASE
+            WHEN before.id IS NULL THEN 'add'
+            WHEN applied.enabled AND NOT before.enabled THEN 'enable'
+            WHEN before.enabled AND NOT applied.enabled THEN 'disable'
+            ELSE 'change'
+        END,
+        applied.name,
+        $2::text,
+        $3::text,
+        CASE WHEN before.id IS NOT NULL THEN changed.keys END
+    FROM applied
+    LEFT JOIN before ON before.id = applied.id
+    CROSS JOIN LATERAL (
+        SELECT string_agg(key, ', ' ORDER BY key) AS keys
+        FROM jsonb_each(applied.keys) AS new (key, value)
+        FULL JOIN jsonb_each(before.keys) AS old (key, value) USING (key)
+        WHERE new.value IS DISTINCT FROM old.value
+    ) AS changed
+    WHERE changed.keys IS NOT NULL
+    ORDER BY applied.name
 )
 SELECT
     applied.name,
-    to_jsonb(before)::text AS before,
-    to_jsonb(applied)::text AS after
+    before.keys::text AS before,
+    applied.keys::text AS after
 FROM applied
 LEFT JOIN before ON before.id = applied.id
 ORDER BY applied.name

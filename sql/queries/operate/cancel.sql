@@ -1,6 +1,6 @@
 -- queued or failed -> cancelled. For a running run only the request is recorded: its worker sees it
 -- at the next heartbeat.
--- $1  run ids    $2  statuses that a run may have
+-- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
 -- A row per existing id: its status before, and whether the request was granted.
 WITH asked AS MATERIALIZED (
     SELECT run.id, run.status
@@ -22,7 +22,13 @@ stopped AS (
     WHERE run.id = asked.id
         AND asked.status IN ('queued', 'failed', 'running')
         AND asked.status = ANY ($2::text[])
-    RETURNING run.id
+    RETURNING run.id, run.job_type
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
+    SELECT 'cancel', stopped.id, stopped.job_type, $3::text, $4::text, 'was ' || asked.status
+    FROM stopped
+    JOIN asked ON asked.id = stopped.id
 )
 SELECT
     asked.id,

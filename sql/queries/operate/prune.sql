@@ -1,6 +1,7 @@
 -- succeeded, dead or cancelled -> deleted: runs that finished longer ago than an age, the oldest
--- first, at most n. A trigger deletes their history.
--- $1  statuses    $2  age, seconds    $5  n
+-- first, at most n. A trigger deletes their history. Writes one event, with the number of runs.
+-- With the age of dead runs it also deletes older events.
+-- $1  statuses    $2  age, seconds    $5  n    $6  host user    $7  reason, for the trail
 -- $3  finished_at and $4  id of the last deleted run; NULL at first. The index scan continues after
 --     it: earlier entries may be deleted, but stay in the index while any snapshot sees them.
 -- Fewer than n rows: no more are left, except runs that other sessions have locked.
@@ -22,6 +23,25 @@ deleted AS (
         AND run.status = ANY ($1::text[])
         AND run.finished_at < now() - make_interval(secs => $2::float8)
     RETURNING run.id, run.status, run.finished_at
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, host_user, reason, detail)
+    SELECT
+        'prune',
+        $6::text,
+        $7::text,
+        string_agg(counted.runs || ' ' || counted.status, ', ' ORDER BY counted.status)
+    FROM (
+        SELECT deleted.status, count(*) AS runs
+        FROM deleted
+        GROUP BY deleted.status
+    ) AS counted
+    HAVING count(*) > 0
+),
+forgotten AS (
+    DELETE FROM jobctl.job_events AS event
+    WHERE event.recorded_at < now() - make_interval(secs => $2::float8)
+        AND 'dead' = ANY ($1::text[])
 )
 SELECT
     deleted.id,

@@ -1,5 +1,5 @@
 -- succeeded, dead or cancelled -> deleted. A trigger deletes the history.
--- $1  run ids    $2  statuses that a run may have
+-- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
 -- A row per existing id: its status, and whether it was deleted.
 WITH asked AS MATERIALIZED (
     SELECT run.id, run.status
@@ -14,7 +14,13 @@ removed AS (
     WHERE run.id = asked.id
         AND asked.status IN ('succeeded', 'dead', 'cancelled')
         AND asked.status = ANY ($2::text[])
-    RETURNING run.id
+    RETURNING run.id, run.job_type
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
+    SELECT 'prune', removed.id, removed.job_type, $3::text, $4::text, 'was ' || asked.status
+    FROM removed
+    JOIN asked ON asked.id = removed.id
 )
 SELECT
     asked.id,

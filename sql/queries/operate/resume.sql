@@ -1,18 +1,27 @@
 -- Resumes a schedule at the next nominal time from now. The times of the pause are skipped.
 -- $1  name    $2  next nominal time; NULL without a schedule    $3  schedule of that time
--- $4  time zone of that schedule
+-- $4  time zone of that schedule    $5  host user    $6  reason, for the trail
 -- Returns the next time. If the schedule was not paused, the time can only become earlier.
 -- Zero rows: no such definition, or its schedule was changed meanwhile.
-UPDATE jobctl.job_definitions AS definition
-SET
-    next_run_at = CASE
-        WHEN definition.paused_at IS NULL THEN least(definition.next_run_at, $2::timestamptz)
-        ELSE $2::timestamptz
-    END,
-    put_off_until = NULL,
-    paused_at = NULL,
-    updated_at = now()
-WHERE definition.name = $1::text
-    AND definition.schedule IS NOT DISTINCT FROM $3::text
-    AND definition.time_zone = $4::text
-RETURNING CASE WHEN definition.enabled THEN definition.next_run_at END AS next_run_at
+WITH resumed AS (
+    UPDATE jobctl.job_definitions AS definition
+    SET
+        next_run_at = CASE
+            WHEN definition.paused_at IS NULL THEN least(definition.next_run_at, $2::timestamptz)
+            ELSE $2::timestamptz
+        END,
+        put_off_until = NULL,
+        paused_at = NULL,
+        updated_at = now()
+    WHERE definition.name = $1::text
+        AND definition.schedule IS NOT DISTINCT FROM $3::text
+        AND definition.time_zone = $4::text
+    RETURNING definition.name, definition.enabled, definition.next_run_at
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, job, host_user, reason)
+    SELECT 'resume', resumed.name, $5::text, $6::text
+    FROM resumed
+)
+SELECT CASE WHEN resumed.enabled THEN resumed.next_run_at END AS next_run_at
+FROM resumed

@@ -1,6 +1,6 @@
 -- failed, dead, cancelled, queued or (with --force) running -> queued, due now. A running run is
 -- taken from its worker. If no attempt is left, as many are added as the run had at first.
--- $1  run ids    $2  statuses that a run may have
+-- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
 -- A row per existing id: its status before, and whether it was retried. If the status allows it and
 -- the run was not retried, another run has its live key.
 WITH asked AS MATERIALIZED (
@@ -57,7 +57,13 @@ retried AS (
                 AND run.key_scope = 'live'
                 AND newer.id > run.id
         )
-    RETURNING run.id
+    RETURNING run.id, run.job_type
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
+    SELECT 'retry', retried.id, retried.job_type, $3::text, $4::text, 'was ' || asked.status
+    FROM retried
+    JOIN asked ON asked.id = retried.id
 ),
 history AS (
     INSERT INTO jobctl.job_attempts (

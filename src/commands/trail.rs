@@ -1,0 +1,61 @@
+//! The trail: `--reason`, and the table of events.
+
+use chrono::{DateTime, Utc};
+use clap::Args;
+use rustix::process::geteuid;
+
+use crate::connect;
+use crate::print::{self, Form, Table};
+use crate::store::{Cause, Event};
+
+const TABLE: Table<'_> = Table::new(
+    &[
+        ("at", "recorded_at"),
+        ("action", "action"),
+        ("by", "host_user|recorded_by"),
+        ("detail", "detail"),
+        ("reason", "reason"),
+    ],
+    "",
+);
+
+/// Prints the events of a run or of a definition for people, after an empty line.
+pub(super) fn print(form: Form, events: &[Event], now: DateTime<Utc>) -> anyhow::Result<()> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    print::answer("\n")?;
+    print::heading(form, "Trail")?;
+    print::rows(form, events, &TABLE.since(Some(now)).wrapped())
+}
+
+/// The reason for a change.
+#[derive(Args, Debug)]
+#[group(skip)]
+pub(super) struct Reason {
+    /// Why, for the trail that `jobctl show` prints
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    reason: Option<String>,
+}
+
+impl Reason {
+    pub(super) fn cause(self) -> Cause {
+        Cause { host_user: format!("{}@{}", user(), host_name()), reason: self.reason }
+    }
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    let fits = (1..=1000).contains(&text.chars().count());
+    fits.then(|| text.to_owned()).ok_or_else(|| "a reason has 1 to 1000 characters".to_owned())
+}
+
+/// Returns the name of the user, with `sudo` of the user that called it.
+fn user() -> String {
+    let variable = |name| std::env::var(name).ok().filter(|name| !name.is_empty());
+    let name = variable("SUDO_USER").or_else(connect::account_name).or_else(|| variable("USER"));
+    name.map_or_else(|| geteuid().as_raw().to_string(), |name| name.chars().take(255).collect())
+}
+
+pub(super) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

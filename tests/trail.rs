@@ -1,0 +1,178 @@
+//! The trail: each change that a person asks for has one event, with its user and reason.
+
+use serde_json::Value;
+
+use crate::cancel::run_in;
+use crate::support::{Invocation, Role, TestDb, jobctl, temp_dir};
+
+/// Gives a command its user; the host is that of the test.
+fn as_ana<'db>(command: Invocation<'db>) -> Invocation<'db> {
+    command.env("SUDO_USER", "ana")
+}
+
+fn act(db: &TestDb, words: &[&str]) {
+    as_ana(db.jobctl(words.iter().copied())).args(["--reason", "drill"]).run().success();
+}
+
+/// Returns the events since the last call, and forgets them.
+fn events(db: &TestDb) -> String {
+    let events = db.query(
+        "SELECT action, run_id, job, split_part(host_user, '@', 1), reason, detail
+         FROM jobctl.job_events ORDER BY id",
+    );
+    db.execute("DELETE FROM jobctl.job_events");
+    events
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn each_action_on_runs_writes_its_event_with_user_and_reason() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let [queued, running, failed, dead] =
+        ["queued", "running", "failed", "dead"].map(|status| run_in(&db, status));
+    act(&db, &["retry", &dead.to_string(), &failed.to_string()]);
+    assert_eq!(
+        events(&db),
+        format!("retry|{failed}|shell|ana|drill|was failed\nretry|{dead}|shell|ana|drill|was dead")
+    );
+    act(&db, &["cancel", &running.to_string(), &queued.to_string()]);
+    assert_eq!(
+        events(&db),
+        format!(
+            "cancel|{queued}|shell|ana|drill|was queued\n\
+             cancel|{running}|shell|ana|drill|was running"
+        )
+    );
+    act(&db, &["prune", &queued.to_string()]);
+    assert_eq!(events(&db), format!("prune|{queued}|shell|ana|drill|was cancelled"));
+    let two = [run_in(&db, "succeeded"), run_in(&db, "cancelled")];
+    assert!(two[0] < two[1]);
+    act(&db, &["prune", "--older-than", "0s"]);
+    assert_eq!(events(&db), "prune|||ana|drill|1 cancelled, 1 succeeded");
+    // What changes nothing has no event.
+    act(&db, &["prune", "--older-than", "0s", "--dry-run"]);
+    act(&db, &["prune", "--older-than", "0s"]);
+    db.jobctl(["retry", "999999"]).run().exits(3);
+    let done = run_in(&db, "succeeded").to_string();
+    db.jobctl(["retry", &done]).run().exits(4);
+    db.jobctl(["cancel", &done]).run().exits(4);
+    assert_eq!(events(&db), "");
+    db.jobctl(["prune", &done]).env("JOBCTL_PRUNE_REASON", "by variable").run().success();
+    assert_eq!(
+        db.query("SELECT reason, recorded_by = session_user FROM jobctl.job_events"),
+        "by variable|t"
+    );
+}
+
+#[test]
+fn each_change_of_a_definition_writes_its_event() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let apply = |text: &str, flags: &[&str]| {
+        std::fs::write(folder.path().join("jobs.toml"), text).unwrap();
+        let apply = as_ana(db.jobctl(["apply", "jobs.toml"])).current_dir(folder.path());
+        apply.args(flags.iter().copied()).args(["--reason", "drill"]).run().success();
+    };
+    let both = "[jobs.a]\nshell = 'true'\n[jobs.b]\nhttp = { url = 'http://a.example' }\n";
+    apply(both, &["--dry-run"]);
+    assert_eq!(events(&db), "");
+    apply(both, &[]);
+    assert_eq!(events(&db), "add||a|ana|drill|\nadd||b|ana|drill|");
+    apply(both, &[]);
+    assert_eq!(events(&db), "");
+    apply(
+        "[jobs.a]\nshell = 'false'\ncwd = '/'\ntimeout = '5s'\nschedule = '@yearly'\n
+         [jobs.b]\nhttp = { url = 'http://b.example' }\nenabled = false\n",
+        &[],
+    );
+    assert_eq!(
+        events(&db),
+        "change||a|ana|drill|cwd, schedule, shell, timeout\n\
+         disable||b|ana|drill|enabled, http"
+    );
+    act(&db, &["pause", "a"]);
+    act(&db, &["resume", "a"]);
+    assert_eq!(events(&db), "pause||a|ana|drill|\nresume||a|ana|drill|");
+    db.jobctl(["pause", "absent"]).run().exits(3);
+    apply("[jobs.b]\nhttp = { url = 'http://b.example' }\n", &[]);
+    assert_eq!(
+        events(&db),
+        "enable||b|ana|drill|enabled\ndisable||a|ana|drill|missing from the file"
+    );
+    apply("", &["--prune"]);
+    assert_eq!(
+        events(&db),
+        "remove||a|ana|drill|missing from the file\nremove||b|ana|drill|missing from the file"
+    );
+}
+
+#[test]
+fn show_prints_the_trail_of_a_run_also_after_its_deletion() {
+    let db = TestDb::new();
+    let id = run_in(&db, "dead").to_string();
+    act(&db, &["retry", &id]);
+    let by = format!("ana@{}", host());
+    let shown = db.jobctl(["show", &id, "--format", "table"]).run().success();
+    let (_, trail) = shown.stdout.split_once("\n\nTrail\n\n").unwrap();
+    let words: Vec<_> = trail.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(words, ["now", "retry", &by, "was", "dead", "drill"], "{trail}");
+    let json: Value =
+        serde_json::from_str(&db.jobctl(["show", &id, "--json"]).run().success().stdout).unwrap();
+    assert_eq!(json["events"][0]["host_user"], by.as_str());
+    // The runs of other ids have their own.
+    let other = run_in(&db, "dead").to_string();
+    db.jobctl(["show", &other, "--format", "table"]).run().success().nowhere("Trail");
+    act(&db, &["cancel", &id]);
+    act(&db, &["prune", &id]);
+    for form in [&[][..], &["--output"]] {
+        db.jobctl(["show", &id])
+            .args(form.iter().copied())
+            .run()
+            .exits(3)
+            .stderr_has(&format!("jobctl: cannot show run {id}: no such run; {by} pruned it at 2"));
+    }
+}
+
+#[test]
+fn prune_deletes_events_older_than_dead_runs() {
+    let db = TestDb::new();
+    let worker = Role::granted(&db, "worker");
+    let id = run_in(&db, "dead").to_string();
+    let age = |age| {
+        db.execute(&format!(
+            "UPDATE jobctl.job_events SET recorded_at = now() - interval '{age} days'"
+        ));
+    };
+    act(&db, &["retry", &id]);
+    age(89);
+    db.jobctl(["prune"]).run().success();
+    assert_eq!(db.query("SELECT action FROM jobctl.job_events"), "retry");
+    age(91);
+    db.jobctl(["prune", "--dead-older-than", "92d"]).run().success();
+    assert_eq!(db.query("SELECT action FROM jobctl.job_events"), "retry");
+    db.jobctl(["prune"]).run().success();
+    assert_eq!(db.query("SELECT action FROM jobctl.job_events"), "");
+    // The event of a tick names its worker.
+    db.execute(&format!("GRANT DELETE ON jobctl.job_runs, jobctl.job_events TO {}", worker.name()));
+    db.jobctl(["cancel", &id]).run().success();
+    age(91);
+    worker.jobctl(["tick", "--prune", "--older-than", "0s", "--worker", "w"]).run().success();
+    assert_eq!(
+        db.query("SELECT action, host_user, recorded_by, detail FROM jobctl.job_events"),
+        format!("prune|w|{}|1 cancelled", worker.name())
+    );
+}
+
+#[test]
+fn a_reason_is_not_empty_and_not_longer_than_a_thousand_characters() {
+    for reason in ["", &"é".repeat(1001)] {
+        jobctl(["retry", "1", "--reason", reason]).run().exits(2).stderr_has("'--reason <TEXT>'");
+    }
+    let db = TestDb::new();
+    let id = run_in(&db, "dead").to_string();
+    db.jobctl(["retry", &id, "--reason", &"é".repeat(1000)]).run().success();
+}
