@@ -47,6 +47,6 @@ fn main() -> ExitCode {
 
 fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
     print::set_colour(cli.color);
-    print::start_log(cli.command.log_level())?;
+    print::start_log(cli.command.log_level(), cli.command.log_format())?;
     cli.command.run(&cli.database)
 }

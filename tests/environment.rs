@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 40] = [
+const REFUSED: [(&[&str], &str, &str); 41] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--key", "a\tb"),
@@ -26,6 +26,7 @@ const REFUSED: [(&[&str], &str, &str); 40] = [
     (&["tick"], "--max-time", "5"),
     (&["tick"], "--lease", "5"),
     (&["tick"], "--grace", "5"),
+    (&["tick"], "--log-format", "xml"),
     (&["list-dead"], "--limit", "0"),
     (&["prune"], "--older-than", "soon"),
     (&["prune"], "--dead-older-than", "soon"),

@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
+use crate::retry::answer_at_terminal;
 use crate::support::{Gate, TestDb, jobctl, temp_dir, wait_until};
 
 /// Returns the lines of a log without times and durations.
@@ -282,17 +284,17 @@ fn a_tick_logs_that_a_tick_for_other_queues_has_the_claim_right() {
 }
 
 #[test]
-fn a_tick_logs_why_due_runs_wait_only_on_a_terminal() {
+fn a_tick_logs_why_due_runs_wait_unless_it_is_quiet() {
     let db = TestDb::new();
     let gate = Gate::new();
     let folder = temp_dir();
     let typescript = folder.path().join("typescript");
     let beside = |flags: &str| {
         let tick = format!("\"$jobctl\" tick --worker w {flags}");
-        db.script(&tick).run().success().stderr("");
+        let log = db.script(&tick).run().success().stderr;
         let script = format!("script -qec '{tick}' \"$typescript\" </dev/null >/dev/null");
         db.script(&script).env("typescript", typescript.to_str().unwrap()).run().success();
-        fs::read_to_string(&typescript).unwrap()
+        [log, fs::read_to_string(&typescript).unwrap()]
     };
     // The first tick holds the claim right, and its two threads are busy.
     gate.enqueue(&db);
@@ -302,26 +304,89 @@ fn a_tick_logs_why_due_runs_wait_only_on_a_terminal() {
         .spawn();
     gate.wait_for_starts(2);
     let said = "runs are due, but ";
-    assert!(!beside("").contains(said));
+    let is_silent = |flags: &str| beside(flags).iter().all(|log| !log.contains(said));
+    assert!(is_silent(""));
     db.enqueue(["shell", "--queue", "mail", "--", "true"]);
     for flags in ["", "--queue mail"] {
-        let shown = beside(flags);
         let line = " worker w: runs are due, but another tick of this worker claims them; give \
             this tick its own --worker";
-        assert_eq!(shown.matches(line).count(), 1, "{shown}");
+        let [log, shown] = beside(flags);
+        assert!([&log, &shown].iter().all(|text| text.matches(line).count() == 1), "{log}{shown}");
+        let summary = "0 succeeded, 0 failed, 0 dead, 1 still due: another tick of this worker \
+            claims\r\n";
+        assert!(shown.contains(summary) && !log.contains("still due"), "{log}{shown}");
     }
-    assert!(!beside("--quiet").contains(said));
-    assert!(!beside("--queue other").contains(said));
+    assert!(is_silent("--quiet"));
+    assert!(is_silent("--queue other"));
     // The first tick claims nothing more, and its threads are still busy.
     tick.signal(Signal::TERM);
     wait_until("the claim right to be free", || {
         db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
     });
-    let shown = beside("--concurrency 2");
+    let [_, shown] = beside("--concurrency 2");
     let line = "runs are due, but other ticks of this worker run as many as --concurrency allows; ";
     assert_eq!(shown.matches(line).count(), 1, "{shown}");
     gate.open();
     tick.wait().success();
+}
+
+#[test]
+fn a_tick_on_a_terminal_ends_with_a_summary() {
+    let db = TestDb::new();
+    db.enqueue_script("true");
+    db.enqueue_script("true");
+    db.enqueue_script("exit 1");
+    db.enqueue_script("exit 65");
+    let summary = |flags: &str| {
+        let shown = answer_at_terminal(&db, &format!("tick {flags}"), "").0;
+        let line = shown.lines().find(|line| line.contains("still due"));
+        line.map(|line| line.trim_end().split_once(" info  ").unwrap().1.to_owned())
+    };
+    let says = |flags: &str, text: &str| assert_eq!(summary(flags).as_deref(), Some(text));
+    says("--limit 1", "1 succeeded, 0 failed, 0 dead, 3 still due: --limit is reached");
+    says("", "1 succeeded, 1 failed, 1 dead, 0 still due: nothing is due");
+    says(
+        "--linger --max-time 1s",
+        "0 succeeded, 0 failed, 0 dead, 0 still due: --max-time is over",
+    );
+    assert_eq!(summary("--quiet"), None);
+    db.jobctl(["tick"]).run().success().stderr("");
+}
+
+#[test]
+fn the_log_has_an_object_a_line_if_asked() {
+    let db = TestDb::new();
+    let id = db.enqueue_script("exit 65");
+    let json = |log: &str| -> Value {
+        assert_eq!(log.lines().count(), 1, "{log}");
+        serde_json::from_str(log).unwrap()
+    };
+    let tick = || db.jobctl(["tick"]).env("JOBCTL_TICK_LOG_FORMAT", "json");
+    let mut line = json(&tick().run().success().stderr);
+    assert!(line["time"].take().as_str().unwrap().ends_with('Z'));
+    let message = line["message"].take();
+    let start = format!("run {id} shell attempt 1/10: exit status 65 ");
+    assert!(message.as_str().unwrap().starts_with(&start), "{message}");
+    assert_eq!(
+        line,
+        json!({"time": null, "level": "warn", "message": null, "run": id, "job": "shell",
+            "attempt": 1, "status": "dead"})
+    );
+    let error = tick().args(["--database-url", "postgres://127.0.0.1:1/x"]).run().exits(5);
+    assert_eq!(json(&error.stderr)["level"], "error");
+}
+
+#[test]
+fn failures_are_not_logged_in_the_colour_of_success() {
+    let db = TestDb::new();
+    db.enqueue_script("true");
+    db.enqueue_script("exit 1");
+    let log = db.jobctl(["tick", "--color", "always"]).run().success().stderr;
+    let colour = |what: &str| {
+        let line = log.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{log}"));
+        line.split_once('\u{1b}').unwrap().1.split_once('m').unwrap().0.to_owned()
+    };
+    assert_ne!(colour("exit status 1"), colour("succeeded"));
 }
 
 #[test]

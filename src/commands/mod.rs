@@ -42,7 +42,7 @@ use log::LevelFilter;
 use crate::connect::Target;
 use crate::exit::{Exit, Fault};
 use crate::job::action;
-use crate::print::{self, Colour};
+use crate::print::{self, Colour, LogFormat};
 use crate::schedule::ZoneData;
 use crate::schedule::due::Scheduled;
 use crate::store::{self, Store};
@@ -132,6 +132,10 @@ impl Command {
             Self::Tick(tick) if !tick.0.quiet => LevelFilter::Info,
             _ => LevelFilter::Warn,
         }
+    }
+
+    pub(crate) fn log_format(&self) -> LogFormat {
+        if let Self::Tick(tick) = self { tick.0.log_format } else { LogFormat::Text }
     }
 
     /// Returns whether the same error is logged once an hour only: cron mails each line.

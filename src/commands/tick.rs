@@ -9,7 +9,7 @@ use super::arguments::{Output, length, within, worker};
 use super::trail::host_name;
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::{Exit, Fault};
-use crate::print::{self, Table};
+use crate::print::{self, LogFormat, Table};
 use crate::store::ClaimFilter;
 use crate::tick::{self, Bounds, Plan};
 
@@ -88,6 +88,9 @@ pub(crate) struct Arguments {
     /// Log only warnings; an unreachable database once an hour
     #[arg(long)]
     pub(super) quiet: bool,
+    /// Format of the log: text, or json with one object a line
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
+    pub(super) log_format: LogFormat,
     #[command(flatten)]
     output: Output,
 }

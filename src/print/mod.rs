@@ -7,11 +7,13 @@ mod table;
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use env_logger::fmt::style::AnsiColor;
 use env_logger::{Target, WriteStyle};
-use log::LevelFilter;
+use log::{Level, LevelFilter, Record, log_enabled};
 use serde::Serialize;
 
 use crate::exit::Fault;
@@ -25,6 +27,33 @@ pub(crate) use table::{Cell, Colour, Table, instant, relative, set_colour};
 
 /// Characters of a fact that people see.
 const LONGEST_FACT: usize = 1000;
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    /// An object a line.
+    Json,
+}
+
+static LOG_FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// A line of the log. The last four are known in lines about an attempt.
+#[derive(Serialize)]
+struct LogLine<'a> {
+    time: String,
+    level: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<i64>,
+    /// The run's status after the attempt; `lost` if another tick recovered the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<String>,
+}
 
 /// The format of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -187,6 +216,9 @@ pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
 
 /// Writes an error or a warning to stderr, in one line.
 pub(crate) fn complain(line: &str) {
+    if LOG_FORMAT.get() == Some(&LogFormat::Json) && log_enabled!(Level::Error) {
+        return log::error!("{line}");
+    }
     // The log lines before it come first.
     finish();
     // If stderr is closed, nothing else can report it.
@@ -232,7 +264,9 @@ pub(crate) fn progress(line: &str) {
 }
 
 /// Starts the log on stderr: one line an event. `JOBCTL_LOG` overrides the level.
-pub(crate) fn start_log(level: LevelFilter) -> anyhow::Result<()> {
+pub(crate) fn start_log(level: LevelFilter, format: LogFormat) -> anyhow::Result<()> {
+    // Fails only if it was set before; the log is started once.
+    let _ = LOG_FORMAT.set(format);
     let mut builder = env_logger::Builder::new();
     let is_coloured = table::is_coloured(&io::stderr());
     builder.write_style(if is_coloured { WriteStyle::Always } else { WriteStyle::Never });
@@ -247,16 +281,42 @@ pub(crate) fn start_log(level: LevelFilter) -> anyhow::Result<()> {
         })?;
         builder.filter_module("jobctl", level);
     }
-    builder.format(|buffer, record| {
-        let style = buffer.default_level_style(record.level());
+    builder.format(move |buffer, record| {
+        let (time, message) = (buffer.timestamp().to_string(), record.args().to_string());
         let level = record.level().as_str().to_ascii_lowercase();
-        writeln!(
-            buffer,
-            "{} {style}{level:<5}{style:#} {}",
-            buffer.timestamp(),
-            plain(&record.args().to_string())
-        )
+        if format == LogFormat::Json {
+            let line = LogLine {
+                time,
+                level: &level,
+                message: &message,
+                run: known(record, "run").and_then(|run| run.to_i64()),
+                job: known(record, "job").map(|job| job.to_string()),
+                attempt: known(record, "attempt").and_then(|attempt| attempt.to_i64()),
+                status: known(record, "status").map(|status| status.to_string()),
+            };
+            return buffer.write_all(json_line(&line).map_err(io::Error::other)?.as_bytes());
+        }
+        // Cron must not mail a failure that is retried, so its level is that of a success.
+        let style = match known(record, "status") {
+            Some(status) if status.to_string() == "failed" => AnsiColor::Yellow.on_default(),
+            _ => buffer.default_level_style(record.level()),
+        };
+        writeln!(buffer, "{time} {style}{level:<5}{style:#} {}", plain(&message))
     });
     builder.init();
     Ok(())
+}
+
+/// The note that the log lost lines.
+fn dropped(lines: usize) -> String {
+    match LOG_FORMAT.get() {
+        Some(LogFormat::Json) => {
+            format!("{{\"level\":\"warn\",\"message\":\"{lines} lines dropped\"}}\n")
+        }
+        _ => format!("{lines} lines dropped\n"),
+    }
+}
+
+fn known<'a>(record: &'a Record<'_>, key: &'a str) -> Option<log::kv::Value<'a>> {
+    record.key_values().get(key.into())
 }

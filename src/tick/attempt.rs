@@ -177,6 +177,14 @@ impl JudgedAttempt {
         }
     }
 
+    /// Logs a result that was recorded with this status of the run; `None`: the lease was lost.
+    pub(super) fn log(&self, status: Option<Status>) {
+        let (level, line) = self.log_line(status);
+        let Claimed { id, job_type, attempt, .. } = &self.run;
+        let status = status.map_or("lost", Status::as_str);
+        log::log!(level, run = id, job = job_type, attempt = attempt, status = status; "{line}");
+    }
+
     /// Returns the log line about a result that was recorded with this status of the run; `None`:
     /// the lease was lost.
     pub(super) fn log_line(&self, status: Option<Status>) -> (Level, String) {

@@ -1,7 +1,6 @@
 //! Sends the machine's requests. For renewals, results and claims the driver does not wait, so that
 //! it sees signals and ended attempts meanwhile. It waits for the other answers, which are rare.
 
-use std::io::{self, IsTerminal};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
 use std::time::Instant;
@@ -12,7 +11,7 @@ use super::request::{Answer, Request, Wake, Woken};
 use super::timing::Timing;
 use super::{Plan, id};
 use crate::connect::ConnectionThread;
-use crate::store::{self, Cause, Holder, Kind, Limits, PendingStep, Renewed, Store};
+use crate::store::{self, Cause, ClaimFilter, Holder, Kind, Limits, PendingStep, Renewed, Store};
 use crate::text::plural;
 use crate::upkeep::{self, UnclaimableSearch};
 
@@ -132,6 +131,11 @@ impl Database {
         }
     }
 
+    /// Returns the number of due runs that match, at most `most`.
+    pub(super) fn count_due(&self, filter: &ClaimFilter, most: i64) -> store::Result<usize> {
+        self.store.preview(filter, most).map(|due| due.len())
+    }
+
     pub(super) fn transactions(&self) -> u64 {
         self.store.transactions()
     }
@@ -177,7 +181,8 @@ fn wake(
     if let Some((level, why)) = why {
         log_why_due_runs_wait(store, plan, level, &why)?;
     }
-    Ok(Woken { may_claim, held_by_others, limits: seen.limits })
+    let other_claims = !may_claim && seen.claiming_tick.is_some();
+    Ok(Woken { may_claim, other_claims, held_by_others, limits: seen.limits })
 }
 
 /// Returns why this tick claims nothing from its `own` queues: the tick that has the claim right
@@ -191,12 +196,14 @@ fn why_not(claiming: &[String], own: &[String]) -> (Level, String) {
     (Level::Warn, format!("another tick of this worker claims only from queue {queues}"))
 }
 
-/// Logs once why due runs wait, and the remedy. Cron mails the log, so if the runs will soon be
-/// claimed anyway, the line is shown only on a terminal.
+/// Logs once why due runs wait, and the remedy. Cron mails warnings, so if the runs will soon be
+/// claimed anyway, `level` is below that.
 fn log_why_due_runs_wait(store: &Store, plan: &Plan, level: Level, why: &str) -> store::Result<()> {
     static LOGGED: Once = Once::new();
-    let is_shown = level == Level::Warn || io::stderr().is_terminal();
-    if is_shown && !LOGGED.is_completed() && !store.preview(&plan.filter, 1)?.is_empty() {
+    if log::log_enabled!(level)
+        && !LOGGED.is_completed()
+        && !store.preview(&plan.filter, 1)?.is_empty()
+    {
         let worker = plan.worker.escape_debug();
         let remedy = "give this tick its own --worker";
         LOGGED.call_once(|| {

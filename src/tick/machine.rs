@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use log::Level;
 
-use super::attempt::{Ended, Task, subject};
+use super::attempt::{Ended, JudgedAttempt, Task, subject};
 use super::claims::{Claims, Next};
 use super::leases::Leases;
 use super::link::{Link, REJECTED_PAUSE};
@@ -90,6 +90,9 @@ pub(super) enum Action {
     /// End the grace period of jobs that were asked to stop.
     Hurry,
     Log(Level, String),
+    /// Log and count a result that was recorded with this status of its run; `None`: its lease was
+    /// lost.
+    Recorded(Box<JudgedAttempt>, Option<Status>),
     Exit(anyhow::Result<()>),
 }
 
@@ -550,8 +553,7 @@ impl Machine {
             if matches!(status, Some(Status::Failed | Status::Queued)) {
                 self.claims.due_again(self.now, judged.next_status.wait);
             }
-            let (level, line) = judged.log_line(status);
-            self.later.push(Action::Log(level, line));
+            self.later.push(Action::Recorded(Box::new(judged), status));
         }
         if self.results.blocked() == 0 {
             self.locked_runs = LockedRuns::Wait;

@@ -16,27 +16,37 @@ mod machine;
 mod prefetch;
 mod request;
 mod results;
+mod running;
 mod signals;
+mod summary;
 mod timing;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use log::{Level, log_enabled};
 use signal_hook::iterator::Signals;
 
 use crate::connect::{PendingConnection, Target};
 use crate::execute::{Executor, Pool, Stop};
-use crate::store::{ClaimFilter, Claimed, Holder, OldRuns, Token};
+use crate::store::{ClaimFilter, Claimed, Holder, OldRuns};
 use crate::text::duration;
 use attempt::{Ended, Task, subject};
 use database::Database;
 pub(crate) use machine::Bounds;
 use machine::{Action, Event, Machine};
+use request::Answer;
+use running::RunningRuns;
+use summary::{Reason, Summary};
 use timing::Timing;
+
+/// The summary counts due runs up to this number.
+const DUE_COUNTED: usize = 1000;
 
 pub(crate) struct Plan {
     pub(crate) worker: String,
@@ -67,8 +77,7 @@ struct Driver {
     plan: Plan,
     holder: Holder,
     pool: Pool<Claimed, Ended>,
-    /// By claim, of all runs that have not ended.
-    stops: HashMap<Token, Arc<Stop>>,
+    running: RunningRuns,
     wakes: Receiver<WakeUp>,
     waker: Sender<WakeUp>,
     /// Caught signals, until a thread forwards them.
@@ -79,6 +88,9 @@ struct Driver {
     events: VecDeque<Event>,
     started: Instant,
     runs_started: usize,
+    summary: Summary,
+    /// Whether another tick of the worker had the claim right when this one last asked for it.
+    other_claims: bool,
 }
 
 /// Runs a tick to its end. A failed job is not an error. After an error of the database, held runs
@@ -101,7 +113,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         holder: Holder { worker: plan.worker.clone(), tick: String::new() },
         plan,
         pool,
-        stops: HashMap::new(),
+        running: RunningRuns::default(),
         wakes,
         waker,
         signals: Some(signals),
@@ -109,6 +121,8 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         events: VecDeque::new(),
         started,
         runs_started: 0,
+        summary: Summary::default(),
+        other_claims: false,
     };
     driver.connect();
     // While the server starts a process for the connection.
@@ -117,6 +131,9 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         let event = driver.next_event(&machine);
         for action in machine.on(Instant::now(), driver.pool.state(), event) {
             if let Action::Exit(result) = action {
+                if result.is_ok() && log_enabled!(Level::Info) && io::stderr().is_terminal() {
+                    driver.log_summary();
+                }
                 let transactions = driver.database.map_or(0, |database| database.transactions());
                 let (runs, took) = (driver.runs_started, duration::show(started.elapsed()));
                 log::debug!("{runs} runs started, {transactions} transactions, in {took}");
@@ -141,6 +158,9 @@ impl Driver {
         let wait = until.map_or(longest, |until| until.saturating_duration_since(now).min(longest));
         let wake = self.wakes.recv_timeout(wait).ok();
         self.take_wakes(wake);
+        for (claim, job, line) in self.running.long(Instant::now()) {
+            log::info!(run = claim.id, job = job, attempt = claim.attempt; "{line}");
+        }
         // Judged attempts first: the next statement records them.
         let ended = self.pool.ended();
         if !ended.is_empty() {
@@ -158,7 +178,8 @@ impl Driver {
     fn until(&mut self, machine: Option<Instant>) -> Option<Instant> {
         let forward = self.signals.as_ref().map(|_| self.started + signals::FORWARD_AFTER);
         let answer = self.database.as_mut().and_then(Database::until);
-        [machine, forward, answer, self.connect_at].into_iter().flatten().min()
+        let times = [machine, forward, answer, self.connect_at, self.running.until()];
+        times.into_iter().flatten().min()
     }
 
     fn perform(&mut self, action: Action) {
@@ -175,6 +196,9 @@ impl Driver {
                 let send =
                     |database: &mut Database| database.send(request, plan, holder, timing, wake);
                 if let Some(answer) = database.as_mut().and_then(send) {
+                    if let Answer::Wake(Ok(woken)) = &answer {
+                        self.other_claims = woken.other_claims;
+                    }
                     self.take_wakes(None);
                     self.events.push_back(Event::Answered(answer));
                 }
@@ -194,30 +218,34 @@ impl Driver {
                 self.events.push_front(Event::Ended(unstarted));
             }
             Action::Extend(claims, until) => {
-                let stops = claims.iter().filter_map(|claim| self.stops.get(claim));
+                let stops = claims.iter().filter_map(|claim| self.running.stop(claim));
                 stops.for_each(|stop| stop.extend(until));
             }
             Action::Stop(claim, why) => {
-                if let Some(stop) = self.stops.get(&claim) {
+                if let Some(stop) = self.running.stop(&claim) {
                     stop.ask(why);
                 }
             }
-            Action::Hurry => self.stops.values().for_each(|stop| stop.hurry()),
+            Action::Hurry => self.running.stops().for_each(Stop::hurry),
             Action::Log(level, line) => log::log!(level, "{line}"),
+            Action::Recorded(judged, status) => {
+                self.summary.count(status);
+                judged.log(status);
+            }
             Action::Exit(_) => {}
         }
     }
 
     fn start(&mut self, tasks: Vec<Task>) {
         self.runs_started += tasks.len();
-        let stops = &mut self.stops;
+        let (running, now) = (&mut self.running, Instant::now());
         let with_stop = |Task { run, until, stopped }| {
             log::debug!("{}: claimed", subject(&run));
             let stop = Arc::new(Stop::new(until, self.timing.lost_grace));
             if let Some(why) = stopped {
                 stop.ask(why);
             }
-            stops.insert(run.token(), Arc::clone(&stop));
+            running.insert(&run, Arc::clone(&stop), now);
             (run, stop)
         };
         if let Err(error) = self.pool.submit(tasks.into_iter().map(with_stop).collect()) {
@@ -227,7 +255,24 @@ impl Driver {
     }
 
     fn forget<'a>(&mut self, runs: impl Iterator<Item = &'a Claimed>) {
-        runs.for_each(|run| drop(self.stops.remove(&run.token())));
+        runs.for_each(|run| self.running.remove(&run.token()));
+    }
+
+    /// Logs what the tick did and why it stopped, for a person at a terminal.
+    fn log_summary(&self) {
+        let Bounds { limit, max_time, .. } = self.plan.bounds;
+        let reason = match () {
+            () if self.interrupted.load(Ordering::Relaxed) => Reason::Signal,
+            () if self.runs_started >= limit => Reason::Limit,
+            () if self.started.elapsed() >= max_time => Reason::MaxTime,
+            () if self.other_claims => Reason::OtherTick,
+            () => Reason::Idle,
+        };
+        // The connection may be lost, or the statement may be stopped by a signal.
+        let most = DUE_COUNTED as i64 + 1;
+        let count = |database: &Database| database.count_due(&self.plan.filter, most).ok();
+        let due = self.database.as_ref().and_then(count);
+        log::info!("{}", self.summary.line(due, DUE_COUNTED, reason));
     }
 
     fn take_wakes(&mut self, mut wake: Option<WakeUp>) {

@@ -62,6 +62,8 @@ pub(super) enum Answer {
 pub(super) struct Woken {
     /// Whether the tick has its worker's claim right.
     pub(super) may_claim: bool,
+    /// Whether another tick of the worker has it.
+    pub(super) other_claims: bool,
     /// The runs that other ticks of the worker hold; 0 without the claim right.
     pub(super) held_by_others: usize,
     /// Whether some definition limits how many of its runs may run at once.

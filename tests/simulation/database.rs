@@ -452,7 +452,8 @@ impl Database {
             };
             held_by_others = self.running().filter(is_held).count();
         }
-        Ok(Woken { may_claim, held_by_others, limits: seen.limits })
+        let other_claims = !may_claim && seen.claiming_tick.is_some();
+        Ok(Woken { may_claim, other_claims, held_by_others, limits: seen.limits })
     }
 
     /// wake.sql

@@ -65,6 +65,10 @@ pub(super) fn action(action: &Action, now: Instant) -> String {
         Action::Extend(claims, until) => format!("Extend {} {}", list(claims, claim), after(until)),
         Action::Stop(it, why) => format!("Stop {} {why:?}", claim(it)),
         Action::Log(level, line) => format!("{level} {line}"),
+        Action::Recorded(judged, status) => {
+            let (level, line) = judged.log_line(*status);
+            format!("{level} {line}")
+        }
         Action::Exit(Ok(())) => "Exit".to_owned(),
         Action::Exit(Err(error)) => format!("Exit: {error}"),
         Action::Connect(_) | Action::Withdraw | Action::Hurry => format!("{action:?}"),

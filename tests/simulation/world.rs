@@ -544,7 +544,7 @@ impl World {
 
     fn perform(&mut self, tick: &mut Tick, action: Action, now: Instant) {
         let Some(action) = self.variant.action(action, now - tick.sent) else { return };
-        if !matches!(action, Action::Log(..)) || self.history.is_some() {
+        if !matches!(action, Action::Log(..) | Action::Recorded(..)) || self.history.is_some() {
             self.note(|| format!("{} -> {}", tick.name, history::action(&action, now)));
         }
         match action {
@@ -589,7 +589,7 @@ impl World {
                 let running: Vec<_> = tick.pool.running.keys().copied().collect();
                 running.iter().for_each(|claim| self.job(tick, claim));
             }
-            Action::Log(..) => {}
+            Action::Log(..) | Action::Recorded(..) => {}
             Action::Exit(result) => {
                 self.checks.exited(tick, &self.database, result.is_ok(), self.now, &self.hosts);
                 tick.has_exited = true;

@@ -1,0 +1,88 @@
+//! The summary of a tick, for the person at the terminal. Pure.
+
+use crate::job::status::Status;
+
+/// Why a tick stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reason {
+    Signal,
+    Limit,
+    MaxTime,
+    /// Another tick of its worker has the claim right.
+    OtherTick,
+    /// It can claim nothing more.
+    Idle,
+}
+
+/// Results by the status of their runs.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    succeeded: u64,
+    failed: u64,
+    dead: u64,
+    /// Interrupted or cancelled runs, and lost leases.
+    other: u64,
+}
+
+impl Summary {
+    /// Counts a result that was recorded with this status of the run; `None`: the lease was lost.
+    pub(super) fn count(&mut self, status: Option<Status>) {
+        *match status {
+            Some(Status::Succeeded) => &mut self.succeeded,
+            Some(Status::Failed) => &mut self.failed,
+            Some(Status::Dead) => &mut self.dead,
+            Some(Status::Queued | Status::Running | Status::Cancelled) | None => &mut self.other,
+        } += 1;
+    }
+
+    /// `due` is the number of due runs, at most `most` + 1; `None`: it could not be counted.
+    pub(super) fn line(&self, due: Option<usize>, most: usize, reason: Reason) -> String {
+        let Self { succeeded, failed, dead, other } = self;
+        let other = if *other > 0 { format!(", {other} stopped") } else { String::new() };
+        let still = match due {
+            Some(due) if due > most => format!(", over {most} still due"),
+            Some(due) => format!(", {due} still due"),
+            None => String::new(),
+        };
+        let reason = match reason {
+            Reason::Signal => "a signal came",
+            Reason::Limit => "--limit is reached",
+            Reason::MaxTime => "--max-time is over",
+            Reason::OtherTick => "another tick of this worker claims",
+            Reason::Idle if due.is_some_and(|due| due > 0) => "nothing more can be claimed now",
+            Reason::Idle => "nothing is due",
+        };
+        format!("{succeeded} succeeded, {failed} failed, {dead} dead{other}{still}: {reason}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_results_and_says_why_the_tick_stopped() {
+        let mut summary = Summary::default();
+        let says = |summary: &Summary, due, reason, text: &str| {
+            assert_eq!(summary.line(Some(due), 1000, reason), text);
+        };
+        let nothing = "0 succeeded, 0 failed, 0 dead, 0 still due: nothing is due";
+        says(&summary, 0, Reason::Idle, nothing);
+        for status in [Status::Succeeded, Status::Succeeded, Status::Failed, Status::Dead] {
+            summary.count(Some(status));
+        }
+        let rest = "2 succeeded, 1 failed, 1 dead, 7 still due: nothing more can be claimed now";
+        says(&summary, 7, Reason::Idle, rest);
+        summary.count(Some(Status::Queued));
+        summary.count(None);
+        let stopped = "2 succeeded, 1 failed, 1 dead, 2 stopped, over 1000 still due: ";
+        for (reason, why) in [
+            (Reason::Signal, "a signal came"),
+            (Reason::Limit, "--limit is reached"),
+            (Reason::MaxTime, "--max-time is over"),
+            (Reason::OtherTick, "another tick of this worker claims"),
+        ] {
+            says(&summary, 1001, reason, &format!("{stopped}{why}"));
+        }
+    }
+}
