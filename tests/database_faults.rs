@@ -533,6 +533,7 @@ fn an_unreadable_run_ends_dead_and_every_command_survives_it() {
     let ended = "status, attempts, error_type, last_error LIKE 'cannot read runs: %', finished_at \
         IS NOT NULL";
     assert_eq!(db.of_run(1, ended), "dead|0|bad_payload|t|t");
+    assert_eq!(db.query("SELECT succeeded, dead FROM jobctl.daily_figures"), "3|1");
     db.jobctl(["show", "1"])
         .run()
         .success()

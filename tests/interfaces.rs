@@ -78,6 +78,7 @@ fn kind(value: &Value) -> Option<&'static str> {
         Value::String(_) => "string",
         Value::Array(values) if values.is_empty() => return None,
         Value::Array(values) if values.iter().all(Value::is_string) => "array of strings",
+        Value::Array(values) if values.iter().all(Value::is_i64) => "array of integers",
         Value::Array(_) => "array of objects",
         Value::Object(_) => "object",
     })
@@ -121,6 +122,8 @@ fn insert_sample_rows(db: &TestDb) {
     );
     db.execute(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ('web1', '1', now());
+         INSERT INTO jobctl.job_figures (job_type, last_status, last_ended_at, last_succeeded_at) \
+             VALUES ('nightly', 'succeeded', now(), now()), ('plain', 'dead', now(), NULL); \
          UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'paused';
          INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, \
              cancel_requested_at, started_at, idempotency_key, scheduled_for, timeout, payload) \
@@ -201,6 +204,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     nested(&mut interfaces, "status", "status", "jobs");
     nested(&mut interfaces, "status", "status", "workers");
     nested(&mut interfaces, "status", "status", "longest_running");
+    nested(&mut interfaces, "status", "status", "figures");
     interfaces.rows("check (an object; TSV has a line for each finding)", &["check"]);
     interfaces.rows("tick --dry-run", &["tick --dry-run"]);
     for line in [

@@ -225,9 +225,9 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = '2029-12-31 23:00Z',
              time_zone = 'Europe/Berlin', schedule = '@daily' WHERE name = 'c';
-         INSERT INTO jobctl.job_runs (job_type, status, finished_at)
-         VALUES ('c', 'succeeded', '2026-01-01 01:00Z'), ('c', 'dead', '2026-01-02 01:00Z'),
-                ('c', 'queued', NULL)",
+         INSERT INTO jobctl.job_figures (job_type, last_status, last_ended_at, last_succeeded_at)
+         VALUES ('c', 'succeeded', '2026-01-01 01:00Z', '2026-01-01 01:00Z'),
+                ('c', 'dead', '2026-01-02 01:00Z', NULL)",
     );
     let first = db.jobctl(["next"]).run().success().stdout;
     assert_eq!(

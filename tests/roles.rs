@@ -85,6 +85,9 @@ const OWNERS: &[&str] = &[
     "UPDATE jobctl.job_runs SET definition_id = 1",
     "UPDATE jobctl.job_runs SET idempotency_key = 'k'",
     "UPDATE jobctl.job_attempts SET output = ''",
+    "INSERT INTO jobctl.job_figures (job_type) VALUES ('a')",
+    "UPDATE jobctl.job_figures SET dead = 0",
+    "DELETE FROM jobctl.job_figures",
     "DELETE FROM jobctl.job_attempts",
     "UPDATE jobctl.schema_migrations SET version = 99",
     "INSERT INTO jobctl.schema_migrations SELECT * FROM jobctl.schema_migrations",
@@ -338,6 +341,8 @@ fn a_viewer_sees_no_payload_command_or_output() {
         &[
             "SELECT * FROM jobctl.dead_runs",
             "SELECT * FROM jobctl.long_running_runs",
+            "SELECT * FROM jobctl.daily_figures",
+            "SELECT * FROM jobctl.job_figures",
             "SELECT * FROM jobctl.job_workers",
             "SELECT * FROM jobctl.job_events",
             "SELECT * FROM jobctl.schema_migrations",

@@ -133,7 +133,10 @@ fn an_empty_database_has_an_empty_status() {
     assert_eq!(json["findings"].take()[0]["found"], "no worker has ever ticked");
     assert_eq!(
         json,
-        json!({"now": null, "findings": null, "jobs": [], "workers": [], "longest_running": []})
+        json!({
+            "now": null, "findings": null, "jobs": [], "workers": [], "longest_running": [],
+            "figures": []
+        })
     );
     let shown = on_terminal(&db, 80, "");
     assert!(shown.starts_with("Needs attention\n\n SEVERITY  FOUND "), "{shown}");
@@ -269,7 +272,7 @@ fn json_is_one_object_with_the_same_facts() {
             "oldest_due_age_seconds": null, "succeeded_runs_last_24h": counts[5],
             "run_time_median_seconds": times, "run_time_p95_seconds": times,
             "run_time_max_seconds": times,
-            "next_run_at": next, "state": state,
+            "next_run_at": next, "state": state, "last_status": null, "last_succeeded_at": null,
         })
     };
     let expected = json!({
@@ -290,6 +293,7 @@ fn json_is_one_object_with_the_same_facts() {
             {"worker": "web1", "last_tick_at": null, "version": "0.1.0"},
             {"worker": "web2", "last_tick_at": null, "version": "0.1.0"},
         ],
+        "figures": [],
         "longest_running": [{
             "id": null, "job_type": "backup", "locked_by": "web1", "started_at": null,
             "run_time_seconds": null,
@@ -342,9 +346,9 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
          built-in 0 0 0 0 0
          report 0 0 0 0 0 paused
 
-         Succeeded in the last 24 hours
+         Results, the last four columns of the last 24 hours
 
-         JOB RUNS MEDIAN 95 % LONGEST
+         JOB LAST LAST SUCCESS SUCCEEDED MEDIAN 95 % LONGEST
          backup 1 20m 20m 20m
          built-in 1 2s 2s 2s
 
@@ -380,7 +384,12 @@ fn parse(text: &str) -> Vec<Sample> {
         if let Some(help) = line.strip_prefix("# HELP ") {
             let (name, help) = help.split_once(' ').unwrap();
             assert!(!help.is_empty() && !help.contains('\\'), "{line}");
-            assert_eq!(lines.next(), Some(format!("# TYPE {name} gauge").as_str()));
+            let kind = match name {
+                "jobctl_wait_seconds" => "histogram",
+                _ if name.ends_with("_total") => "counter",
+                _ => "gauge",
+            };
+            assert_eq!(lines.next(), Some(format!("# TYPE {name} {kind}").as_str()));
             assert!(seen.insert(name.to_owned()), "{name} is repeated");
             assert!(
                 name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'),
@@ -390,7 +399,14 @@ fn parse(text: &str) -> Vec<Sample> {
             continue;
         }
         let (name, rest) = line.split_once('{').unwrap();
-        assert_eq!(name, family, "{line}");
+        let suffix = name.strip_prefix(family.as_str());
+        let may_have = ["_bucket", "_sum", "_count"];
+        assert!(
+            suffix == Some("")
+                || family == "jobctl_wait_seconds"
+                    && suffix.is_some_and(|it| may_have.contains(&it)),
+            "{line}"
+        );
         let mut rest = rest.chars().peekable();
         let mut labels = Vec::new();
         while rest.peek() != Some(&'}') {
@@ -524,6 +540,70 @@ fn the_parser_of_prometheus_reads_the_same_samples() {
         let read: Vec<Sample> = serde_json::from_slice(&read.stdout).unwrap();
         assert_eq!(read, parse(&text));
     }
+}
+
+/// Returns the successes, deaths, failed and retried attempts of each job, how many of its runs
+/// waited at most 30 s, a minute and any time, and how the last one ended.
+fn figures(db: &TestDb) -> String {
+    db.query(
+        "SELECT string_agg(
+             concat_ws(' ', job_type, succeeded, dead, failed_attempts, retried_attempts, waits[3],
+                 waits[4], waits[7], last_status),
+             '; ' ORDER BY job_type)
+         FROM jobctl.daily_figures",
+    )
+}
+
+#[test]
+fn figures_count_every_end_and_pruning_does_not_lower_them() {
+    let db = TestDb::new();
+    db.apply("[jobs.good]\nshell = 'true'\n[jobs.bad]\nshell = 'exit 1'\nmax_attempts = 2\n");
+    for job in ["good", "good", "good", "bad"] {
+        db.enqueue([job]);
+    }
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '45 seconds' WHERE id <= 2");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(figures(&db), "bad 0 0 1 1 0 0 0; good 3 0 0 0 1 3 3 succeeded");
+    // The second attempt is lost with its worker.
+    db.execute(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 2, started_at = now(),
+             locked_by = 'gone', locked_until = now() - interval '1 second'
+         WHERE job_type = 'bad'",
+    );
+    db.jobctl(["tick"]).run().success();
+    let all = "bad 0 1 2 1 0 0 0 dead; good 3 0 0 0 1 3 3 succeeded";
+    assert_eq!(figures(&db), all);
+    db.jobctl(["prune", "--yes", "--older-than", "0s", "--dead-older-than", "0s"]).run().success();
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+    assert_eq!(figures(&db), all);
+    let samples = parse(&db.jobctl(["status", "--prometheus"]).run().success().stdout);
+    let of = |name, job| value(&samples, name, &[("job_type", job)]);
+    assert_eq!(of("jobctl_dead_total", "bad"), Some(1.0));
+    assert_eq!(of("jobctl_failed_attempts_total", "bad"), Some(2.0));
+    assert_eq!(of("jobctl_retried_attempts_total", "bad"), Some(1.0));
+    assert_eq!(of("jobctl_succeeded_total", "good"), Some(3.0));
+    assert!(of("jobctl_run_time_seconds_total", "good") > Some(0.0));
+    let within = |bound| {
+        value(&samples, "jobctl_wait_seconds_bucket", &[("job_type", "good"), ("le", bound)])
+    };
+    assert_eq!(["30", "60", "+Inf"].map(within), [1.0, 3.0, 3.0].map(Some));
+    assert_eq!(of("jobctl_wait_seconds_count", "good"), Some(3.0));
+    assert!(of("jobctl_wait_seconds_sum", "good") >= Some(90.0));
+    assert!(of("jobctl_last_success_timestamp_seconds", "good").is_some());
+    assert_eq!(of("jobctl_last_success_timestamp_seconds", "bad"), None);
+}
+
+#[test]
+fn a_locked_row_of_figures_delays_no_result() {
+    let db = TestDb::new();
+    let mut client = db.client();
+    for _ in 0..2 {
+        db.enqueue(["shell", "--", "true"]);
+        db.jobctl(["tick"]).run().success();
+        client.batch_execute("BEGIN; SELECT FROM jobctl.job_figures FOR UPDATE").unwrap();
+    }
+    client.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(db.query("SELECT count(*), sum(succeeded) FROM jobctl.job_figures"), "2|2");
 }
 
 #[test]

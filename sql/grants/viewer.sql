@@ -1,7 +1,9 @@
 -- For a monitor: sees the state of runs and schedules, but no payload, no command and no output.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON
+    jobctl.daily_figures,
     jobctl.dead_runs,
+    jobctl.job_figures,
     jobctl.long_running_runs,
     jobctl.job_workers,
     jobctl.job_events,

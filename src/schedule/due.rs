@@ -62,9 +62,9 @@ pub(crate) struct Scheduled {
     pub(crate) next_run_at: Option<DateTime<Utc>>,
     /// Nominal times that were left out.
     pub(crate) skipped_fires: i64,
-    /// Of the job's newest finished run, scheduled or not.
+    /// What the job's last run ended as, scheduled or not.
     pub(crate) last_status: Option<String>,
-    /// The end of the job's newest run that succeeded.
+    /// When a run of the job last succeeded.
     pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
     /// The database's now.
     pub(crate) now: DateTime<Utc>,

@@ -50,7 +50,7 @@ pub(crate) use runs::{Expired, Finish, LeaseState, Recorded, Renewed};
 pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};
 pub(crate) use show::{Attempt, RunDetails};
-pub(crate) use status::{JobStatus, Overview};
+pub(crate) use status::{Figures, JobStatus, Overview, WAITS};
 
 use crate::connect::{ConnectionThread, Target};
 use crate::text::duration::CENTURY;

@@ -30,6 +30,29 @@ rows! {
         pub(crate) next_run_at: Option<DateTime<Utc>>,
         /// `fires`, `paused` or `disabled`; `None` for an enabled definition without a schedule.
         pub(crate) state: Option<String>,
+        /// What the job's last run ended as.
+        pub(crate) last_status: Option<String>,
+        #[serde(with = "timestamp")]
+        pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
+    }
+
+    /// What became of a job's runs since its first one. Pruning does not lower it.
+    #[derive(Debug, Default, Serialize)]
+    pub(crate) struct Figures {
+        pub(crate) job_type: String,
+        pub(crate) succeeded: i64,
+        pub(crate) dead: i64,
+        pub(crate) failed_attempts: i64,
+        /// Of the failed attempts, those that were followed by another.
+        pub(crate) retried_attempts: i64,
+        /// Of the attempts that succeeded.
+        pub(crate) run_time_seconds: f64,
+        /// From due to start, of each run's last attempt.
+        pub(crate) wait_seconds: f64,
+        /// How many of them waited at most each of `WAITS`, and any time.
+        pub(crate) waits: Vec<i64>,
+        #[serde(with = "timestamp")]
+        pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
     }
 
     /// A worker and its last tick.
@@ -54,6 +77,9 @@ rows! {
     }
 }
 
+/// The bounds of the waits that are counted, in seconds; finish.sql has the same.
+pub(crate) const WAITS: [&str; 7] = ["1", "10", "30", "60", "300", "3600", "+Inf"];
+
 /// Everything that `status` shows, read in one snapshot.
 #[derive(Debug, Serialize)]
 pub(crate) struct Overview {
@@ -63,6 +89,7 @@ pub(crate) struct Overview {
     pub(crate) jobs: Vec<JobStatus>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) longest_running: Vec<RunningRun>,
+    pub(crate) figures: Vec<Figures>,
     #[serde(skip)]
     pub(crate) work: WorkFacts,
 }
@@ -81,6 +108,7 @@ impl Store {
                 workers: list_workers(client, None)?,
                 longest_running: client
                     .list(query!("look/status_running"), &[&job, &LONGEST_RUNNING])?,
+                figures: client.list(query!("look/figures"), &[&job])?,
                 work: {
                     let jobs = job.as_ref().map(|job| vec![job.clone()]);
                     read_work(client, jobs.as_ref(), &Thresholds::default())?

@@ -249,17 +249,9 @@ SELECT
     extract(epoch FROM definition.max_age)::text
 FROM definition
 LEFT JOIN LATERAL (
-    -- No index has the successes of a job by their end. A run may end after some newer ones.
-    SELECT max(newest.finished_at) AS finished_at
-    FROM (
-        SELECT run.finished_at
-        FROM jobctl.job_runs AS run
-        WHERE run.job_type = definition.name
-            AND run.status = 'succeeded'
-            AND definition.max_age IS NOT NULL
-        ORDER BY run.id DESC
-        LIMIT 100
-    ) AS newest
+    SELECT max(figures.last_succeeded_at) AS finished_at
+    FROM jobctl.job_figures AS figures
+    WHERE figures.job_type = definition.name
 ) AS success ON true
 WHERE definition.enabled
     AND definition.paused_at IS NULL

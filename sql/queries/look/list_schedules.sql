@@ -1,5 +1,5 @@
 -- The definitions and their schedules, by name.
--- $1  a name; NULL for all    $2  whether to look for the last runs, which may read many
+-- $1  a name; NULL for all
 SELECT
     now() AS now,
     definition.name,
@@ -10,27 +10,16 @@ SELECT
     definition.next_run_at,
     definition.skipped_fires,
     last.status AS last_status,
-    success.finished_at AS last_succeeded_at
+    last.succeeded_at AS last_succeeded_at
 FROM jobctl.job_definitions AS definition
 LEFT JOIN LATERAL (
-    SELECT run.status
-    FROM jobctl.job_runs AS run
-    WHERE run.job_type = definition.name
-        AND run.status <> 'running'
-        AND run.finished_at IS NOT NULL
-        AND $2::boolean
-    ORDER BY run.id DESC
-    LIMIT 1
+    SELECT
+        (array_agg(figures.last_status ORDER BY figures.last_ended_at DESC NULLS LAST))[1]
+            AS status,
+        max(figures.last_succeeded_at) AS succeeded_at
+    FROM jobctl.job_figures AS figures
+    WHERE figures.job_type = definition.name
 ) AS last ON true
-LEFT JOIN LATERAL (
-    SELECT run.finished_at
-    FROM jobctl.job_runs AS run
-    WHERE run.job_type = definition.name
-        AND run.status = 'succeeded'
-        AND $2::boolean
-    ORDER BY run.id DESC
-    LIMIT 1
-) AS success ON true
 WHERE $1::text IS NULL
     OR definition.name = $1::text
 ORDER BY definition.name

@@ -92,7 +92,12 @@ recorded AS (
             false
         )
     RETURNING
+        run.job_type,
         run.status AS status_now,
+        CASE
+            WHEN NOT ended.waits
+                THEN greatest(0, date_part('epoch', run.started_at - run.run_at))
+        END AS waited,
         ended.*
 ),
 history AS (
@@ -129,6 +134,21 @@ history AS (
         recorded.output_truncated
     FROM recorded
     ON CONFLICT (run_id, attempt) DO NOTHING
+),
+counted AS MATERIALIZED (
+    SELECT jobctl.count_attempts(
+        array_agg(recorded.job_type),
+        array_agg(recorded.status_now),
+        array_agg(recorded.outcome),
+        array_agg(
+            CASE
+                WHEN recorded.status_now = 'succeeded'
+                    THEN recorded.started_ago - recorded.ended_ago
+            END
+        ),
+        array_agg(recorded.waited)
+    )
+    FROM recorded
 )
 SELECT
     recorded.run_id AS id,
@@ -136,3 +156,4 @@ SELECT
     recorded.claimed_at,
     recorded.status_now AS status
 FROM recorded
+CROSS JOIN counted

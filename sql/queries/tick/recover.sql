@@ -48,7 +48,7 @@ recovered AS (
         AND run.status = 'running'
         AND run.attempts = free.attempt
         AND run.locked_until < now()
-    RETURNING run.id, run.status
+    RETURNING run.id, run.job_type, run.status
 ),
 history AS (
     INSERT INTO jobctl.job_attempts (
@@ -73,6 +73,17 @@ history AS (
     FROM free
     JOIN recovered ON recovered.id = free.id
     ON CONFLICT (run_id, attempt) DO NOTHING
+),
+counted AS MATERIALIZED (
+    SELECT jobctl.count_attempts(
+        array_agg(recovered.job_type),
+        array_agg(recovered.status),
+        array_agg('lease_expired'::text),
+        array_agg(NULL::float8),
+        array_agg(NULL::float8)
+    )
+    FROM recovered
 )
 SELECT recovered.id, recovered.status
 FROM recovered
+CROSS JOIN counted

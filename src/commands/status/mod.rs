@@ -16,9 +16,9 @@ use crate::store::Overview;
 
 /// Show problems, jobs, workers and long runs
 ///
-/// In TSV, each line begins with its kind: job, worker, running or finding;
-/// --header names the fields of each kind. For the textfile collector of
-/// node_exporter, which must not read half a file:
+/// In TSV, each line begins with its kind: job, worker, running, figures or
+/// finding; --header names the fields of each kind. For the textfile
+/// collector of node_exporter, which must not read half a file:
 ///
 ///   jobctl status --format tsv --header
 ///   jobctl status --prometheus >jobctl.tmp && mv jobctl.tmp jobctl.prom
@@ -53,7 +53,7 @@ impl Arguments {
             super::known_job(&store, job)?;
         }
         if self.prometheus {
-            print::answer(&prometheus::exposition(&prometheus::gauges(&overview, &findings)))?;
+            print::answer(&prometheus::exposition(&prometheus::metrics(&overview, &findings)))?;
         } else if self.output.form().is_json() {
             print::json(&Answer { findings: &findings, overview: &overview })?;
         } else {

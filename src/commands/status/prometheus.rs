@@ -5,19 +5,23 @@ use std::fmt::Write as _;
 use chrono::{DateTime, Utc};
 
 use crate::health::{self, Finding};
-use crate::store::{JobStatus, Overview};
+use crate::store::{Figures, JobStatus, Overview, WAITS};
 use crate::text::plain::plain;
 
-/// A metric with its samples: labels and value.
-pub(super) struct Gauge {
+type Labels = Vec<(&'static str, String)>;
+
+/// A metric with its samples. A sample is the suffix of its name, which only histograms have, its
+/// labels and its value.
+pub(super) struct Metric {
+    kind: &'static str,
     name: &'static str,
     help: &'static str,
-    samples: Vec<(Vec<(&'static str, String)>, f64)>,
+    samples: Vec<(&'static str, Labels, f64)>,
 }
 
 /// The metrics of a status. A run counts once in `jobctl_runs`, by its status. Due is not a status,
 /// so due runs have their own metric.
-pub(super) fn gauges(overview: &Overview, findings: &[Finding]) -> Vec<Gauge> {
+pub(super) fn metrics(overview: &Overview, findings: &[Finding]) -> Vec<Metric> {
     let by_status = |job: &JobStatus| {
         [
             ("queued", job.waiting_runs + job.due_runs - job.failed_runs),
@@ -28,30 +32,38 @@ pub(super) fn gauges(overview: &Overview, findings: &[Finding]) -> Vec<Gauge> {
     };
     let runs = overview.jobs.iter().flat_map(|job| {
         by_status(job).map(|(status, runs)| {
-            (vec![("job_type", plain(&job.job_type)), ("status", status.to_owned())], number(runs))
+            let labels = vec![("job_type", plain(&job.job_type)), ("status", status.to_owned())];
+            ("", labels, number(runs))
         })
     });
-    let per_job = |name, help, value: fn(&JobStatus) -> Option<f64>| Gauge {
-        name,
-        help,
-        samples: overview
-            .jobs
-            .iter()
-            .filter_map(|job| Some((vec![("job_type", plain(&job.job_type))], value(job)?)))
-            .collect(),
-    };
-    let ticks = overview.workers.iter();
     let findings = health::codes().map(|code| {
         let count = findings.iter().filter(|finding| finding.code == Some(code)).count();
-        (vec![("code", code.to_owned())], number(i64::try_from(count).unwrap_or(i64::MAX)))
+        let count = number(i64::try_from(count).unwrap_or(i64::MAX));
+        ("", vec![("code", code.to_owned())], count)
     });
+    let ticks = overview
+        .workers
+        .iter()
+        .map(|tick| ("", vec![("worker", plain(&tick.worker))], timestamp(tick.last_tick_at)));
+    let per_job = |name, help, value: fn(&JobStatus) -> Option<f64>| {
+        let jobs = overview.jobs.iter().map(|job| (&*job.job_type, value(job)));
+        Metric { kind: "gauge", name, help, samples: samples(jobs) }
+    };
+    let total = |name, help, value: fn(&Figures) -> f64| {
+        let jobs = overview.figures.iter().map(|job| (&*job.job_type, Some(value(job))));
+        Metric { kind: "counter", name, help, samples: samples(jobs) }
+    };
+    let successes =
+        overview.figures.iter().map(|job| (&*job.job_type, job.last_succeeded_at.map(timestamp)));
     vec![
-        Gauge {
+        Metric {
+            kind: "gauge",
             name: "jobctl_findings",
             help: "Problems that jobctl check or doctor reports, by code.",
             samples: findings.collect(),
         },
-        Gauge {
+        Metric {
+            kind: "gauge",
             name: "jobctl_runs",
             help: "Runs that are not done, by status.",
             samples: runs.collect(),
@@ -85,27 +97,69 @@ pub(super) fn gauges(overview: &Overview, findings: &[Finding]) -> Vec<Gauge> {
         per_job("jobctl_next_fire_timestamp_seconds", "When the schedule fires next.", |job| {
             job.next_run_at.map(timestamp)
         }),
-        Gauge {
+        Metric {
+            kind: "gauge",
+            name: "jobctl_last_success_timestamp_seconds",
+            help: "When a run of the job last succeeded.",
+            samples: samples(successes),
+        },
+        total("jobctl_succeeded_total", "Runs that succeeded.", |job| number(job.succeeded)),
+        total("jobctl_dead_total", "Runs that died.", |job| number(job.dead)),
+        total("jobctl_failed_attempts_total", "Attempts that failed or lost their lease.", |job| {
+            number(job.failed_attempts)
+        }),
+        total(
+            "jobctl_retried_attempts_total",
+            "Failed attempts that were followed by another.",
+            |job| number(job.retried_attempts),
+        ),
+        total("jobctl_run_time_seconds_total", "Run time of the runs that succeeded.", |job| {
+            job.run_time_seconds
+        }),
+        Metric {
+            kind: "histogram",
+            name: "jobctl_wait_seconds",
+            help: "Time from due to start, of each run's last attempt.",
+            samples: overview.figures.iter().flat_map(waits).collect(),
+        },
+        Metric {
+            kind: "gauge",
             name: "jobctl_worker_last_tick_timestamp_seconds",
             help: "When the worker last ticked.",
-            samples: ticks
-                .map(|tick| (vec![("worker", plain(&tick.worker))], timestamp(tick.last_tick_at)))
-                .collect(),
+            samples: ticks.collect(),
         },
     ]
 }
 
-/// Writes gauges as text, except those without a sample.
-pub(super) fn exposition(gauges: &[Gauge]) -> String {
+/// A sample for each job that has a value.
+fn samples<'a>(
+    jobs: impl Iterator<Item = (&'a str, Option<f64>)>,
+) -> Vec<(&'static str, Labels, f64)> {
+    jobs.filter_map(|(job, value)| Some(("", vec![("job_type", plain(job))], value?))).collect()
+}
+
+fn waits(job: &Figures) -> Vec<(&'static str, Labels, f64)> {
+    let label = ("job_type", plain(&job.job_type));
+    let buckets = WAITS.iter().zip(&job.waits).map(|(bound, count)| {
+        ("_bucket", vec![label.clone(), ("le", (*bound).to_owned())], number(*count))
+    });
+    let count = number(job.waits.last().copied().unwrap_or_default());
+    let sums = [("_sum", job.wait_seconds), ("_count", count)];
+    buckets.chain(sums.map(|(suffix, value)| (suffix, vec![label.clone()], value))).collect()
+}
+
+/// Writes metrics as text, except those without a sample.
+pub(super) fn exposition(metrics: &[Metric]) -> String {
     let mut text = String::new();
-    for Gauge { name, help, samples } in gauges.iter().filter(|gauge| !gauge.samples.is_empty()) {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
-        for (labels, value) in samples {
+    for metric in metrics.iter().filter(|metric| !metric.samples.is_empty()) {
+        let Metric { kind, name, help, samples } = metric;
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (suffix, labels, value) in samples {
             let labels: Vec<_> = labels
                 .iter()
                 .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
                 .collect();
-            let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
+            let _ = writeln!(text, "{name}{suffix}{{{}}} {value}", labels.join(","));
         }
     }
     text
@@ -129,8 +183,9 @@ fn timestamp(at: DateTime<Utc>) -> f64 {
 mod tests {
     use super::*;
 
-    fn gauge(samples: Vec<(Vec<(&'static str, String)>, f64)>) -> Gauge {
-        Gauge { name: "jobctl_x", help: "Of x.", samples }
+    fn gauge(samples: Vec<(Labels, f64)>) -> Metric {
+        let samples = samples.into_iter().map(|(labels, value)| ("", labels, value)).collect();
+        Metric { kind: "gauge", name: "jobctl_x", help: "Of x.", samples }
     }
 
     #[track_caller]

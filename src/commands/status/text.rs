@@ -18,10 +18,12 @@ const JOBS: Table<'_> = Table::new(
     "",
 );
 
-const SUCCEEDED: Table<'_> = Table::new(
+const RESULTS: Table<'_> = Table::new(
     &[
         ("job", "job_type"),
-        ("runs", "succeeded_runs_last_24h"),
+        ("last", "last_status"),
+        ("last success", "last_succeeded_at"),
+        ("succeeded", "succeeded_runs_last_24h"),
         ("median", "run_time_median_seconds"),
         ("95 %", "run_time_p95_seconds"),
         ("longest", "run_time_max_seconds"),
@@ -51,11 +53,12 @@ pub(super) fn show(
     overview: Overview,
     mut findings: Vec<Finding>,
 ) -> anyhow::Result<()> {
-    let Overview { now, mut jobs, workers, longest_running, .. } = overview;
+    let Overview { now, mut jobs, workers, longest_running, figures, .. } = overview;
     if form.format == Format::Tsv {
         print::tsv(form, "job", &jobs)?;
         print::tsv(form, "worker", &workers)?;
         print::tsv(form, "running", &longest_running)?;
+        print::tsv(form, "figures", &figures)?;
         return print::tsv(form, "finding", &findings);
     }
     findings.retain(|finding| finding.severity == Severity::Bad);
@@ -83,11 +86,13 @@ pub(super) fn show(
         print::rows(form, &jobs, &JOBS.since(now))?;
         print::answer("\n")?;
     }
-    let succeeded: Vec<_> =
-        jobs.into_iter().filter(|job| job.succeeded_runs_last_24h > 0).collect();
-    if !succeeded.is_empty() {
-        print::heading(form, "Succeeded in the last 24 hours")?;
-        print::rows(form, &succeeded, &SUCCEEDED)?;
+    let ended: Vec<_> = jobs
+        .into_iter()
+        .filter(|job| job.last_status.is_some() || job.succeeded_runs_last_24h > 0)
+        .collect();
+    if !ended.is_empty() {
+        print::heading(form, "Results, the last four columns of the last 24 hours")?;
+        print::rows(form, &ended, &RESULTS.since(now))?;
         print::answer("\n")?;
     }
     if !workers.is_empty() {

@@ -1,0 +1,25 @@
+-- The figures of each job since its first run, by job. Pruning does not lower them.
+-- $1  a job; NULL for all
+SELECT
+    figures.job_type,
+    sum(figures.succeeded)::bigint AS succeeded,
+    sum(figures.dead)::bigint AS dead,
+    sum(figures.failed_attempts)::bigint AS failed_attempts,
+    sum(figures.retried_attempts)::bigint AS retried_attempts,
+    sum(figures.run_time_seconds) AS run_time_seconds,
+    sum(figures.wait_seconds) AS wait_seconds,
+    ARRAY[
+        sum(figures.waits[1]),
+        sum(figures.waits[2]),
+        sum(figures.waits[3]),
+        sum(figures.waits[4]),
+        sum(figures.waits[5]),
+        sum(figures.waits[6]),
+        sum(figures.waits[7])
+    ]::bigint[] AS waits,
+    max(figures.last_succeeded_at) AS last_succeeded_at
+FROM jobctl.job_figures AS figures
+WHERE $1::text IS NULL
+    OR figures.job_type = $1::text
+GROUP BY figures.job_type
+ORDER BY figures.job_type
