@@ -89,7 +89,7 @@ fn check_is_silent_while_all_is_well() {
 fn dead(runs: &str, job: &str, newest: i64, error: &str) -> String {
     format!(
         "{runs} of {job}, since T (the newest is run {newest}: {error}); \
-         `jobctl list-dead --job {job}`; then retry or prune them"
+         `jobctl list-dead --job {job}`; then retry or settle them"
     )
 }
 

@@ -161,7 +161,7 @@ fn a_duration_needs_a_unit_and_must_be_in_range() {
 #[test]
 fn an_id_is_a_positive_number() {
     let database = Untouched::new();
-    for command in ["cancel", "retry", "show"] {
+    for command in ["cancel", "retry", "settle", "show"] {
         database.jobctl([command]).run().exits(2).stdout("").stderr_has("<ID>");
         for id in
             ["0", "-1", "abc", "", " 1", "1.0", "0x1", "9223372036854775808", "1;drop table x"]
@@ -203,6 +203,7 @@ fn unknown_and_conflicting_arguments_are_refused_without_a_connection() {
         &["retry", "--all-dead", "1"],
         &["retry", "--job", "a"],
         &["retry", "--job", "a", "1"],
+        &["settle", "--all-dead", "1"],
         &["cancel", "--all-waiting", "1"],
         &["cancel", "--since", "1h"],
         &["tick", "--shell", "some"],

@@ -61,7 +61,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 20] = [
+const SWITCHES: [&str; 21] = [
     "--color",
     "--format",
     "--header",
@@ -70,6 +70,7 @@ const SWITCHES: [&str; 20] = [
     "--json",
     "--dry-run",
     "--prune",
+    "--all",
     "--all-dead",
     "--all-waiting",
     "--yes",
@@ -112,6 +113,7 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "tick",
         "retry",
         "cancel",
+        "settle",
         "list",
         "list-dead",
         "failures",

@@ -152,7 +152,8 @@ fn insert_sample_rows(db: &TestDb) {
              (5, 1, 'web1', now() - interval '1.5 s', now(), 'succeeded', NULL, NULL, NULL, NULL, \
              NULL, NULL);
          INSERT INTO jobctl.job_events (action, run_id, host_user, reason, detail) VALUES \
-             ('retry', 3, 'ana@web1', 'r', 'd'), ('retry', 3, NULL, NULL, NULL)",
+             ('retry', 3, 'ana@web1', 'r', 'd'), ('retry', 3, NULL, NULL, NULL);
+         UPDATE jobctl.job_runs SET settled_at = now() WHERE id = 4",
     );
 }
 
@@ -178,8 +179,8 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     let mut interfaces = Interfaces { db: &db, text: interfaces.text };
     interfaces.rows("apply", &[&apply]);
     interfaces.rows("list", &["list"]);
-    interfaces.rows("list-dead", &["list-dead"]);
-    interfaces.rows("list-dead --group", &["list-dead --group"]);
+    interfaces.rows("list-dead", &["list-dead --all"]);
+    interfaces.rows("list-dead --group", &["list-dead --group --all"]);
     interfaces.rows("failures", &["failures"]);
     interfaces.rows("failures --group", &["failures --group"]);
     interfaces.rows(
@@ -223,6 +224,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     }
     interfaces.rows("doctor", &["doctor"]);
     interfaces.rows("enqueue (an object; TSV has the id only)", &["enqueue plain"]);
+    interfaces.rows("settle", &["settle 3 5"]);
     interfaces.rows("retry", &["retry 3 5"]);
     interfaces.rows("cancel", &["cancel 3 5"]);
     interfaces.rows("prune ID", &["prune 3 6"]);

@@ -55,9 +55,13 @@ fn filters_refuse_a_job_without_a_definition_and_runs() {
     let db = TestDb::new();
     db.apply("[jobs.report]\nshell = 'true'\n");
     update(&db, run_in(&db, "dead"), "job_type = 'removed'");
-    for (command, all) in
-        [("list", ""), ("list-dead", ""), ("retry", "--all-dead"), ("cancel", "--all-waiting")]
-    {
+    for (command, all) in [
+        ("list", ""),
+        ("list-dead", ""),
+        ("retry", "--all-dead"),
+        ("settle", "--all-dead"),
+        ("cancel", "--all-waiting"),
+    ] {
         let of = |job: &'static str| {
             db.jobctl([command]).args(all.split_whitespace()).args(["--job", job]).run()
         };

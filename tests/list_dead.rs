@@ -47,7 +47,7 @@ fn list_dead_shows_the_latest_death_first() {
     );
     let times = |second| {
         let died = format!("2026-01-31T08:00:0{second}.000000Z");
-        format!("{died}\t{died}\t2026-01-31T07:00:00.000000Z\n")
+        format!("{died}\t{died}\t\t2026-01-31T07:00:00.000000Z\n")
     };
     let lines = [
         format!("{third}\thttp\tdefault\t3\t5\thttp_status\tHTTP status 404\t\t{}", times(3)),
@@ -77,14 +77,14 @@ fn json_has_every_column_with_null_for_a_missing_value() {
             "error_type": "signal",
             "last_error": "killed by signal \
                 9", "idempotency_key": "k", "failed_at": "2026-01-31T08:00:01.000000Z",
-            "finished_at": "2026-01-31T08:00:01.000000Z",
+            "finished_at": "2026-01-31T08:00:01.000000Z", "settled_at": null,
             "created_at": "2026-01-31T07:00:00.000000Z",
         },
         {
             "id": other, "job_type": "shell", "queue": "default", "attempts": 3, "max_attempts": 5,
             "error_type": null,
             "last_error": null, "idempotency_key": null, "failed_at": null,
-            "finished_at": "2026-01-31T08:00:00.000000Z",
+            "finished_at": "2026-01-31T08:00:00.000000Z", "settled_at": null,
             "created_at": "2026-01-31T07:00:00.000000Z",
         },
     ]);

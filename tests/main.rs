@@ -60,6 +60,7 @@ mod report;
 mod retry;
 mod roles;
 mod schedules;
+mod settle;
 mod shell;
 mod shell_end;
 mod show;

@@ -6,13 +6,14 @@ const HISTORY: &str =
     "SELECT version, name, count(*) FROM jobctl.schema_migrations GROUP BY 1, 2 ORDER BY 1";
 
 /// Commands that use the database, except `migrate`.
-const OTHERS: [&[&str]; 8] = [
+const OTHERS: [&[&str]; 9] = [
     &["enqueue", "shell", "--", "true"],
     &["tick"],
     &["tick", "--dry-run"],
     &["retry", "1"],
     &["retry", "--all-dead"],
     &["cancel", "1"],
+    &["settle", "1"],
     &["list-dead"],
     &["list-dead", "--json"],
 ];

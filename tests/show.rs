@@ -110,6 +110,7 @@ attempt:        2
     \ttwo
 
 `jobctl retry {id}` tries it again
+`jobctl settle {id}` closes it
 `jobctl prune {id}` deletes it
 "
     );
@@ -208,6 +209,7 @@ fn json_has_every_column_the_reason_and_the_history() {
     expected["schedule_state"] = Value::Null;
     expected["payload_error"] = Value::Null;
     expected["events"] = json!([]);
+    expected["settled_at"] = Value::Null;
     assert_eq!(json_of(&db, id), expected);
 }
 

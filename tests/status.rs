@@ -336,7 +336,7 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
          bad 1 run of mail is overdue, for 2h `jobctl show 5` says why
          5m (such as run 5)
          bad 1 dead run of backup, for 2d (the `jobctl list-dead --job backup`;
-         newest is run 7) then retry or prune them
+         newest is run 7) then retry or settle them
 
          Jobs
 

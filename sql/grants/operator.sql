@@ -1,5 +1,5 @@
--- For an operator: sees everything, retries, cancels, pauses and deletes old runs. Only the owner
--- of the schema applies definitions.
+-- For an operator: sees everything, retries, cancels, settles, pauses and deletes old runs.
+-- Only the owner of the schema applies definitions.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
 GRANT UPDATE (
@@ -11,6 +11,7 @@ GRANT UPDATE (
     locked_until,
     cancel_requested_at,
     finished_at,
+    settled_at,
     updated_at
 ), DELETE ON jobctl.job_runs TO {role};
 GRANT UPDATE (next_run_at, put_off_until, paused_at, updated_at)

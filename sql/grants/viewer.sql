@@ -21,7 +21,8 @@ GRANT SELECT (
     error_type,
     failed_at,
     started_at,
-    finished_at
+    finished_at,
+    settled_at
 ) ON jobctl.job_runs TO {role};
 GRANT SELECT (
     name,

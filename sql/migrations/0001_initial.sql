@@ -160,6 +160,8 @@ CREATE TABLE jobctl.job_runs (
     failed_at timestamptz,
     started_at timestamptz,
     finished_at timestamptz,
+    -- Set by an operator that closed a dead run: it stays dead, and is no longer reported.
+    settled_at timestamptz,
     -- The login. current_user would be the owner of the function that enqueues or fires the run.
     enqueued_by text NOT NULL DEFAULT SESSION_USER,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -172,6 +174,7 @@ CREATE TABLE jobctl.job_runs (
             failed_at,
             started_at,
             finished_at,
+            settled_at,
             created_at,
             updated_at
         ) >= '0001-01-01 00:00Z'
@@ -182,6 +185,7 @@ CREATE TABLE jobctl.job_runs (
             failed_at,
             started_at,
             finished_at,
+            settled_at,
             created_at,
             updated_at
         ) < '10000-01-01 00:00Z'
@@ -195,7 +199,8 @@ CREATE TABLE jobctl.job_runs (
     ),
     CONSTRAINT only_final_has_finished_at CHECK (
         (status IN ('succeeded', 'dead', 'cancelled')) = (finished_at IS NOT NULL)
-    )
+    ),
+    CONSTRAINT only_dead_is_settled CHECK (status = 'dead' OR settled_at IS NULL)
 )
 -- Each run is updated three times. Free space in its page, and early removal of dead rows, keep the
 -- claim fast.
@@ -230,7 +235,7 @@ CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs (job_type, priority, run
     WHERE status IN ('queued', 'failed') AND job_type NOT IN ('shell', 'http');
 
 CREATE INDEX job_runs_dead ON jobctl.job_runs (finished_at, id)
-    WHERE status = 'dead';
+    WHERE status = 'dead' AND settled_at IS NULL;
 
 -- For reports, and for pruning.
 CREATE INDEX job_runs_finished ON jobctl.job_runs (finished_at, id)
@@ -364,7 +369,7 @@ CREATE TABLE jobctl.job_events (
     action text NOT NULL
         CONSTRAINT action_is_known CHECK (
             action IN (
-                'retry', 'cancel', 'prune', 'pause', 'resume',
+                'retry', 'cancel', 'settle', 'prune', 'pause', 'resume',
                 'add', 'change', 'enable', 'disable', 'remove'
             )
         ),
@@ -406,7 +411,8 @@ SELECT
     finished_at,
     created_at
 FROM jobctl.job_runs
-WHERE status = 'dead';
+WHERE status = 'dead'
+    AND settled_at IS NULL;
 
 CREATE VIEW jobctl.long_running_runs AS
 SELECT

@@ -1,5 +1,5 @@
-//! Requests for many runs, by id or by filter, as `retry`, `cancel` and `prune` make them. Each run
-//! gets a result; the worst result is the exit status.
+//! Requests for many runs, by id or by filter: `retry`, `cancel`, `settle` and `prune` make them.
+//! Each run gets a result; the worst result is the exit status.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use super::filter::Filter;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Form, Table};
-use crate::store::{self, ActionResult, Store};
+use crate::store::{self, ActionResult, RunFilter, Store};
 use crate::text::plural;
 
 /// Runs per statement.
@@ -79,7 +79,8 @@ impl Request<'_> {
         let Selection { ids, yes, filter, time_zone, output } = selection;
         let form = output.form();
         let Some(words) = all else { return self.of_ids(form, ids) };
-        let mut ids = store.list_ids(filter.resolve(store, &time_zone, self.from)?)?;
+        let filter = filter.resolve(store, &time_zone, self.from)?;
+        let mut ids = store.list_ids(RunFilter { unsettled: true, ..filter })?;
         ids.reverse();
         let matching = match ids.len() {
             0 => format!("no {words} run"),

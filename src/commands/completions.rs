@@ -125,7 +125,8 @@ fn jobs() -> Vec<CompletionCandidate> {
 
 fn dead() -> Vec<CompletionCandidate> {
     ask(|store| {
-        let filter = RunFilter { statuses: vec![Status::Dead], ..RunFilter::default() };
+        let statuses = vec![Status::Dead];
+        let filter = RunFilter { statuses, unsettled: true, ..RunFilter::default() };
         Ok(store.list_dead(filter, Some(IDS))?.into_iter().map(|run| run.id.to_string()).collect())
     })
 }

@@ -1,4 +1,4 @@
-//! The flags that select runs: `list`, `list-dead`, `retry` and `cancel` share them.
+//! The flags that select runs: `list`, `list-dead`, `retry`, `cancel` and `settle` share them.
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};

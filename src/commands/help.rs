@@ -10,12 +10,16 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
     ("Enqueue", &["enqueue", "once"]),
     ("Run", &["tick", "prune"]),
     ("Look", &["list", "list-dead", "failures", "show", "status", "check", "report", "next"]),
-    ("Act", &["retry", "cancel", "pause", "resume"]),
+    ("Act", &["retry", "cancel", "settle", "pause", "resume"]),
 ];
 
 /// The command with a help that shows its subcommands in their groups.
 pub(super) fn grouped(command: Command) -> Command {
-    let built = built(command.clone());
+    // `--help` and `--version` need no line: the commands fill the screen.
+    let built = built(command).mut_args(|argument| match argument.get_id().as_str() {
+        "help" | "version" => argument.hide(true),
+        _ => argument,
+    });
     let mut template = "{about-with-newline}{usage-heading} {usage}\n\n".to_owned();
     for (group, names) in GROUPS {
         let found = names.iter().filter_map(|name| built.find_subcommand(name));
@@ -27,8 +31,8 @@ pub(super) fn grouped(command: Command) -> Command {
         }
     }
     // clap would put an empty line before it.
-    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    command.help_template(format!("{template}\n{{options}}\n{after}"))
+    let after = built.get_after_help().map(ToString::to_string).unwrap_or_default();
+    built.help_template(format!("{template}\n{{options}}\n{after}"))
 }
 
 /// Builds the flags of all subcommands; clap builds only those of the given one.

@@ -8,6 +8,7 @@ use super::filter::Filter;
 use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::print::{self, Table};
+use crate::store::RunFilter;
 
 /// List dead runs, the latest death first
 ///
@@ -21,6 +22,9 @@ pub(crate) struct Arguments {
     /// Count dead runs by job and error type, most frequent first
     #[arg(long)]
     group: bool,
+    /// Also settled runs; see `jobctl settle`
+    #[arg(long)]
+    all: bool,
     /// Show at most N
     #[arg(long, value_name = "N", value_parser = within(1, i64::MAX))]
     limit: Option<i64>,
@@ -46,6 +50,20 @@ const RUNS: Table<'_> = Table::new(
     NONE,
 );
 
+/// With settled runs.
+const ALL: Table<'_> = Table::new(
+    &[
+        ("id", "id"),
+        ("job", "job_type"),
+        ("attempts", "attempts/max_attempts"),
+        ("died at", "finished_at"),
+        ("settled at", "settled_at"),
+        ("error type", "error_type"),
+        ("error", "last_error"),
+    ],
+    NONE,
+);
+
 const GROUPS: Table<'_> = Table::new(
     &[
         ("job", "job_type"),
@@ -63,14 +81,18 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         let form = self.output.form();
-        let filter = self.filter.resolve(&store, &self.time_zone, &[Status::Dead])?;
+        let filter = RunFilter {
+            unsettled: !self.all,
+            ..self.filter.resolve(&store, &self.time_zone, &[Status::Dead])?
+        };
         if self.group {
             let mut groups = store.group_dead(filter)?;
             let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
             groups.truncate(limit.unwrap_or(usize::MAX));
             print::rows(form, &groups, &GROUPS.since(groups.first().map(|group| group.now)))?;
         } else {
-            print::rows(form, &store.list_dead(filter, self.limit)?, &RUNS)?;
+            let table = if self.all { &ALL } else { &RUNS };
+            print::rows(form, &store.list_dead(filter, self.limit)?, table)?;
         }
         Ok(Exit::Done)
     }

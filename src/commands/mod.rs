@@ -27,6 +27,7 @@ mod reference;
 mod report;
 mod resume;
 mod retry;
+mod settle;
 mod show;
 mod status;
 mod tick;
@@ -108,6 +109,7 @@ commands! {
     Tick(tick::Arguments),
     Retry(retry::Arguments),
     Cancel(cancel::Arguments),
+    Settle(settle::Arguments),
     List(list::Arguments),
     ListDead(list_dead::Arguments),
     Failures(failures::Arguments),

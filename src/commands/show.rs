@@ -153,6 +153,7 @@ fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
             ("lease until", "locked_until"),
             ("cancel asked", "cancel_requested_at"),
             ("ended", "finished_at"),
+            ("settled", "settled_at"),
             ("attempts", "attempts/max_attempts"),
             ("timeout", "timeout_seconds"),
             ("backoff", "backoff"),
@@ -185,6 +186,9 @@ fn next_steps(run: &RunDetails) -> String {
     let steps: &[(&str, &str)] = match run.status.as_str() {
         "queued" | "running" => &[("cancel", "stops it")],
         "failed" => &[("retry", "tries it now"), ("cancel", "stops it")],
+        "dead" if run.settled_at.is_none() => {
+            &[("retry", "tries it again"), ("settle", "closes it"), ("prune", "deletes it")]
+        }
         "dead" => &[("retry", "tries it again"), ("prune", "deletes it")],
         "cancelled" => &[("retry", "runs it after all"), ("prune", "deletes it")],
         _ => &[],

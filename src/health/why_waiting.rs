@@ -130,6 +130,7 @@ mod tests {
             failed_at: None,
             started_at: None,
             finished_at: None,
+            settled_at: None,
             enqueued_by: "app".to_owned(),
             created_at: ago(300),
             updated_at: ago(300),

@@ -23,7 +23,7 @@ const CHECKS: [(&str, &str, &[&str]); 11] = [
         &["schedule_broken", "schedule_skipping", "schedule_late"],
     ),
     ("leases", "no run with an expired lease waits for recovery", &["lease_lost"]),
-    ("dead runs", "no run is dead", &["runs_dead"]),
+    ("dead runs", "no dead run needs attention", &["runs_dead"]),
     ("freshness", "every job succeeded within its max_age", &["job_stale"]),
     ("timeouts", "every scheduled command has a timeout", &["timeout_missing"]),
     ("history", "no history needs to be pruned", &["prune_missing"]),
@@ -149,7 +149,7 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
         ),
         "runs_dead" => (
             format!("{} of {job}", runs("dead ")),
-            format!("`jobctl list-dead --job {job}`; then retry or prune them"),
+            format!("`jobctl list-dead --job {job}`; then retry or settle them"),
         ),
         "job_stale" => {
             let seconds = fact.detail.as_ref().and_then(|seconds| seconds.parse().ok());

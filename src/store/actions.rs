@@ -1,4 +1,4 @@
-//! The actions of an operator on runs: retry, cancel, remove, prune.
+//! The actions of an operator on runs: retry, cancel, settle, remove, prune.
 
 use std::time::Duration;
 
@@ -61,6 +61,16 @@ impl Store {
         cause: &Cause,
     ) -> Result<Vec<ActionResult>> {
         self.act("cancel", query!("operate/cancel"), ids, from, cause)
+    }
+
+    /// Closes dead runs: they stay dead, and are no longer reported.
+    pub(crate) fn settle(
+        &self,
+        ids: Vec<i64>,
+        from: &[Status],
+        cause: &Cause,
+    ) -> Result<Vec<ActionResult>> {
+        self.act("settle", query!("operate/settle"), ids, from, cause)
     }
 
     /// Deletes finished runs.

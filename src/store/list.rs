@@ -26,6 +26,8 @@ pub(crate) struct RunFilter {
     pub(crate) worker: Option<String>,
     /// Only runs of which an attempt failed.
     pub(crate) had_failures: bool,
+    /// No settled runs.
+    pub(crate) unsettled: bool,
 }
 
 rows! {
@@ -74,6 +76,8 @@ rows! {
         pub(crate) failed_at: Option<DateTime<Utc>>,
         #[serde(with = "timestamp")]
         pub(crate) finished_at: Option<DateTime<Utc>>,
+        #[serde(with = "timestamp")]
+        pub(crate) settled_at: Option<DateTime<Utc>>,
         #[serde(with = "timestamp")]
         pub(crate) created_at: DateTime<Utc>,
     }
@@ -129,8 +133,11 @@ impl Store {
     /// Counts the dead runs that match by job and error type, the largest group first.
     pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Vec<DeadGroup>> {
         self.transact("count dead runs", move |client| {
-            let RunFilter { job, queue, key, error_type, since, until, .. } = &filter;
-            client.list(query!("look/group_dead"), &[job, queue, key, error_type, since, until])
+            let RunFilter { job, queue, key, error_type, since, until, unsettled, .. } = &filter;
+            client.list(
+                query!("look/group_dead"),
+                &[job, queue, key, error_type, since, until, unsettled],
+            )
         })
     }
 }
@@ -141,8 +148,8 @@ fn list_ids(
     order: Order,
     limit: Option<i64>,
 ) -> PgResult<Vec<i64>> {
-    let RunFilter { statuses, job, queue, key, error_type, since, until, worker, had_failures } =
-        filter;
+    let RunFilter { statuses, job, queue, key, error_type, since, until, .. } = filter;
+    let RunFilter { worker, had_failures, unsettled, .. } = filter;
     let by_end = order == Order::LatestEnd;
     let statuses = Some(Status::words(statuses)).filter(|statuses| !statuses.is_empty());
     client.list(
@@ -159,6 +166,7 @@ fn list_ids(
             &limit,
             worker,
             had_failures,
+            unsettled,
         ],
     )
 }

@@ -43,6 +43,8 @@ rows! {
         pub(crate) started_at: Option<DateTime<Utc>>,
         #[serde(with = "timestamp")]
         pub(crate) finished_at: Option<DateTime<Utc>>,
+        #[serde(with = "timestamp")]
+        pub(crate) settled_at: Option<DateTime<Utc>>,
         /// The login that enqueued the run.
         pub(crate) enqueued_by: String,
         #[serde(with = "timestamp")]

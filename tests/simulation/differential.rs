@@ -93,7 +93,8 @@ const RESET: &str = "
     SELECT setval('jobctl.job_runs_id_seq', 1, false),
         setval('jobctl.job_definitions_id_seq', 1, false)";
 const ROWS: &str = "
-    SELECT 'run ' || id AS key, to_jsonb(run) - '{payload_bytes, enqueued_by, created_at}'::text[]
+    SELECT 'run ' || id AS key, to_jsonb(run)
+        - '{payload_bytes, enqueued_by, settled_at, created_at}'::text[]
         || jsonb_build_object('payload', payload::text, 'timeout', extract(epoch FROM timeout)) AS
         row
     FROM jobctl.job_runs AS run

@@ -70,6 +70,7 @@ dead AS (
         max(run.finished_at) AS newest_at
     FROM jobctl.job_runs AS run
     WHERE run.status = 'dead'
+        AND run.settled_at IS NULL
         AND ($5::float8 IS NULL OR run.finished_at > now() - make_interval(secs => $5::float8))
         AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
     GROUP BY run.job_type
@@ -193,6 +194,7 @@ CROSS JOIN LATERAL (
     SELECT run.id, run.last_error
     FROM jobctl.job_runs AS run
     WHERE run.status = 'dead'
+        AND run.settled_at IS NULL
         AND run.finished_at = dead.newest_at
         AND run.job_type = dead.job_type
     ORDER BY run.id DESC

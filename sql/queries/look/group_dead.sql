@@ -2,6 +2,7 @@
 -- of each.
 -- $1  job      $2  queue    $3  key    $4  error type; NULL for any
 -- $5  since    $6  until, exclusive; NULL for no bound. Both compare the time of death.
+-- $7  whether settled runs are left out
 WITH counted AS (
     SELECT
         run.job_type,
@@ -12,6 +13,7 @@ WITH counted AS (
         (array_agg(run.id ORDER BY run.finished_at DESC, run.id DESC))[1] AS newest_id
     FROM jobctl.job_runs AS run
     WHERE run.status = 'dead'
+        AND (run.settled_at IS NULL OR NOT $7::boolean)
         AND ($1::text IS NULL OR run.job_type = $1::text)
         AND ($2::text IS NULL OR run.queue = $2::text)
         AND ($3::text IS NULL OR run.idempotency_key = $3::text)

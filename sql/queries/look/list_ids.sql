@@ -4,6 +4,7 @@
 --                 creation while it has not ended.
 -- $8  whether the latest end comes first    $9  maximum number; NULL for all
 -- $10 worker of an attempt; NULL for any      $11 whether only runs with a failed attempt match
+-- $12 whether settled runs are left out
 --
 -- Running runs are separate because they have an index of their own. They are few. The others are
 -- read in the order of an index, until enough of them match.
@@ -16,6 +17,7 @@ WITH ended_or_waiting AS (
         AND ($3::text IS NULL OR run.queue = $3::text)
         AND ($4::text IS NULL OR run.idempotency_key = $4::text)
         AND ($5::text IS NULL OR run.error_type = $5::text)
+        AND (run.settled_at IS NULL OR NOT $12::boolean)
         AND (
             $6::timestamptz IS NULL AND $7::timestamptz IS NULL
             OR run.finished_at >= coalesce($6::timestamptz, '-infinity')

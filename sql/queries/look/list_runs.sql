@@ -17,6 +17,7 @@ SELECT
     run.started_at,
     run.failed_at,
     run.finished_at,
+    run.settled_at,
     round(extract(epoch FROM CASE
         WHEN run.status = 'running' THEN now() - run.started_at
         ELSE attempt.finished_at - attempt.started_at

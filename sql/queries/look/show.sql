@@ -31,6 +31,7 @@ SELECT
     run.failed_at,
     run.started_at,
     run.finished_at,
+    run.settled_at,
     run.enqueued_by,
     run.created_at,
     run.updated_at,

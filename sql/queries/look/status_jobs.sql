@@ -1,6 +1,6 @@
 -- The state of every job that has a definition, or unfinished, dead or recently succeeded runs. A
--- queued or failed run counts as `waiting` before its time and as `due` after it. Run times are of
--- the last 24 hours.
+-- queued or failed run counts as `waiting` before its time and as `due` after it. A settled run
+-- does not count. Run times are of the last 24 hours.
 -- $1  a job; NULL for all
 WITH standing AS (
     SELECT run.job_type, run.status, run.run_at
@@ -16,6 +16,7 @@ WITH standing AS (
     SELECT run.job_type, run.status, NULL
     FROM jobctl.job_runs AS run
     WHERE run.status = 'dead'
+        AND run.settled_at IS NULL
         AND ($1::text IS NULL OR run.job_type = $1::text)
 ),
 counted AS (

@@ -33,6 +33,7 @@ retried AS (
         locked_until = NULL,
         cancel_requested_at = NULL,
         finished_at = NULL,
+        settled_at = NULL,
         updated_at = now()
     FROM asked
     WHERE run.id = asked.id

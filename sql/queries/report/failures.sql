@@ -1,5 +1,5 @@
--- Dead runs, and runs that wait for another attempt after a failure: by job and error type, the
--- latest first, each group with its newest run.
+-- Dead runs that are not settled, and runs that wait for another attempt after a failure: by job
+-- and error type, the latest first, each group with its newest run.
 -- $1  maximum number of groups
 -- `total` counts all groups.
 WITH troubled AS MATERIALIZED (
@@ -11,6 +11,7 @@ WITH troubled AS MATERIALIZED (
         run.finished_at AS ended_at
     FROM jobctl.job_runs AS run
     WHERE run.status = 'dead'
+        AND run.settled_at IS NULL
     UNION ALL
     SELECT
         run.id,

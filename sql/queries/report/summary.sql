@@ -7,7 +7,12 @@ SELECT
     finished.succeeded,
     finished.retried,
     finished.dead AS dead_lately,
-    (SELECT count(*) FROM jobctl.job_runs AS run WHERE run.status = 'dead') AS dead,
+    (
+        SELECT count(*)
+        FROM jobctl.job_runs AS run
+        WHERE run.status = 'dead'
+            AND run.settled_at IS NULL
+    ) AS dead,
     waiting.failed,
     waiting.due,
     waiting.due_since,

@@ -1,0 +1,33 @@
+-- dead -> dead and settled: kept in the history, and no longer reported. A settled run keeps its
+-- time.
+-- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
+-- A row per existing id: its status, and whether it is settled now.
+WITH asked AS MATERIALIZED (
+    SELECT run.id, run.status
+    FROM jobctl.job_runs AS run
+    WHERE run.id = ANY ($1::bigint[])
+    ORDER BY run.id
+    FOR NO KEY UPDATE
+),
+settled AS (
+    UPDATE jobctl.job_runs AS run
+    SET
+        settled_at = coalesce(run.settled_at, now()),
+        updated_at = now()
+    FROM asked
+    WHERE run.id = asked.id
+        AND run.status = 'dead'
+        AND asked.status = ANY ($2::text[])
+    RETURNING run.id, run.job_type
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason)
+    SELECT 'settle', settled.id, settled.job_type, $3::text, $4::text
+    FROM settled
+)
+SELECT
+    asked.id,
+    asked.status,
+    settled.id IS NOT NULL AS granted
+FROM asked
+LEFT JOIN settled ON settled.id = asked.id

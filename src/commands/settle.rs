@@ -1,0 +1,47 @@
+//! `jobctl settle`: closes dead runs.
+
+use clap::Args;
+
+use super::Database;
+use super::bulk::{Request, Selection};
+use super::trail::Reason;
+use crate::exit::Exit;
+use crate::job::status::Status;
+
+/// Close dead runs: keep them, and stop reporting them
+///
+/// A settled run stays dead in the history. `check`, `status`, `list-dead` and the
+/// report leave it out; `list-dead --all` shows it, and `retry ID` runs it again.
+///
+///   jobctl settle 3 4 --reason 'sent by hand'
+///   jobctl settle --all-dead --job send_weekly_report --since 2h
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// All dead runs that are not settled, or those that match the filters
+    #[arg(id = "all", long = "all-dead", conflicts_with = "ids")]
+    all_dead: bool,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    runs: Selection,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        if !self.all_dead {
+            self.runs.filter.refuse_without("--all-dead")?;
+        }
+        let store = database.open()?;
+        let cause = self.reason.cause();
+        let from = &[Status::Dead];
+        let request = Request {
+            verb: "settle",
+            from,
+            ask: &|ids| store.settle(ids, from, &cause),
+            granted: &|_| "settled",
+            why: &|status| format!("its status is {status}; only dead runs can be settled"),
+        };
+        request.of(self.runs, &store, self.all_dead.then_some("dead"))
+    }
+}

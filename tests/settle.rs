@@ -1,0 +1,86 @@
+//! `settle`: a dead run is closed, stays in the history, and is no longer reported.
+
+use crate::cancel::{STATUSES, run_in};
+use crate::support::{Role, TestDb};
+
+#[test]
+fn settle_closes_dead_runs_and_refuses_others() {
+    let db = TestDb::new();
+    db.leaves_running();
+    for status in STATUSES {
+        let id = run_in(&db, status);
+        let settled = db.jobctl(["settle", &id.to_string()]).run();
+        if status == "dead" {
+            settled.success().stdout(&format!("{id}\tsettled\n")).stderr("");
+        } else {
+            settled.exits(4).stdout("").stderr(&format!(
+                "jobctl: cannot settle run {id}: its status is {status}; only dead runs can be \
+                 settled\n"
+            ));
+        }
+        let of_run = db.of_run(id, "status, settled_at IS NOT NULL");
+        assert_eq!(of_run, format!("{status}|{}", if status == "dead" { "t" } else { "f" }));
+    }
+    db.jobctl(["settle", "999999"]).run().exits(3);
+    assert_eq!(db.query("SELECT action FROM jobctl.job_events"), "settle");
+    let update = "UPDATE jobctl.job_runs SET settled_at = now()";
+    let refused = db.try_query(update).unwrap_err();
+    assert!(format!("{refused:?}").contains("only_dead_is_settled"), "{refused:?}");
+}
+
+#[test]
+fn a_settled_run_stays_in_the_history_and_is_not_reported() {
+    let db = TestDb::new();
+    let id = db.enqueue_script("exit 64").to_string();
+    db.jobctl(["tick", "--quiet"]).run().success();
+    db.jobctl(["check"]).run().exits(1).stdout_has("1 dead run");
+    db.jobctl(["settle", &id, "--reason", "sent by hand"]).env("SUDO_USER", "ana").run().success();
+    db.jobctl(["check"]).run().success().stdout("");
+    db.jobctl(["check", "--max-dead", "0", "--max-dead-within", "1h"]).run().success();
+    for quiet in [&["list-dead"][..], &["list-dead", "--group"]] {
+        db.jobctl(quiet.iter().copied()).run().success().stdout("");
+        let all = db.jobctl(quiet.iter().copied()).args(["--all"]).run().success();
+        all.stdout_has("shell\t");
+    }
+    db.jobctl(["list-dead", "--all", "--format", "table"]).run().success().stdout_has("SETTLED");
+    db.jobctl(["list-dead", "--format", "table"]).run().success().nowhere("SETTLED");
+    db.jobctl(["status", "--json"]).run().success().nowhere("runs_dead").nowhere("\"dead_runs\":1");
+    db.jobctl(["status", "--prometheus"]).run().success().nowhere("status=\"dead\"} 1");
+    db.jobctl(["doctor"]).run().stdout_has("no dead run needs attention");
+    let report = db.jobctl(["report"]).run().success();
+    report.stdout_has("All well.").nowhere("jobctl list-dead --job");
+    assert_eq!(db.query("SELECT * FROM jobctl.dead_runs"), "");
+    let list = db.jobctl(["list", "--status", "dead"]).run().success();
+    assert!(list.stdout.starts_with(&format!("{id}\tshell\tdead\t")), "{list}");
+    let shown = db.jobctl(["show", &id, "--format", "table"]).run().success();
+    let shown = shown.stdout_has("status:      dead").stdout_has("settled:     2");
+    let shown = shown.stdout_has("sent by hand").stdout_has("`jobctl retry ");
+    shown.nowhere("`jobctl settle ");
+    // The first time stays.
+    let settled_at = db.of_run(id.parse().unwrap(), "settled_at");
+    db.jobctl(["settle", &id]).run().success();
+    assert_eq!(db.of_run(id.parse().unwrap(), "settled_at"), settled_at);
+}
+
+#[test]
+fn filters_select_runs_that_are_not_settled() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'exit 64'\n");
+    let [first, second] = [(); 2].map(|()| db.enqueue(["a"]));
+    db.jobctl(["tick", "--quiet"]).run().success();
+    let other = run_in(&db, "dead");
+    let operator = Role::granted(&db, "operator");
+    operator.jobctl(["settle", "--job", "a"]).run().exits(2).stderr_has("need --all-dead");
+    operator.jobctl(["settle", &first.to_string()]).run().success();
+    operator
+        .jobctl(["settle", "--all-dead", "--job", "a"])
+        .run()
+        .success()
+        .stdout(&format!("{second}\tsettled\n"));
+    operator.jobctl(["retry", "--all-dead"]).run().success().stdout(&format!("{other}\tqueued\n"));
+    // A retry opens a settled run again.
+    operator.jobctl(["retry", &first.to_string()]).run().success();
+    assert_eq!(db.of_run(first, "status, settled_at"), "queued|");
+    db.jobctl(["tick", "--quiet"]).run().success();
+    db.jobctl(["list-dead"]).run().success().stdout_has(&format!("{first}\ta\t"));
+}
