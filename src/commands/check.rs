@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::Database;
 use super::arguments::{Output, length, within};
+use super::replace_file::replace_file;
 use crate::exit::Exit;
 use crate::health::limits::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
 use crate::health::{self, Finding, Severity};
@@ -164,13 +165,12 @@ impl Memory {
         print::answer(&lines)?;
         let printed_at = if lines.is_empty() { previous.printed_at } else { now };
         let text = serde_json::to_vec(&Remembered { printed_at, subjects })?;
-        let new = self.0.with_extension("new");
         let folder = self.0.parent().unwrap_or(Path::new("/"));
         let written = fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&new, text))
-            .and_then(|()| fs::rename(&new, &self.0));
+            .map_err(anyhow::Error::from)
+            .and_then(|()| replace_file(&self.0, &text, "remove it"));
         if let Err(error) = written {
-            print::complain(&format!("cannot write {}: {error}", self.0.display()));
+            print::complain(&format!("cannot write {}: {error:#}", self.0.display()));
         }
         Ok(())
     }

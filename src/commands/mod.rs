@@ -24,6 +24,7 @@ mod pause;
 mod prune;
 #[cfg(test)]
 mod reference;
+mod replace_file;
 mod report;
 mod resume;
 mod retry;
