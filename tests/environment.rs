@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 41] = [
+const REFUSED: [(&[&str], &str, &str); 42] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--key", "a\tb"),
@@ -50,6 +50,7 @@ const REFUSED: [(&[&str], &str, &str); 41] = [
     (&["check"], "--max-failures", "x"),
     (&["check", "--max-failures", "1"], "--within", "5"),
     (&["check"], "--repeat", "5"),
+    (&["report"], "--refresh", "5"),
     (&["grants", "--as", "viewer"], "--role", "a\tb"),
     (&["grants", "--role", "a"], "--as", "king"),
 ];
@@ -61,7 +62,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 21] = [
+const SWITCHES: [&str; 22] = [
     "--color",
     "--format",
     "--header",
@@ -79,6 +80,7 @@ const SWITCHES: [&str; 21] = [
     "--had-failures",
     "--output",
     "--prometheus",
+    "--with-output",
     "--title",
     "--reason",
     "--linger",

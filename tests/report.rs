@@ -53,7 +53,7 @@ fn text(page: &str) -> String {
     for piece in without_style(page).split('<').skip(1) {
         let (tag, words) = piece.split_once('>').unwrap_or((piece, ""));
         let name = tag.trim_start_matches('/').split(' ').next().unwrap_or_default();
-        if !["wbr", "span", "strong", "code", "time"].contains(&name) {
+        if !["wbr", "span", "strong", "code", "time", "a"].contains(&name) {
             text.push(' ');
         }
         text.push_str(words);
@@ -114,13 +114,16 @@ fn check(page: &str) {
     assert!(page.len() < 500 * 1024, "{} bytes", page.len());
     assert!(page.chars().all(|c| c == '\n' || !c.is_control()), "a control character in\n{page}");
     let style = page.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
-    for outside in ["url(", "@import", "@font-face", "animation", "transition", "<"] {
+    for outside in ["url(", "@import", "@font-face", "transition", "infinite", "<"] {
         assert!(!style.contains(outside), "the style has {outside}");
     }
+    // A page that is old turns grey at once; nothing moves.
+    assert_eq!(style.matches("animation:").count(), style.matches(" 1ms calc(").count());
+    assert_eq!(page.contains("<script"), page.contains("http-equiv=\"refresh\""), "a script");
     let tags = tags(page);
     const KNOWN: &str = "!DOCTYPE html head meta title link style body header main footer \
-                         section h1 h2 h3 p span strong code pre br wbr time table caption thead \
-                         tbody tr th td dl dt dd div ul ol li svg g path desc circle";
+                         section h1 h2 p a span strong code pre wbr time table thead tbody tr th \
+                         td dl dt dd div ul ol li details summary svg rect path circle script";
     let mut ids = HashSet::new();
     for (name, attributes) in &tags {
         assert!(KNOWN.split_whitespace().any(|known| known == name), "<{name}>");
@@ -133,22 +136,24 @@ fn check(page: &str) {
                 !matches!(key.as_str(), "src" | "srcset" | "action" | "xlink:href"),
                 "{key}={value}"
             );
-            assert!(key != "href" || value == "data:,", "{key}={value}");
+            let is_local = value.starts_with('#') || value.starts_with("data:image/svg+xml,");
+            assert!(key != "href" || is_local, "{key}={value}");
             assert!(key != "id" || ids.insert(value.clone()), "two ids `{value}`");
         }
         let has = |key: &str| attributes.iter().any(|(other, _)| other == key);
         assert!(name != "th" || has("scope"), "a header of no scope");
         assert!(
-            name != "svg" || has("aria-hidden") || has("role") && has("aria-labelledby"),
+            name != "svg" || has("aria-hidden") || has("role") && has("aria-label"),
             "a drawing without a name"
         );
     }
-    for (_, value) in tags
-        .iter()
-        .flat_map(|(_, attributes)| attributes)
-        .filter(|(key, _)| key == "aria-labelledby")
-    {
-        assert!(value.split(' ').all(|id| ids.contains(id)), "nothing is called {value}");
+    for (key, value) in tags.iter().flat_map(|(_, attributes)| attributes) {
+        let id = match key.as_str() {
+            "aria-labelledby" => Some(value.as_str()),
+            "href" => value.strip_prefix('#'),
+            _ => None,
+        };
+        assert!(id.is_none_or(|id| ids.contains(id)), "nothing is called {value}");
     }
 }
 
@@ -174,7 +179,8 @@ fn the_headline_says_whether_anything_needs_attention() {
     ended(&db, "hook", "dead", "3 days", 1);
     says(
         &page(&db, &[]),
-        "Needs attention: 3 dead runs of hook, for 3d (the newest is run 1236: exit status 3).",
+        "Needs attention: 3 dead runs of hook, for 3d (the newest is run 1236: exit status 3) \
+         jobctl list-dead --job hook; then retry or settle them",
     );
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '2 hours',
@@ -195,7 +201,49 @@ fn the_headline_says_whether_anything_needs_attention() {
         "no tick has recovered 1 run of worker w with an expired lease, for 1h (such as run",
     );
     db.jobctl(["tick", "--worker", "other", "--queue", "other"]).run().success();
-    says(&page(&db, &[]), "does not tick, for 2h; ");
+    let shown = page(&db, &[]);
+    says(&shown, "worker w does not tick, for 2h see cron on w");
+    assert!(shown.contains("<a href=\"#workers\">worker w does not tick</a>"), "{shown}");
+}
+
+#[test]
+fn findings_and_names_link_to_the_lanes_of_their_jobs() {
+    let db = healthy_db();
+    ended(&db, "hook", "dead", "2 hours", 2);
+    // Nothing has run, but a finding names the job; and a job that no definition may have.
+    db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES ('removed one')");
+    let shown = page(&db, &[]);
+    for link in [
+        "<a href=\"#job-hook\">2 dead runs of hook</a>, for 2h",
+        "<a href=\"#job-removed-one\">removed one has no definition; 1 waiting run will end dead",
+        "</span> <a href=\"#job-hook\">hook<wbr></a>",
+        "<details class=\"lane\" id=\"job-hook\">",
+        "<li id=\"job-nightly\">",
+    ] {
+        assert!(shown.contains(link), "no {link} in\n{shown}");
+    }
+}
+
+#[test]
+fn the_icon_in_the_tab_has_the_colour_of_the_state() {
+    let colour = |page: &str| {
+        let (_, after) = page.split_once("viewBox='0 0 24 24' fill='%23").expect("an icon");
+        after[..6].to_owned()
+    };
+    let unused = TestDb::new();
+    assert_eq!(colour(&page(&unused, &[])), "6a727d");
+    let db = healthy_db();
+    assert_eq!(colour(&page(&db, &[])), "1a7f4b");
+    ended(&db, "hook", "dead", "2 hours", 1);
+    assert_eq!(colour(&page(&db, &[])), "c21f2c");
+}
+
+#[test]
+fn warnings_are_folded_and_do_not_need_attention() {
+    let db = healthy_db();
+    let page = page(&db, &[]);
+    says(&page, "All well. Nothing ran in the last 1d; nothing is dead or late. 1 warning nightly");
+    assert!(page.contains("<details><summary>1 warning</summary>"), "{page}");
 }
 
 #[test]
@@ -221,7 +269,7 @@ fn delays_of_a_few_minutes_need_no_attention() {
     );
     says(&page(&db, &[]), "All well.");
     db.execute("DELETE FROM jobctl.job_workers");
-    says(&page(&db, &[]), "Needs attention: no worker has ever ticked.");
+    says(&page(&db, &[]), "Needs attention: no worker has ever ticked jobctl doctor --crontab");
 }
 
 #[test]
@@ -247,14 +295,101 @@ fn a_lane_counts_the_outcomes_of_each_bin() {
          FROM tried, generate_series(1, attempts) AS attempt",
     );
     let page = page(&db, &[]);
-    says(&page, "hook 5 runs succeeded, 3 failed attempts, 3 dead, 1 cancelled");
-    says(&page, "5 ok 3 dead, 3 retried");
-    for words in [": 4 succeeded", ": 1 cancelled", ": 2 dead", ": 1 succeeded, 3 retried, 1 dead"]
-    {
+    let words = "aria-label=\"5 runs succeeded, 3 failed attempts, 3 dead, 1 cancelled\"";
+    assert!(page.contains(words), "{page}");
+    says(&page, "hook (needs attention) ");
+    says(&page, ": 4 ok 5 ok, 3 dead, 3 failed, 1 cancelled 3s from dead failed ok cancelled");
+    for words in [": 4 ok", ": 1 cancelled", ": 2 dead", ": 1 dead, 3 failed, 1 ok"] {
         assert!(page.contains(&format!("{words}</title>")), "no {words} in\n{page}");
     }
-    // A schedule without a run has a lane too.
-    says(&page, "nightly 0 runs succeeded");
+    for row in ["<td>1</td><td>3</td><td>1</td><td></td>", "<td></td><td></td><td>4</td><td></td>"]
+    {
+        assert!(page.contains(row), "no {row} in\n{page}");
+    }
+    says(&page, "Why: jobctl failures --group --job hook");
+}
+
+#[test]
+fn lanes_are_ordered_by_their_state_and_idle_jobs_are_folded() {
+    let db = healthy_db();
+    db.apply(
+        "[jobs.a_idle]\nshell = 'true'\nschedule = '@daily'\n
+         [jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n",
+    );
+    ended(&db, "b_well", "succeeded", "2 hours", 4);
+    ended(&db, "c_retried", "succeeded", "2 hours", 400);
+    db.execute(
+        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+         SELECT max(id), 0, 'w', now(), now() - interval '2 hours', 'lease_expired'
+         FROM jobctl.job_runs",
+    );
+    ended(&db, "d_dead", "dead", "2 hours", 1);
+    let page = page(&db, &[]);
+    let text = text(&page);
+    let places: Vec<_> = [
+        "d_dead (needs attention)",
+        "c_retried (had failures)",
+        "b_well (well)",
+        "2 idle jobs a_idle nightly",
+    ]
+    .map(|words| text.find(words).unwrap_or_else(|| panic!("no {words} in {text}")))
+    .into();
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+/// The heights of the parts of bars with this class, from left to right. The legend has one, too.
+fn heights(page: &str, class: &str) -> Vec<i64> {
+    let path = page.split(&format!("<path class=\"{class}\" d=\"")).nth(2).unwrap_or_default();
+    let path = path.split('"').next().unwrap_or_default();
+    path.split('v')
+        .skip(1)
+        .step_by(2)
+        .map(|v| v.split('h').next().unwrap().parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn failures_are_drawn_to_scale() {
+    let db = healthy_db();
+    // Every run of an hour was retried, then one run of another hour.
+    ended(&db, "hook", "succeeded", "5 hours", 745);
+    ended(&db, "hook", "succeeded", "2 hours", 745);
+    db.execute(
+        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+         SELECT id, 0, 'w', finished_at, finished_at, 'failed'
+         FROM jobctl.job_runs WHERE id <= 746",
+    );
+    let page = page(&db, &[]);
+    let (good, failed) = (heights(&page, "s"), heights(&page, "f"));
+    assert_eq!((good[0], failed[0]), (27, 27));
+    assert_eq!((good[1], failed[1]), (27, 3), "a single failure stays visible");
+}
+
+#[test]
+fn durations_are_compared_with_those_of_a_week_before() {
+    let db = healthy_db();
+    for (job, before, now) in [("slower", 30, 45), ("faster", 40, 20), ("same", 30, 32)] {
+        ended(&db, job, "succeeded", "8 days", 3);
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET started_at = finished_at - interval '{before} minutes'
+             WHERE job_type = '{job}'"
+        ));
+        ended(&db, job, "succeeded", "1 hour", 3);
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET started_at = finished_at - interval '{now} minutes'
+             WHERE job_type = '{job}' AND finished_at > now() - interval '1 day'"
+        ));
+    }
+    // Ids grow with time.
+    db.execute(
+        "UPDATE jobctl.job_runs SET id = id + CASE
+             WHEN finished_at > now() - interval '1 day' THEN 1000 ELSE 100
+         END",
+    );
+    let page = page(&db, &[]);
+    says(&page, "3 ok 45m, +50 % in a week");
+    says(&page, "3 ok 20m, -50 % in a week");
+    says(&page, "3 ok 32m ");
 }
 
 #[test]
@@ -269,35 +404,68 @@ fn a_run_longer_than_a_bin_is_drawn_with_its_length() {
     );
     let page = page(&db, &[]);
     assert_eq!(lengths(&page), 1);
-    says(&page, "longest 40m median 3s");
+}
+
+/// Inserts runs with this status, and a failed first attempt of each that ended an hour ago.
+fn failed(db: &TestDb, job: &str, status: &str, worker: &str, runs: u32) {
+    db.execute(&format!(
+        "WITH run AS (
+             INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type,
+                 last_error)
+             SELECT '{job}', '{status}', CASE '{status}' WHEN 'succeeded' THEN 2 ELSE 1 END,
+                 CASE WHEN '{status}' <> 'failed' THEN now() - interval '1 hour' END,
+                 'exit_code', 'exit status 3'
+             FROM generate_series(1, {runs})
+             RETURNING id
+         )
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
+             error_type, error, output)
+         SELECT id, 1, '{worker}', now(), now() - interval '1 hour', 'failed', 'exit_code',
+             'a private error', E'some\\nno space left on device\\n\\n'
+         FROM run"
+    ));
 }
 
 #[test]
-fn failures_are_grouped_newest_first_and_hidden_groups_are_counted() {
+fn failures_are_grouped_by_severity_even_if_the_runs_recovered() {
     let db = healthy_db();
-    ended(&db, "hook", "dead", "3 hours", 7);
-    db.execute(
-        "UPDATE jobctl.job_runs SET last_error = 'the newest',
-             finished_at = now() - interval '2 hours' WHERE id = 3;
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, run_at, failed_at, error_type,
-             last_error)
-         VALUES ('other', 'failed', 2, now() + interval '1 minute', now() - interval '1 minute',
-             'timeout', 'timed out after 5s')",
+    let none = page(&db, &[]);
+    says(&none, "What went wrong No attempt failed in the last 1d.");
+    failed(&db, "recovers", "succeeded", "w1", 1234);
+    failed(&db, "waits", "failed", "w1", 3);
+    failed(&db, "dies", "dead", "w2", 2);
+    // No worker could claim this run, so it has no attempt.
+    ended(&db, "unread", "dead", "2 hours", 1);
+    ended(&db, "old", "dead", "3 days", 1);
+    let shown = page(&db, &[]);
+    says(
+        &shown,
+        "What went wrong Job Failed Error When 2 dead dies 2 on w2: exit status 3 exit_code",
     );
-    let few = page(&db, &[]);
-    says(&few, "1 to retry other timeout timed out after 5s");
-    says(&few, "7 dead hook exit_code the newest Newest:");
-    says(&few, "run 3, attempt 1 of 10. jobctl show 3");
-    assert!(few.find("timed out after 5s") < few.rfind("the newest"));
+    says(&shown, "1 dead unread 1 exit status 3 exit_code");
+    says(&shown, "3 to retry waits 3 on w1: exit status 3 exit_code");
+    says(&shown, "recovered recovers 1,234 on w1: exit status 3 exit_code");
+    let text = text(&shown);
+    let places = ["2 dead dies", "1 dead unread", "3 to retry waits", "recovered recovers"]
+        .map(|words| text.find(words));
+    assert!(places.is_sorted(), "{places:?}");
+    lacks(&shown, "dead old");
+    for hidden in ["no space left", "a private error"] {
+        assert!(!shown.contains(hidden), "{hidden}");
+    }
+    says(&page(&db, &["--with-output"]), "exit status 3 exit_code no space left on device");
+    db.execute(
+        "UPDATE jobctl.job_runs SET settled_at = now() WHERE job_type IN ('dies', 'unread')",
+    );
+    let settled = page(&db, &[]);
+    says(&settled, "2 settled dies 2 on w2: exit status 3");
+    says(&settled, "1 settled unread 1 exit status 3");
     for job in 0..28 {
         ended(&db, &format!("job{job}"), "dead", "4 hours", 1);
     }
     let many = page(&db, &[]);
-    says(&many, "And 5 more groups; jobctl list-dead lists every dead run.");
-    says(
-        &many,
-        "And 7 more jobs; jobs with failures are shown first, then jobs with the most runs.",
-    );
+    says(&many, "And 7 more groups; jobctl failures --group lists all of them.");
+    says(&many, "more jobs; jobs with problems are shown first, then jobs with the most runs.");
 }
 
 #[test]
@@ -332,18 +500,18 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
         let (_, after) = text.split_once(from).unwrap_or_else(|| panic!("no {from} in {text}"));
         after.split_once(to).map_or(after, |(before, _)| before).to_owned()
     };
-    let fires = texts("Job Next Schedule", "Worker Last tick");
+    let fires = texts("Job Next Last success Schedule", "Worker Last tick");
     assert!(fires.contains("fires") && fires.contains(", in 5m"), "{fires}");
     assert!(
-        fires.contains("*/15 * * * * Every 15 minutes every day (Europe/Berlin time)."),
+        fires.contains("none */15 * * * * Every 15 minutes every day (Europe/Berlin time)."),
         "{fires}"
     );
     assert!(fires.find("late late") < fires.find("held paused since"), "{fires}");
     assert!(fires.find("held paused since") < fires.find("nightly disabled"), "{fires}");
-    let workers = texts("Worker Last tick", "Running now");
+    let workers = texts("Worker Last tick", "jobctl 0");
     assert!(workers.find("w ") < workers.find("old silent"), "{workers}");
     assert!(workers.contains(&format!(" {} silent", "x".repeat(255))), "{workers}");
-    let running = texts("Running now", "jobctl 0");
+    let running = texts("Running now", "Schedules");
     assert!(
         running.find("lease expired cancel requested") < running.find("1m 30s ago w 2 of 10"),
         "{running}"
@@ -362,11 +530,11 @@ fn a_schedule_that_can_not_be_read_needs_attention() {
          [jobs.b]\nshell = 'true'\nschedule = '@daily'\n",
     );
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = NULL WHERE name IN ('a', 'b')");
-    says(&page(&db, &[]), "a known after the next tick @daily");
+    says(&page(&db, &[]), "a known after the next tick none @daily");
     db.execute("UPDATE jobctl.job_definitions SET schedule = 'sometimes' WHERE name = 'a'");
     let page = page(&db, &[]);
     says(&page, "Needs attention: schedule a can't fire");
-    says(&page, "a can't fire sometimes");
+    says(&page, "a can't fire none sometimes");
 }
 
 /// An attack on HTML and on terminals, in one text.
@@ -420,7 +588,7 @@ fn ten_thousand_runs_fit_into_a_page_even_if_every_job_fails_all_the_time() {
     let page = page(&db, &[]);
     says(
         &page,
-        "And 3 more jobs; jobs with failures are shown first, then jobs with the most runs.",
+        "And 7 more jobs; jobs with problems are shown first, then jobs with the most runs.",
     );
 }
 
@@ -430,16 +598,16 @@ fn times_are_shown_in_the_requested_time_zone() {
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type,
              last_error)
-         VALUES ('hook', 'dead', 1, '2020-01-06 12:00:00+00', 'exit_code', 'exit status 3')",
+         VALUES ('nightly', 'succeeded', 1, '2020-01-06 12:00:00+00', NULL, NULL)",
     );
     let utc = page(&db, &[]);
-    says(&utc, "Newest: 2020-01-06 12:00,");
+    says(&utc, "2020-01-06 12:00, ");
     says(&utc, "Times are in UTC.");
     let local = page(&db, &["--time-zone", "Asia/Kathmandu"]);
-    says(&local, "Newest: 2020-01-06 17:45,");
+    says(&local, "2020-01-06 17:45, ");
     says(&local, "Times are in Asia/Kathmandu.");
     let since_yesterday = page(&db, &["--since", "yesterday", "--time-zone", "Asia/Kathmandu"]);
-    says(&since_yesterday, "Dead 1 0 in the last 1d");
+    says(&since_yesterday, "Nothing ran in the last 1d");
     assert!(local.contains(
         "<time datetime=\"2020-01-06T12:00:00Z\" title=\"Mon 2020-01-06 17:45:00 Asia/Kathmandu\">"
     ));
@@ -545,7 +713,7 @@ fn a_failed_write_is_an_error_and_keeps_the_old_file() {
 fn all_parts_of_a_page_show_one_moment() {
     let db = healthy_db();
     let mut other = db.client();
-    // The report reads this table after the failures and before the figures.
+    // The report reads this table after its first query and before the figures.
     other.batch_execute("BEGIN; LOCK jobctl.job_workers").unwrap();
     let report = db.jobctl(["report"]).spawn();
     wait_until("the report to wait for the lock", || {
@@ -559,12 +727,38 @@ fn all_parts_of_a_page_show_one_moment() {
     drop(other);
     let page = report.wait().success().stdout;
     says(&page, "All well. Nothing ran in the last 1d; nothing is dead or late.");
-    says(&page, "No run is dead or waiting for a retry.");
+    says(&page, "No attempt failed in the last 1d.");
 }
 
 #[test]
-fn an_operator_may_report_and_a_viewer_may_not() {
+fn a_page_that_reloads_itself_knows_its_age() {
     let db = healthy_db();
-    Role::granted(&db, "operator").jobctl(["report"]).run().success();
-    Role::granted(&db, "viewer").jobctl(["report"]).run().exits(7).stdout("").complains_once();
+    let still = page(&db, &[]);
+    says(&still, "This page does not refresh itself.");
+    assert!(still.contains("<body style=\"--fresh:3600s\">"), "{still}");
+    let wall = page(&db, &["--refresh", "10m"]);
+    says(&wall, "Reloads every 10m.");
+    assert!(wall.contains("<meta http-equiv=\"refresh\" content=\"600\">"), "{wall}");
+    assert!(wall.contains("<body style=\"--fresh:1800s\">"), "{wall}");
+    // The policy allows this script only.
+    let script = wall.split_once("<script>").unwrap().1.split_once("</script>").unwrap().0;
+    let digest = db.query(&format!(
+        "SELECT encode(sha256(convert_to('{}', 'UTF8')), 'base64')",
+        script.replace('\'', "''")
+    ));
+    for page in [still, wall] {
+        assert!(page.contains(&format!("script-src 'sha256-{digest}'; base-uri")), "{page}");
+    }
+}
+
+#[test]
+fn a_viewer_may_report_without_output() {
+    let db = healthy_db();
+    failed(&db, "hook", "succeeded", "w", 1);
+    let viewer = Role::granted(&db, "viewer");
+    viewer.jobctl(["report"]).run().success().stdout_has("exit status 3");
+    let refused = viewer.jobctl(["report", "--with-output"]).run().exits(7).stdout("");
+    refused.complains_once();
+    let operator = Role::granted(&db, "operator");
+    operator.jobctl(["report", "--with-output"]).run().success().stdout_has("no space left");
 }

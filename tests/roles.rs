@@ -349,6 +349,7 @@ fn a_viewer_sees_no_payload_command_or_output() {
             "SELECT * FROM jobctl.job_events",
             "SELECT * FROM jobctl.schema_migrations",
             "SELECT job_type, status, run_at, last_error FROM jobctl.job_runs",
+            "SELECT run_id, attempt, worker, outcome, error_type FROM jobctl.job_attempts",
             "SELECT name, schedule, next_run_at FROM jobctl.job_definitions",
         ],
         &[
@@ -362,6 +363,7 @@ fn a_viewer_sees_no_payload_command_or_output() {
                 "SELECT action FROM jobctl.job_definitions",
                 "SELECT payload FROM jobctl.job_definitions",
                 "SELECT error FROM jobctl.job_attempts",
+                "SELECT output FROM jobctl.job_attempts",
                 "SELECT key FROM jobctl.job_effects",
                 "SELECT id FROM jobctl.job_runs FOR SHARE",
                 "SELECT jobctl.enqueue('a')",

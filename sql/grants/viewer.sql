@@ -15,8 +15,11 @@ GRANT SELECT (
     queue,
     status,
     run_at,
+    attempts,
+    max_attempts,
     locked_by,
     locked_until,
+    cancel_requested_at,
     last_error,
     error_type,
     failed_at,
@@ -38,5 +41,13 @@ GRANT SELECT (
     next_run_at,
     skipped_fires
 ) ON jobctl.job_definitions TO {role};
-GRANT SELECT (run_id, finished_at, outcome) ON jobctl.job_attempts TO {role};
+GRANT SELECT (
+    run_id,
+    attempt,
+    worker,
+    started_at,
+    finished_at,
+    outcome,
+    error_type
+) ON jobctl.job_attempts TO {role};
 GRANT SELECT (recorded_at, completed_at) ON jobctl.job_effects TO {role};

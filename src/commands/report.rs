@@ -7,15 +7,18 @@ use anyhow::Context;
 use clap::Args;
 
 use super::Database;
+use super::arguments::length;
 use super::replace_file::replace_file;
 use crate::exit::{Exit, Fault};
 use crate::print;
 use crate::report::Page;
 use crate::schedule::{When, Zone};
-use crate::store::Limits;
+use crate::store::{Details, Limits};
 
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(366 * 86400);
+const LEAST_REFRESH: Duration = Duration::from_secs(10);
+const MOST_REFRESH: Duration = Duration::from_secs(86400);
 /// For a statement: a window of a year may hold many millions of runs.
 const STATEMENT_LIMIT: Duration = Duration::from_secs(60);
 
@@ -36,6 +39,13 @@ pub(crate) struct Arguments {
     /// Time zone of --since and of the times shown: UTC, or an area and city as in America/New_York
     #[arg(long, value_name = "TZ", default_value = "UTC", value_parser = Zone::parse)]
     time_zone: Zone,
+    /// Let the browser reload the page this often, and turn grey after three times without a new
+    /// page; use the interval of the cron line
+    #[arg(long, value_name = "DURATION", value_parser = length(LEAST_REFRESH, MOST_REFRESH))]
+    refresh: Option<Duration>,
+    /// Show the last line of output of failed attempts, which a viewer may not read
+    #[arg(long)]
+    with_output: bool,
     /// Replace this file atomically, instead of printing the page
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -52,16 +62,16 @@ impl Arguments {
             let why = format!("--since {since} is out of range; allowed are 1m to 366d ago");
             return Err(Fault::usage(why).into());
         }
-        let page = Page { title: self.title, window, clock: self.time_zone };
+        let details = if self.with_output { Details::Output } else { Details::Errors };
+        let (title, clock, refresh) = (self.title, self.time_zone, self.refresh);
+        let page = Page { title, window, clock, details, refresh };
         let scope_page = page.clone();
         store.limit(Limits { statement: STATEMENT_LIMIT, ..Limits::USUAL });
-        let snapshot = store.report(move |now| scope_page.scope(now))?;
+        let snapshot = store.report(move |now, work| scope_page.scope(now, work))?;
         let html = page.render(&snapshot);
         match self.output.filter(|file| file.as_os_str() != "-") {
-            Some(file) => {
-                replace_file(&file, html.as_bytes(), "omit -o to write to stdout")
-                    .with_context(|| format!("cannot write {}", file.display()))?
-            }
+            Some(file) => replace_file(&file, html.as_bytes(), "omit -o to write to stdout")
+                .with_context(|| format!("cannot write {}", file.display()))?,
             None => print::answer(&html)?,
         }
         Ok(Exit::Done)

@@ -1,49 +1,123 @@
-//! The first sentence of the page: whether anything needs attention. Pure.
+//! The top of the page: whether anything needs attention, and what. Pure.
 
-use std::time::Duration;
+use maud::{Markup, PreEscaped, html};
 
-use chrono::{DateTime, Utc};
-
+use super::View;
 use crate::health::{Finding, Severity};
-use crate::store::Summary;
 use crate::text::duration::show;
 use crate::text::plural;
 
-/// The most problems that the headline names.
+/// The most problems that the headline lists.
 const LISTED: usize = 8;
 
-pub(super) struct Headline {
+/// How the jobs are doing, as an icon and a colour.
+struct State {
     /// The class of its box in the style sheet.
-    pub(super) class: &'static str,
-    /// SVG.
-    pub(super) icon: &'static str,
-    pub(super) opening: &'static str,
-    pub(super) rest: String,
+    class: &'static str,
+    /// SVG, which the style sheet colours.
+    icon: &'static str,
+    /// The colour of the icon in the browser's tab, in hexadecimal digits.
+    colour: &'static str,
 }
 
-/// `window` is the period that the report covers.
-pub(super) fn headline(
-    summary: &Summary,
-    findings: &[Finding],
-    now: DateTime<Utc>,
-    window: Duration,
-) -> Headline {
-    let window = show(window);
-    let bad = findings.iter().filter(|finding| finding.severity == Severity::Bad);
-    let problems: Vec<_> = bad.map(|finding| finding.aged(now)).collect();
-    let (class, icon, opening, rest) = if !summary.used {
-        let rest = "This database has no job and no run.".to_owned();
-        ("unused", include_str!("static/unused.svg"), "Nothing here yet.", rest)
-    } else if problems.is_empty() {
-        let ran = match summary.succeeded {
-            0 => "Nothing ran".to_owned(),
-            runs => plural::grouped_of(runs, "run") + " succeeded",
+const UNUSED: State =
+    State { class: "unused", icon: include_str!("static/unused.svg"), colour: "6a727d" };
+const WELL: State =
+    State { class: "well", icon: include_str!("static/well.svg"), colour: "1a7f4b" };
+const TROUBLED: State =
+    State { class: "troubled", icon: include_str!("static/troubled.svg"), colour: "c21f2c" };
+
+pub(super) struct Headline {
+    state: State,
+    opening: &'static str,
+    rest: String,
+}
+
+impl Headline {
+    pub(super) fn of(view: &View<'_>) -> Self {
+        let summary = &view.snapshot.summary;
+        let (state, opening, rest) = if !summary.used {
+            let rest = "This database has no job and no run.".to_owned();
+            (UNUSED, "Nothing here yet.", rest)
+        } else if view.with_severity(Severity::Bad).is_empty() {
+            let ran = match summary.succeeded {
+                0 => "Nothing ran".to_owned(),
+                runs => plural::grouped_of(runs, "run") + " succeeded",
+            };
+            let window = show(view.window);
+            (WELL, "All well.", format!("{ran} in the last {window}; nothing is dead or late."))
+        } else {
+            (TROUBLED, "Needs attention:", String::new())
         };
-        let rest = format!("{ran} in the last {window}; nothing is dead or late.");
-        ("well", include_str!("static/well.svg"), "All well.", rest)
-    } else {
-        let rest = plural::joined(&problems, LISTED, "; ") + ".";
-        ("troubled", include_str!("static/troubled.svg"), "Needs attention:", rest)
-    };
-    Headline { class, icon, opening, rest }
+        Self { state, opening, rest }
+    }
+
+    /// The first words, for the page's title.
+    pub(super) fn opening(&self) -> &str {
+        self.opening.trim_end_matches(['.', ':'])
+    }
+
+    /// The address of the icon in the browser's tab.
+    pub(super) fn favicon(&self) -> String {
+        let State { icon, colour, .. } = self.state;
+        let shapes = icon.split_once('>').map_or("", |(_, shapes)| shapes.trim_end());
+        let svg = format!(
+            "<svg xmlns='http%3A//www.w3.org/2000/svg' viewBox='0 0 24 24' fill='%23{colour}'>"
+        );
+        format!("data:image/svg+xml,{svg}{}", shapes.replace('"', "'"))
+    }
+
+    pub(super) fn markup(&self, view: &View<'_>) -> Markup {
+        let (bad, warnings) =
+            (view.with_severity(Severity::Bad), view.with_severity(Severity::Warn));
+        let number = i64::try_from(warnings.len()).unwrap_or(i64::MAX);
+        html! {
+            div.headline.(self.state.class) {
+                (PreEscaped(self.state.icon))
+                div {
+                    p { strong { (self.opening) } " " (self.rest) }
+                    @if !bad.is_empty() { (list(&bad, view)) }
+                    @if !warnings.is_empty() {
+                        details {
+                            summary { (plural::of(number, "warning")) }
+                            (list(&warnings, view))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn list(findings: &[&Finding], view: &View<'_>) -> Markup {
+    html! {
+        ul {
+            @for finding in findings.iter().take(LISTED) { li { (item(finding, view)) } }
+            @if let Some(more @ 1..) = findings.len().checked_sub(LISTED) {
+                li { (more) " more; " code { "jobctl doctor" } " lists all" }
+            }
+        }
+    }
+}
+
+fn item(finding: &Finding, view: &View<'_>) -> Markup {
+    let sentence = finding.aged(view.axis.now);
+    let rest = sentence.strip_prefix(&finding.found).unwrap_or_default();
+    let lane = finding.job_type.as_ref().and_then(|job| view.anchor(job));
+    let target = lane.or_else(|| finding.worker.as_ref().map(|_| "workers".to_owned()));
+    // Remedies quote commands as `jobctl show 1`.
+    let remedy = finding.remedy.iter().flat_map(|remedy| remedy.split('`').enumerate());
+    html! {
+        @match target {
+            Some(id) => a href={ "#" (id) } { (finding.found) },
+            None => (finding.found),
+        }
+        (rest)
+        " "
+        span.remedy {
+            @for (part, text) in remedy {
+                @if part % 2 == 1 { code { (text) } } @else { (text) }
+            }
+        }
+    }
 }

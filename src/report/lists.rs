@@ -1,66 +1,36 @@
-//! The lists below the drawings: failures, schedules, workers and running runs.
+//! The lists beside or below the drawings: running runs, schedules and workers.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{id, moment, more, name, section};
+use super::{View, id, moment, more, name, section};
 use crate::health::limits::TICK_OVERDUE;
 use crate::schedule::Schedule;
-use crate::schedule::due::FailingSchedules;
-use crate::store::{FailureGroup, NextFire, Snapshot};
-use crate::text::plural::grouped;
+use crate::store::NextFire;
 
-pub(super) fn failures(snapshot: &Snapshot, axis: &Axis) -> Markup {
-    let failures = &snapshot.failures;
-    let rest = html! { code { "jobctl list-dead" } " lists every dead run" };
-    let content = html! {
-        @if failures.is_empty() {
-            p { "No run is dead or waiting for a retry." }
-        } @else {
-            ul.failures { @for failure in failures { li { (failing_job(failure, axis)) } } }
-            (more(snapshot.all_failures, failures.len(), "group", &rest))
-            p.quiet {
-                "After the cause is fixed: " code { "jobctl retry ID" } " or "
-                code { "jobctl retry --all-dead" } "."
-            }
-        }
-    };
-    section("Failures", &content)
-}
-
-fn failing_job(failure: &FailureGroup, axis: &Axis) -> Markup {
-    html! {
-        h3 {
-            @if failure.dead > 0 { span.badge.bad { (grouped(failure.dead)) " dead" } " " }
-            @if failure.failed > 0 { span.badge.warn { (grouped(failure.failed)) " to retry" } " " }
-            (name(&failure.job))
-            @if !failure.error_type.is_empty() { " " span.quiet { (failure.error_type) } }
-        }
-        p.error { code { (failure.last_error.as_deref().unwrap_or("no error is recorded")) } }
-        p.quiet {
-            "Newest: " (moment(axis, failure.ended_at)) ", run " (failure.id) ", attempt "
-            (failure.attempts) " of " (failure.max_attempts) ". "
-            code { "jobctl show " (failure.id) }
-        }
-    }
-}
-
-pub(super) fn schedules(
-    snapshot: &Snapshot,
-    failing: &FailingSchedules<'_>,
-    axis: &Axis,
-) -> Markup {
+pub(super) fn schedules(view: &View<'_>) -> Markup {
+    let (snapshot, axis) = (view.snapshot, &view.axis);
     let none = html! { "No job has a schedule." };
-    let rest = (snapshot.all_fires, html! { code { "jobctl next" } " lists all of them" });
-    list("Schedules", ["Job", "Next", "Schedule"], &none, &rest, &snapshot.fires, |fire| {
-        let is_broken = failing.broken.contains(&fire.job.as_str());
+    let rest = html! { code { "jobctl next" } " lists all of them" };
+    let columns = ["Job", "Next", "Last success", "Schedule"];
+    let all = (snapshot.all_fires, "job", rest);
+    list("Schedules", columns, &none, &all, &snapshot.fires, |fire| {
+        let is_broken = view.findings.iter().any(|finding| {
+            finding.code == Some("schedule_broken") && finding.job_type.as_ref() == Some(&fire.job)
+        });
         let schedule = Schedule::parse(&fire.schedule, &fire.time_zone);
         let schedule = html! {
             code { (fire.schedule) }
             @if let Ok(schedule) = schedule { " " span.quiet { (schedule.words()) } }
         };
-        [name(&fire.job), next(fire, is_broken, axis), schedule]
+        let success = html! {
+            @match fire.last_succeeded_at {
+                Some(at) => (moment(axis, at)),
+                None => span.quiet { "none" },
+            }
+        };
+        [view.job(&fire.job), next(fire, is_broken, axis), success, schedule]
     })
 }
 
@@ -79,13 +49,14 @@ fn next(fire: &NextFire, is_broken: bool, axis: &Axis) -> Markup {
     }
 }
 
-pub(super) fn workers(snapshot: &Snapshot, axis: &Axis) -> Markup {
+pub(super) fn workers(view: &View<'_>) -> Markup {
+    let (snapshot, axis) = (view.snapshot, &view.axis);
     let none = html! {
         "No worker has ever ticked. Add this line to a crontab: " code { "* * * * *  jobctl tick" }
     };
-    let rest = (snapshot.summary.workers, html! { "their last ticks are older" });
+    let all = (snapshot.summary.workers, "worker", html! { "their last ticks are older" });
     let columns = ["Worker", "Last tick", "Version"];
-    list("Workers", columns, &none, &rest, &snapshot.workers, |worker| {
+    list("Workers", columns, &none, &all, &snapshot.workers, |worker| {
         let last_tick = html! {
             @if is_overdue(worker.last_tick_at, axis) { span.badge.warn { "silent" } " " }
             (moment(axis, worker.last_tick_at))
@@ -94,11 +65,12 @@ pub(super) fn workers(snapshot: &Snapshot, axis: &Axis) -> Markup {
     })
 }
 
-pub(super) fn running(snapshot: &Snapshot, axis: &Axis) -> Markup {
+pub(super) fn running(view: &View<'_>) -> Markup {
+    let (snapshot, axis) = (view.snapshot, &view.axis);
     let none = html! { "No run is running." };
-    let rest = (snapshot.summary.running, html! { "they started later" });
+    let all = (snapshot.summary.running, "run", html! { "they started later" });
     let columns = ["Run", "Since", "Worker", "Attempt"];
-    list("Running now", columns, &none, &rest, &snapshot.running, |run| {
+    list("Running now", columns, &none, &all, &snapshot.running, |run| {
         let since = html! {
             @if run.is_lost { span.badge.bad { "lease expired" } " " }
             @if run.cancel_requested { span.badge.warn { "cancel requested" } " " }
@@ -107,7 +79,7 @@ pub(super) fn running(snapshot: &Snapshot, axis: &Axis) -> Markup {
                 None => span.quiet { "unknown" },
             }
         };
-        let run_name = html! { (name(&run.job)) " " span.quiet { (run.id) } };
+        let run_name = html! { (view.job(&run.job)) " " span.quiet { (run.id) } };
         let attempt = html! { (run.attempts) " of " (run.max_attempts) };
         [run_name, since, name(&run.worker), attempt]
     })
@@ -118,12 +90,12 @@ fn is_overdue(at: DateTime<Utc>, axis: &Axis) -> bool {
 }
 
 /// A section with a table, or with `none` if there are no items. `cells` makes a row of an item.
-/// `rest` is the number of all items, and where to find those that are not shown.
-fn list<T, const N: usize>(
+/// `all` is the number of all items, their noun, and where to find those that are not shown.
+pub(super) fn list<T, const N: usize>(
     heading: &str,
     columns: [&str; N],
     none: &Markup,
-    (all, rest): &(i64, Markup),
+    (all, noun, rest): &(i64, &str, Markup),
     items: &[T],
     cells: impl Fn(&T) -> [Markup; N],
 ) -> Markup {
@@ -146,7 +118,7 @@ fn list<T, const N: usize>(
                 thead { tr { @for column in columns { th scope="col" { (column) } } } }
                 tbody { @for item in items { (row(item)) } }
             }
-            (more(*all, items.len(), &columns[0].to_lowercase(), rest))
+            (more(*all, items.len(), noun, rest))
         }
     };
     section(heading, &content)

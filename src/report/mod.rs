@@ -1,36 +1,42 @@
 //! The report: one HTML page that needs no other file. Pure: it turns a snapshot into text.
 
 mod axis;
-mod durations;
+mod failures;
 mod figures;
 mod headline;
 mod lanes;
 mod lists;
-mod timeline;
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::health;
 use crate::health::limits::{TICK_OVERDUE, Thresholds};
+use crate::health::{self, Finding, Severity};
 use crate::print;
 use crate::schedule::Zone;
-use crate::schedule::due::FailingSchedules;
-use crate::store::{Job, Scope, Snapshot};
+use crate::store::{Details, Scope, Snapshot, WorkFacts};
+use crate::text::duration;
 use crate::text::plain::plain;
 use crate::text::plural;
 use axis::Axis;
+use headline::Headline;
 
 /// Lanes at most. It keeps the page below 500 KiB even if every bin of every lane has every mark.
-const JOBS: i64 = 24;
+const JOBS: i64 = 20;
 /// Rows of a list at most.
 const ROWS: i64 = 25;
+/// A page that does not reload itself is old when it has been open for this long.
+const FRESH: Duration = Duration::from_secs(3600);
 
-/// The page loads and runs nothing, even if a stored value ever gets past the escaping.
+/// The page loads nothing, and runs nothing but `AGE_SCRIPT`, even if a stored value ever gets past
+/// the escaping.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
+    script-src 'sha256-0yGdrSIzzYV5QRYDXab+B38HylCjR+fEGYiAU8ar03o='; \
     base-uri 'none'; form-action 'none'";
+/// Tells the style sheet how old the page is: a reload of an old file does not make it newer.
+const AGE_SCRIPT: &str = include_str!("static/age.js");
 
 /// What the page shows, and how.
 #[derive(Clone, Debug)]
@@ -39,20 +45,55 @@ pub(crate) struct Page {
     /// How far to look back.
     pub(crate) window: Duration,
     pub(crate) clock: Zone,
+    pub(crate) details: Details,
+    /// How often the browser loads the page again.
+    pub(crate) refresh: Option<Duration>,
+}
+
+/// What the parts of the page are made of.
+struct View<'a> {
+    snapshot: &'a Snapshot,
+    findings: Vec<Finding>,
+    axis: Axis,
+    window: Duration,
+}
+
+impl View<'_> {
+    fn with_severity(&self, severity: Severity) -> Vec<&Finding> {
+        self.findings.iter().filter(|finding| finding.severity == severity).collect()
+    }
+
+    /// The id of a job's lane, if the page has one.
+    fn anchor(&self, job: &str) -> Option<String> {
+        self.snapshot.jobs.iter().any(|shown| shown.name == job).then(|| anchor(job))
+    }
+
+    /// A job's name, with a link to its lane.
+    fn job(&self, job: &str) -> Markup {
+        html! {
+            @match self.anchor(job) {
+                Some(id) => a href={ "#" (id) } { (name(job)) },
+                None => (name(job)),
+            }
+        }
+    }
 }
 
 impl Page {
     /// Returns what to read from the database.
-    pub(crate) fn scope(&self, now: DateTime<Utc>) -> Scope {
+    pub(crate) fn scope(&self, now: DateTime<Utc>, work: &WorkFacts) -> Scope {
         let axis = self.axis(now);
         let bin = Duration::from_secs(axis.bin.unsigned_abs());
+        let bad = findings(work).into_iter().filter(|finding| finding.severity == Severity::Bad);
         Scope {
             since: now - self.window,
             from: axis.from,
             bin,
             silent_after: TICK_OVERDUE,
+            troubled: bad.filter_map(|finding| finding.job_type).collect(),
             jobs: JOBS,
             rows: ROWS,
+            details: self.details,
         }
     }
 
@@ -69,12 +110,17 @@ impl Page {
     }
 
     fn html(&self, snapshot: &Snapshot) -> Markup {
-        let (now, summary, axis) = (snapshot.now, &snapshot.summary, &self.axis(snapshot.now));
-        let findings = health::work(&snapshot.work, &Thresholds::default());
-        let headline = headline::headline(summary, &findings, now, self.window);
-        let failing = &FailingSchedules::of(&snapshot.work.scheduled);
+        let (now, summary) = (snapshot.now, &snapshot.summary);
+        let view = &View {
+            snapshot,
+            findings: findings(&snapshot.work),
+            axis: self.axis(now),
+            window: self.window,
+        };
+        let headline = Headline::of(view);
         let default = format!("Jobs in {}", summary.database);
         let title = self.title.as_deref().unwrap_or(&default);
+        let fresh = self.refresh.map_or(FRESH, |refresh| refresh * 3).as_secs();
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -85,33 +131,40 @@ impl Page {
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     meta name="robots" content="noindex";
-                    title { (headline.opening.trim_end_matches(['.', ':'])) " · " (title) }
-                    // Without an icon, a browser asks the server for /favicon.ico.
-                    link rel="icon" href="data:,";
+                    @if let Some(refresh) = self.refresh {
+                        meta http-equiv="refresh" content=(refresh.as_secs());
+                    }
+                    title { (headline.opening()) " · " (title) }
+                    link rel="icon" href=(headline.favicon());
                     style { (PreEscaped(include_str!("static/style.css"))) }
                 }
-                body {
+                body style={ "--fresh:" (fresh) "s" } {
                     header {
                         h1 { (title) }
-                        p.headline.(headline.class) {
-                            (PreEscaped(headline.icon))
-                            span { strong { (headline.opening) } " " (headline.rest) }
-                        }
+                        (headline.markup(view))
                         p.quiet {
                             "As of "
-                            time datetime=(print::instant(now)) { (axis.show_exactly(now)) }
-                            ", by the database's clock. This page does not refresh itself."
+                            time datetime=(print::instant(now)) { (view.axis.show_exactly(now)) }
+                            ", by the database's clock. "
+                            @match self.refresh {
+                                Some(every) => { "Reloads every " (duration::show(every)) "." },
+                                None => "This page does not refresh itself.",
+                            }
+                            " " strong.old { "This page is old." }
                         }
                     }
                     main {
                         @if summary.used {
-                            (figures::section(summary, axis, self.window))
-                            (timeline::section(snapshot, axis))
-                            (lists::failures(snapshot, axis))
-                            (durations::section(snapshot, axis))
-                            (lists::schedules(snapshot, failing, axis))
-                            (lists::workers(snapshot, axis))
-                            (lists::running(snapshot, axis))
+                            div {
+                                (failures::section(view))
+                                (lanes::section(view))
+                            }
+                            div {
+                                (figures::section(summary, &view.axis, self.window))
+                                (lists::running(view))
+                                (lists::schedules(view))
+                                (lists::workers(view))
+                            }
                         } @else {
                             (PreEscaped(include_str!("static/first_steps.html")))
                         }
@@ -119,13 +172,18 @@ impl Page {
                     footer {
                         p.quiet {
                             "jobctl " (env!("CARGO_PKG_VERSION")) "."
-                            " Times are in " (axis.zone()) "."
+                            " Times are in " (view.axis.zone()) "."
                         }
                     }
+                    @if self.refresh.is_some() { script { (PreEscaped(AGE_SCRIPT)) } }
                 }
             }
         }
     }
+}
+
+fn findings(work: &WorkFacts) -> Vec<Finding> {
+    health::work(work, &Thresholds::default())
 }
 
 /// A part of the page with a heading.
@@ -138,11 +196,10 @@ fn id(heading: &str) -> String {
     heading.to_lowercase().replace(' ', "-")
 }
 
-/// Returns the jobs by name, so that each keeps its place from page to page.
-fn by_name(snapshot: &Snapshot) -> Vec<&Job> {
-    let mut jobs: Vec<_> = snapshot.jobs.iter().collect();
-    jobs.sort_by(|a, b| a.name.cmp(&b.name));
-    jobs
+/// The id of a job's lane. Ids may not hold blanks.
+fn anchor(job: &str) -> String {
+    let is_kept = |c: char| c.is_alphanumeric() || "_.".contains(c);
+    "job-".to_owned() + &job.replace(|c| !is_kept(c), "-")
 }
 
 /// A name that a browser may break between its words.
@@ -153,8 +210,10 @@ fn name(name: &str) -> Markup {
 /// An instant, as short as it is clear, and its distance from now.
 fn moment(axis: &Axis, at: DateTime<Utc>) -> Markup {
     html! {
-        time datetime=(print::instant(at)) title=(axis.show_exactly(at)) { (axis.show(at)) }
-        span.quiet { ", " (print::relative(at, axis.now)) }
+        span.moment {
+            time datetime=(print::instant(at)) title=(axis.show_exactly(at)) { (axis.show(at)) }
+            span.quiet { ", " (print::relative(at, axis.now)) }
+        }
     }
 }
 

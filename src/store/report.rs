@@ -12,7 +12,7 @@ use crate::connect::Client;
 use crate::health::limits::Thresholds;
 
 /// The window and the limits of the report.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scope {
     /// The start of the window of the summary.
     pub(crate) since: DateTime<Utc>,
@@ -21,10 +21,22 @@ pub(crate) struct Scope {
     pub(crate) bin: Duration,
     /// A worker is silent this long after its last tick.
     pub(crate) silent_after: Duration,
+    /// Jobs with a problem, which are shown first.
+    pub(crate) troubled: Vec<String>,
     /// The maximum number of jobs.
     pub(crate) jobs: i64,
     /// The maximum number of rows of every other list.
     pub(crate) rows: i64,
+    pub(crate) details: Details,
+}
+
+/// How much the report shows of failed attempts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Details {
+    /// What a viewer may read.
+    Errors,
+    /// The last line of output, too.
+    Output,
 }
 
 /// Everything that a report shows. Each list has a maximum length; `all_...` counts all rows.
@@ -82,8 +94,7 @@ rows! {
         pub(crate) failed: i64,
         pub(crate) running: i64,
         pub(crate) running_since: Option<DateTime<Utc>>,
-        pub(crate) median: Option<f64> = None,
-        pub(crate) longest: Option<f64> = None,
+        pub(crate) durations: Durations = Durations::default(),
         /// In order, without empty bins.
         pub(crate) bins: Vec<Bin> = Vec::new(),
     }
@@ -100,23 +111,39 @@ rows! {
         pub(crate) cancelled: i64,
         /// The earliest start of a run or attempt that took longer than a bin.
         pub(crate) began: Option<DateTime<Utc>>,
-        pub(crate) median: Option<f64>,
         pub(crate) longest: Option<f64>,
     }
 
-    /// Runs of one job with the same error type; the details are those of the newest run.
+    /// Medians of the newest successful runs, in seconds.
+    #[derive(Debug, Default)]
+    pub(crate) struct Durations {
+        pub(crate) median: Option<f64>,
+        /// A week before.
+        pub(crate) median_before: Option<f64>,
+    }
+
+    /// Failed attempts of one job on one worker with the same error type.
     #[derive(Debug)]
     pub(crate) struct FailureGroup {
+        /// The newest run and its attempt.
         pub(crate) id: i64,
+        pub(crate) attempt: i32,
         pub(crate) job: String,
-        /// Empty if the run has none.
-        pub(crate) error_type: String,
+        pub(crate) error_type: Option<String>,
+        /// `None` for runs that no worker could claim.
+        pub(crate) worker: Option<String>,
         pub(crate) last_error: Option<String>,
-        pub(crate) attempts: i32,
-        pub(crate) max_attempts: i32,
-        pub(crate) ended_at: DateTime<Utc>,
+        /// The number of attempts.
+        pub(crate) failures: i64,
+        /// Runs that died of it, and are not settled.
         pub(crate) dead: i64,
-        pub(crate) failed: i64,
+        pub(crate) settled: i64,
+        /// Runs that are not finished since.
+        pub(crate) waiting: i64,
+        pub(crate) first_at: DateTime<Utc>,
+        pub(crate) last_at: DateTime<Utc>,
+        /// Of the newest attempt's output.
+        pub(crate) last_line: Option<String> = None,
     }
 
     #[derive(Debug)]
@@ -127,6 +154,7 @@ rows! {
         pub(crate) enabled: bool,
         pub(crate) paused_at: Option<DateTime<Utc>>,
         pub(crate) next_run_at: Option<DateTime<Utc>>,
+        pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
     }
 
     #[derive(Debug)]
@@ -145,27 +173,32 @@ rows! {
 }
 
 impl Store {
-    /// Reads everything that a report shows. `scope` gets the time of the database's clock.
+    /// Reads everything that a report shows. `scope` gets the time of the database's clock and the
+    /// problems.
     pub(crate) fn report(
         &self,
-        scope: impl Fn(DateTime<Utc>) -> Scope + Send + 'static,
+        scope: impl Fn(DateTime<Utc>, &WorkFacts) -> Scope + Send + 'static,
     ) -> Result<Snapshot> {
         let limits = Limits { one_moment: true, ..self.limits };
         self.transact_within(limits, "read the report", move |client| {
-            let now = client.one(query!("look/now"), &[])?;
-            let scope = scope(now);
-            let Scope { since, from, silent_after, rows, .. } = &scope;
+            let work = read_work(client, None, &Thresholds::default())?;
+            let now = work.now;
+            let scope = scope(now, &work);
+            let Scope { since, from, silent_after, troubled, rows, .. } = &scope;
             let (mut jobs, all_jobs) =
-                list_with_total(client, query!("report/jobs"), &[from, &scope.jobs])?;
-            read_bins(client, &scope, &mut jobs)?;
-            let (failures, all_failures) =
-                list_with_total(client, query!("report/failures"), &[rows])?;
+                list_with_total(client, query!("report/jobs"), &[from, troubled, &scope.jobs])?;
+            read_lanes(client, &scope, &mut jobs)?;
+            let (mut failures, all_failures) =
+                list_with_total(client, query!("report/failures"), &[since, rows])?;
+            if scope.details == Details::Output {
+                read_last_lines(client, &mut failures)?;
+            }
             let (fires, all_fires) = list_with_total(client, query!("report/fires"), &[rows])?;
             let silent_after = silent_after.as_secs_f64();
             Ok(Snapshot {
                 now,
                 summary: client.one(query!("report/summary"), &[since, &silent_after])?,
-                work: read_work(client, None, &Thresholds::default())?,
+                work,
                 jobs,
                 all_jobs,
                 failures,
@@ -191,18 +224,29 @@ fn list_with_total<T: FromRow>(
 }
 
 /// Adds durations and bins to the jobs.
-fn read_bins(client: &mut Client, scope: &Scope, jobs: &mut [Job]) -> PgResult<()> {
+fn read_lanes(client: &mut Client, scope: &Scope, jobs: &mut [Job]) -> PgResult<()> {
     let names = column(jobs, |job| job.name.clone());
+    let durations: Vec<Durations> = client.list(query!("report/durations"), &[&names])?;
+    for (job, durations) in jobs.iter_mut().zip(durations) {
+        job.durations = durations;
+    }
     let bin = scope.bin.as_secs_f64();
     for row in client.rows(query!("report/bins"), &[&scope.from, &bin, &names])? {
         let place = usize::try_from(row.try_get::<_, i32>("place")? - 1).ok();
         let Some(job) = place.and_then(|place| jobs.get_mut(place)) else { continue };
-        // The row without an index is about the whole window.
-        if row.try_get::<_, Option<i32>>("index")?.is_some() {
-            job.bins.push(Bin::from_row(&row)?);
-        } else {
-            (job.median, job.longest) = (row.try_get("median")?, row.try_get("longest")?);
-        }
+        job.bins.push(Bin::from_row(&row)?);
+    }
+    Ok(())
+}
+
+/// Adds the last lines of output to the failures.
+fn read_last_lines(client: &mut Client, failures: &mut [FailureGroup]) -> PgResult<()> {
+    let ids = column(failures, |failure| failure.id);
+    let attempts = column(failures, |failure| failure.attempt);
+    let lines: Vec<Option<String>> =
+        client.list(query!("report/last_lines"), &[&ids, &attempts])?;
+    for (failure, line) in failures.iter_mut().zip(lines) {
+        failure.last_line = line;
     }
     Ok(())
 }

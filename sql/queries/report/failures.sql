@@ -1,59 +1,82 @@
--- Dead runs that are not settled, and runs that wait for another attempt after a failure: by job
--- and error type, the latest first, each group with its newest run.
--- $1  maximum number of groups
--- `total` counts all groups.
-WITH troubled AS MATERIALIZED (
+-- What went wrong in the window: failed attempts by job, error type and worker, and dead runs
+-- without a failed attempt. Groups with dead runs come first, then those with a run that is not
+-- finished, then the others; the latest first. Reads only columns that a viewer may read.
+-- $1  start of the window    $2  maximum number of groups
+-- `total` counts all groups. The error is that of the newest run; it names no server or folder.
+WITH failed AS (
     SELECT
         run.id,
-        run.status,
+        attempt.attempt,
         run.job_type AS job,
-        coalesce(run.error_type, '') AS error_type,
-        run.finished_at AS ended_at
-    FROM jobctl.job_runs AS run
-    WHERE run.status = 'dead'
-        AND run.settled_at IS NULL
+        attempt.error_type,
+        attempt.worker,
+        attempt.finished_at AS ended_at,
+        -- The status that follows from this attempt. An earlier attempt was retried.
+        CASE
+            WHEN attempt.attempt >= run.attempts - (run.status = 'running')::integer
+                THEN CASE WHEN run.settled_at IS NULL THEN run.status ELSE 'settled' END
+        END AS status
+    FROM jobctl.job_attempts AS attempt
+    JOIN jobctl.job_runs AS run
+        ON run.id = attempt.run_id
+    WHERE attempt.outcome IN ('failed', 'lease_expired')
+        AND attempt.finished_at >= $1::timestamptz
     UNION ALL
     SELECT
         run.id,
-        run.status,
+        0,
         run.job_type,
-        coalesce(run.error_type, ''),
-        coalesce(run.failed_at, run.updated_at)
+        run.error_type,
+        NULL,
+        run.finished_at,
+        CASE WHEN run.settled_at IS NULL THEN run.status ELSE 'settled' END
     FROM jobctl.job_runs AS run
-    WHERE run.status = 'failed'
+    WHERE run.status = 'dead'
+        AND run.finished_at >= $1::timestamptz
+        AND NOT EXISTS (
+            SELECT
+            FROM jobctl.job_attempts AS attempt
+            WHERE attempt.run_id = run.id
+                AND attempt.attempt = run.attempts
+                AND attempt.outcome IN ('failed', 'lease_expired')
+        )
 ),
 alike AS (
     SELECT
-        troubled.job,
-        troubled.error_type,
-        count(*) FILTER (WHERE troubled.status = 'dead') AS dead,
-        count(*) FILTER (WHERE troubled.status = 'failed') AS failed,
-        max(troubled.ended_at) AS ended_at,
-        count(*) OVER () AS total
-    FROM troubled
-    GROUP BY troubled.job, troubled.error_type
-    ORDER BY max(troubled.ended_at) DESC, troubled.job, troubled.error_type
-    LIMIT $1::bigint
-),
-newest AS (
-    SELECT job, error_type, max(troubled.id) AS id
-    FROM alike
-    JOIN troubled USING (job, error_type, ended_at)
-    GROUP BY job, error_type
+        failed.job,
+        failed.error_type,
+        failed.worker,
+        count(*) AS failures,
+        count(*) FILTER (WHERE failed.status = 'dead') AS dead,
+        count(*) FILTER (WHERE failed.status = 'settled') AS settled,
+        count(*) FILTER (WHERE failed.status IN ('queued', 'failed', 'running')) AS waiting,
+        min(failed.ended_at) AS first_at,
+        max(failed.ended_at) AS last_at,
+        -- Arrays compare by their first element: the latest end.
+        max(ARRAY[
+            floor(date_part('epoch', failed.ended_at) * 1e6)::bigint,
+            failed.id,
+            failed.attempt
+        ]) AS newest
+    FROM failed
+    GROUP BY failed.job, failed.error_type, failed.worker
 )
 SELECT
     run.id,
+    alike.newest[3]::integer AS attempt,
     alike.job,
     left(alike.error_type, 100) AS error_type,
+    left(alike.worker, 255) AS worker,
     left(run.last_error, 300) AS last_error,
-    run.attempts,
-    run.max_attempts,
-    alike.ended_at,
+    alike.failures,
     alike.dead,
-    alike.failed,
-    alike.total
+    alike.settled,
+    alike.waiting,
+    alike.first_at,
+    alike.last_at,
+    count(*) OVER () AS total
 FROM alike
-JOIN newest USING (job, error_type)
 JOIN jobctl.job_runs AS run
-    ON run.id = newest.id
-ORDER BY alike.ended_at DESC, alike.job, alike.error_type
+    ON run.id = alike.newest[2]
+ORDER BY alike.dead > 0 DESC, alike.waiting > 0 DESC, alike.last_at DESC, alike.newest DESC
+LIMIT $2::bigint

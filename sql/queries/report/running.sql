@@ -1,5 +1,4 @@
--- The running runs, the longest first; runs without a start come last. A viewer may use
--- status_running.sql, but may not read all of these columns.
+-- The running runs, the longest first; runs without a start come last.
 -- $1  maximum number
 SELECT
     run.id,
