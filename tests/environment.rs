@@ -62,7 +62,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 22] = [
+const SWITCHES: [&str; 23] = [
     "--color",
     "--format",
     "--header",
@@ -81,6 +81,7 @@ const SWITCHES: [&str; 22] = [
     "--output",
     "--prometheus",
     "--with-output",
+    "--watch",
     "--title",
     "--reason",
     "--linger",

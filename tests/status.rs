@@ -481,6 +481,36 @@ fn prometheus_gauges_have_the_same_facts() {
     assert!((tick - ticked).abs() < 0.01, "{tick} {ticked}");
 }
 
+#[test]
+fn watch_redraws_until_ctrl_c() {
+    let db = TestDb::new();
+    let folder = crate::support::temp_dir();
+    let typescript = folder.path().join("typescript");
+    // The first screen has no job, a later one has; then Ctrl-C. The row of the job is cut off.
+    let script = "saw() { until grep -q \"$1\" \"$typescript\"; do sleep 0.1; done; }
+        { saw 'No definitions'; \"$jobctl\" enqueue shell -- true >&2; saw '^Jobs'
+        printf '\\003'; } |
+        script -qefc \"stty rows 9 cols 80; '$jobctl' status --watch\" \"$typescript\" >/dev/null";
+    let watched = db.script(script).env("typescript", typescript.to_str().unwrap());
+    watched.env("NO_COLOR", "1").run().exits(130);
+    let shown = std::fs::read_to_string(typescript).unwrap();
+    let screens: Vec<_> = shown.split("\u{1b}[H").skip(1).collect();
+    assert!(screens.len() >= 2, "{shown:?}");
+    let fits = |screen: &&str| {
+        screen.split_once("\u{1b}[J").is_some_and(|(screen, _)| screen.lines().count() < 9)
+    };
+    assert!(screens.iter().all(fits), "{shown:?}");
+    assert!(!shown.contains(" shell "), "{shown:?}");
+    db.jobctl(["status", "--watch"])
+        .run()
+        .exits(2)
+        .stdout("")
+        .stderr("jobctl: --watch needs a terminal; omit it in scripts\n");
+    for other in ["--json", "--prometheus"] {
+        db.jobctl(["status", "--watch", other]).run().exits(2).stdout("");
+    }
+}
+
 /// A name that tries to end its label and its line, and to control the terminal.
 const HOSTILE: &str = "a\"} 9\n\\x{é\u{1b}[2J";
 

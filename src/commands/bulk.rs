@@ -10,7 +10,7 @@ use super::arguments::{Output, TimeZone, run_id};
 use super::filter::Filter;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
-use crate::print::{self, Form, Table};
+use crate::print::{self, Form, Progress, Table};
 use crate::store::{self, ActionResult, RunFilter, Store};
 use crate::text::plural;
 
@@ -109,6 +109,7 @@ impl Request<'_> {
         counts: impl Fn(Option<&ActionResult>) -> bool,
     ) -> anyhow::Result<Exit> {
         let mut batches = Vec::new();
+        let (progress, mut done) = (Progress::of(Some(ids.len())), 0);
         let asked = ids.rchunks(BATCH).try_for_each(|batch| {
             let answers = (self.ask)(batch.to_vec())?;
             let answers: HashMap<_, _> = answers.iter().map(|answer| (answer.id, answer)).collect();
@@ -117,8 +118,11 @@ impl Request<'_> {
                 .map(|id| (*id, answers.get(id).copied()))
                 .filter(|(_, answer)| counts(*answer));
             batches.push(counted.map(|(id, answer)| self.judge(id, answer)).collect::<Vec<_>>());
+            done += batch.len();
+            progress.show(done);
             Ok::<_, store::Error>(())
         });
+        progress.clear();
         let (answers, exits): (Vec<_>, Vec<_>) = batches.into_iter().rev().flatten().unzip();
         if asked.is_ok() || !answers.is_empty() {
             print(form, self.verb, answers)?;

@@ -18,7 +18,7 @@ use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
 use crate::job::definition;
 use crate::job::payload::{self, PAYLOAD_LIMIT};
-use crate::print::{self, Form, Format};
+use crate::print::{self, Form, Format, Progress};
 use crate::store::{NewRun, Queued, Store};
 
 /// The longest `--in`; `--run-at` can reach farther.
@@ -277,15 +277,11 @@ fn enqueue(
     let lines: Vec<_> =
         runs.iter().map(|(line, run)| (*line, run.job_type.clone(), key(run))).collect();
     let store = database.open()?;
-    let progress = move |done| {
-        if total > 1 {
-            print::progress(&format!("{done} of {total} enqueued"));
-        }
-    };
-    let queued = store.enqueue(runs.into_iter().map(|(_, run)| run).collect(), progress);
-    if total > 1 {
-        print::progress("");
-    }
+    let progress = Progress::of(Some(total));
+    let shown = progress.clone();
+    let runs = runs.into_iter().map(|(_, run)| run).collect();
+    let queued = store.enqueue(runs, move |done| shown.show(done));
+    progress.clear();
     let queued = queued?;
     let answer = |(one, (line, job, key)): (&Queued, &(usize, String, Option<_>))| {
         // The other run is rolled back too, so the error names its line.

@@ -1,5 +1,6 @@
 //! `jobctl prune`: deletes old finished runs and their history.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::bulk::Request;
 use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
-use crate::print::{self, Form, Table};
+use crate::print::{self, Form, Progress, Table};
 use crate::store;
 use crate::store::{Cause, OldRuns, Store};
 use crate::text::duration::CENTURY;
@@ -98,16 +99,25 @@ impl Arguments {
         if !self.ids.is_empty() {
             return remove(&store, self.ids, &self.reason.cause(), self.output.form());
         }
+        let total = Cell::new(None);
         let question = || {
-            let runs =
-                counts(self.ages, |old| store.count_old(old))?.iter().map(|count| count.runs).sum();
+            let old = counts(self.ages, |old| store.count_old(old))?;
+            let runs: i64 = old.iter().map(|count| count.runs).sum();
+            total.set(usize::try_from(runs).ok());
             Ok((runs > 0).then(|| format!("delete {}?", plural::of(runs, "old run"))))
         };
         let counts = if self.dry_run {
             counts(self.ages, |old| store.count_old(old))?
         } else if self.yes || print::confirm(question)? {
-            let cause = self.reason.cause();
-            let deleted = counts(self.ages, |old| delete(&store, old, &cause))?;
+            let (cause, progress) = (self.reason.cause(), Progress::of(total.get()));
+            let mut done = 0;
+            let mut show = |runs| {
+                done += runs;
+                progress.show(done);
+            };
+            let deleted = counts(self.ages, |old| delete(&store, old, &cause, &mut show));
+            progress.clear();
+            let deleted = deleted?;
             store.forget_workers()?;
             deleted
         } else {
@@ -123,7 +133,7 @@ impl Arguments {
 /// Returns the counts of all old runs by `of`, in the order of the statuses.
 fn counts(
     ages: Ages,
-    of: impl Fn(OldRuns) -> store::Result<Vec<(String, i64)>>,
+    mut of: impl FnMut(OldRuns) -> store::Result<Vec<(String, i64)>>,
 ) -> store::Result<Vec<Count>> {
     let mut counts = Vec::new();
     for old in ages.old() {
@@ -153,8 +163,14 @@ fn remove(store: &Store, ids: Vec<i64>, cause: &Cause, form: Form) -> anyhow::Re
     request.of_ids(form, ids)
 }
 
-/// Deletes batch by batch until there are no more; returns how many of each status.
-fn delete(store: &Store, old: OldRuns, cause: &Cause) -> store::Result<Vec<(String, i64)>> {
+/// Deletes batch by batch until there are no more; returns how many of each status. Calls
+/// `deleted_some` with the size of each batch.
+fn delete(
+    store: &Store,
+    old: OldRuns,
+    cause: &Cause,
+    deleted_some: &mut impl FnMut(usize),
+) -> store::Result<Vec<(String, i64)>> {
     let mut deleted = HashMap::<String, i64>::new();
     let mut last = None;
     loop {
@@ -162,13 +178,11 @@ fn delete(store: &Store, old: OldRuns, cause: &Cause) -> store::Result<Vec<(Stri
         for run in &batch {
             *deleted.entry(run.status.clone()).or_default() += 1;
         }
+        deleted_some(batch.len());
         let is_last = (batch.len() as i64) < BATCH;
         last = batch.pop();
         if is_last {
-            break;
+            return Ok(deleted.into_iter().collect());
         }
-        print::progress(&format!("{} deleted", deleted.values().sum::<i64>()));
     }
-    print::progress("");
-    Ok(deleted.into_iter().collect())
 }

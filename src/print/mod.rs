@@ -2,12 +2,13 @@
 
 mod fields;
 mod log_writer;
+mod progress;
 mod rate_limit;
 mod table;
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -22,6 +23,7 @@ use log_writer::LogWriter;
 
 pub(crate) use fields::Fields;
 pub(crate) use log_writer::finish;
+pub(crate) use progress::Progress;
 pub(crate) use rate_limit::complain_hourly;
 pub(crate) use table::{Cell, Colour, Table, instant, relative, set_colour};
 
@@ -205,8 +207,32 @@ fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<String> {
     Ok(text)
 }
 
+/// The answer that `redraw` collects.
+static SCREEN: Mutex<Option<String>> = Mutex::new(None);
+
+fn screen() -> MutexGuard<'static, Option<String>> {
+    SCREEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Replaces the contents of the terminal by the answer of `draw`. Cuts it below, not above.
+pub(crate) fn redraw(draw: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    *screen() = Some(String::new());
+    let drawn = draw();
+    let text = screen().take().unwrap_or_default();
+    drawn?;
+    let size = rustix::termios::tcgetwinsize(io::stdout()).map(|size| size.ws_row.into());
+    let rows = size.ok().filter(|rows| *rows > 1).unwrap_or(usize::MAX);
+    // Overwrites the lines in place, because an empty screen would flicker.
+    let lines = text.lines().take(rows - 1).map(|line| format!("{line}\x1b[K\n"));
+    answer(&format!("\x1b[H{}\x1b[J", lines.collect::<String>()))
+}
+
 /// Writes an answer to stdout. If the reader has closed its pipe, it needs no more: no error.
 pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
+    if let Some(screen) = &mut *screen() {
+        screen.push_str(text);
+        return Ok(());
+    }
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -252,15 +278,6 @@ pub(crate) fn confirm(
     let mut line = String::new();
     stdin.read_line(&mut line).context("cannot read the answer")?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
-}
-
-/// Shows the progress of a long command on stderr if it is a terminal.
-pub(crate) fn progress(line: &str) {
-    let mut stderr = io::stderr();
-    if stderr.is_terminal() {
-        let _ = write!(stderr, "\r\x1b[K{line}");
-        let _ = stderr.flush();
-    }
 }
 
 /// Starts the log on stderr: one line an event. `JOBCTL_LOG` overrides the level.

@@ -3,16 +3,23 @@
 mod prometheus;
 mod text;
 
+use std::io::{self, IsTerminal};
+use std::thread;
+use std::time::Duration;
+
 use clap::Args;
 use serde::Serialize;
 
 use super::Database;
 use super::arguments::Output;
-use crate::exit::Exit;
+use crate::exit::{Exit, Fault};
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding};
 use crate::print;
-use crate::store::Overview;
+use crate::store::{Overview, Store};
+
+/// The time between two redraws by --watch.
+const REDRAWN_AFTER: Duration = Duration::from_secs(2);
 
 /// Show problems, jobs, workers and long runs
 ///
@@ -31,6 +38,9 @@ pub(crate) struct Arguments {
     /// Print metrics in the text format of Prometheus
     #[arg(long, conflicts_with_all = ["json", "format", "header"])]
     prometheus: bool,
+    /// Redraw the tables every 2 seconds, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["prometheus", "json", "format", "header"])]
+    watch: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -44,13 +54,26 @@ struct Answer<'a> {
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        if self.watch && !io::stdout().is_terminal() {
+            return Err(Fault::usage("--watch needs a terminal; omit it in scripts").into());
+        }
         let store = database.open()?;
+        if !self.watch {
+            return self.show(&store).map(|()| Exit::Done);
+        }
+        loop {
+            print::redraw(|| self.show(&store))?;
+            thread::sleep(REDRAWN_AFTER);
+        }
+    }
+
+    fn show(&self, store: &Store) -> anyhow::Result<()> {
         let overview = store.status(self.job.clone())?;
         let findings = health::work(&overview.work, &Thresholds::default());
         if let Some(job) = &self.job
             && overview.jobs.is_empty()
         {
-            super::known_job(&store, job)?;
+            super::known_job(store, job)?;
         }
         if self.prometheus {
             print::answer(&prometheus::exposition(&prometheus::metrics(&overview, &findings)))?;
@@ -59,6 +82,6 @@ impl Arguments {
         } else {
             text::show(self.output.form(), overview, findings)?;
         }
-        Ok(Exit::Done)
+        Ok(())
     }
 }

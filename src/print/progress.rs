@@ -1,0 +1,67 @@
+//! The progress of a command that works on many runs, on stderr if it is a terminal.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use crate::text::{duration, plural};
+
+/// A command that ends sooner shows no progress.
+const DELAY: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    started: Instant,
+    /// The number of runs, if it is known.
+    total: Option<usize>,
+}
+
+impl Progress {
+    pub(crate) fn of(total: Option<usize>) -> Self {
+        Self { started: Instant::now(), total }
+    }
+
+    /// Shows that this many runs are done.
+    pub(crate) fn show(&self, done: usize) {
+        self.write(|took| line(done, self.total, took));
+    }
+
+    /// Removes the line.
+    pub(crate) fn clear(&self) {
+        self.write(|_| String::new());
+    }
+
+    fn write(&self, line: impl FnOnce(Duration) -> String) {
+        let (mut stderr, took) = (io::stderr(), self.started.elapsed());
+        if took >= DELAY && stderr.is_terminal() {
+            let _ = write!(stderr, "\r\x1b[K{}", line(took));
+            let _ = stderr.flush();
+        }
+    }
+}
+
+/// `2,000 of 6,000 runs, 500 a second, 8s left`.
+fn line(done: usize, total: Option<usize>, took: Duration) -> String {
+    let grouped = |number: usize| plural::grouped(i64::try_from(number).unwrap_or(i64::MAX));
+    let of = total.map(|total| format!(" of {}", grouped(total))).unwrap_or_default();
+    let rate = done as f64 / took.as_secs_f64();
+    let left = total.map(|total| total.saturating_sub(done) as f64 / rate);
+    let left = left.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let left = left.filter(|left| *left >= Duration::from_secs(1));
+    let left = left.map(|left| format!(", {} left", duration::show_whole(left)));
+    let left = left.unwrap_or_default();
+    format!("{}{of} runs, {} a second{left}", grouped(done), grouped(rate as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_has_the_rate_the_total_and_the_time_left() {
+        let after = |seconds| Duration::from_secs(seconds);
+        assert_eq!(line(0, Some(10), after(2)), "0 of 10 runs, 0 a second");
+        assert_eq!(line(2000, Some(6000), after(4)), "2,000 of 6,000 runs, 500 a second, 8s left");
+        assert_eq!(line(6000, Some(6000), after(4)), "6,000 of 6,000 runs, 1,500 a second");
+        assert_eq!(line(123_456, None, after(100)), "123,456 runs, 1,234 a second");
+    }
+}
