@@ -135,11 +135,11 @@ fn lane(job: &Job, state: State, axis: &Axis) -> Markup {
                 }
                 span.numbers {
                     (numbers(job, retries))
-                    @if let Some(median) = job.durations.median {
+                    @if let Some(average) = job.durations.average {
                         " "
                         span.quiet {
-                            (duration::show(store::seconds(median)))
-                            (trend(median, &job.durations))
+                            "takes " (duration::show(store::seconds(average)))
+                            (trend(average, &job.durations))
                         }
                     }
                 }
@@ -179,8 +179,8 @@ fn numbers(job: &Job, retries: i64) -> Markup {
 }
 
 /// How much longer or shorter the runs took than a week before.
-fn trend(median: f64, durations: &Durations) -> Markup {
-    let change = durations.median_before.map(|before| (median - before, median / before - 1.0));
+fn trend(average: f64, durations: &Durations) -> Markup {
+    let change = durations.average_before.map(|before| (average - before, average / before - 1.0));
     html! {
         @if let Some((seconds, share)) = change {
             @if seconds.abs() >= TREND.1 && share.abs() >= TREND.0 && share.is_finite() {

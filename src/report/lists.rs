@@ -4,25 +4,35 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{View, id, moment, more, name, section};
+use super::{ROWS, View, id, moment, more, name, section};
 use crate::health::limits::TICK_OVERDUE;
 use crate::schedule::Schedule;
-use crate::store::NextFire;
+use crate::schedule::due::Scheduled;
 
 pub(super) fn schedules(view: &View<'_>) -> Markup {
-    let (snapshot, axis) = (view.snapshot, &view.axis);
+    let axis = &view.axis;
+    let scheduled = view.snapshot.work.scheduled.iter();
+    let mut fires: Vec<_> =
+        scheduled.filter_map(|one| Some((one, one.schedule.as_deref()?))).collect();
+    // The next to fire first; paused and disabled ones come last.
+    fires.sort_by_key(|(one, _)| {
+        let is_unknown = one.next_run_at.is_none();
+        (!one.enabled, one.paused_at.is_some(), is_unknown, one.next_run_at, &one.name)
+    });
     let none = html! { "No job has a schedule." };
     let rest = html! { code { "jobctl next" } " lists all of them" };
     let columns = ["Job", "Next", "Last success", "Schedule"];
-    let all = (snapshot.all_fires, "job", rest);
-    list("Schedules", columns, &none, &all, &snapshot.fires, |fire| {
+    let all = (i64::try_from(fires.len()).unwrap_or(i64::MAX), "job", rest);
+    fires.truncate(ROWS);
+    list("Schedules", columns, &none, &all, &fires, |(fire, expression)| {
         let is_broken = view.findings.iter().any(|finding| {
-            finding.code == Some("schedule_broken") && finding.job_type.as_ref() == Some(&fire.job)
+            finding.code == Some("schedule_broken") && finding.job_type.as_ref() == Some(&fire.name)
         });
-        let schedule = Schedule::parse(&fire.schedule, &fire.time_zone);
         let schedule = html! {
-            code { (fire.schedule) }
-            @if let Ok(schedule) = schedule { " " span.quiet { (schedule.words()) } }
+            code { (expression) }
+            @if let Ok(schedule) = Schedule::parse(expression, &fire.time_zone) {
+                " " span.quiet { (schedule.words()) }
+            }
         };
         let success = html! {
             @match fire.last_succeeded_at {
@@ -30,11 +40,11 @@ pub(super) fn schedules(view: &View<'_>) -> Markup {
                 None => span.quiet { "none" },
             }
         };
-        [view.job(&fire.job), next(fire, is_broken, axis), success, schedule]
+        [view.job(&fire.name), next(fire, is_broken, axis), success, schedule]
     })
 }
 
-fn next(fire: &NextFire, is_broken: bool, axis: &Axis) -> Markup {
+fn next(fire: &Scheduled, is_broken: bool, axis: &Axis) -> Markup {
     html! {
         @match (fire.enabled, fire.paused_at, fire.next_run_at) {
             (false, ..) => span.badge { "disabled" },

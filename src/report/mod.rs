@@ -26,7 +26,7 @@ use headline::Headline;
 /// Lanes at most. It keeps the page below 500 KiB even if every bin of every lane has every mark.
 const JOBS: i64 = 20;
 /// Rows of a list at most.
-const ROWS: i64 = 25;
+const ROWS: usize = 25;
 /// A page that does not reload itself is old when it has been open for this long.
 const FRESH: Duration = Duration::from_secs(3600);
 
@@ -92,7 +92,7 @@ impl Page {
             silent_after: TICK_OVERDUE,
             troubled: bad.filter_map(|finding| finding.job_type).collect(),
             jobs: JOBS,
-            rows: ROWS,
+            rows: ROWS as i64,
             details: self.details,
         }
     }

@@ -45,9 +45,7 @@ pub(crate) use inspect::{
     TableFacts, ZoneFacts,
 };
 pub(crate) use list::RunFilter;
-pub(crate) use report::{
-    Bin, Details, Durations, FailureGroup, Job, NextFire, Scope, Snapshot, Summary,
-};
+pub(crate) use report::{Bin, Details, Durations, FailureGroup, Job, Scope, Snapshot, Summary};
 pub(crate) use runs::{Expired, Finish, LeaseState, Recorded, Renewed};
 pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};

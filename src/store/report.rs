@@ -50,8 +50,6 @@ pub(crate) struct Snapshot {
     pub(crate) all_jobs: i64,
     pub(crate) failures: Vec<FailureGroup>,
     pub(crate) all_failures: i64,
-    pub(crate) fires: Vec<NextFire>,
-    pub(crate) all_fires: i64,
     pub(crate) workers: Vec<Worker>,
     pub(crate) running: Vec<Running>,
 }
@@ -114,12 +112,12 @@ rows! {
         pub(crate) longest: Option<f64>,
     }
 
-    /// Medians of the newest successful runs, in seconds.
+    /// Average run times of successful runs on the last day with one, in seconds.
     #[derive(Debug, Default)]
     pub(crate) struct Durations {
-        pub(crate) median: Option<f64>,
+        pub(crate) average: Option<f64>,
         /// A week before.
-        pub(crate) median_before: Option<f64>,
+        pub(crate) average_before: Option<f64>,
     }
 
     /// Failed attempts of one job on one worker with the same error type.
@@ -144,17 +142,6 @@ rows! {
         pub(crate) last_at: DateTime<Utc>,
         /// Of the newest attempt's output.
         pub(crate) last_line: Option<String> = None,
-    }
-
-    #[derive(Debug)]
-    pub(crate) struct NextFire {
-        pub(crate) job: String,
-        pub(crate) schedule: String,
-        pub(crate) time_zone: String,
-        pub(crate) enabled: bool,
-        pub(crate) paused_at: Option<DateTime<Utc>>,
-        pub(crate) next_run_at: Option<DateTime<Utc>>,
-        pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
     }
 
     #[derive(Debug)]
@@ -193,7 +180,6 @@ impl Store {
             if scope.details == Details::Output {
                 read_last_lines(client, &mut failures)?;
             }
-            let (fires, all_fires) = list_with_total(client, query!("report/fires"), &[rows])?;
             let silent_after = silent_after.as_secs_f64();
             Ok(Snapshot {
                 now,
@@ -203,8 +189,6 @@ impl Store {
                 all_jobs,
                 failures,
                 all_failures,
-                fires,
-                all_fires,
                 workers: list_workers(client, Some(*rows))?,
                 running: client.list(query!("report/running"), &[rows])?,
             })
