@@ -298,7 +298,9 @@ fn only_the_first_of_two_ticks_of_a_worker_claims() {
     let first = lingering(&db, &["--concurrency", "1"]);
     gate.wait_for_starts(1);
     let id = db.enqueue(["shell", "--", "true"]);
-    tick_of(&db, "w").stdout("").stderr("");
+    tick_of(&db, "w")
+        .stdout("")
+        .stderr_has("runs are due, but another tick of this worker claims them");
     assert_eq!(db.of_run(id, "status, attempts"), "queued|0");
     // Another worker has its own claim right.
     tick_of(&db, "other");
@@ -348,7 +350,10 @@ fn concurrency_limits_all_ticks_of_a_worker_together() {
     wait_until("the claim right to be free", || {
         db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
     });
-    db.jobctl(["tick", "--worker", "w", "--concurrency", "2"]).run().success().stderr("");
+    let is_full = |tick: Finished| {
+        tick.success().stderr_has("other ticks of this worker run as many as --concurrency allows");
+    };
+    is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "2"]).run());
     assert_eq!(running(&db), 2);
     let second =
         db.jobctl(["tick", "--worker", "w", "--concurrency", "3", "--max-time", "1s"]).spawn();
@@ -356,7 +361,7 @@ fn concurrency_limits_all_ticks_of_a_worker_together() {
     wait_until("the claim right to be free", || {
         db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
     });
-    db.jobctl(["tick", "--worker", "w", "--concurrency", "3"]).run().success().stderr("");
+    is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "3"]).run());
     assert_eq!(running(&db), 3);
     // Another worker has a concurrency of its own.
     let third =
@@ -393,7 +398,7 @@ fn the_claim_right_of_a_tick_on_another_host_lasts_until_it_expires() {
         "UPDATE jobctl.job_workers SET claiming_tick = 'elsewhere.1.0', claiming_until = now() + \
             interval '1 hour'",
     );
-    tick_of(&db, "w").stderr("");
+    tick_of(&db, "w").stderr_has("runs are due, but another tick of this worker claims them");
     assert_eq!(db.status(id), "queued");
     db.execute("UPDATE jobctl.job_workers SET claiming_until = now() - interval '1 second'");
     tick_of(&db, "w");
