@@ -20,6 +20,10 @@ schedule = '0 2 * * *'
 max_attempts = 3
 ";
 
+/// From the first job of `TWO_JOBS` to `CLEANUP_CHANGED`.
+const CHANGES: &str = "change\tcleanup\tshell\t\"true\"\t\"exit 0\"\n\
+                       change\tcleanup\tmax_attempts\t10\t3\n";
+
 /// Returns the stored definitions with all columns.
 fn definitions(db: &TestDb) -> String {
     db.query("SELECT definition FROM jobctl.job_definitions AS definition ORDER BY name")
@@ -38,7 +42,7 @@ fn apply_adds_new_jobs_and_prints_no_unchanged_job() {
 fn apply_prints_changed_keys_and_disables_missing_jobs() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
-    assert_eq!(db.apply(CLEANUP_CHANGED), "change\tcleanup\tmax_attempts,shell\ndisable\treport\n");
+    assert_eq!(db.apply(CLEANUP_CHANGED), format!("{CHANGES}disable\treport\n"));
     assert_eq!(
         db.query(
             "SELECT name, action ->> 'command', max_attempts, enabled FROM \
@@ -49,7 +53,8 @@ fn apply_prints_changed_keys_and_disables_missing_jobs() {
     assert_eq!(db.apply(CLEANUP_CHANGED), "", "a job that is already disabled does not change");
     assert_eq!(
         db.apply(TWO_JOBS),
-        "change\tcleanup\tmax_attempts,shell\nchange\treport\tenabled\n"
+        "change\tcleanup\tshell\t\"exit 0\"\t\"true\"\nchange\tcleanup\tmax_attempts\t3\t10\n\
+         change\treport\tenabled\tfalse\ttrue\n"
     );
 }
 
@@ -68,8 +73,10 @@ fn a_key_removed_from_the_file_returns_to_its_default() {
         "00:05:00|slow|3|2|{\"a\": 1}|fixed:1s"
     );
     assert_eq!(
-        db.apply("[jobs.a]\nshell = 'true'\n").split('\t').nth(2).map(str::trim),
-        Some("backoff,max_running,payload,priority,queue,timeout")
+        db.apply("[jobs.a]\nshell = 'true'\n"),
+        "change\ta\tpayload\t{ a = 1 }\nchange\ta\tmax_running\t2\nchange\ta\ttimeout\t\"5m\"\n\
+         change\ta\tbackoff\t\"fixed:1s\"\t\"exponential:1m..30m\"\nchange\ta\tpriority\t3\t0\n\
+         change\ta\tqueue\t\"slow\"\t\"default\"\n"
     );
     assert_eq!(
         db.query(
@@ -89,22 +96,66 @@ fn a_dry_run_prints_the_same_and_changes_nothing() {
     let file = folder.path().join("jobs.toml");
     std::fs::write(&file, CLEANUP_CHANGED).unwrap();
     let file = file.to_str().unwrap();
-    let change = "change\tcleanup\tmax_attempts,shell\n";
     db.jobctl(["apply", file, "--dry-run"])
         .run()
         .success()
-        .stdout(&format!("{change}disable\treport\n"));
+        .stdout(&format!("{CHANGES}disable\treport\n"));
     db.jobctl(["apply", file, "--dry-run", "--prune"])
         .run()
         .success()
-        .stdout(&format!("{change}remove\treport\n"));
+        .stdout(&format!("{CHANGES}remove\treport\n"));
     assert_eq!(definitions(&db), before);
     db.jobctl(["apply", file, "--json"]).run().success().stdout(
-        "[{\"change\":\"change\",\"job_type\":\"cleanup\",\
-         \"changed_columns\":[\"max_attempts\",\"shell\"]},\
-         {\"change\":\"disable\",\"job_type\":\"report\",\"changed_columns\":[]}]\n",
+        "[{\"change\":\"change\",\"job_type\":\"cleanup\",\"key\":\"shell\",\
+         \"old\":\"\\\"true\\\"\",\"new\":\"\\\"exit 0\\\"\"},\
+         {\"change\":\"change\",\"job_type\":\"cleanup\",\"key\":\"max_attempts\",\
+         \"old\":\"10\",\"new\":\"3\"},\
+         {\"change\":\"disable\",\"job_type\":\"report\",\"key\":null,\
+         \"old\":null,\"new\":null}]\n",
     );
     db.jobctl(["apply", file, "--json"]).run().success().stdout("[]\n");
+}
+
+#[test]
+fn apply_reports_every_job_with_a_mistake_by_line() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    std::fs::write(
+        folder.path().join("jobs.toml"),
+        "[jobs.z]\nshell = 5\n[jobs.good]\nshell = 'true'\n[jobs.a]\nshell = 'true'\nqueue = 'a \
+         b'\n[job.c]\nshell = 'true'\n",
+    )
+    .unwrap();
+    let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().exits(2);
+    let starts: Vec<_> = refused.stderr.lines().map(|line| &line[..line.len().min(58)]).collect();
+    assert_eq!(
+        starts,
+        [
+            "jobctl: nothing is applied: jobs.toml:2: job `z`: `shell` ",
+            "jobctl: nothing is applied: jobs.toml:7: job `a`: `queue`:",
+            "jobctl: nothing is applied: jobs.toml:8: unknown key `job`",
+        ],
+        "{refused}"
+    );
+    assert_eq!(definitions(&db), "");
+}
+
+#[test]
+fn a_difference_hides_secrets() {
+    let db = TestDb::new();
+    let job = |secret: &str| {
+        format!(
+            "[jobs.a]\nshell = 'true'\nenv = {{ A = '{secret}' }}\n\
+             [jobs.b]\nhttp = {{ url = 'http://a.example/?{secret}' }}\n"
+        )
+    };
+    db.apply(&job("s3cret"));
+    let hidden = "{ A = \"[redacted]\" }";
+    let url = "\"http://a.example/?[redacted]\"";
+    assert_eq!(
+        db.apply(&job("s3cret2")),
+        format!("change\ta\tenv\t{hidden}\t{hidden}\nchange\tb\thttp.url\t{url}\t{url}\n")
+    );
 }
 
 #[test]
@@ -118,7 +169,7 @@ fn a_waiting_run_of_a_removed_job_dies_with_a_reason() {
     db.jobctl(["apply", file.to_str().unwrap(), "--prune"])
         .run()
         .success()
-        .stdout("change\tcleanup\tmax_attempts,shell\nremove\treport\n");
+        .stdout(&format!("{CHANGES}remove\treport\n"));
     assert_eq!(db.query("SELECT name FROM jobctl.job_definitions"), "cleanup");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(other), "succeeded");
@@ -368,7 +419,9 @@ fn a_single_changed_key_is_printed_and_stored() {
         ("enabled", "false", "f"),
     ] {
         db.apply(job);
-        assert_eq!(db.apply(&format!("{job}{key} = {value}\n")), format!("change\ta\t{key}\n"));
+        let change = db.apply(&format!("{job}{key} = {value}\n"));
+        assert!(change.starts_with(&format!("change\ta\t{key}\t")), "{change}");
+        assert!(change.ends_with(&format!("\t{}\n", value.replace('\'', "\""))), "{change}");
         assert_eq!(db.query(&format!("SELECT {key} FROM jobctl.job_definitions")), stored, "{key}");
     }
 }

@@ -122,6 +122,8 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "failures",
         "show",
         "next",
+        "jobs",
+        "job",
         "once",
         "pause",
         "resume",

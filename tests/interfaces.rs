@@ -153,6 +153,9 @@ fn insert_sample_rows(db: &TestDb) {
              NULL, NULL);
          INSERT INTO jobctl.job_events (action, run_id, host_user, reason, detail) VALUES \
              ('retry', 3, 'ana@web1', 'r', 'd'), ('retry', 3, NULL, NULL, NULL);
+         INSERT INTO jobctl.job_events (action, job, host_user, reason) VALUES \
+             ('pause', 'paused', 'ana@web1', 'r');
+         UPDATE jobctl.job_definitions SET max_running = 1 WHERE name = 'paused';
          UPDATE jobctl.job_runs SET settled_at = now() WHERE id = 4",
     );
 }
@@ -200,6 +203,11 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
              --count 9",
         ],
     );
+    interfaces.rows("jobs", &["jobs"]);
+    interfaces.rows(
+        "job (an object; TSV has a line for each field)",
+        &["job paused", "job plain", "job nightly"],
+    );
     interfaces
         .rows("status (an object; TSV has a line for each row, with its kind first)", &["status"]);
     nested(&mut interfaces, "status", "status", "jobs");
@@ -217,6 +225,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
         "failures --group",
         "next",
         "next nightly",
+        "jobs",
         "tick --dry-run",
         "doctor",
     ] {

@@ -39,6 +39,7 @@ mod http;
 mod http_hostile;
 mod http_policy;
 mod interfaces;
+mod jobs;
 mod key_scope;
 mod languages;
 mod lease;

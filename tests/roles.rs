@@ -415,6 +415,8 @@ fn an_enqueuer_can_only_enqueue_from_the_command_line() {
         &["failures"],
         &["list"],
         &["show", id],
+        &["jobs"],
+        &["job", "nightly"],
         &["pause", "nightly"],
         &["resume", "nightly"],
         &["once", "k", "--", "true"],

@@ -221,7 +221,7 @@ fn apply_fixes_a_schedule_whose_runs_can_not_be_stored() {
     let folder = temp_dir();
     std::fs::write(folder.path().join("jobs.toml"), job(8)).unwrap();
     let applied = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().success();
-    applied.stdout("change\ta\tmax_attempts\n").stderr_has("schedule of `a` does not fire");
+    applied.stdout("change\ta\tmax_attempts\t7\t8\n").stderr_has("schedule of `a` does not fire");
     db.jobctl(["tick"]).run().success().stderr_has("schedule a: fired");
     assert_eq!(fired(&db), "1");
 }

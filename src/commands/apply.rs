@@ -1,18 +1,17 @@
 //! `jobctl apply`: makes the definitions match a file.
 
-use std::collections::BTreeSet;
-
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::{Args, ValueHint};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Database;
 use super::arguments::Output;
 use super::trail::Reason;
 use crate::exit::{Exit, Fault};
-use crate::job::definition::{self, Definition};
+use crate::job::definition::{self, Definition, Problem};
+use crate::job::definition_keys;
 use crate::print::{self, Table};
 use crate::schedule::due;
 use crate::store::{Applied, ApplyMode, Unlisted};
@@ -21,7 +20,8 @@ use crate::upkeep;
 /// Make the job definitions match a TOML file
 ///
 /// Definitions that the file does not have are disabled: their schedules stop.
-/// Nothing is changed when anything in the file is wrong.
+/// Nothing is changed when anything in the file is wrong. It prints each changed
+/// key with its old and new value, without secrets.
 ///
 ///   jobctl apply jobs.toml --dry-run
 ///   jobctl apply jobs.toml
@@ -43,24 +43,41 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// A difference between the definitions and the file.
+/// A difference between the definitions and the file: of a changed definition, one for each key.
 #[derive(Debug, Default, Serialize)]
 struct Change {
     change: &'static str,
     job_type: String,
-    changed_columns: Vec<String>,
+    key: Option<String>,
+    /// As TOML, without secrets.
+    old: Option<String>,
+    new: Option<String>,
 }
+
+const NONE: &str = "nothing changes";
+
+/// For changes of whole definitions only.
+const WHOLE: Table<'_> = Table::new(&[("change", "change"), ("job", "job_type")], NONE);
+
+const TABLE: Table<'_> = Table::new(
+    &[("change", "change"), ("job", "job_type"), ("key", "key"), ("old", "old"), ("new", "new")],
+    NONE,
+);
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let text = std::fs::read_to_string(&self.file)
             .with_context(|| format!("cannot read `{}`", self.file))?;
         let store = database.open()?;
-        let definitions = definition::read(&text, store.now()?).map_err(|problem| {
-            Fault::usage(format!(
-                "nothing is applied: {}:{}: {}",
-                self.file, problem.line, problem.what
-            ))
+        let definitions = definition::read(&text, store.now()?).map_err(|problems| {
+            let of = |Problem { line, what }: &Problem| {
+                format!("nothing is applied: {}:{line}: {what}", self.file)
+            };
+            // `main` prints the last one.
+            let mut lines: Vec<_> = problems.iter().map(of).collect();
+            let last = lines.pop().unwrap_or_default();
+            lines.iter().for_each(|line| print::complain(line));
+            Fault::usage(last)
         })?;
         let names = definitions.iter().map(|definition| definition.name.clone()).collect();
         let mode = if self.dry_run { ApplyMode::DryRun } else { ApplyMode::Change };
@@ -74,11 +91,8 @@ impl Arguments {
         let applied = store.apply(names, rows, others, mode, self.reason.cause())?;
         let changes = changes(applied, others);
         let form = self.output.form();
-        const TABLE: Table<'_> = Table::new(
-            &[("change", "change"), ("job", "job_type"), ("keys", "changed_columns")],
-            "nothing changes",
-        );
-        print::rows(form, &changes, &TABLE)?;
+        let is_whole = changes.iter().all(|change| change.key.is_none());
+        print::rows(form, &changes, &if is_whole { WHOLE } else { TABLE.wrapped() })?;
         Ok(Exit::Done)
     }
 }
@@ -96,24 +110,23 @@ fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
 }
 
 fn changes(applied: Applied, others: Unlisted) -> Vec<Change> {
-    let change = |change, job_type, changed_columns| Change { change, job_type, changed_columns };
-    let changed = applied.changed.into_iter().filter_map(|(job, before, after)| match before {
-        None => Some(change("add", job, Vec::new())),
+    let whole = |change, job_type| Change { change, job_type, ..Change::default() };
+    let changed = applied.changed.into_iter().flat_map(|(job, before, after)| match before {
+        None => vec![whole("add", job)],
         Some(before) => {
-            let columns = differing(&before, &after);
-            (!columns.is_empty()).then(|| change("change", job, columns))
+            let keys = definition_keys::differing(&before, &after).into_iter();
+            let change = |(key, old, new)| Change {
+                key: Some(key),
+                old,
+                new,
+                ..whole("change", job.clone())
+            };
+            keys.map(change).collect()
         }
     });
     let gone = match others {
         Unlisted::Disable => "disable",
         Unlisted::Remove => "remove",
     };
-    changed.chain(applied.others.into_iter().map(|job| change(gone, job, Vec::new()))).collect()
-}
-
-/// Returns the keys of the file in which a definition differs.
-fn differing(before: &Value, after: &Value) -> Vec<String> {
-    let keys = [before, after].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
-    let differing: BTreeSet<_> = keys.filter(|key| before.get(key) != after.get(key)).collect();
-    differing.into_iter().cloned().collect()
+    changed.chain(applied.others.into_iter().map(|job| whole(gone, job))).collect()
 }

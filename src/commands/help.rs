@@ -9,7 +9,21 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
     ("Set up", &["migrate", "apply", "grants", "doctor", "completions"]),
     ("Enqueue", &["enqueue", "once"]),
     ("Run", &["tick", "prune"]),
-    ("Look", &["list", "list-dead", "failures", "show", "status", "check", "report", "next"]),
+    (
+        "Look",
+        &[
+            "list",
+            "list-dead",
+            "failures",
+            "show",
+            "status",
+            "check",
+            "report",
+            "jobs",
+            "job",
+            "next",
+        ],
+    ),
     ("Act", &["retry", "cancel", "settle", "pause", "resume"]),
 ];
 
@@ -20,7 +34,7 @@ pub(super) fn grouped(command: Command) -> Command {
         "help" | "version" => argument.hide(true),
         _ => argument,
     });
-    let mut template = "{about-with-newline}{usage-heading} {usage}\n\n".to_owned();
+    let mut template = "{about-with-newline}{usage-heading} {usage}\n".to_owned();
     for (group, names) in GROUPS {
         let found = names.iter().filter_map(|name| built.find_subcommand(name));
         for (index, command) in found.enumerate() {

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-const TABLE: Table<'_> = Table::new(
+pub(super) const TABLE: Table<'_> = Table::new(
     &[
         ("id", "id"),
         ("job", "job_type"),

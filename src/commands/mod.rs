@@ -13,6 +13,8 @@ mod failures;
 mod filter;
 mod grants;
 mod help;
+mod job;
+mod jobs;
 mod list;
 mod list_dead;
 #[cfg(test)]
@@ -116,6 +118,8 @@ commands! {
     Failures(failures::Arguments),
     Show(show::Arguments),
     Next(next::Arguments),
+    Jobs(jobs::Arguments),
+    Job(job::Arguments),
     Once(once::Arguments),
     Pause(pause::Arguments),
     Resume(resume::Arguments),

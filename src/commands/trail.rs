@@ -33,7 +33,7 @@ pub(super) fn print(form: Form, events: &[Event], now: DateTime<Utc>) -> anyhow:
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(super) struct Reason {
-    /// Why, for the trail that `jobctl show` prints
+    /// Why, for the trail that `show` and `job` print
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
 }

@@ -52,15 +52,15 @@ pub(crate) struct Problem {
 }
 
 /// The keys of a job.
-const KEYS: &str = "shell http cwd env permanent_exit_codes payload schedule time_zone catch_up \
-                    overlap max_running max_attempts timeout max_age backoff priority queue spread \
-                    enqueuers enqueue_may_set enabled";
+pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes payload schedule \
+                    time_zone catch_up overlap max_running max_attempts timeout max_age backoff \
+                    priority queue spread enqueuers enqueue_may_set enabled";
 /// The keys of a job that belong to the command of `shell`.
 const SHELL_KEYS: [&str; 3] = ["cwd", "env", "permanent_exit_codes"];
 /// The keys of a job that need a `schedule`.
-const SCHEDULE_KEYS: [&str; 4] = ["time_zone", "catch_up", "overlap", "spread"];
+pub(super) const SCHEDULE_KEYS: [&str; 4] = ["time_zone", "catch_up", "overlap", "spread"];
 /// The keys of a job's `http` table; the body is the run's payload.
-const HTTP_KEYS: &str = "url method headers timeout redirects transient_statuses";
+pub(super) const HTTP_KEYS: &str = "url method headers timeout redirects transient_statuses";
 /// The values of `enqueue_may_set`.
 const MAY_SET: &[&str] = &["queue", "priority", "timeout", "max_attempts", "backoff"];
 /// The values of `overlap`; the first is the default.
@@ -72,8 +72,8 @@ const LONGEST_AGE: Duration = Duration::from_secs(366 * 86400);
 /// The maximum of N in `catch_up = "all:N"`.
 const CATCH_UP_LIMIT: usize = 1000;
 
-/// Reads a file. A schedule must fire after `now`.
-pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Problem> {
+/// Reads a file. A schedule must fire after `now`. Returns one mistake per job, by line.
+pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Vec<Problem>> {
     let line_of = |offset: usize| 1 + text[..offset.min(text.len())].matches('\n').count();
     let file = DeTable::parse(text).map_err(|error| {
         let what = error.message().replace('\n', " ");
@@ -81,26 +81,33 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Pr
         // The parser does not name a duplicate key, and only its message shows that error.
         let key = text.get(span.clone()).filter(|_| what == "duplicate key");
         let key = key.map(|key| format!(" `{key}`")).unwrap_or_default();
-        Problem { line: line_of(span.start), what: what + &key }
+        vec![Problem { line: line_of(span.start), what: what + &key }]
     })?;
-    let mut definitions = Vec::new();
+    let (mut definitions, mut problems) = (Vec::new(), Vec::new());
     for (key, value) in file.get_ref() {
         let here = |what: String| Problem { line: line_of(key.span().start), what };
         if key.get_ref() != "jobs" {
             let known = did_you_mean::suggestion(key.get_ref(), ["jobs"]);
             let what = format!("unknown key `{}`; a file holds [jobs.NAME] tables", key.get_ref());
-            return Err(here(what + &known));
+            problems.push(here(what + &known));
+            continue;
         }
-        let jobs = value.get_ref().as_table();
-        for (name, job) in jobs.ok_or_else(|| here("`jobs` holds [jobs.NAME] tables".to_owned()))? {
-            let problem = |Wrong { place, why }| Problem {
-                line: line_of(place.unwrap_or(name.span().start)),
-                what: format!("job `{}`: {why}", name.get_ref().escape_debug()),
-            };
-            definitions.push(read_job(name.get_ref(), job.get_ref(), now).map_err(problem)?);
+        let Some(jobs) = value.get_ref().as_table() else {
+            problems.push(here("`jobs` holds [jobs.NAME] tables".to_owned()));
+            continue;
+        };
+        for (name, job) in jobs {
+            match read_job(name.get_ref(), job.get_ref(), now) {
+                Ok(definition) => definitions.push(definition),
+                Err(Wrong { place, why }) => problems.push(Problem {
+                    line: line_of(place.unwrap_or(name.span().start)),
+                    what: format!("job `{}`: {why}", name.get_ref().escape_debug()),
+                }),
+            }
         }
     }
-    Ok(definitions)
+    problems.sort_by_key(|problem| problem.line);
+    if problems.is_empty() { Ok(definitions) } else { Err(problems) }
 }
 
 /// A mistake in a job.
@@ -412,7 +419,7 @@ mod tests {
 
     #[track_caller]
     fn refuses(text: &str, line: usize, what: &str) {
-        let problem = read(text, DateTime::UNIX_EPOCH).unwrap_err();
+        let problem = &read(text, DateTime::UNIX_EPOCH).unwrap_err()[0];
         assert_eq!(problem.line, line, "{problem:?}");
         assert!(problem.what.contains(what), "{problem:?}");
     }
@@ -534,7 +541,7 @@ mod tests {
         #[track_caller]
         fn says(text: &str, line: usize, what: &str) {
             let what = format!("job `a`: {what}");
-            assert_eq!(read(text, DateTime::UNIX_EPOCH).unwrap_err(), Problem { line, what });
+            assert_eq!(read(text, DateTime::UNIX_EPOCH).unwrap_err(), [Problem { line, what }]);
         }
         let shell = |keys: &str| format!("[jobs.a]\nshell = 'x'\n{keys}\n");
         says(&shell("env = { A = 1 }"), 3, "`env`: expected a string");

@@ -4,6 +4,7 @@ pub(crate) mod action;
 pub(crate) mod attempt;
 pub(crate) mod backoff;
 pub(crate) mod definition;
+pub(crate) mod definition_keys;
 pub(crate) mod failure;
 pub(crate) mod next_status;
 pub(crate) mod payload;

@@ -1,4 +1,4 @@
-//! The trail: the events of a run or of a definition.
+//! The trail of runs and of definitions, and definitions with the events that stopped them.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -20,6 +20,25 @@ rows! {
         pub(crate) reason: Option<String>,
         pub(crate) detail: Option<String>,
     }
+
+    /// A definition, and why its schedule does not fire.
+    #[derive(Debug)]
+    pub(crate) struct StoredDefinition {
+        pub(crate) job_type: String,
+        /// JSON in the words of the file, including secrets.
+        pub(crate) keys: String,
+        /// `fires`, `paused` or `disabled`; `None`: no schedule, and not disabled.
+        pub(crate) state: Option<String>,
+        /// The start of the pause, or the time when the definition was disabled if it is known.
+        pub(crate) since_at: Option<DateTime<Utc>>,
+        /// The user that paused or disabled it.
+        pub(crate) changed_by: Option<String>,
+        pub(crate) reason: Option<String>,
+        pub(crate) next_run_at: Option<DateTime<Utc>>,
+        pub(crate) skipped_fires: i64,
+        /// By the database's clock.
+        pub(crate) now: DateTime<Utc>,
+    }
 }
 
 impl Store {
@@ -27,6 +46,20 @@ impl Store {
     pub(crate) fn run_events(&self, run: i64) -> Result<Vec<Event>> {
         self.transact("read the trail", move |client| {
             client.list(query!("look/list_events"), &[&Some(run), &None::<String>])
+        })
+    }
+
+    /// Returns the last events of a definition, also of a removed one, the oldest first.
+    pub(crate) fn definition_events(&self, name: String) -> Result<Vec<Event>> {
+        self.transact("read the trail", move |client| {
+            client.list(query!("look/list_events"), &[&None::<i64>, &Some(&name)])
+        })
+    }
+
+    /// Returns all definitions by name, or the definition of that name.
+    pub(crate) fn list_definitions(&self, name: Option<String>) -> Result<Vec<StoredDefinition>> {
+        self.transact("read definitions", move |client| {
+            client.list(query!("look/list_definitions"), &[&name])
         })
     }
 }

@@ -36,7 +36,7 @@ pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, Unlisted};
 pub(crate) use effects::Effect;
 pub(crate) use enqueue::{NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
-pub(crate) use events::Event;
+pub(crate) use events::{Event, StoredDefinition};
 pub(crate) use failures::FailureFilter;
 pub(crate) use findings::{Fact, WorkFacts};
 pub(crate) use finish_and_claim::{LockedRuns, PendingStep, StepResult};
@@ -44,7 +44,7 @@ pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, RoleFacts, SequenceFacts, SessionFacts, SnapshotFacts,
     TableFacts, ZoneFacts,
 };
-pub(crate) use list::RunFilter;
+pub(crate) use list::{Run, RunFilter};
 pub(crate) use report::{Bin, Details, Durations, FailureGroup, Job, Scope, Snapshot, Summary};
 pub(crate) use runs::{Expired, Finish, LeaseState, Recorded, Renewed};
 pub(crate) use schema::Mode;

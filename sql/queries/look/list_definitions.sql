@@ -1,0 +1,36 @@
+-- The definitions in the words of the file, by name, and the events that paused or disabled them.
+-- $1  a name; NULL for all
+SELECT
+    definition.name AS job_type,
+    jobctl.definition_keys(definition)::text AS keys,
+    state.state,
+    coalesce(CASE WHEN state.state = 'paused' THEN definition.paused_at END, held.recorded_at)
+        AS since_at,
+    coalesce(held.host_user, held.recorded_by) AS changed_by,
+    held.reason,
+    CASE WHEN state.state = 'fires' THEN definition.next_run_at END AS next_run_at,
+    definition.skipped_fires,
+    now() AS now
+FROM jobctl.job_definitions AS definition
+CROSS JOIN LATERAL (
+    SELECT CASE
+        WHEN NOT definition.enabled THEN 'disabled'
+        WHEN definition.paused_at IS NOT NULL THEN 'paused'
+        WHEN definition.schedule IS NOT NULL THEN 'fires'
+    END AS state
+) AS state
+LEFT JOIN LATERAL (
+    SELECT event.*
+    FROM jobctl.job_events AS event
+    WHERE event.run_id IS NULL
+        AND event.job = definition.name
+        AND CASE state.state
+            WHEN 'disabled' THEN event.action IN ('add', 'disable')
+            WHEN 'paused' THEN event.action = 'pause'
+        END
+    ORDER BY event.id DESC
+    LIMIT 1
+) AS held ON true
+WHERE $1::text IS NULL
+    OR definition.name = $1::text
+ORDER BY definition.name

@@ -1,0 +1,114 @@
+//! `jobctl job`: one definition, its next times, its last runs and its trail.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::arguments::Output;
+use super::{Database, list, trail};
+use crate::exit::Exit;
+use crate::job::definition_keys;
+use crate::print::{self, Cell, Fields, Form};
+use crate::schedule::Schedule;
+use crate::store::{Event, Run, RunFilter};
+use crate::text::timestamp;
+
+/// The number of next times and of last runs that are shown.
+const SHOWN: usize = 5;
+
+/// Show a definition, its last runs and its trail
+///
+/// It has the keys of the file, with defaults. Values of headers and of the
+/// environment are left out, and the query of a URL.
+///
+///   jobctl job cleanup_nightly
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// The definition's name
+    name: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    job_type: String,
+    state: Option<String>,
+    #[serde(with = "timestamp")]
+    since_at: Option<DateTime<Utc>>,
+    changed_by: Option<String>,
+    reason: Option<String>,
+    skipped_fires: i64,
+    /// In the time zone of the schedule.
+    next_times: Vec<String>,
+    keys: Map<String, Value>,
+    runs: Vec<Run>,
+    events: Vec<Event>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        let store = database.open()?;
+        let Some(definition) = store.list_definitions(Some(self.name.clone()))?.pop() else {
+            return Err(super::no_definition(&store, &self.name).into());
+        };
+        let now = definition.now;
+        let stored: Value = serde_json::from_str(&definition.keys).unwrap_or_default();
+        let schedule = stored["schedule"].as_str().zip(stored["time_zone"].as_str());
+        let schedule = schedule.filter(|_| definition.next_run_at.is_some());
+        let schedule = schedule.and_then(|(text, zone)| Schedule::parse(text, zone).ok());
+        let times = schedule.iter().flat_map(|schedule| schedule.fires(now).take(SHOWN));
+        let filter = RunFilter { job: Some(self.name.clone()), ..RunFilter::default() };
+        let keys = definition_keys::shown(&stored);
+        let answer = Answer {
+            next_times: times
+                .map(|fire| fire.local.to_rfc3339_opts(SecondsFormat::Secs, false))
+                .collect(),
+            keys: keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+            runs: store.list_runs(filter, SHOWN as i64)?,
+            events: store.definition_events(self.name)?,
+            job_type: definition.job_type,
+            state: definition.state,
+            since_at: definition.since_at,
+            changed_by: definition.changed_by,
+            reason: definition.reason,
+            skipped_fires: definition.skipped_fires,
+        };
+        let form = self.output.form();
+        print::object(form, &answer, |fields| text(form, &answer, &keys, fields, now))?;
+        Ok(Exit::Done)
+    }
+}
+
+fn text(
+    form: Form,
+    answer: &Answer,
+    keys: &[(&'static str, Value)],
+    fields: &Fields,
+    now: DateTime<Utc>,
+) -> anyhow::Result<()> {
+    let mut facts = fields.cells(
+        &[
+            ("job", "job_type"),
+            ("state", "state"),
+            ("since", "since_at"),
+            ("by", "changed_by"),
+            ("reason", "reason"),
+            ("skipped times", "skipped_fires"),
+        ],
+        Some(now),
+    );
+    facts.retain(|(name, _)| *name != "skipped times" || answer.skipped_fires > 0);
+    let times = answer.next_times.join(", ");
+    facts.push(("next times", if times.is_empty() { Cell::Nothing } else { Cell::Text(times) }));
+    facts.extend(keys.iter().map(|(key, value)| (*key, Cell::Text(definition_keys::toml(value)))));
+    print::facts(facts)?;
+    if !answer.runs.is_empty() {
+        print::answer("\n")?;
+        print::heading(form, "Last runs")?;
+        print::rows(form, &answer.runs, &list::TABLE.since(Some(now)))?;
+    }
+    trail::print(form, &answer.events, now)
+}

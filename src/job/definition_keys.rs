@@ -1,0 +1,139 @@
+//! A stored definition in the words of the file, without its secrets. Pure.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::definition::{HTTP_KEYS, KEYS, SCHEDULE_KEYS};
+use super::redact;
+use crate::text::duration;
+
+/// A key with its old and its new value as TOML.
+pub(crate) type Difference = (String, Option<String>, Option<String>);
+
+/// Returns the keys that have a value, in the order of the reference. `stored` is the result of
+/// `jobctl.definition_keys`.
+pub(crate) fn shown(stored: &Value) -> Vec<(&'static str, Value)> {
+    KEYS.split(' ').filter_map(|key| Some((key, value(stored, key)?))).collect()
+}
+
+/// Returns the keys that differ. Calls are compared key by key, as `http.url`.
+pub(crate) fn differing(old: &Value, new: &Value) -> Vec<Difference> {
+    let are_calls = old["http"].is_object() && new["http"].is_object();
+    let keys = KEYS.split(' ').filter(|key| !are_calls || *key != "http").map(|key| (key, None));
+    let parts = HTTP_KEYS.split(' ').filter(|_| are_calls).map(|part| ("http", Some(part)));
+    let text = |stored, key, part| {
+        let value = value(stored, key)?;
+        Some(part_of(&value, part)).filter(|value| !value.is_null()).map(toml)
+    };
+    parts
+        .chain(keys)
+        .filter(|(key, part)| part_of(&old[*key], *part) != part_of(&new[*key], *part))
+        .map(|(key, part)| {
+            let name = part.map_or_else(|| key.to_owned(), |part| format!("{key}.{part}"));
+            (name, text(old, key, part), text(new, key, part))
+        })
+        .collect()
+}
+
+fn part_of<'a>(value: &'a Value, part: Option<&str>) -> &'a Value {
+    part.map_or(value, |part| &value[part])
+}
+
+/// Returns what the definition runs: its command, or the method and the address of its call.
+pub(crate) fn summary(stored: &Value) -> String {
+    let part = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match (value(stored, "shell"), value(stored, "http")) {
+        (Some(Value::Array(words)), _) => words.iter().map(part).collect::<Vec<_>>().join(" "),
+        (Some(command), _) => part(&command),
+        (None, Some(call)) => {
+            let parts = [&call["method"], &call["url"]].into_iter().filter(|it| !it.is_null());
+            parts.map(part).collect::<Vec<_>>().join(" ")
+        }
+        (None, None) => String::new(),
+    }
+}
+
+/// Returns the value of a key. `None`: it has no effect, like `overlap` without a schedule.
+fn value(stored: &Value, key: &str) -> Option<Value> {
+    let value = stored.get(key).filter(|value| !value.is_null())?;
+    match key {
+        "payload" if *value == json!({}) => None,
+        "spread" if value.as_f64() == Some(0.0) => None,
+        _ if SCHEDULE_KEYS.contains(&key) && stored["schedule"].is_null() => None,
+        "timeout" | "max_age" | "spread" => {
+            let seconds = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
+            Some(duration::show(seconds).into())
+        }
+        "env" => redacted("shell", &json!({"env": value})).get("env").cloned(),
+        "http" => Some(redacted("http", value)),
+        _ => Some(value.clone()),
+    }
+}
+
+fn redacted(kind: &str, action: &Value) -> Value {
+    let shown = redact::payload(kind, &action.to_string());
+    serde_json::from_str(shown.get()).unwrap_or_default()
+}
+
+/// Returns a value in the syntax of TOML.
+pub(crate) fn toml(value: &Value) -> String {
+    let is_bare = |key: &str| {
+        !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+    };
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().map(|(key, value)| {
+                let name = if is_bare(key) { key.clone() } else { json!(key).to_string() };
+                format!("{name} = {}", toml(value))
+            });
+            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", "))
+        }
+        _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn as_file(stored: &Value) -> String {
+        let keys = shown(stored).into_iter();
+        keys.map(|(key, value)| format!("{key} = {}\n", toml(&value))).collect()
+    }
+
+    #[test]
+    fn values_are_toml_without_secrets() {
+        let stored = json!({
+            "shell": ["a", "b \"c\""], "env": {"A": "s3cret", "B C": "s3cret"}, "payload": {},
+            "schedule": null, "overlap": "skip", "timeout": 90.0, "max_attempts": 3,
+            "enqueuers": null, "enabled": true,
+        });
+        assert_eq!(
+            as_file(&stored),
+            "shell = [\"a\", \"b \\\"c\\\"\"]\n\
+             env = { A = \"[redacted]\", \"B C\" = \"[redacted]\" }\n\
+             max_attempts = 3\ntimeout = \"1m 30s\"\nenabled = true\n"
+        );
+        assert_eq!(summary(&stored), "a b \"c\"");
+    }
+
+    #[test]
+    fn a_difference_names_the_keys_of_the_file() {
+        let call = |url: &str| json!({"url": url, "method": "GET"});
+        let old = json!({"http": call("http://a/?s3cret"), "priority": 1, "timeout": 60.0});
+        let new = json!({"http": call("http://b/"), "priority": 1, "timeout": null});
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            differing(&old, &new),
+            [
+                ("http.url".to_owned(), text("\"http://a/?[redacted]\""), text("\"http://b/\"")),
+                ("timeout".to_owned(), text("\"1m\""), None),
+            ]
+        );
+        assert_eq!(summary(&old), "GET http://a/?[redacted]");
+    }
+}

@@ -1,0 +1,106 @@
+//! `jobs` and `job`: the definitions, their state, and the user that changed it.
+
+use serde_json::{Value, json};
+
+use crate::support::{Role, TestDb};
+
+const JOBS: &str = "\
+[jobs.backup]
+shell = ['pg_dump', 'app']
+env = { PGPASSWORD = 's3cret' }
+schedule = '30 2 * * *'
+time_zone = 'Europe/Berlin'
+timeout = '90m'
+
+[jobs.report]
+http = { url = 'http://app.example/report?token=s3cret', headers = { authorization = 's3cret' } }
+";
+
+fn json_of(db: &TestDb, words: &[&str]) -> Value {
+    let printed = db.jobctl(words.iter().copied()).args(["--json"]).run().success();
+    serde_json::from_str(&printed.nowhere("s3cret").stdout).unwrap()
+}
+
+#[test]
+fn jobs_lists_what_definitions_run_and_why_they_do_not_fire() {
+    let db = TestDb::new();
+    db.jobctl(["jobs"]).run().success().stdout("");
+    db.apply(JOBS);
+    let jobs = json_of(&db, &["jobs"]);
+    assert_eq!(jobs[0]["runs"], "pg_dump app");
+    assert_eq!(jobs[0]["timeout_seconds"], json!(5400.0));
+    assert_eq!(jobs[0]["state"], "fires");
+    assert_eq!(jobs[0]["changed_by"], Value::Null);
+    assert!(jobs[0]["next_run_at"].is_string());
+    assert_eq!(jobs[1]["runs"], "http://app.example/report?[redacted]");
+    assert_eq!(jobs[1]["state"], Value::Null);
+    let pause = db.jobctl(["pause", "backup", "--reason", "disk"]).env("SUDO_USER", "ana");
+    pause.run().success();
+    let jobs = json_of(&db, &["jobs"]);
+    assert_eq!(jobs[0]["state"], "paused");
+    assert_eq!(jobs[0]["reason"], "disk");
+    assert!(jobs[0]["changed_by"].as_str().unwrap().starts_with("ana@"), "{jobs}");
+    assert!(jobs[0]["since_at"].is_string() && jobs[0]["next_run_at"].is_null(), "{jobs}");
+    // A disabled definition names the user of `apply`.
+    db.apply(&JOBS.replace("timeout = '90m'", "enabled = false"));
+    let jobs = json_of(&db, &["jobs"]);
+    assert_eq!(jobs[0]["state"], "disabled");
+    assert_eq!(jobs[0]["reason"], Value::Null);
+    assert!(jobs[0]["changed_by"].is_string() && jobs[0]["since_at"].is_string(), "{jobs}");
+    let operator = Role::granted(&db, "operator");
+    operator.jobctl(["jobs", "--format", "table"]).run().success().stdout_has("disabled");
+}
+
+#[test]
+fn job_shows_a_definition_in_the_words_of_the_file() {
+    let db = TestDb::new();
+    db.apply(JOBS);
+    db.jobctl(["job", "bakcup"]).run().exits(3).stdout("").stderr_has("did you mean `backup`?");
+    let run = db.enqueue(["report", "--in", "1h"]);
+    let job = json_of(&db, &["job", "backup"]);
+    assert_eq!(
+        job["keys"],
+        json!({
+            "shell": ["pg_dump", "app"], "env": {"PGPASSWORD": "[redacted]"},
+            "schedule": "30 2 * * *", "time_zone": "Europe/Berlin", "catch_up": "one",
+            "overlap": "skip", "max_attempts": 10, "timeout": "1h 30m",
+            "backoff": "exponential:1m..30m", "priority": 0, "queue": "default",
+            "enqueue_may_set": [], "enabled": true,
+        })
+    );
+    let times = job["next_times"].as_array().unwrap();
+    assert_eq!(times.len(), 5);
+    assert!(times.iter().all(|time| time.as_str().unwrap().contains("T02:30:00+0")), "{times:?}");
+    assert_eq!(job["runs"], json!([]));
+    assert_eq!(job["events"][0]["action"], "add");
+    let job = json_of(&db, &["job", "report"]);
+    assert_eq!(job["runs"][0]["id"], run);
+    assert_eq!(job["next_times"], json!([]));
+    let operator = Role::granted(&db, "operator");
+    let shown = operator.jobctl(["job", "report", "--format", "table"]).run().success();
+    let shown = shown.nowhere("s3cret").stdout_has("\nLast runs\n\n").stdout_has("\nTrail\n\n");
+    shown.stdout_has(
+        "{ headers = { authorization = \"[redacted]\" }, \
+         url = \"http://app.example/report?[redacted]\" }",
+    );
+    // What `job` prints can be applied.
+    let shown = db.jobctl(["job", "backup", "--format", "table"]).run().success().stdout;
+    let keys = shown.lines().skip_while(|line| !line.starts_with("shell:"));
+    let keys = keys.take_while(|line| !line.is_empty()).map(|line| {
+        let (key, value) = line.split_once(':').unwrap();
+        format!("{key} = {}\n", value.trim())
+    });
+    let file = format!("[jobs.backup]\n{}", keys.collect::<String>());
+    let changes = db.apply(&file);
+    assert!(changes.starts_with("change\tbackup\tenv\t"), "{changes}");
+    assert_eq!(changes.lines().count(), 2, "the other definition is disabled: {changes}");
+}
+
+#[test]
+fn a_definition_that_json_readers_refuse_hides_no_other() {
+    let db = TestDb::new();
+    db.apply(JOBS);
+    db.execute("UPDATE jobctl.job_definitions SET payload = '[1e999]' WHERE name = 'backup'");
+    db.jobctl(["jobs"]).run().success().stdout_has("report\thttp://app.example/report?");
+    db.jobctl(["job", "backup"]).run().success();
+}
