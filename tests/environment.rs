@@ -62,7 +62,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 23] = [
+const SWITCHES: [&str; 24] = [
     "--color",
     "--format",
     "--header",
@@ -79,6 +79,7 @@ const SWITCHES: [&str; 23] = [
     "--group",
     "--had-failures",
     "--output",
+    "--follow",
     "--prometheus",
     "--with-output",
     "--watch",

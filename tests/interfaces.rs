@@ -133,6 +133,7 @@ fn insert_sample_rows(db: &TestDb) {
               '{\"command\": \"true\"}'),
              ('shell', 'running', 1, 'web1', now() + interval '1 h', NULL, NULL, NULL, NULL, \
              NULL, '{}');
+         UPDATE jobctl.job_runs SET live_output = 'a line' WHERE idempotency_key = 'k';
          INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, started_at, \
          failed_at, \
              error_type, last_error, idempotency_key) VALUES \

@@ -45,6 +45,7 @@ mod languages;
 mod lease;
 mod list;
 mod list_dead;
+mod live_output;
 mod makefile;
 mod migrate;
 mod next;

@@ -210,6 +210,7 @@ fn json_has_every_column_the_reason_and_the_history() {
     expected["payload_error"] = Value::Null;
     expected["events"] = json!([]);
     expected["settled_at"] = Value::Null;
+    expected["live_output"] = Value::Null;
     assert_eq!(json_of(&db, id), expected);
 }
 
@@ -350,7 +351,7 @@ fn output_prints_the_stored_bytes_of_any_attempt() {
     show(&[])
         .exits(3)
         .stdout("")
-        .stderr(&format!("jobctl: cannot show the output of run {id}: no attempt has ended\n"));
+        .stderr(&format!("jobctl: cannot show the output of run {id}: no attempt has begun\n"));
     db.jobctl(["tick", "--quiet"]).run().success();
     db.age();
     db.jobctl(["tick", "--quiet"]).run().success();
@@ -358,7 +359,7 @@ fn output_prints_the_stored_bytes_of_any_attempt() {
     show(&[]).success().stdout("a\u{1b}[1m\r\n\n b").stderr("");
     show(&["--attempt", "1"]).success().stdout("first");
     show(&["--attempt", "2"]).success().stdout("a\u{1b}[1m\r\n\n b");
-    let why = format!("jobctl: cannot show the output of run {id}: attempt 3 has not ended\n");
+    let why = format!("jobctl: cannot show the output of run {id}: attempt 3 has not begun\n");
     show(&["--attempt", "3"]).exits(3).stdout("").stderr(&why);
     db.execute("UPDATE jobctl.job_attempts SET output = NULL");
     show(&[]).success().stdout("");

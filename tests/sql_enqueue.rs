@@ -442,6 +442,8 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
              FROM pg_proc WHERE pronamespace = 'jobctl'::regnamespace ORDER BY proname"
         ),
         [
+            ("count_attempts", 't', ""),
+            ("definition_keys", 'f', ""),
             ("enqueue", 't', ""),
             ("fire", 't', ""),
             ("forget_history", 't', ""),

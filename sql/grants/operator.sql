@@ -9,6 +9,7 @@ GRANT UPDATE (
     granted_attempts,
     locked_by,
     locked_until,
+    live_output,
     cancel_requested_at,
     finished_at,
     settled_at,

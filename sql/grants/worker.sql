@@ -8,6 +8,7 @@ GRANT UPDATE (
     attempts,
     locked_by,
     locked_until,
+    live_output,
     last_error,
     error_type,
     failed_at,

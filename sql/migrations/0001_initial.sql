@@ -155,6 +155,8 @@ CREATE TABLE jobctl.job_runs (
     locked_by text,
     locked_until timestamptz,
     cancel_requested_at timestamptz,
+    -- The end of what the running attempt has printed, written by heartbeats.
+    live_output text,
     last_error text,
     error_type text,
     failed_at timestamptz,

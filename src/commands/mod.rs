@@ -11,6 +11,7 @@ mod enqueue;
 mod environment;
 mod failures;
 mod filter;
+mod follow;
 mod grants;
 mod help;
 mod job;

@@ -10,13 +10,14 @@ use serde_json::value::RawValue;
 
 use super::Database;
 use super::arguments::{Output, run_id, within};
-use super::trail;
+use super::{follow, trail};
 use crate::exit::{Exit, Fault};
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
+use crate::job::status::Status;
 use crate::print::{self, Cell, Fields, Form};
-use crate::store::{Attempt, Event, RunDetails, Store};
+use crate::store::{Attempt, Event, RunDetails, Store, StoredOutput};
 use crate::text::plural;
 
 /// The number of an output's last lines that are shown.
@@ -27,10 +28,12 @@ const CHARACTERS: usize = 8000;
 /// Show a run, why it is not running, and its history
 ///
 /// The payload is shown without the values of headers and of the environment, and
-/// without the query of a URL. --output prints the whole output of an attempt:
+/// without the query of a URL. --output prints the whole output of an attempt;
+/// while it runs, its last 8 KiB, which the worker sends with its heartbeats:
 ///
 ///   jobctl show 3
 ///   jobctl show 3 --output | less
+///   jobctl show 3 --output --follow
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -43,6 +46,9 @@ pub(crate) struct Arguments {
     /// Print the output of this attempt
     #[arg(long, value_name = "N", requires = "output", value_parser = within(1, i32::MAX))]
     attempt: Option<i32>,
+    /// Print what the running attempt prints, until it ends
+    #[arg(long, requires = "output", conflicts_with = "attempt")]
+    follow: bool,
     #[command(flatten)]
     form: Output,
 }
@@ -66,7 +72,13 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         if self.output {
-            print::answer(&output(&store, self.id, self.attempt)?)?;
+            let stored = store.output(self.id, self.attempt)?;
+            let stored = stored.ok_or_else(|| no_run(&store, self.id))?;
+            if self.follow {
+                follow::follow(stored, || store.output(self.id, None))?;
+            } else {
+                print::answer(&output(self.id, self.attempt, stored)?)?;
+            }
             return Ok(Exit::Done);
         }
         let form = self.form.form();
@@ -122,15 +134,19 @@ fn no_run(store: &Store, id: i64) -> Fault {
     Fault::new(Exit::NotFound, why)
 }
 
-fn output(store: &Store, id: i64, attempt: Option<i32>) -> anyhow::Result<String> {
-    let found = store.output(id, attempt)?.ok_or_else(|| no_run(store, id))?;
-    let missing = || match attempt {
-        Some(attempt) => {
-            format!("cannot show the output of run {id}: attempt {attempt} has not ended")
-        }
-        None => format!("cannot show the output of run {id}: no attempt has ended"),
-    };
-    found.ok_or_else(|| Fault::new(Exit::NotFound, missing()).into())
+fn output(id: i64, attempt: Option<i32>, stored: StoredOutput) -> anyhow::Result<String> {
+    if stored.attempt.is_none() {
+        let missing = match attempt {
+            Some(attempt) => format!("attempt {attempt} has not begun"),
+            None => "no attempt has begun".to_owned(),
+        };
+        let why = format!("cannot show the output of run {id}: {missing}");
+        return Err(Fault::new(Exit::NotFound, why).into());
+    }
+    if attempt.is_none() && stored.status == Status::Running && stored.output.is_none() {
+        print::complain(&format!("run {id}: its worker has sent no output yet"));
+    }
+    Ok(stored.output.unwrap_or_default())
 }
 
 fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
@@ -175,6 +191,10 @@ fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
         }
     }
     print::facts(facts)?;
+    if let Some(output) = &run.live_output {
+        print::answer("\noutput so far\n")?;
+        print::excerpt(output, LINES)?;
+    }
     run.history.chunk_by(is_repeated).try_for_each(|attempts| history(attempts, run.now))?;
     trail::print(form, &run.events, run.now)?;
     print::answer(&next_steps(run))

@@ -1,11 +1,15 @@
 //! Keeps the beginning and the end of a job's output, as text that PostgreSQL can store.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::job::attempt::JobOutput;
 
 /// The bytes kept from the beginning of each stream, and from its end.
 const KEPT: usize = 32 * 1024;
+
+/// The bytes kept of the output of a job that still runs.
+const LIVE: usize = 8 * 1024;
 
 /// The first and the last `KEPT` bytes of a stream, and its length.
 #[derive(Default)]
@@ -41,9 +45,46 @@ impl Capture {
         if std::str::from_utf8(&self.head[whole..]).is_err() {
             self.head.truncate(whole);
         }
-        let tail = self.tail.make_contiguous();
-        let start = tail.iter().take(4).position(|byte| is_char_start(*byte)).unwrap_or(0);
-        format!("{}\n[{left_out} bytes left out]\n{}", text(&self.head), text(&tail[start..]))
+        let tail = from_char_start(self.tail.make_contiguous());
+        format!("{}\n[{left_out} bytes left out]\n{}", text(&self.head), text(tail))
+    }
+}
+
+/// The end of what a running job has printed, both streams in the order of arrival.
+#[derive(Debug, Default)]
+pub(crate) struct LiveOutput(Mutex<Live>);
+
+#[derive(Debug, Default)]
+struct Live {
+    tail: VecDeque<u8>,
+    is_new: bool,
+}
+
+impl LiveOutput {
+    fn live(&self) -> MutexGuard<'_, Live> {
+        // No code under this lock can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, chunk: &[u8]) {
+        let mut live = self.live();
+        let chunk = &chunk[chunk.len().saturating_sub(LIVE)..];
+        let excess = (live.tail.len() + chunk.len()).saturating_sub(LIVE);
+        live.tail.drain(..excess);
+        live.tail.extend(chunk);
+        live.is_new = true;
+    }
+
+    /// Returns the text if the job has printed something since the last call.
+    pub(crate) fn take_new(&self) -> Option<String> {
+        let mut live = self.live();
+        std::mem::take(&mut live.is_new).then(|| text(from_char_start(live.tail.make_contiguous())))
+    }
+
+    /// The text that was taken last did not arrive, so it counts as new again.
+    pub(crate) fn not_sent(&self) {
+        let mut live = self.live();
+        live.is_new = !live.tail.is_empty();
     }
 }
 
@@ -65,6 +106,11 @@ pub(super) fn join(stdout: Capture, stderr: Capture) -> JobOutput {
 /// Returns valid UTF-8 without NUL. PostgreSQL rejects anything else, and the result with it.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
+}
+
+/// Drops the rest of a character that was cut in two.
+fn from_char_start(bytes: &[u8]) -> &[u8] {
+    &bytes[bytes.iter().take(4).position(|byte| is_char_start(*byte)).unwrap_or(0)..]
 }
 
 fn is_char_start(byte: u8) -> bool {
@@ -107,6 +153,19 @@ mod tests {
     fn a_line_separates_the_two_streams() {
         assert_eq!(join(capture(&[b"a"]), capture(&[b"b"])).text, "a\n--- stderr ---\nb");
         assert_eq!(join(Capture::default(), capture(&[b"b"])).text, "--- stderr ---\nb");
+    }
+
+    #[test]
+    fn the_end_of_a_live_output_is_taken_once() {
+        let live = LiveOutput::default();
+        assert_eq!(live.take_new(), None);
+        live.push("€".repeat(LIVE).as_bytes());
+        live.push(b"last");
+        let taken = live.take_new().unwrap();
+        assert!(taken.len() <= LIVE && taken.ends_with("€last") && !taken.contains('\u{fffd}'));
+        assert_eq!(live.take_new(), None);
+        live.not_sent();
+        assert_eq!(live.take_new(), Some(taken));
     }
 
     #[test]

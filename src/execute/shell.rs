@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use super::output::{self, Capture};
+use super::output::{self, Capture, LiveOutput};
 use super::stop::Stop;
 use super::{process_table, sanitize};
 use crate::job::action::{self, Shell, ShellCommand};
@@ -291,8 +291,9 @@ impl<'a> Process<'a> {
     /// Moves all data that can be moved without waiting, and closes finished pipes.
     fn drain(&mut self) {
         feed(&mut self.child.stdin, &mut self.stdin);
-        collect(&mut self.child.stdout, &mut self.stdout);
-        collect(&mut self.child.stderr, &mut self.stderr);
+        let live = self.stop.output();
+        collect(&mut self.child.stdout, &mut self.stdout, live);
+        collect(&mut self.child.stderr, &mut self.stderr, live);
     }
 
     fn report(
@@ -327,7 +328,7 @@ fn feed(pipe: &mut Option<ChildStdin>, rest: &mut &[u8]) {
     }
 }
 
-fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture) {
+fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture, live: &LiveOutput) {
     let mut chunk = [0; 16 * 1024];
     // Read a limited amount, so that an endless stream can't delay the other stream or the timeout.
     for _ in 0..16 {
@@ -335,7 +336,10 @@ fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture) {
         match open.read(&mut chunk) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Ok(read) if read > 0 => capture.push(&chunk[..read]),
+            Ok(read) if read > 0 => {
+                capture.push(&chunk[..read]);
+                live.push(&chunk[..read]);
+            }
             _ => *pipe = None,
         }
     }

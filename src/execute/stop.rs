@@ -1,5 +1,6 @@
-//! Ends an execution from outside. The tick asks; the executing thread checks, or sleeps on the
-//! eventfd. An execution also ends if its lease is not renewed in time, even if the tick hangs.
+//! Ends an execution from outside, and shows what it has printed. The tick asks; the executing
+//! thread checks, or sleeps on the eventfd. An execution also ends if its lease is not renewed in
+//! time, even if the tick hangs.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::output::LiveOutput;
 use crate::job::attempt::StopReason;
 
 #[derive(Debug)]
@@ -17,6 +19,7 @@ pub(crate) struct Stop {
     /// Created when a command starts, because thousands of prefetched runs would need too many
     /// descriptors.
     eventfd: OnceLock<OwnedFd>,
+    output: LiveOutput,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +34,12 @@ impl Stop {
     /// gets SIGTERM, and SIGKILL after `lost_grace`.
     pub(crate) fn new(until: Instant, lost_grace: Duration) -> Self {
         let state = State { asked: None, is_hurried: false, until };
-        Self { state: Mutex::new(state), lost_grace, eventfd: OnceLock::new() }
+        let (state, output) = (Mutex::new(state), LiveOutput::default());
+        Self { state, lost_grace, eventfd: OnceLock::new(), output }
+    }
+
+    pub(crate) fn output(&self) -> &LiveOutput {
+        &self.output
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

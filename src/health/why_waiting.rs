@@ -125,6 +125,7 @@ mod tests {
             locked_by: None,
             locked_until: None,
             cancel_requested_at: None,
+            live_output: None,
             last_error: None,
             error_type: None,
             failed_at: None,

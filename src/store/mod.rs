@@ -49,7 +49,7 @@ pub(crate) use report::{Bin, Details, Durations, FailureGroup, Job, Scope, Snaps
 pub(crate) use runs::{Expired, Finish, LeaseState, Recorded, Renewed};
 pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};
-pub(crate) use show::{Attempt, RunDetails};
+pub(crate) use show::{Attempt, RunDetails, StoredOutput};
 pub(crate) use status::{Figures, JobStatus, Overview, WAITS};
 
 use crate::connect::{ConnectionThread, Target};

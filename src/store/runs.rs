@@ -6,7 +6,7 @@ use std::time::Duration;
 use postgres::Row;
 
 use super::row::{Argument, FromColumn, FromRow, PgResult, column, rows};
-use super::{Pending, Result, Store, Token, query};
+use super::{Error, Pending, Result, Store, Token, query};
 use crate::connect::Client;
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
@@ -59,16 +59,17 @@ rows! {
 }
 
 impl Store {
-    /// Renews the leases of `held`. Does not wait for the state of each, but calls `answered` when
-    /// it is there.
+    /// Renews the leases of `held`, and stores the output of each job so far; `None` leaves what is
+    /// stored. Does not wait for the state of each lease, but calls `answered` when it is there.
     pub(crate) fn heartbeat(
         &self,
         worker: &str,
         held: &[Token],
+        outputs: Vec<Option<String>>,
         lease: Duration,
         answered: impl FnOnce() + Send + 'static,
     ) -> Pending<Vec<Renewed>> {
-        self.send(self.limits, "renew leases", renewal(worker, held, lease), answered)
+        self.send(self.limits, "renew leases", renewal(worker, held, outputs, lease), answered)
     }
 
     /// Records in the history that an attempt lost its lease, unless that is recorded already.
@@ -115,6 +116,7 @@ impl Store {
 fn renewal(
     worker: &str,
     held: &[Token],
+    outputs: Vec<Option<String>>,
     lease: Duration,
 ) -> impl Fn(&mut Client) -> PgResult<Vec<Renewed>> + Send + 'static {
     let (worker, lease) = (worker.to_owned(), lease.as_secs_f64());
@@ -130,9 +132,25 @@ fn renewal(
         };
         Ok((Token::from_row(row)?, held))
     };
+    let nothing_new: Vec<Option<String>> = vec![None; outputs.len()];
     move |client| {
-        let arguments: &[&dyn Argument] = &[&worker, &ids, &attempts, &lease, &claimed_at];
-        client.rows(query!("tick/heartbeat"), arguments)?.iter().map(read).collect()
+        let renew = |client: &mut Client, outputs: &Vec<Option<String>>| {
+            let arguments: &[&dyn Argument] =
+                &[&worker, &ids, &attempts, &lease, &claimed_at, outputs];
+            client.rows(query!("tick/heartbeat"), arguments)?.iter().map(read).collect()
+        };
+        if outputs == nothing_new {
+            return renew(client, &nothing_new);
+        }
+        // A lease matters more than an output that the database can't store.
+        client.batch_execute("SAVEPOINT with_outputs")?;
+        renew(client, &outputs).or_else(|error: postgres::Error| {
+            if !Error::of("renew leases", &error).may_be_about_rows() {
+                return Err(error);
+            }
+            client.batch_execute("ROLLBACK TO SAVEPOINT with_outputs")?;
+            renew(client, &nothing_new)
+        })
     }
 }
 

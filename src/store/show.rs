@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::row::rows;
 use super::{Event, Result, Store, query};
+use crate::job::status::Status;
 use crate::text::timestamp;
 
 rows! {
@@ -35,6 +36,8 @@ rows! {
         pub(crate) locked_until: Option<DateTime<Utc>>,
         #[serde(with = "timestamp")]
         pub(crate) cancel_requested_at: Option<DateTime<Utc>>,
+        /// The end of what the running attempt has printed, at the last heartbeat.
+        pub(crate) live_output: Option<String>,
         pub(crate) last_error: Option<String>,
         pub(crate) error_type: Option<String>,
         #[serde(with = "timestamp")]
@@ -98,6 +101,16 @@ rows! {
         pub(crate) output_bytes: i64,
         pub(crate) output_truncated: bool,
     }
+
+    /// The output of an attempt, as far as the database has it.
+    #[derive(Debug)]
+    pub(crate) struct StoredOutput {
+        /// Of the run.
+        pub(crate) status: Status,
+        /// `None`: there is no such attempt.
+        pub(crate) attempt: Option<i32>,
+        pub(crate) output: Option<String>,
+    }
 }
 
 impl Store {
@@ -123,13 +136,11 @@ impl Store {
         })
     }
 
-    /// Returns the output of an attempt, by default of the last finished one. `None`: no such run;
-    /// `Some(None)`: no such attempt.
-    pub(crate) fn output(&self, id: i64, attempt: Option<i32>) -> Result<Option<Option<String>>> {
+    /// Returns the output of an attempt, by default of the running one, or else of the last ended
+    /// one. `None`: no such run.
+    pub(crate) fn output(&self, id: i64, attempt: Option<i32>) -> Result<Option<StoredOutput>> {
         self.transact("show an output", move |client| {
-            let found: Option<(Option<i32>, Option<String>)> =
-                client.first(query!("look/output"), &[&id, &attempt])?;
-            Ok(found.map(|(attempt, output)| attempt.map(|_| output.unwrap_or_default())))
+            client.first(query!("look/output"), &[&id, &attempt])
         })
     }
 }

@@ -11,7 +11,9 @@ use super::request::{Answer, Request, Wake, Woken};
 use super::timing::Timing;
 use super::{Plan, id};
 use crate::connect::ConnectionThread;
-use crate::store::{self, Cause, ClaimFilter, Holder, Kind, Limits, PendingStep, Renewed, Store};
+use crate::store::{
+    self, Cause, ClaimFilter, Holder, Kind, Limits, PendingStep, Renewed, Store, Token,
+};
 use crate::text::plural;
 use crate::upkeep::{self, UnclaimableSearch};
 
@@ -53,18 +55,21 @@ impl Database {
     }
 
     /// Sends a request. Returns the answer, or `None` if it comes later; then `wake` is called.
+    /// `new_output` returns what the job of a claim has printed, if there is more than before.
     pub(super) fn send(
         &mut self,
         request: Request,
         plan: &mut Plan,
         holder: &Holder,
         timing: &Timing,
+        new_output: impl Fn(&Token) -> Option<String>,
         wake_up: impl Fn() + Send + Sync + 'static,
     ) -> Option<Answer> {
         let (store, worker, filter) = (&self.store, &holder.worker, &mut plan.filter);
         Some(match request {
             Request::Renew(claims) => {
-                let answer = store.heartbeat(worker, &claims, timing.lease, wake_up);
+                let outputs = claims.iter().map(new_output).collect();
+                let answer = store.heartbeat(worker, &claims, outputs, timing.lease, wake_up);
                 self.pending = Some(Pending::Renew(answer));
                 return None;
             }

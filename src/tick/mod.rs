@@ -34,7 +34,7 @@ use signal_hook::iterator::Signals;
 
 use crate::connect::{PendingConnection, Target};
 use crate::execute::{Executor, Pool, Stop};
-use crate::store::{ClaimFilter, Claimed, Holder, OldRuns};
+use crate::store::{ClaimFilter, Claimed, Holder, OldRuns, Token};
 use crate::text::duration;
 use attempt::{Ended, Task, subject};
 use database::Database;
@@ -168,6 +168,9 @@ impl Driver {
             self.events.push_back(Event::Ended(ended));
         }
         if let Some(answer) = self.database.as_mut().and_then(Database::poll) {
+            if let Answer::Renew(Err(_)) = answer {
+                self.running.stops().for_each(|stop| stop.output().not_sent());
+            }
             self.events.push_back(Event::Answered(answer));
         }
         self.connect();
@@ -191,10 +194,12 @@ impl Driver {
                 self.connect();
             }
             Action::Send(request) => {
-                let Self { database, plan, holder, timing, .. } = self;
+                let Self { database, plan, holder, timing, running, .. } = self;
                 let wake = wake_up(&self.waker);
-                let send =
-                    |database: &mut Database| database.send(request, plan, holder, timing, wake);
+                let new_output = |claim: &Token| running.stop(claim)?.output().take_new();
+                let send = |database: &mut Database| {
+                    database.send(request, plan, holder, timing, new_output, wake)
+                };
                 if let Some(answer) = database.as_mut().and_then(send) {
                     if let Answer::Wake(Ok(woken)) = &answer {
                         self.other_claims = woken.other_claims;

@@ -270,7 +270,7 @@ impl Tick {
         let (wake_up, woken) = mpsc::channel();
         let Self { database, plan, holder, timing } = self;
         let wake = move || _ = wake_up.send(());
-        database.send(request, plan, holder, timing, wake).unwrap_or_else(|| {
+        database.send(request, plan, holder, timing, |_| None, wake).unwrap_or_else(|| {
             loop {
                 woken.recv().unwrap();
                 if let Some(answer) = database.poll() {

@@ -1,8 +1,14 @@
--- The output of an attempt of a run.
--- $1  run id    $2  attempt; NULL for the last finished one
--- Zero rows: no such run. A NULL attempt: the run has no such attempt, or none has finished.
-SELECT attempt.attempt, attempt.output
+-- The output of an attempt of a run. That of a running attempt is what its worker last sent.
+-- $1  run id    $2  attempt; NULL for the running one, or else for the last finished one
+-- Zero rows: no such run. A NULL attempt: the run has no such attempt, or none has begun.
+SELECT
+    run.status,
+    CASE WHEN asked.live THEN run.attempts ELSE attempt.attempt END AS attempt,
+    CASE WHEN asked.live THEN run.live_output ELSE attempt.output END AS output
 FROM jobctl.job_runs AS run
+CROSS JOIN LATERAL (
+    SELECT run.status = 'running' AND run.attempts = coalesce($2::integer, run.attempts) AS live
+) AS asked
 LEFT JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = run.id
     AND ($2::integer IS NULL OR attempt.attempt = $2::integer)

@@ -26,6 +26,7 @@ SELECT
     run.locked_by,
     run.locked_until,
     run.cancel_requested_at,
+    right(run.live_output, 8192) AS live_output,
     run.last_error,
     run.error_type,
     run.failed_at,

@@ -10,6 +10,7 @@ WITH asked AS MATERIALIZED (
         run.attempts,
         run.locked_by,
         run.started_at,
+        run.live_output,
         run.idempotency_key,
         run.key_scope
     FROM jobctl.job_runs AS run
@@ -31,6 +32,7 @@ retried AS (
         granted_attempts = coalesce(run.granted_attempts, run.max_attempts),
         locked_by = NULL,
         locked_until = NULL,
+        live_output = NULL,
         cancel_requested_at = NULL,
         finished_at = NULL,
         settled_at = NULL,
@@ -75,7 +77,10 @@ history AS (
         finished_at,
         outcome,
         error_type,
-        error
+        error,
+        output,
+        output_bytes,
+        output_truncated
     )
     SELECT
         asked.id,
@@ -85,7 +90,10 @@ history AS (
         now(),
         'interrupted',
         'interrupted',
-        'taken from its holder by retry --force'
+        'taken from its holder by retry --force',
+        asked.live_output,
+        coalesce(octet_length(asked.live_output), 0),
+        asked.live_output IS NOT NULL
     FROM asked
     JOIN retried ON retried.id = asked.id
     WHERE asked.status = 'running'

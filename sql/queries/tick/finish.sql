@@ -70,6 +70,7 @@ recorded AS (
         END,
         locked_by = NULL,
         locked_until = NULL,
+        live_output = NULL,
         last_error = coalesce(ended.error, run.last_error),
         error_type = coalesce(ended.error_type, run.error_type),
         failed_at = CASE WHEN ended.error IS NULL THEN run.failed_at ELSE now() END,

@@ -12,6 +12,7 @@ free AS MATERIALIZED (
         run.locked_by,
         run.started_at,
         run.locked_until,
+        run.live_output,
         expired.attempt,
         expired.backoff
     FROM jobctl.job_runs AS run
@@ -36,6 +37,7 @@ recovered AS (
         END,
         locked_by = NULL,
         locked_until = NULL,
+        live_output = NULL,
         last_error = $4::text,
         error_type = 'lease_expired',
         failed_at = now(),
@@ -59,7 +61,10 @@ history AS (
         finished_at,
         outcome,
         error_type,
-        error
+        error,
+        output,
+        output_bytes,
+        output_truncated
     )
     SELECT
         free.id,
@@ -69,7 +74,10 @@ history AS (
         now(),
         'lease_expired',
         'lease_expired',
-        $4::text
+        $4::text,
+        free.live_output,
+        coalesce(octet_length(free.live_output), 0),
+        free.live_output IS NOT NULL
     FROM free
     JOIN recovered ON recovered.id = free.id
     ON CONFLICT (run_id, attempt) DO NOTHING

@@ -1,0 +1,76 @@
+//! The output of jobs that still run.
+
+use rustix::process::Signal;
+
+use crate::support::{Gate, TestDb, wait_until};
+
+/// A job that prints two lines, waits at the gate, and prints a third.
+fn enqueue_talkative(db: &TestDb, gate: &Gate) -> i64 {
+    let script = format!("printf 'one\\ntwo\\377\\0\\n'\n{}\necho three >&2", gate.script());
+    db.enqueue_script(&script)
+}
+
+fn wait_for_output(db: &TestDb, id: i64) {
+    wait_until("the output", || db.of_run(id, "live_output IS NOT NULL") == "t");
+}
+
+#[test]
+fn a_running_job_shows_what_it_has_printed() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = enqueue_talkative(&db, &gate);
+    let follow = db.jobctl(["show", "1", "--output", "--follow"]).spawn();
+    let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
+    wait_for_output(&db, id);
+    db.jobctl(["show", "1", "--output"]).run().success().stdout("one\ntwo\u{fffd}\u{fffd}\n");
+    db.jobctl(["show", "1", "--output", "--attempt", "1"]).run().success().stdout_has("one\n");
+    db.jobctl(["show", "1", "--format", "table"])
+        .run()
+        .success()
+        .stdout_has("output so far\n    one\n    two");
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, live_output IS NULL"), "succeeded|t");
+    follow.wait().success().stderr("").stdout("one\ntwo\u{fffd}\u{fffd}\n--- stderr ---\nthree\n");
+}
+
+#[test]
+fn the_output_of_a_lost_attempt_is_kept() {
+    for force in [false, true] {
+        let db = TestDb::new();
+        let gate = Gate::new();
+        let id = enqueue_talkative(&db, &gate);
+        let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
+        wait_for_output(&db, id);
+        tick.signal(Signal::KILL);
+        tick.wait();
+        if force {
+            db.jobctl(["retry", "--force", "1"]).run().success();
+        } else {
+            db.expire_leases();
+            db.jobctl(["tick"]).run().success();
+        }
+        assert_eq!(
+            db.of_attempt(id, 1, "output, output_bytes, output_truncated"),
+            "one\ntwo\u{fffd}\u{fffd}\n|14|t"
+        );
+        assert_eq!(db.of_run(id, "live_output IS NULL"), "t");
+    }
+}
+
+#[test]
+fn an_output_that_the_database_rejects_costs_no_lease() {
+    let db = TestDb::new();
+    db.execute("ALTER TABLE jobctl.job_runs ADD CONSTRAINT no_output CHECK (live_output IS NULL)");
+    let gate = Gate::new();
+    let id = enqueue_talkative(&db, &gate);
+    let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
+    gate.wait_for_starts(1);
+    for _ in 0..3 {
+        let before = db.of_run(id, "locked_until");
+        wait_until("the lease to be renewed", || db.of_run(id, "locked_until") != before);
+    }
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+}
