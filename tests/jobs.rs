@@ -97,10 +97,13 @@ fn job_shows_a_definition_in_the_words_of_the_file() {
 }
 
 #[test]
-fn a_definition_that_json_readers_refuse_hides_no_other() {
-    let db = TestDb::new();
-    db.apply(JOBS);
-    db.execute("UPDATE jobctl.job_definitions SET payload = '[1e999]' WHERE name = 'backup'");
-    db.jobctl(["jobs"]).run().success().stdout_has("report\thttp://app.example/report?");
-    db.jobctl(["job", "backup"]).run().success();
+fn an_unreadable_definition_hides_no_other() {
+    for change in ["payload = '[1e999]'", "action = '7'"] {
+        let db = TestDb::new();
+        db.apply(JOBS);
+        db.execute(&format!("UPDATE jobctl.job_definitions SET {change} WHERE name = 'backup'"));
+        db.jobctl(["jobs"]).run().success().stdout_has("report\thttp://app.example/report?");
+        db.jobctl(["job", "backup"]).run().success();
+        db.apply(JOBS);
+    }
 }

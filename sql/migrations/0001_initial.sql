@@ -918,10 +918,12 @@ LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE definition.kind
-        WHEN 'http' THEN jsonb_build_object('http', definition.action)
-        ELSE definition.action - 'command'
-            || jsonb_build_object('shell', definition.action -> 'command')
+    SELECT CASE
+        -- Any program may insert a definition, so an action may be any JSON.
+        WHEN definition.kind = 'shell' AND jsonb_typeof(definition.action) = 'object'
+            THEN definition.action - 'command'
+                || jsonb_build_object('shell', definition.action -> 'command')
+        ELSE jsonb_build_object(definition.kind, definition.action)
     END || jsonb_build_object(
         'payload', definition.payload,
         'schedule', definition.schedule,

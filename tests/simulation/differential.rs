@@ -89,12 +89,13 @@ const RESET: &str = "
     DELETE FROM jobctl.job_definitions;
     DELETE FROM jobctl.job_workers;
     DELETE FROM jobctl.job_events;
+    DELETE FROM jobctl.job_figures;
     DELETE FROM public.refused;
     SELECT setval('jobctl.job_runs_id_seq', 1, false),
         setval('jobctl.job_definitions_id_seq', 1, false)";
 const ROWS: &str = "
     SELECT 'run ' || id AS key, to_jsonb(run)
-        - '{payload_bytes, enqueued_by, settled_at, created_at}'::text[]
+        - '{payload_bytes, enqueued_by, live_output, settled_at, created_at}'::text[]
         || jsonb_build_object('payload', payload::text, 'timeout', extract(epoch FROM timeout)) AS
         row
     FROM jobctl.job_runs AS run
