@@ -346,7 +346,7 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
          built-in 0 0 0 0 0
          report 0 0 0 0 0 paused
 
-         Results, the last four columns of the last 24 hours
+         Results (SUCCEEDED to LONGEST: last 24 hours)
 
          JOB LAST LAST SUCCESS SUCCEEDED MEDIAN 95 % LONGEST
          backup 1 20m 20m 20m

@@ -7,8 +7,8 @@ use crate::job::status::Status;
 use crate::print;
 use crate::store::{Result, StoredOutput};
 
-/// The time between two questions. Workers send output with their heartbeats, which are rarer.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Workers send output with their heartbeats, which are rarer.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Prints what an attempt prints until it ends. If the run waits, follows its next attempt. `read`
 /// returns the output so far; `None` means that the run was deleted.
@@ -29,7 +29,7 @@ pub(super) fn follow(
             }
             printed = output;
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
         let Some(next) = read()? else { return Ok(()) };
         stored = next;
     }

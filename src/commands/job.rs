@@ -19,8 +19,8 @@ const SHOWN: usize = 5;
 
 /// Show a definition, its last runs and its trail
 ///
-/// It has the keys of the file, with defaults. Values of headers and of the
-/// environment are left out, and the query of a URL.
+/// Prints the keys of the file, with defaults. Leaves out the values of headers
+/// and of the environment, and the query of a URL.
 ///
 ///   jobctl job cleanup_nightly
 #[derive(Args, Debug)]

@@ -130,7 +130,7 @@ impl Arguments {
     }
 }
 
-/// Returns the counts of all old runs by `of`, in the order of the statuses.
+/// Calls `of` for each age. Returns the number of runs of each status.
 fn counts(
     ages: Ages,
     mut of: impl FnMut(OldRuns) -> store::Result<Vec<(String, i64)>>,

@@ -18,7 +18,7 @@ use crate::job::status::Status;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// All dead runs that are not settled, or those that match the filters
+    /// All dead runs that are not settled; filters narrow them down
     #[arg(id = "all", long = "all-dead", conflicts_with = "ids")]
     all_dead: bool,
     #[command(flatten)]

@@ -28,8 +28,8 @@ const CHARACTERS: usize = 8000;
 /// Show a run, why it is not running, and its history
 ///
 /// The payload is shown without the values of headers and of the environment, and
-/// without the query of a URL. --output prints the whole output of an attempt;
-/// while it runs, its last 8 KiB, which the worker sends with its heartbeats:
+/// without the query of a URL. --output prints the stored output of an attempt.
+/// Of a running attempt, these are the last 8 KiB at its last heartbeat:
 ///
 ///   jobctl show 3
 ///   jobctl show 3 --output | less
@@ -40,13 +40,13 @@ pub(crate) struct Arguments {
     /// A run's id
     #[arg(value_name = "ID", value_parser = run_id)]
     id: i64,
-    /// Print only the whole output of the last attempt, unchanged
+    /// Print only the stored output of the last attempt, unchanged
     #[arg(long, conflicts_with_all = ["json", "format", "header"])]
     output: bool,
     /// Print the output of this attempt
     #[arg(long, value_name = "N", requires = "output", value_parser = within(1, i32::MAX))]
     attempt: Option<i32>,
-    /// Print what the running attempt prints, until it ends
+    /// Print the output of the running or next attempt until it ends
     #[arg(long, requires = "output", conflicts_with = "attempt")]
     follow: bool,
     #[command(flatten)]
@@ -111,7 +111,7 @@ fn findings(store: &Store, run: &RunDetails) -> anyhow::Result<Vec<Finding>> {
     if !is_waiting(run) {
         return Ok(Vec::new());
     }
-    // A run that waits for a minute may ask why.
+    // Explain even a short wait.
     let limits = Thresholds { lag: Duration::ZERO, ..Thresholds::default() };
     let work = store.inspect_work(Some(vec![run.job_type.clone()]), limits)?;
     Ok(health::work(&work, &limits))
@@ -204,6 +204,7 @@ fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
 fn next_steps(run: &RunDetails) -> String {
     let mut text = String::new();
     let steps: &[(&str, &str)] = match run.status.as_str() {
+        "queued" if run.run_at > run.now => &[("retry", "starts it now"), ("cancel", "stops it")],
         "queued" | "running" => &[("cancel", "stops it")],
         "failed" => &[("retry", "tries it now"), ("cancel", "stops it")],
         "dead" if run.settled_at.is_none() => {

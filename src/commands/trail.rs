@@ -33,7 +33,7 @@ pub(super) fn print(form: Form, events: &[Event], now: DateTime<Utc>) -> anyhow:
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(super) struct Reason {
-    /// Why, for the trail that `show` and `job` print
+    /// The reason, which `show` and `job` print
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
 }
@@ -49,7 +49,7 @@ fn reason(text: &str) -> Result<String, String> {
     fits.then(|| text.to_owned()).ok_or_else(|| "a reason has 1 to 1000 characters".to_owned())
 }
 
-/// Returns the name of the user, with `sudo` of the user that called it.
+/// Returns the name of the user, with `sudo` that of its caller.
 fn user() -> String {
     let variable = |name| std::env::var(name).ok().filter(|name| !name.is_empty());
     let name = variable("SUDO_USER").or_else(connect::account_name).or_else(|| variable("USER"));

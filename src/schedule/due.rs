@@ -62,7 +62,7 @@ pub(crate) struct Scheduled {
     pub(crate) next_run_at: Option<DateTime<Utc>>,
     /// Nominal times that were left out.
     pub(crate) skipped_fires: i64,
-    /// What the job's last run ended as, scheduled or not.
+    /// How the job's last run ended, scheduled or not.
     pub(crate) last_status: Option<String>,
     /// When a run of the job last succeeded.
     pub(crate) last_succeeded_at: Option<DateTime<Utc>>,

@@ -30,7 +30,7 @@ rows! {
         pub(crate) next_run_at: Option<DateTime<Utc>>,
         /// `fires`, `paused` or `disabled`; `None` for an enabled definition without a schedule.
         pub(crate) state: Option<String>,
-        /// What the job's last run ended as.
+        /// How the job's last run ended.
         pub(crate) last_status: Option<String>,
         #[serde(with = "timestamp")]
         pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
@@ -43,11 +43,11 @@ rows! {
         pub(crate) succeeded: i64,
         pub(crate) dead: i64,
         pub(crate) failed_attempts: i64,
-        /// Of the failed attempts, those that were followed by another.
+        /// Failed attempts after which the run waited for another one.
         pub(crate) retried_attempts: i64,
         /// Of the attempts that succeeded.
         pub(crate) run_time_seconds: f64,
-        /// From due to start, of each run's last attempt.
+        /// From due to start, of attempts whose result ended their run.
         pub(crate) wait_seconds: f64,
         /// How many of them waited at most each of `WAITS`, and any time.
         pub(crate) waits: Vec<i64>,
@@ -77,7 +77,7 @@ rows! {
     }
 }
 
-/// The bounds of the waits that are counted, in seconds; finish.sql has the same.
+/// The bounds of the waits that are counted, in seconds; `jobctl.count_attempts` has the same.
 pub(crate) const WAITS: [&str; 7] = ["1", "10", "30", "60", "300", "3600", "+Inf"];
 
 /// Everything that `status` shows, read in one snapshot.

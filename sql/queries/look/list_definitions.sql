@@ -1,4 +1,4 @@
--- The definitions in the words of the file, by name, and the events that paused or disabled them.
+-- The definitions with the keys of the file, by name, and the events that paused or disabled them.
 -- $1  a name; NULL for all
 SELECT
     definition.name AS job_type,
@@ -15,8 +15,9 @@ FROM jobctl.job_definitions AS definition
 CROSS JOIN LATERAL (
     SELECT CASE
         WHEN NOT definition.enabled THEN 'disabled'
+        WHEN definition.schedule IS NULL THEN NULL
         WHEN definition.paused_at IS NOT NULL THEN 'paused'
-        WHEN definition.schedule IS NOT NULL THEN 'fires'
+        ELSE 'fires'
     END AS state
 ) AS state
 LEFT JOIN LATERAL (

@@ -1,6 +1,6 @@
 -- succeeded, dead or cancelled -> deleted: runs that finished longer ago than an age, the oldest
 -- first, at most n. A trigger deletes their history. Writes one event, with the number of runs.
--- With the age of dead runs it also deletes older events.
+-- If $1 contains dead, it also deletes events older than $2.
 -- $1  statuses    $2  age, seconds    $5  n    $6  host user    $7  reason, for the trail
 -- $3  finished_at and $4  id of the last deleted run; NULL at first. The index scan continues after
 --     it: earlier entries may be deleted, but stay in the index while any snapshot sees them.

@@ -1,5 +1,5 @@
--- Ended runs and failed attempts per job and bin of time. A failed attempt counts when it ended;
--- the last attempt of a dead run counts as the death instead.
+-- Ended runs and failed attempts per job and bin of time. A failed attempt is in the bin of its
+-- end. The last attempt of a dead run is counted as dead, not as failed.
 -- $1  start of the first bin    $2  seconds per bin    $3  jobs
 -- `place` is the position of the job in $3, from 1. `index` is the bin, from 0. Empty bins have no
 -- row. `longest` is in seconds, of succeeded runs. `began` is the earliest start of a run or

@@ -1,4 +1,4 @@
--- How long the successful runs of each job took on the last day with one, and a week before.
+-- The average run time of each job on its newest day with a success, and on a day a week before.
 -- $1  jobs
 -- A row per job, in their order: averages in seconds; NULL without such a day.
 SELECT newest.seconds AS average, older.seconds AS average_before

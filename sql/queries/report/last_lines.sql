@@ -1,4 +1,4 @@
--- The last line of output of each attempt that is not blank.
+-- The last line of each attempt's output that is not blank.
 -- $1  run ids    $2  attempts
 -- A row per attempt, in their order; NULL: no output is stored.
 SELECT (regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1] AS last_line

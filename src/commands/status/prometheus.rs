@@ -110,7 +110,7 @@ pub(super) fn metrics(overview: &Overview, findings: &[Finding]) -> Vec<Metric> 
         }),
         total(
             "jobctl_retried_attempts_total",
-            "Failed attempts that were followed by another.",
+            "Failed attempts after which the run waited for another one.",
             |job| number(job.retried_attempts),
         ),
         total("jobctl_run_time_seconds_total", "Run time of the runs that succeeded.", |job| {
@@ -119,7 +119,7 @@ pub(super) fn metrics(overview: &Overview, findings: &[Finding]) -> Vec<Metric> 
         Metric {
             kind: "histogram",
             name: "jobctl_wait_seconds",
-            help: "Time from due to start, of each run's last attempt.",
+            help: "Time from due to start, of attempts whose result ended their run.",
             samples: overview.figures.iter().flat_map(waits).collect(),
         },
         Metric {

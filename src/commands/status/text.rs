@@ -91,7 +91,7 @@ pub(super) fn show(
         .filter(|job| job.last_status.is_some() || job.succeeded_runs_last_24h > 0)
         .collect();
     if !ended.is_empty() {
-        print::heading(form, "Results, the last four columns of the last 24 hours")?;
+        print::heading(form, "Results (SUCCEEDED to LONGEST: last 24 hours)")?;
         print::rows(form, &ended, &RESULTS.since(now))?;
         print::answer("\n")?;
     }
