@@ -74,3 +74,45 @@ fn an_output_that_the_database_rejects_costs_no_lease() {
     tick.wait().success();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }
+
+#[test]
+fn an_output_that_can_not_be_sent_in_time_costs_no_lease() {
+    let db = TestDb::new();
+    db.execute(
+        "CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN PERFORM pg_sleep(60); RETURN NEW; END';
+         CREATE TRIGGER slow BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+             WHEN (NEW.live_output IS DISTINCT FROM OLD.live_output)
+             EXECUTE FUNCTION public.slow()",
+    );
+    let gate = Gate::new();
+    let id = enqueue_talkative(&db, &gate);
+    let tick = db.jobctl(["tick", "--lease", "9s"]).spawn();
+    gate.wait_for_starts(1);
+    for _ in 0..2 {
+        let before = db.of_run(id, "locked_until");
+        wait_until("the lease to be renewed", || db.of_run(id, "locked_until") != before);
+    }
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn the_output_of_a_busy_lease_is_sent_again() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = enqueue_talkative(&db, &gate);
+    let tick = db.jobctl(["tick", "--lease", "6s"]).spawn();
+    gate.wait_for_starts(1);
+    let mut client = db.client();
+    let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {id} FOR UPDATE");
+    client.batch_execute(&lock).unwrap();
+    // Past the first heartbeat, which skips the row.
+    let late = "now() - started_at > interval '3 seconds'";
+    wait_until("the heartbeat", || db.of_run(id, late) == "t");
+    client.batch_execute("ROLLBACK").unwrap();
+    wait_for_output(&db, id);
+    gate.open();
+    tick.wait().success();
+}

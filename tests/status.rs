@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Finished, TestDb, leave_out, packages, wait_until};
+use crate::support::{Finished, Role, TestDb, leave_out, packages, wait_until};
 
 /// Inserts a run; `columns` begin with a comma.
 fn insert_run(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> i64 {
@@ -621,6 +621,43 @@ fn figures_count_every_end_and_pruning_does_not_lower_them() {
     assert!(of("jobctl_wait_seconds_sum", "good") >= Some(90.0));
     assert!(of("jobctl_last_success_timestamp_seconds", "good").is_some());
     assert_eq!(of("jobctl_last_success_timestamp_seconds", "bad"), None);
+}
+
+#[test]
+fn a_row_of_figures_is_written_a_limited_number_of_times() {
+    let db = TestDb::new();
+    for _ in 0..2 {
+        db.enqueue(["shell", "--", "true"]);
+        db.jobctl(["tick"]).run().success();
+        db.execute("UPDATE jobctl.job_figures SET writes = 1000");
+    }
+    assert_eq!(
+        db.query("SELECT count(*), sum(succeeded), max(part) FROM jobctl.job_figures"),
+        "2|2|2"
+    );
+}
+
+#[test]
+fn an_error_of_the_figures_costs_no_result() {
+    let db = TestDb::new();
+    db.execute("ALTER TABLE jobctl.job_figures ADD CONSTRAINT none CHECK (succeeded = 0)");
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(id), "succeeded");
+}
+
+#[test]
+fn a_worker_can_not_make_the_figures_overflow() {
+    let db = TestDb::new();
+    let worker = Role::granted(&db, "worker");
+    for number in ["1.7e308", "NaN", "-1"] {
+        let call = format!(
+            "SELECT jobctl.count_attempts('{{a}}', '{{succeeded}}', '{{succeeded}}', '{{{number}}}',
+                 '{{{number}}}')"
+        );
+        worker.client().batch_execute(&call).unwrap();
+    }
+    db.jobctl(["status", "--json"]).run().success().stdout_has("\"run_time_seconds\":2000000000.0");
 }
 
 #[test]

@@ -280,13 +280,18 @@ CREATE INDEX job_attempts_failed ON jobctl.job_attempts (finished_at, run_id, at
     WHERE outcome IN ('failed', 'lease_expired');
 
 -- Counts of a job's ended runs and attempts, by day. Pruning does not change them. A day may have
--- several rows, so that ticks do not wait for each other: the view daily_figures adds them up.
+-- several rows, which the view daily_figures adds up: ticks do not wait for each other, and no row
+-- is written so often that a session with an old snapshot would make it slow.
 CREATE TABLE jobctl.job_figures (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- Not from a sequence, which could be behind its table.
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     job_type text NOT NULL
         CONSTRAINT job_type_is_short CHECK (length(job_type) BETWEEN 1 AND 63),
     -- In UTC.
     day date NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')::date,
+    -- The row's number on its day, not unique, and how often it was written.
+    part integer NOT NULL DEFAULT 1,
+    writes integer NOT NULL DEFAULT 0,
     -- Runs that succeeded, and runs that died.
     succeeded bigint NOT NULL DEFAULT 0,
     dead bigint NOT NULL DEFAULT 0,
@@ -305,7 +310,7 @@ CREATE TABLE jobctl.job_figures (
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
-CREATE INDEX job_figures_job ON jobctl.job_figures (job_type, day);
+CREATE INDEX job_figures_job ON jobctl.job_figures (job_type, day, part);
 
 CREATE TABLE jobctl.job_effects (
     key text PRIMARY KEY
@@ -1082,7 +1087,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     counted record;
-    figures_id bigint;
+    newest record;
 BEGIN
     FOR counted IN
         SELECT
@@ -1095,8 +1100,16 @@ BEGIN
                 WHERE ended.outcome IN ('failed', 'lease_expired')
                     AND ended.status IN ('queued', 'failed')
             ) AS retried_attempts,
-            coalesce(sum(ended.run_time), 0) AS run_time_seconds,
-            coalesce(sum(ended.wait), 0) AS wait_seconds,
+            -- A worker may pass any number, and a sum must not overflow.
+            coalesce(
+                sum(least(greatest(ended.run_time, 0), 1e9))
+                    FILTER (WHERE ended.run_time IS NOT NULL),
+                0
+            ) AS run_time_seconds,
+            coalesce(
+                sum(least(greatest(ended.wait, 0), 1e9)) FILTER (WHERE ended.wait IS NOT NULL),
+                0
+            ) AS wait_seconds,
             ARRAY[
                 count(*) FILTER (WHERE ended.wait <= 1),
                 count(*) FILTER (WHERE ended.wait <= 10),
@@ -1117,19 +1130,21 @@ BEGIN
         GROUP BY ended.job_type
     LOOP
         -- Rows that other ticks have locked are skipped, so no tick waits here.
-        SELECT figures.id INTO figures_id
+        SELECT figures.id, figures.part, figures.writes INTO newest
         FROM jobctl.job_figures AS figures
         WHERE figures.job_type = counted.job_type
             AND figures.day = (now() AT TIME ZONE 'UTC')::date
+        ORDER BY figures.part DESC
         LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            INSERT INTO jobctl.job_figures (job_type)
-            VALUES (counted.job_type)
-            RETURNING id INTO figures_id;
+        IF NOT FOUND OR newest.writes >= 1000 THEN
+            INSERT INTO jobctl.job_figures (job_type, part)
+            VALUES (counted.job_type, coalesce(newest.part, 0) + 1)
+            RETURNING id INTO newest.id;
         END IF;
         UPDATE jobctl.job_figures AS figures
         SET
+            writes = figures.writes + 1,
             succeeded = figures.succeeded + counted.succeeded,
             dead = figures.dead + counted.dead,
             failed_attempts = figures.failed_attempts + counted.failed_attempts,
@@ -1149,8 +1164,12 @@ BEGIN
                 WHEN counted.succeeded = 0 THEN figures.last_succeeded_at
                 ELSE now()
             END
-        WHERE figures.id = figures_id;
+        WHERE figures.id = newest.id;
     END LOOP;
+EXCEPTION
+    -- A result matters more than its figures.
+    WHEN OTHERS THEN
+        RAISE WARNING 'jobctl: figures are not counted: %', SQLERRM;
 END
 $$;
 

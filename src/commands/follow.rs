@@ -3,7 +3,6 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::job::status::Status;
 use crate::print;
 use crate::store::{Result, StoredOutput};
 
@@ -11,38 +10,51 @@ use crate::store::{Result, StoredOutput};
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Prints what an attempt prints until it ends. If the run waits, follows its next attempt. `read`
-/// returns the output so far; `None` means that the run was deleted.
+/// returns the output of an attempt so far, by default of the newest; `None`: the run was deleted.
 pub(super) fn follow(
     first: StoredOutput,
-    mut read: impl FnMut() -> Result<Option<StoredOutput>>,
+    mut read: impl FnMut(Option<i32>) -> Result<Option<StoredOutput>>,
 ) -> anyhow::Result<()> {
-    let is_waiting =
-        |stored: &StoredOutput| matches!(stored.status, Status::Queued | Status::Failed);
-    let waits_after = is_waiting(&first).then_some(first.attempt);
-    let (mut stored, mut printed) = (first, String::new());
-    loop {
-        if !(is_waiting(&stored) && waits_after == Some(stored.attempt)) {
-            let output = stored.output.unwrap_or_default();
-            print::answer(added(&printed, &output))?;
-            if stored.status != Status::Running {
+    let mut next = |attempt| {
+        thread::sleep(POLL_INTERVAL);
+        read(attempt)
+    };
+    let ended = first.attempt;
+    let mut stored = first;
+    if stored.waiting {
+        while stored.attempt == ended && !stored.live {
+            if !stored.waiting {
                 return Ok(());
             }
-            printed = output;
+            let Some(found) = next(None)? else { return Ok(()) };
+            stored = found;
         }
-        thread::sleep(POLL_INTERVAL);
-        let Some(next) = read()? else { return Ok(()) };
-        stored = next;
+    }
+    let (followed, mut printed) = (stored.attempt, String::new());
+    loop {
+        let output = stored.output.unwrap_or_default();
+        print::answer(&added(&printed, &output, stored.live))?;
+        if !stored.live {
+            return Ok(());
+        }
+        printed = output;
+        let Some(found) = next(followed)? else { return Ok(()) };
+        stored = found;
     }
 }
 
-/// Returns what an output has more than before. Both may lack the beginning.
-fn added<'a>(before: &str, output: &'a str) -> &'a str {
+/// Returns what an output has more than before. Both may lack the beginning. A stored output has
+/// stderr after stdout, so it may be another text.
+fn added(before: &str, output: &str, live: bool) -> String {
     if let Some(at) = output.find(before) {
-        return &output[at + before.len()..];
+        return output[at + before.len()..].to_owned();
     }
-    let ends = before.char_indices().map(|(start, _)| &before[start..]);
-    let kept = ends.filter(|end| output.starts_with(end)).map(str::len).next();
-    &output[kept.unwrap_or_default()..]
+    let mut ends = before.char_indices().map(|(start, _)| &before[start..]);
+    let gap = if live { "[bytes left out]" } else { "--- the stored output ---" };
+    match ends.find(|end| output.starts_with(end)) {
+        Some(end) => output[end.len()..].to_owned(),
+        None => format!("\n{gap}\n{output}"),
+    }
 }
 
 #[cfg(test)]
@@ -51,12 +63,14 @@ mod tests {
 
     #[test]
     fn only_the_added_text_is_printed() {
-        assert_eq!(added("", "a\n"), "a\n");
-        assert_eq!(added("a\n", "a\nb\n"), "b\n");
-        assert_eq!(added("a\n", "a\n"), "");
+        let live = |before, output| added(before, output, true);
+        assert_eq!(live("", "a\n"), "a\n");
+        assert_eq!(live("a\n", "a\nb\n"), "b\n");
+        assert_eq!(live("a\n", "a\n"), "");
         // The beginning was dropped meanwhile.
-        assert_eq!(added("abc", "bcd"), "d");
-        assert_eq!(added("a€", "€b"), "b");
-        assert_eq!(added("abc", "xyz"), "xyz");
+        assert_eq!(live("abc", "bcd"), "d");
+        assert_eq!(live("a€", "€b"), "b");
+        assert_eq!(live("abc", "xyz"), "\n[bytes left out]\nxyz");
+        assert_eq!(added("abc", "xyz", false), "\n--- the stored output ---\nxyz");
     }
 }

@@ -15,7 +15,6 @@ use crate::exit::{Exit, Fault};
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
-use crate::job::status::Status;
 use crate::print::{self, Cell, Fields, Form};
 use crate::store::{Attempt, Event, RunDetails, Store, StoredOutput};
 use crate::text::plural;
@@ -75,7 +74,7 @@ impl Arguments {
             let stored = store.output(self.id, self.attempt)?;
             let stored = stored.ok_or_else(|| no_run(&store, self.id))?;
             if self.follow {
-                follow::follow(stored, || store.output(self.id, None))?;
+                follow::follow(stored, |attempt| store.output(self.id, attempt))?;
             } else {
                 print::answer(&output(self.id, self.attempt, stored)?)?;
             }
@@ -143,7 +142,7 @@ fn output(id: i64, attempt: Option<i32>, stored: StoredOutput) -> anyhow::Result
         let why = format!("cannot show the output of run {id}: {missing}");
         return Err(Fault::new(Exit::NotFound, why).into());
     }
-    if attempt.is_none() && stored.status == Status::Running && stored.output.is_none() {
+    if stored.live && stored.output.is_none() {
         print::complain(&format!("run {id}: its worker has sent no output yet"));
     }
     Ok(stored.output.unwrap_or_default())

@@ -83,7 +83,9 @@ impl Error {
 
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
         let constraint = error.as_db_error().and_then(|db| db.constraint());
-        if let Some(key @ ("job_runs_pkey" | "job_definitions_pkey")) = constraint {
+        if let Some(key @ ("job_runs_pkey" | "job_definitions_pkey" | "job_events_pkey")) =
+            constraint
+        {
             let table = key.trim_end_matches("_pkey");
             let remedy = "`jobctl doctor` prints the statement that corrects it";
             let line = format!(
@@ -183,7 +185,7 @@ pub(super) fn is_collision(error: &postgres::Error) -> bool {
     // Unique violation: the next statement sees a key that was inserted while this one ran. If
     // another program chose an id itself, the sequence goes beyond it.
     let constraint = error.as_db_error().and_then(|db| db.constraint());
-    matches!(constraint, Some("job_runs_key" | "job_runs_pkey"))
+    matches!(constraint, Some("job_runs_key" | "job_runs_pkey" | "job_events_pkey"))
         || matches!(
             error.code(),
             Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED)

@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use super::row::rows;
 use super::{Event, Result, Store, query};
-use crate::job::status::Status;
 use crate::text::timestamp;
 
 rows! {
@@ -105,8 +104,10 @@ rows! {
     /// The output of an attempt, as far as the database has it.
     #[derive(Debug)]
     pub(crate) struct StoredOutput {
-        /// Of the run.
-        pub(crate) status: Status,
+        /// The attempt is running.
+        pub(crate) live: bool,
+        /// The run waits for its next attempt.
+        pub(crate) waiting: bool,
         /// `None`: there is no such attempt.
         pub(crate) attempt: Option<i32>,
         pub(crate) output: Option<String>,

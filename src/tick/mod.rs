@@ -21,6 +21,7 @@ mod signals;
 mod summary;
 mod timing;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use signal_hook::iterator::Signals;
 
 use crate::connect::{PendingConnection, Target};
 use crate::execute::{Executor, Pool, Stop};
-use crate::store::{ClaimFilter, Claimed, Holder, OldRuns, Token};
+use crate::store::{self, ClaimFilter, Claimed, Holder, LeaseState, OldRuns, Renewed, Token};
 use crate::text::duration;
 use attempt::{Ended, Task, subject};
 use database::Database;
@@ -45,6 +46,8 @@ use running::RunningRuns;
 use summary::{Reason, Summary};
 use timing::Timing;
 
+/// A renewal has about this many bytes of output. The rest is sent with the next one.
+const OUTPUT_AT_ONCE: usize = 256 * 1024;
 /// The summary counts due runs up to this number.
 const DUE_COUNTED: usize = 1000;
 
@@ -89,6 +92,8 @@ struct Driver {
     started: Instant,
     runs_started: usize,
     summary: Summary,
+    /// The last renewal succeeded.
+    sends_output: bool,
     /// Whether another tick of the worker had the claim right when this one last asked for it.
     other_claims: bool,
 }
@@ -122,6 +127,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         started,
         runs_started: 0,
         summary: Summary::default(),
+        sends_output: true,
         other_claims: false,
     };
     driver.connect();
@@ -168,8 +174,8 @@ impl Driver {
             self.events.push_back(Event::Ended(ended));
         }
         if let Some(answer) = self.database.as_mut().and_then(Database::poll) {
-            if let Answer::Renew(Err(_)) = answer {
-                self.running.stops().for_each(|stop| stop.output().not_sent());
+            if let Answer::Renew(renewed) = &answer {
+                self.output_sent(renewed);
             }
             self.events.push_back(Event::Answered(answer));
         }
@@ -194,9 +200,15 @@ impl Driver {
                 self.connect();
             }
             Action::Send(request) => {
-                let Self { database, plan, holder, timing, running, .. } = self;
+                let Self { database, plan, holder, timing, running, sends_output, .. } = self;
                 let wake = wake_up(&self.waker);
-                let new_output = |claim: &Token| running.stop(claim)?.output().take_new();
+                let room = Cell::new(if *sends_output { OUTPUT_AT_ONCE } else { 0 });
+                let new_output = |claim: &Token| {
+                    let stop = running.stop(claim).filter(|_| room.get() > 0)?;
+                    let output = stop.output().take_new()?;
+                    room.set(room.get().saturating_sub(output.len()));
+                    Some(output)
+                };
                 let send = |database: &mut Database| {
                     database.send(request, plan, holder, timing, new_output, wake)
                 };
@@ -261,6 +273,20 @@ impl Driver {
 
     fn forget<'a>(&mut self, runs: impl Iterator<Item = &'a Claimed>) {
         runs.for_each(|run| self.running.remove(&run.token()));
+    }
+
+    /// After a failed renewal the next one has no output: a lease matters more. What did not arrive
+    /// is sent again.
+    fn output_sent(&mut self, renewed: &store::Result<Vec<Renewed>>) {
+        self.sends_output = renewed.is_ok();
+        match renewed {
+            Err(_) => self.running.stops().for_each(|stop| stop.output().not_sent()),
+            Ok(renewed) => renewed
+                .iter()
+                .filter(|(_, state)| *state == LeaseState::Busy)
+                .filter_map(|(claim, _)| self.running.stop(claim))
+                .for_each(|stop| stop.output().not_sent()),
+        }
     }
 
     /// Logs what the tick did and why it stopped, for a person at a terminal.

@@ -32,6 +32,7 @@ SELECT
                 WHEN 'job_runs'
                     THEN has_table_privilege(oid, 'SELECT')
                         AND has_column_privilege(oid, 'attempts', 'UPDATE')
+                        AND has_column_privilege(oid, 'live_output', 'UPDATE')
                 WHEN 'job_attempts' THEN has_table_privilege(oid, 'INSERT')
                 WHEN 'job_workers'
                     THEN has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE')
@@ -39,6 +40,10 @@ SELECT
         )
         FROM relations
         WHERE name IN ('job_runs', 'job_attempts', 'job_workers')
+    ) AND (
+        SELECT bool_and(has_function_privilege(oid, 'EXECUTE'))
+        FROM functions
+        WHERE name IN ('count_attempts', 'fire')
     ), false) AS ticks,
     coalesce((
         SELECT bool_and(

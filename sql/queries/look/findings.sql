@@ -246,7 +246,7 @@ SELECT
     NULL,
     NULL,
     NULL,
-    coalesce(success.finished_at, definition.created_at),
+    greatest(success.finished_at, definition.created_at),
     0,
     extract(epoch FROM definition.max_age)::text
 FROM definition
@@ -254,10 +254,11 @@ LEFT JOIN LATERAL (
     SELECT max(figures.last_succeeded_at) AS finished_at
     FROM jobctl.job_figures AS figures
     WHERE figures.job_type = definition.name
+        AND definition.max_age IS NOT NULL
 ) AS success ON true
 WHERE definition.enabled
     AND definition.paused_at IS NULL
-    AND coalesce(success.finished_at, definition.created_at) < now() - definition.max_age
+    AND greatest(success.finished_at, definition.created_at) < now() - definition.max_age
 UNION ALL
 -- One run that hangs would stop all later ones.
 SELECT

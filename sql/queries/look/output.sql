@@ -2,7 +2,8 @@
 -- $1  run id    $2  attempt; NULL for the running one, or else for the last finished one
 -- Zero rows: no such run. A NULL attempt: the run has no such attempt, or none has begun.
 SELECT
-    run.status,
+    asked.live,
+    run.status IN ('queued', 'failed') AS waiting,
     CASE WHEN asked.live THEN run.attempts ELSE attempt.attempt END AS attempt,
     CASE WHEN asked.live THEN run.live_output ELSE attempt.output END AS output
 FROM jobctl.job_runs AS run
