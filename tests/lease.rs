@@ -11,14 +11,6 @@ fn lease(db: &TestDb, id: i64) -> String {
     db.of_run(id, "locked_until")
 }
 
-/// Waits until the lease was renewed `times` times.
-fn wait_for_renewals(db: &TestDb, id: i64, renewals: u32) {
-    for _ in 0..renewals {
-        let before = lease(db, id);
-        wait_until("the lease to be renewed", || lease(db, id) != before);
-    }
-}
-
 #[test]
 fn a_job_longer_than_its_lease_is_attempted_once() {
     let db = TestDb::new();
@@ -50,7 +42,7 @@ fn a_locked_row_does_not_delay_the_renewal_of_other_leases() {
         .batch_execute(&format!("SELECT FROM jobctl.job_runs WHERE id = {locked} FOR UPDATE"))
         .unwrap();
     let before = lease(&db, locked);
-    wait_for_renewals(&db, free, 1);
+    db.wait_for_renewals(free, 1);
     assert_eq!(lease(&db, locked), before);
     transaction.rollback().unwrap();
     drop(client);
@@ -223,7 +215,7 @@ fn all_leases_are_renewed_in_one_statement_over_a_slow_connection() {
     let flags = ["--lease", "4s", "--concurrency", "30"];
     let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
     gate.wait_for_starts(30);
-    wait_for_renewals(&db, ids[0], 2);
+    db.wait_for_renewals(ids[0], 2);
     let leases = "SELECT count(*), count(DISTINCT locked_until), min(locked_until) > now() FROM \
         jobctl.job_runs";
     assert_eq!(db.query(leases), "30|1|t");
@@ -280,7 +272,7 @@ fn leases_are_renewed_while_a_tick_isolates_thousands_of_rejected_runs() {
         "SELECT count(*) > 0 FROM jobctl.job_runs WHERE queue = 'refused' AND run_at > now()";
     wait_until("the search", || db.query(put_off) == "t");
     for id in ids {
-        wait_for_renewals(&db, id, 3);
+        db.wait_for_renewals(id, 3);
     }
     // Results are recorded meanwhile, and a signal ends the search.
     gate.open();
@@ -310,7 +302,7 @@ fn leases_are_renewed_while_hundreds_of_runs_cannot_be_recovered() {
          CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
              WHEN (OLD.queue = 'refused') EXECUTE FUNCTION public.refuse()",
     );
-    wait_for_renewals(&db, id, 3);
+    db.wait_for_renewals(id, 3);
     gate.open();
     db.wait_for_status(id, "succeeded");
     tick.signal(Signal::TERM);
@@ -336,7 +328,7 @@ fn leases_are_renewed_while_hundreds_of_schedules_cannot_be_fired() {
          now()), 'refused'
          FROM generate_series(1, 100) AS n",
     );
-    wait_for_renewals(&db, id, 3);
+    db.wait_for_renewals(id, 3);
     gate.open();
     db.wait_for_status(id, "succeeded");
     // One wake-up has no time for all of them; the next ones continue.

@@ -58,21 +58,24 @@ fn the_output_of_a_lost_attempt_is_kept() {
     }
 }
 
+/// Asserts that the lease of a talkative job is renewed, and that the job succeeds.
+#[track_caller]
+fn lease_is_renewed(db: &TestDb, lease: &str, renewals: u32) {
+    let gate = Gate::new();
+    let id = enqueue_talkative(db, &gate);
+    let tick = db.jobctl(["tick", "--lease", lease]).spawn();
+    gate.wait_for_starts(1);
+    db.wait_for_renewals(id, renewals);
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+}
+
 #[test]
 fn an_output_that_the_database_rejects_costs_no_lease() {
     let db = TestDb::new();
     db.execute("ALTER TABLE jobctl.job_runs ADD CONSTRAINT no_output CHECK (live_output IS NULL)");
-    let gate = Gate::new();
-    let id = enqueue_talkative(&db, &gate);
-    let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
-    gate.wait_for_starts(1);
-    for _ in 0..3 {
-        let before = db.of_run(id, "locked_until");
-        wait_until("the lease to be renewed", || db.of_run(id, "locked_until") != before);
-    }
-    gate.open();
-    tick.wait().success();
-    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    lease_is_renewed(&db, "2s", 3);
 }
 
 #[test]
@@ -85,17 +88,7 @@ fn an_output_that_can_not_be_sent_in_time_costs_no_lease() {
              WHEN (NEW.live_output IS DISTINCT FROM OLD.live_output)
              EXECUTE FUNCTION public.slow()",
     );
-    let gate = Gate::new();
-    let id = enqueue_talkative(&db, &gate);
-    let tick = db.jobctl(["tick", "--lease", "9s"]).spawn();
-    gate.wait_for_starts(1);
-    for _ in 0..2 {
-        let before = db.of_run(id, "locked_until");
-        wait_until("the lease to be renewed", || db.of_run(id, "locked_until") != before);
-    }
-    gate.open();
-    tick.wait().success();
-    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    lease_is_renewed(&db, "9s", 2);
 }
 
 #[test]

@@ -245,6 +245,16 @@ impl TestDb {
         super::wait_until(&format!("run {id} to be {status}"), || self.status(id) == status);
     }
 
+    /// Waits until the lease of a run was renewed so many times.
+    #[track_caller]
+    pub fn wait_for_renewals(&self, id: i64, renewals: u32) {
+        let lease = || self.of_run(id, "locked_until");
+        for _ in 0..renewals {
+            let before = lease();
+            super::wait_until("the lease to be renewed", || lease() != before);
+        }
+    }
+
     /// Declares that this test leaves running runs.
     pub fn leaves_running(&self) {
         self.leaves_running.store(true, Ordering::Relaxed);
