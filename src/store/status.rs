@@ -1,5 +1,7 @@
 //! The facts that `status` shows.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
@@ -30,10 +32,10 @@ rows! {
         pub(crate) next_run_at: Option<DateTime<Utc>>,
         /// `fires`, `paused` or `disabled`; `None` for an enabled definition without a schedule.
         pub(crate) state: Option<String>,
-        /// How the job's last run ended.
-        pub(crate) last_status: Option<String>,
+        /// How the job's last run ended, from its `Figures` like the following.
+        pub(crate) last_status: Option<String> = None,
         #[serde(with = "timestamp")]
-        pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
+        pub(crate) last_succeeded_at: Option<DateTime<Utc>> = None,
     }
 
     /// What became of a job's runs since its first one. Pruning does not lower it.
@@ -51,6 +53,9 @@ rows! {
         pub(crate) wait_seconds: f64,
         /// How many of them waited at most each of `WAITS`, and any time.
         pub(crate) waits: Vec<i64>,
+        /// How the job's last run ended.
+        #[serde(skip)]
+        pub(crate) last_status: Option<String>,
         #[serde(with = "timestamp")]
         pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
     }
@@ -102,13 +107,22 @@ impl Store {
     pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
         let limits = Limits { one_moment: true, ..self.limits };
         self.transact_within(limits, "read the status", move |client| {
+            let mut jobs: Vec<JobStatus> = client.list(query!("look/status_jobs"), &[&job])?;
+            let figures: Vec<Figures> = client.list(query!("look/figures"), &[&job])?;
+            let by_job: HashMap<_, _> = figures.iter().map(|it| (&it.job_type, it)).collect();
+            for job in &mut jobs {
+                if let Some(figures) = by_job.get(&job.job_type) {
+                    job.last_status.clone_from(&figures.last_status);
+                    job.last_succeeded_at = figures.last_succeeded_at;
+                }
+            }
             Ok(Overview {
                 now: client.one(query!("look/now"), &[])?,
-                jobs: client.list(query!("look/status_jobs"), &[&job])?,
+                jobs,
                 workers: list_workers(client, None)?,
                 longest_running: client
                     .list(query!("look/status_running"), &[&job, &LONGEST_RUNNING])?,
-                figures: client.list(query!("look/figures"), &[&job])?,
+                figures,
                 work: {
                     let jobs = job.as_ref().map(|job| vec![job.clone()]);
                     read_work(client, jobs.as_ref(), &Thresholds::default())?

@@ -17,6 +17,8 @@ SELECT
         sum(figures.waits[6]),
         sum(figures.waits[7])
     ]::bigint[] AS waits,
+    (array_agg(figures.last_status ORDER BY figures.last_ended_at DESC NULLS LAST))[1]
+        AS last_status,
     max(figures.last_succeeded_at) AS last_succeeded_at
 FROM jobctl.job_figures AS figures
 WHERE $1::text IS NULL

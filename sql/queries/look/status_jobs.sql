@@ -57,17 +57,6 @@ definition AS (
     FROM jobctl.job_definitions AS definition
     WHERE $1::text IS NULL
         OR definition.name = $1::text
-),
-last AS (
-    SELECT
-        figures.job_type,
-        (array_agg(figures.last_status ORDER BY figures.last_ended_at DESC NULLS LAST))[1]
-            AS status,
-        max(figures.last_succeeded_at) AS succeeded_at
-    FROM jobctl.job_figures AS figures
-    WHERE $1::text IS NULL
-        OR figures.job_type = $1::text
-    GROUP BY figures.job_type
 )
 SELECT
     job_type,
@@ -82,11 +71,8 @@ SELECT
     succeeded.took[2] AS run_time_p95_seconds,
     succeeded.took[3] AS run_time_max_seconds,
     definition.state,
-    CASE WHEN definition.state = 'fires' THEN definition.next_run_at END AS next_run_at,
-    last.status AS last_status,
-    last.succeeded_at AS last_succeeded_at
+    CASE WHEN definition.state = 'fires' THEN definition.next_run_at END AS next_run_at
 FROM definition
 FULL JOIN counted USING (job_type)
 FULL JOIN succeeded USING (job_type)
-LEFT JOIN last USING (job_type)
 ORDER BY job_type
