@@ -210,8 +210,8 @@ fn a_tick_that_gave_up_waiting_claims_nothing_later() {
 fn a_lingering_tick_survives_the_end_of_its_session() {
     let db = TestDb::new();
     let tick = db.jobctl(["tick", "--linger", "--max-time", "1h"]).spawn();
-    let idle = "SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL";
-    wait_until("the tick to linger", || db.query(idle) == "1");
+    // A tick reconnects only after its session has answered.
+    db.wait_for_status(db.enqueue(["shell", "--", "true"]), "succeeded");
     db.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = \
         current_database() AND pid <> pg_backend_pid()",
