@@ -68,6 +68,43 @@ fn every_flag_sets_its_column() {
 }
 
 #[test]
+fn a_run_waits_for_the_next_time_of_a_schedule() {
+    let db = TestDb::new();
+    let next = ["--next", "0 9 * * mon", "--time-zone", "Europe/Berlin"];
+    let id = db.enqueue(next.into_iter().chain(SHELL));
+    let line = r#"{"job_type": "shell", "payload": {"command": "true"}, "next": "0 9 * * mon", "#;
+    let batch = db.jobctl(["enqueue", "--batch", "-"]);
+    let batch =
+        batch.stdin(format!("{line}\"time_zone\": \"Europe/Berlin\"}}\n{line}\"in\": null}}"));
+    batch.run().success();
+    for (id, zone) in [(id, "Europe/Berlin"), (id + 1, "Europe/Berlin"), (id + 2, "UTC")] {
+        let local = format!("to_char(run_at AT TIME ZONE '{zone}', 'ID HH24:MI')");
+        let is_next = "run_at > created_at AND run_at <= created_at + interval '8 days'";
+        assert_eq!(db.of_run(id, &format!("{local}, {is_next}")), "1 09:00|t", "{id}");
+    }
+    for (schedule, why) in [
+        (&["--next", "0 0 30 2 *"][..], "`0 0 30 2 *` never fires"),
+        (&["--next", "@daily", "--in", "1h"], "cannot be used with"),
+        (&["--next", "@daily", "--run-at", "2026-01-01T00:00:00Z"], "cannot be used with"),
+        (&["--time-zone", "Europe/Berlin"], "--next"),
+    ] {
+        let refused = db.jobctl(["enqueue"]).args(schedule.iter().copied()).args(SHELL).run();
+        refused.exits(2).stdout("").stderr_has(why);
+    }
+    for (keys, why) in [
+        (r#""next": "@daily", "in": "1h""#, "`run_at`, `in` and `next` exclude each other"),
+        (r#""next": "0 0 30 2 *""#, "batch line 1: `0 0 30 2 *` never fires"),
+        (r#""next": "@daily", "time_zone": "Mars/Phobos""#, "`next`: "),
+        (r#""time_zone": "UTC""#, "`time_zone` needs `next`"),
+    ] {
+        let line = format!(r#"{{"job_type": "shell", "payload": {{"command": "true"}}, {keys}}}"#);
+        let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run();
+        refused.exits(2).stdout("").complains_once().stderr_has(why);
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "3");
+}
+
+#[test]
 fn enqueue_refuses_bad_values_and_inserts_nothing() {
     let db = TestDb::new();
     let long = "q".repeat(64);

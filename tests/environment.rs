@@ -10,9 +10,11 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 42] = [
+const REFUSED: [(&[&str], &str, &str); 44] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
+    (&["enqueue", "shell", "{}"], "--next", "x y"),
+    (&["enqueue", "shell", "{}", "--next", "@daily"], "--time-zone", "Mars/Phobos"),
     (&["enqueue", "shell", "{}"], "--key", "a\tb"),
     (&["enqueue", "shell", "{}"], "--priority", "x"),
     (&["enqueue", "shell", "{}"], "--queue", "a b"),

@@ -19,6 +19,7 @@ use crate::job::backoff;
 use crate::job::definition;
 use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::print::{self, Form, Format, Progress};
+use crate::schedule::Schedule;
 use crate::store::{NewRun, Queued, Store};
 
 /// The longest `--in`; `--run-at` can reach farther.
@@ -48,11 +49,17 @@ pub(crate) struct Arguments {
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
     /// Do not start before this time: RFC 3339, with its offset
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "in")]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["in", "next"])]
     run_at: Option<DateTime<Utc>>,
     /// Do not start before this much time has passed
     #[arg(long, value_name = "DURATION", value_parser = length(Duration::ZERO, LONGEST_WAIT))]
     r#in: Option<Duration>,
+    /// Do not start before the next time of this schedule, as in a definition: '0 9 * * mon'
+    #[arg(long, value_name = "EXPR", conflicts_with = "in")]
+    next: Option<String>,
+    /// Time zone of --next: UTC, or an area and city as in America/New_York
+    #[arg(long, value_name = "TZ", default_value = "UTC", requires = "next")]
+    time_zone: String,
     /// Enqueue once: the same key and payload return the same run
     #[arg(long, value_name = "KEY", value_parser = run_key)]
     key: Option<String>,
@@ -89,7 +96,8 @@ pub(crate) struct Arguments {
         value_name = "FILE|-",
         value_hint = ValueHint::FilePath,
         conflicts_with_all = [
-            "job", "payload", "command", "run_at", "in", "key", "key_scope", "payload_file"
+            "job", "payload", "command", "run_at", "in", "next", "time_zone", "key", "key_scope",
+            "payload_file"
         ]
     )]
     batch: Option<String>,
@@ -105,6 +113,8 @@ struct Line {
     payload: Option<Box<RawValue>>,
     run_at: Option<String>,
     r#in: Option<String>,
+    next: Option<String>,
+    time_zone: Option<String>,
     idempotency_key: Option<String>,
     key_scope: Option<String>,
     priority: Option<i32>,
@@ -112,6 +122,15 @@ struct Line {
     max_attempts: Option<i32>,
     timeout: Option<String>,
     backoff: Option<String>,
+}
+
+/// A run to enqueue.
+struct Asked {
+    /// The line of the batch.
+    line: usize,
+    run: NewRun,
+    /// The run's time is the next time of this schedule.
+    next: Option<Schedule>,
 }
 
 /// An enqueued run. TSV and tables have only its id.
@@ -128,11 +147,10 @@ impl Arguments {
         let runs = match &batch {
             Some(file) => {
                 let mut runs = read_batch(BufReader::new(open(file)?))?;
-                runs.iter_mut().for_each(|(_, run)| self.complete(run));
+                runs.iter_mut().for_each(|asked| self.complete(&mut asked.run));
                 runs
             }
-            // The number is not used: only a batch has lines.
-            None => vec![(1, self.new_run()?)],
+            None => vec![self.asked()?],
         };
         let at = |line, fault| if batch.is_some() { at_line(line, &fault) } else { fault };
         let answers = enqueue(database, runs, at)?;
@@ -155,6 +173,13 @@ impl Arguments {
         run.priority = run.priority.or(self.priority);
         run.max_attempts = run.max_attempts.or(self.max_attempts);
         run.timeout = run.timeout.or(self.timeout.map(|limit| limit.as_secs_f64()));
+    }
+
+    fn asked(mut self) -> anyhow::Result<Asked> {
+        let next = self.next.take().map(|next| Schedule::parse(&next, &self.time_zone));
+        let next = next.transpose().map_err(Fault::usage)?;
+        // Only a batch has lines.
+        Ok(Asked { line: 0, run: self.new_run()?, next })
     }
 
     fn new_run(self) -> anyhow::Result<NewRun> {
@@ -266,7 +291,7 @@ fn open(file: &str) -> anyhow::Result<Box<dyn Read>> {
 /// Enqueues all runs or none. `at` adds the line of a run to its error.
 fn enqueue(
     database: &Database,
-    runs: Vec<(usize, NewRun)>,
+    mut runs: Vec<Asked>,
     at: impl Fn(usize, Fault) -> Fault,
 ) -> anyhow::Result<Vec<Answer>> {
     let total = runs.len();
@@ -275,11 +300,18 @@ fn enqueue(
     }
     let key = |run: &NewRun| run.key.clone().zip(Some(run.scope().to_owned()));
     let lines: Vec<_> =
-        runs.iter().map(|(line, run)| (*line, run.job_type.clone(), key(run))).collect();
+        runs.iter().map(|it| (it.line, it.run.job_type.clone(), key(&it.run))).collect();
     let store = database.open()?;
+    if runs.iter().any(|asked| asked.next.is_some()) {
+        let now = store.now()?;
+        for Asked { line, run, next } in &mut runs {
+            let next = next.as_ref().map(|schedule| schedule.first(now)).transpose();
+            run.run_at = next.map_err(|why| at(*line, Fault::usage(why)))?.or(run.run_at);
+        }
+    }
     let progress = Progress::of(Some(total));
     let shown = progress.clone();
-    let runs = runs.into_iter().map(|(_, run)| run).collect();
+    let runs = runs.into_iter().map(|asked| asked.run).collect();
     let queued = store.enqueue(runs, move |done| shown.show(done));
     progress.clear();
     let queued = queued?;
@@ -301,9 +333,8 @@ fn print_ids(form: Form, answers: &[Answer]) -> anyhow::Result<()> {
     print::answer(&format!("{header}{lines}"))
 }
 
-/// Reads all runs of a batch, with their line numbers, before the transaction begins: a slow
-/// writer must not keep it open.
-fn read_batch(mut input: impl BufRead) -> anyhow::Result<Vec<(usize, NewRun)>> {
+/// Reads all runs of a batch before the transaction begins: a slow writer must not keep it open.
+fn read_batch(mut input: impl BufRead) -> anyhow::Result<Vec<Asked>> {
     let mut runs = Vec::new();
     let mut text = Vec::new();
     for number in 1.. {
@@ -319,7 +350,8 @@ fn read_batch(mut input: impl BufRead) -> anyhow::Result<Vec<(usize, NewRun)>> {
         }
         let line = text.trim_ascii();
         if !line.is_empty() {
-            runs.push((number, read_line(line).map_err(|fault| at_line(number, &fault))?));
+            let (run, next) = read_line(line).map_err(|fault| at_line(number, &fault))?;
+            runs.push(Asked { line: number, run, next });
         }
     }
     Ok(runs)
@@ -335,7 +367,7 @@ fn wrong(column: &'static str) -> impl Fn(String) -> Fault {
     move |why| Fault::usage(why.replace(" at line 1 column ", column))
 }
 
-fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
+fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
     fn field<T>(
         name: &str,
         text: Option<String>,
@@ -354,8 +386,10 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
     let out_of_range = line.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n));
     let why = if line.job_type.contains('\0') {
         Some("`job_type`: NUL not allowed".to_owned())
-    } else if line.run_at.is_some() && line.r#in.is_some() {
-        Some("`run_at` and `in` exclude each other".to_owned())
+    } else if [&line.run_at, &line.r#in, &line.next].into_iter().flatten().count() > 1 {
+        Some("`run_at`, `in` and `next` exclude each other".to_owned())
+    } else if line.time_zone.is_some() && line.next.is_none() {
+        Some("`time_zone` needs `next`".to_owned())
     } else if line.key_scope.is_some() && line.idempotency_key.is_none() {
         Some("`key_scope` needs an `idempotency_key`".to_owned())
     } else {
@@ -366,7 +400,9 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
     if let Some(why) = why {
         return Err(Fault::usage(why));
     }
-    Ok(NewRun {
+    let time_zone = line.time_zone.as_deref().unwrap_or("UTC");
+    let next = field("next", line.next, |next| Schedule::parse(next, time_zone))?;
+    let run = NewRun {
         payload: payload.to_owned(),
         job_type: line.job_type,
         queue: field("queue", line.queue, definition::queue)?,
@@ -379,7 +415,8 @@ fn read_line(text: &[u8]) -> Result<NewRun, Fault> {
         backoff: field("backoff", line.backoff, backoff::check)?,
         key: field("idempotency_key", line.idempotency_key, run_key)?,
         key_scope: field("key_scope", line.key_scope, key_scope)?,
-    })
+    };
+    Ok((run, next))
 }
 
 fn timeout() -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
