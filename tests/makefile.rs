@@ -129,3 +129,43 @@ fn a_skipped_test_is_listed_and_fails_with_jobctl_test_all() {
     assert!(said.contains("completions for fish is left out: fish is not installed"), "{said}");
     assert_eq!(fs::read_to_string(&list).unwrap(), lines);
 }
+
+fn file_of_repository(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+#[test]
+fn every_step_of_a_workflow_is_a_target_of_the_makefile() {
+    let makefile = file_of_repository("Makefile");
+    for name in ["ci", "nightly", "release"] {
+        let workflow = file_of_repository(&format!(".github/workflows/{name}.yml"));
+        let commands: Vec<_> =
+            workflow.lines().filter_map(|line| line.split_once("run: ")).map(|it| it.1).collect();
+        assert!(!commands.is_empty(), "{name}");
+        for command in commands {
+            let target = command.split(' ').nth(1).unwrap();
+            let is_target = makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
+            assert!(command.starts_with("make ") && is_target, "{name}: {command}");
+        }
+    }
+}
+
+#[test]
+fn the_notes_of_a_release_are_its_section_of_the_changelog() {
+    let folder = temp_dir();
+    fs::create_dir(folder.path().join(".ci")).unwrap();
+    let script = script(folder.path(), ".ci/notes", &file_of_repository(".ci/notes"));
+    let notes = |version: &str, changelog: &str| {
+        fs::write(folder.path().join("Cargo.toml"), "version = \"0.1.0\"\n").unwrap();
+        fs::write(folder.path().join("CHANGELOG.md"), changelog).unwrap();
+        let output = Command::new(&script).arg(version).output().unwrap();
+        assert_eq!(output.status.success(), output.stderr.is_empty(), "{output:?}");
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let changelog = "# Changelog\n\n## [Unreleased]\n\n- c\n\n## [0.1.0] - 2026-12-01\n\n\
+                     ### Added\n\n- b\n\n## [0.0.1] - 2026-11-01\n\n- a\n";
+    assert_eq!(notes("0.1.0", changelog), "### Added\n\n- b\n\n");
+    assert!(notes("0.0.1", changelog).contains("Cargo.toml has another version"));
+    let unreleased = notes("0.1.0", "## [Unreleased]\n\n- b\n");
+    assert!(unreleased.contains("no line `## [0.1.0] - YYYY-MM-DD`"), "{unreleased}");
+}
