@@ -116,7 +116,7 @@ fn retry_runs_a_cancelled_run_again() {
     let db = TestDb::new();
     let id = run_in(&db, "failed");
     db.jobctl(["cancel", &id.to_string()]).run().success();
-    db.jobctl(["retry", &id.to_string()]).run().success();
+    db.jobctl(["retry", "--now", &id.to_string()]).run().success();
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.of_run(id, "status, attempts, cancel_requested_at"), "succeeded|2|");
 }
@@ -149,16 +149,16 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
         "UPDATE jobctl.job_runs SET job_type = 'report', created_at = now() - interval '2 days' \
          WHERE id = {of_job}"
     ));
-    db.jobctl(["cancel", "--all-waiting", "--job", "report", "--since", "1d"])
+    db.jobctl(["cancel", "--all-waiting", "--yes", "--job", "report", "--since", "1d"])
         .run()
         .success()
         .stdout("")
         .stderr("");
-    let cancelled =
-        db.jobctl(["cancel", "--all-waiting", "--job", "report", "--until", "1d"]).run().success();
+    let cancel = ["cancel", "--all-waiting", "--yes", "--verbose", "--job", "report"];
+    let cancelled = db.jobctl(cancel).args(["--until", "1d"]).run().success();
     cancelled.stdout(&format!("{of_job}\tcancelled\n")).stderr("");
     assert_eq!(db.status(other), "queued");
-    db.jobctl(["cancel", "--all-waiting"]).run().success().stderr("").stdout(
+    db.jobctl(["cancel", "--all-waiting", "--yes", "--verbose"]).run().success().stderr("").stdout(
         &ids.iter()
             .filter(|(status, _)| matches!(*status, "queued" | "failed"))
             .map(|(_, id)| *id)
@@ -173,8 +173,29 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
             format!("{now}|{}", if now == status { "t" } else { "f" })
         );
     }
-    let why = "jobctl: filters need --all-waiting; add it, or give run ids\n";
+    let why = "jobctl: filters need --all-waiting or --all; add it, or give run ids\n";
     db.jobctl(["cancel", "--queue", "mail"]).run().exits(2).stdout("").stderr(why);
+}
+
+#[test]
+fn all_cancels_waiting_and_running_runs_that_match_the_filters() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let ids = STATUSES.map(|status| run_in(&db, status));
+    let of_job = STATUSES.map(|status| {
+        let id = run_in(&db, status);
+        db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'report' WHERE id = {id}"));
+        id
+    });
+    let [queued, running, _, failed, ..] = of_job;
+    let cancel = ["cancel", "--all", "--job", "report", "--yes", "--verbose"];
+    db.jobctl(cancel).run().success().stderr("").stdout(&format!(
+        "{queued}\tcancelled\n{running}\tcancel requested\n{failed}\tcancelled\n"
+    ));
+    assert_eq!(ids.map(|id| db.status(id)), STATUSES);
+    let now = ["cancelled", "running", "succeeded", "cancelled", "dead", "cancelled"];
+    assert_eq!(of_job.map(|id| db.status(id)), now);
+    assert_eq!(db.of_run(running, "cancel_requested_at IS NOT NULL"), "t");
 }
 
 #[test]
@@ -190,18 +211,21 @@ fn all_waiting_asks_for_confirmation_at_a_terminal() {
 }
 
 #[test]
-fn cancel_and_retry_skip_runs_whose_status_changed() {
+fn cancel_and_retry_skip_runs_that_no_longer_match() {
     let db = TestDb::new();
     db.leaves_running();
     for (command, status, becomes) in [
         (
-            ["cancel", "--all-waiting"],
+            ["cancel", "--all-waiting", "--yes"],
             "queued",
             "status = 'running', attempts = 1, locked_by = 'w', locked_until = now() + interval \
              '1 hour'",
         ),
-        (["retry", "--all-dead"], "dead", "status = 'cancelled'"),
+        (["retry", "--all-dead", "--yes"], "dead", "status = 'cancelled'"),
+        (["retry", "--all-dead", "--yes"], "dead", "settled_at = now()"),
+        (["retry", "--all-cancelled", "--yes"], "cancelled", "status = 'dead'"),
     ] {
+        db.execute("DELETE FROM jobctl.job_runs");
         let id = run_in(&db, status);
         let mut client = db.client();
         let mut other = client.transaction().unwrap();

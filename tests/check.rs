@@ -125,7 +125,7 @@ fn check_reports_dead_runs_until_they_are_retried() {
         &dead("1 dead run", "mail", third, "exit status 4"),
     );
     db.apply("[jobs.mail]\nshell = 'true'\n[jobs.send_receipt]\nshell = 'true'\n");
-    db.jobctl(["retry", "--all-dead"]).run().success();
+    db.jobctl(["retry", "--all-dead", "--yes"]).run().success();
     assert_prints(db.jobctl(["check"]), FINE);
 }
 

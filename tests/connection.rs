@@ -178,9 +178,13 @@ fn the_error_names_an_unreachable_server_and_a_remedy() {
     refuses("host=/nonexistent user=u password=s3cret", 5, "").stderr(&line);
     refuses("postgres://u:s3cret@host.invalid/d", 5, "cannot resolve the host name");
     // The error is the same for every command.
-    for command in
-        ["migrate", "tick", "retry --all-dead", "cancel 1", "enqueue shell {\"command\":\"x\"}"]
-    {
+    for command in [
+        "migrate",
+        "tick",
+        "retry --all-dead --yes",
+        "cancel 1",
+        "enqueue shell {\"command\":\"x\"}",
+    ] {
         let command = jobctl(command.split(' '))
             .env("JOBCTL_DATABASE_URL", "postgres://u:s3cret@127.0.0.1:1/d");
         command.run().exits(5).stdout("").nowhere("s3cret").stderr_has("connection refused");

@@ -64,7 +64,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 24] = [
+const SWITCHES: [&str; 27] = [
     "--color",
     "--format",
     "--header",
@@ -75,8 +75,11 @@ const SWITCHES: [&str; 24] = [
     "--prune",
     "--all",
     "--all-dead",
+    "--all-cancelled",
     "--all-waiting",
     "--yes",
+    "--verbose",
+    "--now",
     "--force",
     "--group",
     "--had-failures",
@@ -162,10 +165,11 @@ fn a_variable_applies_to_one_command_only() {
         db.jobctl(["retry", &dead.to_string()]).env(variable, "no such").run().success();
         db.jobctl(["show", &dead.to_string()]).env(variable, "no such").run().success();
     }
-    let cancel = db.jobctl(["cancel", "--all-waiting"]).env("JOBCTL_CANCEL_JOB", "http").run();
+    let cancel =
+        db.jobctl(["cancel", "--all-waiting", "--yes"]).env("JOBCTL_CANCEL_JOB", "http").run();
     cancel.success().stdout("");
-    let cancel = db.jobctl(["cancel", "--all-waiting"]).env("JOBCTL_RETRY_JOB", "http").run();
-    cancel.success().stdout_has("cancelled");
+    let cancel = db.jobctl(["cancel", "--all-waiting"]).env("JOBCTL_RETRY_JOB", "http");
+    cancel.env("JOBCTL_CANCEL_YES", "1").run().success().stdout_has("cancelled");
 }
 
 #[test]
@@ -224,8 +228,7 @@ fn a_variable_that_does_not_fit_the_command_line_is_ignored() {
     db.jobctl(["show", &job]).env("JOBCTL_SHOW_ATTEMPT", "1").run().success();
     // An argument excludes the variable's flag.
     let prune = db.jobctl(["prune", &job]).env("JOBCTL_PRUNE_OLDER_THAN", "7d");
-    let prune = prune.env("JOBCTL_PRUNE_DRY_RUN", "1").run().success();
-    prune.stdout(&format!("{job}\tdeleted\n"));
+    prune.run().success().stdout(&format!("{job}\tdeleted\n"));
     let other = db.enqueue(["shell", "--", "true"]);
     let waiting = db.enqueue(["shell", "--", "true"]).to_string();
     let cancel = db.jobctl(["cancel", &waiting]).env("JOBCTL_CANCEL_ALL_WAITING", "1");
@@ -244,11 +247,11 @@ fn variables_satisfy_and_exclude_each_other_like_flags() {
     enqueue.stderr_has("JOBCTL_ENQUEUE_BATCH").stderr_has("JOBCTL_ENQUEUE_KEY");
     // An argument is missing if neither the command line nor a variable gives it.
     jobctl(["enqueue"]).env("JOBCTL_ENQUEUE_KEY", "k").run().exits(2).stderr_has("<JOB>");
-    jobctl(["prune", "3", "--dry-run"])
+    jobctl(["prune", "3", "--dead-older-than", "7d"])
         .env("JOBCTL_PRUNE_OLDER_THAN", "7d")
         .run()
         .exits(2)
-        .stderr_has("--dry-run");
+        .stderr_has("--dead-older-than");
 }
 
 #[test]
@@ -284,11 +287,14 @@ fn a_switch_variable_is_off_for_0_false_no_and_empty() {
     let id = run_in(&db, "dead");
     db.jobctl(["retry"])
         .env("JOBCTL_RETRY_ALL_DEAD", "1")
+        .env("JOBCTL_RETRY_YES", "1")
         .run()
         .success()
-        .stdout(&format!("{id}\tqueued\n"));
+        .stdout("queued\t1\n");
+    assert_eq!(db.status(id), "queued");
     db.jobctl(["cancel"])
         .env("JOBCTL_CANCEL_ALL_WAITING", "1")
+        .env("JOBCTL_CANCEL_YES", "1")
         .run()
         .success()
         .stdout_has("cancelled");

@@ -234,6 +234,9 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     }
     interfaces.rows("doctor", &["doctor"]);
     interfaces.rows("enqueue (an object; TSV has the id only)", &["enqueue plain"]);
+    let totals = "settle --all-dead, retry --all-..., cancel --all...";
+    interfaces.rows(totals, &["retry --all-dead --dry-run"]);
+    interfaces.line("  (reason is a string if the runs were refused)");
     interfaces.rows("settle", &["settle 3 5"]);
     interfaces.rows("retry", &["retry 3 5"]);
     interfaces.rows("cancel", &["cancel 3 5"]);

@@ -145,7 +145,7 @@ fn only_one_of_the_dead_runs_of_a_live_key_is_retried() {
         "jobctl: cannot retry run {}: another unfinished run has its key; cancel that run first\n",
         runs[0]
     );
-    db.jobctl(["retry", "--all-dead"]).run().exits(4).stderr(&said);
+    db.jobctl(["retry", "--all-dead", "--yes"]).run().exits(4).stderr(&said);
     assert_eq!(db.status(other), "queued");
     assert_eq!(runs.map(|id| db.status(id)), ["dead", "queued"], "the newest has the key");
 }
@@ -191,7 +191,7 @@ fn a_live_key_taken_during_a_bulk_retry_blocks_only_its_run() {
     enqueuer
         .batch_execute("BEGIN; SELECT jobctl.enqueue('refresh', key => 'k', key_scope => 'live')")
         .unwrap();
-    let retry = db.jobctl(["retry", "--all-dead"]).spawn();
+    let retry = db.jobctl(["retry", "--all-dead", "--yes", "--verbose"]).spawn();
     wait_until("the retry to wait for the key", || {
         let waits = "datname = current_database() AND wait_event = 'transactionid'";
         db.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE {waits}")) == "1"

@@ -58,9 +58,9 @@ fn filters_refuse_a_job_without_a_definition_and_runs() {
     for (command, all) in [
         ("list", ""),
         ("list-dead", ""),
-        ("retry", "--all-dead"),
-        ("settle", "--all-dead"),
-        ("cancel", "--all-waiting"),
+        ("retry", "--all-dead --yes"),
+        ("settle", "--all-dead --yes"),
+        ("cancel", "--all-waiting --yes"),
     ] {
         let of = |job: &'static str| {
             db.jobctl([command]).args(all.split_whitespace()).args(["--job", job]).run()
@@ -249,7 +249,7 @@ fn since_takes_a_time_of_day_in_the_time_zone_that_is_given() {
     assert_eq!(with(&["--since", "yesterday"]), [after]);
     assert_eq!(with(&["--until", "yesterday"]), [before]);
     let date = db.query(&format!("SELECT to_char({start}, 'YYYY-MM-DD')"));
-    let retry = ["retry", "--all-dead", "--since", &date];
+    let retry = ["retry", "--all-dead", "--yes", "--verbose", "--since", &date];
     let retried = db.jobctl(retry).args(zone).run().success();
     assert!(retried.stdout.starts_with(&format!("{after}\t")), "{retried}");
     assert_eq!(db.status(before), "dead");

@@ -11,7 +11,7 @@ const OTHERS: [&[&str]; 9] = [
     &["tick"],
     &["tick", "--dry-run"],
     &["retry", "1"],
-    &["retry", "--all-dead"],
+    &["retry", "--all-dead", "--yes"],
     &["cancel", "1"],
     &["settle", "1"],
     &["list-dead"],

@@ -29,7 +29,9 @@ fn retry_makes_runs_due_and_refuses_running_and_succeeded_ones() {
             assert_eq!(db.of_run(id, "job_runs::text"), before, "{status}");
         } else {
             retried.success().stdout(&format!("{id}\tqueued\n")).stderr("");
-            assert_eq!(db.of_run(id, DUE), "queued|t|t||||", "{status}");
+            // A cancelled run gets back its time.
+            let due = if status == "cancelled" { "f" } else { "t" };
+            assert_eq!(db.of_run(id, DUE), format!("queued|{due}|t||||"), "{status}");
         }
     }
 }
@@ -45,7 +47,7 @@ fn force_needs_run_ids() {
         .stderr_has("cannot be used with");
     assert_eq!(db.status(dead), "dead");
     // The command line overrides the variable.
-    db.jobctl(["retry", "--all-dead"]).env("JOBCTL_RETRY_FORCE", "1").run().success();
+    db.jobctl(["retry", "--all-dead", "--yes"]).env("JOBCTL_RETRY_FORCE", "1").run().success();
 }
 
 #[test]
@@ -112,7 +114,7 @@ fn retry_caps_max_attempts_at_a_million_and_continues() {
         "INSERT INTO jobctl.job_runs (job_type, status, finished_at, attempts, max_attempts)
          VALUES ('shell', 'dead', now(), 600000, 600000), ('shell', 'dead', now(), 1, 1)",
     );
-    db.jobctl(["retry", "--all-dead"]).run().success().stdout("1\tqueued\n2\tqueued\n");
+    db.jobctl(["retry", "--all-dead", "--yes"]).run().success().stdout("queued\t2\n");
     assert_eq!(db.query("SELECT max_attempts FROM jobctl.job_runs ORDER BY id"), "1000000\n2");
 }
 
@@ -146,11 +148,12 @@ fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
 fn all_dead_retries_dead_runs_only() {
     let db = TestDb::new();
     db.leaves_running();
-    db.jobctl(["retry", "--all-dead"]).run().success().stdout("").stderr("");
-    db.jobctl(["retry", "--all-dead", "--json"]).run().success().stdout("[]\n").stderr("");
+    db.jobctl(["retry", "--all-dead", "--yes"]).run().success().stdout("").stderr("");
+    db.jobctl(["retry", "--all-dead", "--yes", "--json"]).run().success().stdout("[]\n").stderr("");
     let ids: Vec<_> =
         STATUSES.iter().chain(&["dead"]).map(|status| (*status, run_in(&db, status))).collect();
-    let finished = db.jobctl(["retry", "--all-dead"]).run().success().stderr("");
+    let finished =
+        db.jobctl(["retry", "--all-dead", "--yes", "--verbose"]).run().success().stderr("");
     let dead: String = ids
         .iter()
         .filter(|(status, _)| *status == "dead")
@@ -222,12 +225,12 @@ fn all_dead_retries_the_dead_runs_that_match_the_filters() {
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET job_type = 'report', queue = 'mail' WHERE id = {failed}"
         ));
-        let retried = db.jobctl(["retry", "--all-dead"]).args(filter).run().success();
-        retried.stdout(&format!("{id}\tqueued\n")).stderr("");
+        let retry = db.jobctl(["retry", "--all-dead", "--yes", "--verbose"]).args(filter);
+        retry.run().success().stdout(&format!("{id}\tqueued\n")).stderr("");
         assert_eq!([other, failed].map(|id| db.status(id)), ["dead", "failed"], "{filter:?}");
         db.execute("DELETE FROM jobctl.job_runs");
     }
-    let why = "jobctl: filters need --all-dead; add it, or give run ids\n";
+    let why = "jobctl: filters need --all-dead or --all-cancelled; add it, or give run ids\n";
     db.jobctl(["retry", "--job", "report"]).run().exits(2).stdout("").stderr(why);
 }
 
@@ -242,12 +245,137 @@ fn all_dead_retries_in_id_order_and_gives_a_key_to_the_newest_run() {
             CASE WHEN n IN (1, 2500) THEN 'live' ELSE 'retained' END
          FROM generate_series(1, 2500) AS n",
     );
-    let finished = db.jobctl(["retry", "--all-dead"]).run().exits(4);
+    let finished = db.jobctl(["retry", "--all-dead", "--yes", "--verbose"]).run().exits(4);
     let expected: String = (2..=2500).map(|id| format!("{id}\tqueued\n")).collect();
     let refused =
         "jobctl: cannot retry run 1: another unfinished run has its key; cancel that run first\n";
     finished.stdout(&expected).stderr(refused);
     assert_eq!(db.query("SELECT id FROM jobctl.job_runs WHERE status = 'dead'"), "1");
+}
+
+#[test]
+fn a_retried_cancelled_run_gets_back_a_later_time() {
+    let db = TestDb::new();
+    for (status, wait) in [("queued", "1 hour"), ("failed", "2 hours")] {
+        let id = run_in(&db, status).to_string();
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET run_at = now() + interval '{wait}' WHERE id = {id}"
+        ));
+        let run_at = || db.query(&format!("SELECT run_at FROM jobctl.job_runs WHERE id = {id}"));
+        let before = run_at();
+        db.jobctl(["cancel", &id]).run().success();
+        db.jobctl(["retry", &id]).run().success().stdout(&format!("{id}\tqueued\n"));
+        assert_eq!(run_at(), before, "{status}");
+        // The other statuses are due at once.
+        db.jobctl(["retry", &id]).run().success();
+        assert_eq!(db.of_run(id.parse().unwrap(), DUE), "queued|t|t||||");
+    }
+    let id = run_in(&db, "cancelled");
+    for (wait, flags) in [("1 hour", &["--now"][..]), ("-1 day", &[])] {
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET run_at = now() + interval '{wait}' WHERE id = {id}"
+        ));
+        db.jobctl(["retry", &id.to_string()]).args(flags.iter().copied()).run().success();
+        assert_eq!(db.of_run(id, "run_at = updated_at"), "t", "{wait}");
+        db.jobctl(["cancel", &id.to_string()]).run().success();
+    }
+}
+
+#[test]
+fn all_cancelled_undoes_a_cancel() {
+    let db = TestDb::new();
+    db.apply("[jobs.report]\nshell = 'true'\n");
+    let [first, second] = [(); 2].map(|()| db.enqueue(["report", "--in", "1h"]));
+    let others = ["cancelled", "dead"].map(|status| run_in(&db, status));
+    let times = || db.query("SELECT id, status, run_at FROM jobctl.job_runs ORDER BY id");
+    let before = times();
+    db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success().stdout("cancelled\t2\n");
+    let retry = ["retry", "--all-cancelled", "--job", "report", "--since", "1h"];
+    let retried = db.jobctl(retry).args(["--yes", "--reason", "wrong job"]).run().success();
+    retried.stdout("queued\t2\n").stderr("");
+    assert_eq!(times(), before);
+    assert_eq!(
+        db.query("SELECT run_id, reason FROM jobctl.job_events WHERE action = 'retry' ORDER BY 1"),
+        format!("{first}|wrong job\n{second}|wrong job")
+    );
+    assert_eq!(others.map(|id| db.status(id)), ["cancelled", "dead"]);
+}
+
+#[test]
+fn all_runs_need_yes_without_a_terminal() {
+    let db = TestDb::new();
+    let states = || db.query("SELECT id, status, settled_at FROM jobctl.job_runs ORDER BY id");
+    for status in ["queued", "dead", "cancelled"] {
+        run_in(&db, status);
+    }
+    let before = states();
+    for (command, flag) in [
+        ("retry", "--all-dead"),
+        ("retry", "--all-cancelled"),
+        ("settle", "--all-dead"),
+        ("cancel", "--all-waiting"),
+        ("cancel", "--all"),
+    ] {
+        let why = "jobctl: cannot ask for confirmation: stdin is not a terminal; add --yes\n";
+        db.jobctl([command, flag]).run().exits(2).stdout("").stderr(why);
+        let result = match command {
+            "retry" => "queued",
+            "settle" => "settled",
+            _ => "cancelled",
+        };
+        let dry = db.jobctl([command, flag, "--dry-run"]).run().success();
+        dry.stdout(&format!("{result}\t1\n")).stderr("");
+    }
+    assert_eq!(states(), before);
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_answers_as_the_command() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let states = || db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id");
+    for command in ["retry", "cancel", "settle", "prune"] {
+        let ids = STATUSES.map(|status| run_in(&db, status).to_string());
+        let ids = || ids.iter().map(String::as_str);
+        let before = states();
+        let dry = db.jobctl([command, "--dry-run", "999999"]).args(ids()).run();
+        assert_eq!(states(), before, "{command}");
+        let done = db.jobctl([command, "999999"]).args(ids()).run();
+        assert_eq!((dry.status, dry.stdout), (done.status, done.stdout), "{command}");
+        assert_eq!(dry.stderr, done.stderr, "{command}");
+    }
+}
+
+#[test]
+fn all_runs_get_one_total_for_each_result() {
+    let db = TestDb::new();
+    db.leaves_running();
+    for status in ["queued", "failed", "running"] {
+        run_in(&db, status);
+    }
+    let totals = serde_json::json!([
+        {"result": "cancel requested", "runs": 1, "reason": null},
+        {"result": "cancelled", "runs": 2, "reason": null},
+    ]);
+    for flag in ["--dry-run", "--yes"] {
+        let cancel = db.jobctl(["cancel", "--all", "--json", flag]).run().success().stderr("");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&cancel.stdout).unwrap(), totals);
+    }
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, finished_at, idempotency_key, key_scope)
+         SELECT 'a', 'dead', now(), 'k', 'live' FROM generate_series(1, 3)",
+    );
+    let first = db.query("SELECT min(id) FROM jobctl.job_runs WHERE job_type = 'a'");
+    db.jobctl(["retry", "--all-dead", "--yes"]).run().exits(4).stdout("queued\t1\n").stderr(
+        &format!(
+            "jobctl: cannot retry 2 runs, such as run {first}: another unfinished run has its \
+             key; cancel that run first\n"
+        ),
+    );
+    let why = "another unfinished run has its key; cancel that run first";
+    let totals = serde_json::json!([{"result": "refused", "runs": 2, "reason": why}]);
+    let retry = db.jobctl(["retry", "--all-dead", "--yes", "--json"]).run().exits(4).stderr("");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&retry.stdout).unwrap(), totals);
 }
 
 #[test]

@@ -503,7 +503,7 @@ fn an_operator_lists_retries_cancels_pauses_and_settles() {
     role.jobctl(["show", &dead]).run().success().stdout_has("status\tdead\n");
     role.jobctl(["retry", &dead]).run().success();
     role.jobctl(["cancel", &dead]).run().success();
-    role.jobctl(["retry", "--all-dead"]).run().success();
+    role.jobctl(["retry", "--all-dead", "--yes"]).run().success();
     let running = db.enqueue(["a"]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w', started_at \

@@ -1,7 +1,7 @@
 //! `settle`: a dead run is closed, stays in the history, and is no longer reported.
 
 use crate::cancel::{STATUSES, run_in};
-use crate::support::{Role, TestDb};
+use crate::support::{Role, TestDb, wait_until};
 
 #[test]
 fn settle_closes_dead_runs_and_refuses_others() {
@@ -73,14 +73,43 @@ fn filters_select_runs_that_are_not_settled() {
     operator.jobctl(["settle", "--job", "a"]).run().exits(2).stderr_has("need --all-dead");
     operator.jobctl(["settle", &first.to_string()]).run().success();
     operator
-        .jobctl(["settle", "--all-dead", "--job", "a"])
+        .jobctl(["settle", "--all-dead", "--yes", "--verbose", "--job", "a"])
         .run()
         .success()
         .stdout(&format!("{second}\tsettled\n"));
-    operator.jobctl(["retry", "--all-dead"]).run().success().stdout(&format!("{other}\tqueued\n"));
+    operator
+        .jobctl(["retry", "--all-dead", "--yes", "--verbose"])
+        .run()
+        .success()
+        .stdout(&format!("{other}\tqueued\n"));
     // A retry opens a settled run again.
     operator.jobctl(["retry", &first.to_string()]).run().success();
     assert_eq!(db.of_run(first, "status, settled_at"), "queued|");
     db.jobctl(["tick", "--quiet"]).run().success();
     db.jobctl(["list-dead"]).run().success().stdout_has(&format!("{first}\ta\t"));
+}
+
+#[test]
+fn a_run_that_dies_while_settle_waits_for_it_is_settled() {
+    let db = TestDb::new();
+    let id = run_in(&db, "running");
+    let run = id.to_string();
+    let mut client = db.client();
+    let mut other = client.transaction().unwrap();
+    other
+        .batch_execute(&format!(
+            "UPDATE jobctl.job_runs SET status = 'dead', finished_at = now(), locked_by = NULL, \
+             locked_until = NULL WHERE id = {id}"
+        ))
+        .unwrap();
+    let settle = db.jobctl(["settle", &run]).spawn();
+    wait_until("settle to wait for the row", || {
+        db.query(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
+             wait_event_type = 'Lock'",
+        ) == "1"
+    });
+    other.commit().unwrap();
+    settle.wait().success().stdout(&format!("{id}\tsettled\n"));
+    assert_eq!(db.of_run(id, "settled_at IS NOT NULL"), "t");
 }

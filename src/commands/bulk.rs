@@ -1,7 +1,7 @@
 //! Requests for many runs, by id or by filter: `retry`, `cancel`, `settle` and `prune` make them.
 //! Each run gets a result; the worst result is the exit status.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use clap::Args;
 use serde::Serialize;
@@ -17,26 +17,55 @@ use crate::text::plural;
 /// Runs per statement.
 const BATCH: usize = 1000;
 
-/// The runs that a command is for. Its flag with the id `all` makes it all runs that match.
+/// The flags of commands that may change many runs.
+#[derive(Args, Clone, Copy, Debug)]
+#[group(skip)]
+pub(super) struct BulkFlags {
+    /// Count the runs, and change nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// Print a line for each run, not only how many there are
+    #[arg(long)]
+    pub(super) verbose: bool,
+}
+
+/// The runs that a command is for. Its flags in the group `All` make it all runs that match.
 #[derive(Args, Debug)]
 pub(super) struct Selection {
     /// Run ids
     #[arg(
         value_name = "ID",
-        required_unless_present_any = ["all", "Filter"],
+        required_unless_present_any = ["All", "Filter"],
         conflicts_with = "Filter",
         value_parser = run_id
     )]
     ids: Vec<i64>,
-    /// Do not ask for confirmation at a terminal
-    #[arg(long)]
-    yes: bool,
     #[command(flatten)]
-    pub(super) filter: Filter,
+    flags: BulkFlags,
+    #[command(flatten)]
+    filter: Filter,
     #[command(flatten)]
     time_zone: TimeZone,
     #[command(flatten)]
     output: Output,
+}
+
+impl Selection {
+    /// Fails if a filter is given without a flag that selects `all` runs, or if the question about
+    /// all runs can't be asked. `flags` names the flags.
+    pub(super) fn check(&self, all: bool, flags: &str) -> Result<(), Fault> {
+        if !all {
+            return self.filter.refuse_without(flags);
+        }
+        if self.flags.yes || self.flags.dry_run || print::can_ask() {
+            return Ok(());
+        }
+        // A script whose filter is empty by mistake must not change all runs.
+        Err(Fault::usage("cannot ask for confirmation: stdin is not a terminal; add --yes"))
+    }
 }
 
 /// The action that a command asks for, and its words.
@@ -60,25 +89,45 @@ struct Answer {
     reason: Option<String>,
 }
 
-const TABLE: Table<'_> = Table::new(&[("id", "id"), ("result", "result")], "");
+/// The number of runs with the same result.
+#[derive(Default, Serialize)]
+struct Total {
+    result: &'static str,
+    runs: i64,
+    /// Why they were refused.
+    reason: Option<String>,
+    /// The first of these runs.
+    #[serde(skip)]
+    id: i64,
+}
+
+const LINES: Table<'_> = Table::new(&[("id", "id"), ("result", "result")], "");
+const TOTALS: Table<'_> = Table::new(&[("result", "result"), ("runs", "runs")], "");
 
 impl Request<'_> {
-    /// Makes the request for these runs.
-    pub(super) fn of_ids(&self, form: Form, ids: Vec<i64>) -> anyhow::Result<Exit> {
-        self.in_batches(form, &distinct(ids), |_| true)
+    /// Makes the request for these runs; in a dry run, reads what it would do.
+    pub(super) fn of_ids(
+        &self,
+        ids: Vec<i64>,
+        flags: BulkFlags,
+        form: Form,
+        store: &Store,
+    ) -> anyhow::Result<Exit> {
+        let flags = BulkFlags { verbose: true, ..flags };
+        self.in_batches(&distinct(ids), flags, form, store, |_| true)
     }
 
     /// Makes the request for the runs with the ids, or for all matching runs if `all` names them.
-    /// For the latter it asks for confirmation at a terminal first.
+    /// For the latter it asks for confirmation first.
     pub(super) fn of(
         &self,
         selection: Selection,
         store: &Store,
         all: Option<&str>,
     ) -> anyhow::Result<Exit> {
-        let Selection { ids, yes, filter, time_zone, output } = selection;
+        let Selection { ids, flags, filter, time_zone, output } = selection;
         let form = output.form();
-        let Some(words) = all else { return self.of_ids(form, ids) };
+        let Some(words) = all else { return self.of_ids(ids, flags, form, store) };
         let filter = filter.resolve(store, &time_zone, self.from)?;
         let mut ids = store.list_ids(RunFilter { unsettled: true, ..filter })?;
         ids.reverse();
@@ -88,14 +137,17 @@ impl Request<'_> {
         };
         if ids.is_empty() {
             print::hint(form, &format!("{matching} matches"));
-        } else if !yes && !print::confirm(|| Ok(Some(format!("{} {matching}?", self.verb))))? {
+        } else if !flags.yes
+            && !flags.dry_run
+            && !print::confirm(|| Ok(Some(format!("{} {matching}?", self.verb))))?
+        {
             return Err(Fault::new(Exit::CouldNot, format!("{matching} left unchanged")).into());
         }
         // Runs whose status changed meanwhile no longer match; skip them.
         let matches = |answer: &ActionResult| {
             answer.granted || self.from.iter().any(|status| status.as_str() == answer.status)
         };
-        self.in_batches(form, &ids, |answer| answer.is_some_and(matches))
+        self.in_batches(&ids, flags, form, store, |answer| answer.is_some_and(matches))
     }
 
     /// Makes the request in batches, within the time limit of a statement. The last batch comes
@@ -104,14 +156,20 @@ impl Request<'_> {
     /// that have a result; a run that does not exist has no answer.
     fn in_batches(
         &self,
-        form: Form,
         ids: &[i64],
+        flags: BulkFlags,
+        form: Form,
+        store: &Store,
         counts: impl Fn(Option<&ActionResult>) -> bool,
     ) -> anyhow::Result<Exit> {
         let mut batches = Vec::new();
         let (progress, mut done) = (Progress::of(Some(ids.len())), 0);
         let asked = ids.rchunks(BATCH).try_for_each(|batch| {
-            let answers = (self.ask)(batch.to_vec())?;
+            let batch_ids = batch.to_vec();
+            let answers = match flags.dry_run {
+                true => store.dry_run(batch_ids, self.from),
+                false => (self.ask)(batch_ids),
+            }?;
             let answers: HashMap<_, _> = answers.iter().map(|answer| (answer.id, answer)).collect();
             let counted = batch
                 .iter()
@@ -125,7 +183,10 @@ impl Request<'_> {
         progress.clear();
         let (answers, exits): (Vec<_>, Vec<_>) = batches.into_iter().rev().flatten().unzip();
         if asked.is_ok() || !answers.is_empty() {
-            print(form, self.verb, answers)?;
+            match flags.verbose {
+                true => print_lines(form, self.verb, answers),
+                false => print_totals(form, self.verb, answers),
+            }?;
         }
         asked?;
         Ok(exits.into_iter().max().unwrap_or(Exit::Done))
@@ -142,17 +203,46 @@ impl Request<'_> {
 }
 
 /// Prints granted requests to stdout and refused ones to stderr; as JSON, all to stdout.
-fn print(form: Form, verb: &str, answers: Vec<Answer>) -> anyhow::Result<()> {
+fn print_lines(form: Form, verb: &str, answers: Vec<Answer>) -> anyhow::Result<()> {
     if form.is_json() {
-        return print::rows(form, &answers, &TABLE);
+        return print::rows(form, &answers, &LINES);
     }
     let (granted, refused): (Vec<_>, Vec<_>) =
         answers.into_iter().partition(|answer| answer.reason.is_none());
-    print::rows(form, &granted, &TABLE)?;
+    print::rows(form, &granted, &LINES)?;
     for Answer { id, reason, .. } in refused {
         print::complain(&format!("cannot {verb} run {id}: {}", reason.unwrap_or_default()));
     }
     Ok(())
+}
+
+/// Does the same with the number of runs for each result and reason.
+fn print_totals(form: Form, verb: &str, answers: Vec<Answer>) -> anyhow::Result<()> {
+    let mut totals = BTreeMap::<_, Total>::new();
+    for Answer { id, result, reason } in answers {
+        let key = (reason.clone(), result);
+        totals.entry(key).or_insert(Total { result, runs: 0, reason, id }).runs += 1;
+    }
+    let totals = totals.into_values();
+    if form.is_json() {
+        return print::rows(form, &totals.collect::<Vec<_>>(), &TOTALS);
+    }
+    let (granted, refused): (Vec<_>, Vec<_>) = totals.partition(|total| total.reason.is_none());
+    print::rows(form, &granted, &TOTALS)?;
+    for Total { runs, reason, id, .. } in refused {
+        let those = match runs {
+            1 => format!("run {id}"),
+            _ => format!("{runs} runs, such as run {id}"),
+        };
+        print::complain(&format!("cannot {verb} {those}: {}", reason.unwrap_or_default()));
+    }
+    Ok(())
+}
+
+/// Prints deleted runs; in a dry run, the runs to delete.
+pub(super) fn print_deleted(form: Form, ids: Vec<i64>) -> anyhow::Result<()> {
+    let answers = ids.into_iter().map(|id| Answer { id, result: "deleted", reason: None });
+    print::rows(form, &answers.collect::<Vec<_>>(), &LINES)
 }
 
 /// Returns the ids without repetitions, in the order given.

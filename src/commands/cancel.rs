@@ -11,29 +11,42 @@ use crate::job::status::Status;
 /// Stop runs: waiting ones at once, running within seconds
 ///
 ///   jobctl cancel 3 4
-///   jobctl cancel --all-waiting --job send_weekly_report
+///   jobctl cancel --all-waiting --job send_weekly_report --reason 'wrong month'
+///
+/// `retry ID` and `retry --all-cancelled` undo it.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// All queued and failed runs, due or not, or those that match the filters
-    #[arg(id = "all", long = "all-waiting", conflicts_with = "ids")]
-    all_waiting: bool,
+    #[command(flatten)]
+    all: All,
     #[command(flatten)]
     reason: Reason,
     #[command(flatten)]
     runs: Selection,
 }
 
+/// The flags that cancel all runs of some statuses.
+#[derive(Args, Clone, Copy, Debug)]
+#[group(multiple = false)]
+struct All {
+    /// All queued and failed runs, due or not; filters narrow them down
+    #[arg(long, conflicts_with = "ids")]
+    all_waiting: bool,
+    /// All waiting and running runs; filters narrow them down
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+}
+
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        if !self.all_waiting {
-            self.runs.filter.refuse_without("--all-waiting")?;
-        }
-        let store = database.open()?;
-        let from: &[_] = match self.all_waiting {
-            true => &[Status::Queued, Status::Failed],
-            false => &[Status::Queued, Status::Failed, Status::Running],
+        let (from, all): (&[_], _) = match self.all {
+            All { all_waiting: true, .. } => (&[Status::Queued, Status::Failed], Some("waiting")),
+            All { all, .. } => {
+                (&[Status::Queued, Status::Failed, Status::Running], all.then_some("unfinished"))
+            }
         };
+        self.runs.check(all.is_some(), "--all-waiting or --all")?;
+        let store = database.open()?;
         let cause = self.reason.cause();
         let request = Request {
             verb: "cancel",
@@ -46,6 +59,6 @@ impl Arguments {
                 )
             },
         };
-        request.of(self.runs, &store, self.all_waiting.then_some("waiting"))
+        request.of(self.runs, &store, all)
     }
 }

@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use super::Database;
 use super::arguments::{Output, length, run_id};
-use super::bulk::Request;
+use super::bulk::{self, BulkFlags, Request};
 use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Form, Progress, Table};
 use crate::store;
-use crate::store::{Cause, OldRuns, Store};
+use crate::store::{Cause, OldRuns, Pruned, RunFilter, Store};
 use crate::text::duration::CENTURY;
 use crate::text::plural;
 
@@ -38,18 +38,14 @@ pub(crate) struct Arguments {
     /// Only these runs, however old they are
     #[arg(
         value_name = "ID",
-        conflicts_with_all = ["dry_run", "older_than", "dead_older_than"],
+        conflicts_with_all = ["older_than", "dead_older_than"],
         value_parser = run_id
     )]
     ids: Vec<i64>,
     #[command(flatten)]
     ages: Ages,
-    /// Only count what would be deleted
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not ask for confirmation at a terminal
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    flags: BulkFlags,
     #[command(flatten)]
     reason: Reason,
     #[command(flatten)]
@@ -96,8 +92,14 @@ struct Count {
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
+        let form = self.output.form();
         if !self.ids.is_empty() {
-            return remove(&store, self.ids, &self.reason.cause(), self.output.form());
+            return remove(&store, self.ids, &self.reason.cause(), self.flags, form);
+        }
+        let BulkFlags { dry_run, yes, verbose } = self.flags;
+        if dry_run && verbose {
+            bulk::print_deleted(form, old_ids(&store, self.ages)?)?;
+            return Ok(Exit::Done);
         }
         let total = Cell::new(None);
         let question = || {
@@ -106,16 +108,18 @@ impl Arguments {
             total.set(usize::try_from(runs).ok());
             Ok((runs > 0).then(|| format!("delete {}?", plural::of(runs, "old run"))))
         };
-        let counts = if self.dry_run {
+        let mut ids = Vec::new();
+        let counts = if dry_run {
             counts(self.ages, |old| store.count_old(old))?
-        } else if self.yes || print::confirm(question)? {
+        } else if yes || print::confirm(question)? {
             let (cause, progress) = (self.reason.cause(), Progress::of(total.get()));
             let mut done = 0;
-            let mut show = |runs| {
-                done += runs;
+            let mut deleted_some = |runs: &[Pruned]| {
+                done += runs.len();
                 progress.show(done);
+                ids.extend(runs.iter().filter(|_| verbose).map(|run| run.id));
             };
-            let deleted = counts(self.ages, |old| delete(&store, old, &cause, &mut show));
+            let deleted = counts(self.ages, |old| delete(&store, old, &cause, &mut deleted_some));
             progress.clear();
             let deleted = deleted?;
             store.forget_workers()?;
@@ -123,9 +127,13 @@ impl Arguments {
         } else {
             return Err(Fault::new(Exit::CouldNot, "no run was deleted").into());
         };
+        if verbose {
+            bulk::print_deleted(form, ids)?;
+            return Ok(Exit::Done);
+        }
         const TABLE: Table<'_> =
             Table::new(&[("status", "status"), ("runs", "runs")], "no run is old enough");
-        print::rows(self.output.form(), &counts, &TABLE)?;
+        print::rows(form, &counts, &TABLE)?;
         Ok(Exit::Done)
     }
 }
@@ -147,7 +155,13 @@ fn counts(
 }
 
 /// Deletes the runs with these ids.
-fn remove(store: &Store, ids: Vec<i64>, cause: &Cause, form: Form) -> anyhow::Result<Exit> {
+fn remove(
+    store: &Store,
+    ids: Vec<i64>,
+    cause: &Cause,
+    flags: BulkFlags,
+    form: Form,
+) -> anyhow::Result<Exit> {
     let from = &[Status::Succeeded, Status::Dead, Status::Cancelled];
     let request = Request {
         verb: "prune",
@@ -160,16 +174,31 @@ fn remove(store: &Store, ids: Vec<i64>, cause: &Cause, form: Form) -> anyhow::Re
             )
         },
     };
-    request.of_ids(form, ids)
+    request.of_ids(ids, flags, form, store)
+}
+
+/// Returns the ids of the runs that `delete` would delete, the oldest first.
+fn old_ids(store: &Store, ages: Ages) -> store::Result<Vec<i64>> {
+    let now = store.now()?;
+    let mut ids = Vec::new();
+    for OldRuns { statuses, age } in ages.old() {
+        let filter = RunFilter {
+            statuses: statuses.to_vec(),
+            until: Some(now - age),
+            ..RunFilter::default()
+        };
+        ids.extend(store.list_ids(filter)?.into_iter().rev());
+    }
+    Ok(ids)
 }
 
 /// Deletes batch by batch until there are no more; returns how many of each status. Calls
-/// `deleted_some` with the size of each batch.
+/// `deleted_some` with each batch.
 fn delete(
     store: &Store,
     old: OldRuns,
     cause: &Cause,
-    deleted_some: &mut impl FnMut(usize),
+    deleted_some: &mut impl FnMut(&[Pruned]),
 ) -> store::Result<Vec<(String, i64)>> {
     let mut deleted = HashMap::<String, i64>::new();
     let mut last = None;
@@ -178,7 +207,7 @@ fn delete(
         for run in &batch {
             *deleted.entry(run.status.clone()).or_default() += 1;
         }
-        deleted_some(batch.len());
+        deleted_some(&batch);
         let is_last = (batch.len() as i64) < BATCH;
         last = batch.pop();
         if is_last {

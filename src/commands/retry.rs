@@ -1,4 +1,4 @@
-//! `jobctl retry`: makes runs due now.
+//! `jobctl retry`: queues runs again.
 
 use clap::Args;
 
@@ -7,21 +7,26 @@ use super::bulk::{Request, Selection};
 use super::trail::Reason;
 use crate::exit::Exit;
 use crate::job::status::Status;
+use crate::store::RetryTerms;
 
 /// Make failed, dead, cancelled or waiting runs due now
 ///
-/// A run without attempts left gets as many again; its history is kept.
+/// A run without attempts left gets as many again; its history is kept. A cancelled
+/// run gets back the time at which it was due, if that is still to come.
 ///
 ///   jobctl retry 3 4
 ///   jobctl retry --all-dead --job send_weekly_report --since 2h
+///   jobctl retry --all-cancelled --since 10m --dry-run
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// All dead runs that are not settled; filters narrow them down
-    #[arg(id = "all", long = "all-dead", conflicts_with = "ids")]
-    all_dead: bool,
+    #[command(flatten)]
+    all: All,
+    /// Make cancelled runs due now, too
+    #[arg(long)]
+    now: bool,
     /// Also take running runs from their workers, whose results then do not count
-    #[arg(long, conflicts_with = "all")]
+    #[arg(long, conflicts_with = "All")]
     force: bool,
     #[command(flatten)]
     reason: Reason,
@@ -29,35 +34,51 @@ pub(crate) struct Arguments {
     runs: Selection,
 }
 
+/// The flags that retry all runs of a status.
+#[derive(Args, Clone, Copy, Debug)]
+#[group(multiple = false)]
+struct All {
+    /// All dead runs that are not settled; filters narrow them down
+    #[arg(long, conflicts_with = "ids")]
+    all_dead: bool,
+    /// All cancelled runs; filters narrow them down
+    #[arg(long, conflicts_with = "ids")]
+    all_cancelled: bool,
+}
+
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        if !self.all_dead {
-            self.runs.filter.refuse_without("--all-dead")?;
-        }
+        let all = match self.all {
+            All { all_dead: true, .. } => Some(Status::Dead),
+            All { all_cancelled: true, .. } => Some(Status::Cancelled),
+            All { .. } => None,
+        };
+        self.runs.check(all.is_some(), "--all-dead or --all-cancelled")?;
         let store = database.open()?;
-        let (from, only): (&[_], _) = match (self.all_dead, self.force) {
-            (true, _) => (&[Status::Dead], ""),
-            (false, false) => (
+        let (from, only): (&[_], _) = match (&all, self.force) {
+            (Some(status), _) => (std::slice::from_ref(status), ""),
+            (None, false) => (
                 &[Status::Queued, Status::Failed, Status::Dead, Status::Cancelled],
                 "only failed, dead, cancelled and queued runs can be retried; running ones with \
                  --force",
             ),
-            (false, true) => (
+            (None, true) => (
                 &[Status::Queued, Status::Failed, Status::Dead, Status::Cancelled, Status::Running],
                 "a run that succeeded cannot be retried",
             ),
         };
         let cause = self.reason.cause();
+        let terms = RetryTerms { cancelled_now: self.now, unsettled: all.is_some() };
         let request = Request {
             verb: "retry",
             from,
-            ask: &|ids| store.retry(ids, from, &cause),
+            ask: &|ids| store.retry(ids, from, terms, &cause),
             granted: &|_| "queued",
             why: &|status| match status {
                 "succeeded" | "running" => format!("its status is {status}; {only}"),
                 _ => "another unfinished run has its key; cancel that run first".to_owned(),
             },
         };
-        request.of(self.runs, &store, self.all_dead.then_some("dead"))
+        request.of(self.runs, &store, all.map(Status::as_str))
     }
 }

@@ -19,7 +19,7 @@ use crate::job::status::Status;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// All dead runs that are not settled; filters narrow them down
-    #[arg(id = "all", long = "all-dead", conflicts_with = "ids")]
+    #[arg(id = "All", long = "all-dead", conflicts_with = "ids")]
     all_dead: bool,
     #[command(flatten)]
     reason: Reason,
@@ -29,9 +29,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        if !self.all_dead {
-            self.runs.filter.refuse_without("--all-dead")?;
-        }
+        self.runs.check(self.all_dead, "--all-dead")?;
         let store = database.open()?;
         let cause = self.reason.cause();
         let from = &[Status::Dead];

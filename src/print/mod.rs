@@ -264,19 +264,23 @@ pub(crate) fn hint(form: Form, line: &str) {
     }
 }
 
+/// Returns whether a person can answer a question: stdin is a terminal.
+pub(crate) fn can_ask() -> bool {
+    io::stdin().is_terminal()
+}
+
 /// Asks for confirmation at the terminal. Returns true if stdin is not a terminal or there is no
 /// question.
 pub(crate) fn confirm(
     question: impl FnOnce() -> anyhow::Result<Option<String>>,
 ) -> anyhow::Result<bool> {
-    let stdin = io::stdin();
-    if !stdin.is_terminal() {
+    if !can_ask() {
         return Ok(true);
     }
     let Some(question) = question()? else { return Ok(true) };
     let _ = write!(io::stderr(), "{} [y/N] ", plain(&question));
     let mut line = String::new();
-    stdin.read_line(&mut line).context("cannot read the answer")?;
+    io::stdin().read_line(&mut line).context("cannot read the answer")?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 

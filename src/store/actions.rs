@@ -16,6 +16,15 @@ pub(crate) struct Cause {
     pub(crate) reason: Option<String>,
 }
 
+/// The terms of a retry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RetryTerms {
+    /// Cancelled runs become due now, not at the time they had.
+    pub(crate) cancelled_now: bool,
+    /// Settled runs are left out, as if they did not exist.
+    pub(crate) unsettled: bool,
+}
+
 /// The runs that `prune` deletes: their statuses, and the least time since they finished.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OldRuns {
@@ -43,14 +52,31 @@ rows! {
 /// The actions on ids apply to the runs whose status is one of `from`. An id that is missing from
 /// the answer does not exist.
 impl Store {
-    /// Makes runs due now. A running run is taken from its worker.
+    /// Returns the answers that a request would get, and changes nothing. It does not see that a
+    /// retry may be refused because another run has the key.
+    pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
+        let from = Status::words(from);
+        self.transact("read runs", move |client| {
+            client.list(query!("operate/dry_run"), &[&ids, &from])
+        })
+    }
+
+    /// Queues runs again. A running run is taken from its worker.
     pub(crate) fn retry(
         &self,
         ids: Vec<i64>,
         from: &[Status],
+        terms: RetryTerms,
         cause: &Cause,
     ) -> Result<Vec<ActionResult>> {
-        self.act("retry", query!("operate/retry"), ids, from, cause)
+        let (from, Cause { host_user, reason }) = (Status::words(from), cause.clone());
+        let RetryTerms { cancelled_now, unsettled } = terms;
+        self.transact("retry", move |client| {
+            client.list(
+                query!("operate/retry"),
+                &[&ids, &from, &host_user, &reason, &cancelled_now, &unsettled],
+            )
+        })
     }
 
     /// Stops runs.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) use actions::{ActionResult, Cause, OldRuns};
+pub(crate) use actions::{ActionResult, Cause, OldRuns, Pruned, RetryTerms};
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{

@@ -21,7 +21,7 @@ use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
     self, ActionResult, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun, Finish,
     Holder, Kind, LeaseState, LockedRuns, NewRun, OldRuns, Position, Queued, Recorded, Renewed,
-    StepResult, Token, Unlisted,
+    RetryTerms, StepResult, Token, Unlisted,
 };
 use crate::tick::request::{Answer, Request, Wake, Woken};
 use crate::tick::timing::Timing;
@@ -1161,6 +1161,7 @@ impl Database {
         &mut self,
         ids: &[i64],
         from: &[Status],
+        terms: RetryTerms,
     ) -> store::Result<Vec<ActionResult>> {
         self.act("retry", ids, from, |it, run| {
             // The key belongs to an unfinished run, else to the newest of the runs in `ids`.
@@ -1184,7 +1185,10 @@ impl Database {
             }
             it.write(Run {
                 status: Status::Queued,
-                run_at: it.now,
+                run_at: match run.status {
+                    Status::Cancelled if !terms.cancelled_now => run.run_at.max(it.now),
+                    _ => it.now,
+                },
                 max_attempts: match is_used_up {
                     true => 1_000_000.min(run.attempts + granted),
                     false => run.max_attempts,

@@ -30,7 +30,7 @@ use crate::job::status::Status;
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
     self, ApplyMode, Cause, Claim, ClaimFilter, Finish, Holder, Kind, Lane, Limits, LockedRuns,
-    NewRun, OldRuns, Position, Store, Token, Unlisted,
+    NewRun, OldRuns, Position, RetryTerms, Store, Token, Unlisted,
 };
 use crate::tick::request::{Answer, Request, Wake};
 use crate::tick::timing::Timing;
@@ -144,7 +144,7 @@ impl Random {
 enum Operation {
     Tick(usize, Request),
     Enqueue(Vec<NewRun>),
-    Retry(Vec<i64>, Vec<Status>),
+    Retry(Vec<i64>, Vec<Status>, RetryTerms),
     Cancel(Vec<i64>, Vec<Status>),
     Remove(Vec<i64>, Vec<Status>),
     Pause(String),
@@ -306,7 +306,9 @@ impl Party<'_> {
             Operation::Enqueue(runs) => {
                 said(store.enqueue(runs.iter().map(copy).collect(), |_| ()))
             }
-            Operation::Retry(ids, from) => actions(store.retry(ids.clone(), from, &cause)),
+            Operation::Retry(ids, from, terms) => {
+                actions(store.retry(ids.clone(), from, *terms, &cause))
+            }
             Operation::Cancel(ids, from) => actions(store.cancel(ids.clone(), from, &cause)),
             Operation::Remove(ids, from) => actions(store.remove(ids.clone(), from, &cause)),
             Operation::Pause(name) => said(store.pause(name.clone(), cause)),
@@ -674,7 +676,11 @@ impl Sequence {
                 (0, 5) => (0..1003).map(run_of_lane).collect(),
                 _ => vec![self.new_run()],
             }),
-            72..77 => Operation::Retry(self.ids(), self.statuses()),
+            72..77 => {
+                let cancelled_now = random.percent(30);
+                let terms = RetryTerms { cancelled_now, unsettled: random.percent(50) };
+                Operation::Retry(self.ids(), self.statuses(), terms)
+            }
             77..81 => Operation::Cancel(self.ids(), self.statuses()),
             81..82 => Operation::Remove(self.ids(), self.statuses()),
             82..83 => Operation::Pause(random.of(&JOBS).to_owned()),
@@ -738,7 +744,7 @@ impl Sequence {
             let claims = self.claims.iter().filter(|(_, claim)| claim.id == run);
             let claims: Vec<_> = claims.map(|(_, claim)| *claim).collect();
             match self.random.below(5) {
-                0 => Operation::Retry(vec![run], Status::ALL.to_vec()),
+                0 => Operation::Retry(vec![run], Status::ALL.to_vec(), RetryTerms::default()),
                 1 => Operation::Cancel(vec![run], self.statuses()),
                 2 => Operation::Remove(vec![run], Status::ALL.to_vec()),
                 _ if claims.is_empty() => Operation::Cancel(vec![run], Status::ALL.to_vec()),
@@ -883,7 +889,7 @@ impl Sequence {
             Operation::Enqueue(runs) => {
                 format!("{:?}", runs.iter().map(|run| model.enqueue(run)).collect::<Vec<_>>())
             }
-            Operation::Retry(ids, from) => actions(model.retry(ids, from)),
+            Operation::Retry(ids, from, terms) => actions(model.retry(ids, from, *terms)),
             Operation::Cancel(ids, from) => actions(model.cancel(ids, from)),
             Operation::Remove(ids, from) => actions(model.remove(ids, from)),
             Operation::Pause(name) => said(model.pause(name)),

@@ -9,7 +9,7 @@ use super::{Random, seconds};
 use crate::exit::Exit;
 use crate::job::definition::{self, Definition};
 use crate::job::status::Status;
-use crate::store::{Kind, NewRun, OldRuns, Queued, Unlisted};
+use crate::store::{Kind, NewRun, OldRuns, Queued, RetryTerms, Unlisted};
 
 const FINAL: [Status; 3] = [Status::Succeeded, Status::Dead, Status::Cancelled];
 
@@ -95,9 +95,13 @@ pub(super) fn operate(world: &mut World) {
         0..9 => return enqueue(world),
         9..11 => {
             let from = [Status::Queued, Status::Failed, Status::Dead, Status::Cancelled];
-            ("retry", database.retry(&[id], &from).map(|done| format!("{done:?}")))
+            let terms = RetryTerms::default();
+            ("retry", database.retry(&[id], &from, terms).map(|done| format!("{done:?}")))
         }
-        11 => ("force", database.retry(&[id], &[Status::Running]).map(|done| format!("{done:?}"))),
+        11 => {
+            let (from, terms) = ([Status::Running], RetryTerms::default());
+            ("force", database.retry(&[id], &from, terms).map(|done| format!("{done:?}")))
+        }
         12..14 => {
             let from = [waiting[0], waiting[1], Status::Running];
             ("cancel", database.cancel(&[id], &from).map(|done| format!("{done:?}")))

@@ -1,8 +1,10 @@
--- failed, dead, cancelled, queued or (with --force) running -> queued, due now. A running run is
--- taken from its worker. If no attempt is left, as many are added as the run had at first.
+-- failed, dead, cancelled, queued or (with --force) running -> queued, due now. A cancelled run
+-- gets back a later time that it had. A running run is taken from its worker. If no attempt is
+-- left, as many are added as the run had at first.
 -- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
--- A row per existing id: its status before, and whether it was retried. If the status allows it and
--- the run was not retried, another run has its live key.
+-- $5  whether cancelled runs are due now, too        $6  whether settled runs are left out
+-- A row per existing id that is not left out: its status before, and whether it was retried. If the
+-- status allows it and the run was not retried, another run has its live key.
 WITH asked AS MATERIALIZED (
     SELECT
         run.id,
@@ -15,6 +17,7 @@ WITH asked AS MATERIALIZED (
         run.key_scope
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
+        AND (run.settled_at IS NULL OR NOT $6::boolean)
     ORDER BY run.id
     FOR NO KEY UPDATE
 ),
@@ -22,7 +25,11 @@ retried AS (
     UPDATE jobctl.job_runs AS run
     SET
         status = 'queued',
-        run_at = now(),
+        -- A time in the past would make the run look overdue.
+        run_at = CASE
+            WHEN asked.status = 'cancelled' AND NOT $5::boolean THEN greatest(run.run_at, now())
+            ELSE now()
+        END,
         max_attempts = CASE
             WHEN run.attempts >= run.max_attempts
                 -- The limit of max_attempts_in_range.

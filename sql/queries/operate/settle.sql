@@ -12,11 +12,13 @@ WITH asked AS MATERIALIZED (
 settled AS (
     UPDATE jobctl.job_runs AS run
     SET
-        settled_at = coalesce(run.settled_at, now()),
+        -- The status of `run`, not of `asked`: PostgreSQL first checks constraints against the row
+        -- version in this statement's snapshot, which may be older than the locked one.
+        settled_at = CASE WHEN run.status = 'dead' THEN coalesce(run.settled_at, now()) END,
         updated_at = now()
     FROM asked
     WHERE run.id = asked.id
-        AND run.status = 'dead'
+        AND asked.status = 'dead'
         AND asked.status = ANY ($2::text[])
     RETURNING run.id, run.job_type
 ),
