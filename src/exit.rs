@@ -24,6 +24,8 @@ pub(crate) enum Exit {
     Configuration,
     /// An effect was begun, and it is unknown whether it happened.
     Open,
+    /// The definition has as many waiting runs as it allows.
+    Full,
     /// The status of a command that was run in the foreground.
     Passed(u8),
 }
@@ -41,6 +43,7 @@ impl Exit {
             Self::Schema => 6,
             Self::Configuration => 7,
             Self::Open => 8,
+            Self::Full => 9,
             Self::Passed(status) => status,
         }
     }

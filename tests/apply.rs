@@ -410,6 +410,7 @@ fn a_single_changed_key_is_printed_and_stored() {
         ("catch_up", "'skip'", "skip"),
         ("overlap", "'allow'", "allow"),
         ("max_running", "2", "2"),
+        ("max_waiting", "2", "2"),
         ("max_attempts", "3", "3"),
         ("timeout", "'5m'", "00:05:00"),
         ("backoff", "'fixed:1s'", "fixed:1s"),

@@ -141,9 +141,9 @@ fn a_taken_key_rejects_the_whole_batch() {
     let lines = [with_key("true", "new"), with_key("true", "taken"), GOOD.to_owned()].join("\n");
     let finished = db.jobctl(["enqueue", "--batch", "-", "--json"]).stdin(lines).run().success();
     let answers: Vec<serde_json::Value> = serde_json::from_str(&finished.stdout).unwrap();
-    let existing: Vec<_> =
-        answers.iter().map(|answer| answer["existing"].as_bool().unwrap()).collect();
-    assert_eq!((existing, answers[1]["id"].as_i64()), (vec![false, true, false], Some(id)));
+    let results: Vec<_> = answers.iter().map(|answer| answer["result"].as_str().unwrap()).collect();
+    assert_eq!(results, ["enqueued", "existing", "enqueued"]);
+    assert_eq!(answers[1]["id"].as_i64(), Some(id));
     assert_eq!(count_runs(&db), "3");
 }
 

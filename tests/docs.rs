@@ -43,6 +43,7 @@ pages! {
     architecture: "docs/architecture.md",
     comparison: "docs/comparison.md",
     effects: "docs/effects.md",
+    enqueue: "docs/enqueue.md",
     faq: "docs/faq.md",
     from_cron: "docs/from-cron.md",
     guide: "docs/guide.md",

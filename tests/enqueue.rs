@@ -176,8 +176,8 @@ fn the_id_is_printed_bare_or_as_json() {
     let finished =
         db.jobctl(["enqueue", "--json", "--key", "k"]).args(SHELL).run().success().stderr("");
     let id = db.query("SELECT max(id) FROM jobctl.job_runs");
-    assert_eq!(finished.stdout, format!("{{\"id\":{id},\"existing\":false}}\n"));
-    let again = format!("{{\"id\":{id},\"existing\":true}}\n");
+    assert_eq!(finished.stdout, format!("{{\"id\":{id},\"result\":\"enqueued\"}}\n"));
+    let again = format!("{{\"id\":{id},\"result\":\"existing\"}}\n");
     db.jobctl(["enqueue", "--json", "--key", "k"])
         .args(SHELL)
         .run()

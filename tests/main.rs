@@ -47,6 +47,7 @@ mod list;
 mod list_dead;
 mod live_output;
 mod makefile;
+mod max_waiting;
 mod migrate;
 mod next;
 mod on_call;

@@ -444,6 +444,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
         [
             ("count_attempts", 't', ""),
             ("definition_keys", 'f', ""),
+            ("drop_oldest", 'f', ""),
             ("enqueue", 't', ""),
             ("fire", 't', ""),
             ("forget_history", 't', ""),
@@ -473,6 +474,8 @@ fn meaningless_rows_are_rejected_by_constraints() {
         ("UPDATE jobctl.job_definitions SET catch_up = 'all:0'", "catch_up_is_known"),
         ("UPDATE jobctl.job_definitions SET overlap = 'never'", "overlap_is_known"),
         ("UPDATE jobctl.job_definitions SET max_running = 0", "max_running_is_positive"),
+        ("UPDATE jobctl.job_definitions SET max_waiting = 0", "max_waiting_in_range"),
+        ("UPDATE jobctl.job_definitions SET when_full = 'wait'", "when_full_is_known"),
         ("UPDATE jobctl.job_definitions SET max_attempts = 1001", "max_attempts_in_range"),
         ("UPDATE jobctl.job_definitions SET timeout = '0'", "timeout_is_positive"),
         ("UPDATE jobctl.job_definitions SET backoff = 'often'", "backoff_is_known"),

@@ -47,6 +47,12 @@ CREATE TABLE jobctl.job_definitions (
     -- How many of its runs may run at once; NULL for any number.
     most_running integer
         GENERATED ALWAYS AS (least(max_running, CASE WHEN overlap = 'queue' THEN 1 END)) STORED,
+    -- How many of its runs may wait; NULL for any number. try_enqueue applies it: runs of the
+    -- schedule and inserted rows are counted, but never refused.
+    max_waiting integer
+        CONSTRAINT max_waiting_in_range CHECK (max_waiting BETWEEN 1 AND 100000),
+    when_full text NOT NULL DEFAULT 'refuse'
+        CONSTRAINT when_full_is_known CHECK (when_full IN ('refuse', 'drop_new', 'drop_oldest')),
     max_attempts integer NOT NULL DEFAULT 10
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000),
     timeout interval
@@ -231,7 +237,8 @@ CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs (idempotency_key, key_scope)
 CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (definition_id, scheduled_for)
     WHERE scheduled_for IS NOT NULL;
 
--- The waiting runs of definitions that limit their runs, in the order of claims. The key is the
+-- The waiting runs of definitions that limit their runs, in the order of claims; also counts them
+-- for max_waiting. The key is the
 -- name, not the id: any program may insert runs, and a removed definition may come back.
 CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs (job_type, priority, run_at, id)
     WHERE status IN ('queued', 'failed') AND job_type NOT IN ('shell', 'http');
@@ -503,13 +510,49 @@ AS $$
     SELECT has_column_privilege(role, 'jobctl.job_runs', 'cancel_requested_at', 'UPDATE')
 $$;
 
+-- queued or failed -> cancelled: the oldest runs of a job, if more than `most` wait. Drops two at
+-- most, one more than an enqueue adds, so that a limit that was exceeded holds again. Skips locked
+-- runs, which may be about to start.
+CREATE FUNCTION jobctl.drop_oldest(job text, most integer)
+RETURNS void
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+    UPDATE jobctl.job_runs AS run
+    SET
+        status = 'cancelled',
+        last_error = 'dropped: the definition was full',
+        error_type = 'dropped',
+        finished_at = now(),
+        updated_at = now()
+    WHERE run.id = ANY (ARRAY(
+        SELECT oldest.id
+        FROM jobctl.job_runs AS oldest
+        WHERE oldest.id = ANY (ARRAY(
+            SELECT waiting.id
+            FROM jobctl.job_runs AS waiting
+            WHERE waiting.job_type = job
+                AND waiting.job_type NOT IN ('shell', 'http')
+                AND waiting.status IN ('queued', 'failed')
+            -- Not `id`, which would let the planner read the finished runs of the job.
+            ORDER BY waiting.id + 0 DESC
+            OFFSET most
+        ))
+            AND oldest.status IN ('queued', 'failed')
+        ORDER BY oldest.id
+        LIMIT 2
+        FOR NO KEY UPDATE SKIP LOCKED
+    ))
+$$;
+
 -- Enqueues a run of a definition in the caller's transaction. The definition's values apply where
 -- no others are given. The same key with the same job and payload returns the same run.
 --
--- Returns the run's id, or the code and the reason of a refusal. The reason tells no more than the
--- errors of `enqueue`: if another job's run has the key, only that the key is taken. The checks are
--- made here because a failed CHECK shows the whole row, including the payload, to the caller and in
--- the server's log.
+-- Returns the run's id and a result: `enqueued`, `existing`, or `dropped` without an id, if the
+-- definition is full and drops new runs. Returns the code and the reason of a refusal. The reason
+-- tells no more than the errors of `enqueue`: if another job's run has the key, only that the key
+-- is taken. The checks are made here because a failed CHECK shows the whole row, including the
+-- payload, to the caller and in the server's log.
 --
 -- If another open transaction has the key, waits for it, but no longer than the lock timeout.
 CREATE FUNCTION jobctl.try_enqueue(
@@ -526,7 +569,7 @@ CREATE FUNCTION jobctl.try_enqueue(
     key_scope text,
     caller jobctl.caller DEFAULT CURRENT_USER,
     OUT id bigint,
-    OUT existing boolean,
+    OUT result text,
     OUT code text,
     OUT reason text
 )
@@ -539,6 +582,8 @@ AS $$
 DECLARE
     definition jobctl.job_definitions;
     beyond text;
+    is_full boolean := false;
+    is_same boolean;
     size integer := octet_length(try_enqueue.payload::text);
 BEGIN
     SELECT * INTO definition FROM jobctl.job_definitions WHERE name = try_enqueue.job;
@@ -657,6 +702,20 @@ BEGIN
         code := '22023';
         RETURN;
     END IF;
+    IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
+        -- Reads at most max_waiting entries of job_runs_waiting_of_job: the order of its columns
+        -- keeps the planner from other indexes. A number in a row would be written by all enqueues
+        -- and claims of the job, and they would wait for each other.
+        PERFORM
+        FROM jobctl.job_runs AS run
+        WHERE run.job_type = definition.name
+            AND run.job_type NOT IN ('shell', 'http')
+            AND run.status IN ('queued', 'failed')
+        ORDER BY run.job_type, run.priority, run.run_at, run.id
+        OFFSET definition.max_waiting - 1
+        LIMIT 1;
+        is_full := FOUND;
+    END IF;
     -- Tries again if the run with the key vanished or ended between the two statements, or if a
     -- program chose this id itself. If the sequence is behind its table, all five ids are taken.
     FOR try IN 1..5 LOOP
@@ -673,7 +732,7 @@ BEGIN
             idempotency_key,
             key_scope
         )
-        VALUES (
+        SELECT
             definition.id,
             definition.name,
             coalesce(try_enqueue.payload, '{}'),
@@ -685,11 +744,14 @@ BEGIN
             coalesce(try_enqueue.backoff, definition.backoff),
             try_enqueue.key,
             coalesce(try_enqueue.key_scope, 'retained')
-        )
+        WHERE NOT is_full
         ON CONFLICT DO NOTHING
         RETURNING run.id INTO try_enqueue.id;
         IF FOUND THEN
-            existing := false;
+            result := 'enqueued';
+            IF definition.when_full = 'drop_oldest' AND definition.max_waiting IS NOT NULL THEN
+                PERFORM jobctl.drop_oldest(definition.name, definition.max_waiting);
+            END IF;
             RETURN;
         END IF;
         -- A separate statement, because the INSERT can't see the run that it conflicts with.
@@ -700,21 +762,34 @@ BEGIN
                 WHEN run.job_type = definition.name
                     THEN run.payload = coalesce(try_enqueue.payload, '{}')
             END
-        INTO try_enqueue.id, existing
+        INTO try_enqueue.id, is_same
         FROM jobctl.job_runs AS run
         WHERE run.idempotency_key = try_enqueue.key
             AND run.key_scope = coalesce(try_enqueue.key_scope, 'retained')
             AND (run.key_scope = 'retained' OR run.status IN ('queued', 'running', 'failed'));
         IF FOUND THEN
-            IF existing IS NOT TRUE THEN
+            result := 'existing';
+            IF is_same IS NOT TRUE THEN
                 id := NULL;
-                existing := NULL;
+                result := NULL;
                 code := 'JC004';
                 reason := format(
                     'key `%s` belongs to a run with another job or payload',
                     try_enqueue.key
                 );
             END IF;
+            RETURN;
+        END IF;
+        IF is_full AND definition.when_full = 'drop_new' THEN
+            result := 'dropped';
+            RETURN;
+        ELSIF is_full THEN
+            code := 'JC008';
+            reason := format(
+                'definition `%s` is full, its max_waiting is %s; try again later',
+                try_enqueue.job,
+                definition.max_waiting
+            );
             RETURN;
         END IF;
     END LOOP;
@@ -736,6 +811,9 @@ $$;
 -- 55000 the definition is disabled
 -- 55P03 another transaction holds the key for too long
 -- JC007 the sequence is behind its table
+-- JC008 the definition is full
+--
+-- Returns NULL if the definition is full and drops new runs.
 CREATE FUNCTION jobctl.enqueue(
     job text,
     payload jsonb DEFAULT '{}',
@@ -935,6 +1013,8 @@ AS $$
         'catch_up', definition.catch_up,
         'overlap', definition.overlap,
         'max_running', definition.max_running,
+        'max_waiting', definition.max_waiting,
+        'when_full', definition.when_full,
         'max_attempts', definition.max_attempts,
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::{Args, ValueHint};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Database;
@@ -20,7 +20,8 @@ use crate::job::definition;
 use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::print::{self, Form, Format, Progress};
 use crate::schedule::Schedule;
-use crate::store::{NewRun, Queued, Store};
+use crate::store::{Accepted, NewRun, Queued, Store};
+use crate::text::plural;
 
 /// The longest `--in`; `--run-at` can reach farther.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86400);
@@ -133,13 +134,6 @@ struct Asked {
     next: Option<Schedule>,
 }
 
-/// An enqueued run. TSV and tables have only its id.
-#[derive(Serialize)]
-struct Answer {
-    id: i64,
-    existing: bool,
-}
-
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &Database) -> anyhow::Result<Exit> {
         let form = self.output.form();
@@ -154,13 +148,18 @@ impl Arguments {
         };
         let at = |line, fault| if batch.is_some() { at_line(line, &fault) } else { fault };
         let answers = enqueue(database, runs, at)?;
+        let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
+        if dropped > 0 {
+            let runs = plural::of(dropped as i64, "run");
+            print::complain(&format!("{runs} dropped: the definition is full"));
+        }
         let printed = match form.format {
             Format::Json if batch.is_some() => print::json(&answers),
             Format::Json | Format::JsonLines => answers.iter().try_for_each(print::json),
             Format::Table | Format::Tsv => print_ids(form, &answers),
         };
         printed.with_context(|| match (&batch, answers.as_slice()) {
-            (None, [answer]) => format!("run {} is enqueued", answer.id),
+            (None, [Accepted { id: Some(id), .. }]) => format!("run {id} is enqueued"),
             _ => format!("{} runs are enqueued", answers.len()),
         })?;
         Ok(Exit::Done)
@@ -254,11 +253,10 @@ fn accepted(
     job: &str,
     key: &str,
     line: Option<usize>,
-) -> Result<Answer, Fault> {
+) -> Result<Accepted, Fault> {
     let taken = |why| Err(Fault::new(Exit::Conflict, why));
     match (queued, line) {
-        (Queued::New(id), _) => Ok(Answer { id: *id, existing: false }),
-        (Queued::Existing(id), _) => Ok(Answer { id: *id, existing: true }),
+        (Queued::Accepted(accepted), _) => Ok(accepted.clone()),
         (Queued::KeyTaken, Some(line)) => {
             taken(format!("key `{key}` is also in line {line}, with another job or payload"))
         }
@@ -293,7 +291,7 @@ fn enqueue(
     database: &Database,
     mut runs: Vec<Asked>,
     at: impl Fn(usize, Fault) -> Fault,
-) -> anyhow::Result<Vec<Answer>> {
+) -> anyhow::Result<Vec<Accepted>> {
     let total = runs.len();
     if total == 0 {
         return Ok(Vec::new());
@@ -318,7 +316,7 @@ fn enqueue(
     let answer = |(one, (line, job, key)): (&Queued, &(usize, String, Option<_>))| {
         // The other run is rolled back too, so the error names its line.
         let mut others = queued.iter().zip(&lines).filter(|_| *one == Queued::KeyTaken);
-        let other = others.find(|(it, (_, _, its))| matches!(it, Queued::New(_)) && its == key);
+        let other = others.find(|(it, (_, _, its))| it.is_new() && its == key);
         let key = key.as_ref().map_or("", |(key, _): &(String, String)| key);
         accepted(&store, one, job, key, other.map(|(_, (line, ..))| *line))
             .map_err(|fault| at(*line, fault).into())
@@ -326,10 +324,11 @@ fn enqueue(
     queued.iter().zip(&lines).map(answer).collect()
 }
 
-/// Prints bare ids, for scripts.
-fn print_ids(form: Form, answers: &[Answer]) -> anyhow::Result<()> {
+/// Prints bare ids, for scripts; the line of a dropped run is empty.
+fn print_ids(form: Form, answers: &[Accepted]) -> anyhow::Result<()> {
     let header = if form.header && form.format == Format::Tsv { "id\n" } else { "" };
-    let lines = answers.iter().map(|answer| format!("{}\n", answer.id)).collect::<String>();
+    let id = |answer: &Accepted| answer.id.map(|id| id.to_string()).unwrap_or_default();
+    let lines = answers.iter().map(|answer| id(answer) + "\n").collect::<String>();
     print::answer(&format!("{header}{lines}"))
 }
 

@@ -13,7 +13,7 @@ pub(super) const MARKER: &str =
     "<!-- Generated from here on: `UPDATE_MAN=1 cargo test --bin jobctl manual_pages` -->\n";
 
 /// The exit statuses of every command.
-pub(super) const EXIT_STATUSES: [(u8, &str); 9] = [
+pub(super) const EXIT_STATUSES: [(u8, &str); 10] = [
     (0, "done; also a tick whose jobs failed, and an enqueue that found its key"),
     (1, "the command failed; also if `check` or `doctor` found a problem"),
     (2, "wrong usage; nothing was tried"),
@@ -27,6 +27,7 @@ pub(super) const EXIT_STATUSES: [(u8, &str); 9] = [
     (6, "the schema is older or newer than the program, or was not created by it"),
     (7, "a wrong setting, or a missing privilege"),
     (8, "`once`: the effect was begun, and it is not known whether it happened"),
+    (9, "`enqueue`: the definition is full, see `max_waiting`; nothing is enqueued"),
 ];
 
 /// The environment variables that jobctl reads.

@@ -27,6 +27,9 @@ pub(crate) struct Definition {
     pub(crate) catch_up: String,
     pub(crate) overlap: String,
     pub(crate) max_running: Option<i32>,
+    pub(crate) max_waiting: Option<i32>,
+    /// `refuse`, `drop_new` or `drop_oldest`.
+    pub(crate) when_full: String,
     pub(crate) max_attempts: i32,
     /// Seconds.
     pub(crate) timeout: Option<f64>,
@@ -53,8 +56,9 @@ pub(crate) struct Problem {
 
 /// The keys of a job.
 pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes payload schedule \
-                    time_zone catch_up overlap max_running max_attempts timeout max_age backoff \
-                    priority queue spread enqueuers enqueue_may_set enabled";
+                    time_zone catch_up overlap max_running max_waiting when_full \
+                    max_attempts timeout max_age backoff priority queue spread enqueuers \
+                    enqueue_may_set enabled";
 /// The keys of a job that belong to the command of `shell`.
 const SHELL_KEYS: [&str; 3] = ["cwd", "env", "permanent_exit_codes"];
 /// The keys of a job that need a `schedule`.
@@ -65,6 +69,8 @@ pub(super) const HTTP_KEYS: &str = "url method headers timeout redirects transie
 const MAY_SET: &[&str] = &["queue", "priority", "timeout", "max_attempts", "backoff"];
 /// The values of `overlap`; the first is the default.
 const OVERLAPS: &[&str] = &["skip", "allow", "queue"];
+/// The values of `when_full`; the first is the default.
+const WHEN_FULL: &[&str] = &["refuse", "drop_new", "drop_oldest"];
 /// The number of intervals between nominal times that are compared with `spread`.
 const INTERVALS: usize = 100;
 /// The maximum of `max_age`.
@@ -171,6 +177,11 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
     let spread = keys.get("spread", seconds(Duration::ZERO, Duration::from_secs(86400)))?;
     let backoff = keys.get("backoff", |value| backoff::check(&text(value)?))?;
     let enabled = |value: Value| value.as_bool().ok_or("must be true or false".to_owned());
+    let when_full = keys.get("when_full", one_of(WHEN_FULL))?;
+    if when_full.is_some() && !keys.has("max_waiting") {
+        let why = "`when_full` goes with `max_waiting`, which is missing";
+        return Err(keys.wrong("when_full", why.to_owned()));
+    }
     let queue_name = keys.get("queue", |value| queue(&text(value)?))?;
     let definition = Definition {
         name: name.to_owned(),
@@ -182,6 +193,8 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         catch_up: keys.get("catch_up", catch_up)?.unwrap_or_else(|| "one".to_owned()),
         overlap: keys.get("overlap", one_of(OVERLAPS))?.unwrap_or_else(|| OVERLAPS[0].to_owned()),
         max_running: keys.get("max_running", number(1, 100_000))?,
+        max_waiting: keys.get("max_waiting", number(1, 100_000))?,
+        when_full: when_full.unwrap_or_else(|| WHEN_FULL[0].to_owned()),
         max_attempts: max_attempts.unwrap_or(10),
         timeout: keys.get("timeout", seconds(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1))?,
         max_age: keys.get("max_age", seconds(Duration::from_secs(60), LONGEST_AGE))?,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use super::row::{Argument, FromRow, PgResult, column, rows};
 use super::{Error, Limits, Result, Store, error, query};
@@ -36,18 +37,35 @@ impl NewRun {
     }
 }
 
+/// An accepted run.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub(crate) struct Accepted {
+    /// `None` if the run was dropped.
+    pub(crate) id: Option<i64>,
+    /// `enqueued`, `existing` (the key already had this run), or `dropped`.
+    pub(crate) result: String,
+}
+
 /// The answer for one run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Queued {
-    New(i64),
-    /// The same run was enqueued before with the same key.
-    Existing(i64),
+    Accepted(Accepted),
     /// The key belongs to a run with another job or payload.
     KeyTaken,
     /// No definition has the job's name.
     Undefined,
     /// `jobctl.enqueue` rejects the run for this reason.
     Refused(Exit, String),
+}
+
+impl Queued {
+    pub(crate) fn accepted(id: i64, result: &str) -> Self {
+        Self::Accepted(Accepted { id: Some(id), result: result.to_owned() })
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self, Self::Accepted(accepted) if accepted.result == "enqueued")
+    }
 }
 
 /// Runs per statement: the round trip costs little, and the statement fits into one message.
@@ -74,9 +92,8 @@ impl Store {
             let mut answers = Vec::with_capacity(runs.len());
             for chunk in runs.chunks(CHUNK) {
                 answers.extend(enqueue(client, chunk)?);
-                let is_queued =
-                    |answer| matches!(answer, &Some(Queued::New(_) | Queued::Existing(_)));
-                if !answers.iter().all(is_queued) {
+                let is_accepted = |answer| matches!(answer, &Some(Queued::Accepted(_)));
+                if !answers.iter().all(is_accepted) {
                     // Undoes the inserts of this transaction.
                     client.batch_execute("ROLLBACK AND CHAIN")?;
                     break;
@@ -107,7 +124,7 @@ fn enqueue(client: &mut Client, runs: &[NewRun]) -> PgResult<Vec<Option<Queued>>
             break;
         }
         for (index, id) in insert(client, runs, &open)? {
-            answers[index] = Some(Queued::New(id));
+            answers[index] = Some(Queued::accepted(id, "enqueued"));
         }
         open.retain(|index| answers[*index].is_none());
         if !open.is_empty() {
@@ -124,7 +141,7 @@ rows! {
     /// A result of `jobctl.try_enqueue`.
     struct Called {
         id: Option<i64>,
-        existing: Option<bool>,
+        result: Option<String>,
         code: Option<String>,
         reason: Option<String>,
     }
@@ -133,8 +150,7 @@ rows! {
 impl Called {
     fn answer(self) -> Option<Queued> {
         Some(match self.code.as_deref() {
-            None if self.existing? => Queued::Existing(self.id?),
-            None => Queued::New(self.id?),
+            None => Queued::Accepted(Accepted { id: self.id, result: self.result? }),
             Some(error::KEY_TAKEN) => Queued::KeyTaken,
             Some(error::NO_DEFINITION) => Queued::Undefined,
             Some(code) => Queued::Refused(error::refusal(code), self.reason?),
@@ -201,7 +217,7 @@ fn find(client: &mut Client, runs: &[NewRun], taken: &[usize]) -> PgResult<Vec<(
     )?;
     let answer = |(ordinal, id, same): (i64, i64, bool)| {
         let index = *taken.get(usize::try_from(ordinal - 1).ok()?)?;
-        Some((index, if same { Queued::Existing(id) } else { Queued::KeyTaken }))
+        Some((index, if same { Queued::accepted(id, "existing") } else { Queued::KeyTaken }))
     };
     Ok(found.into_iter().filter_map(answer).collect())
 }

@@ -205,6 +205,7 @@ pub(super) fn refusal(code: &str) -> Exit {
         "22023" => Exit::Usage,
         "55000" => Exit::Conflict,
         "42501" | "JC007" => Exit::Configuration,
+        "JC008" => Exit::Full,
         _ => Exit::CouldNot,
     }
 }

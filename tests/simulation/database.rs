@@ -1117,11 +1117,11 @@ impl Database {
         let has_key = |it: &&Run| it.key_scope == "retained" || it.finished_at.is_none();
         if let Some(taken) = self.of_key(&run.key, &run.key_scope).find(has_key) {
             let is_same = (&taken.job_type, &taken.payload) == (&run.job_type, &run.payload);
-            return if is_same { Queued::Existing(taken.id) } else { Queued::KeyTaken };
+            return if is_same { Queued::accepted(taken.id, "existing") } else { Queued::KeyTaken };
         }
         let id = run.id;
         self.set(id, Some(run));
-        Queued::New(id)
+        Queued::accepted(id, "enqueued")
     }
 
     /// Returns the runs that have or had this key in this scope.

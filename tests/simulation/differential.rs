@@ -1042,6 +1042,8 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         catch_up: random.of(&["skip", "one", "all", "all:3"]).to_owned(),
         overlap: random.of(&["allow", "skip", "queue"]).to_owned(),
         max_running: random.maybe(&[1, 2]),
+        max_waiting: None,
+        when_full: "refuse".to_owned(),
         max_attempts: 1 + random.below(3) as i32,
         timeout: random.maybe(&[10.0]),
         max_age: None,

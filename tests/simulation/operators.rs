@@ -9,7 +9,7 @@ use super::{Random, seconds};
 use crate::exit::Exit;
 use crate::job::definition::{self, Definition};
 use crate::job::status::Status;
-use crate::store::{Kind, NewRun, OldRuns, Queued, RetryTerms, Unlisted};
+use crate::store::{Kind, NewRun, OldRuns, RetryTerms, Unlisted};
 
 const FINAL: [Status; 3] = [Status::Succeeded, Status::Dead, Status::Cancelled];
 
@@ -57,7 +57,7 @@ fn enqueue(world: &mut World) {
     };
     let answer = world.database.enqueue(&run);
     world.note(|| format!("an application enqueues {job}: {answer:?}"));
-    if let Queued::New(_) = answer {
+    if answer.is_new() {
         world.checks.changed(&world.database, &By::Operator("enqueue"), world.now);
     }
 }

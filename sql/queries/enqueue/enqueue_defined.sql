@@ -6,7 +6,7 @@
 -- Returns a row per requested run, in the order of the arrays: the result of the function.
 SELECT
     run.id,
-    run.existing,
+    run.result,
     run.code,
     run.reason
 FROM unnest(
