@@ -260,7 +260,9 @@ fn check_page(path: &str) {
     if let Some(why) = cron::obstacle().filter(|_| under_cron) {
         return leave_out(path, why);
     }
-    let migrates = steps.iter().any(|step| step.command == "jobctl migrate");
+    let migrates = steps
+        .iter()
+        .any(|step| step.command == "jobctl migrate" || step.command.starts_with("jobctl init"));
     let db = if migrates { TestDb::empty() } else { TestDb::new() };
     let roles = page.split("CREATE ROLE ").skip(1).map(|rest| rest.split([' ', ';']).next());
     let drop_roles: String =

@@ -64,12 +64,16 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 27] = [
+const SWITCHES: [&str; 31] = [
     "--color",
     "--format",
     "--header",
     "--database-url",
     "--crontab",
+    "--systemd",
+    "--kubernetes",
+    "--remove",
+    "--report",
     "--json",
     "--dry-run",
     "--prune",
@@ -116,6 +120,7 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
     let known: BTreeSet<_> =
         REFUSED.iter().chain(&REFUSED_BY_TICK).map(|(_, flag, _)| *flag).chain(SWITCHES).collect();
     for command in [
+        "init",
         "migrate",
         "apply",
         "enqueue",

@@ -38,6 +38,7 @@ mod hostile_server;
 mod http;
 mod http_hostile;
 mod http_policy;
+mod init;
 mod interfaces;
 mod jobs;
 mod key_scope;

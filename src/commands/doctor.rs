@@ -2,14 +2,13 @@
 
 use std::time::{Instant, SystemTime};
 
-use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 
 use super::arguments::Output;
-use super::{Database, environment, grants};
+use super::{Database, crontab_line, environment, grants};
 use crate::connect::Target;
-use crate::exit::{Exit, Fault};
+use crate::exit::Exit;
 use crate::health::limits::Thresholds;
 use crate::health::{self, ClockFacts, ConnectionFacts, Finding, Severity};
 use crate::print::{self, Format, Table};
@@ -45,15 +44,7 @@ const TABLE: Table<'_> = Table::new(
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         if self.crontab {
-            let program = std::env::current_exe().context("cannot find out where jobctl is")?;
-            let program = program.to_str().filter(|path| !path.contains(char::is_control));
-            let program = program.ok_or_else(|| {
-                Fault::new(
-                    Exit::CouldNot,
-                    "cannot write jobctl's path into a crontab; move it to a plainer one",
-                )
-            })?;
-            print::answer(&crontab(program))?;
+            print::answer(&crontab(&crontab_line::program()?))?;
             return Ok(Exit::Done);
         }
         let (mut findings, now) = examine(&database.target()?)?;
@@ -163,8 +154,7 @@ fn clock(store: &Store) -> store::Result<ClockFacts> {
 /// the crontab. The address is a variable, because jobs need it too. Until it is filled in, each
 /// tick logs that it can't connect.
 fn crontab(program: &str) -> String {
-    // Quote the path for the shell, and escape `%`: for cron, a bare `%` ends the command.
-    let program = format!("'{}'", program.replace('\'', r"'\''")).replace('%', r"\%");
+    let program = crontab_line::word(program);
     format!(
         "# Starts a jobctl tick every minute; ticks may overlap. Paste with `crontab -e` as the\n\
          # user whose rights the jobs get. Fill in the address of the database; jobs see it, too.\n\
@@ -174,26 +164,4 @@ fn crontab(program: &str) -> String {
          * * * * * PATH=/usr/local/bin:/usr/bin:/bin {program} tick {log}\n",
         log = r#">>"$HOME/jobctl.log" 2>&1"#
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_path_of_a_crontab_survives_cron_and_the_shell() {
-        let command = |path| {
-            let lines = crontab(path);
-            let line = lines.lines().last().unwrap_or_default().to_owned();
-            line.split_once("/bin ").map(|(_, command)| command.to_owned()).unwrap_or_default()
-        };
-        assert_eq!(
-            command("/usr/local/bin/jobctl"),
-            r#"'/usr/local/bin/jobctl' tick >>"$HOME/jobctl.log" 2>&1"#
-        );
-        assert_eq!(
-            command("/a b/100%'s/jobctl"),
-            r#"'/a b/100\%'\''s/jobctl' tick >>"$HOME/jobctl.log" 2>&1"#
-        );
-    }
 }

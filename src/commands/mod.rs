@@ -6,6 +6,7 @@ mod bulk;
 mod cancel;
 mod check;
 mod completions;
+mod crontab_line;
 mod doctor;
 mod enqueue;
 mod environment;
@@ -14,6 +15,7 @@ mod filter;
 mod follow;
 mod grants;
 mod help;
+mod init;
 mod job;
 mod jobs;
 mod list;
@@ -44,7 +46,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use log::LevelFilter;
 
-use crate::connect::Target;
+use crate::connect::{self, Target};
 use crate::exit::{Exit, Fault};
 use crate::job::action;
 use crate::print::{self, Colour, LogFormat};
@@ -58,6 +60,8 @@ use environment::{Environment, with_variable, without_unfit_variables};
 use help::grouped;
 use tips::with_tip;
 
+/// jobctl's own address, which jobs do not get.
+const VARIABLE: &str = "JOBCTL_DATABASE_URL";
 /// The heading of the flags that every command has.
 const GLOBAL: &str = "Every command";
 
@@ -107,6 +111,7 @@ macro_rules! commands {
 }
 
 commands! {
+    Init(init::Arguments),
     Migrate(migrate::Arguments),
     Apply(apply::Arguments),
     Enqueue(Box<enqueue::Arguments>),
@@ -162,16 +167,29 @@ pub(crate) struct Database {
 
 impl Database {
     fn target(&self) -> anyhow::Result<Target> {
-        const VARIABLE: &str = "JOBCTL_DATABASE_URL";
-        let variable = match std::env::var(VARIABLE) {
-            Ok(url) => Some(url).filter(|url| !url.is_empty()),
-            Err(VarError::NotPresent) => None,
+        let url = self.url()?;
+        Target::resolve(url.as_deref(), &|name| std::env::var(name).ok())
+    }
+
+    /// Returns the address of the flag or of jobctl's own variable.
+    fn url(&self) -> anyhow::Result<Option<String>> {
+        if self.database_url.is_some() {
+            return Ok(self.database_url.clone());
+        }
+        match std::env::var(VARIABLE) {
+            Ok(url) => Ok(Some(url).filter(|url| !url.is_empty())),
+            Err(VarError::NotPresent) => Ok(None),
             Err(VarError::NotUnicode(_)) => {
-                return Err(Fault::usage(format!("the variable {VARIABLE} is not UTF-8")).into());
+                Err(Fault::usage(format!("the variable {VARIABLE} is not UTF-8")).into())
             }
-        };
-        let url = self.database_url.as_ref().or(variable.as_ref());
-        Target::resolve(url.map(String::as_str), &|name| std::env::var(name).ok())
+        }
+    }
+
+    /// Returns the variables that lead another process to the same database. They never contain a
+    /// password.
+    fn variables(&self) -> anyhow::Result<Vec<(String, String)>> {
+        let url = self.url()?;
+        connect::variables(VARIABLE, url.as_deref(), &|name| std::env::var(name).ok())
     }
 
     /// Connects to a database whose schema is this program's.

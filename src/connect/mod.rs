@@ -30,9 +30,41 @@ pub(crate) use self::stream::Rejection;
 pub(crate) use self::target::Target;
 use crate::exit::{Exit, Fault};
 
+const WITH_PASSWORD: &str = "its password would be written into a file that others may read, or a \
+                             mail; put it into ~/.pgpass instead";
+
 /// Returns the name of this process's user, if `/etc/passwd` has it.
 pub(crate) fn account_name() -> Option<String> {
     files::account().map(|(name, _)| name)
+}
+
+/// Returns the variables that lead another process to the same database: `name` with `url`, or else
+/// `DATABASE_URL`, then the `PG*` variables. A password in them is an error, because they go into
+/// files and mails.
+pub(crate) fn variables(
+    name: &str,
+    url: Option<&str>,
+    environment: settings::Lookup<'_>,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
+    let address = match url.filter(|url| !url.trim().is_empty()) {
+        Some(url) => Some((name, url.to_owned())),
+        None => variable("DATABASE_URL").map(|url| ("DATABASE_URL", url)),
+    };
+    let mut found = Vec::new();
+    if let Some((name, address)) = address {
+        let pairs = conninfo::parse(&address).map_err(|cause| setting_fault(name, cause))?;
+        if pairs.iter().any(|(key, _)| key == "password") {
+            return Err(setting_fault(name, WITH_PASSWORD));
+        }
+        found.push((name.to_owned(), address));
+    }
+    let set = keys::KEYS.iter().filter(|(_, name)| !name.is_empty());
+    found.extend(set.filter_map(|(_, name)| Some(((*name).to_owned(), variable(name)?))));
+    if found.iter().any(|(name, _)| name == "PGPASSWORD") {
+        return Err(setting_fault("PGPASSWORD", WITH_PASSWORD));
+    }
+    Ok(found)
 }
 
 /// An error about a setting; `cause` ends in its remedy.

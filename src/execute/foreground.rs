@@ -1,5 +1,5 @@
 //! A command in the foreground. With `shell`, the only place that starts, signals and awaits
-//! processes.
+//! the processes of jobs.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;

@@ -2,6 +2,7 @@
 //! module knows processes and sockets, but not PostgreSQL, leases or retries. Its caller stops an
 //! execution with a `Stop`.
 
+mod crontab;
 mod foreground;
 mod http;
 mod output;
@@ -18,6 +19,7 @@ use clap::ValueEnum;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+pub(crate) use crontab::{read_crontab, replace_crontab};
 pub(crate) use foreground::{Foreground, foreground};
 pub(crate) use http::HostPolicy;
 pub(crate) use pool::{Pool, PoolState, WakeWhen};

@@ -1,0 +1,247 @@
+//! `jobctl init`: makes the database and this host ready.
+
+mod marked;
+
+use std::io::{self, ErrorKind, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use anyhow::Context;
+use clap::{Args, ValueHint};
+use rustix::process::geteuid;
+
+use super::replace_file::replace_file;
+use super::{Database, crontab_line};
+use crate::execute::{read_crontab, replace_crontab};
+use crate::exit::{Exit, Fault};
+use crate::print;
+use crate::store::{Mode, Store};
+
+/// Set up the database and this host
+///
+/// Migrates the database and prints the crontab's lines for this host. With
+/// --crontab, it shows the difference and installs them. A second time changes
+/// nothing. Run it as the user whose rights the jobs get:
+///
+///   jobctl init
+///   jobctl init --crontab
+///   jobctl init --kubernetes | kubectl apply -f -
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// Install the lines in the user's crontab, between two markers
+    #[arg(long, group = "form")]
+    crontab: bool,
+    /// Write a service and a timer of systemd: the user's, or the system's as root
+    #[arg(long, group = "form")]
+    systemd: bool,
+    /// Print the manifest of a CronJob instead
+    #[arg(long, group = "form")]
+    kubernetes: bool,
+    /// Remove the lines, the service and the timer again; the database stays
+    #[arg(long, group = "form")]
+    remove: bool,
+    /// Add a line that writes the report page to this file
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["systemd", "kubernetes", "remove"]
+    )]
+    report: Option<PathBuf>,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    yes: bool,
+}
+
+const UNITS: [(&str, &str); 2] = [
+    ("jobctl.service", include_str!("jobctl.service")),
+    ("jobctl.timer", include_str!("jobctl.timer")),
+];
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        if self.remove {
+            let is_installed = fs::exists(unit_folder()?.join(UNITS[0].0)).unwrap_or(false);
+            if is_installed {
+                self.change_units(None)?;
+            }
+            // A host without cron has no lines to remove.
+            if !is_installed || read_crontab().is_ok() {
+                self.change_crontab("")?;
+            }
+            return Ok(Exit::Done);
+        }
+        // Before anything changes: an address that can't be written stops it.
+        let environment = if self.kubernetes { Vec::new() } else { environment(database)? };
+        migrate(database)?;
+        if self.kubernetes {
+            let manifest = include_str!("cronjob.yaml");
+            print::answer(&manifest.replace("{version}", env!("CARGO_PKG_VERSION")))?;
+        } else if self.systemd {
+            self.change_units(Some(&environment))?;
+        } else {
+            let block = marked::block(&self.lines(&environment)?);
+            if self.crontab {
+                self.change_crontab(&block)?;
+            } else {
+                print::complain("nothing is installed; `jobctl init --crontab` adds these lines");
+                print::answer(&block)?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    /// The crontab's lines for this host.
+    fn lines(&self, environment: &[(String, String)]) -> anyhow::Result<String> {
+        let program = crontab_line::word(&crontab_line::program()?);
+        let mut lines = Vec::new();
+        for (name, value) in environment {
+            lines.push(crontab_line::variable(name, value)?);
+        }
+        lines.push(format!("* * * * * {program} tick --quiet"));
+        lines.push(format!("*/5 * * * * {program} check --repeat 1h"));
+        lines.push(format!("17 3 * * * {program} prune"));
+        if let Some(file) = &self.report {
+            let file = std::path::absolute(file)?;
+            let file = file.to_str().context("the path of the report is not UTF-8")?;
+            let file = crontab_line::word(file);
+            lines.push(format!("*/10 * * * * {program} report --output {file}"));
+        }
+        Ok(lines.join("\n") + "\n")
+    }
+
+    fn change_crontab(&self, block: &str) -> anyhow::Result<()> {
+        let old = read_crontab().context("cannot read the crontab")?;
+        let new = marked::replaced(&old, block).ok_or_else(|| {
+            let why = "cannot change the crontab: the line `# END jobctl` is missing; add it";
+            Fault::new(Exit::CouldNot, why)
+        })?;
+        if new == old {
+            print::complain(match block {
+                "" => "the crontab has no lines of `jobctl init`",
+                _ => "the crontab is up to date",
+            });
+            return Ok(());
+        }
+        self.confirm("the crontab", &old, &new)?;
+        replace_crontab(&new).context("cannot change the crontab")?;
+        print::complain(match block {
+            "" => "the lines are removed from the crontab",
+            _ => "the lines are installed in the crontab",
+        });
+        Ok(())
+    }
+
+    /// Writes the units, or removes them without an environment.
+    fn change_units(&self, environment: Option<&[(String, String)]>) -> anyhow::Result<()> {
+        let folder = unit_folder()?;
+        let mut changes = Vec::new();
+        for (name, template) in UNITS {
+            let path = folder.join(name);
+            let old = match fs::read_to_string(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+                read => read.with_context(|| format!("cannot read {}", path.display()))?,
+            };
+            let new = environment.map(|environment| unit(template, environment)).transpose()?;
+            changes.push((path, old, new.unwrap_or_default()));
+        }
+        changes.retain(|(_, old, new)| old != new);
+        if changes.is_empty() {
+            print::complain(&format!("the units in {} are up to date", folder.display()));
+            return Ok(());
+        }
+        for (path, old, new) in &changes {
+            self.confirm(&path.display().to_string(), old, new)?;
+        }
+        for (path, _, new) in &changes {
+            let written = if new.is_empty() {
+                fs::remove_file(path).map_err(anyhow::Error::from)
+            } else {
+                fs::create_dir_all(&folder)?;
+                replace_file(path, new.as_bytes(), "remove it")
+            };
+            written.with_context(|| format!("cannot change {}", path.display()))?;
+        }
+        let user = if geteuid().is_root() { "" } else { "--user " };
+        let (done, verb) = match environment {
+            Some(_) => ("written to", "enable"),
+            None => ("removed from", "disable"),
+        };
+        print::complain(&format!(
+            "the units are {done} {}; run `systemctl {user}daemon-reload` and `systemctl \
+             {user}{verb} --now jobctl.timer`",
+            folder.display()
+        ));
+        Ok(())
+    }
+
+    fn confirm(&self, what: &str, old: &str, new: &str) -> anyhow::Result<()> {
+        for line in marked::difference(old, new) {
+            print::answer(&format!("{line}\n"))?;
+        }
+        if self.yes {
+            return Ok(());
+        }
+        if !io::stdin().is_terminal() {
+            let why = format!("cannot ask whether to change {what}: no terminal; add --yes");
+            return Err(Fault::usage(why).into());
+        }
+        if !print::confirm(|| Ok(Some(format!("Change {what}?"))))? {
+            return Err(Fault::new(Exit::CouldNot, format!("{what} is left unchanged")).into());
+        }
+        Ok(())
+    }
+}
+
+fn migrate(database: &Database) -> anyhow::Result<()> {
+    let target = database.target()?;
+    let store = Store::connect(&target)?;
+    // A worker's login may not migrate, and need not if nothing is missing.
+    let missing = store.missing_migrations(Mode::Inspect)?;
+    let applied = if missing.is_empty() { Vec::new() } else { store.migrate()? };
+    let names: Vec<_> = applied.iter().map(|migration| migration.name).collect();
+    print::complain(&if names.is_empty() {
+        format!("the schema in {target} is up to date")
+    } else {
+        format!("migrated {target}: {}", names.join(", "))
+    });
+    Ok(())
+}
+
+/// Returns the variables that a tick needs: PATH for the jobs, and the address.
+fn environment(database: &Database) -> anyhow::Result<Vec<(String, String)>> {
+    let path = env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
+    let mut environment = vec![("PATH".to_owned(), path)];
+    environment.extend(database.variables()?);
+    Ok(environment)
+}
+
+fn unit_folder() -> anyhow::Result<PathBuf> {
+    if geteuid().is_root() {
+        return Ok(PathBuf::from("/etc/systemd/system"));
+    }
+    let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let config = folder("XDG_CONFIG_HOME")
+        .or_else(|| Some(folder("HOME")?.join(".config")))
+        .context("cannot find the folder of the units: HOME is not set")?;
+    Ok(Path::new(&config).join("systemd/user"))
+}
+
+/// Fills in a unit. systemd expands `%` everywhere, and `$` in commands.
+fn unit(template: &str, environment: &[(String, String)]) -> anyhow::Result<String> {
+    let quoted = |text: &str| {
+        let text = text.replace('\\', r"\\").replace('"', "\\\"").replace('%', "%%");
+        format!("\"{text}\"")
+    };
+    let mut lines = Vec::new();
+    for (name, value) in environment {
+        if value.contains(char::is_control) {
+            let why = format!("cannot write {name} into a unit: it has control characters");
+            return Err(Fault::new(Exit::Configuration, why).into());
+        }
+        lines.push(format!("Environment={}", quoted(&format!("{name}={value}"))));
+    }
+    let program = quoted(&crontab_line::program()?).replace('$', "$$");
+    Ok(template.replace("{program}", &program).replace("{environment}", &lines.join("\n")))
+}

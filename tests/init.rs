@@ -1,0 +1,175 @@
+//! `init`: the schema, the lines of the crontab, the units of systemd, the manifest.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use crate::cron;
+use crate::support::{Invocation, Role, TestDb, leave_out, packages, temp_dir};
+
+#[test]
+fn init_migrates_and_prints_lines_but_installs_nothing() {
+    let db = TestDb::empty();
+    let init = || db.jobctl(["init", "--report", "/srv/50% off.html"]).env("PATH", "/a:/b");
+    let first = init().run().success().stderr_has("migrated ").stderr_has(": 0001_initial\n");
+    let first = first.stderr_has("nothing is installed; `jobctl init --crontab` adds these lines");
+    let program = env!("CARGO_BIN_EXE_jobctl");
+    let expected = format!(
+        "# BEGIN jobctl: written by `jobctl init`, which replaces these lines\n\
+         PATH=/a:/b\n\
+         JOBCTL_DATABASE_URL={}\n\
+         * * * * * '{program}' tick --quiet\n\
+         */5 * * * * '{program}' check --repeat 1h\n\
+         17 3 * * * '{program}' prune\n\
+         */10 * * * * '{program}' report --output '/srv/50\\% off.html'\n\
+         # END jobctl\n",
+        db.url()
+    );
+    assert_eq!(first.stdout, expected);
+    init().run().success().stdout(&expected).stderr_has(" is up to date\n");
+}
+
+/// The address comes from the variables that psql reads, too.
+#[test]
+fn lines_set_the_variables_of_the_address() {
+    let db = TestDb::new();
+    let init = |name: &str, value: &str| {
+        db.jobctl(["init"]).env("JOBCTL_DATABASE_URL", "").env(name, value).run()
+    };
+    let url = db.url();
+    let done = init("DATABASE_URL", &url).success();
+    done.stdout_has(&format!("\nDATABASE_URL={url}\n")).nowhere("JOBCTL_DATABASE_URL=");
+    let with = |name: &str, value: &str| {
+        db.jobctl(["init"]).env("PGAPPNAME", "shop").env(name, value).run()
+    };
+    with("PGCONNECT_TIMEOUT", "7").success().stdout_has("\nPGAPPNAME=shop\nPGCONNECT_TIMEOUT=7\n");
+}
+
+#[test]
+fn a_password_is_never_written_and_nothing_is_migrated() {
+    let db = TestDb::empty();
+    let url = db.url_as("ana");
+    for (name, value) in [("JOBCTL_DATABASE_URL", url.as_str()), ("PGPASSWORD", "s3cret")] {
+        let refused = db.jobctl(["init"]).env(name, value).run().exits(7).stdout("");
+        refused
+            .complains_once()
+            .stderr_has("put it into ~/.pgpass")
+            .nowhere("s3cret")
+            .nowhere("ana:ana");
+    }
+    assert_eq!(db.query("SELECT to_regnamespace('jobctl') IS NULL"), "t");
+    // The manifest has no address.
+    let manifest = db.jobctl(["init", "--kubernetes"]).run().success();
+    let manifest = manifest.stdout_has("\nkind: CronJob\n").stdout_has("name: DATABASE_URL\n");
+    manifest.nowhere("{version}").nowhere(&db.url());
+}
+
+/// Each step is a line of this script; `crontab` is the real program.
+const STEPS: &str = r#"
+init() { echo "== $*"; "$jobctl" init "$@" 2>&1; echo "== exit $?"; }
+printf '%s\n' 'MAILTO=ana' '0 4 * * * backup' | crontab -
+init --crontab
+init --crontab --yes
+crontab -l
+init --crontab --yes
+init --crontab --yes --report /srv/report.html
+crontab -l
+init --remove --yes
+crontab -l
+init --remove --yes
+crontab -r
+init --crontab --yes
+init --remove --yes
+crontab -l 2>&1 || :
+"#;
+
+#[test]
+fn the_lines_are_in_the_crontab_once_and_can_be_removed() {
+    if let Some(why) = cron::obstacle() {
+        return leave_out("init --crontab", why);
+    }
+    let (db, folder) = (TestDb::new(), temp_dir());
+    fs::write(folder.path().join(".steps"), STEPS).unwrap();
+    let steps = cron::beside("sh -u .steps", folder.path());
+    let done = Invocation::script(&steps, Some(&db))
+        .current_dir(folder.path())
+        .env("JOBCTL_DATABASE_URL", &db.url())
+        .env("XDG_CONFIG_HOME", folder.path().to_str().unwrap())
+        .env("TERM", "dumb")
+        .run()
+        .success();
+    let parts: Vec<_> = done.stdout.split("== ").collect();
+    let own = "MAILTO=ana\n0 4 * * * backup\n";
+    let program = env!("CARGO_BIN_EXE_jobctl");
+    let tick = format!("* * * * * '{program}' tick --quiet\n");
+    // Without a terminal, it asks for --yes and changes nothing.
+    assert!(parts[1].contains(&format!("+ {tick}")), "{done}");
+    assert!(parts[1].contains("no terminal; add --yes\n") && parts[2] == "exit 2\n", "{done}");
+    assert!(parts[3].contains("the lines are installed in the crontab\n"), "{done}");
+    let listed = parts[4].strip_prefix("exit 0\n").unwrap();
+    assert!(listed.starts_with(own) && listed.matches(&tick).count() == 1, "{done}");
+    assert!(parts[5].contains("the crontab is up to date\n"), "{done}");
+    // Only the new line is shown.
+    let shown: Vec<_> =
+        parts[7].lines().skip(1).filter(|line| line.starts_with(['+', '-'])).collect();
+    let report = format!("*/10 * * * * '{program}' report --output '/srv/report.html'");
+    assert_eq!(shown, [format!("+ {report}")], "{done}");
+    assert!(parts[8].contains(&report) && parts[8].matches(&tick).count() == 1, "{done}");
+    assert_eq!(parts[10], format!("exit 0\n{own}"), "{done}");
+    assert!(parts[11].contains("the crontab has no lines of `jobctl init`\n"), "{done}");
+    assert!(parts.last().unwrap().ends_with("no crontab for root\n"), "{done}");
+}
+
+#[test]
+fn the_units_of_systemd_are_valid_and_can_be_removed() {
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root && cron::obstacle().is_some() {
+        return leave_out("init --systemd", "the folder of the units can't be kept apart");
+    }
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let units = folder.path().join("systemd/user");
+    fs::create_dir_all(&units).unwrap();
+    let units = if is_root { "/etc/systemd/system" } else { units.to_str().unwrap() };
+    let verify = if packages::is_installed("systemd-analyze") { "systemd-analyze" } else { "true" };
+    let steps = format!(
+        "set -eu
+         [ $(id -u) != 0 ] || mount -t tmpfs tmpfs {units}
+         \"$jobctl\" init --systemd --yes
+         cat {units}/jobctl.service {units}/jobctl.timer
+         {verify} verify --man=no {units}/jobctl.service {units}/jobctl.timer
+         echo ==; \"$jobctl\" init --systemd
+         echo ==; \"$jobctl\" init --remove --yes
+         ls {units}"
+    );
+    fs::write(folder.path().join("steps"), steps).unwrap();
+    let run = if is_root { "unshare --mount sh steps 2>&1" } else { "sh steps 2>&1" };
+    let done = Invocation::script(run, Some(&db))
+        .current_dir(folder.path())
+        .env("JOBCTL_DATABASE_URL", &db.url())
+        .env("XDG_CONFIG_HOME", folder.path().to_str().unwrap())
+        .env("PATH", &format!("{}:/50%", std::env::var("PATH").unwrap()))
+        .run()
+        .success();
+    let [written, again, removed] = done.stdout.split("==\n").collect::<Vec<_>>()[..] else {
+        panic!("{done}")
+    };
+    let program = env!("CARGO_BIN_EXE_jobctl");
+    assert!(written.contains(&format!("\nExecStart=\"{program}\" tick ")), "{done}");
+    assert!(written.contains(":/50%%\"\n") && written.contains("\nPersistent=yes\n"), "{done}");
+    assert!(written.contains("daemon-reload`") && !written.contains("Unknown"), "{done}");
+    assert!(again.contains("are up to date\n"), "{done}");
+    assert!(removed.contains("the units are removed from "), "{done}");
+    assert!(!removed.lines().any(|line| line.starts_with("jobctl.")), "{done}");
+}
+
+#[test]
+fn a_worker_may_set_up_a_host_of_a_migrated_database() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let role = Role::granted(&db, "worker");
+    let pass_file = folder.path().join("pgpass");
+    fs::write(&pass_file, format!("*:*:*:{0}:{0}\n", role.name())).unwrap();
+    fs::set_permissions(&pass_file, Permissions::from_mode(0o600)).unwrap();
+    let url = role.url().replacen(&format!(":{}@", role.name()), "@", 1);
+    let init = db.jobctl(["init"]).env("JOBCTL_DATABASE_URL", &url);
+    let done = init.env("PGPASSFILE", pass_file.to_str().unwrap()).run().success();
+    done.stderr_has(" is up to date\n").stdout_has("tick --quiet\n");
+}
