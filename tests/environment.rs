@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 44] = [
+const REFUSED: [(&[&str], &str, &str); 45] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -53,6 +53,7 @@ const REFUSED: [(&[&str], &str, &str); 44] = [
     (&["check", "--max-failures", "1"], "--within", "5"),
     (&["check"], "--repeat", "5"),
     (&["report"], "--refresh", "5"),
+    (&["hold", "--all"], "--for", "5"),
     (&["grants", "--as", "viewer"], "--role", "a\tb"),
     (&["grants", "--role", "a"], "--as", "king"),
 ];
@@ -64,7 +65,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 31] = [
+const SWITCHES: [&str; 32] = [
     "--color",
     "--format",
     "--header",
@@ -85,6 +86,7 @@ const SWITCHES: [&str; 31] = [
     "--verbose",
     "--now",
     "--force",
+    "--list",
     "--group",
     "--had-failures",
     "--output",
@@ -138,6 +140,8 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "once",
         "pause",
         "resume",
+        "hold",
+        "release",
         "prune",
         "doctor",
         "grants",

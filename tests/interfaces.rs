@@ -242,6 +242,12 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     interfaces.rows("cancel", &["cancel 3 5"]);
     interfaces.rows("prune ID", &["prune 3 6"]);
     interfaces.rows("prune", &["prune --older-than 0 --dry-run"]);
+    interfaces.rows(
+        "hold (an object)",
+        &["hold --queue mail", "hold --job plain --for 1h --reason r", "hold --all"],
+    );
+    interfaces.rows("hold --list", &["hold --list"]);
+    interfaces.rows("release", &["release --all"]);
     interfaces.rows("pause (an object)", &["pause nightly"]);
     interfaces.rows("resume (an object)", &["resume nightly", "resume plain"]);
 

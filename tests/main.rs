@@ -32,6 +32,7 @@ mod environment;
 mod exhausted;
 mod failures;
 mod fencing;
+mod hold;
 mod host_clock;
 mod host_policy;
 mod hostile_server;

@@ -1,4 +1,4 @@
--- For an operator: sees everything, retries, cancels, settles, pauses and deletes old runs.
+-- For an operator: sees everything, retries, cancels, settles, pauses, holds and deletes old runs.
 -- Only the owner of the schema applies definitions.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
@@ -20,6 +20,7 @@ GRANT UPDATE (next_run_at, put_off_until, paused_at, updated_at)
     TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT DELETE ON jobctl.job_workers TO {role};
+GRANT INSERT (scope, name, held_until, host_user, reason), DELETE ON jobctl.job_holds TO {role};
 -- The login and the time of an event are defaults, so no event can name another login.
 GRANT INSERT (action, run_id, job, host_user, reason, detail), DELETE
     ON jobctl.job_events

@@ -1,9 +1,11 @@
 -- For a monitor: sees the state of runs and schedules, but no payload, no command and no output.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON
+    jobctl.current_holds,
     jobctl.daily_figures,
     jobctl.dead_runs,
     jobctl.job_figures,
+    jobctl.job_holds,
     jobctl.long_running_runs,
     jobctl.job_workers,
     jobctl.job_events,

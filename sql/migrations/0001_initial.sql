@@ -374,6 +374,31 @@ CREATE TABLE jobctl.job_workers (
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
+-- Claims skip held jobs, queues and workers. Several holds may overlap. Nothing updates a hold, so
+-- recorded_by stays true.
+CREATE TABLE jobctl.job_holds (
+    -- Not from a sequence, which could be behind its table.
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    scope text NOT NULL
+        CONSTRAINT scope_is_known CHECK (scope IN ('job', 'queue', 'worker', 'all')),
+    -- The job, the queue or the worker; empty for all.
+    name text NOT NULL DEFAULT ''
+        CONSTRAINT name_is_short CHECK (length(name) <= 255),
+    held_at timestamptz NOT NULL DEFAULT now(),
+    -- NULL: until it is released.
+    held_until timestamptz,
+    -- As in job_events.
+    recorded_by text NOT NULL DEFAULT SESSION_USER,
+    host_user text,
+    reason text,
+    CONSTRAINT all_has_no_name CHECK ((scope = 'all') = (name = '')),
+    CONSTRAINT texts_are_short CHECK (greatest(length(host_user), length(reason)) <= 1000),
+    CONSTRAINT times_are_dates CHECK (
+        least(held_at, held_until) >= '0001-01-01 00:00Z'
+        AND greatest(held_at, held_until) < '10000-01-01 00:00Z'
+    )
+);
+
 -- The trail: changes by commands. The statement that changes a run or a definition also
 -- writes its event. Nothing updates events; `prune` deletes old ones.
 CREATE TABLE jobctl.job_events (
@@ -382,7 +407,7 @@ CREATE TABLE jobctl.job_events (
     action text NOT NULL
         CONSTRAINT action_is_known CHECK (
             action IN (
-                'retry', 'cancel', 'settle', 'prune', 'pause', 'resume',
+                'retry', 'cancel', 'settle', 'prune', 'pause', 'resume', 'hold', 'release',
                 'add', 'change', 'enable', 'disable', 'remove'
             )
         ),
@@ -441,6 +466,18 @@ SELECT
 FROM jobctl.job_runs
 WHERE status = 'running'
     AND started_at < now() - interval '10 minutes';
+
+CREATE VIEW jobctl.current_holds AS
+SELECT
+    scope,
+    name,
+    held_at,
+    held_until,
+    recorded_by,
+    host_user,
+    reason
+FROM jobctl.job_holds
+WHERE coalesce(held_until > now(), true);
 
 CREATE VIEW jobctl.daily_figures AS
 SELECT

@@ -15,6 +15,7 @@ mod filter;
 mod follow;
 mod grants;
 mod help;
+mod hold;
 mod init;
 mod job;
 mod jobs;
@@ -29,6 +30,7 @@ mod pause;
 mod prune;
 #[cfg(test)]
 mod reference;
+mod release;
 mod replace_file;
 mod report;
 mod resume;
@@ -129,6 +131,8 @@ commands! {
     Once(once::Arguments),
     Pause(pause::Arguments),
     Resume(resume::Arguments),
+    Hold(hold::Arguments),
+    Release(release::Arguments),
     Status(status::Arguments),
     Check(check::Arguments),
     Prune(prune::Arguments),

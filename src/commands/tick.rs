@@ -123,14 +123,15 @@ impl Arguments {
             excluded_runs: Vec::new(),
             lease: self.lease,
         };
+        let worker = self.worker.unwrap_or_else(host_name);
         if self.dry_run {
             let at_most = self.limit.map_or(i64::MAX, i64::from);
-            let runs = database.open()?.preview(&filter, at_most)?;
+            let runs = database.open()?.preview(&worker, &filter, at_most)?;
             print::rows(self.output.form(), &runs, &PREVIEW)?;
             return Ok(Exit::Done);
         }
         let plan = Plan {
-            worker: self.worker.unwrap_or_else(host_name),
+            worker,
             filter,
             concurrency: usize::from(self.concurrency),
             bounds: Bounds {

@@ -49,6 +49,12 @@ fn waiting(run: &RunDetails, findings: &[Finding]) -> String {
 
 /// Returns why a due run waits.
 fn cause(run: &RunDetails, findings: &[Finding]) -> String {
+    if let (Some(by), Some(at)) = (&run.held_by, run.held_at) {
+        let until = run.held_until.map(|until| format!(", {} more", between(run.now, until)));
+        let reason = run.hold_reason.as_ref().map(|reason| format!(": {reason}"));
+        let [until, reason] = [until, reason].map(Option::unwrap_or_default);
+        return format!("held by {by} for {}{until}{reason}", between(at, run.now));
+    }
     if let Some(most) = run.most_running.filter(|most| run.running >= i64::from(*most)) {
         return format!("{} of at most {most} runs of this job are running", run.running);
     }
@@ -137,6 +143,10 @@ mod tests {
             updated_at: ago(300),
             disabled: false,
             paused_at: None,
+            held_at: None,
+            held_until: None,
+            held_by: None,
+            hold_reason: None,
             most_running: None,
             running: 0,
             ahead: 0,
@@ -212,6 +222,22 @@ mod tests {
         let limited = |running| RunDetails { most_running: Some(2), running, ..due() };
         says(&limited(2), "due 4m ago: 2 of at most 2 runs of this job are running");
         says(&limited(1), SKIPPED);
+    }
+
+    #[test]
+    fn a_held_run_names_the_holder_and_the_reason() {
+        let held = |held_until, reason: Option<&str>| RunDetails {
+            held_at: Some(ago(720)),
+            held_until,
+            held_by: Some("ana@web1".to_owned()),
+            hold_reason: reason.map(str::to_owned),
+            ..due()
+        };
+        says(
+            &held(None, Some("SMTP is down")),
+            "due 4m ago: held by ana@web1 for 12m: SMTP is down",
+        );
+        says(&held(Some(ago(-60)), None), "due 4m ago: held by ana@web1 for 12m, 1m more");
     }
 
     #[test]

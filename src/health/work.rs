@@ -12,7 +12,7 @@ use crate::text::plural;
 
 /// What `doctor` says if there is no finding with one of these codes. The order of the codes is the
 /// order of findings that are equally bad: likely causes first.
-const CHECKS: [(&str, &str, &[&str]); 11] = [
+const CHECKS: [(&str, &str, &[&str]); 12] = [
     ("ticks", "every worker ticks", &["worker_missing", "worker_silent"]),
     ("definitions", "every waiting run has a definition", &["definition_missing"]),
     ("queues", "workers serve the queues of all overdue runs", &["queue_unserved"]),
@@ -28,13 +28,14 @@ const CHECKS: [(&str, &str, &[&str]); 11] = [
     ("timeouts", "every scheduled command has a timeout", &["timeout_missing"]),
     ("history", "no history needs to be pruned", &["prune_missing"]),
     ("effects", "no effect is open", &["effect_open"]),
+    ("holds", "no hold is older than a day", &["hold_old"]),
 ];
 /// Checks that only a flag of `check` asks for.
 const ON_REQUEST: [(&str, &str); 2] = [("run times", "run_long"), ("failures", "attempts_failing")];
 /// Checks whose problems are not looked for while no worker ticks: that is their cause.
 const HIDDEN: [&str; 3] = ["queues", "overdue runs", "schedules"];
 /// Codes that are worth knowing, while the work goes on.
-const WARNINGS: [&str; 3] = ["timeout_missing", "prune_missing", "effect_open"];
+const WARNINGS: [&str; 4] = ["timeout_missing", "prune_missing", "effect_open", "hold_old"];
 
 /// Returns the codes of all findings, in their order.
 pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
@@ -190,11 +191,21 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
              jobctl.job_effects has their keys"
                 .to_owned(),
         ),
+        "hold_old" => {
+            let (held, flag) = match (&fact.job_type, &fact.queue, &fact.worker) {
+                (Some(job), ..) => (format!("job {job} is"), format!("--job {job}")),
+                (_, Some(queue), _) => (format!("queue {queue} is"), format!("--queue {queue}")),
+                (.., Some(name)) => (format!("worker {name} is"), format!("--worker {name}")),
+                _ => ("all runs are".to_owned(), "--all".to_owned()),
+            };
+            let by = fact.detail.as_deref().unwrap_or_default();
+            (format!("{held} held by {by}"), format!("`jobctl release {flag}`"))
+        }
         _ => return None,
     };
     let example = match (code, &fact.detail) {
         ("worker_missing", _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
-        ("job_stale", _) => None,
+        ("job_stale" | "hold_old", _) => None,
         (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
         ("runs_dead" | "attempts_failing", None) => Some(format!("the newest is run {run}")),
         ("queue_unserved" | "runs_overdue" | "lease_lost", None) => {

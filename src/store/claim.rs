@@ -215,13 +215,19 @@ impl Store {
     }
 
     /// Returns the runs that `claim` would claim; changes nothing.
-    pub(crate) fn preview(&self, wanted: &ClaimFilter, limit: i64) -> Result<Vec<DueRun>> {
+    pub(crate) fn preview(
+        &self,
+        worker: &str,
+        wanted: &ClaimFilter,
+        limit: i64,
+    ) -> Result<Vec<DueRun>> {
+        let worker = worker.to_owned();
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, .. } =
             wanted.clone();
         self.transact("look for due runs", move |client| {
             client.list(
                 query!("tick/preview"),
-                &[&queues, &excluded_jobs, &limit, &excluded_kinds, &excluded_runs],
+                &[&queues, &excluded_jobs, &limit, &excluded_kinds, &excluded_runs, &worker],
             )
         })
     }

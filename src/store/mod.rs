@@ -11,6 +11,7 @@ mod events;
 mod failures;
 mod findings;
 mod finish_and_claim;
+mod holds;
 mod inspect;
 mod list;
 mod report;
@@ -40,6 +41,7 @@ pub(crate) use events::{Event, StoredDefinition};
 pub(crate) use failures::FailureFilter;
 pub(crate) use findings::{Fact, WorkFacts};
 pub(crate) use finish_and_claim::{LockedRuns, PendingStep, StepResult};
+pub(crate) use holds::HoldTarget;
 pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, RoleFacts, SequenceFacts, SessionFacts, SnapshotFacts,
     TableFacts, ZoneFacts,

@@ -59,6 +59,14 @@ rows! {
         /// The start of the pause of the definition's schedule.
         #[serde(skip)]
         pub(crate) paused_at: Option<DateTime<Utc>>,
+        /// The hold that keeps the run from being claimed.
+        #[serde(with = "timestamp")]
+        pub(crate) held_at: Option<DateTime<Utc>>,
+        /// `None`: until it is released.
+        #[serde(with = "timestamp")]
+        pub(crate) held_until: Option<DateTime<Utc>>,
+        pub(crate) held_by: Option<String>,
+        pub(crate) hold_reason: Option<String>,
         /// The limit of simultaneous runs of the definition.
         #[serde(skip)]
         pub(crate) most_running: Option<i32>,

@@ -11,9 +11,7 @@ use super::request::{Answer, Request, Wake, Woken};
 use super::timing::Timing;
 use super::{Plan, id};
 use crate::connect::ConnectionThread;
-use crate::store::{
-    self, Cause, ClaimFilter, Holder, Kind, Limits, PendingStep, Renewed, Store, Token,
-};
+use crate::store::{self, Cause, Holder, Kind, Limits, PendingStep, Renewed, Store, Token};
 use crate::text::plural;
 use crate::upkeep::{self, UnclaimableSearch};
 
@@ -137,8 +135,8 @@ impl Database {
     }
 
     /// Returns the number of due runs that match, at most `most`.
-    pub(super) fn count_due(&self, filter: &ClaimFilter, most: i64) -> store::Result<usize> {
-        self.store.preview(filter, most).map(|due| due.len())
+    pub(super) fn count_due(&self, plan: &Plan, most: i64) -> store::Result<usize> {
+        self.store.preview(&plan.worker, &plan.filter, most).map(|due| due.len())
     }
 
     pub(super) fn transactions(&self) -> u64 {
@@ -207,7 +205,7 @@ fn log_why_due_runs_wait(store: &Store, plan: &Plan, level: Level, why: &str) ->
     static LOGGED: Once = Once::new();
     if log::log_enabled!(level)
         && !LOGGED.is_completed()
-        && !store.preview(&plan.filter, 1)?.is_empty()
+        && !store.preview(&plan.worker, &plan.filter, 1)?.is_empty()
     {
         let worker = plan.worker.escape_debug();
         let remedy = "give this tick its own --worker";

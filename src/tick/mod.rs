@@ -301,7 +301,7 @@ impl Driver {
         };
         // The connection may be lost, or the statement may be stopped by a signal.
         let most = DUE_COUNTED as i64 + 1;
-        let count = |database: &Database| database.count_due(&self.plan.filter, most).ok();
+        let count = |database: &Database| database.count_due(&self.plan, most).ok();
         let due = self.database.as_ref().and_then(count);
         log::info!("{}", self.summary.line(due, DUE_COUNTED, reason));
     }

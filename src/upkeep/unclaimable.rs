@@ -35,7 +35,7 @@ impl UnclaimableSearch {
         if store.try_claim(worker, Vec::new()).is_err() {
             return Err(error);
         }
-        let suspects = Bisection::of(store.preview(wanted, SEARCHED)?);
+        let suspects = Bisection::of(store.preview(worker, wanted, SEARCHED)?);
         Ok(Self { suspects, error: Some(error) })
     }
 

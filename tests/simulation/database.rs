@@ -20,8 +20,8 @@ use crate::job::status::Status;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
     self, ActionResult, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun, Finish,
-    Holder, Kind, LeaseState, LockedRuns, NewRun, OldRuns, Position, Queued, Recorded, Renewed,
-    RetryTerms, StepResult, Token, Unlisted,
+    HoldTarget, Holder, Kind, LeaseState, LockedRuns, NewRun, OldRuns, Position, Queued, Recorded,
+    Renewed, RetryTerms, StepResult, Token, Unlisted,
 };
 use crate::tick::request::{Answer, Request, Wake, Woken};
 use crate::tick::timing::Timing;
@@ -155,6 +155,8 @@ pub(super) struct Database {
     pub(super) attempts: BTreeMap<(i64, i32), Attempt>,
     pub(super) definitions: BTreeMap<String, Definition>,
     pub(super) workers: BTreeMap<String, Worker>,
+    /// The holds by scope and name, until when.
+    pub(super) holds: Vec<(HoldTarget, Option<Time>)>,
     /// Rows that another session has locked for deletion: runs, definitions and workers.
     pub(super) locked: BTreeSet<i64>,
     pub(super) locked_definitions: BTreeSet<String>,
@@ -252,7 +254,7 @@ impl Database {
             }
             Request::Search(Some(error)) => {
                 let error = store::Error::new(error.kind, error.exit, error.to_string());
-                let suspects = Bisection::of(self.preview(&session.filter, 5000));
+                let suspects = Bisection::of(self.preview(&worker, &session.filter, 5000));
                 session.search = Some((suspects, Some(error)));
                 Answer::Search { is_done: false, result: Ok(()) }
             }
@@ -608,6 +610,7 @@ impl Database {
             let running = self.running().filter(|run| run.job_type == *name).count();
             let free = usize::try_from(most).unwrap_or(0).saturating_sub(running);
             due.retain(|run| !filter.excluded_runs.contains(&run.id) && !self.is_locked(run.id));
+            due.retain(|run| !self.is_held(run));
             due.sort_by_key(|run| (run.priority, run.run_at, run.id));
             let at_most = free.min(usize::try_from(claim.at_most).unwrap_or(0));
             runs.extend(due.iter().take(at_most).map(|run| run.id));
@@ -620,6 +623,22 @@ impl Database {
         let kind = self.definitions.get(&run.job_type).map(|definition| definition.spec.kind);
         !filter.excluded_jobs.contains(&run.job_type)
             && !kind.is_some_and(|kind| filter.excluded_kinds.iter().any(|it| it == kind))
+    }
+
+    /// The view current_holds.
+    fn has_hold(&self, scope: &str, name: &str) -> bool {
+        self.holds.iter().any(|(it, until)| {
+            it.scope == scope && it.name == name && until.is_none_or(|until| until > self.now)
+        })
+    }
+
+    /// Whether a hold of its job or its queue keeps a run from being claimed.
+    fn is_held(&self, run: &Run) -> bool {
+        self.has_hold("job", &run.job_type) || self.has_hold("queue", &run.queue)
+    }
+
+    fn holds_worker(&self, worker: &str) -> bool {
+        self.has_hold("all", "") || self.has_hold("worker", worker)
     }
 
     /// claim.sql
@@ -635,6 +654,7 @@ impl Database {
             if claim.limits { self.within_limits(claim, filter) } else { (Vec::new(), false) };
         let has_right = self.workers.get(&holder.worker).is_some_and(|row| {
             row.claiming.as_ref().is_some_and(|(tick, until)| *tick == holder.tick && *until > now)
+                && !self.holds_worker(&holder.worker)
         });
         let mut lanes: Lanes<'_> = BTreeMap::new();
         for run in self.waiting() {
@@ -654,6 +674,7 @@ impl Database {
                     && !filter.excluded_runs.contains(&run.id)
                     && self.is_served(run, filter)
                     && !is_limited(run)
+                    && !self.is_held(run)
                     && !self.is_locked(run.id)
             };
             let lane = lanes.get(&(queue, priority)).into_iter().flatten().filter(is_free);
@@ -866,12 +887,14 @@ impl Database {
     }
 
     /// preview.sql
-    fn preview(&self, filter: &ClaimFilter, limit: usize) -> Vec<DueRun> {
+    fn preview(&self, worker: &str, filter: &ClaimFilter, limit: usize) -> Vec<DueRun> {
         let is_due = |run: &&Run| {
             run.run_at <= self.now
                 && !filter.excluded_runs.contains(&run.id)
                 && filter.serves(&run.queue)
                 && self.is_served(run, filter)
+                && !self.is_held(run)
+                && !self.holds_worker(worker)
         };
         let mut due: Vec<_> = self.waiting().filter(is_due).collect();
         due.sort_by_key(|run| (run.priority, run.run_at, run.id));
@@ -1343,6 +1366,24 @@ impl Database {
             row.put_off_until = None;
             row.next_run_at.filter(|_| *enabled)
         })
+    }
+
+    /// hold.sql
+    pub(super) fn hold(&mut self, target: HoldTarget, lasts: Option<Duration>) -> Option<Time> {
+        self.holds.retain(|(_, until)| until.is_none_or(|until| until > self.now));
+        let until = lasts.map(|lasts| self.now + interval(lasts));
+        self.holds.push((target, until));
+        until
+    }
+
+    /// operate/release.sql; returns the number of holds that were in force.
+    pub(super) fn end_holds(&mut self, target: &HoldTarget) -> usize {
+        let now = self.now;
+        let is_ended = |(it, _): &mut (HoldTarget, _)| {
+            target.scope == "all" || it.scope == target.scope && it.name == target.name
+        };
+        let ended = self.holds.extract_if(.., is_ended);
+        ended.filter(|(_, until)| until.is_none_or(|until| until > now)).count()
     }
 
     fn change<T>(

@@ -29,8 +29,8 @@ use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
-    self, ApplyMode, Cause, Claim, ClaimFilter, Finish, Holder, Kind, Lane, Limits, LockedRuns,
-    NewRun, OldRuns, Position, RetryTerms, Store, Token, Unlisted,
+    self, ApplyMode, Cause, Claim, ClaimFilter, Finish, HoldTarget, Holder, Kind, Lane, Limits,
+    LockedRuns, NewRun, OldRuns, Position, RetryTerms, Store, Token, Unlisted,
 };
 use crate::tick::request::{Answer, Request, Wake};
 use crate::tick::timing::Timing;
@@ -88,6 +88,7 @@ const RESET: &str = "
     DELETE FROM jobctl.job_attempts;
     DELETE FROM jobctl.job_definitions;
     DELETE FROM jobctl.job_workers;
+    DELETE FROM jobctl.job_holds;
     DELETE FROM jobctl.job_events;
     DELETE FROM jobctl.job_figures;
     DELETE FROM public.refused;
@@ -149,6 +150,8 @@ enum Operation {
     Remove(Vec<i64>, Vec<Status>),
     Pause(String),
     Resume(String),
+    Hold(HoldTarget, Option<Duration>),
+    Release(HoldTarget),
     Apply(Vec<Spec>, Unlisted),
     Recover(Vec<(i64, i32, Duration)>),
     Fire(Vec<FirePlan>),
@@ -323,6 +326,10 @@ impl Party<'_> {
                     Some(found) => store.resume(found.clone(), next(&found), &cause),
                     None => Ok(None),
                 })
+            }
+            Operation::Hold(target, lasts) => said(store.hold(target.clone(), *lasts, cause)),
+            Operation::Release(target) => {
+                said(store.end_holds(target.clone(), cause).map(|ended| ended.len()))
             }
             Operation::Apply(specs, others) => {
                 let names = specs.iter().map(|spec| spec.name.clone()).collect();
@@ -684,7 +691,22 @@ impl Sequence {
             77..81 => Operation::Cancel(self.ids(), self.statuses()),
             81..82 => Operation::Remove(self.ids(), self.statuses()),
             82..83 => Operation::Pause(random.of(&JOBS).to_owned()),
-            83..85 => Operation::Resume(random.of(&JOBS).to_owned()),
+            83..84 => {
+                let (scope, name) = random.of(&[
+                    ("job", "shell"),
+                    ("job", "d1"),
+                    ("queue", "default"),
+                    ("queue", "x"),
+                    ("worker", "a"),
+                    ("all", ""),
+                ]);
+                let target = HoldTarget { scope, name: name.to_owned() };
+                match random.below(5) {
+                    0..2 => Operation::Hold(target, random.maybe(&[Duration::from_secs(2)])),
+                    _ => Operation::Release(target),
+                }
+            }
+            84..85 => Operation::Resume(random.of(&JOBS).to_owned()),
             85..88 => {
                 let count = if step == 0 { 3 } else { 1 + random.below(3) as usize };
                 let specs = JOBS[..count].iter().map(|name| spec(random, name)).collect();
@@ -894,6 +916,10 @@ impl Sequence {
             Operation::Remove(ids, from) => actions(model.remove(ids, from)),
             Operation::Pause(name) => said(model.pause(name)),
             Operation::Resume(name) => said(model.resume(name)),
+            Operation::Hold(target, lasts) => {
+                format!("{:?}", model.hold(target.clone(), *lasts))
+            }
+            Operation::Release(target) => format!("{:?}", model.end_holds(target)),
             Operation::Apply(specs, others) => said(model.apply(specs, *others)),
             Operation::Recover(expired) => said(model.recover(expired)),
             Operation::Fire(plans) => said(model.fire_planned(plans).map(sorted)),

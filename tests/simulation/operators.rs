@@ -9,7 +9,7 @@ use super::{Random, seconds};
 use crate::exit::Exit;
 use crate::job::definition::{self, Definition};
 use crate::job::status::Status;
-use crate::store::{Kind, NewRun, OldRuns, RetryTerms, Unlisted};
+use crate::store::{HoldTarget, Kind, NewRun, OldRuns, RetryTerms, Unlisted};
 
 const FINAL: [Status; 3] = [Status::Succeeded, Status::Dead, Status::Cancelled];
 
@@ -91,7 +91,7 @@ pub(super) fn operate(world: &mut World) {
     let name = ["minutely", "other"][world.random.below(2) as usize];
     let database = &mut world.database;
     let waiting = [Status::Queued, Status::Failed];
-    let (doing, result) = match world.random.below(21) {
+    let (doing, result) = match world.random.below(22) {
         0..9 => return enqueue(world),
         9..11 => {
             let from = [Status::Queued, Status::Failed, Status::Dead, Status::Cancelled];
@@ -114,6 +114,21 @@ pub(super) fn operate(world: &mut World) {
         }
         18 => ("prune", database.remove(&[id], &FINAL).map(|done| format!("{done:?}"))),
         19 => {
+            let targets = [("job", "plain"), ("job", "limited"), ("queue", "other"), ("all", "")];
+            let (scope, name) = targets[world.random.below(4) as usize];
+            let host = world.random.below(world.hosts.len() as u64) as usize;
+            let target = match world.random.chance(20) {
+                true => HoldTarget { scope: "worker", name: world.hosts[host].worker.clone() },
+                false => HoldTarget { scope, name: name.to_owned() },
+            };
+            let lasts = Duration::from_secs(world.random.between(1, 20));
+            let is_hold = world.random.chance(50);
+            match is_hold {
+                true => ("hold", Ok(format!("{:?}", world.database.hold(target, Some(lasts))))),
+                false => ("release", Ok(format!("{:?}", world.database.end_holds(&target)))),
+            }
+        }
+        20 => {
             // In SQL, a request to cancel may be written on a waiting run.
             let Some(run) = database.runs.get(&id).filter(|run| waiting.contains(&run.status))
             else {

@@ -13,11 +13,20 @@ WITH worker AS (
         worker.last_tick_at,
         worker.queues,
         worker.missed_for,
+        held.worker IS NOT NULL AS held,
         -- A tick with --linger polls many times a second, but rarely updates its row.
         worker.last_tick_at > now() - make_interval(secs => $2::float8)
             OR coalesce(worker.claiming_until > now(), false) AS ticks,
-        row_number() OVER (ORDER BY worker.last_tick_at DESC, worker.worker) AS place
+        row_number() OVER (
+            ORDER BY held.worker IS NOT NULL, worker.last_tick_at DESC, worker.worker
+        ) AS place
     FROM jobctl.job_workers AS worker
+    LEFT JOIN (
+        SELECT DISTINCT hold.name AS worker
+        FROM jobctl.current_holds AS hold
+        WHERE hold.scope = 'worker'
+    ) AS held
+        ON held.worker = worker.worker
 ),
 ticking AS (
     SELECT count(*) FILTER (WHERE worker.ticks) AS workers FROM worker
@@ -46,8 +55,22 @@ waiting AS (
         EXISTS (
             SELECT FROM worker
             WHERE worker.ticks
+                AND NOT worker.held
                 AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
-        ) AS served
+        ) AS served,
+        -- What waits on purpose is not late.
+        EXISTS (
+            SELECT FROM jobctl.current_holds AS hold
+            WHERE (hold.scope, hold.name) IN (
+                ('all', ''),
+                ('queue', grouped.queue),
+                ('job', grouped.job_type)
+            )
+        ) OR EXISTS (
+            SELECT FROM worker
+            WHERE worker.held
+                AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
+        ) AS held
     FROM (
         SELECT
             run.job_type,
@@ -89,6 +112,7 @@ FROM ticking
 LEFT JOIN worker AS latest
     ON latest.place = 1
 WHERE ticking.workers = 0
+    AND latest.held IS NOT TRUE
 UNION ALL
 SELECT
     'worker_silent',
@@ -102,6 +126,7 @@ SELECT
 FROM worker
 CROSS JOIN ticking
 WHERE NOT worker.ticks
+    AND NOT worker.held
     AND ticking.workers > 0
     AND now() - worker.last_tick_at <= worker.missed_for + make_interval(secs => $2::float8)
 UNION ALL
@@ -117,6 +142,7 @@ SELECT
 FROM waiting
 CROSS JOIN ticking
 WHERE waiting.late > 0
+    AND NOT waiting.held
     AND NOT waiting.served
     AND ticking.workers > 0
 GROUP BY waiting.queue
@@ -145,6 +171,7 @@ SELECT
     NULL
 FROM waiting
 WHERE waiting.late > 0
+    AND NOT waiting.held
     AND waiting.served
     AND waiting.defined
 GROUP BY waiting.job_type
@@ -314,4 +341,17 @@ WHERE effect.completed_at IS NULL
     AND effect.recorded_at < now() - interval '1 day'
     AND $1::text[] IS NULL
 HAVING count(*) > 0
+UNION ALL
+SELECT
+    'hold_old',
+    CASE WHEN hold.scope = 'job' THEN hold.name END,
+    CASE WHEN hold.scope = 'queue' THEN hold.name END,
+    CASE WHEN hold.scope = 'worker' THEN hold.name END,
+    NULL,
+    hold.held_at,
+    0,
+    concat_ws(': ', coalesce(hold.host_user, hold.recorded_by), hold.reason)
+FROM jobctl.current_holds AS hold
+WHERE hold.held_at < now() - interval '1 day'
+    AND (hold.scope <> 'job' OR $1::text[] IS NULL OR hold.name = ANY ($1::text[]))
 ORDER BY since_at, job_type, queue, worker, run_id

@@ -8,6 +8,11 @@ WITH workers AS (
         -- A tick with --linger polls many times a second, but rarely updates its row.
         CASE WHEN worker.claiming_until > now() THEN now() ELSE worker.last_tick_at END AS ticked_at
     FROM jobctl.job_workers AS worker
+    WHERE NOT EXISTS (
+        SELECT FROM jobctl.current_holds AS hold
+        WHERE hold.scope = 'worker'
+            AND hold.name = worker.worker
+    )
 )
 SELECT
     run.id,
@@ -38,6 +43,10 @@ SELECT
     run.updated_at,
     coalesce(definition.schedule IS NOT NULL AND NOT definition.enabled, false) AS disabled,
     CASE WHEN definition.schedule IS NOT NULL THEN definition.paused_at END AS paused_at,
+    hold.held_at,
+    hold.held_until,
+    hold.held_by,
+    hold.reason AS hold_reason,
     definition.most_running,
     (
         SELECT count(*)
@@ -67,4 +76,15 @@ SELECT
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type
+LEFT JOIN LATERAL (
+    SELECT
+        hold.held_at,
+        hold.held_until,
+        coalesce(hold.host_user, hold.recorded_by) AS held_by,
+        hold.reason
+    FROM jobctl.current_holds AS hold
+    WHERE (hold.scope, hold.name) IN (('all', ''), ('queue', run.queue), ('job', run.job_type))
+    ORDER BY hold.held_until DESC NULLS FIRST, hold.held_at
+    LIMIT 1
+) AS hold ON run.status IN ('queued', 'failed')
 WHERE run.id = $1::bigint

@@ -85,6 +85,10 @@ claim_right AS MATERIALIZED (
     WHERE worker.worker = $1::text
         AND worker.claiming_tick = $2::text
         AND worker.claiming_until > now()
+        AND NOT EXISTS (
+            SELECT FROM jobctl.current_holds AS hold
+            WHERE (hold.scope, hold.name) IN (('all', ''), ('worker', $1::text))
+        )
 ),
 limited AS MATERIALIZED (
     SELECT ARRAY(
@@ -98,6 +102,10 @@ left_out AS MATERIALIZED (
         SELECT definition.name
         FROM jobctl.job_definitions AS definition
         WHERE definition.kind = ANY ($7::text[])
+        UNION ALL
+        SELECT hold.name
+        FROM jobctl.current_holds AS hold
+        WHERE hold.scope = 'job'
     ) AS job_types
 ),
 free AS MATERIALIZED (
@@ -112,7 +120,12 @@ free AS MATERIALIZED (
     FROM (
         SELECT *
         FROM starts
-        WHERE cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[])
+        WHERE (cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[]))
+            AND starts.queue <> ALL (ARRAY(
+                SELECT hold.name
+                FROM jobctl.current_holds AS hold
+                WHERE hold.scope = 'queue'
+            ))
         ORDER BY starts.priority, starts.oldest
     ) AS lane
     CROSS JOIN LATERAL (

@@ -1,6 +1,7 @@
 -- The runs that a claim would claim now, in the same order. Locks nothing.
 -- $1  queues, empty for all            $2  excluded job types    $3  maximum number
 -- $4  excluded kinds of definitions    $5  ids of excluded runs
+-- $6  worker
 SELECT
     run.id,
     run.job_type,
@@ -19,6 +20,15 @@ WHERE run.status IN ('queued', 'failed')
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.name = run.job_type
             AND definition.kind = ANY ($4::text[])
+    )
+    AND NOT EXISTS (
+        SELECT FROM jobctl.current_holds AS hold
+        WHERE (hold.scope, hold.name) IN (
+            ('all', ''),
+            ('worker', $6::text),
+            ('queue', run.queue),
+            ('job', run.job_type)
+        )
     )
 ORDER BY run.priority, run.run_at, run.id
 LIMIT $3::bigint

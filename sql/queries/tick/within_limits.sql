@@ -13,6 +13,10 @@ CROSS JOIN LATERAL (
         AND run.run_at <= now()
         AND run.id <> ALL ($4::bigint[])
         AND (cardinality($2::text[]) = 0 OR run.queue = ANY ($2::text[]))
+        AND NOT EXISTS (
+            SELECT FROM jobctl.current_holds AS hold
+            WHERE (hold.scope, hold.name) IN (('job', run.job_type), ('queue', run.queue))
+        )
     ORDER BY run.priority, run.run_at, run.id
     LIMIT least(
         $3::integer,

@@ -1,0 +1,25 @@
+-- Holds a job, a queue, a worker or all of them: claims skip it. Deletes holds that ended.
+-- $1  scope    $2  name, empty for all    $3  how long, seconds; NULL: until it is released
+-- $4  host user    $5  reason
+-- One row: until when.
+WITH ended AS (
+    DELETE FROM jobctl.job_holds AS hold
+    WHERE hold.held_until <= now()
+),
+held AS (
+    INSERT INTO jobctl.job_holds (scope, name, held_until, host_user, reason)
+    VALUES ($1::text, $2::text, now() + make_interval(secs => $3::float8), $4::text, $5::text)
+    RETURNING held_until
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
+    VALUES (
+        'hold',
+        CASE WHEN $1::text = 'job' THEN $2::text END,
+        $4::text,
+        $5::text,
+        rtrim($1::text || ' ' || $2::text)
+    )
+)
+SELECT held.held_until
+FROM held

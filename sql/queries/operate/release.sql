@@ -1,0 +1,34 @@
+-- Ends the holds of a job, a queue or a worker; with the scope `all`, all holds.
+-- $1  scope    $2  name, empty for all    $3  host user    $4  reason
+-- A row per ended hold that was in force.
+WITH ended AS (
+    DELETE FROM jobctl.job_holds AS hold
+    WHERE $1::text = 'all'
+        OR (hold.scope = $1::text AND hold.name = $2::text)
+    RETURNING hold.*
+),
+released AS (
+    SELECT ended.*
+    FROM ended
+    WHERE coalesce(ended.held_until > now(), true)
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
+    SELECT
+        'release',
+        CASE WHEN released.scope = 'job' THEN released.name END,
+        $3::text,
+        $4::text,
+        rtrim(released.scope || ' ' || released.name)
+    FROM released
+)
+SELECT
+    released.scope,
+    released.name,
+    released.held_at,
+    released.held_until,
+    released.recorded_by,
+    released.host_user,
+    released.reason
+FROM released
+ORDER BY released.held_at, released.scope, released.name

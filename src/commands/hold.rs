@@ -1,0 +1,124 @@
+//! `jobctl hold`: keeps waiting runs from starting.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use clap::{ArgGroup, Args};
+use serde::Serialize;
+
+use super::Database;
+use super::arguments::{self, Output};
+use super::trail::Reason;
+use crate::exit::Exit;
+use crate::job::definition::queue;
+use crate::print::{self, Table};
+use crate::store::HoldTarget;
+use crate::text::timestamp;
+
+const DAY: Duration = Duration::from_secs(86_400);
+const TABLE: Table<'_> = Table::new(
+    &[
+        ("held", "scope"),
+        ("name", "name"),
+        ("since", "held_at"),
+        ("until", "held_until"),
+        ("by", "host_user|recorded_by"),
+        ("reason", "reason"),
+    ],
+    "no holds",
+);
+
+/// Keep waiting runs from starting until they are released
+///
+/// Running runs finish, and runs can still be enqueued, by schedules too. A worker
+/// that is held starts nothing, so its host can be shut down. `pause` stops a
+/// schedule instead.
+///
+///   jobctl hold --queue mail --for 2h --reason "SMTP is down"
+///   jobctl hold --worker web2
+///   jobctl hold --list
+#[derive(Args, Debug)]
+#[command(
+    verbatim_doc_comment,
+    group(ArgGroup::new("what").required(true).args(["job", "queue", "worker", "all", "list"]))
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// List the holds
+    #[arg(long, conflicts_with_all = ["lasts", "reason"])]
+    list: bool,
+    /// Release it after this time [default: never]
+    #[arg(
+        long = "for",
+        id = "lasts",
+        value_name = "DURATION",
+        value_parser = arguments::length(Duration::from_secs(1), 365 * DAY)
+    )]
+    lasts: Option<Duration>,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What to hold or to release.
+#[derive(Args, Debug)]
+#[group(skip)]
+pub(super) struct Target {
+    /// The runs of this job
+    #[arg(long, value_name = "NAME")]
+    pub(super) job: Option<String>,
+    /// The runs of this queue
+    #[arg(long, value_name = "QUEUE", value_parser = queue)]
+    queue: Option<String>,
+    /// All runs, on this worker
+    #[arg(long, value_name = "WORKER", value_parser = arguments::worker)]
+    worker: Option<String>,
+    /// All runs
+    #[arg(long)]
+    all: bool,
+}
+
+impl From<Target> for HoldTarget {
+    fn from(target: Target) -> Self {
+        let Target { job, queue, worker, all: _ } = target;
+        let (scope, name) = match (job, queue, worker) {
+            (Some(job), ..) => ("job", job),
+            (_, Some(queue), _) => ("queue", queue),
+            (.., Some(worker)) => ("worker", worker),
+            _ => ("all", String::new()),
+        };
+        Self { scope, name }
+    }
+}
+
+#[derive(Default, Serialize)]
+struct Held {
+    scope: &'static str,
+    name: String,
+    result: &'static str,
+    #[serde(with = "timestamp")]
+    held_until: Option<DateTime<Utc>>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+        let store = database.open()?;
+        if self.list {
+            let (holds, now) = (store.holds()?, store.now()?);
+            let table = TABLE.since(Some(now));
+            return print::rows(self.output.form(), &holds, &table).map(|()| Exit::Done);
+        }
+        if let Some(job) = &self.target.job {
+            super::known_job(&store, job)?;
+        }
+        let target = HoldTarget::from(self.target);
+        let held_until = store.hold(target.clone(), self.lasts, self.reason.cause())?;
+        let HoldTarget { scope, name } = target;
+        let held = Held { scope, name, result: "held", held_until };
+        let columns =
+            [("scope", "scope"), ("name", "name"), ("result", "result"), ("until", "held_until")];
+        print::row(self.output.form(), &held, &Table::new(&columns, "")).map(|()| Exit::Done)
+    }
+}
