@@ -95,7 +95,7 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
         (
             with(r#""run_at": "2026-01-01T00:00:00Z", "in": "5s""#),
             2,
-            "`run_at`, `in` and `next` exclude each other",
+            "`run_at`, `in`, `next` and `debounce` exclude each other",
         ),
         (with(r#""in": "5""#), 2, "`in`: `5` is not a duration"),
         (with(r#""in": 5"#), 2, "invalid type: integer `5`"),

@@ -92,7 +92,10 @@ fn a_run_waits_for_the_next_time_of_a_schedule() {
         refused.exits(2).stdout("").stderr_has(why);
     }
     for (keys, why) in [
-        (r#""next": "@daily", "in": "1h""#, "`run_at`, `in` and `next` exclude each other"),
+        (
+            r#""next": "@daily", "in": "1h""#,
+            "`run_at`, `in`, `next` and `debounce` exclude each other",
+        ),
         (r#""next": "0 0 30 2 *""#, "batch line 1: `0 0 30 2 *` never fires"),
         (r#""next": "@daily", "time_zone": "Mars/Phobos""#, "`next`: "),
         (r#""time_zone": "UTC""#, "`time_zone` needs `next`"),

@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 45] = [
+const REFUSED: [(&[&str], &str, &str); 48] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -19,6 +19,9 @@ const REFUSED: [(&[&str], &str, &str); 45] = [
     (&["enqueue", "shell", "{}"], "--priority", "x"),
     (&["enqueue", "shell", "{}"], "--queue", "a b"),
     (&["enqueue", "shell", "{}"], "--key-scope", "sometimes"),
+    (&["enqueue", "shell", "{}", "--key", "k"], "--on-conflict", "merge"),
+    (&["enqueue", "shell", "{}", "--key", "k"], "--debounce", "5"),
+    (&["enqueue", "shell", "{}", "--key", "k", "--debounce", "1s"], "--debounce-max", "5"),
     (&["enqueue", "shell", "{}"], "--max-attempts", "0"),
     (&["enqueue", "shell", "{}"], "--timeout", "5"),
     (&["enqueue", "shell", "{}"], "--backoff", "1m"),

@@ -61,6 +61,7 @@ mod pooler;
 mod prune;
 mod queries;
 mod recover;
+mod replace;
 mod report;
 mod retry;
 mod roles;

@@ -454,6 +454,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("may_settle", 't', ""),
             ("record_effect", 't', ",lock_timeout=2s"),
             ("refuse_fewer_attempts", 'f', ""),
+            ("replace_waiting", 'f', ""),
             ("try_enqueue", 't', ",lock_timeout=2s")
         ]
         .map(|(name, definer, more)| format!(

@@ -154,9 +154,11 @@ CREATE TABLE jobctl.job_runs (
         -- Scripts would pass a key that begins with - as an option.
         CONSTRAINT key_is_plain_and_not_reserved
             CHECK (idempotency_key !~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'),
-    -- A retained key is taken while its run is kept, a live key while its run is unfinished.
+    -- A retained key is taken while its run is kept, a live key while its run is unfinished. A run
+    -- whose live key a newer run took while it was running has the scope `replaced`: it holds no
+    -- key, and is not tried again.
     key_scope text NOT NULL DEFAULT 'retained'
-        CONSTRAINT key_scope_is_known CHECK (key_scope IN ('retained', 'live')),
+        CONSTRAINT key_scope_is_known CHECK (key_scope IN ('retained', 'live', 'replaced')),
     scheduled_for timestamptz,
     locked_by text,
     locked_until timestamptz,
@@ -231,7 +233,10 @@ CREATE INDEX job_runs_running ON jobctl.job_runs (job_type, locked_by)
 -- See key_scope.
 CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs (idempotency_key, key_scope)
     WHERE idempotency_key IS NOT NULL
-        AND (key_scope = 'retained' OR status IN ('queued', 'running', 'failed'));
+        AND (
+            key_scope = 'retained'
+            OR (key_scope = 'live' AND status IN ('queued', 'running', 'failed'))
+        );
 
 -- One run per nominal time.
 CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (definition_id, scheduled_for)
@@ -582,14 +587,64 @@ AS $$
     ))
 $$;
 
--- Enqueues a run of a definition in the caller's transaction. The definition's values apply where
--- no others are given. The same key with the same job and payload returns the same run.
+-- Gives a waiting run with a live key a new payload and a new time, which for debounced runs is at
+-- most `debounce_max` after its creation. Returns its id. Waits for an open claim of the run. A
+-- failed run keeps its backoff.
 --
--- Returns the run's id and a result: `enqueued`, `existing`, or `dropped` without an id, if the
--- definition is full and drops new runs. Returns the code and the reason of a refusal. The reason
--- tells no more than the errors of `enqueue`: if another job's run has the key, only that the key
--- is taken. The checks are made here because a failed CHECK shows the whole row, including the
--- payload, to the caller and in the server's log.
+-- Returns NULL if no run of the job waits with this key. If a run of the job is running with it,
+-- and `takes_key` is true, that run loses the key, so that a new run can have it.
+CREATE FUNCTION jobctl.replace_waiting(
+    job text,
+    key text,
+    payload jsonb,
+    run_at timestamptz,
+    debounce_max interval,
+    takes_key boolean
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    replaced bigint;
+BEGIN
+    UPDATE jobctl.job_runs AS run
+    SET
+        payload = replace_waiting.payload,
+        run_at = greatest(
+            least(replace_waiting.run_at, run.created_at + replace_waiting.debounce_max),
+            CASE run.status WHEN 'failed' THEN run.run_at END
+        ),
+        updated_at = now()
+    WHERE run.idempotency_key = replace_waiting.key
+        AND run.key_scope = 'live'
+        AND run.status IN ('queued', 'failed')
+        AND run.job_type = replace_waiting.job
+    RETURNING run.id INTO replaced;
+    IF NOT FOUND AND takes_key THEN
+        UPDATE jobctl.job_runs AS run
+        SET
+            key_scope = 'replaced',
+            updated_at = now()
+        WHERE run.idempotency_key = replace_waiting.key
+            AND run.key_scope = 'live'
+            AND run.status = 'running'
+            AND run.job_type = replace_waiting.job;
+    END IF;
+    RETURN replaced;
+END
+$$;
+
+-- Enqueues a run of a definition in the caller's transaction. The definition's values apply where
+-- no others are given. The same key with the same job and payload returns the same run, unless
+-- on_conflict says otherwise.
+--
+-- Returns the run's id and a result: `enqueued`, `existing`, `replaced`, or `dropped` without an
+-- id, if the definition is full and drops new runs. Returns the code and the reason of a refusal.
+-- The reason tells no more than the errors of `enqueue`: if another job's run has the key, only
+-- that the key is taken. The checks are made here because a failed CHECK shows the whole row,
+-- including the payload, to the caller and in the server's log.
 --
 -- If another open transaction has the key, waits for it, but no longer than the lock timeout.
 CREATE FUNCTION jobctl.try_enqueue(
@@ -604,6 +659,9 @@ CREATE FUNCTION jobctl.try_enqueue(
     timeout interval,
     backoff text,
     key_scope text,
+    on_conflict text DEFAULT NULL,
+    debounce interval DEFAULT NULL,
+    debounce_max interval DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER,
     OUT id bigint,
     OUT result text,
@@ -619,6 +677,8 @@ AS $$
 DECLARE
     definition jobctl.job_definitions;
     beyond text;
+    replaces boolean :=
+        coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
     is_full boolean := false;
     is_same boolean;
     size integer := octet_length(try_enqueue.payload::text);
@@ -708,6 +768,24 @@ BEGIN
             THEN 'key_scope must be retained or live'
         WHEN try_enqueue.key_scope = 'live' AND try_enqueue.key IS NULL
             THEN 'key_scope needs a key'
+        WHEN try_enqueue.on_conflict NOT IN ('same', 'replace', 'error')
+            THEN 'on_conflict must be same, replace or error'
+        WHEN try_enqueue.on_conflict <> 'same' AND try_enqueue.key IS NULL
+            THEN 'on_conflict needs a key'
+        WHEN try_enqueue.debounce IS NOT NULL AND try_enqueue.on_conflict <> 'replace'
+            THEN 'debounce replaces the waiting run, so on_conflict must be replace'
+        WHEN (try_enqueue.on_conflict = 'replace' OR try_enqueue.debounce IS NOT NULL)
+            AND (try_enqueue.key IS NULL OR try_enqueue.key_scope IS DISTINCT FROM 'live')
+            THEN 'replace and debounce need a key with the key_scope live'
+        WHEN try_enqueue.debounce IS NOT NULL
+            AND num_nonnulls(try_enqueue.run_at, try_enqueue.run_in) > 0
+            THEN 'debounce excludes run_at and run_in'
+        WHEN try_enqueue.debounce NOT BETWEEN '0' AND '3650 days'
+            THEN 'debounce is out of range; allowed are 0 to 3650 days'
+        WHEN try_enqueue.debounce_max IS NOT NULL AND try_enqueue.debounce IS NULL
+            THEN 'debounce_max needs debounce'
+        WHEN try_enqueue.debounce_max NOT BETWEEN try_enqueue.debounce AND '3650 days'
+            THEN 'debounce_max is out of range; allowed are the debounce to 3650 days'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
         WHEN size > 4 * 262144
@@ -739,6 +817,7 @@ BEGIN
         code := '22023';
         RETURN;
     END IF;
+    run_in := coalesce(run_in, debounce);
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
         -- Reads at most max_waiting entries of job_runs_waiting_of_job: the order of its columns
         -- keeps the planner from other indexes. A number in a row would be written by all enqueues
@@ -756,6 +835,20 @@ BEGIN
     -- Tries again if the run with the key vanished or ended between the two statements, or if a
     -- program chose this id itself. If the sequence is behind its table, all five ids are taken.
     FOR try IN 1..5 LOOP
+        IF replaces THEN
+            id := jobctl.replace_waiting(
+                definition.name,
+                try_enqueue.key,
+                coalesce(try_enqueue.payload, '{}'),
+                coalesce(try_enqueue.run_at, now() + try_enqueue.run_in, now()),
+                try_enqueue.debounce_max,
+                NOT is_full
+            );
+            IF id IS NOT NULL THEN
+                result := 'replaced';
+                RETURN;
+            END IF;
+        END IF;
         INSERT INTO jobctl.job_runs AS run (
             definition_id,
             job_type,
@@ -803,20 +896,27 @@ BEGIN
         FROM jobctl.job_runs AS run
         WHERE run.idempotency_key = try_enqueue.key
             AND run.key_scope = coalesce(try_enqueue.key_scope, 'retained')
-            AND (run.key_scope = 'retained' OR run.status IN ('queued', 'running', 'failed'));
-        IF FOUND THEN
+            AND (
+                run.key_scope = 'retained'
+                OR (run.key_scope = 'live' AND run.status IN ('queued', 'running', 'failed'))
+            );
+        IF FOUND AND is_same AND NOT replaces AND on_conflict IS DISTINCT FROM 'error' THEN
             result := 'existing';
-            IF is_same IS NOT TRUE THEN
-                id := NULL;
-                result := NULL;
-                code := 'JC004';
-                reason := format(
-                    'key `%s` belongs to a run with another job or payload',
-                    try_enqueue.key
-                );
+            RETURN;
+        ELSIF FOUND AND (is_same IS NULL OR NOT replaces) THEN
+            id := NULL;
+            code := 'JC004';
+            reason := format(
+                'key `%s` belongs to a run with another job or payload',
+                try_enqueue.key
+            );
+            IF on_conflict = 'error' THEN
+                code := 'JC009';
+                reason := format('key `%s` already has a run', try_enqueue.key);
             END IF;
             RETURN;
         END IF;
+        id := NULL;
         IF is_full AND definition.when_full = 'drop_new' THEN
             result := 'dropped';
             RETURN;
@@ -840,7 +940,7 @@ $$;
 -- is run. All arguments but the job are optional, and are best given by name:
 -- SELECT jobctl.enqueue('send_weekly_report', '{"user_id": 5}', key => 'weekly:5:2026-01-05')
 --
--- Errors; the DETAIL is the job, but the key for JC004:
+-- Errors; the DETAIL is the job, but the key for JC004 and JC009:
 -- JC003 no such definition
 -- JC004 the key belongs to a run with another job or payload
 -- 22023 an argument is wrong
@@ -849,6 +949,7 @@ $$;
 -- 55P03 another transaction holds the key for too long
 -- JC007 the sequence is behind its table
 -- JC008 the definition is full
+-- JC009 the key has a run, and on_conflict is `error`
 --
 -- Returns NULL if the definition is full and drops new runs.
 CREATE FUNCTION jobctl.enqueue(
@@ -863,6 +964,9 @@ CREATE FUNCTION jobctl.enqueue(
     timeout interval DEFAULT NULL,
     backoff text DEFAULT NULL,
     key_scope text DEFAULT 'retained',
+    on_conflict text DEFAULT NULL,
+    debounce interval DEFAULT NULL,
+    debounce_max interval DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER
 )
 RETURNS bigint
@@ -875,7 +979,7 @@ DECLARE
 BEGIN
     queued := jobctl.try_enqueue(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
-        key_scope, caller
+        key_scope, on_conflict, debounce, debounce_max, caller
     );
     IF queued.code IS NULL THEN
         RETURN queued.id;
@@ -883,7 +987,7 @@ BEGIN
     RAISE EXCEPTION USING
         ERRCODE = queued.code,
         MESSAGE = queued.reason,
-        DETAIL = CASE queued.code WHEN 'JC004' THEN key ELSE coalesce(job, '') END;
+        DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
 END
 $$;
 

@@ -67,6 +67,34 @@ pub(crate) struct Arguments {
     /// How long the key is taken: retained (until pruned) or live (until finished)
     #[arg(long, value_name = "SCOPE", requires = "key", value_parser = ["retained", "live"])]
     key_scope: Option<String>,
+    /// What to do if the key has a run: same (return it if its payload is the same), replace (the
+    /// payload and time of the waiting run; needs --key-scope live) or error [default: same]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        requires = "key",
+        value_parser = ["same", "replace", "error"],
+        hide_possible_values = true
+    )]
+    on_conflict: Option<String>,
+    /// Start when no enqueue with this key has come for so long; replaces the waiting run, and
+    /// needs --key-scope live
+    #[arg(
+        long,
+        value_name = "DURATION",
+        requires = "key",
+        value_parser = length(Duration::ZERO, LONGEST_WAIT),
+        conflicts_with_all = ["run_at", "in", "next"]
+    )]
+    debounce: Option<Duration>,
+    /// Start at the latest this much time after the first enqueue
+    #[arg(
+        long,
+        value_name = "DURATION",
+        requires = "debounce",
+        value_parser = length(Duration::ZERO, LONGEST_WAIT)
+    )]
+    debounce_max: Option<Duration>,
     /// Runs with a smaller number start first [default: 0]
     #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
     priority: Option<i32>,
@@ -98,7 +126,7 @@ pub(crate) struct Arguments {
         value_hint = ValueHint::FilePath,
         conflicts_with_all = [
             "job", "payload", "command", "run_at", "in", "next", "time_zone", "key", "key_scope",
-            "payload_file"
+            "on_conflict", "debounce", "debounce_max", "payload_file"
         ]
     )]
     batch: Option<String>,
@@ -118,6 +146,9 @@ struct Line {
     time_zone: Option<String>,
     idempotency_key: Option<String>,
     key_scope: Option<String>,
+    on_conflict: Option<String>,
+    debounce: Option<String>,
+    debounce_max: Option<String>,
     priority: Option<i32>,
     queue: Option<String>,
     max_attempts: Option<i32>,
@@ -177,8 +208,10 @@ impl Arguments {
     fn asked(mut self) -> anyhow::Result<Asked> {
         let next = self.next.take().map(|next| Schedule::parse(&next, &self.time_zone));
         let next = next.transpose().map_err(Fault::usage)?;
+        let mut run = self.new_run()?;
+        settle_conflict(&mut run).map_err(Fault::usage)?;
         // Only a batch has lines.
-        Ok(Asked { line: 0, run: self.new_run()?, next })
+        Ok(Asked { line: 0, run, next })
     }
 
     fn new_run(self) -> anyhow::Result<NewRun> {
@@ -218,6 +251,9 @@ impl Arguments {
             backoff: self.backoff,
             key: self.key,
             key_scope: self.key_scope,
+            on_conflict: self.on_conflict,
+            debounce: self.debounce.map(|wait| wait.as_secs_f64()),
+            debounce_max: self.debounce_max.map(|wait| wait.as_secs_f64()),
         })
     }
 }
@@ -383,10 +419,11 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
         .and_then(|payload| check_job(&line.job_type, payload))
         .map_err(wrong(" at its column "))?;
     let out_of_range = line.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n));
+    let times = [&line.run_at, &line.r#in, &line.next, &line.debounce];
     let why = if line.job_type.contains('\0') {
         Some("`job_type`: NUL not allowed".to_owned())
-    } else if [&line.run_at, &line.r#in, &line.next].into_iter().flatten().count() > 1 {
-        Some("`run_at`, `in` and `next` exclude each other".to_owned())
+    } else if times.into_iter().flatten().count() > 1 {
+        Some("`run_at`, `in`, `next` and `debounce` exclude each other".to_owned())
     } else if line.time_zone.is_some() && line.next.is_none() {
         Some("`time_zone` needs `next`".to_owned())
     } else if line.key_scope.is_some() && line.idempotency_key.is_none() {
@@ -401,26 +438,57 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
     }
     let time_zone = line.time_zone.as_deref().unwrap_or("UTC");
     let next = field("next", line.next, |next| Schedule::parse(next, time_zone))?;
-    let run = NewRun {
+    let wait = |name, text| {
+        let wait = field(name, text, length(Duration::ZERO, LONGEST_WAIT));
+        wait.map(|wait| wait.map(|wait| wait.as_secs_f64()))
+    };
+    let mut run = NewRun {
         payload: payload.to_owned(),
         job_type: line.job_type,
         queue: field("queue", line.queue, definition::queue)?,
         priority: line.priority,
         run_at: field("run_at", line.run_at, time)?,
-        after: field("in", line.r#in, length(Duration::ZERO, LONGEST_WAIT))?
-            .map(|wait| wait.as_secs_f64()),
+        after: wait("in", line.r#in)?,
         max_attempts: line.max_attempts,
         timeout: field("timeout", line.timeout, timeout())?.map(|limit| limit.as_secs_f64()),
         backoff: field("backoff", line.backoff, backoff::check)?,
         key: field("idempotency_key", line.idempotency_key, run_key)?,
         key_scope: field("key_scope", line.key_scope, key_scope)?,
+        on_conflict: field("on_conflict", line.on_conflict, on_conflict)?,
+        debounce: wait("debounce", line.debounce)?,
+        debounce_max: wait("debounce_max", line.debounce_max)?,
     };
+    settle_conflict(&mut run).map_err(Fault::usage)?;
     Ok((run, next))
 }
 
 fn timeout() -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
     let (least, most) = action::TIMEOUT_RANGE;
     length(least, most)
+}
+
+/// Checks what a run does if its key has a run. A debounced run replaces it.
+fn settle_conflict(run: &mut NewRun) -> Result<(), &'static str> {
+    let on_conflict = run.on_conflict.as_deref();
+    let replaces = on_conflict == Some("replace") || run.debounce.is_some();
+    if run.key.is_none() && on_conflict.is_some_and(|what| what != "same") {
+        return Err("on_conflict needs a key");
+    } else if run.debounce.is_some() && on_conflict.is_some_and(|what| what != "replace") {
+        return Err("debounce replaces the waiting run, so on_conflict must be replace");
+    } else if replaces && (run.key.is_none() || run.scope() != "live") {
+        return Err("replace and debounce need a key with the key_scope live");
+    } else if run.debounce_max.is_some_and(|most| run.debounce.is_none_or(|wait| most < wait)) {
+        return Err("debounce_max needs a debounce, and must not be shorter");
+    }
+    if replaces {
+        run.on_conflict = Some("replace".to_owned());
+    }
+    Ok(())
+}
+
+fn on_conflict(text: &str) -> Result<String, String> {
+    let is_known = matches!(text, "same" | "replace" | "error");
+    is_known.then(|| text.to_owned()).ok_or_else(|| "must be same, replace or error".to_owned())
 }
 
 fn key_scope(text: &str) -> Result<String, String> {

@@ -29,11 +29,22 @@ pub(crate) struct NewRun {
     pub(crate) key: Option<String>,
     /// `retained` or `live`.
     pub(crate) key_scope: Option<String>,
+    /// `same`, `replace` or `error`.
+    pub(crate) on_conflict: Option<String>,
+    /// Seconds after the database's current time; excludes `run_at` and `after`.
+    pub(crate) debounce: Option<f64>,
+    /// Seconds after the creation of the waiting run.
+    pub(crate) debounce_max: Option<f64>,
 }
 
 impl NewRun {
     pub(crate) fn scope(&self) -> &str {
         self.key_scope.as_deref().unwrap_or("retained")
+    }
+
+    /// Returns whether it replaces a waiting run that has its key.
+    fn replaces(&self) -> bool {
+        self.on_conflict.as_deref() == Some("replace")
     }
 }
 
@@ -42,7 +53,7 @@ impl NewRun {
 pub(crate) struct Accepted {
     /// `None` if the run was dropped.
     pub(crate) id: Option<i64>,
-    /// `enqueued`, `existing` (the key already had this run), or `dropped`.
+    /// `enqueued`, `existing` (the key already had this run), `replaced`, or `dropped`.
     pub(crate) result: String,
 }
 
@@ -113,7 +124,7 @@ fn enqueue(client: &mut Client, runs: &[NewRun]) -> PgResult<Vec<Option<Queued>>
     let (mut open, defined): (Vec<_>, Vec<_>) =
         (0..runs.len()).partition(|index| action::is_built_in(&runs[*index].job_type));
     if !defined.is_empty() {
-        let called = send(client, query!("enqueue/enqueue_defined"), WITH_KEYS, runs, &defined)?;
+        let called = send(client, query!("enqueue/enqueue_defined"), ALL, runs, &defined)?;
         for (index, called) in defined.into_iter().zip::<Vec<Called>>(called) {
             answers[index] = called.answer();
         }
@@ -122,6 +133,14 @@ fn enqueue(client: &mut Client, runs: &[NewRun]) -> PgResult<Vec<Option<Queued>>
     for _ in 0..TRIES {
         if open.is_empty() {
             break;
+        }
+        let replacing: Vec<_> =
+            open.iter().copied().filter(|index| runs[*index].replaces()).collect();
+        if !replacing.is_empty() {
+            for (index, id) in replacing.iter().zip(replace(client, runs, &replacing)?) {
+                answers[*index] = id.map(|id| Queued::accepted(id, "replaced"));
+            }
+            open.retain(|index| answers[*index].is_none());
         }
         for (index, id) in insert(client, runs, &open)? {
             answers[index] = Some(Queued::accepted(id, "enqueued"));
@@ -177,7 +196,8 @@ fn insert(client: &mut Client, runs: &[NewRun], open: &[usize]) -> PgResult<Vec<
 }
 
 /// The number of parameters of the statements.
-const WITH_KEYS: usize = 11;
+const ALL: usize = 14;
+const WITH_KEYS: usize = 12;
 const WITHOUT_KEYS: usize = 9;
 
 fn send<T: FromRow>(
@@ -188,7 +208,7 @@ fn send<T: FromRow>(
     which: &[usize],
 ) -> PgResult<Vec<T>> {
     let runs = column(which, |index| &runs[*index]);
-    let arguments: [&dyn Argument; WITH_KEYS] = [
+    let arguments: [&dyn Argument; ALL] = [
         &column(&runs, |run| run.job_type.as_str()),
         &column(&runs, |run| run.payload.as_str()),
         &column(&runs, |run| run.queue.as_deref()),
@@ -200,13 +220,34 @@ fn send<T: FromRow>(
         &column(&runs, |run| run.backoff.as_deref()),
         &column(&runs, |run| run.key.as_deref()),
         &column(&runs, |run| run.key_scope.as_deref()),
+        &column(&runs, |run| run.debounce),
+        &column(&runs, |run| run.debounce_max),
+        &column(&runs, |run| run.on_conflict.as_deref()),
     ];
     client.list(statement, &arguments[..parameters])
 }
 
-/// Finds the runs that hold the keys of these runs.
+/// Replaces waiting runs; returns an id or `None` per run.
+fn replace(client: &mut Client, runs: &[NewRun], which: &[usize]) -> PgResult<Vec<Option<i64>>> {
+    let runs = column(which, |index| &runs[*index]);
+    client.list(
+        query!("enqueue/replace"),
+        &[
+            &column(&runs, |run| run.job_type.as_str()),
+            &column(&runs, |run| run.payload.as_str()),
+            &column(&runs, |run| run.run_at),
+            &column(&runs, |run| run.after),
+            &column(&runs, |run| run.key.as_deref()),
+            &column(&runs, |run| run.debounce),
+            &column(&runs, |run| run.debounce_max),
+        ],
+    )
+}
+
+/// Finds the runs that hold the keys of these runs. Gives no answer for a replacement of a run of
+/// the same job: that run began to wait after the attempt to replace it, so the caller tries again.
 fn find(client: &mut Client, runs: &[NewRun], taken: &[usize]) -> PgResult<Vec<(usize, Queued)>> {
-    let found: Vec<(i64, i64, bool)> = client.list(
+    let found: Vec<(i64, i64, Option<bool>)> = client.list(
         query!("enqueue/find_key"),
         &[
             &column(taken, |index| runs[*index].key.as_deref()),
@@ -215,9 +256,19 @@ fn find(client: &mut Client, runs: &[NewRun], taken: &[usize]) -> PgResult<Vec<(
             &column(taken, |index| runs[*index].key_scope.as_deref()),
         ],
     )?;
-    let answer = |(ordinal, id, same): (i64, i64, bool)| {
+    let answer = |(ordinal, id, same): (i64, i64, Option<bool>)| {
         let index = *taken.get(usize::try_from(ordinal - 1).ok()?)?;
-        Some((index, if same { Queued::accepted(id, "existing") } else { Queued::KeyTaken }))
+        let run = &runs[index];
+        let answer = match (run.on_conflict.as_deref(), same) {
+            (Some("replace"), Some(_)) => return None,
+            (Some("error"), _) => {
+                let key = run.key.as_deref().unwrap_or_default();
+                Queued::Refused(Exit::Conflict, format!("key `{key}` already has a run"))
+            }
+            (None | Some("same"), Some(true)) => Queued::accepted(id, "existing"),
+            _ => Queued::KeyTaken,
+        };
+        Some((index, answer))
     };
     Ok(found.into_iter().filter_map(answer).collect())
 }

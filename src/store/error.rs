@@ -203,7 +203,7 @@ const UNDEFINED: [&str; 4] = ["42P01", "3F000", "42703", "42883"];
 pub(super) fn refusal(code: &str) -> Exit {
     match code {
         "22023" => Exit::Usage,
-        "55000" => Exit::Conflict,
+        "55000" | "JC009" => Exit::Conflict,
         "42501" | "JC007" => Exit::Configuration,
         "JC008" => Exit::Full,
         _ => Exit::CouldNot,

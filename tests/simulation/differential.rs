@@ -541,6 +541,7 @@ fn copy(run: &NewRun) -> NewRun {
         key: run.key.clone(),
         key_scope: run.key_scope.clone(),
         backoff: run.backoff.clone(),
+        on_conflict: run.on_conflict.clone(),
         ..*run
     }
 }
@@ -888,6 +889,7 @@ impl Sequence {
             backoff: text(random.maybe(&["fixed:1s", "list:2s,5m"])),
             key: text(key),
             key_scope: text(key.and_then(|_| random.maybe(&["live", "live", "retained"]))),
+            ..NewRun::default()
         }
     }
 

@@ -2,7 +2,7 @@
 -- Arrays of equal length, one element a run; NULL stands for the default.
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
--- $9  backoffs       $10 keys           $11 key scopes
+-- $9  backoffs       $10 keys           $11 key scopes        $12 debounces, seconds
 -- Returns a row per inserted run, in the order of the arrays.
 INSERT INTO jobctl.job_runs AS run (
     job_type,
@@ -21,7 +21,11 @@ SELECT
     asked.payload::jsonb,
     coalesce(asked.queue, 'default'),
     coalesce(asked.priority, 0),
-    coalesce(asked.run_at, now() + make_interval(secs => asked.seconds), now()),
+    coalesce(
+        asked.run_at,
+        now() + make_interval(secs => coalesce(asked.seconds, asked.debounce)),
+        now()
+    ),
     coalesce(asked.max_attempts, 10),
     make_interval(secs => asked.timeout),
     coalesce(asked.backoff, 'exponential:1m..30m'),
@@ -38,7 +42,8 @@ FROM unnest(
     $8::float8[],
     $9::text[],
     $10::text[],
-    $11::text[]
+    $11::text[],
+    $12::float8[]
 ) WITH ORDINALITY AS asked (
     job_type,
     payload,
@@ -51,12 +56,16 @@ FROM unnest(
     backoff,
     idempotency_key,
     key_scope,
+    debounce,
     ordinal
 )
 ORDER BY asked.ordinal
 ON CONFLICT (idempotency_key, key_scope)
     WHERE idempotency_key IS NOT NULL
-        AND (key_scope = 'retained' OR status IN ('queued', 'running', 'failed'))
+        AND (
+            key_scope = 'retained'
+            OR (key_scope = 'live' AND status IN ('queued', 'running', 'failed'))
+        )
     DO NOTHING
 RETURNING
     run.id,

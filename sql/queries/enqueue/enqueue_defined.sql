@@ -2,7 +2,8 @@
 -- Arrays of equal length, one element a run; NULL stands for the definition's own.
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
--- $9  backoffs       $10 keys           $11 key scopes
+-- $9  backoffs       $10 keys           $11 key scopes        $12 debounces, seconds
+-- $13 longest debounces, seconds        $14 on conflict
 -- Returns a row per requested run, in the order of the arrays: the result of the function.
 SELECT
     run.id,
@@ -20,7 +21,10 @@ FROM unnest(
     $8::float8[],
     $9::text[],
     $10::text[],
-    $11::text[]
+    $11::text[],
+    $12::float8[],
+    $13::float8[],
+    $14::text[]
 ) WITH ORDINALITY AS line (
     job_type,
     payload,
@@ -33,6 +37,9 @@ FROM unnest(
     backoff,
     idempotency_key,
     key_scope,
+    debounce,
+    debounce_max,
+    on_conflict,
     ordinal
 )
 CROSS JOIN LATERAL jobctl.try_enqueue(
@@ -46,6 +53,9 @@ CROSS JOIN LATERAL jobctl.try_enqueue(
     line.max_attempts,
     make_interval(secs => line.timeout),
     line.backoff,
-    line.key_scope
+    line.key_scope,
+    line.on_conflict,
+    make_interval(secs => line.debounce),
+    make_interval(secs => line.debounce_max)
 ) AS run
 ORDER BY line.ordinal

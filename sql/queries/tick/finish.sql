@@ -10,7 +10,8 @@
 --     claim is a later transaction, so its now() is at least a microsecond later. The times can
 --     only be equal if the new primary's clock is behind, and even then they must meet in the same
 --     microsecond.
--- If an operator asked to cancel a run, it is not queued or retried. If its max_attempts were
+-- If an operator asked to cancel a run, or a newer run took its live key, it is not queued or
+-- retried. If its max_attempts were
 -- lowered meanwhile, it is dead.
 -- A row per attempt that is recorded now, with the status of its run. Nothing is written for a
 -- missing attempt: its lease is lost, or it was recorded before, see recorded_before.sql.
@@ -60,7 +61,9 @@ recorded AS (
     UPDATE jobctl.job_runs AS run
     SET
         status = CASE
-            WHEN ended.waits AND run.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN ended.waits
+                AND (run.cancel_requested_at IS NOT NULL OR run.key_scope = 'replaced')
+                THEN 'cancelled'
             WHEN ended.waits AND run.attempts >= run.max_attempts THEN 'dead'
             ELSE ended.status
         END,
@@ -75,7 +78,10 @@ recorded AS (
         error_type = coalesce(ended.error_type, run.error_type),
         failed_at = CASE WHEN ended.error IS NULL THEN run.failed_at ELSE now() END,
         finished_at = CASE
-            WHEN ended.waits AND run.cancel_requested_at IS NULL AND run.attempts < run.max_attempts
+            WHEN ended.waits
+                AND run.cancel_requested_at IS NULL
+                AND run.key_scope <> 'replaced'
+                AND run.attempts < run.max_attempts
                 THEN NULL
             ELSE now()
         END,

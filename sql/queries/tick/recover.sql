@@ -1,4 +1,5 @@
--- running, lease expired -> cancelled if an operator asked for that, else dead if no attempt is
+-- running, lease expired -> cancelled if an operator asked for that or a newer run took the live
+-- key, else dead if no attempt is
 -- left, else failed.
 -- $1  run ids    $2  attempts    $3  backoffs, seconds    $4  error
 -- A row per recovered run. A worker that renewed its lease in time keeps its run.
@@ -26,12 +27,14 @@ recovered AS (
     UPDATE jobctl.job_runs AS run
     SET
         status = CASE
-            WHEN run.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN run.cancel_requested_at IS NOT NULL OR run.key_scope = 'replaced' THEN 'cancelled'
             WHEN run.attempts >= run.max_attempts THEN 'dead'
             ELSE 'failed'
         END,
         run_at = CASE
-            WHEN run.cancel_requested_at IS NULL AND run.attempts < run.max_attempts
+            WHEN run.cancel_requested_at IS NULL
+                AND run.key_scope <> 'replaced'
+                AND run.attempts < run.max_attempts
                 THEN now() + make_interval(secs => free.backoff)
             ELSE run.run_at
         END,
@@ -42,7 +45,10 @@ recovered AS (
         error_type = 'lease_expired',
         failed_at = now(),
         finished_at = CASE
-            WHEN run.cancel_requested_at IS NOT NULL OR run.attempts >= run.max_attempts THEN now()
+            WHEN run.cancel_requested_at IS NOT NULL
+                OR run.key_scope = 'replaced'
+                OR run.attempts >= run.max_attempts
+                THEN now()
         END,
         updated_at = now()
     FROM free

@@ -1,5 +1,6 @@
 -- running -> queued: releases claims that were never started. Their attempts do not count and leave
--- no history. A run that an operator asked to cancel is cancelled instead.
+-- no history. A run that an operator asked to cancel, or whose live key a newer run took, is
+-- cancelled instead.
 -- $1  worker    $2  run ids    $3  attempts    $4  times of the claims
 -- $5  ids of runs to skip, see locked.sql
 -- If the answer to a release is lost, it is sent again. Meanwhile a tick may have claimed the same
@@ -7,8 +8,14 @@
 -- Always zero rows. Nothing is written for a run whose lease is lost.
 UPDATE jobctl.job_runs AS run
 SET
-    status = CASE WHEN run.cancel_requested_at IS NULL THEN 'queued' ELSE 'cancelled' END,
-    finished_at = CASE WHEN run.cancel_requested_at IS NULL THEN NULL ELSE now() END,
+    status = CASE
+        WHEN run.cancel_requested_at IS NULL AND run.key_scope <> 'replaced' THEN 'queued'
+        ELSE 'cancelled'
+    END,
+    finished_at = CASE
+        WHEN run.cancel_requested_at IS NULL AND run.key_scope <> 'replaced' THEN NULL
+        ELSE now()
+    END,
     attempts = run.attempts - 1,
     locked_by = NULL,
     locked_until = NULL,

@@ -1,0 +1,290 @@
+//! `--on-conflict` and `--debounce`: what an enqueue does when its key has a run.
+
+use crate::support::{Gate, TestDb, wait_until};
+
+const KEY: [&str; 4] = ["--key", "k", "--key-scope", "live"];
+const LIVE_KEY: &str = r#""idempotency_key": "k", "key_scope": "live""#;
+const REPLACE: [&str; 2] = ["--on-conflict", "replace"];
+
+fn with_definition() -> TestDb {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'cat'\n[jobs.b]\nshell = 'cat'\n");
+    db
+}
+
+/// Enqueues with the live key, and returns the JSON of the answer.
+#[track_caller]
+fn answer<'a>(db: &'a TestDb, arguments: &[&'a str]) -> String {
+    let enqueue = db.jobctl(["enqueue", "--json"]).args(KEY).args(arguments.iter().copied());
+    enqueue.run().success().stderr("").stdout.trim_end().to_owned()
+}
+
+#[test]
+fn a_waiting_run_gets_the_new_payload_and_time() {
+    let db = with_definition();
+    let shell = |word| format!(r#"{{"command": ["echo", "{word}"]}}"#);
+    let [old, new] = [shell("old"), shell("new")];
+    for (job, old, new) in [("a", "\"old\"", "\"new\""), ("shell", &*old, &*new)] {
+        let replaced = |expression: &str| {
+            let run = "FROM jobctl.job_runs WHERE status = 'queued'";
+            db.query(&format!("SELECT {expression} {run}"))
+        };
+        answer(&db, &[job, old, "--in", "1h", "--priority", "7"]);
+        let id = replaced("id");
+        for arguments in
+            [&[job, new, "--on-conflict", "replace"][..], &[job, new, "--debounce", "0s"]]
+        {
+            assert_eq!(answer(&db, arguments), format!("{{\"id\":{id},\"result\":\"replaced\"}}"));
+            assert_eq!(replaced("payload::text LIKE '%new%', run_at <= now(), priority"), "t|t|7");
+            answer(&db, &[job, old, "--on-conflict", "replace", "--in", "1h"]);
+            assert_eq!(replaced("payload::text LIKE '%new%', run_at <= now(), priority"), "f|f|7");
+        }
+        let line = format!(r#"{{"job_type": "{job}", "payload": {new}, {LIVE_KEY}, "#);
+        let lines = [r#""on_conflict": "replace"}"#, r#""debounce": "1m", "debounce_max": "2m"}"#];
+        let lines = lines.map(|rest| format!("{line}{rest}")).join("\n");
+        let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
+        batch.stdout(&format!("{id}\n{id}\n"));
+        assert_eq!(replaced("payload::text LIKE '%new%', run_at > now()"), "t|t");
+        db.jobctl(["cancel", &id]).run().success();
+    }
+}
+
+#[test]
+fn lines_of_one_batch_replace_each_other() {
+    let db = with_definition();
+    for job in ["a", "shell"] {
+        let line = |word| {
+            format!(r#"{{"job_type": "{job}", "payload": {{"command": ["echo", "{word}"]}}, "#)
+                + r#""idempotency_key": "k", "key_scope": "live", "on_conflict": "replace"}"#
+        };
+        let lines = ["one", "two", "three"].map(line).join("\n");
+        let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
+        let ids: Vec<_> = batch.stdout.lines().collect();
+        assert!(ids.len() == 3 && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+        let payload = db.of_run(ids[0].parse().unwrap(), "payload -> 'command' ->> 1");
+        assert_eq!(payload, "three");
+        db.execute("DELETE FROM jobctl.job_runs");
+    }
+}
+
+#[test]
+fn a_debounced_run_starts_at_most_debounce_max_after_its_creation() {
+    let db = with_definition();
+    let debounce = ["a", "--debounce", "10m", "--debounce-max", "1h"];
+    answer(&db, &debounce);
+    assert_eq!(db.of_run(1, "run_at - created_at"), "00:10:00");
+    for (age, expected) in
+        [("30 minutes", "00:40:00"), ("55 minutes", "01:00:00"), ("2 hours", "01:00:00")]
+    {
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET created_at = now() - interval '{age}' WHERE id = 1"
+        ));
+        assert_eq!(answer(&db, &debounce), "{\"id\":1,\"result\":\"replaced\"}");
+        // The enqueue came a moment after the row was aged.
+        let wait = "date_trunc('minute', run_at - created_at + interval '1 second')";
+        assert_eq!(db.of_run(1, wait), expected, "{age}");
+    }
+    let sql = "SELECT jobctl.enqueue('a', '[2]', key => 'k', key_scope => 'live', \
+               debounce => '10 minutes', debounce_max => '1 hour')";
+    assert_eq!(db.query(sql), "1");
+    assert_eq!(db.of_run(1, "payload, run_at - created_at"), "[2]|01:00:00");
+}
+
+#[test]
+fn a_replaced_run_that_failed_keeps_its_backoff_and_attempts() {
+    let db = with_definition();
+    db.apply("[jobs.a]\nshell = 'false'\nbackoff = 'fixed:1h'\n");
+    answer(&db, &["a"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(
+        answer(&db, &["a", "[2]", "--debounce", "1s"]),
+        "{\"id\":1,\"result\":\"replaced\"}"
+    );
+    let columns = "status, attempts, payload, run_at > now() + interval '30 minutes'";
+    assert_eq!(db.of_run(1, columns), "failed|1|[2]|t");
+}
+
+#[test]
+fn a_running_run_is_left_alone_and_a_new_one_waits() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let job = crate::support::json_string(&format!("{}\nexit 1", gate.script()));
+    db.apply(&format!("[jobs.a]\nshell = {job}\n"));
+    answer(&db, &["a", "[1]"]);
+    let tick = db.jobctl(["tick", "--limit", "1"]).spawn();
+    gate.wait_for_starts(1);
+    let second = "{\"id\":2,\"result\":\"enqueued\"}";
+    assert_eq!(answer(&db, &["a", "[2]", "--on-conflict", "replace", "--in", "1h"]), second);
+    assert_eq!(
+        answer(&db, &["a", "[3]", "--on-conflict", "replace"]),
+        second.replace("enqueued", "replaced")
+    );
+    // The other enqueues see the run that waits.
+    assert_eq!(answer(&db, &["a", "[3]"]), second.replace("enqueued", "existing"));
+    db.jobctl(["enqueue", "a", "[4]"]).args(KEY).run().exits(4);
+    assert_eq!(db.of_run(1, "status, payload, key_scope"), "running|[1]|replaced");
+    gate.open();
+    tick.wait().success();
+    // It is not tried again, because the new run has the newer payload.
+    assert_eq!(db.of_run(1, "status, error_type, attempts"), "cancelled|exit_code|1");
+    assert_eq!(db.of_run(2, "status, payload"), "queued|[3]");
+}
+
+#[test]
+fn a_lost_run_whose_key_was_taken_is_not_tried_again() {
+    let db = with_definition();
+    db.leaves_running();
+    answer(&db, &["a", "[1]"]);
+    db.execute(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
+             locked_until = now() + interval '1 hour', started_at = now()",
+    );
+    answer(&db, &["a", "[2]", "--on-conflict", "replace"]);
+    db.expire_leases();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(1, "status, error_type"), "cancelled|lease_expired");
+    assert_eq!(db.of_run(2, "status"), "succeeded");
+}
+
+#[test]
+fn a_replacement_waits_for_a_claim_of_its_run() {
+    for job in [&["a", "[1]"][..], &["shell", "{\"command\": \"true\"}"]] {
+        let db = with_definition();
+        answer(&db, job);
+        let blocked = db.block_claims();
+        let tick = db.jobctl(["tick", "--limit", "1"]).spawn();
+        let waiting = |number: &str| {
+            let locks = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                         AND wait_event_type = 'Lock'";
+            wait_until("sessions to wait", || db.query(locks) == number);
+        };
+        waiting("1");
+        let enqueue = db.jobctl(["enqueue", "--json"]).args(KEY).args(job.iter().copied());
+        let enqueue = enqueue.args(REPLACE).args(["--in", "1h"]).spawn();
+        waiting("2");
+        drop(blocked);
+        // The claim was first: its run keeps its payload, and a new one waits.
+        let answer = enqueue.wait().success().stdout;
+        tick.wait().success();
+        assert_eq!(answer, "{\"id\":2,\"result\":\"enqueued\"}\n", "{job:?}");
+        assert_eq!([1, 2].map(|id| db.status(id)), ["succeeded", "queued"], "{job:?}");
+    }
+}
+
+#[test]
+fn a_claim_skips_a_run_that_is_being_replaced() {
+    let db = with_definition();
+    answer(&db, &["a", "[1]"]);
+    let mut application = db.client();
+    let replace = "BEGIN; SELECT jobctl.enqueue('a', '[2]', key => 'k', key_scope => 'live', \
+                   on_conflict => 'replace')";
+    application.batch_execute(replace).unwrap();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(1, "status, payload"), "queued|[1]");
+    application.batch_execute("COMMIT").unwrap();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_attempt(1, 1, "output"), "[2]");
+}
+
+#[test]
+fn the_latest_payload_runs_among_concurrent_claims_and_replacements() {
+    let db = with_definition();
+    let rounds = 12;
+    for round in 1..=rounds {
+        let tick = db.jobctl(["tick"]).spawn();
+        let payload = round.to_string();
+        let more = db.jobctl(["enqueue", "a", "0"]).args(KEY).args(REPLACE).spawn();
+        more.wait().success();
+        db.enqueue(["a", &payload].into_iter().chain(KEY).chain(REPLACE));
+        tick.wait().success();
+    }
+    db.jobctl(["tick"]).run().success();
+    // Each run started with the payload that it has, so none was replaced after its claim.
+    let all = "SELECT count(*) = count(*) FILTER (WHERE run.status = 'succeeded' AND \
+               attempt.output = run.payload::text) FROM jobctl.job_runs AS run JOIN \
+               jobctl.job_attempts AS attempt ON attempt.run_id = run.id";
+    assert_eq!(db.query(all), "t");
+    let last = "SELECT payload FROM jobctl.job_runs ORDER BY started_at DESC, id DESC LIMIT 1";
+    assert_eq!(db.query(last), rounds.to_string());
+}
+
+#[test]
+fn an_enqueue_can_refuse_a_key_that_has_a_run() {
+    let db = with_definition();
+    for job in [&["a"][..], &["shell", "{\"command\": \"true\"}"]] {
+        let key = ["--key", job[0], "--on-conflict", "error"];
+        db.enqueue(job.iter().copied().chain(key));
+        let refused = db.jobctl(["enqueue"]).args(job.iter().copied()).args(key).run().exits(4);
+        refused.stdout("").stderr(&format!("jobctl: key `{}` already has a run\n", job[0]));
+    }
+    let sql = "SELECT jobctl.enqueue('b', key => 'a', on_conflict => 'error')";
+    let refused = db.client().simple_query(sql).unwrap_err();
+    let refused = refused.as_db_error().unwrap();
+    assert_eq!((refused.code().code(), refused.detail()), ("JC009", Some("a")));
+}
+
+#[test]
+fn a_run_of_another_job_is_not_replaced() {
+    let db = with_definition();
+    answer(&db, &["a", "[1]"]);
+    for job in [&["b", "[2]"][..], &["shell", "{\"command\": \"true\"}"]] {
+        let enqueue = db.jobctl(["enqueue"]).args(job.iter().copied()).args(KEY).args(REPLACE);
+        enqueue.run().exits(4).stderr_has("key `k` belongs to a run with another job or payload");
+    }
+    assert_eq!(db.of_run(1, "job_type, payload, key_scope"), "a|[1]|live");
+}
+
+#[test]
+fn a_full_definition_still_replaces_its_waiting_run() {
+    let db = TestDb::new();
+    db.leaves_running();
+    db.apply("[jobs.a]\nshell = 'cat'\nmax_waiting = 1\n");
+    answer(&db, &["a", "[1]"]);
+    let replaced = "{\"id\":1,\"result\":\"replaced\"}";
+    assert_eq!(answer(&db, &["a", "[2]", "--on-conflict", "replace"]), replaced);
+    // A new run behind a running one needs room. Without room, the running one keeps its key.
+    db.execute(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
+             locked_until = now() + interval '1 hour'",
+    );
+    db.enqueue(["a"]);
+    db.jobctl(["enqueue", "a", "[3]"]).args(KEY).args(REPLACE).run().exits(9);
+    assert_eq!(db.of_run(1, "key_scope"), "live");
+}
+
+#[test]
+fn rules_that_make_no_sense_are_rejected() {
+    let db = with_definition();
+    let live = [("key", "k"), ("key_scope", "live")];
+    for (key, rest) in [
+        (&live[..1], &[("on_conflict", "replace")][..]),
+        (&live[..1], &[("debounce", "1s")]),
+        (&[], &[("debounce", "1s")]),
+        (&[], &[("on_conflict", "error")]),
+        (&live, &[("on_conflict", "merge")]),
+        (&live, &[("debounce", "1s"), ("on_conflict", "same")]),
+        (&live, &[("debounce", "1s"), ("on_conflict", "error")]),
+        (&live, &[("debounce", "1s"), ("in", "1s")]),
+        (&live, &[("debounce", "2s"), ("debounce_max", "1s")]),
+        (&live, &[("debounce_max", "1s")]),
+    ] {
+        let given = || key.iter().chain(rest);
+        let flags: Vec<_> =
+            given().map(|(name, value)| format!("--{}={value}", name.replace('_', "-"))).collect();
+        let flags = flags.iter().map(String::as_str);
+        db.jobctl(["enqueue", "a"]).args(flags).run().exits(2).stdout("");
+        let keys = given().map(|(name, value)| {
+            format!(r#", "{}": "{value}""#, if *name == "key" { "idempotency_key" } else { name })
+        });
+        let line = format!(r#"{{"job_type": "a"{}}}"#, keys.collect::<String>());
+        let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2);
+        batch.stdout("").complains_once();
+        let arguments = given().map(|(name, value)| {
+            format!(", {} => '{value}'", if *name == "in" { "run_in" } else { name })
+        });
+        let sql = format!("SELECT jobctl.enqueue('a'{})", arguments.collect::<String>());
+        let refused = db.client().simple_query(&sql).unwrap_err();
+        assert_eq!(refused.code().map(|code| code.code()), Some("22023"), "{sql}");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+}
