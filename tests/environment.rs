@@ -68,12 +68,13 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 32] = [
+const SWITCHES: [&str; 33] = [
     "--color",
     "--format",
     "--header",
     "--database-url",
     "--crontab",
+    "--system",
     "--systemd",
     "--kubernetes",
     "--remove",
@@ -128,6 +129,7 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "init",
         "migrate",
         "apply",
+        "import-crontab",
         "enqueue",
         "tick",
         "retry",

@@ -39,6 +39,7 @@ mod hostile_server;
 mod http;
 mod http_hostile;
 mod http_policy;
+mod import_crontab;
 mod init;
 mod interfaces;
 mod jobs;

@@ -6,7 +6,7 @@ use clap::Command;
 
 /// Each command is in one group.
 pub(super) const GROUPS: [(&str, &[&str]); 5] = [
-    ("Set up", &["init", "migrate", "apply", "grants", "doctor", "completions"]),
+    ("Set up", &["init", "migrate", "apply", "import-crontab", "grants", "doctor", "completions"]),
     ("Enqueue", &["enqueue", "once"]),
     ("Run", &["tick", "prune"]),
     (
@@ -41,7 +41,7 @@ pub(super) fn grouped(command: Command) -> Command {
             let group = if index == 0 { group } else { "" };
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             // Writing into a string does not fail.
-            let _ = writeln!(template, "{group:7}  {:11}  {about}", command.get_name());
+            let _ = writeln!(template, "{group:7} {:14} {about}", command.get_name());
         }
     }
     // clap would put an empty line before it.

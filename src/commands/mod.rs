@@ -16,6 +16,7 @@ mod follow;
 mod grants;
 mod help;
 mod hold;
+mod import_crontab;
 mod init;
 mod job;
 mod jobs;
@@ -116,6 +117,7 @@ commands! {
     Init(init::Arguments),
     Migrate(migrate::Arguments),
     Apply(apply::Arguments),
+    ImportCrontab(import_crontab::Arguments),
     Enqueue(Box<enqueue::Arguments>),
     Tick(tick::Arguments),
     Retry(retry::Arguments),
