@@ -61,6 +61,7 @@ mod payloads;
 mod pooler;
 mod prune;
 mod queries;
+mod rate;
 mod recover;
 mod replace;
 mod report;

@@ -47,6 +47,29 @@ CREATE TABLE jobctl.job_definitions (
     -- How many of its runs may run at once; NULL for any number.
     most_running integer
         GENERATED ALWAYS AS (least(max_running, CASE WHEN overlap = 'queue' THEN 1 END)) STORED,
+    -- How many of its attempts may start in which time, as in 60/1m.
+    rate text
+        CONSTRAINT rate_is_known CHECK (rate ~ '^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}[smhd]$'),
+    -- The average time between two starts.
+    rate_interval interval GENERATED ALWAYS AS (
+        interval '1 second'
+        * (
+            rtrim(split_part(rate, '/', 2), 'smhd')::float8
+            * CASE right(rate, 1) WHEN 's' THEN 1 WHEN 'm' THEN 60 WHEN 'h' THEN 3600 ELSE 86400 END
+            / split_part(rate, '/', 1)::float8
+        )
+    ) STORED,
+    -- How many may start at once after a pause; NULL for as many as the rate names.
+    burst integer
+        CONSTRAINT burst_in_range
+            CHECK (burst IS NULL OR burst BETWEEN 1 AND 999999 AND rate IS NOT NULL),
+    -- When all starts so far fit the rate. The generic cell rate algorithm calls it the theoretical
+    -- arrival time.
+    rate_next_at timestamptz,
+    -- Claims find the runs of such a definition by id, see within_limits.sql.
+    is_limited boolean NOT NULL GENERATED ALWAYS AS (
+        max_running IS NOT NULL OR overlap = 'queue' OR rate IS NOT NULL
+    ) STORED,
     -- How many of its runs may wait; NULL for any number. try_enqueue applies it: runs of the
     -- schedule and inserted rows are counted, but never refused.
     max_waiting integer
@@ -94,8 +117,10 @@ CREATE TABLE jobctl.job_definitions (
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT times_are_dates CHECK (
-        least(paused_at, put_off_until, created_at, updated_at) >= '0001-01-01 00:00Z'
-        AND greatest(paused_at, put_off_until, created_at, updated_at) < '10000-01-01 00:00Z'
+        least(paused_at, put_off_until, rate_next_at, created_at, updated_at)
+            >= '0001-01-01 00:00Z'
+        AND greatest(paused_at, put_off_until, rate_next_at, created_at, updated_at)
+            < '10000-01-01 00:00Z'
     ),
     CONSTRAINT only_a_schedule_has_a_next_run CHECK (schedule IS NOT NULL OR next_run_at IS NULL)
 );
@@ -1154,6 +1179,8 @@ AS $$
         'catch_up', definition.catch_up,
         'overlap', definition.overlap,
         'max_running', definition.max_running,
+        'rate', definition.rate,
+        'burst', definition.burst,
         'max_waiting', definition.max_waiting,
         'when_full', definition.when_full,
         'max_attempts', definition.max_attempts,

@@ -58,6 +58,9 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     if let Some(most) = run.most_running.filter(|most| run.running >= i64::from(*most)) {
         return format!("{} of at most {most} runs of this job are running", run.running);
     }
+    if let (Some(rate), Some(at)) = (&run.rate, run.allowed_at.filter(|at| *at > run.now)) {
+        return format!("its rate of {rate} is used up for another {}", between(run.now, at));
+    }
     let keeps = |finding: &&Finding| match finding.code {
         Some("worker_missing") => true,
         Some("queue_unserved") => finding.queue.as_ref() == Some(&run.queue),
@@ -148,6 +151,8 @@ mod tests {
             held_by: None,
             hold_reason: None,
             most_running: None,
+            rate: None,
+            allowed_at: None,
             running: 0,
             ahead: 0,
             served_at: Some(ago(20)),

@@ -27,6 +27,9 @@ pub(crate) struct Definition {
     pub(crate) catch_up: String,
     pub(crate) overlap: String,
     pub(crate) max_running: Option<i32>,
+    /// As in `60/1m`.
+    pub(crate) rate: Option<String>,
+    pub(crate) burst: Option<i32>,
     pub(crate) max_waiting: Option<i32>,
     /// `refuse`, `drop_new` or `drop_oldest`.
     pub(crate) when_full: String,
@@ -56,7 +59,7 @@ pub(crate) struct Problem {
 
 /// The keys of a job.
 pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes payload schedule \
-                    time_zone catch_up overlap max_running max_waiting when_full \
+                    time_zone catch_up overlap max_running rate burst max_waiting when_full \
                     max_attempts timeout max_age backoff priority queue spread enqueuers \
                     enqueue_may_set enabled";
 /// The keys of a job that belong to the command of `shell`.
@@ -182,6 +185,11 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         let why = "`when_full` goes with `max_waiting`, which is missing";
         return Err(keys.wrong("when_full", why.to_owned()));
     }
+    let rate = keys.get("rate", |value| rate(text(value)?))?;
+    if keys.has("burst") && rate.is_none() {
+        let why = "`burst` goes with `rate`, which is missing";
+        return Err(keys.wrong("burst", why.to_owned()));
+    }
     let queue_name = keys.get("queue", |value| queue(&text(value)?))?;
     let definition = Definition {
         name: name.to_owned(),
@@ -193,6 +201,8 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         catch_up: keys.get("catch_up", catch_up)?.unwrap_or_else(|| "one".to_owned()),
         overlap: keys.get("overlap", one_of(OVERLAPS))?.unwrap_or_else(|| OVERLAPS[0].to_owned()),
         max_running: keys.get("max_running", number(1, 100_000))?,
+        rate,
+        burst: keys.get("burst", number(1, 999_999))?,
         max_waiting: keys.get("max_waiting", number(1, 100_000))?,
         when_full: when_full.unwrap_or_else(|| WHEN_FULL[0].to_owned()),
         max_attempts: max_attempts.unwrap_or(10),
@@ -219,6 +229,20 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         .map_err(wrong("schedule"))?;
     check_spread(schedule, &definition).map_err(|why| keys.wrong("spread", why))?;
     Ok(definition)
+}
+
+/// Checks a rate: a number of starts and a time with one unit, as in `60/1m`.
+fn rate(text: String) -> Result<String, String> {
+    let number = |text: &str| {
+        (1..=6).contains(&text.len())
+            && !text.starts_with('0')
+            && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let is_rate = text.split_once('/').is_some_and(|(starts, time)| {
+        number(starts) && time.strip_suffix(['s', 'm', 'h', 'd']).is_some_and(number)
+    });
+    let why = "must be a number and a time with one of the units s, m, h and d, as in 60/1m";
+    if is_rate { Ok(text) } else { Err(why.to_owned()) }
 }
 
 /// Reads the action with the same code as a tick after a claim, so that `apply` refuses every

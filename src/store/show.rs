@@ -70,6 +70,11 @@ rows! {
         /// The limit of simultaneous runs of the definition.
         #[serde(skip)]
         pub(crate) most_running: Option<i32>,
+        /// The rate of the definition, and when it lets the next run start.
+        #[serde(skip)]
+        pub(crate) rate: Option<String>,
+        #[serde(skip)]
+        pub(crate) allowed_at: Option<DateTime<Utc>>,
         /// The number of running runs of the job.
         #[serde(skip)]
         pub(crate) running: i64,

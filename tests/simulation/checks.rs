@@ -29,6 +29,14 @@ pub(super) enum By<'a> {
     Operator(&'static str),
 }
 
+/// The starts of a job since its rate was applied: time, run and attempt.
+#[derive(Default)]
+struct Paced {
+    rate: Option<String>,
+    since: Option<DateTime<Utc>>,
+    starts: BTreeSet<(DateTime<Utc>, i64, i32)>,
+}
+
 pub(super) struct Checks {
     /// The first promise that was broken.
     pub(super) broken: Option<String>,
@@ -48,6 +56,7 @@ pub(super) struct Checks {
     claimed_by: BTreeMap<Token, usize>,
     /// How many runs of a limited job run.
     running: BTreeMap<String, usize>,
+    paced: BTreeMap<String, Paced>,
     /// When a tick learned that a lease is lost.
     lost: BTreeMap<Token, Time>,
     /// Results that are not recorded, since when.
@@ -77,6 +86,7 @@ impl Checks {
             granted: BTreeMap::new(),
             claimed_by: BTreeMap::new(),
             running: BTreeMap::new(),
+            paced: BTreeMap::new(),
             lost: BTreeMap::new(),
             results: BTreeMap::new(),
             calm_since: None,
@@ -130,6 +140,7 @@ impl Checks {
         self.seen = seen;
         self.unfinished = unfinished;
         self.limits(database);
+        self.rates(database);
     }
 
     /// Judges the change of one run.
@@ -186,6 +197,8 @@ impl Checks {
                         is(wanted.is_none(), "claimed without a claim")?;
                         is(!was_running && old.run_at > database.now, "claimed before it is due")?;
                         is(old.finished_at.is_some(), "a final run was claimed")?;
+                        let is_held = database.is_held(run) || database.holds_worker(worker);
+                        is(is_held, "a held run was claimed")?;
                         is(run.attempts != old.attempts + 1, "a claim does not count its attempt")?;
                         self.claimed_by.insert(claim, tick.number);
                     }
@@ -249,6 +262,39 @@ impl Checks {
             let before = self.running.insert(name.clone(), running).unwrap_or(running);
             if running > before && running > most as usize {
                 self.fail(format!("{running} runs of {name} at once, the limit is {most}"));
+            }
+        }
+    }
+
+    /// In every span of time, no more runs start than `rate` and `burst` allow. A failover and
+    /// `apply` with another rate begin anew.
+    fn rates(&mut self, database: &Database) {
+        for (name, definition) in &database.definitions {
+            let Some((most, interval)) = definition.rate() else { continue };
+            let rate = definition.spec.rate.clone();
+            let paced = self.paced.entry(name.clone()).or_default();
+            if paced.rate != rate {
+                *paced = Paced { rate, since: Some(database.now), starts: BTreeSet::new() };
+            }
+            let Paced { starts, since, .. } = paced;
+            let attempts = |id: &i64| database.runs.get(id).map_or(0, |run| run.attempts);
+            starts.retain(|(_, id, attempt)| attempts(id) >= *attempt);
+            let before = starts.len();
+            let of_job = database.runs.values().filter(|run| run.job_type == *name);
+            let running = of_job.filter(|run| run.status == Status::Running);
+            let started = running.filter(|run| run.started_at > *since);
+            starts.extend(started.filter_map(|run| Some((run.started_at?, run.id, run.attempts))));
+            let Some((last, ..)) = starts.last().filter(|_| starts.len() > before) else {
+                continue;
+            };
+            let exceeds = |(place, (first, ..)): (usize, &(DateTime<Utc>, i64, i32))| {
+                let allowed = (*last - *first).num_microseconds()? / interval.num_microseconds()?;
+                let allowed = allowed + i64::from(definition.spec.burst.unwrap_or(most));
+                let started = (starts.len() - place) as i64;
+                (started > allowed).then(|| format!("{started} starts of {name}, not {allowed}"))
+            };
+            if let Some(why) = starts.iter().enumerate().find_map(exceeds) {
+                self.fail(why);
             }
         }
     }

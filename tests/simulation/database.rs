@@ -85,6 +85,7 @@ pub(super) struct Definition {
     pub(super) paused_at: Option<Time>,
     pub(super) next_run_at: Option<Time>,
     pub(super) put_off_until: Option<Time>,
+    pub(super) rate_next_at: Option<Time>,
     pub(super) skipped_fires: i64,
 }
 
@@ -203,6 +204,32 @@ impl Definition {
     fn most_running(&self) -> Option<i32> {
         let of_overlap = (self.spec.overlap == "queue").then_some(1);
         self.spec.max_running.into_iter().chain(of_overlap).min()
+    }
+
+    /// The number of starts that its rate names, and the average time between two of them.
+    pub(super) fn rate(&self) -> Option<(i32, TimeDelta)> {
+        let (starts, time) = self.spec.rate.as_ref()?.split_once('/')?;
+        let starts: i32 = starts.parse().ok()?;
+        let (time, unit) = time.split_at(time.len() - 1);
+        let unit = [("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)]
+            .into_iter()
+            .find(|(name, _)| *name == unit)?;
+        let time: f64 = time.parse().ok()?;
+        Some((starts, seconds(time * unit.1 / f64::from(starts))))
+    }
+
+    fn is_limited(&self) -> bool {
+        self.most_running().is_some() || self.spec.rate.is_some()
+    }
+
+    /// How many runs its rate lets start now.
+    fn allowed(&self, now: Time) -> Option<i64> {
+        let (starts, interval) = self.rate()?;
+        let ahead = self.rate_next_at.map_or(TimeDelta::zero(), |next| next - now);
+        let [ahead, interval] =
+            [ahead, interval].map(|time| time.num_microseconds().unwrap_or(i64::MAX).max(0));
+        let used = ahead.div_euclid(interval) + i64::from(ahead % interval > 0);
+        Some(i64::from(self.spec.burst.unwrap_or(starts)) - used)
     }
 
     fn most_fires(&self) -> i32 {
@@ -478,7 +505,7 @@ impl Database {
         let claiming_tick = row.claiming.as_ref().map(|(tick, _)| tick.clone());
         self.write_worker(worker, row)?;
         let fires = self.definitions.values().any(|definition| definition.fires(now));
-        let limits = self.definitions.values().any(|it| it.most_running().is_some());
+        let limits = self.definitions.values().any(Definition::is_limited);
         Ok(Seen { claiming_tick, lost, fires, limits })
     }
 
@@ -596,7 +623,9 @@ impl Database {
     fn within_limits(&self, claim: &Claim, filter: &ClaimFilter) -> (Vec<i64>, bool) {
         let (mut runs, mut skipped) = (Vec::new(), false);
         for (name, definition) in &self.definitions {
-            let Some(most) = definition.most_running() else { continue };
+            if !definition.is_limited() {
+                continue;
+            }
             let due = self.waiting().filter(|run| run.job_type == *name && run.run_at <= self.now);
             let is_served = |run: &&Run| filter.serves(&run.queue);
             let mut due: Vec<_> = due.filter(is_served).collect();
@@ -608,7 +637,10 @@ impl Database {
                 continue;
             }
             let running = self.running().filter(|run| run.job_type == *name).count();
-            let free = usize::try_from(most).unwrap_or(0).saturating_sub(running);
+            let free = definition.most_running().map(|most| i64::from(most) - running as i64);
+            let allowed = definition.allowed(self.now);
+            let free = [free, allowed].into_iter().flatten().min().unwrap_or(i64::MAX);
+            let free = usize::try_from(free).unwrap_or(0);
             due.retain(|run| !filter.excluded_runs.contains(&run.id) && !self.is_locked(run.id));
             due.retain(|run| !self.is_held(run));
             due.sort_by_key(|run| (run.priority, run.run_at, run.id));
@@ -633,11 +665,11 @@ impl Database {
     }
 
     /// Whether a hold of its job or its queue keeps a run from being claimed.
-    fn is_held(&self, run: &Run) -> bool {
+    pub(super) fn is_held(&self, run: &Run) -> bool {
         self.has_hold("job", &run.job_type) || self.has_hold("queue", &run.queue)
     }
 
-    fn holds_worker(&self, worker: &str) -> bool {
+    pub(super) fn holds_worker(&self, worker: &str) -> bool {
         self.has_hold("all", "") || self.has_hold("worker", worker)
     }
 
@@ -665,9 +697,8 @@ impl Database {
         // Priority, age of the lane, queue, then place in the lane.
         let mut due: Vec<(i32, Time, &str, Time, i64)> = Vec::new();
         for (priority, oldest, queue, after) in starts {
-            let is_limited = |run: &Run| {
-                self.definitions.get(&run.job_type).is_some_and(|it| it.most_running().is_some())
-            };
+            let is_limited =
+                |run: &Run| self.definitions.get(&run.job_type).is_some_and(Definition::is_limited);
             let is_free = |run: &&&Run| {
                 after.is_none_or(|after| (run.run_at, run.id) > after)
                     && run.run_at <= now
@@ -704,6 +735,14 @@ impl Database {
             run.locked_until = Some(now + interval(filter.lease));
             (run.started_at, run.updated_at) = (Some(now), now);
             self.write(run.clone())?;
+        }
+        for (name, definition) in &self.definitions.clone() {
+            let is_of = |run: &&Run| run.job_type == *name && within_limits.contains(&run.id);
+            let started = i32::try_from(claimed.iter().filter(is_of).count()).unwrap_or(0);
+            let Some((_, interval)) = definition.rate().filter(|_| started > 0) else { continue };
+            let next = definition.rate_next_at.map_or(now, |next| next.max(now));
+            let rate_next_at = Some(next + interval * started);
+            self.write_definition(Definition { rate_next_at, ..definition.clone() })?;
         }
         if claim.release_right && claimed.len() < at_most {
             self.return_right(&holder.worker, &holder.tick)?;
@@ -1310,8 +1349,15 @@ impl Database {
                             && spec.enabled
                             && (when(&row.spec) == when(spec) || is_due);
                         let next_run_at = row.next_run_at.filter(|_| is_kept).or(next);
-                        let spec = spec.clone();
-                        Definition { spec, next_run_at, put_off_until: None, ..row.clone() }
+                        let rate = |it: &Spec| (it.rate.clone(), it.burst);
+                        let is_same_rate = rate(&row.spec) == rate(spec);
+                        Definition {
+                            spec: spec.clone(),
+                            next_run_at,
+                            put_off_until: None,
+                            rate_next_at: row.rate_next_at.filter(|_| is_same_rate),
+                            ..row.clone()
+                        }
                     }
                     None => Definition {
                         id: it.last_definition,
@@ -1319,6 +1365,7 @@ impl Database {
                         paused_at: None,
                         next_run_at: next,
                         put_off_until: None,
+                        rate_next_at: None,
                         skipped_fires: 0,
                     },
                 };

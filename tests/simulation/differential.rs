@@ -104,7 +104,7 @@ const ROWS: &str = "
         exit_code, signal, http_status, output, output_bytes, output_truncated}'::text[]
     FROM jobctl.job_attempts AS it
     UNION ALL SELECT 'definition ' || name, to_jsonb(definition) - '{action_bytes, payload_bytes,
-        most_fires, most_running, created_at, updated_at}'::text[] || jsonb_build_object('timeout',
+        most_fires, most_running, rate_interval, is_limited, created_at, updated_at}'::text[] || jsonb_build_object('timeout',
         extract(epoch FROM timeout), 'spread', extract(epoch FROM spread))
     FROM jobctl.job_definitions AS definition
     UNION ALL SELECT 'worker ' || worker, jsonb_build_object('last_tick_at', last_tick_at,
@@ -1059,6 +1059,8 @@ fn the_model_and_postgres_answer_alike() {
 }
 
 fn spec(random: &mut Random, name: &str) -> Spec {
+    let rate = if random.percent(30) { Some(random.of(&["2/3s", "7/1s", "1/2m"])) } else { None };
+    let rate = rate.map(str::to_owned);
     let schedules = ["* * * * *", "*/5 * * * *", "0 * * * *"];
     Spec {
         name: name.to_owned(),
@@ -1070,6 +1072,8 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         catch_up: random.of(&["skip", "one", "all", "all:3"]).to_owned(),
         overlap: random.of(&["allow", "skip", "queue"]).to_owned(),
         max_running: random.maybe(&[1, 2]),
+        rate: rate.clone(),
+        burst: rate.and_then(|_| random.maybe(&[1, 3])),
         max_waiting: None,
         when_full: "refuse".to_owned(),
         max_attempts: 1 + random.below(3) as i32,

@@ -21,6 +21,8 @@ fn definitions(random: &mut Random, now: chrono::DateTime<chrono::Utc>) -> Vec<D
     text += &format!("timeout = \"{}s\"\n", random.between(1, 20));
     text += &format!("[jobs.limited]\nshell = \"x\"\nmax_running = {}\n", random.between(1, 3));
     text += "backoff = \"fixed:1s\"\n";
+    text += &format!("[jobs.rated]\nshell = \"x\"\nrate = \"{}/10s\"\n", random.between(1, 9));
+    text += "backoff = \"fixed:1s\"\n";
     for name in ["minutely", "other"] {
         let overlap = ["allow", "skip", "queue"][random.below(3) as usize];
         let catch_up = ["one", "all", "skip"][random.below(3) as usize];
@@ -42,7 +44,8 @@ pub(super) fn populate(world: &mut World) {
 
 fn enqueue(world: &mut World) {
     let random = &mut world.random;
-    let job = ["plain", "plain", "hasty", "limited"][random.below(4) as usize];
+    let job = ["plain", "plain", "plain", "plain", "hasty", "hasty", "limited", "limited", "rated"]
+        [random.below(9) as usize];
     let key = random.chance(20).then(|| format!("k{}", random.below(5)));
     let run = NewRun {
         job_type: job.to_owned(),

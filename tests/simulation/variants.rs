@@ -34,7 +34,7 @@ variants! {
     AheadOnLastAttempt 100 "last attempts are prefetched",
     LostResultWritten 500 "the result of a lost lease is written",
     FenceWithoutTime 2000 "a claim is known by its number only, not by its time",
-    ReleaseUnfenced 2000 "a claim that is lost is released",
+    ReleaseUnfenced 6000 "a claim that is lost is released",
     EveryTickClaims 100 "a tick claims without the claim right",
     NeverLeaves 100 "a tick that ends keeps the claim right",
     CancelIgnoredAtClaim 500 "a claimed run starts although it was cancelled",
@@ -47,6 +47,8 @@ variants! {
     SignalForgotten 500 "a signal is forgotten",
     RecoveredTooEarly 100 "a run is recovered by a clock that is ahead",
     NoLimit 100 "max_running is not looked at",
+    RateNotCounted 500 "starts do not count against the rate",
+    HoldIgnored 500 "held runs are claimed",
     LimitedForgotten 100 "runs of limited definitions are never claimed",
     FiredTwice 500 "the next time of a schedule is not stored",
     BusyIsRenewed 2000 "a lease whose row is locked counts as renewed",
@@ -136,7 +138,10 @@ impl Variant {
             _ => {}
         }
         let is_kept = match request {
-            Request::Step { .. } => matches!(self, Self::NoLimit | Self::EveryTickClaims),
+            Request::Step { .. } => matches!(
+                self,
+                Self::NoLimit | Self::EveryTickClaims | Self::RateNotCounted | Self::HoldIgnored
+            ),
             Request::Wake(_) => self == Self::FiredTwice,
             Request::Leave => self == Self::NeverLeaves,
             _ => false,
@@ -146,6 +151,9 @@ impl Variant {
             let limits = database.definitions.values_mut();
             limits.for_each(|it| it.spec.max_running = it.spec.max_running.map(|_| 1000));
         }
+        if is_kept && self == Self::HoldIgnored {
+            database.holds.clear();
+        }
         saved
     }
 
@@ -153,7 +161,8 @@ impl Variant {
     pub(super) fn after(self, saved: Saved, database: &mut Database) {
         let Some(saved) = saved else { return };
         match self {
-            Self::NoLimit => database.definitions = saved.definitions,
+            Self::HoldIgnored => database.holds = saved.holds,
+            Self::NoLimit | Self::RateNotCounted => database.definitions = saved.definitions,
             Self::FiredTwice => {
                 for (name, row) in saved.definitions {
                     database.definitions.insert(name, row);

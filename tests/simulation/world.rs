@@ -915,6 +915,11 @@ impl World {
             self.database.locked.remove(&id);
             let run = changed.runs[&id].clone();
             self.database.locked_definitions.remove(&run.job_type);
+            if let Some(definition) = self.database.definitions.get_mut(&run.job_type) {
+                let then = changed.definitions.get(&run.job_type);
+                let next = then.and_then(|then| then.rate_next_at);
+                definition.rate_next_at = definition.rate_next_at.max(next);
+            }
             self.database.set(id, Some(run));
             let attempts = changed.attempts.range((id, 0)..=(id, i32::MAX));
             self.database.attempts.extend(attempts.map(|(key, row)| (*key, row.clone())));

@@ -48,6 +48,10 @@ SELECT
     hold.held_by,
     hold.reason AS hold_reason,
     definition.most_running,
+    definition.rate,
+    definition.rate_next_at - definition.rate_interval
+        * (coalesce(definition.burst, split_part(definition.rate, '/', 1)::integer) - 1)
+        AS allowed_at,
     (
         SELECT count(*)
         FROM jobctl.job_runs AS sibling

@@ -16,6 +16,8 @@ WITH wanted AS (
         catch_up text,
         overlap text,
         max_running integer,
+        rate text,
+        burst integer,
         max_waiting integer,
         when_full text,
         max_attempts integer,
@@ -50,6 +52,8 @@ applied AS (
         catch_up,
         overlap,
         max_running,
+        rate,
+        burst,
         max_waiting,
         when_full,
         max_attempts,
@@ -74,6 +78,8 @@ applied AS (
         wanted.catch_up,
         wanted.overlap,
         wanted.max_running,
+        wanted.rate,
+        wanted.burst,
         wanted.max_waiting,
         wanted.when_full,
         wanted.max_attempts,
@@ -97,6 +103,8 @@ applied AS (
         catch_up = excluded.catch_up,
         overlap = excluded.overlap,
         max_running = excluded.max_running,
+        rate = excluded.rate,
+        burst = excluded.burst,
         max_waiting = excluded.max_waiting,
         when_full = excluded.when_full,
         max_attempts = excluded.max_attempts,
@@ -109,6 +117,11 @@ applied AS (
         enqueuers = excluded.enqueuers,
         enqueue_may_set = excluded.enqueue_may_set,
         enabled = excluded.enabled,
+        rate_next_at = CASE
+            WHEN (definition.rate, definition.burst)
+                IS NOT DISTINCT FROM (excluded.rate, excluded.burst)
+                THEN definition.rate_next_at
+        END,
         next_run_at = CASE
             WHEN definition.enabled
                 AND excluded.enabled
@@ -135,6 +148,8 @@ applied AS (
         definition.catch_up,
         definition.overlap,
         definition.max_running,
+        definition.rate,
+        definition.burst,
         definition.max_waiting,
         definition.when_full,
         definition.max_attempts,
@@ -156,6 +171,8 @@ applied AS (
         excluded.catch_up,
         excluded.overlap,
         excluded.max_running,
+        excluded.rate,
+        excluded.burst,
         excluded.max_waiting,
         excluded.when_full,
         excluded.max_attempts,

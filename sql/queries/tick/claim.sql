@@ -94,7 +94,7 @@ limited AS MATERIALIZED (
     SELECT ARRAY(
         SELECT definition.name
         FROM jobctl.job_definitions AS definition
-        WHERE definition.most_running IS NOT NULL
+        WHERE definition.is_limited
     ) AS job_types
 ),
 left_out AS MATERIALIZED (
@@ -215,6 +215,22 @@ claimed AS (
     -- the table.
     WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
     RETURNING run.*
+),
+-- within_limits.sql has locked these definitions. Runs that are found by a scan are of others.
+spent AS (
+    UPDATE jobctl.job_definitions AS definition
+    SET
+        rate_next_at = greatest(definition.rate_next_at, now())
+            + started.runs * definition.rate_interval
+    FROM (
+        SELECT claimed.job_type, count(*) AS runs
+        FROM claimed
+        WHERE claimed.id = ANY ($8::bigint[])
+        GROUP BY claimed.job_type
+    ) AS started
+    WHERE definition.name = started.job_type
+        AND definition.rate IS NOT NULL
+        AND cardinality($8::bigint[]) > 0
 ),
 returned_right AS (
     UPDATE jobctl.job_workers AS worker

@@ -6,7 +6,7 @@
 WITH due AS MATERIALIZED (
     SELECT definition.id
     FROM jobctl.job_definitions AS definition
-    WHERE definition.most_running IS NOT NULL
+    WHERE definition.is_limited
         AND EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.job_type = definition.name

@@ -71,7 +71,7 @@ SELECT
     ) AS fires,
     EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
-        WHERE definition.most_running IS NOT NULL
+        WHERE definition.is_limited
     ) AS limits,
     reported.claiming_tick,
     reported.queues AS claiming_queues

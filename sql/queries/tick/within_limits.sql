@@ -18,15 +18,21 @@ CROSS JOIN LATERAL (
             WHERE (hold.scope, hold.name) IN (('job', run.job_type), ('queue', run.queue))
         )
     ORDER BY run.priority, run.run_at, run.id
-    LIMIT least(
-        $3::integer,
-        greatest(
-            0,
+    LIMIT greatest(
+        0,
+        least(
+            $3::integer,
             definition.most_running - (
                 SELECT count(*)
                 FROM jobctl.job_runs AS run
                 WHERE run.status = 'running'
                     AND run.job_type = definition.name
+            ),
+            -- The generic cell rate algorithm (ITU-T I.371).
+            coalesce(definition.burst, split_part(definition.rate, '/', 1)::integer)
+            - ceil(
+                extract(epoch FROM greatest(definition.rate_next_at - now(), interval '0'))
+                / extract(epoch FROM definition.rate_interval)
             )
         )
     )

@@ -1,0 +1,106 @@
+//! `rate` limits how many runs of a definition start in a time, over all workers.
+
+use crate::support::{TestDb, temp_dir};
+
+const SENT: &str = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'";
+
+fn tick(db: &TestDb, worker: &str) {
+    db.jobctl(["tick", "--worker", worker]).run().success();
+}
+
+/// Moves the rate's time back, as if the time had passed.
+fn pass(db: &TestDb, time: &str) {
+    db.execute(&format!(
+        "UPDATE jobctl.job_definitions SET rate_next_at = rate_next_at - interval '{time}'"
+    ));
+}
+
+#[test]
+fn no_more_runs_start_than_the_rate_allows_over_all_workers() {
+    let db = TestDb::new();
+    db.apply("[jobs.mail]\nshell = 'true'\nrate = '3/1d'\n");
+    for _ in 0..8 {
+        db.enqueue(["mail"]);
+    }
+    let other = db.enqueue(["shell", "--", "true"]);
+    tick(&db, "a");
+    tick(&db, "b");
+    assert_eq!(db.status(other), "succeeded", "other jobs go on");
+    assert_eq!(db.query(SENT), "4");
+    // A third of the day allows one more, and not a second.
+    pass(&db, "8 hours");
+    tick(&db, "b");
+    tick(&db, "a");
+    assert_eq!(db.query(SENT), "5");
+    pass(&db, "7 days");
+    tick(&db, "a");
+    assert_eq!(db.query(SENT), "8", "a long pause allows one burst");
+}
+
+#[test]
+fn a_burst_is_how_many_may_start_at_once() {
+    let db = TestDb::new();
+    db.apply("[jobs.mail]\nshell = 'true'\nrate = '86400/1d'\nburst = 2\n");
+    for _ in 0..3 {
+        db.enqueue(["mail"]);
+    }
+    db.execute("UPDATE jobctl.job_definitions SET rate_next_at = now() + interval '1 hour'");
+    let waits = db.jobctl(["show", "1"]).run().success().stdout;
+    assert!(waits.contains("its rate of 86400/1d is used up for another "), "{waits}");
+    tick(&db, "a");
+    assert_eq!(db.query(SENT), "0");
+    db.execute("UPDATE jobctl.job_definitions SET rate_next_at = NULL");
+    db.jobctl(["tick", "--limit", "2"]).run().success();
+    assert_eq!(db.query(SENT), "2");
+}
+
+#[test]
+fn every_attempt_counts_and_other_limits_hold_too() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.mail]\nshell = 'exit 1'\nrate = '2/1d'\nbackoff = 'fixed:0s'\nmax_attempts = 5\n\
+         [jobs.both]\nshell = 'true'\nrate = '1000/1d'\nmax_running = 1\n",
+    );
+    let mail = db.enqueue(["mail"]);
+    let both = db.enqueue(["both"]);
+    db.execute(&format!(
+        "WITH other AS (INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, \
+         locked_until, started_at) VALUES ('both', 'running', 1, 'b', now() + interval '1 hour', \
+         now()) RETURNING id) SELECT {both}"
+    ));
+    db.leaves_running();
+    tick(&db, "a");
+    assert_eq!(db.of_run(mail, "status, attempts"), "failed|2");
+    assert_eq!(db.status(both), "queued");
+}
+
+#[test]
+fn a_changed_rate_begins_anew_and_the_same_rate_goes_on() {
+    let db = TestDb::new();
+    let slow = "[jobs.mail]\nshell = 'true'\nrate = '1/1d'\n";
+    db.apply(slow);
+    db.enqueue(["mail"]);
+    db.enqueue(["mail"]);
+    tick(&db, "a");
+    db.apply(&format!("{slow}priority = 1\n"));
+    tick(&db, "a");
+    assert_eq!(db.query(SENT), "1");
+    db.apply("[jobs.mail]\nshell = 'true'\nrate = '60/1m'\n");
+    tick(&db, "a");
+    assert_eq!(db.query(SENT), "2");
+}
+
+#[test]
+fn a_rate_is_a_number_and_a_time() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let refuses = |keys: &str, why: &str| {
+        let text = format!("[jobs.mail]\nshell = 'true'\n{keys}\n");
+        std::fs::write(folder.path().join("jobs.toml"), text).unwrap();
+        let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run();
+        refused.exits(2).stderr_has(why);
+    };
+    for rate in ["60", "0/1m", "60/m", "60/1w", "60/1m30s", "1000000/1s", "60/1 m"] {
+        refuses(&format!("rate = '{rate}'"), "as in 60/1m");
+    }
+    refuses("burst = 2", "`burst` goes with `rate`, which is missing");
+}
