@@ -75,7 +75,7 @@ fn every_attempt_counts_and_other_limits_hold_too() {
 }
 
 #[test]
-fn a_changed_rate_begins_anew_and_the_same_rate_goes_on() {
+fn a_changed_rate_begins_again_and_the_same_rate_goes_on() {
     let db = TestDb::new();
     let slow = "[jobs.mail]\nshell = 'true'\nrate = '1/1d'\n";
     db.apply(slow);

@@ -267,7 +267,7 @@ impl Checks {
     }
 
     /// In every span of time, no more runs start than `rate` and `burst` allow. A failover and
-    /// `apply` with another rate begin anew.
+    /// `apply` with another rate begin again.
     fn rates(&mut self, database: &Database) {
         for (name, definition) in &database.definitions {
             let Some((most, interval)) = definition.rate() else { continue };
