@@ -59,7 +59,7 @@ fn bash_completes_names_and_ids_from_the_database_and_files() {
     assert_eq!(complete("jobctl enqueue ba"), "backup\n");
     assert_eq!(complete("jobctl list --job re"), "report\n");
     assert!(complete("jobctl pause ").starts_with("backup report --"));
-    for command in ["retry", "settle", "show", "prune"] {
+    for command in ["retry", "edit", "settle", "show", "prune"] {
         assert!(complete(&format!("jobctl {command} ")).starts_with(&format!("{dead} --")));
     }
     let folder = temp_dir();

@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 48] = [
+const REFUSED: [(&[&str], &str, &str); 49] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -32,6 +32,7 @@ const REFUSED: [(&[&str], &str, &str); 48] = [
     (&["tick"], "--lease", "5"),
     (&["tick"], "--grace", "5"),
     (&["tick"], "--log-format", "xml"),
+    (&["edit", "1"], "--from-queue", "a b"),
     (&["list-dead"], "--limit", "0"),
     (&["prune"], "--older-than", "soon"),
     (&["prune"], "--dead-older-than", "soon"),
@@ -134,6 +135,7 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "tick",
         "retry",
         "cancel",
+        "edit",
         "settle",
         "list",
         "list-dead",

@@ -234,12 +234,13 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     }
     interfaces.rows("doctor", &["doctor"]);
     interfaces.rows("enqueue (an object; TSV has the id only)", &["enqueue plain"]);
-    let totals = "settle --all-dead, retry --all-..., cancel --all...";
+    let totals = "settle --all-dead, retry --all-..., cancel --all..., edit --all-waiting";
     interfaces.rows(totals, &["retry --all-dead --dry-run"]);
     interfaces.line("  (reason is a string if the runs were refused)");
     interfaces.rows("settle", &["settle 3 5"]);
     interfaces.rows("retry", &["retry 3 5"]);
     interfaces.rows("cancel", &["cancel 3 5"]);
+    interfaces.rows("edit", &["edit 3 5 --priority 1"]);
     interfaces.rows("prune ID", &["prune 3 6"]);
     interfaces.rows("prune", &["prune --older-than 0 --dry-run"]);
     interfaces.rows(

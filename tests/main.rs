@@ -25,6 +25,7 @@ mod definitions;
 mod docs;
 mod doctor;
 mod drill;
+mod edit;
 mod effects;
 mod enqueue;
 mod enqueuers;

@@ -6,7 +6,7 @@ const HISTORY: &str =
     "SELECT version, name, count(*) FROM jobctl.schema_migrations GROUP BY 1, 2 ORDER BY 1";
 
 /// Commands that use the database, except `migrate`.
-const OTHERS: [&[&str]; 9] = [
+const OTHERS: [&[&str]; 10] = [
     &["enqueue", "shell", "--", "true"],
     &["tick"],
     &["tick", "--dry-run"],
@@ -14,6 +14,7 @@ const OTHERS: [&[&str]; 9] = [
     &["retry", "--all-dead", "--yes"],
     &["cancel", "1"],
     &["settle", "1"],
+    &["edit", "1", "--priority", "1"],
     &["list-dead"],
     &["list-dead", "--json"],
 ];

@@ -315,6 +315,8 @@ fn an_operator_manages_runs_but_can_not_choose_commands() {
             "SELECT * FROM jobctl.dead_runs",
             "SELECT jobctl.enqueue('a')",
             "UPDATE jobctl.job_runs SET settled_at = now() WHERE status = 'dead'",
+            "UPDATE jobctl.job_runs SET queue = 'q', priority = 1, timeout = '1 s', backoff = \
+             'fixed:1s'",
             "DELETE FROM jobctl.job_runs WHERE status = 'dead'",
             "DELETE FROM jobctl.job_workers",
             "DELETE FROM jobctl.job_effects",
@@ -411,6 +413,7 @@ fn an_enqueuer_can_only_enqueue_from_the_command_line() {
         &["retry", id],
         &["cancel", id],
         &["settle", id],
+        &["edit", id, "--queue", "q"],
         &["list-dead"],
         &["failures"],
         &["list"],

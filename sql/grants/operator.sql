@@ -1,10 +1,15 @@
--- For an operator: sees everything, retries, cancels, settles, pauses, holds and deletes old runs.
--- Only the owner of the schema applies definitions.
+-- For an operator: sees everything, retries, cancels, edits, settles, pauses, holds and deletes old
+-- runs. Only the owner of the schema applies definitions and edits payloads, which can hold
+-- commands.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
 GRANT UPDATE (
     status,
+    queue,
+    priority,
     run_at,
+    timeout,
+    backoff,
     max_attempts,
     granted_attempts,
     locked_by,

@@ -437,7 +437,7 @@ CREATE TABLE jobctl.job_events (
     action text NOT NULL
         CONSTRAINT action_is_known CHECK (
             action IN (
-                'retry', 'cancel', 'settle', 'prune', 'pause', 'resume', 'hold', 'release',
+                'retry', 'cancel', 'edit', 'settle', 'prune', 'pause', 'resume', 'hold', 'release',
                 'add', 'change', 'enable', 'disable', 'remove'
             )
         ),

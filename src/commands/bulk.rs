@@ -54,6 +54,11 @@ pub(super) struct Selection {
 }
 
 impl Selection {
+    /// Returns the ids that are given.
+    pub(super) fn ids(&self) -> &[i64] {
+        &self.ids
+    }
+
     /// Fails if a filter is given without a flag that selects `all` runs, or if the question about
     /// all runs can't be asked. `flags` names the flags.
     pub(super) fn check(&self, all: bool, flags: &str) -> Result<(), Fault> {

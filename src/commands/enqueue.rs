@@ -24,7 +24,7 @@ use crate::store::{Accepted, NewRun, Queued, Store};
 use crate::text::plural;
 
 /// The longest `--in`; `--run-at` can reach farther.
-const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86400);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86400);
 /// Bytes of a line of a batch: a payload, and room for the rest.
 const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 
@@ -278,7 +278,7 @@ fn tip(job: &str, payload: &[u8]) -> &'static str {
 }
 
 /// Checks a job and its payload without the database.
-fn check_job(job: &str, payload: &str) -> Result<(), String> {
+pub(super) fn check_job(job: &str, payload: &str) -> Result<(), String> {
     Action::parse(job, payload).map_or(Ok(()), |action| action?.check_program())
 }
 
@@ -304,7 +304,8 @@ fn accepted(
     }
 }
 
-fn read_payload(file: &str) -> anyhow::Result<Vec<u8>> {
+/// Reads a payload from a file, or from stdin if its name is `-`.
+pub(super) fn read_payload(file: &str) -> anyhow::Result<Vec<u8>> {
     // Read one byte more than allowed, to see whether the payload is too long.
     let limit = PAYLOAD_LIMIT as u64 + 1;
     let mut bytes = Vec::new();
@@ -462,7 +463,9 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
     Ok((run, next))
 }
 
-fn timeout() -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+/// Reads the time limit of an attempt.
+pub(super) fn timeout() -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static
+{
     let (least, most) = action::TIMEOUT_RANGE;
     length(least, most)
 }

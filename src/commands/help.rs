@@ -24,7 +24,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
             "next",
         ],
     ),
-    ("Act", &["retry", "cancel", "settle", "pause", "resume", "hold", "release"]),
+    ("Act", &["retry", "cancel", "edit", "settle", "pause", "resume", "hold", "release"]),
 ];
 
 /// The command with a help that shows its subcommands in their groups.

@@ -8,6 +8,7 @@ mod check;
 mod completions;
 mod crontab_line;
 mod doctor;
+mod edit;
 mod enqueue;
 mod environment;
 mod failures;
@@ -123,6 +124,7 @@ commands! {
     Retry(retry::Arguments),
     Cancel(cancel::Arguments),
     Settle(settle::Arguments),
+    Edit(Box<edit::Arguments>),
     List(list::Arguments),
     ListDead(list_dead::Arguments),
     Failures(failures::Arguments),

@@ -25,6 +25,23 @@ pub(crate) struct RetryTerms {
     pub(crate) unsettled: bool,
 }
 
+/// New values of runs; `None` keeps the old one.
+#[derive(Clone, Debug)]
+pub(crate) struct Edit {
+    pub(crate) queue: Option<String>,
+    pub(crate) priority: Option<i32>,
+    pub(crate) run_at: Option<DateTime<Utc>>,
+    /// Seconds after the database's current time; excludes `run_at`.
+    pub(crate) after: Option<f64>,
+    /// A run that has started as often is not edited.
+    pub(crate) max_attempts: Option<i32>,
+    /// Seconds.
+    pub(crate) timeout: Option<f64>,
+    pub(crate) backoff: Option<String>,
+    /// JSON text that fits the jobs of the runs.
+    pub(crate) payload: Option<String>,
+}
+
 /// The runs that `prune` deletes: their statuses, and the least time since they finished.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OldRuns {
@@ -52,8 +69,8 @@ rows! {
 /// The actions on ids apply to the runs whose status is one of `from`. An id that is missing from
 /// the answer does not exist.
 impl Store {
-    /// Returns the answers that a request would get, and changes nothing. It does not see that a
-    /// retry may be refused because another run has the key.
+    /// Returns the answers that a request would get by the statuses of the runs, and changes
+    /// nothing. It does not see that another run has the key, or that no start would be left.
     pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
         let from = Status::words(from);
         self.transact("read runs", move |client| {
@@ -87,6 +104,53 @@ impl Store {
         cause: &Cause,
     ) -> Result<Vec<ActionResult>> {
         self.act("cancel", query!("operate/cancel"), ids, from, cause)
+    }
+
+    /// Changes values of runs.
+    pub(crate) fn edit(
+        &self,
+        ids: Vec<i64>,
+        from: &[Status],
+        edit: &Edit,
+        cause: &Cause,
+    ) -> Result<Vec<ActionResult>> {
+        let (from, Cause { host_user, reason }) = (Status::words(from), cause.clone());
+        let edit = edit.clone();
+        self.transact("edit", move |client| {
+            let Edit { queue, priority, run_at, after, max_attempts, timeout, backoff, payload } =
+                &edit;
+            let answers: Vec<ActionResult> = client.list(
+                query!("operate/edit"),
+                &[
+                    &ids,
+                    &from,
+                    &host_user,
+                    &reason,
+                    queue,
+                    priority,
+                    run_at,
+                    after,
+                    max_attempts,
+                    timeout,
+                    backoff,
+                ],
+            )?;
+            // A separate statement, because an operator may not even name the column.
+            if let Some(payload) = payload {
+                let granted = answers.iter().filter(|answer| answer.granted);
+                let granted: Vec<_> = granted.map(|answer| answer.id).collect();
+                client.execute(
+                    query!("operate/edit_payload"),
+                    &[&granted, payload, &host_user, &reason],
+                )?;
+            }
+            Ok(answers)
+        })
+    }
+
+    /// Returns the jobs of runs.
+    pub(crate) fn job_types(&self, ids: Vec<i64>) -> Result<Vec<String>> {
+        self.transact("read runs", move |client| client.list(query!("look/job_types"), &[&ids]))
     }
 
     /// Closes dead runs: they stay dead, and are no longer reported.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) use actions::{ActionResult, Cause, OldRuns, Pruned, RetryTerms};
+pub(crate) use actions::{ActionResult, Cause, Edit, OldRuns, Pruned, RetryTerms};
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{

@@ -1,0 +1,99 @@
+-- queued, failed or dead: changes values that were given at enqueue. NULL keeps a value.
+-- $1  run ids      $2  statuses that a run may have    $3  host user    $4  reason, for the trail
+-- $5  queue        $6  priority                        $7  run at       $8  in, seconds
+-- $9  max attempts, more than the run has used         $10 timeout, seconds
+-- $11 backoff
+-- A row per existing id: its status, and whether it has these values now.
+WITH wanted AS (
+    SELECT
+        $5::text AS queue,
+        $6::integer AS priority,
+        coalesce($7::timestamptz, now() + make_interval(secs => $8::float8)) AS run_at,
+        $9::integer AS max_attempts,
+        make_interval(secs => $10::float8) AS timeout,
+        $11::text AS backoff
+),
+asked AS MATERIALIZED (
+    SELECT
+        run.id,
+        run.job_type,
+        run.status,
+        run.queue,
+        run.priority,
+        run.run_at,
+        run.attempts,
+        run.max_attempts,
+        run.timeout,
+        run.backoff
+    FROM jobctl.job_runs AS run
+    WHERE run.id = ANY ($1::bigint[])
+    ORDER BY run.id
+    FOR NO KEY UPDATE
+),
+granted AS (
+    SELECT
+        asked.id,
+        asked.job_type,
+        -- The limit of texts_are_short.
+        left(concat_ws(
+            ', ',
+            CASE WHEN wanted.queue <> asked.queue
+                THEN format('queue %s -> %s', asked.queue, wanted.queue)
+            END,
+            CASE WHEN wanted.priority <> asked.priority
+                THEN format('priority %s -> %s', asked.priority, wanted.priority)
+            END,
+            CASE WHEN wanted.run_at <> asked.run_at
+                THEN format(
+                    'run_at %s -> %s',
+                    to_char(asked.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+                    to_char(wanted.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                )
+            END,
+            CASE WHEN wanted.max_attempts <> asked.max_attempts
+                THEN format('max_attempts %s -> %s', asked.max_attempts, wanted.max_attempts)
+            END,
+            CASE WHEN wanted.timeout <> coalesce(asked.timeout, '0')
+                THEN format(
+                    'timeout %s -> %ss',
+                    coalesce(extract(epoch FROM asked.timeout)::float8 || 's', 'none'),
+                    extract(epoch FROM wanted.timeout)::float8
+                )
+            END,
+            CASE WHEN wanted.backoff <> asked.backoff
+                THEN format('backoff %s -> %s', asked.backoff, wanted.backoff)
+            END
+        ), 1000) AS detail
+    FROM asked
+    CROSS JOIN wanted
+    WHERE asked.status IN ('queued', 'failed', 'dead')
+        AND asked.status = ANY ($2::text[])
+        AND (wanted.max_attempts IS NULL OR asked.attempts < wanted.max_attempts)
+),
+edited AS (
+    UPDATE jobctl.job_runs AS run
+    SET
+        queue = coalesce(wanted.queue, run.queue),
+        priority = coalesce(wanted.priority, run.priority),
+        run_at = coalesce(wanted.run_at, run.run_at),
+        max_attempts = coalesce(wanted.max_attempts, run.max_attempts),
+        timeout = coalesce(wanted.timeout, run.timeout),
+        backoff = coalesce(wanted.backoff, run.backoff),
+        updated_at = now()
+    FROM granted
+    CROSS JOIN wanted
+    WHERE run.id = granted.id
+        AND granted.detail <> ''
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
+    SELECT 'edit', granted.id, granted.job_type, $3::text, $4::text, granted.detail
+    FROM granted
+    WHERE granted.detail <> ''
+)
+SELECT
+    asked.id,
+    asked.status,
+    granted.id IS NOT NULL AS granted
+FROM asked
+LEFT JOIN granted ON granted.id = asked.id

@@ -1,0 +1,15 @@
+-- queued, failed or dead: replaces the payload. It can hold a command, so only the schema's owner
+-- has this privilege.
+-- $1  run ids, locked by edit.sql    $2  payload    $3  host user    $4  reason, for the trail
+WITH edited AS (
+    UPDATE jobctl.job_runs AS run
+    SET
+        payload = $2::text::jsonb,
+        updated_at = now()
+    WHERE run.id = ANY ($1::bigint[])
+        AND run.status IN ('queued', 'failed', 'dead')
+    RETURNING run.id, run.job_type
+)
+INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
+SELECT 'edit', edited.id, edited.job_type, $3::text, $4::text, 'payload'
+FROM edited
