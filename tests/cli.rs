@@ -76,8 +76,8 @@ fn the_help_shows_the_commands_in_their_groups() {
     let help = jobctl(["--help"])
         .run()
         .success()
-        .stdout_has("\nSet up   migrate      Bring")
-        .stdout_has("\nAct      retry ");
+        .stdout_has("\nSet up  init ")
+        .stdout_has("\nAct     retry ");
     for word in ["-h", "help"] {
         jobctl([word]).run().success().stdout(&help.stdout).stderr("");
     }

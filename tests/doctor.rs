@@ -105,6 +105,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
             "timeouts",
             "history",
             "effects",
+            "holds",
             "time zones",
             "indexes",
             "sequences",

@@ -105,7 +105,8 @@ const ROWS: &str = "
     FROM jobctl.job_attempts AS it
     UNION ALL SELECT 'definition ' || name, to_jsonb(definition) - '{action_bytes, payload_bytes,
         most_fires, most_running, rate_interval, is_limited, created_at, updated_at}'::text[] ||
-        jsonb_build_object('timeout', extract(epoch FROM timeout), 'spread', extract(epoch FROM spread))
+        jsonb_build_object('timeout', extract(epoch FROM timeout),
+            'spread', extract(epoch FROM spread))
     FROM jobctl.job_definitions AS definition
     UNION ALL SELECT 'worker ' || worker, jsonb_build_object('last_tick_at', last_tick_at,
         'ticking_since', ticking_since, 'queues', queues, 'claiming', CASE WHEN claiming_tick IS NOT
