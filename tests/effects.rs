@@ -46,8 +46,88 @@ fn a_command_that_succeeded_is_not_run_again() {
         || db.jobctl(["once", "invoice:4711", "--", "sh", "-c", &script]).stdin("in\n").run();
     once().success().stdout("in\nout\n").stderr("err\n");
     assert_eq!(effects(&db), "invoice:4711|||t");
-    once().success().stdout("").stderr("");
+    once().success().stdout("in\nout\n").stderr("");
     assert_eq!(counter.times(), 1);
+}
+
+#[test]
+fn the_output_of_a_done_command_is_printed_again_if_it_is_text_of_at_most_8_kib() {
+    let db = TestDb::new();
+    let once = |key, script| db.jobctl(["once", key, "--", "sh", "-c", script]).run().success();
+    for (key, script) in [("empty", "true"), ("line", "echo 'a b'"), ("no-end", "printf x")] {
+        let first = once(key, script).stderr("").stdout;
+        once(key, "exit 1").stdout(&first).stderr("");
+    }
+    let most = once("most", "head -c 8192 /dev/zero | tr '\\0' x").stderr("").stdout;
+    assert_eq!((most.len(), once("most", "exit 1").stdout), (8192, most));
+    for (key, script) in
+        [("long", "head -c 8193 /dev/zero | tr '\\0' x"), ("nul", "head -c 2 /dev/zero")]
+    {
+        let first = once(key, script).complains_once();
+        first.stderr_has(&format!("the output of `{key}` is not stored"));
+        once(key, "exit 1").stdout("").stderr("");
+    }
+    let binary = once("binary", "printf '\\377'");
+    binary.stderr_has("the output of `binary` is not stored");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_effects WHERE result IS NULL"), "3");
+}
+
+#[test]
+fn once_does_not_wait_for_a_process_in_the_background() {
+    let db = TestDb::new();
+    let gate = crate::support::Gate::new();
+    // It keeps only the stdout that `once` reads; its stderr would keep the test waiting.
+    let script = format!("({}) 2>/dev/null </dev/null & echo started", gate.script());
+    db.jobctl(["once", "k", "--", "sh", "-c", &script]).run().success().stdout("started\n");
+    db.jobctl(["once", "k", "--", "false"]).run().success().stdout("started\n");
+}
+
+#[test]
+fn a_script_of_once_steps_resumes_with_the_values_of_earlier_steps() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    let folder = temp_dir();
+    let script = format!(
+        "set -e\nid=$($jobctl once charge -- sh -c \"{}\")\n\
+         $jobctl once mail -- sh -c \"test -e {}/mail && echo mailed $id\"",
+        counter.then("echo charge-17"),
+        folder.path().display()
+    );
+    let run = || db.script(&script).run();
+    assert!(!run().status.success());
+    fs::write(folder.path().join("mail"), "").unwrap();
+    run().success().stdout("mailed charge-17\n");
+    assert_eq!(counter.times(), 1);
+}
+
+#[test]
+fn a_result_in_sql_is_kept_with_its_effect() {
+    let db = TestDb::new();
+    assert_eq!(db.query("SELECT jobctl.record_effect('mail:1', 'message-17')"), "t");
+    assert_eq!(db.query("SELECT jobctl.record_effect('mail:1', 'message-18')"), "f");
+    assert_eq!(db.query("SELECT jobctl.effect_result('mail:1')"), "message-17");
+    assert_eq!(db.query("SELECT jobctl.effect_result('mail:2') IS NULL"), "t");
+    db.jobctl(["once", "mail:1", "--", "false"]).run().success().stdout("message-17");
+    let long = "SELECT jobctl.record_effect('long', repeat('x', 8193))";
+    let refused = db.client().simple_query(long).unwrap_err();
+    assert_eq!(refused.code().map(|code| code.code()), Some("22023"));
+    // Another role can not read it.
+    let [ours, theirs] = ["effects", "effects"].map(|part| Role::granted(&db, part));
+    let result = "SELECT jobctl.effect_result('ours')";
+    ours.client().simple_query("SELECT jobctl.record_effect('ours', 'secret')").unwrap();
+    ours.client().simple_query(result).unwrap();
+    let refused = theirs.client().simple_query(result).unwrap_err();
+    assert_eq!(refused.code().map(|code| code.code()), Some("42501"));
+}
+
+#[test]
+fn once_lists_open_effects() {
+    let db = TestDb::new();
+    db.jobctl(["once", "done", "--", "true"]).run().success();
+    db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+    let listed = db.jobctl(["once", "--list", "--json"]).run().success().stdout;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["key"]), (1, &"k".into()));
+    db.jobctl(["once", "--list", "k"]).run().exits(2);
 }
 
 #[test]

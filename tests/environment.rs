@@ -91,7 +91,6 @@ const SWITCHES: [&str; 33] = [
     "--verbose",
     "--now",
     "--force",
-    "--list",
     "--group",
     "--had-failures",
     "--output",
@@ -102,6 +101,7 @@ const SWITCHES: [&str; 33] = [
     "--title",
     "--reason",
     "--linger",
+    "--list",
     "--quiet",
 ];
 

@@ -157,6 +157,8 @@ fn insert_sample_rows(db: &TestDb) {
          INSERT INTO jobctl.job_events (action, job, host_user, reason) VALUES \
              ('pause', 'paused', 'ana@web1', 'r');
          UPDATE jobctl.job_definitions SET max_running = 1 WHERE name = 'paused';
+         INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES ('k', 3, 1), ('l', NULL, \
+             NULL);
          UPDATE jobctl.job_runs SET settled_at = now() WHERE id = 4",
     );
 }
@@ -234,6 +236,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     }
     interfaces.rows("doctor", &["doctor"]);
     interfaces.rows("enqueue (an object; TSV has the id only)", &["enqueue plain"]);
+    interfaces.rows("once --list", &["once --list"]);
     let totals = "settle --all-dead, retry --all-..., cancel --all..., edit --all-waiting";
     interfaces.rows(totals, &["retry --all-dead --dry-run"]);
     interfaces.line("  (reason is a string if the runs were refused)");

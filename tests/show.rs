@@ -209,7 +209,9 @@ fn json_has_every_column_the_reason_and_the_history() {
     expected["schedule_state"] = Value::Null;
     expected["payload_error"] = Value::Null;
     expected["events"] = json!([]);
-    expected["settled_at"] = Value::Null;
+    for unset in ["settled_at", "held_at", "held_until", "held_by", "hold_reason"] {
+        expected[unset] = Value::Null;
+    }
     expected["live_output"] = Value::Null;
     assert_eq!(json_of(&db, id), expected);
 }

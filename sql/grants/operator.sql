@@ -30,7 +30,9 @@ GRANT INSERT (scope, name, held_until, host_user, reason), DELETE ON jobctl.job_
 GRANT INSERT (action, run_id, job, host_user, reason, detail), DELETE
     ON jobctl.job_events
     TO {role};
-GRANT INSERT (key, run_id, attempt), UPDATE (completed_at), DELETE ON jobctl.job_effects TO {role};
+GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
+    ON jobctl.job_effects
+    TO {role};
 GRANT EXECUTE ON FUNCTION 
     jobctl.enqueue,
     jobctl.try_enqueue,

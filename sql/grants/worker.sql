@@ -22,5 +22,7 @@ GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT INSERT, UPDATE ON jobctl.job_workers TO {role};
 -- For `tick --prune`.
 GRANT INSERT (action, host_user, reason, detail) ON jobctl.job_events TO {role};
-GRANT INSERT (key, run_id, attempt), UPDATE (completed_at), DELETE ON jobctl.job_effects TO {role};
+GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
+    ON jobctl.job_effects
+    TO {role};
 GRANT EXECUTE ON FUNCTION jobctl.count_attempts, jobctl.fire, jobctl.may_settle TO {role};

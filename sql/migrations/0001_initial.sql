@@ -359,6 +359,10 @@ CREATE TABLE jobctl.job_effects (
     recorded_by text NOT NULL DEFAULT CURRENT_USER,
     recorded_at timestamptz NOT NULL DEFAULT now(),
     completed_at timestamptz,
+    -- The output of the command, or what the program recorded with the effect.
+    result text
+        CONSTRAINT result_is_bounded CHECK (octet_length(result) <= 8192),
+    CONSTRAINT only_completed_has_a_result CHECK (completed_at IS NOT NULL OR result IS NULL),
     CONSTRAINT times_are_dates CHECK (
         least(recorded_at, completed_at) >= '0001-01-01 00:00Z'
         AND greatest(recorded_at, completed_at) < '10000-01-01 00:00Z'
@@ -1202,6 +1206,7 @@ $$;
 -- unnoticed.
 CREATE FUNCTION jobctl.record_effect(
     key text,
+    result text DEFAULT NULL,
     run_id bigint DEFAULT NULL,
     attempt integer DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER
@@ -1215,9 +1220,20 @@ AS $$
 DECLARE
     recorder text;
 BEGIN
+    IF octet_length(record_effect.result) > 8192 THEN
+        RAISE EXCEPTION 'result is longer than 8 KiB'
+            USING ERRCODE = '22023';
+    END IF;
     LOOP
-        INSERT INTO jobctl.job_effects (key, run_id, attempt, recorded_by, completed_at)
-        VALUES (record_effect.key, record_effect.run_id, record_effect.attempt, caller, now())
+        INSERT INTO jobctl.job_effects (key, result, run_id, attempt, recorded_by, completed_at)
+        VALUES (
+            record_effect.key,
+            record_effect.result,
+            record_effect.run_id,
+            record_effect.attempt,
+            caller,
+            now()
+        )
         ON CONFLICT DO NOTHING;
         IF FOUND THEN
             RETURN true;
@@ -1234,6 +1250,29 @@ BEGIN
         END IF;
         -- The effect was removed between the two statements.
     END LOOP;
+END
+$$;
+
+-- Returns the result of a recorded effect; NULL if it has none, or is not completed. Raises 42501
+-- as record_effect does.
+CREATE FUNCTION jobctl.effect_result(key text, caller jobctl.caller DEFAULT CURRENT_USER)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found record;
+BEGIN
+    SELECT effect.recorded_by, effect.result INTO found
+    FROM jobctl.job_effects AS effect
+    WHERE effect.key = effect_result.key;
+    IF jobctl.may_settle(caller, found.recorded_by) IS FALSE THEN
+        RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can read it', key
+            USING ERRCODE = '42501';
+    END IF;
+    RETURN found.result;
 END
 $$;
 

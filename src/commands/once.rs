@@ -8,12 +8,12 @@ use chrono::{DateTime, Utc};
 use clap::{Args, ValueEnum};
 
 use super::Database;
-use super::arguments::key;
+use super::arguments::{Output, key};
 use crate::execute::{self, Foreground};
 use crate::exit::{Exit, Fault};
 use crate::job::action;
-use crate::print;
-use crate::store::{self, Effect, Store};
+use crate::print::{self, Table};
+use crate::store::{self, Effect, RESULT_LIMIT, Store};
 use crate::text::plain::plain;
 
 /// The statuses of `env`, `timeout` and every shell for a command that could not be run.
@@ -27,9 +27,14 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// KEY is recorded before the command runs and completed when it succeeds. If the
 /// command fails or a signal ends it, KEY is removed. If KEY is already completed,
-/// `once` runs nothing and exits with 0. If a crash left KEY open, or another
-/// `once` still uses it, the command does not run: exit 8. Then find out whether
-/// the effect happened, and settle the key with --settle.
+/// `once` prints the output that the command had, and exits with 0. If a crash
+/// left KEY open, or another `once` still uses it, the command does not run:
+/// exit 8. Then find out whether the effect happened, and settle the key with
+/// --settle.
+///
+/// The output is stored if it is text of at most 8 KiB; otherwise a warning says
+/// so. So a script of several `once` has the values of its earlier steps when it
+/// is started again.
 ///
 /// A failed command's exit status is passed on. It is 127 if the command is not
 /// found, and 126 if it cannot be executed. If the database is unavailable when
@@ -37,16 +42,17 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
 ///   jobctl once --settle done invoice:4711
+///   jobctl once --list
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The effect's unique name; never reuse it
-    #[arg(value_parser = key)]
-    key: String,
+    #[arg(value_parser = key, required_unless_present = "list")]
+    key: Option<String>,
     /// The command
     #[arg(
         last = true,
-        required_unless_present = "settle",
+        required_unless_present_any = ["settle", "list"],
         conflicts_with = "settle",
         value_name = "COMMAND"
     )]
@@ -54,7 +60,23 @@ pub(crate) struct Arguments {
     /// Settle an open key: done if its effect happened, redo if it did not
     #[arg(long, value_name = "WHAT")]
     settle: Option<Settle>,
+    /// List the open keys
+    #[arg(long, conflicts_with_all = ["key", "command", "settle"])]
+    list: bool,
+    #[command(flatten)]
+    output: Output,
 }
+
+const OPEN: Table<'_> = Table::new(
+    &[
+        ("key", "key"),
+        ("begun", "recorded_at"),
+        ("by", "recorded_by"),
+        ("run", "run_id"),
+        ("attempt", "attempt"),
+    ],
+    "no effect is open",
+);
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Settle {
@@ -71,9 +93,10 @@ impl Settle {
         store: &Store,
         key: &str,
         recorded: Option<DateTime<Utc>>,
+        result: Option<&str>,
     ) -> store::Result<bool> {
         match self {
-            Self::Done => store.complete_effect(key, recorded),
+            Self::Done => store.complete_effect(key, recorded, result),
             Self::Redo => store.remove_effect(key, recorded),
         }
     }
@@ -82,15 +105,22 @@ impl Settle {
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
-        let key = plain(&self.key);
+        let Some(name) = &self.key else {
+            print::rows(self.output.form(), &store.list_open_effects()?, &OPEN)?;
+            return Ok(Exit::Done);
+        };
+        let key = plain(name);
         if let Some(settle) = self.settle {
             let why =
                 || Fault::new(Exit::Conflict, format!("cannot settle `{key}`: it is not open"));
-            let settled = settle.write(&store, &self.key, None)?;
+            let settled = settle.write(&store, name, None, None)?;
             return settled.then_some(Exit::Done).ok_or_else(|| why().into());
         }
-        let recorded = match store.begin_effect(&self.key, run())? {
-            Effect::Completed => return Ok(Exit::Done),
+        let recorded = match store.begin_effect(name, run())? {
+            Effect::Completed(result) => {
+                print::answer(&result.unwrap_or_default())?;
+                return Ok(Exit::Done);
+            }
             Effect::Open(since) => {
                 let since = print::instant(since);
                 let begun = format!("was begun at {since}, and it is unknown whether it happened");
@@ -105,7 +135,7 @@ impl Arguments {
             }
             Effect::Begun(recorded) => Some(recorded),
         };
-        let settle = |settle: Settle| {
+        let settle = |settle: Settle, output: Option<&str>| {
             let (result, word) = match settle {
                 Settle::Done => ("succeeded", "done"),
                 Settle::Redo => ("failed", "redo"),
@@ -116,12 +146,21 @@ impl Arguments {
                      run `jobctl once --settle {word} '{key}'`"
                 )
             };
-            record(&store, database, |store| settle.write(store, &self.key, recorded))
+            record(&store, database, |store| settle.write(store, name, recorded, output))
                 .with_context(left_open)
         };
-        match execute::foreground(&self.command) {
-            Foreground::Succeeded => {
-                if settle(Settle::Done)? {
+        match execute::foreground(&self.command, RESULT_LIMIT) {
+            Foreground::Succeeded(printed) => {
+                let is_text = |text: &String| !text.contains('\0');
+                let output = printed.and_then(|bytes| String::from_utf8(bytes).ok());
+                let output = output.filter(is_text);
+                if settle(Settle::Done, output.as_deref())? {
+                    if output.is_none() {
+                        print::complain(&format!(
+                            "the output of `{key}` is not stored, because it is longer than 8 KiB \
+                             or not text"
+                        ));
+                    }
                     return Ok(Exit::Done);
                 }
                 let why = format!(
@@ -131,11 +170,11 @@ impl Arguments {
                 Err(Fault::new(Exit::Conflict, why).into())
             }
             Foreground::Failed(status) => {
-                settle(Settle::Redo)?;
+                settle(Settle::Redo, None)?;
                 Ok(Exit::Passed(status))
             }
             Foreground::NotStarted(error) => {
-                settle(Settle::Redo)?;
+                settle(Settle::Redo, None)?;
                 let is_missing = error.kind() == io::ErrorKind::NotFound;
                 let status = if is_missing { NOT_FOUND } else { NOT_EXECUTABLE };
                 let why =

@@ -1,11 +1,14 @@
 //! A command in the foreground. With `shell`, the only place that starts, signals and awaits
 //! the processes of jobs.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{ChildStdout, Command, Stdio};
 use std::thread;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -13,7 +16,8 @@ use signal_hook::iterator::Signals;
 use super::sanitize;
 
 pub(crate) enum Foreground {
-    Succeeded,
+    /// With what the command printed to stdout; `None` if it is longer than the limit.
+    Succeeded(Option<Vec<u8>>),
     /// The exit status, or 128 and the signal that killed the command, as in a shell.
     Failed(u8),
     NotStarted(io::Error),
@@ -21,10 +25,11 @@ pub(crate) enum Foreground {
     Unknown(io::Error),
 }
 
-/// Runs a command on jobctl's own terminal, pipes and process group. A signal ends only the
-/// command, because jobctl must stay to report how the command ended. Both ignore the signals
-/// that jobctl inherited as ignored, as under `nohup`.
-pub(crate) fn foreground(words: &[String]) -> Foreground {
+/// Runs a command in jobctl's own process group, with its stdin and stderr. Passes stdout on, and
+/// keeps up to `limit` bytes of it. A signal ends only the command, because jobctl must stay to
+/// report how the command ended. Both ignore the signals that jobctl inherited as ignored, as under
+/// `nohup`.
+pub(crate) fn foreground(words: &[String], limit: usize) -> Foreground {
     let ignored: Vec<_> = sanitize::ignored_signals().collect();
     let caught =
         [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| !ignored.contains(signal));
@@ -33,13 +38,14 @@ pub(crate) fn foreground(words: &[String]) -> Foreground {
     // read.
     let signals = Signals::new(caught.chain([SIGCHLD]));
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env_remove(sanitize::OWN_ADDRESS);
+    command.args(&words[1..]).env_remove(sanitize::OWN_ADDRESS).stdout(Stdio::piped());
     let (mut signals, mut child) = match signals.and_then(|caught| Ok((caught, command.spawn()?))) {
         Ok(started) => started,
         Err(error) => return Foreground::NotStarted(error),
     };
     // If the system refuses a descriptor or a thread, no signal is passed on.
-    if let Ok(command) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+    if let Some(command) = process.as_ref().and_then(|process| process.try_clone().ok()) {
         let _ = thread::Builder::new().spawn(move || {
             for number in signals.forever() {
                 let signal = match number {
@@ -52,12 +58,44 @@ pub(crate) fn foreground(words: &[String]) -> Foreground {
             }
         });
     }
+    let printed = child.stdout.take().map(|stdout| pass_on(stdout, process.as_ref(), limit));
     match child.wait() {
-        Ok(status) if status.success() => Foreground::Succeeded,
+        Ok(status) if status.success() => Foreground::Succeeded(printed.flatten()),
         Ok(status) => {
             let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
             Foreground::Failed(status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1))
         }
         Err(error) => Foreground::Unknown(error),
+    }
+}
+
+/// Writes what the command prints to jobctl's own stdout at once, until the command has ended or
+/// has closed its stdout. A process in the background may hold it open for longer.
+fn pass_on(mut stdout: ChildStdout, process: Option<&OwnedFd>, limit: usize) -> Option<Vec<u8>> {
+    let mut kept = Some(Vec::new());
+    let mut chunk = [0; 8192];
+    loop {
+        let mut events: Vec<_> = [Some(stdout.as_fd()), process.map(OwnedFd::as_fd)]
+            .into_iter()
+            .flatten()
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        match poll(&mut events, None) {
+            Err(Errno::INTR) => continue,
+            Ok(_) if events[0].revents().is_empty() => return kept,
+            _ => {}
+        }
+        let length = match stdout.read(&mut chunk) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => return kept,
+            Ok(length) => length,
+        };
+        // A closed stdout does not stop the command.
+        let mut own = io::stdout().lock();
+        let _ = own.write_all(&chunk[..length]).and_then(|()| own.flush());
+        kept = kept.filter(|kept| kept.len() + length <= limit);
+        if let Some(kept) = &mut kept {
+            kept.extend_from_slice(&chunk[..length]);
+        }
     }
 }

@@ -188,7 +188,7 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
                 plural::of(fact.runs, "effect")
             ),
             "find out whether they happened, and settle each with `jobctl once --settle`; \
-             jobctl.job_effects has their keys"
+             `jobctl once --list` has their keys"
                 .to_owned(),
         ),
         "hold_old" => {

@@ -1,14 +1,41 @@
 //! Effects that happen once, recorded by their keys.
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
+use super::row::rows;
 use super::{Result, Store, query};
+use crate::text::timestamp;
+
+/// The bytes of a result that an effect keeps.
+pub(crate) const RESULT_LIMIT: usize = 8 * 1024;
+
+rows! {
+    struct Found {
+        recorded_at: DateTime<Utc>,
+        may_settle: bool,
+        completed: bool,
+        result: Option<String>,
+    }
+
+    /// An effect that began and did not complete.
+    #[derive(Default, Serialize)]
+    pub(crate) struct OpenEffect {
+        pub(crate) key: String,
+        pub(crate) run_id: Option<i64>,
+        pub(crate) attempt: Option<i32>,
+        pub(crate) recorded_by: String,
+        #[serde(with = "timestamp")]
+        pub(crate) recorded_at: DateTime<Utc>,
+    }
+}
 
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// Recorded now: the caller may perform the effect and owns this record.
     Begun(DateTime<Utc>),
-    Completed,
+    /// With the output of the command, if it is stored.
+    Completed(Option<String>),
     /// Recorded earlier, at this time, and neither completed nor removed.
     Open(DateTime<Utc>),
     /// Another role recorded the effect, and the current role may not settle it.
@@ -26,12 +53,13 @@ impl Store {
                 if let Some(recorded) = begun {
                     return Ok(Effect::Begun(recorded));
                 }
-                return Ok(match client.first(query!("effect/find"), &[&key])? {
+                let found: Option<Found> = client.first(query!("effect/find"), &[&key])?;
+                return Ok(match found {
                     // The effect was removed between the two statements: its key is free again.
                     None => continue,
-                    Some((_, false, _)) => Effect::Foreign,
-                    Some((_, true, true)) => Effect::Completed,
-                    Some((recorded, true, false)) => Effect::Open(recorded),
+                    Some(found) if !found.may_settle => Effect::Foreign,
+                    Some(found) if found.completed => Effect::Completed(found.result),
+                    Some(found) => Effect::Open(found.recorded_at),
                 });
             }
         })
@@ -43,23 +71,24 @@ impl Store {
         &self,
         key: &str,
         recorded: Option<DateTime<Utc>>,
+        result: Option<&str>,
     ) -> Result<bool> {
-        self.settle_effect("complete the effect", query!("effect/complete"), key, recorded)
+        let (key, result) = (key.to_owned(), result.map(str::to_owned));
+        self.transact("complete the effect", move |client| {
+            Ok(client.execute(query!("effect/complete"), &[&key, &recorded, &result])? > 0)
+        })
     }
 
     /// Removes an open effect, which did not happen; otherwise like `complete_effect`.
     pub(crate) fn remove_effect(&self, key: &str, recorded: Option<DateTime<Utc>>) -> Result<bool> {
-        self.settle_effect("remove the effect", query!("effect/remove"), key, recorded)
+        let key = key.to_owned();
+        self.transact("remove the effect", move |client| {
+            Ok(client.execute(query!("effect/remove"), &[&key, &recorded])? > 0)
+        })
     }
 
-    fn settle_effect(
-        &self,
-        doing: &'static str,
-        query: &'static str,
-        key: &str,
-        recorded: Option<DateTime<Utc>>,
-    ) -> Result<bool> {
-        let key = key.to_owned();
-        self.transact(doing, move |client| Ok(client.execute(query, &[&key, &recorded])? > 0))
+    /// Returns the effects that began and did not complete, the oldest first.
+    pub(crate) fn list_open_effects(&self) -> Result<Vec<OpenEffect>> {
+        self.transact("list effects", |client| client.list(query!("effect/list_open"), &[]))
     }
 }

@@ -34,7 +34,7 @@ pub(crate) use claim::{
     Claim, ClaimFilter, ClaimResult, Claimed, DueRun, Holder, Lane, Position, Token,
 };
 pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, Unlisted};
-pub(crate) use effects::Effect;
+pub(crate) use effects::{Effect, RESULT_LIMIT};
 pub(crate) use enqueue::{Accepted, NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
 pub(crate) use events::{Event, StoredDefinition};

@@ -24,7 +24,7 @@ SELECT
     coalesce((
         SELECT bool_and(has_function_privilege(oid, 'EXECUTE'))
         FROM functions
-        WHERE name = 'record_effect'
+        WHERE name IN ('record_effect', 'effect_result')
     ), false) AS records_effects,
     coalesce((
         SELECT bool_and(

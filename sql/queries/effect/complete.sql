@@ -1,9 +1,11 @@
 -- Open -> completed.
--- $1  key    $2  time of the owner's record; NULL: any record
+-- $1  key    $2  time of the owner's record; NULL: any record    $3  output of the command, or NULL
 -- Zero rows: the effect is not open, or has another record now. An owner may complete an effect
 -- twice, because the answer to its first statement may be lost.
 UPDATE jobctl.job_effects AS effect
-SET completed_at = coalesce(effect.completed_at, now())
+SET
+    completed_at = coalesce(effect.completed_at, now()),
+    result = coalesce(effect.result, $3::text)
 WHERE effect.key = $1::text
     AND CASE
         WHEN $2::timestamptz IS NULL THEN effect.completed_at IS NULL

@@ -5,6 +5,7 @@
 SELECT
     effect.recorded_at,
     jobctl.may_settle(current_user, effect.recorded_by) AS may_settle,
-    effect.completed_at IS NOT NULL AS completed
+    effect.completed_at IS NOT NULL AS completed,
+    effect.result
 FROM jobctl.job_effects AS effect
 WHERE effect.key = $1::text
