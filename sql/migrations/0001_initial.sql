@@ -268,8 +268,8 @@ CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (definition_id, scheduled_f
     WHERE scheduled_for IS NOT NULL;
 
 -- The waiting runs of definitions that limit their runs, in the order of claims; also counts them
--- for max_waiting. The key is the
--- name, not the id: any program may insert runs, and a removed definition may come back.
+-- for max_waiting. The key is the name, not the id: any program may insert runs, and a removed
+-- definition may come back.
 CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs (job_type, priority, run_at, id)
     WHERE status IN ('queued', 'failed') AND job_type NOT IN ('shell', 'http');
 

@@ -1,6 +1,5 @@
 -- The runs that hold these idempotency keys, and whether their payloads are the same; NULL for runs
--- of another job. A separate
--- statement, because an INSERT can't see the run that it conflicts with.
+-- of another job. A separate statement, because an INSERT can't see the run that it conflicts with.
 -- $1  keys    $2  job types    $3  payloads    $4  key scopes
 -- A key without a row is free again: its run was deleted or ended meanwhile.
 SELECT

@@ -11,8 +11,7 @@
 --     only be equal if the new primary's clock is behind, and even then they must meet in the same
 --     microsecond.
 -- If an operator asked to cancel a run, or a newer run took its live key, it is not queued or
--- retried. If its max_attempts were
--- lowered meanwhile, it is dead.
+-- retried. If its max_attempts were lowered meanwhile, it is dead.
 -- A row per attempt that is recorded now, with the status of its run. Nothing is written for a
 -- missing attempt: its lease is lost, or it was recorded before, see recorded_before.sql.
 WITH ended AS (
