@@ -63,6 +63,8 @@ CREATE TABLE jobctl.job_definitions (
     burst integer
         CONSTRAINT burst_in_range
             CHECK (burst IS NULL OR burst BETWEEN 1 AND 999999 AND rate IS NOT NULL),
+    most_at_once integer
+        GENERATED ALWAYS AS (coalesce(burst, split_part(rate, '/', 1)::integer)) STORED,
     -- When all starts so far fit the rate. The generic cell rate algorithm calls it the theoretical
     -- arrival time.
     rate_next_at timestamptz,

@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
 pub(super) struct Target {
     /// The runs of this job
     #[arg(long, value_name = "NAME")]
-    pub(super) job: Option<String>,
+    job: Option<String>,
     /// The runs of this queue
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
     queue: Option<String>,

@@ -737,7 +737,7 @@ impl Database {
             self.write(run.clone())?;
         }
         for (name, definition) in &self.definitions.clone() {
-            let is_of = |run: &&Run| run.job_type == *name && within_limits.contains(&run.id);
+            let is_of = |run: &&Run| run.job_type == *name;
             let started = i32::try_from(claimed.iter().filter(is_of).count()).unwrap_or(0);
             let Some((_, interval)) = definition.rate().filter(|_| started > 0) else { continue };
             let next = definition.rate_next_at.map_or(now, |next| next.max(now));

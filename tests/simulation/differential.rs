@@ -104,8 +104,8 @@ const ROWS: &str = "
         exit_code, signal, http_status, output, output_bytes, output_truncated}'::text[]
     FROM jobctl.job_attempts AS it
     UNION ALL SELECT 'definition ' || name, to_jsonb(definition) - '{action_bytes, payload_bytes,
-        most_fires, most_running, rate_interval, is_limited, created_at, updated_at}'::text[] ||
-        jsonb_build_object('timeout', extract(epoch FROM timeout),
+        most_fires, most_running, most_at_once, rate_interval, is_limited, created_at,
+        updated_at}'::text[] || jsonb_build_object('timeout', extract(epoch FROM timeout),
             'spread', extract(epoch FROM spread))
     FROM jobctl.job_definitions AS definition
     UNION ALL SELECT 'worker ' || worker, jsonb_build_object('last_tick_at', last_tick_at,

@@ -49,8 +49,7 @@ SELECT
     hold.reason AS hold_reason,
     definition.most_running,
     definition.rate,
-    definition.rate_next_at - definition.rate_interval
-        * (coalesce(definition.burst, split_part(definition.rate, '/', 1)::integer) - 1)
+    definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
         AS allowed_at,
     (
         SELECT count(*)

@@ -216,7 +216,8 @@ claimed AS (
     WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
     RETURNING run.*
 ),
--- within_limits.sql has locked these definitions. Runs that are found by a scan are of others.
+-- A scan finds no run of a limited definition. Those that $8 names were locked with their
+-- definitions; if it is empty, PostgreSQL skips this part.
 spent AS (
     UPDATE jobctl.job_definitions AS definition
     SET
@@ -225,7 +226,6 @@ spent AS (
     FROM (
         SELECT claimed.job_type, count(*) AS runs
         FROM claimed
-        WHERE claimed.id = ANY ($8::bigint[])
         GROUP BY claimed.job_type
     ) AS started
     WHERE definition.name = started.job_type

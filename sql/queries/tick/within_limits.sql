@@ -29,7 +29,7 @@ CROSS JOIN LATERAL (
                     AND run.job_type = definition.name
             ),
             -- The generic cell rate algorithm (ITU-T I.371).
-            coalesce(definition.burst, split_part(definition.rate, '/', 1)::integer)
+            definition.most_at_once
             - ceil(
                 extract(epoch FROM greatest(definition.rate_next_at - now(), interval '0'))
                 / extract(epoch FROM definition.rate_interval)

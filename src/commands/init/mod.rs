@@ -2,7 +2,7 @@
 
 mod marked;
 
-use std::io::{self, ErrorKind, IsTerminal};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -183,7 +183,7 @@ impl Arguments {
         if self.yes {
             return Ok(());
         }
-        if !io::stdin().is_terminal() {
+        if !print::can_ask() {
             let why = format!("cannot ask whether to change {what}: no terminal; add --yes");
             return Err(Fault::usage(why).into());
         }
