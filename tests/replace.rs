@@ -106,15 +106,33 @@ fn a_replaced_run_that_failed_keeps_its_backoff_and_attempts() {
 
 #[test]
 fn a_running_run_is_left_alone_and_a_new_one_waits() {
+    a_new_run_waits("");
+}
+
+#[test]
+fn the_new_run_takes_no_slot_of_a_limit_while_it_waits() {
+    a_new_run_waits("max_running = 2");
+}
+
+#[track_caller]
+fn a_new_run_waits(limit: &str) {
     let db = TestDb::new();
     let gate = Gate::new();
     let job = crate::support::json_string(&format!("{}\nexit 1", gate.script()));
-    db.apply(&format!("[jobs.a]\nshell = {job}\n"));
+    db.apply(&format!("[jobs.a]\nshell = {job}\n{limit}\n"));
     answer(&db, &["a", "[1]"]);
     let tick = db.jobctl(["tick", "--limit", "1"]).spawn();
     gate.wait_for_starts(1);
     let second = "{\"id\":2,\"result\":\"enqueued\"}";
-    assert_eq!(answer(&db, &["a", "[2]", "--on-conflict", "replace", "--in", "1h"]), second);
+    assert_eq!(answer(&db, &["a", "[2]", "--on-conflict", "replace"]), second);
+    // It is not claimed before the other has ended. A run without the key is.
+    db.enqueue(["a", "[0]"]);
+    let other = db.jobctl(["tick", "--limit", "1", "--worker", "other"]).spawn();
+    gate.wait_for_starts(2);
+    assert_eq!([2, 3].map(|id| db.status(id)), ["queued", "running"]);
+    db.jobctl(["tick", "--dry-run"]).run().success().stdout("");
+    let shown = db.jobctl(["show", "2"]).run().success().stdout;
+    assert!(shown.contains("run 1 had its key before, and is still running"), "{shown}");
     assert_eq!(
         answer(&db, &["a", "[3]", "--on-conflict", "replace"]),
         second.replace("enqueued", "replaced")
@@ -125,6 +143,7 @@ fn a_running_run_is_left_alone_and_a_new_one_waits() {
     assert_eq!(db.of_run(1, "status, payload, key_scope"), "running|[1]|replaced");
     gate.open();
     tick.wait().success();
+    other.wait().success();
     // It is not tried again, because the new run has the newer payload.
     assert_eq!(db.of_run(1, "status, error_type, attempts"), "cancelled|exit_code|1");
     assert_eq!(db.of_run(2, "status, payload"), "queued|[3]");

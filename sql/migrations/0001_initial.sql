@@ -183,7 +183,7 @@ CREATE TABLE jobctl.job_runs (
             CHECK (idempotency_key !~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'),
     -- A retained key is taken while its run is kept, a live key while its run is unfinished. A run
     -- whose live key a newer run took while it was running has the scope `replaced`: it holds no
-    -- key, and is not tried again.
+    -- key, and is not tried again. The newer run is not claimed before this one ends.
     key_scope text NOT NULL DEFAULT 'retained'
         CONSTRAINT key_scope_is_known CHECK (key_scope IN ('retained', 'live', 'replaced')),
     scheduled_for timestamptz,
@@ -264,6 +264,10 @@ CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs (idempotency_key, key_scope)
             key_scope = 'retained'
             OR (key_scope = 'live' AND status IN ('queued', 'running', 'failed'))
         );
+
+-- The running runs that lost their key to a run that waits for their end.
+CREATE INDEX job_runs_replaced ON jobctl.job_runs (idempotency_key)
+    WHERE status = 'running' AND key_scope = 'replaced';
 
 -- One run per nominal time.
 CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (definition_id, scheduled_for)

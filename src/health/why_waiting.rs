@@ -55,6 +55,9 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
         let [until, reason] = [until, reason].map(Option::unwrap_or_default);
         return format!("held by {by} for {}{until}{reason}", between(at, run.now));
     }
+    if let Some(id) = run.replaced_run {
+        return format!("run {id} had its key before, and is still running");
+    }
     if let Some(most) = run.most_running.filter(|most| run.running >= i64::from(*most)) {
         return format!("{} of at most {most} runs of this job are running", run.running);
     }
@@ -153,6 +156,7 @@ mod tests {
             most_running: None,
             rate: None,
             allowed_at: None,
+            replaced_run: None,
             running: 0,
             ahead: 0,
             served_at: Some(ago(20)),

@@ -75,6 +75,9 @@ rows! {
         pub(crate) rate: Option<String>,
         #[serde(skip)]
         pub(crate) allowed_at: Option<DateTime<Utc>>,
+        /// The run that lost its key to this one and is still running.
+        #[serde(skip)]
+        pub(crate) replaced_run: Option<i64>,
         /// The number of running runs of the job.
         #[serde(skip)]
         pub(crate) running: i64,

@@ -52,6 +52,13 @@ SELECT
     definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
         AS allowed_at,
     (
+        SELECT max(replaced.id)
+        FROM jobctl.job_runs AS replaced
+        WHERE replaced.status = 'running'
+            AND replaced.key_scope = 'replaced'
+            AND replaced.idempotency_key = run.idempotency_key
+    ) AS replaced_run,
+    (
         SELECT count(*)
         FROM jobctl.job_runs AS sibling
         WHERE sibling.status = 'running'

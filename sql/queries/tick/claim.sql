@@ -106,7 +106,12 @@ left_out AS MATERIALIZED (
         SELECT hold.name
         FROM jobctl.current_holds AS hold
         WHERE hold.scope = 'job'
-    ) AS job_types
+    ) AS job_types,
+    ARRAY(
+        SELECT replaced.idempotency_key
+        FROM jobctl.job_runs AS replaced
+        WHERE replaced.status = 'running' AND replaced.key_scope = 'replaced'
+    ) AS keys
 ),
 free AS MATERIALIZED (
     SELECT
@@ -145,6 +150,7 @@ free AS MATERIALIZED (
             -- would expect that hardly any run passes, and read and sort the whole lane.
             AND NOT coalesce(run.job_type = ANY ((SELECT job_types FROM left_out)::text[]), false)
             AND NOT coalesce(run.job_type = ANY ((SELECT job_types FROM limited)::text[]), false)
+            AND NOT coalesce(run.idempotency_key = ANY ((SELECT keys FROM left_out)::text[]), false)
         ORDER BY run.run_at, run.id
         -- More than the outer limit needs, but without it the planner would sort whole lanes.
         LIMIT $3::integer

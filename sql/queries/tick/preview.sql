@@ -30,5 +30,11 @@ WHERE run.status IN ('queued', 'failed')
             ('job', run.job_type)
         )
     )
+    AND NOT EXISTS (
+        SELECT FROM jobctl.job_runs AS replaced
+        WHERE replaced.status = 'running'
+            AND replaced.key_scope = 'replaced'
+            AND replaced.idempotency_key = run.idempotency_key
+    )
 ORDER BY run.priority, run.run_at, run.id
 LIMIT $3::bigint

@@ -17,6 +17,12 @@ CROSS JOIN LATERAL (
             SELECT FROM jobctl.current_holds AS hold
             WHERE (hold.scope, hold.name) IN (('job', run.job_type), ('queue', run.queue))
         )
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_runs AS replaced
+            WHERE replaced.status = 'running'
+                AND replaced.key_scope = 'replaced'
+                AND replaced.idempotency_key = run.idempotency_key
+        )
     ORDER BY run.priority, run.run_at, run.id
     LIMIT greatest(
         0,
