@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 49] = [
+const REFUSED: [(&[&str], &str, &str); 50] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -21,6 +21,7 @@ const REFUSED: [(&[&str], &str, &str); 49] = [
     (&["enqueue", "shell", "{}"], "--key-scope", "sometimes"),
     (&["enqueue", "shell", "{}", "--key", "k"], "--on-conflict", "merge"),
     (&["enqueue", "shell", "{}", "--key", "k"], "--debounce", "5"),
+    (&["enqueue", "shell", "{}"], "--expires-in", "0s"),
     (&["enqueue", "shell", "{}", "--key", "k", "--debounce", "1s"], "--debounce-max", "5"),
     (&["enqueue", "shell", "{}"], "--max-attempts", "0"),
     (&["enqueue", "shell", "{}"], "--timeout", "5"),

@@ -158,7 +158,7 @@ fn list_filters_by_one_or_several_statuses() {
     );
     db.jobctl(["list", "--error-type", "oops"]).run().exits(2).stdout("").stderr_has(
         "[possible values: exit_code, signal, timeout, spawn, http_status, transport, tls, \
-         bad_payload, not_allowed, lease_expired, interrupted, cancelled, dropped]",
+         bad_payload, not_allowed, lease_expired, interrupted, cancelled, dropped, expired]",
     );
 }
 

@@ -31,6 +31,7 @@ mod enqueue;
 mod enqueuers;
 mod environment;
 mod exhausted;
+mod expire;
 mod failures;
 mod fencing;
 mod hold;

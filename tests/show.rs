@@ -206,13 +206,10 @@ fn json_has_every_column_the_reason_and_the_history() {
             })),
         ],
     });
-    expected["schedule_state"] = Value::Null;
-    expected["payload_error"] = Value::Null;
     expected["events"] = json!([]);
-    for unset in ["settled_at", "held_at", "held_until", "held_by", "hold_reason"] {
-        expected[unset] = Value::Null;
-    }
-    expected["live_output"] = Value::Null;
+    let unset = "expires_at schedule_state payload_error settled_at held_at held_until held_by \
+                 hold_reason live_output";
+    unset.split(' ').for_each(|unset| expected[unset] = Value::Null);
     assert_eq!(json_of(&db, id), expected);
 }
 

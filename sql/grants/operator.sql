@@ -16,6 +16,7 @@ GRANT UPDATE (
     locked_until,
     live_output,
     cancel_requested_at,
+    expires_at,
     finished_at,
     settled_at,
     updated_at

@@ -22,6 +22,7 @@ GRANT SELECT (
     locked_by,
     locked_until,
     cancel_requested_at,
+    expires_at,
     last_error,
     error_type,
     failed_at,

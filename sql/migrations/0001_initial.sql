@@ -85,6 +85,9 @@ CREATE TABLE jobctl.job_definitions (
     -- `check` reports the job if it has not succeeded for longer.
     max_age interval
         CONSTRAINT max_age_is_positive CHECK (max_age > interval '0'),
+    -- How long after its time a run may start.
+    expires interval
+        CONSTRAINT expires_is_positive CHECK (expires > interval '0'),
     backoff text NOT NULL DEFAULT 'exponential:1m..30m'
         CONSTRAINT backoff_is_known
             CHECK (backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'),
@@ -187,6 +190,8 @@ CREATE TABLE jobctl.job_runs (
     key_scope text NOT NULL DEFAULT 'retained'
         CONSTRAINT key_scope_is_known CHECK (key_scope IN ('retained', 'live', 'replaced')),
     scheduled_for timestamptz,
+    -- No attempt starts after this time.
+    expires_at timestamptz,
     locked_by text,
     locked_until timestamptz,
     cancel_requested_at timestamptz,
@@ -207,6 +212,7 @@ CREATE TABLE jobctl.job_runs (
         least(
             locked_until,
             scheduled_for,
+            expires_at,
             cancel_requested_at,
             failed_at,
             started_at,
@@ -218,6 +224,7 @@ CREATE TABLE jobctl.job_runs (
         AND greatest(
             locked_until,
             scheduled_for,
+            expires_at,
             cancel_requested_at,
             failed_at,
             started_at,
@@ -252,6 +259,10 @@ WITH (
 -- The claim reads this index lane by lane. A lane is a queue and a priority.
 CREATE INDEX job_runs_waiting ON jobctl.job_runs (queue, priority, run_at, id)
     WHERE status IN ('queued', 'failed');
+
+-- The waiting runs that may expire, see expire.sql.
+CREATE INDEX job_runs_expiring ON jobctl.job_runs (expires_at)
+    WHERE expires_at IS NOT NULL AND status IN ('queued', 'failed');
 
 -- locked_until is in no index, so that a heartbeat is a heap-only update.
 CREATE INDEX job_runs_running ON jobctl.job_runs (job_type, locked_by)
@@ -335,9 +346,10 @@ CREATE TABLE jobctl.job_figures (
     -- The row's number on its day, not unique, and how often it was written.
     part integer NOT NULL DEFAULT 1,
     writes integer NOT NULL DEFAULT 0,
-    -- Runs that succeeded, and runs that died.
+    -- Runs that succeeded, died, and expired.
     succeeded bigint NOT NULL DEFAULT 0,
     dead bigint NOT NULL DEFAULT 0,
+    expired bigint NOT NULL DEFAULT 0,
     -- Attempts that failed or lost their lease, and those after which the run waited for another.
     failed_attempts bigint NOT NULL DEFAULT 0,
     retried_attempts bigint NOT NULL DEFAULT 0,
@@ -525,6 +537,7 @@ SELECT
     day,
     sum(succeeded)::bigint AS succeeded,
     sum(dead)::bigint AS dead,
+    sum(expired)::bigint AS expired,
     sum(failed_attempts)::bigint AS failed_attempts,
     sum(retried_attempts)::bigint AS retried_attempts,
     sum(run_time_seconds) AS run_time_seconds,
@@ -634,6 +647,7 @@ CREATE FUNCTION jobctl.replace_waiting(
     payload jsonb,
     run_at timestamptz,
     debounce_max interval,
+    expires_in interval,
     takes_key boolean
 )
 RETURNS bigint
@@ -651,6 +665,7 @@ BEGIN
             least(replace_waiting.run_at, run.created_at + replace_waiting.debounce_max),
             CASE run.status WHEN 'failed' THEN run.run_at END
         ),
+        expires_at = replace_waiting.run_at + replace_waiting.expires_in,
         updated_at = now()
     WHERE run.idempotency_key = replace_waiting.key
         AND run.key_scope = 'live'
@@ -697,6 +712,7 @@ CREATE FUNCTION jobctl.try_enqueue(
     on_conflict text DEFAULT NULL,
     debounce interval DEFAULT NULL,
     debounce_max interval DEFAULT NULL,
+    expires_in interval DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER,
     OUT id bigint,
     OUT result text,
@@ -821,6 +837,9 @@ BEGIN
             THEN 'debounce_max needs debounce'
         WHEN try_enqueue.debounce_max NOT BETWEEN try_enqueue.debounce AND '3650 days'
             THEN 'debounce_max is out of range; allowed are the debounce to 3650 days'
+        WHEN try_enqueue.expires_in NOT BETWEEN '1 second' AND '3650 days'
+            OR try_enqueue.run_at + try_enqueue.expires_in >= '10000-01-01 00:00Z'
+            THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
         WHEN size > 4 * 262144
@@ -852,7 +871,8 @@ BEGIN
         code := '22023';
         RETURN;
     END IF;
-    run_in := coalesce(run_in, debounce);
+    run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
+    expires_in := coalesce(expires_in, definition.expires);
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
         -- Reads at most max_waiting entries of job_runs_waiting_of_job: the order of its columns
         -- keeps the planner from other indexes. A number in a row would be written by all enqueues
@@ -875,8 +895,9 @@ BEGIN
                 definition.name,
                 try_enqueue.key,
                 coalesce(try_enqueue.payload, '{}'),
-                coalesce(try_enqueue.run_at, now() + try_enqueue.run_in, now()),
+                run_at,
                 try_enqueue.debounce_max,
+                expires_in,
                 NOT is_full
             );
             IF id IS NOT NULL THEN
@@ -895,7 +916,8 @@ BEGIN
             timeout,
             backoff,
             idempotency_key,
-            key_scope
+            key_scope,
+            expires_at
         )
         SELECT
             definition.id,
@@ -903,12 +925,13 @@ BEGIN
             coalesce(try_enqueue.payload, '{}'),
             coalesce(try_enqueue.queue, definition.queue),
             coalesce(try_enqueue.priority, definition.priority),
-            coalesce(try_enqueue.run_at, now() + try_enqueue.run_in, now()),
+            try_enqueue.run_at,
             coalesce(try_enqueue.max_attempts, definition.max_attempts),
             try_enqueue.timeout,
             coalesce(try_enqueue.backoff, definition.backoff),
             try_enqueue.key,
-            coalesce(try_enqueue.key_scope, 'retained')
+            coalesce(try_enqueue.key_scope, 'retained'),
+            try_enqueue.run_at + try_enqueue.expires_in
         WHERE NOT is_full
         ON CONFLICT DO NOTHING
         RETURNING run.id INTO try_enqueue.id;
@@ -1002,6 +1025,7 @@ CREATE FUNCTION jobctl.enqueue(
     on_conflict text DEFAULT NULL,
     debounce interval DEFAULT NULL,
     debounce_max interval DEFAULT NULL,
+    expires_in interval DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER
 )
 RETURNS bigint
@@ -1014,7 +1038,7 @@ DECLARE
 BEGIN
     queued := jobctl.try_enqueue(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
-        key_scope, on_conflict, debounce, debounce_max, caller
+        key_scope, on_conflict, debounce, debounce_max, expires_in, caller
     );
     IF queued.code IS NULL THEN
         RETURN queued.id;
@@ -1128,7 +1152,8 @@ BEGIN
             run_at,
             max_attempts,
             backoff,
-            scheduled_for
+            scheduled_for,
+            expires_at
         )
         SELECT
             definition.id,
@@ -1139,7 +1164,8 @@ BEGIN
             nominal + fire.delay,
             definition.max_attempts,
             definition.backoff,
-            nominal
+            nominal,
+            nominal + fire.delay + definition.expires
         FROM unnest(due) AS nominal
         ORDER BY nominal
         ON CONFLICT (definition_id, scheduled_for) WHERE scheduled_for IS NOT NULL DO NOTHING
@@ -1196,6 +1222,7 @@ AS $$
         'max_attempts', definition.max_attempts,
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),
+        'expires', extract(epoch FROM definition.expires),
         'backoff', definition.backoff,
         'priority', definition.priority,
         'queue', definition.queue,
@@ -1361,10 +1388,10 @@ CREATE TRIGGER attempts_only_go_up
     EXECUTE FUNCTION jobctl.refuse_fewer_attempts();
 
 -- Adds attempts that have just ended to the figures: arrays of equal length, one element an
--- attempt. `statuses` are those of the runs now; run times and waits, in seconds, are NULL where
--- they don't count. A function, so that PostgreSQL caches the plans: without the cache these
--- statements cost three times as much. SECURITY DEFINER: a worker can add to figures, but not
--- change them.
+-- attempt, or a run that expired. `statuses` are those of the runs now; run times and waits, in
+-- seconds, are NULL where they don't count. A function, so that PostgreSQL caches the plans:
+-- without the cache these statements cost three times as much. SECURITY DEFINER: a worker can add
+-- to figures, but not change them.
 CREATE FUNCTION jobctl.count_attempts(
     job_types text[],
     statuses text[],
@@ -1387,6 +1414,7 @@ BEGIN
             ended.job_type,
             count(*) FILTER (WHERE ended.status = 'succeeded') AS succeeded,
             count(*) FILTER (WHERE ended.status = 'dead') AS dead,
+            count(*) FILTER (WHERE ended.outcome = 'expired') AS expired,
             count(*) FILTER (WHERE ended.outcome IN ('failed', 'lease_expired'))
                 AS failed_attempts,
             count(*) FILTER (
@@ -1440,6 +1468,7 @@ BEGIN
             writes = figures.writes + 1,
             succeeded = figures.succeeded + counted.succeeded,
             dead = figures.dead + counted.dead,
+            expired = figures.expired + counted.expired,
             failed_attempts = figures.failed_attempts + counted.failed_attempts,
             retried_attempts = figures.retried_attempts + counted.retried_attempts,
             run_time_seconds = figures.run_time_seconds + counted.run_time_seconds,

@@ -61,6 +61,9 @@ pub(crate) struct Arguments {
     /// Time zone of --next: UTC, or an area and city as in America/New_York
     #[arg(long, value_name = "TZ", default_value = "UTC", requires = "next")]
     time_zone: String,
+    /// Never start later than this much after its time: then the run is cancelled
+    #[arg(long, value_name = "DURATION", value_parser = expires_in())]
+    expires_in: Option<Duration>,
     /// Enqueue once: the same key and payload return the same run
     #[arg(long, value_name = "KEY", value_parser = run_key)]
     key: Option<String>,
@@ -144,6 +147,7 @@ struct Line {
     r#in: Option<String>,
     next: Option<String>,
     time_zone: Option<String>,
+    expires_in: Option<String>,
     idempotency_key: Option<String>,
     key_scope: Option<String>,
     on_conflict: Option<String>,
@@ -203,6 +207,7 @@ impl Arguments {
         run.priority = run.priority.or(self.priority);
         run.max_attempts = run.max_attempts.or(self.max_attempts);
         run.timeout = run.timeout.or(self.timeout.map(|limit| limit.as_secs_f64()));
+        run.expires_in = run.expires_in.or(self.expires_in.map(|wait| wait.as_secs_f64()));
     }
 
     fn asked(mut self) -> anyhow::Result<Asked> {
@@ -249,6 +254,7 @@ impl Arguments {
             max_attempts: self.max_attempts,
             timeout: self.timeout.map(|limit| limit.as_secs_f64()),
             backoff: self.backoff,
+            expires_in: self.expires_in.map(|wait| wait.as_secs_f64()),
             key: self.key,
             key_scope: self.key_scope,
             on_conflict: self.on_conflict,
@@ -453,6 +459,8 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
         max_attempts: line.max_attempts,
         timeout: field("timeout", line.timeout, timeout())?.map(|limit| limit.as_secs_f64()),
         backoff: field("backoff", line.backoff, backoff::check)?,
+        expires_in: field("expires_in", line.expires_in, expires_in())?
+            .map(|wait| wait.as_secs_f64()),
         key: field("idempotency_key", line.idempotency_key, run_key)?,
         key_scope: field("key_scope", line.key_scope, key_scope)?,
         on_conflict: field("on_conflict", line.on_conflict, on_conflict)?,
@@ -468,6 +476,10 @@ pub(super) fn timeout() -> impl Fn(&str) -> Result<Duration, String> + Clone + S
 {
     let (least, most) = action::TIMEOUT_RANGE;
     length(least, most)
+}
+
+fn expires_in() -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    length(Duration::from_secs(1), LONGEST_WAIT)
 }
 
 /// Checks what a run does if its key has a run. A debounced run replaces it.

@@ -163,6 +163,7 @@ fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
             ("scheduled for", "scheduled_for"),
             ("created", "created_at"),
             ("due", "run_at"),
+            ("expires", "expires_at"),
             ("started", "started_at"),
             ("worker", "locked_by"),
             ("lease until", "locked_until"),
@@ -179,7 +180,7 @@ fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
         Some(run.now),
     );
     facts.retain(|(name, _)| match *name {
-        "due" => is_waiting(run),
+        "due" | "expires" => is_waiting(run),
         "started" => is_running,
         _ => true,
     });

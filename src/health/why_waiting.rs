@@ -49,6 +49,9 @@ fn waiting(run: &RunDetails, findings: &[Finding]) -> String {
 
 /// Returns why a due run waits.
 fn cause(run: &RunDetails, findings: &[Finding]) -> String {
+    if let Some(at) = run.expires_at.filter(|at| *at <= run.now) {
+        return format!("it expired {} ago; the next tick cancels it", between(at, run.now));
+    }
     if let (Some(by), Some(at)) = (&run.held_by, run.held_at) {
         let until = run.held_until.map(|until| format!(", {} more", between(run.now, until)));
         let reason = run.hold_reason.as_ref().map(|reason| format!(": {reason}"));
@@ -134,6 +137,7 @@ mod tests {
             idempotency_key: None,
             key_scope: "retained".to_owned(),
             scheduled_for: None,
+            expires_at: None,
             locked_by: None,
             locked_until: None,
             cancel_requested_at: None,
@@ -231,6 +235,12 @@ mod tests {
         let limited = |running| RunDetails { most_running: Some(2), running, ..due() };
         says(&limited(2), "due 4m ago: 2 of at most 2 runs of this job are running");
         says(&limited(1), SKIPPED);
+    }
+
+    #[test]
+    fn an_expired_run_waits_for_the_next_tick() {
+        let run = RunDetails { expires_at: Some(ago(60)), ..due() };
+        says(&run, "due 4m ago: it expired 1m ago; the next tick cancels it");
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct Definition {
     pub(crate) timeout: Option<f64>,
     /// Seconds since the last success, after which the job is a finding.
     pub(crate) max_age: Option<f64>,
+    /// Seconds after its time within which a run may start.
+    pub(crate) expires: Option<f64>,
     pub(crate) backoff: String,
     pub(crate) priority: i32,
     pub(crate) queue: String,
@@ -60,8 +62,8 @@ pub(crate) struct Problem {
 /// The keys of a job.
 pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes payload schedule \
                     time_zone catch_up overlap max_running rate burst max_waiting when_full \
-                    max_attempts timeout max_age backoff priority queue spread enqueuers \
-                    enqueue_may_set enabled";
+                    max_attempts timeout max_age expires backoff priority queue spread \
+                    enqueuers enqueue_may_set enabled";
 /// The keys of a job that belong to the command of `shell`.
 const SHELL_KEYS: [&str; 3] = ["cwd", "env", "permanent_exit_codes"];
 /// The keys of a job that need a `schedule`.
@@ -76,7 +78,7 @@ const OVERLAPS: &[&str] = &["skip", "allow", "queue"];
 const WHEN_FULL: &[&str] = &["refuse", "drop_new", "drop_oldest"];
 /// The number of intervals between nominal times that are compared with `spread`.
 const INTERVALS: usize = 100;
-/// The maximum of `max_age`.
+/// The maximum of `max_age` and `expires`.
 const LONGEST_AGE: Duration = Duration::from_secs(366 * 86400);
 /// The maximum of N in `catch_up = "all:N"`.
 const CATCH_UP_LIMIT: usize = 1000;
@@ -208,6 +210,7 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         max_attempts: max_attempts.unwrap_or(10),
         timeout: keys.get("timeout", seconds(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1))?,
         max_age: keys.get("max_age", seconds(Duration::from_secs(60), LONGEST_AGE))?,
+        expires: keys.get("expires", seconds(Duration::from_secs(1), LONGEST_AGE))?,
         backoff: backoff.unwrap_or_else(|| backoff::DEFAULT.to_owned()),
         priority: keys.get("priority", number(i32::MIN, i32::MAX))?.unwrap_or(0),
         queue: queue_name.unwrap_or_else(|| "default".to_owned()),

@@ -12,7 +12,7 @@ const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// The words of the `error_type` column, which group failures.
 pub(crate) const ERROR_TYPES: &str = "exit_code signal timeout spawn http_status transport tls \
-    bad_payload not_allowed lease_expired interrupted cancelled dropped";
+    bad_payload not_allowed lease_expired interrupted cancelled dropped expired";
 
 /// The names of Linux's signals without SIG, from 1 on.
 #[rustfmt::skip]

@@ -31,6 +31,8 @@ rows! {
         pub(crate) claiming_queues: Vec<String>,
         /// The lease of some run expired.
         pub(crate) lost: bool,
+        /// Some waiting run expired.
+        pub(crate) expired: bool,
         /// Some schedule is due.
         pub(crate) fires: bool,
         /// Whether some definition limits how many of its runs may run at once.

@@ -26,6 +26,8 @@ pub(crate) struct NewRun {
     /// Seconds.
     pub(crate) timeout: Option<f64>,
     pub(crate) backoff: Option<String>,
+    /// Seconds after its time within which it may start.
+    pub(crate) expires_in: Option<f64>,
     pub(crate) key: Option<String>,
     /// `retained` or `live`.
     pub(crate) key_scope: Option<String>,
@@ -196,9 +198,9 @@ fn insert(client: &mut Client, runs: &[NewRun], open: &[usize]) -> PgResult<Vec<
 }
 
 /// The number of parameters of the statements.
-const ALL: usize = 14;
-const WITH_KEYS: usize = 12;
-const WITHOUT_KEYS: usize = 9;
+const ALL: usize = 15;
+const WITH_KEYS: usize = 13;
+const WITHOUT_KEYS: usize = 10;
 
 fn send<T: FromRow>(
     client: &mut Client,
@@ -218,6 +220,7 @@ fn send<T: FromRow>(
         &column(&runs, |run| run.max_attempts),
         &column(&runs, |run| run.timeout),
         &column(&runs, |run| run.backoff.as_deref()),
+        &column(&runs, |run| run.expires_in),
         &column(&runs, |run| run.key.as_deref()),
         &column(&runs, |run| run.key_scope.as_deref()),
         &column(&runs, |run| run.debounce),
@@ -240,6 +243,7 @@ fn replace(client: &mut Client, runs: &[NewRun], which: &[usize]) -> PgResult<Ve
             &column(&runs, |run| run.key.as_deref()),
             &column(&runs, |run| run.debounce),
             &column(&runs, |run| run.debounce_max),
+            &column(&runs, |run| run.expires_in),
         ],
     )
 }

@@ -111,6 +111,23 @@ impl Store {
             client.list(query!("tick/recover"), &[&ids, &attempts, &waits, &error])
         })
     }
+
+    /// Returns waiting runs that expired, the oldest first.
+    pub(crate) fn expiring(&self, limit: usize) -> Result<Vec<i64>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.transact("look for expired runs", move |client| {
+            client.list(query!("tick/expiring"), &[&limit])
+        })
+    }
+
+    /// Cancels those of the runs that wait and expired. Returns how many.
+    pub(crate) fn expire(&self, ids: &[i64]) -> Result<usize> {
+        let ids = ids.to_vec();
+        self.transact("cancel expired runs", move |client| {
+            let ended: Vec<i64> = client.list(query!("tick/expire"), &[&ids])?;
+            Ok(ended.len())
+        })
+    }
 }
 
 fn renewal(

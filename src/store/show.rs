@@ -30,6 +30,9 @@ rows! {
         pub(crate) key_scope: String,
         #[serde(with = "timestamp")]
         pub(crate) scheduled_for: Option<DateTime<Utc>>,
+        /// No attempt starts after this time.
+        #[serde(with = "timestamp")]
+        pub(crate) expires_at: Option<DateTime<Utc>>,
         pub(crate) locked_by: Option<String>,
         #[serde(with = "timestamp")]
         pub(crate) locked_until: Option<DateTime<Utc>>,

@@ -44,6 +44,7 @@ rows! {
         pub(crate) job_type: String,
         pub(crate) succeeded: i64,
         pub(crate) dead: i64,
+        pub(crate) expired: i64,
         pub(crate) failed_attempts: i64,
         /// Failed attempts after which the run waited for another one.
         pub(crate) retried_attempts: i64,

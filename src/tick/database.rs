@@ -144,7 +144,7 @@ impl Database {
     }
 }
 
-/// Takes or renews the claim right, fires schedules and recovers lost runs.
+/// Takes or renews the claim right, fires schedules, recovers lost runs and ends expired ones.
 fn wake(
     store: &Store,
     holder: &Holder,
@@ -164,6 +164,9 @@ fn wake(
     }
     if seen.lost {
         upkeep::recover(store, has_time)?;
+    }
+    if seen.expired {
+        upkeep::expire(store, has_time)?;
     }
     if seen.fires || seen.lost {
         // Fired or recovered runs may be due.

@@ -1,7 +1,9 @@
 //! What every tick does for all runs of the database: it fires due schedules, recovers lost runs,
-//! and sets aside those that can't be claimed. An item that the database rejects delays no other.
+//! cancels expired ones, and sets aside those that can't be claimed. An item that the database
+//! rejects delays no other.
 
 mod bisect;
+mod expire;
 mod fire;
 mod recover;
 mod unclaimable;
@@ -9,6 +11,7 @@ mod unclaimable;
 pub(crate) use bisect::BatchSize;
 #[cfg(test)]
 pub(crate) use bisect::Bisection;
+pub(crate) use expire::expire;
 pub(crate) use fire::fire;
 pub(crate) use recover::recover;
 pub(crate) use unclaimable::UnclaimableSearch;

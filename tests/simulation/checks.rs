@@ -182,6 +182,11 @@ impl Checks {
                 Request::Wake(_) if was_running && !is_running => {
                     is(!is_over, "recovered before its lease ended")?;
                 }
+                // It was queued or failed, and is cancelled now.
+                Request::Wake(_) if old.finished_at.is_none() && run.finished_at.is_some() => {
+                    let is_early = old.expires_at.is_none_or(|at| at > database.now);
+                    is(is_early, "cancelled before it expired")?;
+                }
                 Request::Step { results, claim: wanted, .. } => {
                     let mut all = results.iter().zip(*tokens);
                     let result = all.find(|(_, of)| is_held(worker, of)).map(|(it, _)| it);
@@ -197,6 +202,8 @@ impl Checks {
                         is(wanted.is_none(), "claimed without a claim")?;
                         is(!was_running && old.run_at > database.now, "claimed before it is due")?;
                         is(old.finished_at.is_some(), "a final run was claimed")?;
+                        let is_expired = old.expires_at.is_some_and(|at| at <= database.now);
+                        is(is_expired, "an expired run was claimed")?;
                         let is_held = database.is_held(run) || database.holds_worker(worker);
                         is(is_held, "a held run was claimed")?;
                         is(run.attempts != old.attempts + 1, "a claim does not count its attempt")?;
@@ -374,7 +381,10 @@ impl Checks {
                 running += held(other);
             }
         }
-        if running >= host.concurrency && now > self.excused_until {
+        // After a pause longer than the lease, a tick does not count the runs of the other ticks of
+        // its host before they have renewed their leases.
+        let is_excused = now <= self.excused_until || is_paused(host, now, self.lease);
+        if running >= host.concurrency && !is_excused {
             let line = format!("worker {}: {} processes at once", host.worker, running + 1);
             self.fail(line);
         }
@@ -391,7 +401,8 @@ impl Checks {
         if self.is_off {
             return;
         }
-        let is_calm = self.calm_since.is_some_and(|calm| now > calm + seconds(40));
+        let is_calm = |calm: u64| now > calm.max(host.resumed) + seconds(40);
+        let is_calm = self.calm_since.is_some_and(is_calm);
         let seen = self.seen.get(&claim.id).filter(|run| token(run) == *claim);
         if let Some(asked) = seen.and_then(|run| run.cancel_requested_at)
             && is_calm

@@ -54,6 +54,7 @@ pub(super) struct Run {
     pub(super) key: Option<String>,
     pub(super) key_scope: String,
     pub(super) scheduled_for: Option<Time>,
+    pub(super) expires_at: Option<Time>,
     pub(super) locked_by: Option<String>,
     pub(super) locked_until: Option<Time>,
     pub(super) cancel_requested_at: Option<Time>,
@@ -63,6 +64,12 @@ pub(super) struct Run {
     pub(super) started_at: Option<Time>,
     pub(super) finished_at: Option<Time>,
     pub(super) updated_at: Time,
+}
+
+impl Run {
+    fn is_expired(&self, now: Time) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
 }
 
 /// A row of `job_attempts`, without its output.
@@ -439,6 +446,7 @@ fn restore<K: Ord, V>(rows: &mut BTreeMap<K, V>, key: K, row: Option<V>) {
 struct Seen {
     claiming_tick: Option<String>,
     lost: bool,
+    expired: bool,
     fires: bool,
     limits: bool,
 }
@@ -468,6 +476,9 @@ impl Database {
         if seen.lost && has_time {
             self.recover_all(random)?;
         }
+        if seen.expired && has_time {
+            self.expire_all()?;
+        }
         if seen.fires || seen.lost {
             seen = report(self)?;
         }
@@ -489,6 +500,7 @@ impl Database {
     fn report(&mut self, session: &Session, keeps_right: bool) -> Result<Seen> {
         let (now, Holder { worker, tick }) = (self.now, &session.holder);
         let lost = self.running().any(|run| run.locked_until < Some(now));
+        let expired = self.waiting().any(|run| run.is_expired(now));
         let claiming = (keeps_right || !self.waiting.is_empty())
             .then(|| (tick.clone(), now + interval(session.timing.right)));
         let queues = session.filter.queues.clone();
@@ -506,7 +518,7 @@ impl Database {
         self.write_worker(worker, row)?;
         let fires = self.definitions.values().any(|definition| definition.fires(now));
         let limits = self.definitions.values().any(Definition::is_limited);
-        Ok(Seen { claiming_tick, lost, fires, limits })
+        Ok(Seen { claiming_tick, lost, expired, fires, limits })
     }
 
     fn leave(&mut self, worker: &str, tick: &str) -> store::Result<()> {
@@ -642,7 +654,7 @@ impl Database {
             let free = [free, allowed].into_iter().flatten().min().unwrap_or(i64::MAX);
             let free = usize::try_from(free).unwrap_or(0);
             due.retain(|run| !filter.excluded_runs.contains(&run.id) && !self.is_locked(run.id));
-            due.retain(|run| !self.is_held(run));
+            due.retain(|run| !self.is_held(run) && !run.is_expired(self.now));
             due.sort_by_key(|run| (run.priority, run.run_at, run.id));
             let at_most = free.min(usize::try_from(claim.at_most).unwrap_or(0));
             runs.extend(due.iter().take(at_most).map(|run| run.id));
@@ -702,6 +714,7 @@ impl Database {
             let is_free = |run: &&&Run| {
                 after.is_none_or(|after| (run.run_at, run.id) > after)
                     && run.run_at <= now
+                    && !run.is_expired(now)
                     && !filter.excluded_runs.contains(&run.id)
                     && self.is_served(run, filter)
                     && !is_limited(run)
@@ -883,6 +896,39 @@ impl Database {
         }
     }
 
+    /// As `upkeep::expire`.
+    fn expire_all(&mut self) -> store::Result<()> {
+        let is_expired = |run: &&Run| run.is_expired(self.now);
+        let mut expired: Vec<_> = self.waiting().filter(is_expired).collect();
+        expired.sort_by_key(|run| (run.expires_at, run.id));
+        let mut search = Bisection::of(expired.iter().map(|run| run.id).collect());
+        while !search.is_done() {
+            search.step(|ids| self.expire(ids))?;
+        }
+        Ok(())
+    }
+
+    /// expire.sql
+    fn expire(&mut self, ids: &[i64]) -> store::Result<()> {
+        self.transact("cancel expired runs", |it| {
+            for id in ids {
+                if it.is_locked(*id) {
+                    continue;
+                }
+                let run = it.runs[id].clone();
+                it.write(Run {
+                    status: Status::Cancelled,
+                    last_error: Some("expired: it did not start in time".to_owned()),
+                    error_type: Some("expired".to_owned()),
+                    finished_at: Some(it.now),
+                    updated_at: it.now,
+                    ..run
+                })?;
+            }
+            Ok(())
+        })
+    }
+
     /// recover.sql
     pub(super) fn recover(
         &mut self,
@@ -929,6 +975,7 @@ impl Database {
     fn preview(&self, worker: &str, filter: &ClaimFilter, limit: usize) -> Vec<DueRun> {
         let is_due = |run: &&Run| {
             run.run_at <= self.now
+                && !run.is_expired(self.now)
                 && !filter.excluded_runs.contains(&run.id)
                 && filter.serves(&run.queue)
                 && self.is_served(run, filter)
@@ -1112,6 +1159,7 @@ impl Database {
                 continue;
             }
             run.run_at = nominal + seconds(plan.delay);
+            run.expires_at = spec.expires.map(|expires| run.run_at + seconds(expires));
             (run.payload, run.scheduled_for) = (spec.payload.to_string(), Some(nominal));
             fired.push(run.id);
             self.write(run)?;
@@ -1136,6 +1184,8 @@ impl Database {
         let number = |own: Option<i32>, of: fn(&Spec) -> i32, default| {
             own.or(spec.map(of)).unwrap_or(default)
         };
+        let run_at = new.run_at.or(new.after.map(after)).unwrap_or(now);
+        let expires = new.expires_in.or(spec.and_then(|spec| spec.expires));
         Run {
             id: self.last_run,
             definition_id: definition.map(|(id, _)| id),
@@ -1143,7 +1193,7 @@ impl Database {
             payload: new.payload.clone(),
             queue: text(&new.queue, |spec| &spec.queue, "default"),
             priority: number(new.priority, |spec| spec.priority, 0),
-            run_at: new.run_at.or(new.after.map(after)).unwrap_or(now),
+            run_at,
             status: Status::Queued,
             attempts: 0,
             max_attempts: number(new.max_attempts, |spec| spec.max_attempts, 10),
@@ -1153,6 +1203,7 @@ impl Database {
             key: new.key.clone(),
             key_scope: new.scope().to_owned(),
             scheduled_for: None,
+            expires_at: expires.map(|expires| run_at + seconds(expires)),
             locked_by: None,
             locked_until: None,
             cancel_requested_at: None,
@@ -1259,6 +1310,7 @@ impl Database {
                 locked_by: None,
                 locked_until: None,
                 cancel_requested_at: None,
+                expires_at: None,
                 finished_at: None,
                 updated_at: it.now,
                 ..run

@@ -106,7 +106,8 @@ const ROWS: &str = "
     UNION ALL SELECT 'definition ' || name, to_jsonb(definition) - '{action_bytes, payload_bytes,
         most_fires, most_running, most_at_once, rate_interval, is_limited, created_at,
         updated_at}'::text[] || jsonb_build_object('timeout', extract(epoch FROM timeout),
-            'spread', extract(epoch FROM spread))
+            'spread', extract(epoch FROM spread), 'expires',
+            extract(epoch FROM expires))
     FROM jobctl.job_definitions AS definition
     UNION ALL SELECT 'worker ' || worker, jsonb_build_object('last_tick_at', last_tick_at,
         'ticking_since', ticking_since, 'queues', queues, 'claiming', CASE WHEN claiming_tick IS NOT
@@ -888,6 +889,7 @@ impl Sequence {
             max_attempts: random.maybe(&[1, 2, 3]),
             timeout: random.maybe(&[30.0]),
             backoff: text(random.maybe(&["fixed:1s", "list:2s,5m"])),
+            expires_in: random.maybe(&[1.0, 20.0, 3600.0]).filter(|_| run_at.is_none()),
             key: text(key),
             key_scope: text(key.and_then(|_| random.maybe(&["live", "live", "retained"]))),
             ..NewRun::default()
@@ -955,9 +957,11 @@ impl Sequence {
     /// A wake draws the waits of recovered runs at random: takes those that are possible.
     fn adopt_waits(&mut self, real: &Rows) {
         for run in self.model.runs.values_mut() {
-            let is_recovered = run.status == Status::Failed
-                && run.error_type.as_deref() == Some("lease_expired")
-                && run.updated_at == self.model.now;
+            // A recovered run may expire in the same wake.
+            let is_recovered =
+                matches!(run.error_type.as_deref(), Some("lease_expired" | "expired"))
+                    && run.failed_at == Some(self.model.now)
+                    && run.updated_at == self.model.now;
             let real = real.get(&format!("run {}", run.id)).filter(|_| is_recovered);
             let real = real.and_then(|row| row["run_at"].as_i64());
             let Some(real) = real.and_then(DateTime::from_timestamp_micros) else { continue };
@@ -1080,6 +1084,7 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         max_attempts: 1 + random.below(3) as i32,
         timeout: random.maybe(&[10.0]),
         max_age: None,
+        expires: random.maybe(&[2.0, 600.0]),
         backoff: random.of(&["fixed:1s", "exponential:1m..30m"]).to_owned(),
         priority: random.below(2) as i32,
         queue: random.of(&["default", "x"]).to_owned(),

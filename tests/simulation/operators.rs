@@ -54,6 +54,7 @@ fn enqueue(world: &mut World) {
         priority: random.chance(20).then(|| random.below(3) as i32),
         after: random.chance(30).then(|| random.below(20) as f64),
         max_attempts: Some(random.between(1, 4) as i32),
+        expires_in: random.chance(10).then(|| random.below(20) as f64),
         key_scope: key.as_ref().filter(|_| random.chance(50)).map(|_| "live".to_owned()),
         key,
         ..NewRun::default()

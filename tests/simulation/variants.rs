@@ -49,6 +49,7 @@ variants! {
     NoLimit 100 "max_running is not looked at",
     RateNotCounted 500 "starts do not count against the rate",
     HoldIgnored 500 "held runs are claimed",
+    ExpiryIgnored 500 "expired runs are claimed",
     LimitedForgotten 100 "runs of limited definitions are never claimed",
     FiredTwice 500 "the next time of a schedule is not stored",
     BusyIsRenewed 2000 "a lease whose row is locked counts as renewed",
@@ -140,7 +141,11 @@ impl Variant {
         let is_kept = match request {
             Request::Step { .. } => matches!(
                 self,
-                Self::NoLimit | Self::EveryTickClaims | Self::RateNotCounted | Self::HoldIgnored
+                Self::NoLimit
+                    | Self::EveryTickClaims
+                    | Self::RateNotCounted
+                    | Self::HoldIgnored
+                    | Self::ExpiryIgnored
             ),
             Request::Wake(_) => self == Self::FiredTwice,
             Request::Leave => self == Self::NeverLeaves,
@@ -154,6 +159,9 @@ impl Variant {
         if is_kept && self == Self::HoldIgnored {
             database.holds.clear();
         }
+        if is_kept && self == Self::ExpiryIgnored {
+            database.runs.values_mut().for_each(|run| run.expires_at = None);
+        }
         saved
     }
 
@@ -162,6 +170,11 @@ impl Variant {
         let Some(saved) = saved else { return };
         match self {
             Self::HoldIgnored => database.holds = saved.holds,
+            Self::ExpiryIgnored => {
+                for (id, run) in saved.runs {
+                    database.runs.entry(id).and_modify(|it| it.expires_at = run.expires_at);
+                }
+            }
             Self::NoLimit | Self::RateNotCounted => database.definitions = saved.definitions,
             Self::FiredTwice => {
                 for (name, row) in saved.definitions {

@@ -2,7 +2,8 @@
 -- Arrays of equal length, one element a run; NULL stands for the default.
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
--- $9  backoffs       $10 keys           $11 key scopes        $12 debounces, seconds
+-- $9  backoffs       $10 expires in, seconds
+-- $11 keys           $12 key scopes     $13 debounces, seconds
 -- Returns a row per inserted run, in the order of the arrays.
 INSERT INTO jobctl.job_runs AS run (
     job_type,
@@ -13,6 +14,7 @@ INSERT INTO jobctl.job_runs AS run (
     max_attempts,
     timeout,
     backoff,
+    expires_at,
     idempotency_key,
     key_scope
 )
@@ -21,14 +23,11 @@ SELECT
     asked.payload::jsonb,
     coalesce(asked.queue, 'default'),
     coalesce(asked.priority, 0),
-    coalesce(
-        asked.run_at,
-        now() + make_interval(secs => coalesce(asked.seconds, asked.debounce)),
-        now()
-    ),
+    due.at,
     coalesce(asked.max_attempts, 10),
     make_interval(secs => asked.timeout),
     coalesce(asked.backoff, 'exponential:1m..30m'),
+    due.at + make_interval(secs => asked.expires_in),
     asked.idempotency_key,
     coalesce(asked.key_scope, 'retained')
 FROM unnest(
@@ -41,9 +40,10 @@ FROM unnest(
     $7::integer[],
     $8::float8[],
     $9::text[],
-    $10::text[],
+    $10::float8[],
     $11::text[],
-    $12::float8[]
+    $12::text[],
+    $13::float8[]
 ) WITH ORDINALITY AS asked (
     job_type,
     payload,
@@ -54,11 +54,19 @@ FROM unnest(
     max_attempts,
     timeout,
     backoff,
+    expires_in,
     idempotency_key,
     key_scope,
     debounce,
     ordinal
 )
+CROSS JOIN LATERAL (
+    SELECT coalesce(
+        asked.run_at,
+        now() + make_interval(secs => coalesce(asked.seconds, asked.debounce)),
+        now()
+    ) AS at
+) AS due
 ORDER BY asked.ordinal
 ON CONFLICT (idempotency_key, key_scope)
     WHERE idempotency_key IS NOT NULL

@@ -2,8 +2,9 @@
 -- Arrays of equal length, one element a run; NULL stands for the definition's own.
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
--- $9  backoffs       $10 keys           $11 key scopes        $12 debounces, seconds
--- $13 longest debounces, seconds        $14 on conflict
+-- $9  backoffs       $10 expires in, seconds
+-- $11 keys           $12 key scopes     $13 debounces, seconds
+-- $14 longest debounces, seconds        $15 on conflict
 -- Returns a row per requested run, in the order of the arrays: the result of the function.
 SELECT
     run.id,
@@ -20,11 +21,12 @@ FROM unnest(
     $7::integer[],
     $8::float8[],
     $9::text[],
-    $10::text[],
+    $10::float8[],
     $11::text[],
-    $12::float8[],
+    $12::text[],
     $13::float8[],
-    $14::text[]
+    $14::float8[],
+    $15::text[]
 ) WITH ORDINALITY AS line (
     job_type,
     payload,
@@ -35,6 +37,7 @@ FROM unnest(
     max_attempts,
     timeout,
     backoff,
+    expires_in,
     idempotency_key,
     key_scope,
     debounce,
@@ -56,6 +59,7 @@ CROSS JOIN LATERAL jobctl.try_enqueue(
     line.key_scope,
     line.on_conflict,
     make_interval(secs => line.debounce),
-    make_interval(secs => line.debounce_max)
+    make_interval(secs => line.debounce_max),
+    make_interval(secs => line.expires_in)
 ) AS run
 ORDER BY line.ordinal

@@ -2,7 +2,7 @@
 -- Arrays of equal length, one element a run; NULL stands for the default.
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
--- $9  backoffs
+-- $9  backoffs       $10 expires in, seconds
 -- Returns the ids in the order of the arrays.
 INSERT INTO jobctl.job_runs AS run (
     job_type,
@@ -12,17 +12,19 @@ INSERT INTO jobctl.job_runs AS run (
     run_at,
     max_attempts,
     timeout,
-    backoff
+    backoff,
+    expires_at
 )
 SELECT
     asked.job_type,
     asked.payload::jsonb,
     coalesce(asked.queue, 'default'),
     coalesce(asked.priority, 0),
-    coalesce(asked.run_at, now() + make_interval(secs => asked.seconds), now()),
+    due.at,
     coalesce(asked.max_attempts, 10),
     make_interval(secs => asked.timeout),
-    coalesce(asked.backoff, 'exponential:1m..30m')
+    coalesce(asked.backoff, 'exponential:1m..30m'),
+    due.at + make_interval(secs => asked.expires_in)
 FROM unnest(
     $1::text[],
     $2::text[],
@@ -32,7 +34,8 @@ FROM unnest(
     $6::float8[],
     $7::integer[],
     $8::float8[],
-    $9::text[]
+    $9::text[],
+    $10::float8[]
 ) WITH ORDINALITY AS asked (
     job_type,
     payload,
@@ -43,7 +46,11 @@ FROM unnest(
     max_attempts,
     timeout,
     backoff,
+    expires_in,
     ordinal
 )
+CROSS JOIN LATERAL (
+    SELECT coalesce(asked.run_at, now() + make_interval(secs => asked.seconds), now()) AS at
+) AS due
 ORDER BY asked.ordinal
 RETURNING run.id

@@ -2,7 +2,7 @@
 -- running ones, see jobctl.replace_waiting.
 -- Arrays of equal length, one element a run; NULL stands for the default.
 -- $1  job types    $2  payloads    $3  run at    $4  in, seconds    $5  keys
--- $6  debounces, seconds           $7  longest debounces, seconds
+-- $6  debounces, seconds           $7  longest debounces, seconds        $8  expires in, seconds
 -- A row per requested run, in the order of the arrays: the id of the replaced run, or NULL.
 SELECT jobctl.replace_waiting(
     line.job_type,
@@ -14,6 +14,7 @@ SELECT jobctl.replace_waiting(
         now()
     ),
     make_interval(secs => line.debounce_max),
+    make_interval(secs => line.expires_in),
     true
 ) AS id
 FROM unnest(
@@ -23,7 +24,8 @@ FROM unnest(
     $4::float8[],
     $5::text[],
     $6::float8[],
-    $7::float8[]
+    $7::float8[],
+    $8::float8[]
 ) WITH ORDINALITY AS line (
     job_type,
     payload,
@@ -32,6 +34,7 @@ FROM unnest(
     idempotency_key,
     debounce,
     debounce_max,
+    expires_in,
     ordinal
 )
 ORDER BY line.ordinal

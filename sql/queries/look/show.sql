@@ -28,6 +28,7 @@ SELECT
     run.idempotency_key,
     run.key_scope,
     run.scheduled_for,
+    run.expires_at,
     run.locked_by,
     run.locked_until,
     run.cancel_requested_at,

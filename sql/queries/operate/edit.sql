@@ -3,6 +3,7 @@
 -- $5  queue        $6  priority                        $7  run at       $8  in, seconds
 -- $9  max attempts, more than the run has used         $10 timeout, seconds
 -- $11 backoff
+-- expires_at moves with run_at.
 -- A row per existing id: its status, and whether it has these values now.
 WITH wanted AS (
     SELECT
@@ -76,6 +77,7 @@ edited AS (
         queue = coalesce(wanted.queue, run.queue),
         priority = coalesce(wanted.priority, run.priority),
         run_at = coalesce(wanted.run_at, run.run_at),
+        expires_at = run.expires_at + (coalesce(wanted.run_at, run.run_at) - run.run_at),
         max_attempts = coalesce(wanted.max_attempts, run.max_attempts),
         timeout = coalesce(wanted.timeout, run.timeout),
         backoff = coalesce(wanted.backoff, run.backoff),

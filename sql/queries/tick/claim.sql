@@ -145,6 +145,7 @@ free AS MATERIALIZED (
             AND run.priority = lane.priority
             AND (run.run_at, run.id) > (lane.run_at, lane.id)
             AND run.run_at <= now()
+            AND coalesce(run.expires_at > now(), true)
             AND run.id <> ALL ($18::bigint[])
             -- `coalesce` hides the comparison from the planner. If most runs are of one job, it
             -- would expect that hardly any run passes, and read and sort the whole lane.

@@ -13,6 +13,7 @@ SELECT
 FROM jobctl.job_runs AS run
 WHERE run.status IN ('queued', 'failed')
     AND run.run_at <= now()
+    AND coalesce(run.expires_at > now(), true)
     AND run.id <> ALL ($5::bigint[])
     AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
     AND run.job_type <> ALL ($2::text[])

@@ -15,7 +15,12 @@ WITH seen AS MATERIALIZED (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
                 AND run.locked_until < now()
-        ) AS lost
+        ) AS lost,
+        EXISTS (
+            SELECT FROM jobctl.job_runs AS run
+            WHERE run.expires_at <= now()
+                AND run.status IN ('queued', 'failed')
+        ) AS expired
 ),
 reported AS (
     INSERT INTO jobctl.job_workers AS worker (
@@ -61,6 +66,7 @@ reported AS (
 )
 SELECT
     seen.lost,
+    seen.expired,
     EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.enabled

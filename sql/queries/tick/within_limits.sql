@@ -11,6 +11,7 @@ CROSS JOIN LATERAL (
         AND run.job_type = definition.name
         AND run.job_type NOT IN ('shell', 'http')
         AND run.run_at <= now()
+        AND coalesce(run.expires_at > now(), true)
         AND run.id <> ALL ($4::bigint[])
         AND (cardinality($2::text[]) = 0 OR run.queue = ANY ($2::text[]))
         AND NOT EXISTS (

@@ -105,6 +105,7 @@ pub(super) fn metrics(overview: &Overview, findings: &[Finding]) -> Vec<Metric> 
         },
         total("jobctl_succeeded_total", "Runs that succeeded.", |job| number(job.succeeded)),
         total("jobctl_dead_total", "Runs that died.", |job| number(job.dead)),
+        total("jobctl_expired_total", "Runs that expired.", |job| number(job.expired)),
         total("jobctl_failed_attempts_total", "Attempts that failed or lost their lease.", |job| {
             number(job.failed_attempts)
         }),

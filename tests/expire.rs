@@ -1,0 +1,144 @@
+//! A run that has not started by its `expires_at` never starts.
+
+use crate::support::TestDb;
+
+/// Lets the time of a run end now.
+fn age(db: &TestDb, id: i64) {
+    db.execute(&format!("UPDATE jobctl.job_runs SET expires_at = now() WHERE id = {id}"));
+}
+
+#[track_caller]
+fn assert_expired(db: &TestDb, id: i64) {
+    let columns = "status, error_type, last_error, finished_at IS NOT NULL";
+    let expired = "cancelled|expired|expired: it did not start in time|t";
+    assert_eq!(db.of_run(id, columns), expired);
+}
+
+#[test]
+fn a_run_that_did_not_start_in_time_never_starts() {
+    for limit in ["", "max_running = 3", "rate = '9/1s'"] {
+        let db = TestDb::new();
+        db.apply(&format!("[jobs.a]\nshell = 'true'\n{limit}\n"));
+        let [late, other] = ["1s", "1h"].map(|time| db.enqueue(["a", "--expires-in", time]));
+        age(&db, late);
+        let preview = db.jobctl(["tick", "--dry-run"]).run().success().stdout;
+        assert!(preview.starts_with(&format!("{other}\t")), "{preview}");
+        // The database rejects the end of the run. That delays nothing, and no claim takes the run.
+        db.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                 'BEGIN RAISE check_violation; END';
+             CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+                 WHEN (new.error_type = 'expired') EXECUTE FUNCTION refuse()",
+        );
+        db.jobctl(["tick"]).run().success();
+        assert_eq!([late, other].map(|id| db.status(id)), ["queued", "succeeded"], "{limit}");
+        db.execute("DROP TRIGGER refuse ON jobctl.job_runs");
+        let tick = db.jobctl(["tick"]).run().success();
+        assert!(tick.stderr.contains("1 run expired"), "{}", tick.stderr);
+        assert_expired(&db, late);
+        assert_eq!(db.query("SELECT expired, dead FROM jobctl.daily_figures"), "1|0");
+        let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
+        assert!(metrics.contains("jobctl_expired_total{job_type=\"a\"} 1\n"), "{metrics}");
+    }
+}
+
+#[test]
+fn every_way_to_enqueue_knows_the_time() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nexpires = '2h'\n");
+    let lines = r#"{"job_type": "a", "expires_in": "10m"}
+{"job_type": "shell", "payload": {"command": "true"}, "in": "1m", "expires_in": "10m"}
+{"job_type": "shell", "payload": {"command": "true"}, "idempotency_key": "k", "expires_in": "10m"}
+{"job_type": "a"}"#;
+    db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
+    db.query("SELECT jobctl.enqueue('a', run_in => '1 day', expires_in => '10 minutes')");
+    let waits = "SELECT expires_at - run_at, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1";
+    assert_eq!(db.query(waits), "00:10:00|4\n02:00:00|1");
+    db.jobctl(["enqueue", "a", "--expires-in", "0s"]).run().exits(2).stdout("");
+    let refused = [
+        ("a", "expires_in => '0'"),
+        ("a", "expires_in => '4000 days'"),
+        ("a", "expires_in => '1 day', run_at => '9999-12-31 12:00Z'"),
+    ];
+    for (job, arguments) in refused {
+        let error = db.try_query(&format!("SELECT jobctl.enqueue('{job}', {arguments})"));
+        let error = error.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "22023", "{arguments}");
+        assert!(error.message().starts_with("expires_in is out of range"), "{error}");
+    }
+}
+
+#[test]
+fn the_runs_of_a_schedule_expire() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\nexpires = '1h'\n");
+    db.execute(
+        "UPDATE jobctl.job_definitions
+             SET next_run_at = date_trunc('minute', now()) - interval '5 minutes'",
+    );
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(1, "status, expires_at - run_at"), "succeeded|01:00:00");
+}
+
+#[test]
+fn a_failed_run_expires_before_its_next_attempt_and_a_running_one_does_not() {
+    let db = TestDb::new();
+    let gate = crate::support::Gate::new();
+    let failed =
+        db.enqueue(["shell", "--backoff", "fixed:1h", "--expires-in", "10m", "--", "false"]);
+    let running = gate.enqueue(&db);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET expires_at = now() + interval '1 hour' WHERE id = {running}"
+    ));
+    let tick = db.jobctl(["tick"]).spawn();
+    gate.wait_for_starts(1);
+    db.wait_for_status(failed, "failed");
+    age(&db, failed);
+    age(&db, running);
+    db.jobctl(["tick", "--worker", "other"]).run().success();
+    assert_expired(&db, failed);
+    assert_eq!(db.status(running), "running");
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.status(running), "succeeded");
+    assert_eq!(
+        db.of_attempt(failed, 1, "error_type"),
+        "exit_code",
+        "the history keeps the failure"
+    );
+}
+
+#[test]
+fn a_held_run_expires_and_a_retried_one_does_not() {
+    let db = TestDb::new();
+    let run = db.enqueue(["shell", "--expires-in", "1h", "--", "true"]);
+    db.jobctl(["hold", "--all"]).run().success();
+    age(&db, run);
+    db.jobctl(["show", &run.to_string()]).run().success().stdout_has("the next tick cancels it");
+    db.jobctl(["tick"]).run().success();
+    assert_expired(&db, run);
+    db.jobctl(["release", "--all"]).run().success();
+    db.jobctl(["retry", &run.to_string()]).run().success();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(run, "status, expires_at"), "succeeded|");
+}
+
+#[test]
+fn the_time_moves_with_an_edit_and_a_replacement_brings_its_own() {
+    let db = TestDb::new();
+    let key = ["--key", "k", "--key-scope", "live", "--on-conflict", "replace"];
+    let enqueue = |arguments: &[&str]| {
+        let enqueue = db.jobctl(["enqueue", "shell"]).args(key).args(arguments.iter().copied());
+        enqueue.args(["--", "true"]).run().success().stdout("1\n");
+    };
+    let lasts = || db.of_run(1, "expires_at - run_at");
+    enqueue(&["--in", "1h", "--expires-in", "5m"]);
+    db.jobctl(["edit", "1", "--in", "3h"]).run().success();
+    assert_eq!(lasts(), "00:05:00");
+    assert_eq!(db.of_run(1, "run_at > now() + interval '2 hours'"), "t");
+    enqueue(&["--expires-in", "7m"]);
+    assert_eq!(lasts(), "00:07:00");
+    enqueue(&[]);
+    assert_eq!(lasts(), "");
+}
