@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 50] = [
+const REFUSED: [(&[&str], &str, &str); 51] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -37,6 +37,7 @@ const REFUSED: [(&[&str], &str, &str); 50] = [
     (&["list-dead"], "--limit", "0"),
     (&["prune"], "--older-than", "soon"),
     (&["prune"], "--dead-older-than", "soon"),
+    (&["prune"], "--archive", "/nowhere/runs.jsonl"),
     (&["list"], "--status", "done"),
     (&["list"], "--job", "x123456789x123456789x123456789x123456789x123456789x123456789x123456789"),
     (&["list"], "--error-type", "bad luck"),

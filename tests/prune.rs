@@ -1,8 +1,14 @@
 //! The runs that `prune` deletes and keeps; it never blocks other sessions.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+
 use crate::cancel::{STATUSES, run_in};
 use crate::retry::answer_at_terminal;
-use crate::support::{Role, TestDb, jobctl};
+use crate::support::{Invocation, Role, TestDb, jobctl, temp_dir, wait_until};
 
 /// Inserts a run of this age in days with one attempt in its history.
 fn insert_aged(db: &TestDb, status: &str, days: u32) -> i64 {
@@ -281,4 +287,95 @@ fn a_worker_without_the_delete_privilege_warns_once_and_works() {
         .run()
         .success()
         .stdout("succeeded\t1\n");
+}
+
+/// Returns the lines of an archive.
+fn archived(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn prune_into<'db>(db: &'db TestDb, file: &Path) -> Invocation<'db> {
+    db.jobctl(["prune", "--yes"]).args(["--archive", file.to_str().unwrap()])
+}
+
+#[test]
+fn an_archive_holds_the_deleted_runs_with_their_history() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let file = folder.path().join("runs.jsonl");
+    let [old, dead] = [("succeeded", 31), ("dead", 91)].map(|(status, days)| {
+        let id = insert_aged(&db, status, days);
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET payload = '{{\"n\": {id}}}' WHERE id = {id}"
+        ));
+        id
+    });
+    insert_aged(&db, "succeeded", 3);
+    prune_into(&db, &file).run().success();
+    let runs = archived(&file);
+    assert_eq!(runs.iter().map(|run| run["id"].as_i64().unwrap()).collect::<Vec<_>>(), [old, dead]);
+    assert_eq!((&runs[1]["status"], &runs[1]["payload"]["n"]), (&"dead".into(), &dead.into()));
+    let history = runs[1]["history"].as_array().unwrap();
+    assert_eq!((history.len(), &history[0]["outcome"]), (1, &"failed".into()));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    // A crash left a part of a line.
+    fs::write(&file, "{\"id\": 7").unwrap();
+    let old = insert_aged(&db, "cancelled", 31);
+    prune_into(&db, &file).run().success();
+    let text = fs::read_to_string(&file).unwrap();
+    let (part, rest) = text.split_once('\n').unwrap();
+    let run: Value = serde_json::from_str(rest).unwrap();
+    assert_eq!((part, &run["id"]), ("{\"id\": 7", &old.into()));
+}
+
+#[test]
+fn runs_that_can_not_be_archived_are_not_deleted() {
+    let db = TestDb::new();
+    insert_succeeded(&db, 3);
+    let full = prune_into(&db, Path::new("/dev/full")).run().exits(1);
+    full.stderr_has("cannot write the archive: No space left on device");
+    assert_eq!(ids(&db).len(), 3);
+}
+
+#[test]
+fn a_crash_between_the_archive_and_the_commit_leaves_duplicates() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let file = folder.path().join("runs.jsonl");
+    insert_succeeded(&db, 1);
+    db.execute(
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
+         CREATE CONSTRAINT TRIGGER wait AFTER DELETE ON jobctl.job_runs
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait()",
+    );
+    let mut client = db.client();
+    client.execute("SELECT pg_advisory_lock(1)", &[]).unwrap();
+    let prune = prune_into(&db, &file).spawn();
+    let commits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                       AND query = 'COMMIT' AND wait_event = 'advisory'";
+    wait_until("the commit to wait", || db.query(commits) == "1");
+    assert_eq!(archived(&file).len(), 1);
+    db.query(&commits.replace("count(*)", "pg_terminate_backend(pid)"));
+    prune.wait().exits(5);
+    assert_eq!(ids(&db).len(), 1);
+    drop(client);
+    prune_into(&db, &file).run().success();
+    assert_eq!(ids(&db).len(), 0);
+    let runs = archived(&file);
+    assert_eq!((runs.len(), &runs[0]), (2, &runs[1]));
+}
+
+#[test]
+fn concurrent_prunes_share_an_archive() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let file = folder.path().join("runs.jsonl");
+    insert_succeeded(&db, 1000);
+    let prunes = [(); 3].map(|()| prune_into(&db, &file).spawn());
+    prunes.into_iter().for_each(|prune| drop(prune.wait().success()));
+    let mut ids: Vec<_> = archived(&file).iter().map(|run| run["id"].as_i64().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (1..=1000).collect::<Vec<_>>());
 }

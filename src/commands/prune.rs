@@ -2,9 +2,11 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use anyhow::Context;
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
 use super::Database;
@@ -15,12 +17,14 @@ use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Form, Progress, Table};
 use crate::store;
-use crate::store::{Cause, OldRuns, Pruned, RunFilter, Store};
+use crate::store::{Archive, Cause, OldRuns, Pruned, RunFilter, Store};
 use crate::text::duration::CENTURY;
 use crate::text::plural;
 
 /// Runs deleted per statement, and so per transaction: about 30 ms.
 const BATCH: i64 = 1000;
+/// The same with an archive: the runs are read, payloads and outputs included.
+const BATCH_TO_ARCHIVE: i64 = 100;
 
 /// Delete old finished runs with their history, oldest first
 ///
@@ -30,7 +34,7 @@ const BATCH: i64 = 1000;
 /// and events of the trail that are older than --dead-older-than.
 ///
 ///   jobctl prune --older-than 7d --dry-run
-///   jobctl prune --older-than 7d
+///   jobctl prune --older-than 7d --archive /var/lib/jobctl/runs.jsonl
 ///   jobctl prune 3 4
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
@@ -44,6 +48,14 @@ pub(crate) struct Arguments {
     ids: Vec<i64>,
     #[command(flatten)]
     ages: Ages,
+    /// Append the runs to this file before they are deleted: JSON Lines, with their history
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["ids", "dry_run"]
+    )]
+    archive: Option<PathBuf>,
     #[command(flatten)]
     flags: BulkFlags,
     #[command(flatten)]
@@ -97,6 +109,10 @@ impl Arguments {
             return remove(&store, self.ids, &self.reason.cause(), self.flags, form);
         }
         let BulkFlags { dry_run, yes, verbose } = self.flags;
+        let archive = self.archive.as_deref().map(|file| {
+            Archive::open(file).with_context(|| format!("cannot open {}", file.display()))
+        });
+        let archive = archive.transpose()?;
         if dry_run && verbose {
             bulk::print_deleted(form, old_ids(&store, self.ages)?)?;
             return Ok(Exit::Done);
@@ -119,7 +135,9 @@ impl Arguments {
                 progress.show(done);
                 ids.extend(runs.iter().filter(|_| verbose).map(|run| run.id));
             };
-            let deleted = counts(self.ages, |old| delete(&store, old, &cause, &mut deleted_some));
+            let deleted = counts(self.ages, |old| {
+                delete(&store, old, &cause, archive.as_ref(), &mut deleted_some)
+            });
             progress.clear();
             let deleted = deleted?;
             store.forget_workers()?;
@@ -198,17 +216,19 @@ fn delete(
     store: &Store,
     old: OldRuns,
     cause: &Cause,
+    archive: Option<&Archive>,
     deleted_some: &mut impl FnMut(&[Pruned]),
 ) -> store::Result<Vec<(String, i64)>> {
     let mut deleted = HashMap::<String, i64>::new();
     let mut last = None;
+    let at_once = if archive.is_some() { BATCH_TO_ARCHIVE } else { BATCH };
     loop {
-        let mut batch = store.prune(old, last.as_ref(), BATCH, cause)?;
+        let mut batch = store.prune(old, last.as_ref(), at_once, cause, archive)?;
         for run in &batch {
             *deleted.entry(run.status.clone()).or_default() += 1;
         }
         deleted_some(&batch);
-        let is_last = (batch.len() as i64) < BATCH;
+        let is_last = (batch.len() as i64) < at_once;
         last = batch.pop();
         if is_last {
             return Ok(deleted.into_iter().collect());

@@ -5,7 +5,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::row::rows;
-use super::{Result, Store, query};
+use super::{Archive, Error, Kind, Result, Store, query};
+use crate::exit::Exit;
 use crate::job::status::Status;
 
 /// The person that asks for a change, and the reason; both go to the trail.
@@ -63,6 +64,8 @@ rows! {
         pub(crate) id: i64,
         pub(crate) status: String,
         pub(crate) finished_at: DateTime<Utc>,
+        /// The run and its history, if it is archived.
+        pub(crate) json: Option<String>,
     }
 }
 
@@ -187,21 +190,43 @@ impl Store {
 
     /// Deletes at most `limit` old runs and their history: the oldest that come after `after`.
     /// Fewer deleted runs mean that no more are left. With dead runs, deletes events of that age.
+    /// Appends the runs to the archive before the commit, so a crash in between leaves duplicates.
     pub(crate) fn prune(
         &self,
         old: OldRuns,
         after: Option<&Pruned>,
         limit: i64,
         cause: &Cause,
+        archive: Option<&Archive>,
     ) -> Result<Vec<Pruned>> {
         let Cause { host_user, reason } = cause.clone();
         let (finished_at, id) = after.map(|last| (last.finished_at, last.id)).unzip();
         let (statuses, age) = (Status::words(old.statuses), old.age.as_secs_f64());
-        self.transact("prune", move |client| {
-            client.list(
+        let archive = archive.cloned();
+        let pruned = self.transact("prune", move |client| {
+            let pruned: Vec<Pruned> = client.list(
                 query!("operate/prune"),
-                &[&statuses, &age, &finished_at, &id, &limit, &host_user, &reason],
-            )
+                &[
+                    &statuses,
+                    &age,
+                    &finished_at,
+                    &id,
+                    &limit,
+                    &host_user,
+                    &reason,
+                    &archive.is_some(),
+                ],
+            )?;
+            let Some(archive) = &archive else { return Ok(Ok(pruned)) };
+            let appended = archive.append(pruned.iter().filter_map(|run| run.json.as_deref()));
+            if appended.is_err() {
+                client.batch_execute("ROLLBACK AND CHAIN")?;
+            }
+            Ok(appended.map(|()| pruned))
+        })?;
+        pruned.map_err(|error| {
+            let why = format!("cannot write the archive: {error}; these runs are not deleted");
+            Error::new(Kind::Fatal, Exit::CouldNot, why)
         })
     }
 

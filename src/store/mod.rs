@@ -2,6 +2,7 @@
 //! computes no backoff, starts no process, and reads the host's clock only to limit its own waits.
 
 mod actions;
+mod archive;
 mod claim;
 mod definitions;
 mod effects;
@@ -28,6 +29,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) use actions::{ActionResult, Cause, Edit, OldRuns, Pruned, RetryTerms};
+pub(crate) use archive::Archive;
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{

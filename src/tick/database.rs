@@ -224,7 +224,7 @@ fn prune(store: &Store, plan: &Plan) {
     let cause = Cause { host_user: plan.worker.clone(), reason: None };
     let mut left = PRUNED_AT_ONCE;
     for old in &plan.prune {
-        match store.prune(*old, None, left, &cause) {
+        match store.prune(*old, None, left, &cause, None) {
             Ok(pruned) => left -= pruned.len() as i64,
             Err(error) => {
                 log::warn!("old runs are not deleted: {}", error.for_log());

@@ -4,6 +4,7 @@
 -- $1  statuses    $2  age, seconds    $5  n    $6  host user    $7  reason, for the trail
 -- $3  finished_at and $4  id of the last deleted run; NULL at first. The index scan continues after
 --     it: earlier entries may be deleted, but stay in the index while any snapshot sees them.
+-- $8  whether to return each deleted run as JSON: its columns, and its attempts as `history`
 -- Fewer than n rows: no more are left, except runs that other sessions have locked.
 WITH old AS MATERIALIZED (
     SELECT run.id
@@ -22,7 +23,11 @@ deleted AS (
     WHERE run.id = old.id
         AND run.status = ANY ($1::text[])
         AND run.finished_at < now() - make_interval(secs => $2::float8)
-    RETURNING run.id, run.status, run.finished_at
+    RETURNING
+        run.id,
+        run.status,
+        run.finished_at,
+        CASE WHEN $8::boolean THEN to_jsonb(run) - 'payload_bytes' END AS columns
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, host_user, reason, detail)
@@ -52,6 +57,20 @@ forgotten AS (
 SELECT
     deleted.id,
     deleted.status,
-    deleted.finished_at
+    deleted.finished_at,
+    CASE WHEN $8::boolean
+        THEN (
+            deleted.columns || jsonb_build_object(
+                'history',
+                -- The statement still sees what the trigger deletes.
+                ARRAY(
+                    SELECT to_jsonb(ended) - 'run_id'
+                    FROM jobctl.job_attempts AS ended
+                    WHERE ended.run_id = deleted.id
+                    ORDER BY ended.attempt
+                )
+            )
+        )::text
+    END AS json
 FROM deleted
 ORDER BY deleted.finished_at, deleted.id
