@@ -442,3 +442,15 @@ fn check_reports_a_job_that_has_not_succeeded_within_its_max_age() {
     db.execute("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'backup'");
     assert_prints(db.jobctl(["check"]), FINE);
 }
+
+#[test]
+fn tsv_has_the_fields_of_json() {
+    let db = db_with_worker();
+    insert_dead(&db, "report", "1 hour", "exit status 3");
+    let tsv = db.jobctl(["check", "--format", "tsv", "--header"]).run().exits(1).stdout;
+    let [names, values] = tsv.lines().collect::<Vec<_>>()[..] else { panic!("{tsv}") };
+    let row: Vec<_> = names.split('\t').zip(values.split('\t')).collect();
+    for field in [("severity", "bad"), ("code", "runs_dead"), ("job_type", "report")] {
+        assert!(row.contains(&field), "{tsv}");
+    }
+}

@@ -176,3 +176,19 @@ fn a_reason_is_not_empty_and_not_longer_than_a_thousand_characters() {
     let id = run_in(&db, "dead").to_string();
     db.jobctl(["retry", &id, "--reason", &"é".repeat(1000)]).run().success();
 }
+
+#[test]
+fn prune_keeps_the_event_of_a_pause_that_lasts() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\n");
+    act(&db, &["pause", "a"]);
+    act(&db, &["resume", "a"]);
+    db.jobctl(["pause", "a", "--reason", "disk is full"]).run().success();
+    db.execute(
+        "UPDATE jobctl.job_events SET recorded_at = recorded_at - interval '91 days';
+         UPDATE jobctl.job_definitions SET paused_at = paused_at - interval '91 days'",
+    );
+    db.jobctl(["prune"]).run().success();
+    assert_eq!(db.query("SELECT action, reason FROM jobctl.job_events"), "pause|disk is full");
+    db.jobctl(["job", "a"]).run().success().stdout_has("disk is full");
+}

@@ -39,6 +39,11 @@ impl Output {
         let format = if self.json { Format::Json } else { self.format.unwrap_or(usual) };
         Form { format, header: self.header }
     }
+
+    /// Whether TSV was asked for, and is not only the default without a terminal.
+    pub(super) fn asks_for_tsv(&self) -> bool {
+        self.header || self.format == Some(Format::Tsv)
+    }
 }
 
 /// The time zone of `--since` and `--until`. It is not part of the filters: a variable that sets it
@@ -67,8 +72,7 @@ impl TimeZone {
         if window == [None; 2] {
             return Ok([None; 2]);
         }
-        let now = store.now()?;
-        let window = window.map(|when| Some(when?.resolve(now, &self.time_zone)));
+        let window = When::window(window, store.now()?, &self.time_zone);
         if let [Some(since), Some(until)] = window
             && since > until
         {

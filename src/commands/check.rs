@@ -17,7 +17,7 @@ use super::replace_file::replace_file;
 use crate::exit::Exit;
 use crate::health::limits::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
 use crate::health::{self, Finding, Severity};
-use crate::print;
+use crate::print::{self, Table};
 use crate::text::duration;
 use crate::text::plain::plain;
 
@@ -108,7 +108,10 @@ impl Arguments {
         let work = store.inspect_work(jobs, limits)?;
         let mut findings = health::work(&work, &limits);
         findings.retain(|finding| finding.severity == Severity::Bad);
-        if self.output.form().is_json() {
+        let form = self.output.form();
+        if self.output.asks_for_tsv() {
+            print::rows(form, &findings, &Table::new(&[], ""))?;
+        } else if form.is_json() {
             print::json(&json!({"fine": findings.is_empty(), "findings": findings}))?;
         } else if let Some(repeat) = self.repeat {
             let memory = Memory::of(&format!("{arguments} {}", database.target()?))?;

@@ -54,6 +54,21 @@ impl When {
         .ok()
     }
 
+    /// Returns the instants of a window, seen from `now`. A time of day at its start is the latest
+    /// before its end, so that at any hour 22:00 and 06:00 mean one night.
+    pub(crate) fn window(
+        [since, until]: [Option<Self>; 2],
+        now: DateTime<Utc>,
+        zone: &Zone,
+    ) -> [Option<DateTime<Utc>>; 2] {
+        let until = until.map(|until| until.resolve(now, zone));
+        let since = since.map(|since| match (since, until) {
+            (Self::TimeOfDay(_), Some(until)) => since.resolve(until.min(now), zone),
+            _ => since.resolve(now, zone),
+        });
+        [since, until]
+    }
+
     /// Returns the instant, seen from `now`.
     pub(crate) fn resolve(self, now: DateTime<Utc>, zone: &Zone) -> DateTime<Utc> {
         let days_ago = |days: Days, time: NaiveTime| {
@@ -127,6 +142,24 @@ mod tests {
                 ("2026-11-22 02:00", "2026-11-22T07:00:00Z"),
             ],
         );
+    }
+
+    #[test]
+    fn two_times_of_day_are_the_latest_window_that_has_ended() {
+        let zone = Zone::parse("UTC").unwrap();
+        for (now, since, until, window) in [
+            ("2026-11-22T12:00:00Z", "22:00", "06:00", "2026-11-21T22:00 2026-11-22T06:00"),
+            ("2026-11-22T23:00:00Z", "22:00", "06:00", "2026-11-21T22:00 2026-11-22T06:00"),
+            ("2026-11-22T03:00:00Z", "22:00", "06:00", "2026-11-20T22:00 2026-11-21T06:00"),
+            ("2026-11-22T03:00:00Z", "02:00", "04:00", "2026-11-21T02:00 2026-11-21T04:00"),
+            ("2026-11-22T03:00:00Z", "02:00", "2026-11-20", "2026-11-19T02:00 2026-11-20T00:00"),
+            ("2026-11-22T03:00:00Z", "02:00", "2026-11-30", "2026-11-22T02:00 2026-11-30T00:00"),
+        ] {
+            let when = [since, until].map(|text| Some(When::parse(text).unwrap()));
+            let found = When::window(when, timestamp::parse(now).unwrap(), &zone);
+            let found = found.map(|at| at.unwrap().format("%Y-%m-%dT%H:%M").to_string());
+            assert_eq!(found.join(" "), window, "{now} {since} {until}");
+        }
     }
 
     #[test]

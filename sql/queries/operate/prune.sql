@@ -50,6 +50,13 @@ forgotten AS (
         FROM jobctl.job_events AS old
         WHERE old.recorded_at < now() - make_interval(secs => $2::float8)
             AND 'dead' = ANY ($1::text[])
+            -- `jobs` names the person that paused a job.
+            AND NOT EXISTS (
+                SELECT FROM jobctl.job_definitions AS definition
+                WHERE definition.name = old.job
+                    AND definition.paused_at <= old.recorded_at
+                    AND old.action = 'pause'
+            )
         ORDER BY old.id
         LIMIT $5::bigint
     ))
