@@ -11,7 +11,7 @@ pub fn look(scale: Scale) -> Vec<Measured> {
     let runs = scale.of(1_000_000, 100_000);
     let database = filled(runs);
     let newest = database.number("SELECT max(id) FROM jobctl.job_runs").to_string();
-    let lines: [&[&str]; 20] = [
+    let lines: [&[&str]; 24] = [
         &["list"],
         &["list", "--since", "12h", "--status", "dead"],
         &["list", "--job", "job-3"],
@@ -29,6 +29,10 @@ pub fn look(scale: Scale) -> Vec<Measured> {
         &["status", "--prometheus"],
         &["check", "--max-dead", "1000000"],
         &["report"],
+        &["report", "--since", "30d"],
+        &["jobs"],
+        &["job", "job-3"],
+        &["list", "--worker", "nowhere"],
         &["doctor"],
         &["next"],
         &["prune", "--dry-run", "--older-than", "29d"],
@@ -80,6 +84,8 @@ fn filled(runs: usize) -> Database {
     database.execute([
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ('bench', '', \
          now())",
+        "INSERT INTO jobctl.job_definitions (name, kind, action)
+         SELECT 'job-' || n, 'shell', '{\"command\": \"true\"}' FROM generate_series(0, 9) AS n",
         &insert,
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, \
             outcome, error_type, error, exit_code)
