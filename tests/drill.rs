@@ -9,16 +9,17 @@ use rustix::process::Signal;
 
 use crate::support::{TestDb, temp_dir, wait_until};
 
-/// Returns psql of the server's installation, because a wrapper of the distribution may be slow.
-fn psql() -> String {
+/// Returns a program of the server's installation: it has the server's version, and a wrapper of
+/// the distribution may be slow.
+pub fn program(name: &str) -> String {
     let folder = std::env::var("PG_BIN").ok().map(PathBuf::from).or_else(|| {
         let asked = Command::new("pg_config").arg("--bindir").output().ok()?;
         Some(PathBuf::from(String::from_utf8(asked.stdout).ok()?.trim()))
     });
     folder
-        .map(|folder| folder.join("psql"))
+        .map(|folder| folder.join(name))
         .filter(|path| path.exists())
-        .map_or("psql".to_owned(), |path| path.display().to_string())
+        .map_or(name.to_owned(), |path| path.display().to_string())
 }
 
 #[test]
@@ -39,7 +40,7 @@ fn a_hundred_receipts_survive_a_stopped_and_a_killed_worker() {
          {psql} -XAqt -v ON_ERROR_STOP=1 '{url}' -c \"INSERT INTO public.receipts
              VALUES ($number, $JOBCTL_RUN_ID, $JOBCTL_ATTEMPT) ON CONFLICT DO NOTHING\" || exit 75
          echo $number >>{sent}",
-        psql = psql(),
+        psql = program("psql"),
         url = db.url(),
         sent = sent.display()
     );

@@ -67,6 +67,7 @@ mod rate;
 mod recover;
 mod replace;
 mod report;
+mod restore;
 mod retry;
 mod roles;
 mod schedules;

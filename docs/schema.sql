@@ -1,0 +1,1089 @@
+CREATE SCHEMA jobctl;
+CREATE DOMAIN jobctl.caller AS name
+	CONSTRAINT caller_is_current_user CHECK ((VALUE = CURRENT_USER));
+CREATE FUNCTION jobctl.count_attempts(job_types text[], statuses text[], outcomes text[], run_times double precision[], waits double precision[]) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    counted record;
+    newest record;
+BEGIN
+    FOR counted IN
+        SELECT
+            ended.job_type,
+            count(*) FILTER (WHERE ended.status = 'succeeded') AS succeeded,
+            count(*) FILTER (WHERE ended.status = 'dead') AS dead,
+            count(*) FILTER (WHERE ended.outcome = 'expired') AS expired,
+            count(*) FILTER (WHERE ended.outcome IN ('failed', 'lease_expired'))
+                AS failed_attempts,
+            count(*) FILTER (
+                WHERE ended.outcome IN ('failed', 'lease_expired')
+                    AND ended.status IN ('queued', 'failed')
+            ) AS retried_attempts,
+            -- A worker may pass any number, and a sum must not overflow.
+            coalesce(
+                sum(least(greatest(ended.run_time, 0), 1e9))
+                    FILTER (WHERE ended.run_time IS NOT NULL),
+                0
+            ) AS run_time_seconds,
+            coalesce(
+                sum(least(greatest(ended.wait, 0), 1e9)) FILTER (WHERE ended.wait IS NOT NULL),
+                0
+            ) AS wait_seconds,
+            ARRAY[
+                count(*) FILTER (WHERE ended.wait <= 1),
+                count(*) FILTER (WHERE ended.wait <= 10),
+                count(*) FILTER (WHERE ended.wait <= 30),
+                count(*) FILTER (WHERE ended.wait <= 60),
+                count(*) FILTER (WHERE ended.wait <= 300),
+                count(*) FILTER (WHERE ended.wait <= 3600),
+                count(ended.wait)
+            ] AS waits,
+            -- The attempts ended at the same time. A death is the most important.
+            CASE
+                WHEN bool_or(ended.status = 'dead') THEN 'dead'
+                WHEN bool_or(ended.status = 'succeeded') THEN 'succeeded'
+                WHEN bool_or(ended.status = 'cancelled') THEN 'cancelled'
+            END AS last_status
+        FROM unnest(job_types, statuses, outcomes, run_times, waits)
+            AS ended (job_type, status, outcome, run_time, wait)
+        GROUP BY ended.job_type
+    LOOP
+        -- Rows that other ticks have locked are skipped, so no tick waits here.
+        SELECT figures.id, figures.part, figures.writes INTO newest
+        FROM jobctl.job_figures AS figures
+        WHERE figures.job_type = counted.job_type
+            AND figures.day = (now() AT TIME ZONE 'UTC')::date
+        ORDER BY figures.part DESC
+        LIMIT 1
+        FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND OR newest.writes >= 1000 THEN
+            INSERT INTO jobctl.job_figures (job_type, part)
+            VALUES (counted.job_type, coalesce(newest.part, 0) + 1)
+            RETURNING id INTO newest.id;
+        END IF;
+        UPDATE jobctl.job_figures AS figures
+        SET
+            writes = figures.writes + 1,
+            succeeded = figures.succeeded + counted.succeeded,
+            dead = figures.dead + counted.dead,
+            expired = figures.expired + counted.expired,
+            failed_attempts = figures.failed_attempts + counted.failed_attempts,
+            retried_attempts = figures.retried_attempts + counted.retried_attempts,
+            run_time_seconds = figures.run_time_seconds + counted.run_time_seconds,
+            wait_seconds = figures.wait_seconds + counted.wait_seconds,
+            waits = ARRAY(
+                SELECT wait.before + wait.more
+                FROM unnest(figures.waits, counted.waits) AS wait (before, more)
+            ),
+            last_ended_at = CASE
+                WHEN counted.last_status IS NULL THEN figures.last_ended_at
+                ELSE now()
+            END,
+            last_status = coalesce(counted.last_status, figures.last_status),
+            last_succeeded_at = CASE
+                WHEN counted.succeeded = 0 THEN figures.last_succeeded_at
+                ELSE now()
+            END
+        WHERE figures.id = newest.id;
+    END LOOP;
+EXCEPTION
+    -- A result matters more than its figures.
+    WHEN OTHERS THEN
+        RAISE WARNING 'jobctl: figures are not counted: %', SQLERRM;
+END
+$$;
+CREATE TABLE jobctl.job_definitions (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    action jsonb NOT NULL,
+    action_bytes integer GENERATED ALWAYS AS (octet_length((action)::text)) STORED,
+    payload jsonb DEFAULT '{}'::jsonb NOT NULL,
+    payload_bytes integer GENERATED ALWAYS AS (octet_length((payload)::text)) STORED,
+    schedule text,
+    time_zone text DEFAULT 'UTC'::text NOT NULL,
+    catch_up text DEFAULT 'one'::text NOT NULL,
+    most_fires integer GENERATED ALWAYS AS (
+CASE
+    WHEN (catch_up = 'all'::text) THEN 100
+    WHEN (catch_up ~~ 'all:%'::text) THEN (substr(catch_up, 5))::integer
+    ELSE 1
+END) STORED,
+    overlap text DEFAULT 'skip'::text NOT NULL,
+    max_running integer,
+    most_running integer GENERATED ALWAYS AS (LEAST(max_running,
+CASE
+    WHEN (overlap = 'queue'::text) THEN 1
+    ELSE NULL::integer
+END)) STORED,
+    rate text,
+    rate_interval interval GENERATED ALWAYS AS (('00:00:01'::interval * (((rtrim(split_part(rate, '/'::text, 2), 'smhd'::text))::double precision * (
+CASE "right"(rate, 1)
+    WHEN 's'::text THEN 1
+    WHEN 'm'::text THEN 60
+    WHEN 'h'::text THEN 3600
+    ELSE 86400
+END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) STORED,
+    burst integer,
+    most_at_once integer GENERATED ALWAYS AS (COALESCE(burst, (split_part(rate, '/'::text, 1))::integer)) STORED,
+    rate_next_at timestamp with time zone,
+    is_limited boolean GENERATED ALWAYS AS (((max_running IS NOT NULL) OR (overlap = 'queue'::text) OR (rate IS NOT NULL))) STORED NOT NULL,
+    max_waiting integer,
+    when_full text DEFAULT 'refuse'::text NOT NULL,
+    max_attempts integer DEFAULT 10 NOT NULL,
+    timeout interval,
+    max_age interval,
+    expires interval,
+    backoff text DEFAULT 'exponential:1m..30m'::text NOT NULL,
+    priority integer DEFAULT 0 NOT NULL,
+    queue text DEFAULT 'default'::text NOT NULL,
+    spread interval DEFAULT '00:00:00'::interval NOT NULL,
+    enqueuers text[],
+    enqueue_may_set text[] DEFAULT '{}'::text[] NOT NULL,
+    enabled boolean DEFAULT true NOT NULL,
+    paused_at timestamp with time zone,
+    next_run_at timestamp with time zone,
+    put_off_until timestamp with time zone,
+    skipped_fires bigint DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT action_is_bounded CHECK ((action_bytes <= (4 * 262144))),
+    CONSTRAINT backoff_is_known CHECK ((backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'::text)),
+    CONSTRAINT burst_in_range CHECK (((burst IS NULL) OR (((burst >= 1) AND (burst <= 999999)) AND (rate IS NOT NULL)))),
+    CONSTRAINT catch_up_is_known CHECK ((catch_up ~ '^(skip|one|all(:[1-9][0-9]{0,3})?)$'::text)),
+    CONSTRAINT enqueue_may_set_is_known CHECK ((enqueue_may_set <@ ARRAY['queue'::text, 'priority'::text, 'timeout'::text, 'max_attempts'::text, 'backoff'::text])),
+    CONSTRAINT enqueuers_are_names CHECK ((array_position(enqueuers, NULL::text) IS NULL)),
+    CONSTRAINT expires_is_positive CHECK ((expires > '00:00:00'::interval)),
+    CONSTRAINT kind_is_known CHECK ((kind = ANY (ARRAY['shell'::text, 'http'::text]))),
+    CONSTRAINT max_age_is_positive CHECK ((max_age > '00:00:00'::interval)),
+    CONSTRAINT max_attempts_in_range CHECK (((max_attempts >= 1) AND (max_attempts <= 1000))),
+    CONSTRAINT max_running_is_positive CHECK ((max_running > 0)),
+    CONSTRAINT max_waiting_in_range CHECK (((max_waiting >= 1) AND (max_waiting <= 100000))),
+    CONSTRAINT name_is_not_built_in CHECK ((name <> ALL (ARRAY['shell'::text, 'http'::text]))),
+    CONSTRAINT name_is_short_and_plain CHECK ((name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text)),
+    CONSTRAINT next_run_at_is_a_date CHECK (((next_run_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (next_run_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT only_a_schedule_has_a_next_run CHECK (((schedule IS NOT NULL) OR (next_run_at IS NULL))),
+    CONSTRAINT overlap_is_known CHECK ((overlap = ANY (ARRAY['allow'::text, 'skip'::text, 'queue'::text]))),
+    CONSTRAINT payload_is_bounded CHECK (((pg_column_size(payload) <= (8 * 262144)) AND (payload_bytes <= (64 * 262144)))),
+    CONSTRAINT queue_is_short_and_plain CHECK ((queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text)),
+    CONSTRAINT rate_is_known CHECK ((rate ~ '^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}[smhd]$'::text)),
+    CONSTRAINT spread_is_at_most_a_day CHECK (((spread >= '00:00:00'::interval) AND (spread <= '1 day'::interval))),
+    CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
+    CONSTRAINT times_are_dates CHECK (((LEAST(paused_at, put_off_until, rate_next_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(paused_at, put_off_until, rate_next_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT when_full_is_known CHECK ((when_full = ANY (ARRAY['refuse'::text, 'drop_new'::text, 'drop_oldest'::text])))
+);
+CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURNS jsonb
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT CASE
+        -- Any program may insert a definition, so an action may be any JSON.
+        WHEN definition.kind = 'shell' AND jsonb_typeof(definition.action) = 'object'
+            THEN definition.action - 'command'
+                || jsonb_build_object('shell', definition.action -> 'command')
+        ELSE jsonb_build_object(definition.kind, definition.action)
+    END || jsonb_build_object(
+        'payload', definition.payload,
+        'schedule', definition.schedule,
+        'time_zone', definition.time_zone,
+        'catch_up', definition.catch_up,
+        'overlap', definition.overlap,
+        'max_running', definition.max_running,
+        'rate', definition.rate,
+        'burst', definition.burst,
+        'max_waiting', definition.max_waiting,
+        'when_full', definition.when_full,
+        'max_attempts', definition.max_attempts,
+        'timeout', extract(epoch FROM definition.timeout),
+        'max_age', extract(epoch FROM definition.max_age),
+        'expires', extract(epoch FROM definition.expires),
+        'backoff', definition.backoff,
+        'priority', definition.priority,
+        'queue', definition.queue,
+        'spread', extract(epoch FROM definition.spread),
+        'enqueuers', definition.enqueuers,
+        'enqueue_may_set', definition.enqueue_may_set,
+        'enabled', definition.enabled
+    )
+$$;
+CREATE FUNCTION jobctl.drop_oldest(job text, most integer) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    UPDATE jobctl.job_runs AS run
+    SET
+        status = 'cancelled',
+        last_error = 'dropped: the definition was full',
+        error_type = 'dropped',
+        finished_at = now(),
+        updated_at = now()
+    WHERE run.id = ANY (ARRAY(
+        SELECT oldest.id
+        FROM jobctl.job_runs AS oldest
+        WHERE oldest.id = ANY (ARRAY(
+            SELECT waiting.id
+            FROM jobctl.job_runs AS waiting
+            WHERE waiting.job_type = job
+                AND waiting.job_type NOT IN ('shell', 'http')
+                AND waiting.status IN ('queued', 'failed')
+            -- Not `id`, which would let the planner read the finished runs of the job.
+            ORDER BY waiting.id + 0 DESC
+            OFFSET most
+        ))
+            AND oldest.status IN ('queued', 'failed')
+        ORDER BY oldest.id
+        LIMIT 2
+        FOR NO KEY UPDATE SKIP LOCKED
+    ))
+$$;
+CREATE FUNCTION jobctl.effect_result(key text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    found record;
+BEGIN
+    SELECT effect.recorded_by, effect.result INTO found
+    FROM jobctl.job_effects AS effect
+    WHERE effect.key = effect_result.key;
+    IF jobctl.may_settle(caller, found.recorded_by) IS FALSE THEN
+        RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can read it', key
+            USING ERRCODE = '42501';
+    END IF;
+    RETURN found.result;
+END
+$$;
+CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    queued record;
+BEGIN
+    queued := jobctl.try_enqueue(
+        job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
+        key_scope, on_conflict, debounce, debounce_max, expires_in, caller
+    );
+    IF queued.code IS NULL THEN
+        RETURN queued.id;
+    END IF;
+    RAISE EXCEPTION USING
+        ERRCODE = queued.code,
+        MESSAGE = queued.reason,
+        DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
+END
+$$;
+CREATE FUNCTION jobctl.fire(definition_id bigint, seen timestamp with time zone, schedule text, time_zone text, next timestamp with time zone, times timestamp with time zone[], delay interval, missed bigint, put_off_until timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS bigint[]
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    definition jobctl.job_definitions;
+    fired bigint[] := '{}';
+    due timestamptz[] := fire.times;
+BEGIN
+    -- `coalesce` keeps the planner from using job_definitions_next_run: at midnight, all schedules
+    -- match there.
+    SELECT * INTO definition
+    FROM jobctl.job_definitions AS seen
+    WHERE seen.id = fire.definition_id
+        AND coalesce(seen.enabled AND seen.paused_at IS NULL AND seen.schedule IS NOT NULL, false)
+        AND seen.next_run_at IS NOT DISTINCT FROM fire.seen
+        AND seen.schedule = fire.schedule
+        AND seen.time_zone = fire.time_zone
+        AND coalesce(fire.seen <= now(), true)
+        -- SQL cannot read a schedule, so a worker could make times up: each minute fires at most
+        -- once. Only a schedule that is put off stays where it is.
+        AND CASE
+            WHEN fire.put_off_until IS NOT NULL
+                THEN fire.next IS NOT DISTINCT FROM fire.seen AND cardinality(fire.times) = 0
+            ELSE coalesce(
+                fire.next > coalesce(fire.seen, now() - interval '1 hour')
+                    AND extract(epoch FROM fire.next) % 60 = 0,
+                true
+            )
+        END
+        AND cardinality(fire.times) <= seen.most_fires
+        AND NOT EXISTS (
+            SELECT FROM unnest(fire.times) AS nominal
+            WHERE (
+                nominal BETWEEN fire.seen AND now()
+                AND (nominal = fire.seen OR extract(epoch FROM nominal) % 60 = 0)
+                AND coalesce(nominal < fire.next, true)
+            ) IS NOT TRUE
+        )
+    FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    UPDATE jobctl.job_definitions AS moved
+    SET
+        next_run_at = fire.next,
+        put_off_until = fire.put_off_until
+    WHERE moved.id = definition.id;
+    IF fire.put_off_until IS NOT NULL THEN
+        -- The payload may be unreadable, so the rest of this function must not read it.
+        RETURN fired;
+    END IF;
+    IF definition.overlap = 'skip' THEN
+        -- Only the newest of several due times is fired, and only if no run is unfinished.
+        due := due[array_upper(due, 1):];
+        IF EXISTS (
+            SELECT FROM jobctl.job_runs AS run
+            WHERE run.job_type = definition.name
+                AND run.status = 'running'
+                AND run.scheduled_for IS NOT NULL
+        ) OR EXISTS (
+            SELECT FROM jobctl.job_runs AS run
+            WHERE run.job_type = definition.name
+                AND run.job_type NOT IN ('shell', 'http')
+                AND run.status IN ('queued', 'failed')
+                AND run.scheduled_for IS NOT NULL
+        ) THEN
+            due := '{}';
+        END IF;
+    END IF;
+    WITH queued AS (
+        INSERT INTO jobctl.job_runs AS run (
+            definition_id,
+            job_type,
+            payload,
+            queue,
+            priority,
+            run_at,
+            max_attempts,
+            backoff,
+            scheduled_for,
+            expires_at
+        )
+        SELECT
+            definition.id,
+            definition.name,
+            definition.payload,
+            definition.queue,
+            definition.priority,
+            nominal + fire.delay,
+            definition.max_attempts,
+            definition.backoff,
+            nominal,
+            nominal + fire.delay + definition.expires
+        FROM unnest(due) AS nominal
+        ORDER BY nominal
+        ON CONFLICT (definition_id, scheduled_for) WHERE scheduled_for IS NOT NULL DO NOTHING
+        RETURNING run.id
+    )
+    SELECT coalesce(array_agg(queued.id), '{}') INTO fired FROM queued;
+    IF fire.missed > 0 OR cardinality(fired) < cardinality(fire.times) THEN
+        UPDATE jobctl.job_definitions AS skipped
+        SET skipped_fires =
+            skipped.skipped_fires + fire.missed + cardinality(fire.times) - cardinality(fired)
+        WHERE skipped.id = definition.id;
+    END IF;
+    RETURN fired;
+END
+$$;
+CREATE FUNCTION jobctl.forget_history() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        -- TRUNCATE fails here if the same command already truncates job_attempts.
+        DELETE FROM jobctl.job_attempts;
+    ELSE
+        -- An array forces the index, whatever size of the table the planner assumes.
+        DELETE FROM jobctl.job_attempts AS attempt
+        WHERE attempt.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted));
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE FUNCTION jobctl.is_backoff(backoff text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+    SELECT backoff ~ replace(
+            '^((fixed|polynomial):WAIT|exponential:WAIT([.][.]WAIT)?|list:WAIT(,WAIT)*)$',
+            'WAIT',
+            ' *(([0-9][0-9 ]*(ms|[smhdw]) *)+|0 *)'
+        )
+        AND bool_and(waits.seconds <= 30 * 86400)
+        AND (
+            backoff NOT LIKE 'exponential:%'
+            OR min(waits.seconds) = (array_agg(waits.seconds ORDER BY waits.ordinal))[1]
+        )
+    FROM (
+        SELECT given.ordinal, (
+            SELECT coalesce(sum(replace(part[1], ' ', '')::numeric * CASE part[2]
+                WHEN 'ms' THEN 0.001
+                WHEN 's' THEN 1
+                WHEN 'm' THEN 60
+                WHEN 'h' THEN 3600
+                WHEN 'd' THEN 86400
+                WHEN 'w' THEN 604800
+            END), 0)
+            FROM regexp_matches(given.wait, '([0-9][0-9 ]*)(ms|[smhdw])', 'g') AS part
+        ) AS seconds
+        FROM regexp_split_to_table(backoff, ',|[.][.]') WITH ORDINALITY AS given (wait, ordinal)
+    ) AS waits
+$_$;
+CREATE FUNCTION jobctl.is_operator(role name) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT has_column_privilege(role, 'jobctl.job_runs', 'cancel_requested_at', 'UPDATE')
+$$;
+CREATE FUNCTION jobctl.keep_effect() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF jobctl.may_settle(CURRENT_USER, OLD.recorded_by) IS NOT TRUE THEN
+        RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can settle it',
+            OLD.key
+            USING ERRCODE = '42501';
+    ELSIF TG_OP = 'DELETE' THEN
+        RETURN OLD;
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE FUNCTION jobctl.may_settle(role name, recorded_by text) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT jobctl.is_operator(role)
+        OR coalesce(pg_has_role(role, to_regrole(quote_ident(recorded_by)), 'USAGE'), false)
+$$;
+CREATE FUNCTION jobctl.record_effect(key text, result text DEFAULT NULL::text, run_id bigint DEFAULT NULL::bigint, attempt integer DEFAULT NULL::integer, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '2s'
+    AS $$
+DECLARE
+    recorder text;
+BEGIN
+    IF octet_length(record_effect.result) > 8192 THEN
+        RAISE EXCEPTION 'result is longer than 8 KiB'
+            USING ERRCODE = '22023';
+    END IF;
+    LOOP
+        INSERT INTO jobctl.job_effects (key, result, run_id, attempt, recorded_by, completed_at)
+        VALUES (
+            record_effect.key,
+            record_effect.result,
+            record_effect.run_id,
+            record_effect.attempt,
+            caller,
+            now()
+        )
+        ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            RETURN true;
+        END IF;
+        SELECT effect.recorded_by INTO recorder
+        FROM jobctl.job_effects AS effect
+        WHERE effect.key = record_effect.key;
+        IF FOUND AND jobctl.may_settle(caller, recorder) IS NOT TRUE THEN
+            RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can settle it',
+                key
+                USING ERRCODE = '42501';
+        ELSIF FOUND THEN
+            RETURN false;
+        END IF;
+        -- The effect was removed between the two statements.
+    END LOOP;
+END
+$$;
+CREATE FUNCTION jobctl.refuse_fewer_attempts() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'attempts of run % can only go down when its claim is released', OLD.id
+        USING ERRCODE = 'check_violation', CONSTRAINT = TG_NAME;
+END
+$$;
+CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_in interval, takes_key boolean) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    replaced bigint;
+BEGIN
+    UPDATE jobctl.job_runs AS run
+    SET
+        payload = replace_waiting.payload,
+        run_at = greatest(
+            least(replace_waiting.run_at, run.created_at + replace_waiting.debounce_max),
+            CASE run.status WHEN 'failed' THEN run.run_at END
+        ),
+        expires_at = replace_waiting.run_at + replace_waiting.expires_in,
+        updated_at = now()
+    WHERE run.idempotency_key = replace_waiting.key
+        AND run.key_scope = 'live'
+        AND run.status IN ('queued', 'failed')
+        AND run.job_type = replace_waiting.job
+    RETURNING run.id INTO replaced;
+    IF NOT FOUND AND takes_key THEN
+        UPDATE jobctl.job_runs AS run
+        SET
+            key_scope = 'replaced',
+            updated_at = now()
+        WHERE run.idempotency_key = replace_waiting.key
+            AND run.key_scope = 'live'
+            AND run.status = 'running'
+            AND run.job_type = replace_waiting.job;
+    END IF;
+    RETURN replaced;
+END
+$$;
+CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '2s'
+    AS $_$
+#variable_conflict use_column
+DECLARE
+    definition jobctl.job_definitions;
+    beyond text;
+    replaces boolean :=
+        coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
+    is_full boolean := false;
+    is_same boolean;
+    size integer := octet_length(try_enqueue.payload::text);
+BEGIN
+    SELECT * INTO definition FROM jobctl.job_definitions WHERE name = try_enqueue.job;
+    IF NOT FOUND THEN
+        code := 'JC003';
+        reason := format('no definition `%s`', try_enqueue.job);
+        RETURN;
+    END IF;
+    -- A comparison counts 360 days a year, a job's seconds count 365.25: an interval with years and
+    -- negative days could compare as short and last long.
+    timeout := extract(epoch FROM try_enqueue.timeout) * interval '1 second';
+    -- The exceeded limit. An http call without its own timeout ends after 30 seconds.
+    beyond := CASE
+        WHEN try_enqueue.queue <> definition.queue AND 'queue' <> ALL (definition.enqueue_may_set)
+            THEN 'queue'
+        WHEN try_enqueue.priority < definition.priority
+            AND 'priority' <> ALL (definition.enqueue_may_set)
+            THEN 'priority'
+        WHEN try_enqueue.max_attempts > definition.max_attempts
+            AND 'max_attempts' <> ALL (definition.enqueue_may_set)
+            THEN 'max_attempts'
+        WHEN try_enqueue.backoff <> definition.backoff
+            AND 'backoff' <> ALL (definition.enqueue_may_set)
+            THEN 'backoff'
+        WHEN try_enqueue.timeout IS NOT NULL
+            AND 'timeout' <> ALL (definition.enqueue_may_set)
+            AND try_enqueue.timeout > coalesce(
+                definition.timeout,
+                (definition.action ->> 'timeout')::interval,
+                CASE definition.kind WHEN 'http' THEN interval '30 seconds' END
+            )
+            THEN 'timeout'
+    END;
+    IF beyond IS NOT NULL OR definition.enqueuers IS NOT NULL OR NOT definition.enabled THEN
+        IF NOT definition.enabled AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE THEN
+            code := '55000';
+            reason := format('definition `%s` is disabled and takes no new runs', try_enqueue.job);
+            RETURN;
+        END IF;
+        IF jobctl.is_operator(caller) IS NOT TRUE THEN
+            code := '42501';
+            IF definition.enqueuers IS NOT NULL AND NOT EXISTS (
+                SELECT FROM unnest(definition.enqueuers) AS enqueuer
+                WHERE pg_has_role(caller, to_regrole(quote_ident(enqueuer)), 'USAGE')
+            ) THEN
+                reason := format(
+                    'role `%s` is not among the enqueuers of definition `%s`',
+                    caller,
+                    try_enqueue.job
+                );
+                RETURN;
+            ELSIF beyond IS NOT NULL THEN
+                reason := format(
+                    '%s exceeds the limit of definition `%s`; its enqueue_may_set does not allow '
+                    'that',
+                    beyond,
+                    try_enqueue.job
+                );
+                RETURN;
+            END IF;
+            code := NULL;
+        END IF;
+    END IF;
+    reason := CASE
+        WHEN try_enqueue.run_at IS NOT NULL AND try_enqueue.run_in IS NOT NULL
+            THEN 'run_at and run_in exclude each other'
+        WHEN try_enqueue.run_at < '0001-01-01 00:00Z' OR try_enqueue.run_at >= '10000-01-01 00:00Z'
+            THEN 'run_at is out of range; allowed are the years 1 to 9999'
+        WHEN try_enqueue.run_in NOT BETWEEN '0' AND '3650 days'
+            THEN 'run_in is out of range; allowed are 0 to 3650 days'
+        WHEN try_enqueue.timeout NOT BETWEEN '1 second' AND '30 days'
+            THEN 'timeout is out of range; allowed are 1 second to 30 days'
+        WHEN try_enqueue.max_attempts NOT BETWEEN 1 AND 1000
+            THEN 'max_attempts is out of range; allowed are 1 to 1000'
+        WHEN try_enqueue.queue <> definition.queue
+            AND try_enqueue.queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'
+            THEN 'queue must be 1 to 63 letters, digits or _ . : -'
+        WHEN length(try_enqueue.backoff) > 1000
+            THEN 'backoff is longer than 1000 characters'
+        WHEN octet_length(try_enqueue.key) NOT BETWEEN 1 AND 255
+            OR try_enqueue.key ~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'
+            THEN 'key must be 1 to 255 bytes without control characters, '
+                'and must not begin with - or jobctl-run-'
+        WHEN try_enqueue.key_scope NOT IN ('retained', 'live')
+            THEN 'key_scope must be retained or live'
+        WHEN try_enqueue.key_scope = 'live' AND try_enqueue.key IS NULL
+            THEN 'key_scope needs a key'
+        WHEN try_enqueue.on_conflict NOT IN ('same', 'replace', 'error')
+            THEN 'on_conflict must be same, replace or error'
+        WHEN try_enqueue.on_conflict <> 'same' AND try_enqueue.key IS NULL
+            THEN 'on_conflict needs a key'
+        WHEN try_enqueue.debounce IS NOT NULL AND try_enqueue.on_conflict <> 'replace'
+            THEN 'debounce replaces the waiting run, so on_conflict must be replace'
+        WHEN (try_enqueue.on_conflict = 'replace' OR try_enqueue.debounce IS NOT NULL)
+            AND (try_enqueue.key IS NULL OR try_enqueue.key_scope IS DISTINCT FROM 'live')
+            THEN 'replace and debounce need a key with the key_scope live'
+        WHEN try_enqueue.debounce IS NOT NULL
+            AND num_nonnulls(try_enqueue.run_at, try_enqueue.run_in) > 0
+            THEN 'debounce excludes run_at and run_in'
+        WHEN try_enqueue.debounce NOT BETWEEN '0' AND '3650 days'
+            THEN 'debounce is out of range; allowed are 0 to 3650 days'
+        WHEN try_enqueue.debounce_max IS NOT NULL AND try_enqueue.debounce IS NULL
+            THEN 'debounce_max needs debounce'
+        WHEN try_enqueue.debounce_max NOT BETWEEN try_enqueue.debounce AND '3650 days'
+            THEN 'debounce_max is out of range; allowed are the debounce to 3650 days'
+        WHEN try_enqueue.expires_in NOT BETWEEN '1 second' AND '3650 days'
+            OR try_enqueue.run_at + try_enqueue.expires_in >= '10000-01-01 00:00Z'
+            THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
+        -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
+        -- Only the constraints of the table check rows that are inserted directly.
+        WHEN size > 4 * 262144
+            THEN 'payload is longer than 1 MiB'
+        WHEN pg_column_size(try_enqueue.payload) > 8 * 262144
+            THEN 'payload takes more than 2 MiB'
+        -- PostgreSQL accepts these values, but no JSON reader can. Each takes more than a hundred
+        -- characters.
+        WHEN size > 100
+            AND try_enqueue.payload
+                @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
+            THEN 'payload is nested deeper than 64'
+        WHEN size > 100
+            AND try_enqueue.payload @? 'strict $.** ? (@ >= 1.8e308 || @ <= -1.8e308)'
+            THEN 'payload has a number out of range'
+    END;
+    -- Separate, because an expression that contains this call is slow even if the call is not
+    -- reached. The call is slow too, so the simplest backoffs, all below thirty days, avoid it.
+    IF reason IS NULL
+        AND try_enqueue.backoff <> definition.backoff
+        AND try_enqueue.backoff !~ '^(fixed|polynomial|exponential):[0-9]{1,2}(ms|[smh])$'
+    THEN
+        reason := CASE WHEN NOT jobctl.is_backoff(try_enqueue.backoff)
+            THEN 'backoff must be like fixed:1m, exponential:1m..30m, polynomial:10s '
+                'or list:1m,5m,30m, up to 30d'
+        END;
+    END IF;
+    IF reason IS NOT NULL THEN
+        code := '22023';
+        RETURN;
+    END IF;
+    run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
+    expires_in := coalesce(expires_in, definition.expires);
+    IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
+        -- Reads at most max_waiting entries of job_runs_waiting_of_job: the order of its columns
+        -- keeps the planner from other indexes. A number in a row would be written by all enqueues
+        -- and claims of the job, and they would wait for each other.
+        PERFORM
+        FROM jobctl.job_runs AS run
+        WHERE run.job_type = definition.name
+            AND run.job_type NOT IN ('shell', 'http')
+            AND run.status IN ('queued', 'failed')
+        ORDER BY run.job_type, run.priority, run.run_at, run.id
+        OFFSET definition.max_waiting - 1
+        LIMIT 1;
+        is_full := FOUND;
+    END IF;
+    -- Tries again if the run with the key vanished or ended between the two statements, or if a
+    -- program chose this id itself. If the sequence is behind its table, all five ids are taken.
+    FOR try IN 1..5 LOOP
+        IF replaces THEN
+            id := jobctl.replace_waiting(
+                definition.name,
+                try_enqueue.key,
+                coalesce(try_enqueue.payload, '{}'),
+                run_at,
+                try_enqueue.debounce_max,
+                expires_in,
+                NOT is_full
+            );
+            IF id IS NOT NULL THEN
+                result := 'replaced';
+                RETURN;
+            END IF;
+        END IF;
+        INSERT INTO jobctl.job_runs AS run (
+            definition_id,
+            job_type,
+            payload,
+            queue,
+            priority,
+            run_at,
+            max_attempts,
+            timeout,
+            backoff,
+            idempotency_key,
+            key_scope,
+            expires_at
+        )
+        SELECT
+            definition.id,
+            definition.name,
+            coalesce(try_enqueue.payload, '{}'),
+            coalesce(try_enqueue.queue, definition.queue),
+            coalesce(try_enqueue.priority, definition.priority),
+            try_enqueue.run_at,
+            coalesce(try_enqueue.max_attempts, definition.max_attempts),
+            try_enqueue.timeout,
+            coalesce(try_enqueue.backoff, definition.backoff),
+            try_enqueue.key,
+            coalesce(try_enqueue.key_scope, 'retained'),
+            try_enqueue.run_at + try_enqueue.expires_in
+        WHERE NOT is_full
+        ON CONFLICT DO NOTHING
+        RETURNING run.id INTO try_enqueue.id;
+        IF FOUND THEN
+            result := 'enqueued';
+            IF definition.when_full = 'drop_oldest' AND definition.max_waiting IS NOT NULL THEN
+                PERFORM jobctl.drop_oldest(definition.name, definition.max_waiting);
+            END IF;
+            RETURN;
+        END IF;
+        -- A separate statement, because the INSERT can't see the run that it conflicts with.
+        -- Payloads of other jobs are not compared.
+        SELECT
+            run.id,
+            CASE
+                WHEN run.job_type = definition.name
+                    THEN run.payload = coalesce(try_enqueue.payload, '{}')
+            END
+        INTO try_enqueue.id, is_same
+        FROM jobctl.job_runs AS run
+        WHERE run.idempotency_key = try_enqueue.key
+            AND run.key_scope = coalesce(try_enqueue.key_scope, 'retained')
+            AND (
+                run.key_scope = 'retained'
+                OR (run.key_scope = 'live' AND run.status IN ('queued', 'running', 'failed'))
+            );
+        IF FOUND AND is_same AND NOT replaces AND on_conflict IS DISTINCT FROM 'error' THEN
+            result := 'existing';
+            RETURN;
+        ELSIF FOUND AND (is_same IS NULL OR NOT replaces) THEN
+            id := NULL;
+            code := 'JC004';
+            reason := format(
+                'key `%s` belongs to a run with another job or payload',
+                try_enqueue.key
+            );
+            IF on_conflict = 'error' THEN
+                code := 'JC009';
+                reason := format('key `%s` already has a run', try_enqueue.key);
+            END IF;
+            RETURN;
+        END IF;
+        id := NULL;
+        IF is_full AND definition.when_full = 'drop_new' THEN
+            result := 'dropped';
+            RETURN;
+        ELSIF is_full THEN
+            code := 'JC008';
+            reason := format(
+                'definition `%s` is full, its max_waiting is %s; try again later',
+                try_enqueue.job,
+                definition.max_waiting
+            );
+            RETURN;
+        END IF;
+    END LOOP;
+    code := 'JC007';
+    reason := 'the sequence jobctl.job_runs_id_seq is behind its table; as the owner run '
+        'SELECT setval(''jobctl.job_runs_id_seq'', (SELECT max(id) FROM jobctl.job_runs))';
+END
+$_$;
+CREATE TABLE jobctl.job_holds (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    scope text NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    held_at timestamp with time zone DEFAULT now() NOT NULL,
+    held_until timestamp with time zone,
+    recorded_by text DEFAULT SESSION_USER NOT NULL,
+    host_user text,
+    reason text,
+    CONSTRAINT all_has_no_name CHECK (((scope = 'all'::text) = (name = ''::text))),
+    CONSTRAINT name_is_short CHECK ((length(name) <= 255)),
+    CONSTRAINT scope_is_known CHECK ((scope = ANY (ARRAY['job'::text, 'queue'::text, 'worker'::text, 'all'::text]))),
+    CONSTRAINT texts_are_short CHECK ((GREATEST(length(host_user), length(reason)) <= 1000)),
+    CONSTRAINT times_are_dates CHECK (((LEAST(held_at, held_until) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(held_at, held_until) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
+);
+CREATE VIEW jobctl.current_holds AS
+ SELECT job_holds.scope,
+    job_holds.name,
+    job_holds.held_at,
+    job_holds.held_until,
+    job_holds.recorded_by,
+    job_holds.host_user,
+    job_holds.reason
+   FROM jobctl.job_holds
+  WHERE COALESCE((job_holds.held_until > now()), true);
+CREATE TABLE jobctl.job_figures (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    job_type text NOT NULL,
+    day date DEFAULT ((now() AT TIME ZONE 'UTC'::text))::date NOT NULL,
+    part integer DEFAULT 1 NOT NULL,
+    writes integer DEFAULT 0 NOT NULL,
+    succeeded bigint DEFAULT 0 NOT NULL,
+    dead bigint DEFAULT 0 NOT NULL,
+    expired bigint DEFAULT 0 NOT NULL,
+    failed_attempts bigint DEFAULT 0 NOT NULL,
+    retried_attempts bigint DEFAULT 0 NOT NULL,
+    run_time_seconds double precision DEFAULT 0 NOT NULL,
+    wait_seconds double precision DEFAULT 0 NOT NULL,
+    waits bigint[] DEFAULT '{0,0,0,0,0,0,0}'::bigint[] NOT NULL,
+    last_ended_at timestamp with time zone,
+    last_status text,
+    last_succeeded_at timestamp with time zone,
+    CONSTRAINT job_type_is_short CHECK (((length(job_type) >= 1) AND (length(job_type) <= 63)))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
+CREATE VIEW jobctl.daily_figures AS
+ SELECT job_figures.job_type,
+    job_figures.day,
+    (sum(job_figures.succeeded))::bigint AS succeeded,
+    (sum(job_figures.dead))::bigint AS dead,
+    (sum(job_figures.expired))::bigint AS expired,
+    (sum(job_figures.failed_attempts))::bigint AS failed_attempts,
+    (sum(job_figures.retried_attempts))::bigint AS retried_attempts,
+    sum(job_figures.run_time_seconds) AS run_time_seconds,
+    sum(job_figures.wait_seconds) AS wait_seconds,
+    ARRAY[(sum(job_figures.waits[1]))::bigint, (sum(job_figures.waits[2]))::bigint, (sum(job_figures.waits[3]))::bigint, (sum(job_figures.waits[4]))::bigint, (sum(job_figures.waits[5]))::bigint, (sum(job_figures.waits[6]))::bigint, (sum(job_figures.waits[7]))::bigint] AS waits,
+    max(job_figures.last_ended_at) AS last_ended_at,
+    (array_agg(job_figures.last_status ORDER BY job_figures.last_ended_at DESC NULLS LAST))[1] AS last_status,
+    max(job_figures.last_succeeded_at) AS last_succeeded_at
+   FROM jobctl.job_figures
+  GROUP BY job_figures.job_type, job_figures.day;
+CREATE TABLE jobctl.job_runs (
+    id bigint NOT NULL,
+    definition_id bigint,
+    job_type text NOT NULL,
+    payload jsonb DEFAULT '{}'::jsonb NOT NULL,
+    payload_bytes integer GENERATED ALWAYS AS (octet_length((payload)::text)) STORED,
+    queue text DEFAULT 'default'::text NOT NULL,
+    priority integer DEFAULT 0 NOT NULL,
+    run_at timestamp with time zone DEFAULT now() NOT NULL,
+    status text DEFAULT 'queued'::text NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    max_attempts integer DEFAULT 10 NOT NULL,
+    granted_attempts integer,
+    timeout interval,
+    backoff text DEFAULT 'exponential:1m..30m'::text NOT NULL,
+    idempotency_key text,
+    key_scope text DEFAULT 'retained'::text NOT NULL,
+    scheduled_for timestamp with time zone,
+    expires_at timestamp with time zone,
+    locked_by text,
+    locked_until timestamp with time zone,
+    cancel_requested_at timestamp with time zone,
+    live_output text,
+    last_error text,
+    error_type text,
+    failed_at timestamp with time zone,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    settled_at timestamp with time zone,
+    enqueued_by text DEFAULT SESSION_USER NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT backoff_is_known CHECK (((backoff = 'exponential:1m..30m'::text) OR (backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'::text))),
+    CONSTRAINT job_type_is_short CHECK (((length(job_type) >= 1) AND (length(job_type) <= 63))),
+    CONSTRAINT key_is_1_to_255_bytes CHECK (((octet_length(idempotency_key) >= 1) AND (octet_length(idempotency_key) <= 255))),
+    CONSTRAINT key_is_plain_and_not_reserved CHECK ((idempotency_key !~ '^(-|jobctl-run-)|[\u0001-\u001f\u007f-\u009f]'::text)),
+    CONSTRAINT key_scope_is_known CHECK ((key_scope = ANY (ARRAY['retained'::text, 'live'::text, 'replaced'::text]))),
+    CONSTRAINT max_attempts_in_range CHECK (((max_attempts >= 1) AND (max_attempts <= 1000000))),
+    CONSTRAINT only_dead_is_settled CHECK (((status = 'dead'::text) OR (settled_at IS NULL))),
+    CONSTRAINT only_final_has_finished_at CHECK (((status = ANY (ARRAY['succeeded'::text, 'dead'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT only_running_has_a_lease CHECK ((((status = 'running'::text) = (locked_by IS NOT NULL)) AND ((status = 'running'::text) = (locked_until IS NOT NULL)))),
+    CONSTRAINT payload_is_bounded CHECK (((pg_column_size(payload) <= (8 * 262144)) AND (payload_bytes <= (64 * 262144)))),
+    CONSTRAINT queue_is_short_and_plain CHECK (((queue = 'default'::text) OR (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text))),
+    CONSTRAINT run_at_is_a_date CHECK (((run_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT starts_are_bounded CHECK (((attempts >= 0) AND (attempts <= max_attempts))),
+    CONSTRAINT status_is_known CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'dead'::text, 'cancelled'::text]))),
+    CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
+    CONSTRAINT times_are_dates CHECK (((LEAST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT waiting_has_an_attempt_left CHECK (((status <> ALL (ARRAY['queued'::text, 'failed'::text])) OR (attempts < max_attempts)))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_analyze_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
+CREATE VIEW jobctl.dead_runs AS
+ SELECT job_runs.id,
+    job_runs.job_type,
+    job_runs.queue,
+    job_runs.attempts,
+    job_runs.max_attempts,
+    job_runs.error_type,
+    job_runs.last_error,
+    job_runs.failed_at,
+    job_runs.finished_at,
+    job_runs.created_at
+   FROM jobctl.job_runs
+  WHERE ((job_runs.status = 'dead'::text) AND (job_runs.settled_at IS NULL));
+CREATE TABLE jobctl.job_attempts (
+    run_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    worker text NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone NOT NULL,
+    outcome text NOT NULL,
+    error_type text,
+    error text,
+    exit_code integer,
+    signal integer,
+    http_status integer,
+    output text,
+    output_bytes bigint DEFAULT 0 NOT NULL,
+    output_truncated boolean DEFAULT false NOT NULL,
+    CONSTRAINT outcome_is_known CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text, 'interrupted'::text, 'lease_expired'::text]))),
+    CONSTRAINT times_are_dates CHECK (((LEAST(started_at, finished_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(started_at, finished_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
+);
+ALTER TABLE jobctl.job_definitions ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME jobctl.job_definitions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE jobctl.job_effects (
+    key text NOT NULL,
+    run_id bigint,
+    attempt integer,
+    recorded_by text DEFAULT CURRENT_USER NOT NULL,
+    recorded_at timestamp with time zone DEFAULT now() NOT NULL,
+    completed_at timestamp with time zone,
+    result text,
+    CONSTRAINT key_is_1_to_255_bytes CHECK (((octet_length(key) >= 1) AND (octet_length(key) <= 255))),
+    CONSTRAINT key_is_plain CHECK ((key !~ '^-|[\u0001-\u001f\u007f-\u009f]'::text)),
+    CONSTRAINT only_completed_has_a_result CHECK (((completed_at IS NOT NULL) OR (result IS NULL))),
+    CONSTRAINT result_is_bounded CHECK ((octet_length(result) <= 8192)),
+    CONSTRAINT times_are_dates CHECK (((LEAST(recorded_at, completed_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(recorded_at, completed_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
+);
+CREATE TABLE jobctl.job_events (
+    id bigint NOT NULL,
+    recorded_at timestamp with time zone DEFAULT now() NOT NULL,
+    action text NOT NULL,
+    run_id bigint,
+    job text,
+    recorded_by text DEFAULT SESSION_USER NOT NULL,
+    host_user text,
+    reason text,
+    detail text,
+    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text, 'edit'::text, 'settle'::text, 'prune'::text, 'pause'::text, 'resume'::text, 'hold'::text, 'release'::text, 'add'::text, 'change'::text, 'enable'::text, 'disable'::text, 'remove'::text]))),
+    CONSTRAINT texts_are_short CHECK ((GREATEST(length(host_user), length(reason), length(detail)) <= 1000)),
+    CONSTRAINT times_are_dates CHECK (((recorded_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (recorded_at < '10000-01-01 00:00:00+00'::timestamp with time zone)))
+);
+ALTER TABLE jobctl.job_events ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME jobctl.job_events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+ALTER TABLE jobctl.job_runs ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME jobctl.job_runs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE jobctl.job_workers (
+    worker text NOT NULL,
+    version text NOT NULL,
+    last_tick_at timestamp with time zone NOT NULL,
+    ticking_since timestamp with time zone DEFAULT now() NOT NULL,
+    missed_for interval GENERATED ALWAYS AS (LEAST(GREATEST(
+CASE
+    WHEN (isfinite(last_tick_at) AND isfinite(ticking_since)) THEN (last_tick_at - ticking_since)
+    ELSE NULL::interval
+END, '00:00:00'::interval), '1 day'::interval)) STORED NOT NULL,
+    queues text[] DEFAULT '{}'::text[] NOT NULL,
+    claiming_tick text,
+    claiming_until timestamp with time zone,
+    CONSTRAINT only_a_claiming_tick_has_a_lease CHECK (((claiming_tick IS NULL) = (claiming_until IS NULL))),
+    CONSTRAINT times_are_dates CHECK (((LEAST(last_tick_at, ticking_since, claiming_until) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(last_tick_at, ticking_since, claiming_until) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='100');
+CREATE VIEW jobctl.long_running_runs AS
+ SELECT job_runs.id,
+    job_runs.job_type,
+    job_runs.queue,
+    job_runs.attempts,
+    job_runs.max_attempts,
+    job_runs.locked_by,
+    job_runs.started_at,
+    (EXTRACT(epoch FROM (now() - job_runs.started_at)))::double precision AS run_time_seconds,
+    job_runs.locked_until
+   FROM jobctl.job_runs
+  WHERE ((job_runs.status = 'running'::text) AND (job_runs.started_at < (now() - '00:10:00'::interval)));
+CREATE TABLE jobctl.schema_migrations (
+    version integer NOT NULL,
+    name text NOT NULL,
+    checksum text NOT NULL,
+    applied_at timestamp with time zone DEFAULT now() NOT NULL
+);
+ALTER TABLE ONLY jobctl.job_attempts
+    ADD CONSTRAINT job_attempts_pkey PRIMARY KEY (run_id, attempt);
+ALTER TABLE ONLY jobctl.job_definitions
+    ADD CONSTRAINT job_definitions_name_key UNIQUE (name);
+ALTER TABLE ONLY jobctl.job_definitions
+    ADD CONSTRAINT job_definitions_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY jobctl.job_effects
+    ADD CONSTRAINT job_effects_pkey PRIMARY KEY (key);
+ALTER TABLE ONLY jobctl.job_events
+    ADD CONSTRAINT job_events_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY jobctl.job_figures
+    ADD CONSTRAINT job_figures_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY jobctl.job_holds
+    ADD CONSTRAINT job_holds_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY jobctl.job_runs
+    ADD CONSTRAINT job_runs_pkey PRIMARY KEY (id) WITH (fillfactor='50');
+ALTER TABLE ONLY jobctl.job_workers
+    ADD CONSTRAINT job_workers_pkey PRIMARY KEY (worker);
+ALTER TABLE ONLY jobctl.schema_migrations
+    ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
+CREATE INDEX job_attempts_failed ON jobctl.job_attempts USING btree (finished_at, run_id, attempt) WHERE (outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text]));
+CREATE INDEX job_definitions_next_run ON jobctl.job_definitions USING btree (next_run_at) WHERE (enabled AND (paused_at IS NULL) AND (schedule IS NOT NULL));
+CREATE INDEX job_effects_open ON jobctl.job_effects USING btree (recorded_at) WHERE (completed_at IS NULL);
+CREATE INDEX job_events_definition ON jobctl.job_events USING btree (job, id) WHERE (run_id IS NULL);
+CREATE INDEX job_events_recorded ON jobctl.job_events USING btree (recorded_at);
+CREATE INDEX job_events_run ON jobctl.job_events USING btree (run_id) WHERE (run_id IS NOT NULL);
+CREATE INDEX job_figures_job ON jobctl.job_figures USING btree (job_type, day, part);
+CREATE INDEX job_runs_dead ON jobctl.job_runs USING btree (finished_at, id) WHERE ((status = 'dead'::text) AND (settled_at IS NULL));
+CREATE INDEX job_runs_expiring ON jobctl.job_runs USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (status = ANY (ARRAY['queued'::text, 'failed'::text])));
+CREATE INDEX job_runs_finished ON jobctl.job_runs USING btree (finished_at, id) WHERE (finished_at IS NOT NULL);
+CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs USING btree (definition_id, scheduled_for) WHERE (scheduled_for IS NOT NULL);
+CREATE INDEX job_runs_job ON jobctl.job_runs USING btree (job_type, id) WITH (fillfactor='50') WHERE (status <> 'running'::text);
+CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs USING btree (idempotency_key, key_scope) WHERE ((idempotency_key IS NOT NULL) AND ((key_scope = 'retained'::text) OR ((key_scope = 'live'::text) AND (status = ANY (ARRAY['queued'::text, 'running'::text, 'failed'::text])))));
+CREATE INDEX job_runs_replaced ON jobctl.job_runs USING btree (idempotency_key) WHERE ((status = 'running'::text) AND (key_scope = 'replaced'::text));
+CREATE INDEX job_runs_running ON jobctl.job_runs USING btree (job_type, locked_by) WHERE (status = 'running'::text);
+CREATE INDEX job_runs_waiting ON jobctl.job_runs USING btree (queue, priority, run_at, id) WHERE (status = ANY (ARRAY['queued'::text, 'failed'::text]));
+CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
+CREATE TRIGGER attempts_only_go_up AFTER UPDATE OF attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.attempts < old.attempts) AND ((new.attempts < (old.attempts - 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_fewer_attempts();
+CREATE TRIGGER deleted_runs_have_no_history AFTER DELETE ON jobctl.job_runs REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
+CREATE TRIGGER effects_are_settled_by_their_recorder BEFORE DELETE OR UPDATE ON jobctl.job_effects FOR EACH ROW WHEN ((old.recorded_by <> CURRENT_USER)) EXECUTE FUNCTION jobctl.keep_effect();
+CREATE TRIGGER no_runs_have_no_history AFTER TRUNCATE ON jobctl.job_runs FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();

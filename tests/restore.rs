@@ -1,0 +1,90 @@
+//! The schema as `pg_dump` writes it, and what a restored backup does.
+
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+use crate::docs::root;
+use crate::drill::program;
+use crate::support::{TestDb, leave_out, server};
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Reviewers see in this file what a migration changes.
+#[test]
+fn schema_sql_is_the_migrated_schema() {
+    let file = root().join("docs/schema.sql");
+    if server::major() != 15 {
+        return leave_out("docs/schema.sql", "only pg_dump of PostgreSQL 15 writes its text");
+    }
+    let db = TestDb::new();
+    let mut dump = Command::new(program("pg_dump"));
+    let options = ["--schema-only", "--schema=jobctl", "--no-owner", "--no-privileges"];
+    let dump = run(dump.args(options).arg(db.url()));
+    // Without comments, settings and the lines that differ in each dump.
+    let is_kept = |line: &&str| {
+        let left_out = ["--", "SET ", "SELECT pg_catalog.set_config", "\\"];
+        !line.is_empty() && !left_out.iter().any(|start| line.starts_with(start))
+    };
+    let dump: String = dump.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect();
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&file, dump).unwrap();
+    } else {
+        let is_current = fs::read_to_string(&file).is_ok_and(|text| text == dump);
+        let update = "UPDATE_DOCS=1 tests/with-postgres cargo test --test integration restore::";
+        assert!(is_current, "docs/schema.sql is stale; run `{update}`");
+    }
+}
+
+#[test]
+fn a_restored_backup_goes_on() {
+    for format in ["plain", "custom"] {
+        let db = TestDb::new();
+        db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 2 * * *'\n");
+        let key = ["shell", "--key", "k", "--", "true"];
+        let [done, waiting] = [db.enqueue(key), db.enqueue(["a"])];
+        db.jobctl(["tick", "--limit", "1"]).run().success();
+        db.jobctl(["pause", "a"]).run().success();
+        let folder = crate::support::temp_dir();
+        let file = folder.path().join("dump");
+        let mut dump = Command::new(program("pg_dump"));
+        run(dump.arg("--format").arg(format).arg("--file").arg(&file).arg(db.url()));
+        let restored = TestDb::empty();
+        restore(format, &file, &restored);
+
+        let doctor = restored.jobctl(["doctor"]).run().stdout;
+        for check in ["schema", "sequences", "indexes"] {
+            assert!(doctor.contains(&format!("ok\t{check}\t")), "{doctor}");
+        }
+        assert_eq!(restored.enqueue(key), done, "the key is still taken");
+        let new = restored.enqueue(["shell", "--", "true"]);
+        assert!(new > waiting, "{new}");
+        restored.jobctl(["resume", "a"]).run().success();
+        restored.jobctl(["tick"]).run().success();
+        for id in [done, waiting, new] {
+            assert_eq!(restored.of_run(id, "status, attempts"), "succeeded|1", "{format}");
+        }
+        assert_eq!(restored.of_attempt(done, 1, "outcome"), "succeeded");
+    }
+}
+
+fn restore(format: &str, file: &Path, into: &TestDb) {
+    let mut command = match format {
+        "plain" => {
+            let mut psql = Command::new(program("psql"));
+            psql.args(["-qX", "-v", "ON_ERROR_STOP=1", "-f"]).arg(file).arg(into.url());
+            psql
+        }
+        _ => {
+            let mut restore = Command::new(program("pg_restore"));
+            restore.args(["--exit-on-error", "--dbname"]).arg(into.url()).arg(file);
+            restore
+        }
+    };
+    run(&mut command);
+}
