@@ -84,7 +84,7 @@ install: ## install the binary, its manual pages and completions under PREFIX (/
 dist: toolchain ## build the files of a release in target/dist
 	CARGO="$(CARGO)" packaging/dist "$(TARGET)/dist"
 
-test-deb: dist ## install, use, upgrade and purge the Debian package in a clean root; needs root and debootstrap
+test-deb: dist ## install, use, upgrade and purge the Debian package in a clean root; needs root
 	WITH_POSTGRES_LISTEN=127.0.0.1 JOBCTL_TEST_DATABASE_URL= tests/with-postgres \
 		packaging/test-deb "$(TARGET)"/dist/*.deb
 
