@@ -1,6 +1,7 @@
 //! The same enqueue from other languages, with their own drivers: an order and its job in one
 //! transaction.
 
+use std::env;
 use std::path::Path;
 use std::process::Command;
 
@@ -27,7 +28,7 @@ fn orders(script: &str, mut command: Command) {
     };
     let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
     command
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/languages").join(script))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(script))
         .envs([("PGPORT", port.as_str()), ("PGDATABASE", db.name())])
         .envs([("PGUSER", role.name()), ("PGPASSWORD", role.name())]);
     let output = command.output().unwrap();
@@ -49,13 +50,36 @@ fn orders(script: &str, mut command: Command) {
 
 #[test]
 fn python_enqueues_in_its_transaction() {
-    let folder = match packages::python("psycopg[binary]") {
-        Ok(folder) => folder,
-        Err(why) => return leave_out("enqueue from Python", &why),
+    let driver = packages::python("psycopg[binary]");
+    let [driver, sqlalchemy] = [driver, packages::python("SQLAlchemy")];
+    let folders = match (driver, sqlalchemy) {
+        (Ok(driver), Ok(sqlalchemy)) => env::join_paths([driver, sqlalchemy]).unwrap(),
+        (Err(why), _) | (_, Err(why)) => return leave_out("enqueue from Python", &why),
     };
-    let mut python = Command::new("python3");
-    python.env("PYTHONPATH", folder).env("PYTHONDONTWRITEBYTECODE", "1");
-    orders("order.py", python);
+    for script in ["order.py", "order_sqlalchemy.py"] {
+        let mut python = Command::new("python3");
+        python.env("PYTHONPATH", &folders).env("PYTHONDONTWRITEBYTECODE", "1");
+        orders(script, python);
+    }
+}
+
+#[test]
+fn ruby_enqueues_in_its_transaction() {
+    let finds_driver = Command::new("ruby").args(["-rpg", "-e", ""]).output();
+    if !finds_driver.is_ok_and(|output| output.status.success()) {
+        return leave_out("enqueue from Ruby", "ruby-pg is not installed");
+    }
+    orders("order.rb", Command::new("ruby"));
+}
+
+#[test]
+fn php_enqueues_in_its_transaction() {
+    let finds_driver = ["-r", "exit(extension_loaded('pdo_pgsql') ? 0 : 1);"];
+    let finds_driver = Command::new("php").args(finds_driver).output();
+    if !finds_driver.is_ok_and(|output| output.status.success()) {
+        return leave_out("enqueue from PHP", "php-pgsql is not installed");
+    }
+    orders("order.php", Command::new("php"));
 }
 
 #[test]
