@@ -50,7 +50,7 @@ pub(crate) use inspect::{
 };
 pub(crate) use list::{Run, RunFilter};
 pub(crate) use report::{Bin, Details, Durations, FailureGroup, Job, Scope, Snapshot, Summary};
-pub(crate) use runs::{Expired, Finish, LeaseState, Recorded, Renewed};
+pub(crate) use runs::{Finish, LeaseState, LostLease, Recorded, Renewed};
 pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};
 pub(crate) use show::{Attempt, RunDetails, StoredOutput};

@@ -48,7 +48,7 @@ pub(crate) struct Finish {
 rows! {
     /// A run whose lease expired.
     #[derive(Debug)]
-    pub(crate) struct Expired {
+    pub(crate) struct LostLease {
         pub(crate) id: i64,
         pub(crate) job_type: String,
         pub(crate) worker: String,
@@ -90,33 +90,33 @@ impl Store {
     }
 
     /// Returns runs whose lease expired, the oldest first.
-    pub(crate) fn expired(&self, limit: usize) -> Result<Vec<Expired>> {
+    pub(crate) fn lost_leases(&self, limit: usize) -> Result<Vec<LostLease>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.transact("look for lost leases", move |client| {
-            client.list(query!("tick/expired"), &[&limit])
+            client.list(query!("tick/lost_leases"), &[&limit])
         })
     }
 
-    /// Takes expired runs (id, attempt, wait) from their workers. Returns the recovered runs and
-    /// their new status.
+    /// Takes runs with lost leases (id, attempt, wait) from their workers. Returns the recovered
+    /// runs and their new status.
     pub(crate) fn recover(
         &self,
-        expired: &[(i64, i32, Duration)],
+        lost: &[(i64, i32, Duration)],
         error: &'static str,
     ) -> Result<Vec<(i64, Status)>> {
-        let ids = column(expired, |(id, ..)| *id);
-        let attempts = column(expired, |(_, attempt, _)| *attempt);
-        let waits = column(expired, |(.., wait)| wait.as_secs_f64());
+        let ids = column(lost, |(id, ..)| *id);
+        let attempts = column(lost, |(_, attempt, _)| *attempt);
+        let waits = column(lost, |(.., wait)| wait.as_secs_f64());
         self.transact("recover lost leases", move |client| {
             client.list(query!("tick/recover"), &[&ids, &attempts, &waits, &error])
         })
     }
 
     /// Returns waiting runs that expired, the oldest first.
-    pub(crate) fn expiring(&self, limit: usize) -> Result<Vec<i64>> {
+    pub(crate) fn expired(&self, limit: usize) -> Result<Vec<i64>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.transact("look for expired runs", move |client| {
-            client.list(query!("tick/expiring"), &[&limit])
+            client.list(query!("tick/expired"), &[&limit])
         })
     }
 

@@ -14,7 +14,7 @@ pub(crate) fn expire(store: &Store, has_time: impl Fn() -> bool) -> store::Resul
     static LOGGED: Once = Once::new();
     let mut total = 0;
     loop {
-        let expired = store.expiring(EXPIRED_AT_ONCE)?;
+        let expired = store.expired(EXPIRED_AT_ONCE)?;
         let (found, mut ended) = (expired.len(), 0);
         let mut search = Bisection::of(expired);
         while !search.is_done() && has_time() {

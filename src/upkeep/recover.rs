@@ -9,7 +9,7 @@ use super::bisect::Bisection;
 use crate::job::attempt;
 use crate::job::backoff::wait_after;
 use crate::job::status::Status;
-use crate::store::{self, Expired, Store};
+use crate::store::{self, LostLease, Store};
 use crate::text::duration;
 
 /// Lost leases recovered per statement.
@@ -21,12 +21,10 @@ pub(crate) fn recover(store: &Store, has_time: impl Fn() -> bool) -> store::Resu
     static LOGGED: Once = Once::new();
     const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
     loop {
-        let expired = store.expired(RECOVERED_AT_ONCE)?;
+        let lost = store.lost_leases(RECOVERED_AT_ONCE)?;
         let wait = |attempt, backoff| wait_after(attempt, backoff, rand::random());
-        let waits: Vec<_> = expired
-            .iter()
-            .map(|run| (run.id, run.attempt, wait(run.attempt, &run.backoff)))
-            .collect();
+        let waits: Vec<_> =
+            lost.iter().map(|run| (run.id, run.attempt, wait(run.attempt, &run.backoff))).collect();
         // If the database rejects many of these runs, time may run out. In random order, each
         // recovery tries other runs first.
         let mut shuffled = waits.clone();
@@ -42,19 +40,19 @@ pub(crate) fn recover(store: &Store, has_time: impl Fn() -> bool) -> store::Resu
                 LOGGED.call_once(|| log::error!("run {}: {why}", wait.0));
             }
         }
-        for (run, (.., wait)) in expired.iter().zip(&waits) {
+        for (run, (.., wait)) in lost.iter().zip(&waits) {
             if let Some((_, status)) = recovered.iter().find(|(id, _)| *id == run.id) {
                 log_recovered(run, *status, *wait);
             }
         }
         // If none was recovered, another tick is recovering them or the database rejects them.
-        if recovered.is_empty() || expired.len() < RECOVERED_AT_ONCE {
+        if recovered.is_empty() || lost.len() < RECOVERED_AT_ONCE {
             return Ok(());
         }
     }
 }
 
-fn log_recovered(run: &Expired, status: Status, wait: Duration) {
+fn log_recovered(run: &LostLease, status: Status, wait: Duration) {
     let subject = attempt::describe(run.id, &run.job_type, run.attempt, run.max_attempts);
     let next = match status {
         Status::Failed => format!("next attempt in {}", duration::show(wait)),

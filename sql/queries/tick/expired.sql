@@ -1,14 +1,8 @@
--- Runs whose lease expired, the oldest first. recover.sql checks them again.
+-- Waiting runs that expired, the oldest first. expire.sql checks them again.
 -- $1  maximum number
-SELECT
-    run.id,
-    run.job_type,
-    run.locked_by AS worker,
-    run.attempts AS attempt,
-    run.max_attempts,
-    run.backoff
+SELECT run.id
 FROM jobctl.job_runs AS run
-WHERE run.status = 'running'
-    AND run.locked_until < now()
-ORDER BY run.locked_until
+WHERE run.expires_at <= now()
+    AND run.status IN ('queued', 'failed')
+ORDER BY run.expires_at, run.id
 LIMIT $1::bigint
