@@ -444,18 +444,20 @@ fn prefetched_runs_are_released_uncounted_when_jobs_take_longer() {
             "SELECT count(*) FROM jobctl.job_runs
              WHERE status = 'queued' AND attempts = 0 AND locked_by IS NULL AND last_error IS NULL",
         );
-        assert_eq!(untouched, "39");
-        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "100");
+        // On a host that stalls, some of the short runs are released, too.
+        let ended =
+            || db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'");
+        let [untouched, ended_before] = [untouched, ended()].map(|it| it.parse::<u32>().unwrap());
+        assert!(untouched >= 39, "{untouched}");
+        assert_eq!(untouched + ended_before, 139);
         if signal.is_none() {
             tick.signal(Signal::TERM);
         }
         gate.open();
         tick.wait().success();
         assert_eq!(gate.count("start"), 1);
-        assert_eq!(
-            db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"),
-            "101"
-        );
+        assert_eq!(ended(), (ended_before + 1).to_string());
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), ended());
     }
 }
 

@@ -109,10 +109,6 @@ impl Arguments {
             return remove(&store, self.ids, &self.reason.cause(), self.flags, form);
         }
         let BulkFlags { dry_run, yes, verbose } = self.flags;
-        let archive = self.archive.as_deref().map(|file| {
-            Archive::open(file).with_context(|| format!("cannot open {}", file.display()))
-        });
-        let archive = archive.transpose()?;
         if dry_run && verbose {
             bulk::print_deleted(form, old_ids(&store, self.ages)?)?;
             return Ok(Exit::Done);
@@ -128,6 +124,10 @@ impl Arguments {
         let counts = if dry_run {
             counts(self.ages, |old| store.count_old(old))?
         } else if yes || print::confirm(question)? {
+            let archive = self.archive.as_deref().map(|file| {
+                Archive::open(file).with_context(|| format!("cannot open {}", file.display()))
+            });
+            let archive = archive.transpose()?;
             let (cause, progress) = (self.reason.cause(), Progress::of(total.get()));
             let mut done = 0;
             let mut deleted_some = |runs: &[Pruned]| {
