@@ -205,6 +205,7 @@ fn since_and_until_use_the_end_of_a_run_or_else_its_creation() {
     let db = TestDb::new();
     db.leaves_running();
     let hours_ago = |hours: u32| format!("now() - interval '{hours} hours'");
+    let (mut all_early, mut all_late) = (Vec::new(), Vec::new());
     for status in STATUSES {
         let ends = !matches!(status, "queued" | "failed" | "running");
         let aged = |created: u32, ended: u32| {
@@ -222,9 +223,18 @@ fn since_and_until_use_the_end_of_a_run_or_else_its_creation() {
         };
         assert_eq!(with(&["--since", "12h"]), [late, early], "{status}");
         assert_eq!(with(&["--since", "5h"]), [late], "{status}");
-        assert_eq!(with(&["--until", "5h"]), [old, early], "{status}");
+        // The latest end comes first.
+        assert_eq!(with(&["--until", "5h"]), [early, old], "{status}");
         assert_eq!(with(&["--since", "12h", "--until", "5h"]), [early], "{status}");
+        all_early.push(early);
+        all_late.push(late);
     }
+    let with = |arguments: [&str; 4]| {
+        let mut ids = list_ids(&db, arguments.into_iter().chain(["--limit", "12"]));
+        ids.chunks_mut(6).for_each(<[_]>::sort_unstable);
+        ids
+    };
+    assert_eq!(with(["--since", "12h", "--until", "1h"]), [all_late, all_early].concat());
     let swapped = db.jobctl(["list", "--since", "1h", "--until", "5h"]).run().exits(2).stdout("");
     swapped.complains_once().stderr_has(" is after --until ");
 }

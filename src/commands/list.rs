@@ -12,6 +12,9 @@ use crate::store::RunFilter;
 
 /// List runs, the newest first
 ///
+/// With --until, the latest end comes first. A run that has not ended has the
+/// place of its creation.
+///
 /// The runs of the last night, and those that failed:
 ///
 ///   jobctl list --since 12h

@@ -108,10 +108,12 @@ enum Order {
 }
 
 impl Store {
-    /// Returns the runs that match, the newest first.
+    /// Returns the runs that match, the newest first; with `until`, in the order of the times that
+    /// it compares, which an index has.
     pub(crate) fn list_runs(&self, filter: RunFilter, limit: i64) -> Result<Vec<Run>> {
         self.transact("list runs", move |client| {
-            let ids = list_ids(client, &filter, Order::Newest, Some(limit))?;
+            let order = if filter.until.is_some() { Order::LatestEnd } else { Order::Newest };
+            let ids = list_ids(client, &filter, order, Some(limit))?;
             client.list(query!("look/list_runs"), &[&ids, &true])
         })
     }
