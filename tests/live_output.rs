@@ -79,6 +79,28 @@ fn an_output_that_the_database_rejects_costs_no_lease() {
 }
 
 #[test]
+fn a_rejected_output_costs_no_other_output() {
+    let db = TestDb::new();
+    db.execute("ALTER TABLE jobctl.job_runs ADD CONSTRAINT plain CHECK (live_output <> E'bad\\n')");
+    let gate = Gate::new();
+    let ids = ["good", "bad", "good", "good", "bad"]
+        .map(|word| (word, db.enqueue_script(&format!("echo {word}\n{}", gate.script()))));
+    let tick = db.jobctl(["tick", "--lease", "3s", "--concurrency", "5"]).spawn();
+    gate.wait_for_starts(5);
+    for (word, id) in ids {
+        match word {
+            "good" => wait_for_output(&db, id),
+            _ => db.wait_for_renewals(id, 2),
+        }
+    }
+    gate.open();
+    tick.wait().success();
+    for (_, id) in ids {
+        assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    }
+}
+
+#[test]
 fn an_output_that_can_not_be_sent_in_time_costs_no_lease() {
     let db = TestDb::new();
     db.execute(

@@ -1,12 +1,13 @@
 //! Writes about running runs: heartbeat, finish, recover.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use postgres::Row;
 
 use super::row::{Argument, FromColumn, FromRow, PgResult, column, rows};
-use super::{Error, Pending, Result, Store, Token, query};
+use super::{Error, Kind, Pending, Result, Store, Token, query};
 use crate::connect::Client;
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
@@ -130,45 +131,71 @@ impl Store {
     }
 }
 
+/// How many statements of a renewal may fail, until it stores no more outputs.
+const REJECTIONS: u32 = 20;
+
 fn renewal(
     worker: &str,
     held: &[Token],
     outputs: Vec<Option<String>>,
     lease: Duration,
 ) -> impl Fn(&mut Client) -> PgResult<Vec<Renewed>> + Send + 'static {
-    let (worker, lease) = (worker.to_owned(), lease.as_secs_f64());
+    let (worker, held) = (worker.to_owned(), held.to_vec());
+    move |client| renew(client, &worker, &held, &outputs, lease, &mut { REJECTIONS })
+}
+
+/// Renews leases and stores outputs. If the database rejects an output, bisects: each half is
+/// renewed with its outputs, and in the end only that lease without its own.
+fn renew(
+    client: &mut Client,
+    worker: &str,
+    held: &[Token],
+    outputs: &[Option<String>],
+    lease: Duration,
+    rejections: &mut u32,
+) -> PgResult<Vec<Renewed>> {
     let (ids, attempts, claimed_at) = Token::columns(held);
-    let read = |row: &Row| {
-        let state = ["held", "renewed", "cancel_requested"].map(|column| row.try_get(column));
-        let [held, renewed, cancel_requested] = state;
-        let held = match (held?, renewed?, cancel_requested?) {
-            (false, ..) => LeaseState::Lost,
-            (true, false, _) => LeaseState::Busy,
-            (true, true, true) => LeaseState::CancelRequested,
-            (true, true, false) => LeaseState::Renewed,
-        };
-        Ok((Token::from_row(row)?, held))
+    let send = |client: &mut Client, outputs: &[Option<String>]| {
+        let (lease, outputs) = (lease.as_secs_f64(), column(outputs, Option::as_deref));
+        let arguments: [&dyn Argument; 6] =
+            [&worker, &ids, &attempts, &lease, &claimed_at, &outputs];
+        client.rows(query!("tick/heartbeat"), &arguments)?.iter().map(renewed).collect()
     };
-    let nothing_new: Vec<Option<String>> = vec![None; outputs.len()];
-    move |client| {
-        let renew = |client: &mut Client, outputs: &Vec<Option<String>>| {
-            let arguments: &[&dyn Argument] =
-                &[&worker, &ids, &attempts, &lease, &claimed_at, outputs];
-            client.rows(query!("tick/heartbeat"), arguments)?.iter().map(read).collect()
-        };
-        if outputs == nothing_new {
-            return renew(client, &nothing_new);
-        }
-        // A lease matters more than an output that the database can't store.
-        client.batch_execute("SAVEPOINT with_outputs")?;
-        renew(client, &outputs).or_else(|error: postgres::Error| {
-            if !Error::of("renew leases", &error).may_be_about_rows() {
-                return Err(error);
-            }
-            client.batch_execute("ROLLBACK TO SAVEPOINT with_outputs")?;
-            renew(client, &nothing_new)
-        })
+    let nothing_new = vec![None; outputs.len()];
+    if outputs == nothing_new || *rejections == 0 {
+        return send(client, &nothing_new);
     }
+    client.batch_execute("SAVEPOINT with_outputs")?;
+    let rejected = match send(client, outputs) {
+        Err(error) => error,
+        renewed => return renewed,
+    };
+    let error = Error::of("renew leases", &rejected);
+    if !error.may_be_about_rows() {
+        return Err(rejected);
+    }
+    // A lease matters more than an output that the database can't store.
+    client.batch_execute("ROLLBACK TO SAVEPOINT with_outputs")?;
+    let [_, _, ..] = held else { return send(client, &nothing_new) };
+    // After a timeout, there is no time to try again.
+    *rejections = if error.kind == Kind::Data { *rejections - 1 } else { 0 };
+    let middle = held.len() / 2;
+    let mut half = |range: Range<usize>| {
+        renew(client, worker, &held[range.clone()], &outputs[range], lease, rejections)
+    };
+    Ok([half(0..middle)?, half(middle..held.len())?].concat())
+}
+
+fn renewed(row: &Row) -> PgResult<Renewed> {
+    let state = ["held", "renewed", "cancel_requested"].map(|column| row.try_get(column));
+    let [held, renewed, cancel_requested] = state;
+    let state = match (held?, renewed?, cancel_requested?) {
+        (false, ..) => LeaseState::Lost,
+        (true, false, _) => LeaseState::Busy,
+        (true, true, true) => LeaseState::CancelRequested,
+        (true, true, false) => LeaseState::Renewed,
+    };
+    Ok((Token::from_row(row)?, state))
 }
 
 /// Returns the runs that another session has locked. This transaction locks the others.
