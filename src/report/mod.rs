@@ -30,13 +30,14 @@ const ROWS: usize = 25;
 /// A page that does not reload itself is old when it has been open for this long.
 const FRESH: Duration = Duration::from_secs(3600);
 
-/// The page loads nothing, and runs nothing but `AGE_SCRIPT`, even if a stored value ever gets past
-/// the escaping.
+/// The page loads nothing, and runs nothing but `RELOAD_SCRIPT`, even if a stored value ever gets
+/// past the escaping.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
-    script-src 'sha256-0yGdrSIzzYV5QRYDXab+B38HylCjR+fEGYiAU8ar03o='; \
+    script-src 'sha256-JG1OiHhckyjKHtGKcJY0Pqj3ZWDm6N0jSt6CHFXA3kY='; \
     base-uri 'none'; form-action 'none'";
-/// Tells the style sheet how old the page is: a reload of an old file does not make it newer.
-const AGE_SCRIPT: &str = include_str!("static/age.js");
+/// Tells the style sheet how old the page is, because a reload of an old file does not make it
+/// newer, and reloads the page. Accessibility checks reject a `meta` element that reloads.
+const RELOAD_SCRIPT: &str = include_str!("static/reload.js");
 
 /// What the page shows, and how.
 #[derive(Clone, Debug)]
@@ -120,6 +121,7 @@ impl Page {
         let headline = Headline::of(view);
         let default = format!("Jobs in {}", summary.database);
         let title = self.title.as_deref().unwrap_or(&default);
+        let refresh = self.refresh.map(|refresh| refresh.as_secs());
         let fresh = self.refresh.map_or(FRESH, |refresh| refresh * 3).as_secs();
         html! {
             (DOCTYPE)
@@ -131,14 +133,11 @@ impl Page {
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     meta name="robots" content="noindex";
-                    @if let Some(refresh) = self.refresh {
-                        meta http-equiv="refresh" content=(refresh.as_secs());
-                    }
                     title { (headline.opening()) " · " (title) }
                     link rel="icon" href=(headline.favicon());
                     style { (PreEscaped(include_str!("static/style.css"))) }
                 }
-                body style={ "--fresh:" (fresh) "s" } {
+                body style={ "--fresh:" (fresh) "s" } data-refresh=[refresh] {
                     header {
                         h1 { (title) }
                         (headline.markup(view))
@@ -175,7 +174,7 @@ impl Page {
                             " Times are in " (view.axis.zone()) "."
                         }
                     }
-                    @if self.refresh.is_some() { script { (PreEscaped(AGE_SCRIPT)) } }
+                    @if self.refresh.is_some() { script { (PreEscaped(RELOAD_SCRIPT)) } }
                 }
             }
         }

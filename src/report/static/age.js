@@ -1,1 +1,0 @@
-document.documentElement.style.setProperty("--age",(Date.now()-Date.parse(document.querySelector("time").dateTime))/1e3+"s")

@@ -1,0 +1,1 @@
+document.documentElement.style.setProperty("--age",(Date.now()-Date.parse(document.querySelector("time").dateTime))/1e3+"s");setTimeout(()=>location.reload(),document.body.dataset.refresh*1e3)
