@@ -122,7 +122,7 @@ impl Store {
     /// Returns all definitions by name, or the definition of that name.
     pub(crate) fn list_schedules(&self, name: Option<String>) -> Result<Vec<Scheduled>> {
         self.transact("read definitions", move |client| {
-            client.list(query!("look/list_schedules"), &[&name])
+            client.list(query!("look/list_schedules"), &[&name, &true])
         })
     }
 

@@ -168,7 +168,10 @@ impl Store {
     ) -> Result<Snapshot> {
         let limits = Limits { one_moment: true, ..self.limits };
         self.transact_within(limits, "read the report", move |client| {
-            let work = read_work(client, None, &Thresholds::default())?;
+            let mut work = read_work(client, None, &Thresholds::default())?;
+            // The page shows the last successes, too.
+            work.scheduled =
+                client.list(query!("look/list_schedules"), &[&None::<String>, &true])?;
             let now = work.now;
             let scope = scope(now, &work);
             let Scope { since, from, silent_after, troubled, rows, .. } = &scope;

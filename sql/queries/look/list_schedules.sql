@@ -1,5 +1,5 @@
 -- The definitions and their schedules, by name.
--- $1  a name; NULL for all
+-- $1  a name; NULL for all    $2  whether to read the figures: how the last runs ended
 SELECT
     now() AS now,
     definition.name,
@@ -19,6 +19,7 @@ LEFT JOIN LATERAL (
         max(figures.last_succeeded_at) AS succeeded_at
     FROM jobctl.job_figures AS figures
     WHERE figures.job_type = definition.name
+        AND $2::boolean
 ) AS last ON true
 WHERE $1::text IS NULL
     OR definition.name = $1::text
