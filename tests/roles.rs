@@ -393,6 +393,23 @@ fn a_viewer_sees_no_payload_command_or_output() {
 }
 
 #[test]
+fn remedies_say_if_only_an_operator_may_run_them() {
+    let db = furnished();
+    db.execute("DELETE FROM jobctl.job_workers");
+    let remedies = |part| {
+        let check = Role::granted(&db, part).jobctl(["check", "--json"]).run().exits(1);
+        let found: serde_json::Value = serde_json::from_str(&check.stdout).unwrap();
+        let findings = found["findings"].as_array().unwrap();
+        let of = |code| findings.iter().find(|one| one["code"] == code).unwrap()["remedy"].clone();
+        [of("runs_dead"), of("worker_missing")]
+    };
+    let [dead, missing] = remedies("operator");
+    assert!(dead.as_str().unwrap().starts_with("`jobctl list-dead --job "), "{dead}");
+    let viewers = format!("as an operator: {}", dead.as_str().unwrap());
+    assert_eq!(remedies("viewer"), [viewers.into(), missing]);
+}
+
+#[test]
 fn an_enqueuer_can_only_enqueue_from_the_command_line() {
     let db = furnished();
     let role = Role::granted(&db, "enqueuer");

@@ -36,6 +36,18 @@ const ON_REQUEST: [(&str, &str); 2] = [("run times", "run_long"), ("failures", "
 const HIDDEN: [&str; 3] = ["queues", "overdue runs", "schedules"];
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [&str; 4] = ["timeout_missing", "prune_missing", "effect_open", "hold_old"];
+/// Codes with commands as remedies that a viewer or a worker may not run.
+const FOR_OPERATORS: [&str; 9] = [
+    "runs_overdue",
+    "schedule_skipping",
+    "runs_dead",
+    "job_stale",
+    "prune_missing",
+    "effect_open",
+    "hold_old",
+    "run_long",
+    "attempts_failing",
+];
 
 /// Returns the codes of all findings, in their order.
 pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
@@ -76,6 +88,12 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     tolerate("runs_dead", limits.dead);
     tolerate("attempts_failing", limits.failures.map_or(0, |(most, _)| most));
     let mut findings: Vec<_> = facts.iter().filter_map(|fact| finding(fact, limits)).collect();
+    let for_operators = findings.iter_mut().filter(|finding| {
+        !work.operates && finding.code.is_some_and(|code| FOR_OPERATORS.contains(&code))
+    });
+    for remedy in for_operators.filter_map(|finding| finding.remedy.as_mut()) {
+        remedy.insert_str(0, "as an operator: ");
+    }
     let place = |finding: &Finding| codes().position(|code| Some(code) == finding.code);
     // The sort is stable: findings with the same code keep the order of the facts.
     findings.sort_by_key(|finding| (Reverse(finding.severity), place(finding)));

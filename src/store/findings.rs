@@ -33,6 +33,8 @@ pub(crate) struct WorkFacts {
     pub(crate) facts: Vec<Fact>,
     /// The definitions of the jobs, without their last runs.
     pub(crate) scheduled: Vec<Scheduled>,
+    /// Whether the role of this session has the privileges of an operator.
+    pub(crate) operates: bool,
 }
 
 impl Store {
@@ -69,5 +71,7 @@ pub(super) fn read_work(
     let failures = seconds(limits.failures.map(|(_, within)| within));
     let facts = client
         .list(query!("look/findings"), &[&jobs, &tick_age, &lag, &running, &dead, &failures])?;
-    Ok(WorkFacts { now: client.one(query!("look/now"), &[])?, facts, scheduled })
+    let now = client.one(query!("look/now"), &[])?;
+    let operates = client.one(query!("look/operates"), &[])?;
+    Ok(WorkFacts { now, facts, scheduled, operates })
 }
