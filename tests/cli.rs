@@ -103,6 +103,10 @@ fn errors_for_numbers_out_of_range_name_flag_and_range() {
     let flags = [
         (&["tick"][..], "--concurrency", "allowed are 1 to 1024", &["0", "-1", "1025"][..]),
         (&["tick"], "--limit", "allowed are 1 to 4294967295", &["0", "-1"]),
+        (&["load"], "--runs", "allowed are 1 to 1000000", &["0", "-1", "1000001"]),
+        (&["load"], "--rate", "allowed are 1 to 100000", &["0", "0.5", "100001"]),
+        (&["load"], "--workers", "allowed are 1 to 64", &["0", "65"]),
+        (&["load"], "--concurrency", "allowed are 1 to 1024", &["0", "1025"]),
         (&["list-dead"], "--limit", "allowed are 1 to 9223372036854775807", &["0", "-1"]),
         (&["list"], "--limit", "allowed are 1 to 9223372036854775806", &["0", "-1"]),
         (&["show", "1", "--output"], "--attempt", "allowed are 1 to 2147483647", &["0", "-1"]),
@@ -134,6 +138,7 @@ fn a_duration_needs_a_unit_and_must_be_in_range() {
         (&["enqueue", "shell", "{}"][..], "--timeout", &["0", "0s", "999ms", "31d"][..]),
         (&["enqueue", "shell", "{}"], "--in", &["3651d"]),
         (&["tick"], "--max-time", &["0", "0s", "25h"]),
+        (&["load"], "--max-time", &["999ms", "25h"]),
         (&["tick"], "--lease", &["0", "0s", "25h"]),
         (&["tick"], "--grace", &["25h"]),
         (&["prune"], "--older-than", &["30", "-1d", "101y"]),

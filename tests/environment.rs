@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 51] = [
+const REFUSED: [(&[&str], &str, &str); 54] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -60,6 +60,9 @@ const REFUSED: [(&[&str], &str, &str); 51] = [
     (&["check"], "--repeat", "5"),
     (&["report"], "--refresh", "5"),
     (&["hold", "--all"], "--for", "5"),
+    (&["load"], "--runs", "0"),
+    (&["load"], "--rate", "x"),
+    (&["load"], "--workers", "65"),
     (&["grants", "--as", "viewer"], "--role", "a\tb"),
     (&["grants", "--role", "a"], "--as", "king"),
 ];
@@ -152,6 +155,7 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "hold",
         "release",
         "prune",
+        "load",
         "doctor",
         "grants",
         "status",

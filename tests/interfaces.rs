@@ -254,6 +254,13 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     interfaces.rows("release", &["release --all"]);
     interfaces.rows("pause (an object)", &["pause nightly"]);
     interfaces.rows("resume (an object)", &["resume nightly", "resume plain"]);
+    // A single run has no rate.
+    interfaces.rows(
+        "load (an object; TSV has a line for each field)",
+        &["load --runs 1 --yes", "load --runs 5 --rate 5 --yes"],
+    );
+    interfaces
+        .line("  (waits are null if no run was claimed, and wal_bytes if the server hides it)");
 
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interfaces.txt");
     if std::env::var_os("UPDATE_INTERFACES").is_some() {

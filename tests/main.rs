@@ -51,6 +51,7 @@ mod lease;
 mod list;
 mod list_dead;
 mod live_output;
+mod load;
 mod makefile;
 mod max_waiting;
 mod migrate;

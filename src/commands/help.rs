@@ -8,7 +8,7 @@ use clap::Command;
 pub(super) const GROUPS: [(&str, &[&str]); 5] = [
     ("Set up", &["init", "migrate", "apply", "import-crontab", "grants", "doctor", "completions"]),
     ("Enqueue", &["enqueue", "once"]),
-    ("Run", &["tick", "prune"]),
+    ("Run", &["tick", "prune", "load"]),
     (
         "Look",
         &[

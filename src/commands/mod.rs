@@ -23,6 +23,7 @@ mod job;
 mod jobs;
 mod list;
 mod list_dead;
+mod load;
 #[cfg(test)]
 mod man;
 mod migrate;
@@ -140,6 +141,7 @@ commands! {
     Status(status::Arguments),
     Check(check::Arguments),
     Prune(prune::Arguments),
+    Load(load::Arguments),
     Doctor(doctor::Arguments),
     Report(report::Arguments),
     Grants(grants::Arguments),

@@ -15,6 +15,7 @@ mod finish_and_claim;
 mod holds;
 mod inspect;
 mod list;
+mod load;
 mod report;
 mod row;
 mod runs;
@@ -49,6 +50,7 @@ pub(crate) use inspect::{
     TableFacts, ZoneFacts,
 };
 pub(crate) use list::{Run, RunFilter};
+pub(crate) use load::LoadFigures;
 pub(crate) use report::{Bin, Details, Durations, FailureGroup, Job, Scope, Snapshot, Summary};
 pub(crate) use runs::{Finish, LeaseState, LostLease, Recorded, Renewed};
 pub(crate) use schema::Mode;

@@ -1,0 +1,16 @@
+-- Adds the definition of a load test. It is the lock of the test, because updated_at is renewed
+-- while the test runs, see renew.sql. A test that was killed leaves its definition. The next test
+-- takes it over with a new id, so the old test can't renew it any more.
+-- Returns the id. Zero rows: another test runs, or a definition with other contents has the name.
+INSERT INTO jobctl.job_definitions AS definition (name, kind, action, queue, max_attempts)
+VALUES ('jobctl-load', 'shell', '{"command": ["true"]}', 'jobctl-load', 1)
+ON CONFLICT (name) DO UPDATE SET
+    id = DEFAULT,
+    enabled = true,
+    paused_at = NULL,
+    updated_at = now()
+WHERE definition.kind = excluded.kind
+    AND definition.action = excluded.action
+    AND definition.queue = excluded.queue
+    AND definition.updated_at < now() - interval '30 seconds'
+RETURNING definition.id

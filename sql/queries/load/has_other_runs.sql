@@ -1,0 +1,5 @@
+-- Whether the database has runs of other jobs. Needs no parameter.
+SELECT EXISTS (
+    SELECT FROM jobctl.job_runs AS run
+    WHERE run.job_type <> 'jobctl-load'
+) AS has_other_runs

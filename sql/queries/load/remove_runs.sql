@@ -1,0 +1,22 @@
+-- any status -> deleted: runs of the load test. A trigger deletes their history. The caller holds
+-- the lock of the test's definition, see renew.sql. A worker that still has a claim loses it.
+-- $1  maximum number
+-- The number of deleted rows; fewer than the maximum: no more are left.
+DELETE FROM jobctl.job_runs AS run
+WHERE run.id = ANY (ARRAY(
+    (
+        SELECT ended.id
+        FROM jobctl.job_runs AS ended
+        WHERE ended.job_type = 'jobctl-load'
+            AND ended.status <> 'running'
+        LIMIT $1::bigint
+    )
+    UNION ALL
+    (
+        SELECT held.id
+        FROM jobctl.job_runs AS held
+        WHERE held.job_type = 'jobctl-load'
+            AND held.status = 'running'
+        LIMIT $1::bigint
+    )
+))

@@ -1,0 +1,112 @@
+//! The load test: its lock, its figures, and the removal of its rows.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::row::rows;
+use super::{Limits, Result, Store, query};
+
+/// Runs that one transaction deletes.
+const REMOVED_AT_ONCE: u64 = 5000;
+/// The longest VACUUM that the command waits for.
+const VACUUM_TIMEOUT: Duration = Duration::from_secs(600);
+
+rows! {
+    /// The figures of a load test.
+    #[derive(Debug, Default, Serialize)]
+    pub(crate) struct LoadFigures {
+        pub(crate) runs: i64,
+        pub(crate) succeeded: i64,
+        pub(crate) enqueues_per_second: Option<f64>,
+        pub(crate) claims_per_second: Option<f64>,
+        /// From due to claim.
+        pub(crate) wait_p50_seconds: Option<f64>,
+        pub(crate) wait_p95_seconds: Option<f64>,
+        pub(crate) wait_p99_seconds: Option<f64>,
+        pub(crate) wait_max_seconds: Option<f64>,
+        /// Of the whole server during the test; `None` if it does not show them.
+        pub(crate) wal_bytes: Option<i64> = None,
+        /// In all tables of jobctl after the test, as PostgreSQL counts them.
+        pub(crate) dead_rows: i64 = 0,
+    }
+}
+
+impl Store {
+    pub(crate) fn has_other_runs(&self) -> Result<bool> {
+        self.transact("read runs", |client| client.one(query!("load/has_other_runs"), &[]))
+    }
+
+    /// Locks the load test of this database, and removes the rows of a test that was killed.
+    /// Returns the id of the lock; `None`: another test has it.
+    pub(crate) fn begin_load(&self) -> Result<Option<i64>> {
+        let id =
+            self.transact("start a load test", |client| client.first(query!("load/begin"), &[]))?;
+        if let Some(id) = id {
+            self.remove_load_runs(id)?;
+            self.remove_rest_of_load(None)?;
+        }
+        Ok(id)
+    }
+
+    /// Renews the lock, and returns the number of unfinished runs. `None`: the lock is lost.
+    pub(crate) fn renew_load(&self, id: i64) -> Result<Option<i64>> {
+        self.transact("renew the load test", move |client| {
+            client.first(query!("load/renew"), &[&id])
+        })
+    }
+
+    /// Returns the bytes of WAL that the server has written; `None` if it does not show them.
+    pub(crate) fn wal_position(&self) -> Option<i64> {
+        self.transact("read the position of the WAL", |client| {
+            client.one(query!("load/wal_position"), &[])
+        })
+        .ok()
+    }
+
+    pub(crate) fn measure_load(&self) -> Result<LoadFigures> {
+        self.transact("measure the load", |client| client.one(query!("load/measure"), &[]))
+    }
+
+    /// Removes all rows of the test. Leaves them if another test has the lock now.
+    pub(crate) fn end_load(&self, id: i64) -> Result<()> {
+        let id = match self.remove_load_runs(id)? {
+            true => Some(id),
+            // An `apply --prune` may have removed the definition.
+            false => self.begin_load()?,
+        };
+        if id.is_some() { self.remove_rest_of_load(id) } else { Ok(()) }
+    }
+
+    /// Frees the space of deleted runs. A session counts the rows that it deleted when it ends, so
+    /// another session must have deleted them.
+    pub(crate) fn vacuum(&self) -> Result<()> {
+        let limits = Limits { statement: VACUUM_TIMEOUT, ..self.limits };
+        self.transact_within(limits, "vacuum the tables", |client| {
+            client.batch_execute("COMMIT")?;
+            client.batch_execute(query!("load/vacuum"))?;
+            client.batch_execute("BEGIN")
+        })
+    }
+
+    /// Returns whether this test still has the lock.
+    fn remove_load_runs(&self, id: i64) -> Result<bool> {
+        loop {
+            let removed = self.transact("remove the load test", move |client| {
+                let lock: Option<i64> = client.first(query!("load/renew"), &[&id])?;
+                let most = i64::try_from(REMOVED_AT_ONCE).unwrap_or(i64::MAX);
+                lock.map(|_| client.execute(query!("load/remove_runs"), &[&most])).transpose()
+            })?;
+            match removed {
+                Some(REMOVED_AT_ONCE..) => {}
+                removed => return Ok(removed.is_some()),
+            }
+        }
+    }
+
+    fn remove_rest_of_load(&self, id: Option<i64>) -> Result<()> {
+        self.transact("remove the load test", move |client| {
+            client.execute(query!("load/remove_rest"), &[&id]).map(drop)
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! `load` measures a database and leaves none of its rows, however it ends.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Role, TestDb, wait_until};
+
+/// Returns the rows of each table that a load test writes to.
+fn rows(db: &TestDb) -> String {
+    db.query(
+        "SELECT (SELECT count(*) FROM jobctl.job_runs),
+             (SELECT count(*) FROM jobctl.job_attempts),
+             (SELECT count(*) FROM jobctl.job_definitions),
+             (SELECT count(*) FROM jobctl.job_figures),
+             (SELECT count(*) FROM jobctl.job_workers),
+             (SELECT count(*) FROM jobctl.job_events)",
+    )
+}
+
+const NONE: &str = "0|0|0|0|0|0";
+
+fn wait_for_a_success(db: &TestDb) {
+    wait_until("a run to succeed", || {
+        db.query(
+            "SELECT EXISTS (SELECT FROM jobctl.job_runs
+             WHERE job_type = 'jobctl-load' AND status = 'succeeded')",
+        ) == "t"
+    });
+}
+
+/// Ages the lock of a load test as if the test had not renewed it for 31 seconds.
+fn age_lock(db: &TestDb) {
+    db.execute(
+        "UPDATE jobctl.job_definitions SET updated_at = updated_at - interval '31 seconds'
+         WHERE name = 'jobctl-load'",
+    );
+}
+
+/// A test that runs until it is stopped.
+const LONG: [&str; 5] = ["load", "--runs", "1000000", "--rate", "100"];
+
+#[test]
+fn a_load_test_prints_its_figures_and_changes_no_other_row() {
+    let db = TestDb::new();
+    db.apply("[jobs.other]\nshell = 'true'\n");
+    db.enqueue(["other"]);
+    db.jobctl(["tick"]).run().success();
+    db.enqueue(["other", "--run-at", "2100-01-01T00:00:00Z"]);
+    let (before, check) = (rows(&db), db.jobctl(["check"]).run().success().stdout);
+
+    let load = db.jobctl(["load", "--runs", "40", "--rate", "100", "--workers", "2", "--yes"]);
+    let json = load.args(["--json"]).run().success().stderr("").stdout;
+    let figures: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(figures["runs"], 40);
+    assert_eq!(figures["succeeded"], 40);
+    let number = |name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("{name}: {json}"));
+    let rate = number("enqueues_per_second");
+    assert!((1.0..=150.0).contains(&rate), "{json}");
+    assert!(number("claims_per_second") > 0.0, "{json}");
+    let waits = ["p50", "p95", "p99", "max"].map(|name| number(&format!("wait_{name}_seconds")));
+    assert!(waits[0] > 0.0 && waits.is_sorted(), "{json}");
+    // Each run writes a few rows, of more than a hundred bytes each.
+    assert!(number("wal_bytes") > 40.0 * 100.0, "{json}");
+
+    assert_eq!(rows(&db), before);
+    db.jobctl(["check"]).run().success().stdout(&check);
+    wait_until("the VACUUM to be counted", || {
+        db.query(
+            "SELECT count(*) FROM pg_stat_user_tables
+             WHERE relname IN ('job_runs', 'job_attempts') AND vacuum_count > 0
+                 AND analyze_count > 0",
+        ) == "2"
+    });
+}
+
+#[test]
+fn a_database_with_other_runs_needs_yes() {
+    let db = TestDb::new();
+    db.enqueue(["shell", "--", "true"]);
+    let refused = db.jobctl(["load", "--runs", "1"]).run().exits(2).stdout("").complains_once();
+    refused.stderr_has("it has other runs").stderr_has("add --yes");
+    assert_eq!(rows(&db), "1|0|0|0|0|0");
+}
+
+#[test]
+fn a_signal_ends_a_load_test_and_leaves_no_row() {
+    let db = TestDb::new();
+    for signal in [Signal::INT, Signal::TERM] {
+        let load = db.jobctl(LONG).spawn();
+        wait_for_a_success(&db);
+        load.signal(signal);
+        let ended = load.wait().exits(1).complains_once().stderr_has("a signal stopped it");
+        assert!(ended.stdout.starts_with("runs\t"), "the figures so far are printed\n{ended}");
+        assert_eq!(rows(&db), NONE);
+    }
+}
+
+#[test]
+fn one_load_test_runs_at_a_time_and_removes_the_rows_of_a_killed_one() {
+    let db = TestDb::new();
+    let first = db.jobctl(LONG).spawn();
+    wait_for_a_success(&db);
+    let other = || db.jobctl(["load", "--runs", "3"]).run();
+    other().exits(5).stdout("").complains_once().stderr_has("is in use");
+    first.signal(Signal::KILL);
+    first.wait();
+    assert_ne!(rows(&db), NONE);
+    db.execute(
+        "UPDATE jobctl.job_runs
+         SET status = 'running', attempts = 1, finished_at = NULL, locked_by = 'jobctl-load-1',
+             locked_until = now() + interval '1 hour'
+         WHERE id = (SELECT max(id) FROM jobctl.job_runs)",
+    );
+    // Until the lock is 30 seconds old, the other test may only be slow.
+    other().exits(5);
+    age_lock(&db);
+    other().success().stdout_has("runs\t3\nsucceeded\t3\n");
+    assert_eq!(rows(&db), NONE);
+}
+
+#[test]
+fn a_load_test_whose_lock_was_taken_stops() {
+    let db = TestDb::new();
+    let frozen = db.jobctl(LONG).spawn();
+    wait_for_a_success(&db);
+    frozen.signal(Signal::STOP);
+    age_lock(&db);
+    let mut second = db.jobctl(LONG).spawn();
+    wait_for_a_success(&db);
+    frozen.signal(Signal::CONT);
+    frozen.wait().exits(4).stdout("").stderr_has("jobctl-load` was");
+    assert!(second.is_running());
+    assert_ne!(rows(&db), NONE, "the rows of the second test are kept");
+    second.signal(Signal::TERM);
+    second.wait().exits(1).stderr_has("a signal stopped it");
+    assert_eq!(rows(&db), NONE);
+}
+
+#[test]
+fn a_load_test_without_its_definition_removes_its_runs() {
+    let db = TestDb::new();
+    let load = db.jobctl(LONG).spawn();
+    wait_for_a_success(&db);
+    let folder = crate::support::temp_dir();
+    std::fs::write(folder.path().join("jobs.toml"), "").unwrap();
+    db.jobctl(["apply", "--prune", "jobs.toml"]).current_dir(folder.path()).run().success();
+    load.wait().exits(4).stdout("").stderr_has("jobctl-load` was");
+    assert_eq!(rows(&db), NONE, "also the event about the removal");
+}
+
+#[test]
+fn a_load_test_that_loses_its_connections_removes_its_runs() {
+    let db = TestDb::new();
+    let load = db.jobctl(LONG).spawn();
+    wait_for_a_success(&db);
+    db.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    );
+    load.wait().exits(5).stdout("").stderr_has("try again");
+    assert_eq!(rows(&db), NONE);
+}
+
+#[test]
+fn a_load_test_that_can_not_finish_ends_after_max_time() {
+    let db = TestDb::new();
+    db.jobctl(["hold", "--queue", "jobctl-load"]).run().success();
+    let load = db.jobctl(["load", "--runs", "5", "--max-time", "1s"]).run().exits(1);
+    load.stdout_has("runs\t5\nsucceeded\t0\n").complains_once().stderr_has("--max-time is over");
+    assert_eq!(rows(&db), "0|0|0|0|0|1", "the event about the hold is kept");
+}
+
+#[test]
+fn ticks_of_other_workers_take_part() {
+    let db = TestDb::new();
+    db.jobctl(["hold", "--worker", "jobctl-load-1"]).run().success();
+    let tick = db.jobctl(["tick", "--worker", "other", "--linger"]).spawn();
+    db.jobctl(["load", "--runs", "5"]).run().success().stdout_has("succeeded\t5\n");
+    tick.signal(Signal::TERM);
+    tick.wait().success().stderr_has("jobctl-load attempt 1/1: succeeded");
+}
+
+#[test]
+fn only_the_owner_of_the_schema_may_load_and_the_server_may_hide_its_wal() {
+    let db = TestDb::empty();
+    let owner = Role::new(&db);
+    db.execute(&format!("GRANT CREATE ON DATABASE {} TO {}", db.name(), owner.name()));
+    owner.jobctl(["migrate"]).run().success();
+    let operator = Role::granted(&db, "operator");
+    operator.jobctl(["load"]).run().exits(7).stdout("").complains_once().stderr_has("owner");
+    assert_eq!(rows(&db), NONE);
+
+    db.execute("REVOKE EXECUTE ON FUNCTION pg_current_wal_lsn() FROM PUBLIC");
+    let load = owner.jobctl(["load", "--runs", "3", "--format", "table"]).run().success();
+    load.stderr("").stdout_has("succeeded:          3/3\n").stdout_has("unknown, because");
+    assert_eq!(rows(&db), NONE);
+}
