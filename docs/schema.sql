@@ -129,7 +129,9 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     burst integer,
     most_at_once integer GENERATED ALWAYS AS (COALESCE(burst, (split_part(rate, '/'::text, 1))::integer)) STORED,
     rate_next_at timestamp with time zone,
-    is_limited boolean GENERATED ALWAYS AS (((max_running IS NOT NULL) OR (overlap = 'queue'::text) OR (rate IS NOT NULL))) STORED NOT NULL,
+    max_running_per_share integer,
+    last_share text COLLATE pg_catalog."C",
+    is_limited boolean GENERATED ALWAYS AS (((max_running IS NOT NULL) OR (overlap = 'queue'::text) OR (rate IS NOT NULL) OR (max_running_per_share IS NOT NULL))) STORED NOT NULL,
     max_waiting integer,
     when_full text DEFAULT 'refuse'::text NOT NULL,
     max_attempts integer DEFAULT 10 NOT NULL,
@@ -160,6 +162,7 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     CONSTRAINT max_age_is_positive CHECK ((max_age > '00:00:00'::interval)),
     CONSTRAINT max_attempts_in_range CHECK (((max_attempts >= 1) AND (max_attempts <= 1000))),
     CONSTRAINT max_running_is_positive CHECK ((max_running > 0)),
+    CONSTRAINT max_running_per_share_is_positive CHECK ((max_running_per_share > 0)),
     CONSTRAINT max_waiting_in_range CHECK (((max_waiting >= 1) AND (max_waiting <= 100000))),
     CONSTRAINT name_is_not_built_in CHECK ((name <> ALL (ARRAY['shell'::text, 'http'::text]))),
     CONSTRAINT name_is_short_and_plain CHECK ((name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text)),
@@ -193,6 +196,7 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
         'max_running', definition.max_running,
         'rate', definition.rate,
         'burst', definition.burst,
+        'max_running_per_share', definition.max_running_per_share,
         'max_waiting', definition.max_waiting,
         'when_full', definition.when_full,
         'max_attempts', definition.max_attempts,
@@ -255,7 +259,7 @@ BEGIN
     RETURN found.result;
 END
 $$;
-CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
+CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -264,7 +268,7 @@ DECLARE
 BEGIN
     queued := jobctl.try_enqueue(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
-        key_scope, on_conflict, debounce, debounce_max, expires_in, caller
+        key_scope, on_conflict, debounce, debounce_max, expires_in, share, caller
     );
     IF queued.code IS NULL THEN
         RETURN queued.id;
@@ -507,7 +511,7 @@ BEGIN
         USING ERRCODE = 'check_violation', CONSTRAINT = TG_NAME;
 END
 $$;
-CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_in interval, takes_key boolean) RETURNS bigint
+CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_in interval, share text, takes_key boolean) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -523,6 +527,7 @@ BEGIN
             CASE run.status WHEN 'failed' THEN run.run_at END
         ),
         expires_at = replace_waiting.run_at + replace_waiting.expires_in,
+        share = replace_waiting.share,
         updated_at = now()
     WHERE run.idempotency_key = replace_waiting.key
         AND run.key_scope = 'live'
@@ -542,7 +547,7 @@ BEGIN
     RETURN replaced;
 END
 $$;
-CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text) RETURNS record
+CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET lock_timeout TO '2s'
@@ -663,6 +668,10 @@ BEGIN
         WHEN try_enqueue.expires_in NOT BETWEEN '1 second' AND '3650 days'
             OR try_enqueue.run_at + try_enqueue.expires_in >= '10000-01-01 00:00Z'
             THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
+        WHEN octet_length(try_enqueue.share) NOT BETWEEN 1 AND 255
+            OR try_enqueue.share ~ E'^-|[\\u0001-\\u001f\\u007f-\\u009f]'
+            THEN 'share must be 1 to 255 bytes without control characters, and must not begin '
+                'with -'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
         WHEN size > 4 * 262144
@@ -705,7 +714,7 @@ BEGIN
         WHERE run.job_type = definition.name
             AND run.job_type NOT IN ('shell', 'http')
             AND run.status IN ('queued', 'failed')
-        ORDER BY run.job_type, run.priority, run.run_at, run.id
+        ORDER BY run.job_type, coalesce(run.share, ''), run.priority, run.run_at, run.id
         OFFSET definition.max_waiting - 1
         LIMIT 1;
         is_full := FOUND;
@@ -721,6 +730,7 @@ BEGIN
                 run_at,
                 try_enqueue.debounce_max,
                 expires_in,
+                try_enqueue.share,
                 NOT is_full
             );
             IF id IS NOT NULL THEN
@@ -740,7 +750,8 @@ BEGIN
             backoff,
             idempotency_key,
             key_scope,
-            expires_at
+            expires_at,
+            share
         )
         SELECT
             definition.id,
@@ -754,7 +765,8 @@ BEGIN
             coalesce(try_enqueue.backoff, definition.backoff),
             try_enqueue.key,
             coalesce(try_enqueue.key_scope, 'retained'),
-            try_enqueue.run_at + try_enqueue.expires_in
+            try_enqueue.run_at + try_enqueue.expires_in,
+            try_enqueue.share
         WHERE NOT is_full
         ON CONFLICT DO NOTHING
         RETURNING run.id INTO try_enqueue.id;
@@ -896,6 +908,7 @@ CREATE TABLE jobctl.job_runs (
     key_scope text DEFAULT 'retained'::text NOT NULL,
     scheduled_for timestamp with time zone,
     expires_at timestamp with time zone,
+    share text COLLATE pg_catalog."C",
     locked_by text,
     locked_until timestamp with time zone,
     cancel_requested_at timestamp with time zone,
@@ -921,6 +934,8 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT payload_is_bounded CHECK (((pg_column_size(payload) <= (8 * 262144)) AND (payload_bytes <= (64 * 262144)))),
     CONSTRAINT queue_is_short_and_plain CHECK (((queue = 'default'::text) OR (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text))),
     CONSTRAINT run_at_is_a_date CHECK (((run_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT share_is_1_to_255_bytes CHECK (((octet_length(share) >= 1) AND (octet_length(share) <= 255))),
+    CONSTRAINT share_is_plain CHECK ((share !~ '^-|[\u0001-\u001f\u007f-\u009f]'::text)),
     CONSTRAINT starts_are_bounded CHECK (((attempts >= 0) AND (attempts <= max_attempts))),
     CONSTRAINT status_is_known CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'dead'::text, 'cancelled'::text]))),
     CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
@@ -1082,7 +1097,7 @@ CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs USING btree (idempotency_key
 CREATE INDEX job_runs_replaced ON jobctl.job_runs USING btree (idempotency_key) WHERE ((status = 'running'::text) AND (key_scope = 'replaced'::text));
 CREATE INDEX job_runs_running ON jobctl.job_runs USING btree (job_type, locked_by) WHERE (status = 'running'::text);
 CREATE INDEX job_runs_waiting ON jobctl.job_runs USING btree (queue, priority, run_at, id) WHERE (status = ANY (ARRAY['queued'::text, 'failed'::text]));
-CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
+CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, COALESCE(share, ''::text), priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
 CREATE TRIGGER attempts_only_go_up AFTER UPDATE OF attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.attempts < old.attempts) AND ((new.attempts < (old.attempts - 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_fewer_attempts();
 CREATE TRIGGER deleted_runs_have_no_history AFTER DELETE ON jobctl.job_runs REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
 CREATE TRIGGER effects_are_settled_by_their_recorder BEFORE DELETE OR UPDATE ON jobctl.job_effects FOR EACH ROW WHEN ((old.recorded_by <> CURRENT_USER)) EXECUTE FUNCTION jobctl.keep_effect();

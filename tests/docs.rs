@@ -235,7 +235,7 @@ impl Step<'_> {
 
 /// Keeps the run of each command apart: `\x1e`, its output, `\x1e`, its exit status ...
 fn script(steps: &[Step]) -> String {
-    let mut script = "stty cols 100\nprintf '\\036'\n".to_owned();
+    let mut script = "stty cols 104\nprintf '\\036'\n".to_owned();
     for (number, Step { command, .. }) in steps.iter().enumerate() {
         let source = format!("cat >.step{number} <<'END_OF_STEP'\n{command}\nEND_OF_STEP");
         script += &format!("{source}\n. ./.step{number}\nprintf '\\036%d\\036' $?\n");

@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 54] = [
+const REFUSED: [(&[&str], &str, &str); 55] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -22,6 +22,7 @@ const REFUSED: [(&[&str], &str, &str); 54] = [
     (&["enqueue", "shell", "{}", "--key", "k"], "--on-conflict", "merge"),
     (&["enqueue", "shell", "{}", "--key", "k"], "--debounce", "5"),
     (&["enqueue", "shell", "{}"], "--expires-in", "0s"),
+    (&["enqueue", "shell", "{}"], "--share", "\t"),
     (&["enqueue", "shell", "{}", "--key", "k", "--debounce", "1s"], "--debounce-max", "5"),
     (&["enqueue", "shell", "{}"], "--max-attempts", "0"),
     (&["enqueue", "shell", "{}"], "--timeout", "5"),

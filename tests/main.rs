@@ -73,6 +73,7 @@ mod retry;
 mod roles;
 mod schedules;
 mod settle;
+mod share;
 mod shell;
 mod shell_end;
 mod show;

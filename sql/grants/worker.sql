@@ -17,7 +17,7 @@ GRANT UPDATE (
     updated_at
 ) ON jobctl.job_runs TO {role};
 -- updated_at allows to lock a definition's row while its running runs are counted.
-GRANT UPDATE (rate_next_at, updated_at) ON jobctl.job_definitions TO {role};
+GRANT UPDATE (rate_next_at, last_share, updated_at) ON jobctl.job_definitions TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT INSERT, UPDATE ON jobctl.job_workers TO {role};
 -- For `tick --prune`.

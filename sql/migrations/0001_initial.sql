@@ -68,9 +68,17 @@ CREATE TABLE jobctl.job_definitions (
     -- When all starts so far fit the rate. The generic cell rate algorithm calls it the theoretical
     -- arrival time.
     rate_next_at timestamptz,
+    -- How many runs of one share may run at once; NULL for any number.
+    max_running_per_share integer
+        CONSTRAINT max_running_per_share_is_positive CHECK (max_running_per_share > 0),
+    -- The share of the run that was claimed last. The next claim begins with the share after it.
+    last_share text COLLATE "C",
     -- Claims find the runs of such a definition by id, see within_limits.sql.
     is_limited boolean NOT NULL GENERATED ALWAYS AS (
-        max_running IS NOT NULL OR overlap = 'queue' OR rate IS NOT NULL
+        max_running IS NOT NULL
+        OR overlap = 'queue'
+        OR rate IS NOT NULL
+        OR max_running_per_share IS NOT NULL
     ) STORED,
     -- How many of its runs may wait; NULL for any number. try_enqueue applies it: runs of the
     -- schedule and inserted rows are counted, but never refused.
@@ -192,6 +200,11 @@ CREATE TABLE jobctl.job_runs (
     scheduled_for timestamptz,
     -- No attempt starts after this time.
     expires_at timestamptz,
+    -- The tenant or customer for which it runs. Due runs of a limited definition are claimed in
+    -- turns between its shares. Runs without a share are one share together.
+    share text COLLATE "C"
+        CONSTRAINT share_is_1_to_255_bytes CHECK (octet_length(share) BETWEEN 1 AND 255)
+        CONSTRAINT share_is_plain CHECK (share !~ E'^-|[\\u0001-\\u001f\\u007f-\\u009f]'),
     locked_by text,
     locked_until timestamptz,
     cancel_requested_at timestamptz,
@@ -284,10 +297,11 @@ CREATE INDEX job_runs_replaced ON jobctl.job_runs (idempotency_key)
 CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (definition_id, scheduled_for)
     WHERE scheduled_for IS NOT NULL;
 
--- The waiting runs of definitions that limit their runs, in the order of claims; also counts them
--- for max_waiting. The key is the name, not the id: any program may insert runs, and a removed
--- definition may come back.
-CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs (job_type, priority, run_at, id)
+-- The waiting runs of definitions that limit their runs, by share and in the order of claims; also
+-- counts them for max_waiting. The key is the name, not the id: any program may insert runs, and a
+-- removed definition may come back.
+CREATE INDEX job_runs_waiting_of_job
+    ON jobctl.job_runs (job_type, coalesce(share, ''), priority, run_at, id)
     WHERE status IN ('queued', 'failed') AND job_type NOT IN ('shell', 'http');
 
 CREATE INDEX job_runs_dead ON jobctl.job_runs (finished_at, id)
@@ -648,6 +662,7 @@ CREATE FUNCTION jobctl.replace_waiting(
     run_at timestamptz,
     debounce_max interval,
     expires_in interval,
+    share text,
     takes_key boolean
 )
 RETURNS bigint
@@ -666,6 +681,7 @@ BEGIN
             CASE run.status WHEN 'failed' THEN run.run_at END
         ),
         expires_at = replace_waiting.run_at + replace_waiting.expires_in,
+        share = replace_waiting.share,
         updated_at = now()
     WHERE run.idempotency_key = replace_waiting.key
         AND run.key_scope = 'live'
@@ -713,6 +729,7 @@ CREATE FUNCTION jobctl.try_enqueue(
     debounce interval DEFAULT NULL,
     debounce_max interval DEFAULT NULL,
     expires_in interval DEFAULT NULL,
+    share text DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER,
     OUT id bigint,
     OUT result text,
@@ -840,6 +857,10 @@ BEGIN
         WHEN try_enqueue.expires_in NOT BETWEEN '1 second' AND '3650 days'
             OR try_enqueue.run_at + try_enqueue.expires_in >= '10000-01-01 00:00Z'
             THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
+        WHEN octet_length(try_enqueue.share) NOT BETWEEN 1 AND 255
+            OR try_enqueue.share ~ E'^-|[\\u0001-\\u001f\\u007f-\\u009f]'
+            THEN 'share must be 1 to 255 bytes without control characters, and must not begin '
+                'with -'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
         WHEN size > 4 * 262144
@@ -882,7 +903,7 @@ BEGIN
         WHERE run.job_type = definition.name
             AND run.job_type NOT IN ('shell', 'http')
             AND run.status IN ('queued', 'failed')
-        ORDER BY run.job_type, run.priority, run.run_at, run.id
+        ORDER BY run.job_type, coalesce(run.share, ''), run.priority, run.run_at, run.id
         OFFSET definition.max_waiting - 1
         LIMIT 1;
         is_full := FOUND;
@@ -898,6 +919,7 @@ BEGIN
                 run_at,
                 try_enqueue.debounce_max,
                 expires_in,
+                try_enqueue.share,
                 NOT is_full
             );
             IF id IS NOT NULL THEN
@@ -917,7 +939,8 @@ BEGIN
             backoff,
             idempotency_key,
             key_scope,
-            expires_at
+            expires_at,
+            share
         )
         SELECT
             definition.id,
@@ -931,7 +954,8 @@ BEGIN
             coalesce(try_enqueue.backoff, definition.backoff),
             try_enqueue.key,
             coalesce(try_enqueue.key_scope, 'retained'),
-            try_enqueue.run_at + try_enqueue.expires_in
+            try_enqueue.run_at + try_enqueue.expires_in,
+            try_enqueue.share
         WHERE NOT is_full
         ON CONFLICT DO NOTHING
         RETURNING run.id INTO try_enqueue.id;
@@ -1026,6 +1050,7 @@ CREATE FUNCTION jobctl.enqueue(
     debounce interval DEFAULT NULL,
     debounce_max interval DEFAULT NULL,
     expires_in interval DEFAULT NULL,
+    share text DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER
 )
 RETURNS bigint
@@ -1038,7 +1063,7 @@ DECLARE
 BEGIN
     queued := jobctl.try_enqueue(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
-        key_scope, on_conflict, debounce, debounce_max, expires_in, caller
+        key_scope, on_conflict, debounce, debounce_max, expires_in, share, caller
     );
     IF queued.code IS NULL THEN
         RETURN queued.id;
@@ -1217,6 +1242,7 @@ AS $$
         'max_running', definition.max_running,
         'rate', definition.rate,
         'burst', definition.burst,
+        'max_running_per_share', definition.max_running_per_share,
         'max_waiting', definition.max_waiting,
         'when_full', definition.when_full,
         'max_attempts', definition.max_attempts,

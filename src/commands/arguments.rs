@@ -139,14 +139,25 @@ pub(super) fn worker(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Checks the key of an effect. Scripts would pass a key that begins with - as an option.
+/// Checks the key of an effect.
 pub(super) fn key(text: &str) -> Result<String, String> {
+    plain("key", text)
+}
+
+/// Checks the share of a run.
+pub(super) fn share(text: &str) -> Result<String, String> {
+    plain("share", text)
+}
+
+/// Checks a short text. Scripts would pass a text that begins with - as an option.
+fn plain(what: &str, text: &str) -> Result<String, String> {
     let is_plain = !text.starts_with('-') && !text.chars().any(char::is_control);
     if is_plain && (1..=255).contains(&text.len()) {
         return Ok(text.to_owned());
     }
-    Err("a key must have 1 to 255 bytes without control characters, and must not begin with -"
-        .to_owned())
+    Err(format!(
+        "a {what} must have 1 to 255 bytes without control characters, and must not begin with -"
+    ))
 }
 
 /// Checks the key of a run.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Database;
-use super::arguments::{Output, length, run_key, time, within};
+use super::arguments::{Output, length, run_key, share, time, within};
 use crate::exit::{Exit, Fault};
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
@@ -64,6 +64,9 @@ pub(crate) struct Arguments {
     /// Never start later than this much after its time: then the run is cancelled
     #[arg(long, value_name = "DURATION", value_parser = expires_in())]
     expires_in: Option<Duration>,
+    /// The tenant or customer it runs for: runs of a limited job start in turns between shares
+    #[arg(long, value_name = "NAME", value_parser = share)]
+    share: Option<String>,
     /// Enqueue once: the same key and payload return the same run
     #[arg(long, value_name = "KEY", value_parser = run_key)]
     key: Option<String>,
@@ -148,6 +151,7 @@ struct Line {
     next: Option<String>,
     time_zone: Option<String>,
     expires_in: Option<String>,
+    share: Option<String>,
     idempotency_key: Option<String>,
     key_scope: Option<String>,
     on_conflict: Option<String>,
@@ -208,6 +212,7 @@ impl Arguments {
         run.max_attempts = run.max_attempts.or(self.max_attempts);
         run.timeout = run.timeout.or(self.timeout.map(|limit| limit.as_secs_f64()));
         run.expires_in = run.expires_in.or(self.expires_in.map(|wait| wait.as_secs_f64()));
+        run.share = run.share.take().or_else(|| self.share.clone());
     }
 
     fn asked(mut self) -> anyhow::Result<Asked> {
@@ -255,6 +260,7 @@ impl Arguments {
             timeout: self.timeout.map(|limit| limit.as_secs_f64()),
             backoff: self.backoff,
             expires_in: self.expires_in.map(|wait| wait.as_secs_f64()),
+            share: self.share,
             key: self.key,
             key_scope: self.key_scope,
             on_conflict: self.on_conflict,
@@ -461,6 +467,7 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
         backoff: field("backoff", line.backoff, backoff::check)?,
         expires_in: field("expires_in", line.expires_in, expires_in())?
             .map(|wait| wait.as_secs_f64()),
+        share: field("share", line.share, share)?,
         key: field("idempotency_key", line.idempotency_key, run_key)?,
         key_scope: field("key_scope", line.key_scope, key_scope)?,
         on_conflict: field("on_conflict", line.on_conflict, on_conflict)?,

@@ -160,6 +160,7 @@ fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
             ("queue", "queue"),
             ("priority", "priority"),
             ("key", "idempotency_key"),
+            ("share", "share"),
             ("scheduled for", "scheduled_for"),
             ("created", "created_at"),
             ("due", "run_at"),

@@ -64,6 +64,14 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     if let Some(most) = run.most_running.filter(|most| run.running >= i64::from(*most)) {
         return format!("{} of at most {most} runs of this job are running", run.running);
     }
+    let of_share = run.max_running_per_share;
+    if let Some(most) = of_share.filter(|most| run.running_of_share >= i64::from(*most)) {
+        let share = match &run.share {
+            Some(share) => format!("of share {share}"),
+            None => "without a share".to_owned(),
+        };
+        return format!("{} of at most {most} runs {share} are running", run.running_of_share);
+    }
     if let (Some(rate), Some(at)) = (&run.rate, run.allowed_at.filter(|at| *at > run.now)) {
         return format!("its rate of {rate} is used up for another {}", between(run.now, at));
     }
@@ -138,6 +146,7 @@ mod tests {
             key_scope: "retained".to_owned(),
             scheduled_for: None,
             expires_at: None,
+            share: None,
             locked_by: None,
             locked_until: None,
             cancel_requested_at: None,
@@ -158,10 +167,12 @@ mod tests {
             held_by: None,
             hold_reason: None,
             most_running: None,
+            max_running_per_share: None,
             rate: None,
             allowed_at: None,
             replaced_run: None,
             running: 0,
+            running_of_share: 0,
             ahead: 0,
             served_at: Some(ago(20)),
             now: ago(0),
@@ -234,6 +245,13 @@ mod tests {
     fn a_run_waits_for_its_definition_or_for_other_runs_of_it() {
         let limited = |running| RunDetails { most_running: Some(2), running, ..due() };
         says(&limited(2), "due 4m ago: 2 of at most 2 runs of this job are running");
+        let acme = RunDetails {
+            share: Some("acme".to_owned()),
+            max_running_per_share: Some(1),
+            running_of_share: 1,
+            ..due()
+        };
+        says(&acme, "due 4m ago: 1 of at most 1 runs of share acme are running");
         says(&limited(1), SKIPPED);
     }
 

@@ -30,6 +30,7 @@ pub(crate) struct Definition {
     /// As in `60/1m`.
     pub(crate) rate: Option<String>,
     pub(crate) burst: Option<i32>,
+    pub(crate) max_running_per_share: Option<i32>,
     pub(crate) max_waiting: Option<i32>,
     /// `refuse`, `drop_new` or `drop_oldest`.
     pub(crate) when_full: String,
@@ -61,9 +62,9 @@ pub(crate) struct Problem {
 
 /// The keys of a job.
 pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes payload schedule \
-                    time_zone catch_up overlap max_running rate burst max_waiting when_full \
-                    max_attempts timeout max_age expires backoff priority queue spread \
-                    enqueuers enqueue_may_set enabled";
+                    time_zone catch_up overlap max_running rate burst max_running_per_share \
+                    max_waiting when_full max_attempts timeout max_age expires backoff priority \
+                    queue spread enqueuers enqueue_may_set enabled";
 /// The keys of a job that belong to the command of `shell`.
 const SHELL_KEYS: [&str; 3] = ["cwd", "env", "permanent_exit_codes"];
 /// The keys of a job that need a `schedule`.
@@ -205,6 +206,7 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         max_running: keys.get("max_running", number(1, 100_000))?,
         rate,
         burst: keys.get("burst", number(1, 999_999))?,
+        max_running_per_share: keys.get("max_running_per_share", number(1, 100_000))?,
         max_waiting: keys.get("max_waiting", number(1, 100_000))?,
         when_full: when_full.unwrap_or_else(|| WHEN_FULL[0].to_owned()),
         max_attempts: max_attempts.unwrap_or(10),

@@ -302,6 +302,7 @@ pub(super) fn claim(
     let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, lease } = wanted;
     let (within_limits, skipped) =
         if claim.limits { within_limits(client, claim, wanted)? } else { (Vec::new(), false) };
+    let (within_limits, places): (Vec<i64>, Vec<i64>) = within_limits.into_iter().unzip();
     let after = claim.after.as_deref();
     let mut rows = client.rows(
         query!("tick/claim"),
@@ -324,6 +325,7 @@ pub(super) fn claim(
             &claim.after_lane.as_ref().map(|(queue, _)| queue),
             &claim.after_lane.as_ref().map(|(_, priority)| priority),
             excluded_runs,
+            &places,
         ],
     )?;
     let mut last_lane = None;
@@ -356,13 +358,13 @@ pub(super) fn claim(
     Ok(ClaimResult { claimed, skipped, last_lane })
 }
 
-/// Locks the definitions that limit their runs. Returns the runs that are within the limits, and
-/// whether another session has locked a definition.
+/// Locks the definitions that limit their runs. Returns the runs that are within the limits, each
+/// with the run whose place it takes, and whether another session has locked a definition.
 fn within_limits(
     client: &mut Client,
     claim: &Claim,
     wanted: &ClaimFilter,
-) -> PgResult<(Vec<i64>, bool)> {
+) -> PgResult<(Vec<(i64, i64)>, bool)> {
     let ClaimFilter { queues, excluded_runs, .. } = wanted;
     let due: Vec<(i64, bool)> = client.list(query!("tick/lock_limited"), &[queues])?;
     let locked: Vec<i64> = due.iter().filter(|(_, locked)| *locked).map(|(id, _)| *id).collect();

@@ -28,6 +28,7 @@ pub(crate) struct NewRun {
     pub(crate) backoff: Option<String>,
     /// Seconds after its time within which it may start.
     pub(crate) expires_in: Option<f64>,
+    pub(crate) share: Option<String>,
     pub(crate) key: Option<String>,
     /// `retained` or `live`.
     pub(crate) key_scope: Option<String>,
@@ -198,9 +199,9 @@ fn insert(client: &mut Client, runs: &[NewRun], open: &[usize]) -> PgResult<Vec<
 }
 
 /// The number of parameters of the statements.
-const ALL: usize = 15;
-const WITH_KEYS: usize = 13;
-const WITHOUT_KEYS: usize = 10;
+const ALL: usize = 16;
+const WITH_KEYS: usize = 14;
+const WITHOUT_KEYS: usize = 11;
 
 fn send<T: FromRow>(
     client: &mut Client,
@@ -221,6 +222,7 @@ fn send<T: FromRow>(
         &column(&runs, |run| run.timeout),
         &column(&runs, |run| run.backoff.as_deref()),
         &column(&runs, |run| run.expires_in),
+        &column(&runs, |run| run.share.as_deref()),
         &column(&runs, |run| run.key.as_deref()),
         &column(&runs, |run| run.key_scope.as_deref()),
         &column(&runs, |run| run.debounce),
@@ -244,6 +246,7 @@ fn replace(client: &mut Client, runs: &[NewRun], which: &[usize]) -> PgResult<Ve
             &column(&runs, |run| run.debounce),
             &column(&runs, |run| run.debounce_max),
             &column(&runs, |run| run.expires_in),
+            &column(&runs, |run| run.share.as_deref()),
         ],
     )
 }

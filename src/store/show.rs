@@ -33,6 +33,7 @@ rows! {
         /// No attempt starts after this time.
         #[serde(with = "timestamp")]
         pub(crate) expires_at: Option<DateTime<Utc>>,
+        pub(crate) share: Option<String>,
         pub(crate) locked_by: Option<String>,
         #[serde(with = "timestamp")]
         pub(crate) locked_until: Option<DateTime<Utc>>,
@@ -73,6 +74,8 @@ rows! {
         /// The limit of simultaneous runs of the definition.
         #[serde(skip)]
         pub(crate) most_running: Option<i32>,
+        #[serde(skip)]
+        pub(crate) max_running_per_share: Option<i32>,
         /// The rate of the definition, and when it lets the next run start.
         #[serde(skip)]
         pub(crate) rate: Option<String>,
@@ -84,6 +87,8 @@ rows! {
         /// The number of running runs of the job.
         #[serde(skip)]
         pub(crate) running: i64,
+        #[serde(skip)]
+        pub(crate) running_of_share: i64,
         /// The number of due runs of the queue that come first, at most 1,000.
         #[serde(skip)]
         pub(crate) ahead: i64,

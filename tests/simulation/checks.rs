@@ -37,6 +37,19 @@ struct Paced {
     starts: BTreeSet<(DateTime<Utc>, i64, i32)>,
 }
 
+/// Counts by job, and by job and share.
+type Running = BTreeMap<(String, Option<String>), usize>;
+
+fn count_running(database: &Database) -> Running {
+    let mut running = Running::new();
+    for run in database.runs.values().filter(|run| run.status == Status::Running) {
+        for share in [None, Some(run.share().to_owned())] {
+            *running.entry((run.job_type.clone(), share)).or_default() += 1;
+        }
+    }
+    running
+}
+
 pub(super) struct Checks {
     /// The first promise that was broken.
     pub(super) broken: Option<String>,
@@ -54,8 +67,8 @@ pub(super) struct Checks {
     /// When the database granted or renewed a lease, and the tick that has it.
     granted: BTreeMap<Token, Time>,
     claimed_by: BTreeMap<Token, usize>,
-    /// How many runs of a limited job run.
-    running: BTreeMap<String, usize>,
+    /// How many runs of a job run, in all and by share.
+    running: Running,
     paced: BTreeMap<String, Paced>,
     /// When a tick learned that a lease is lost.
     lost: BTreeMap<Token, Time>,
@@ -256,19 +269,21 @@ impl Checks {
         Ok(())
     }
 
-    /// `max_running` holds; a limit that was lowered waits until runs have ended.
+    /// `max_running` and `max_running_per_share` hold; a limit that was lowered waits until runs
+    /// have ended.
     fn limits(&mut self, database: &Database) {
-        for (name, definition) in &database.definitions {
+        let running = count_running(database);
+        let before = std::mem::replace(&mut self.running, running.clone());
+        for ((name, share), running) in running {
+            let Some(definition) = database.definitions.get(&name) else { continue };
             let queue = (definition.spec.overlap == "queue").then_some(1);
-            let Some(most) = definition.spec.max_running.into_iter().chain(queue).min() else {
-                self.running.remove(name);
-                continue;
+            let most = match share {
+                None => definition.spec.max_running.into_iter().chain(queue).min(),
+                Some(_) => definition.spec.max_running_per_share,
             };
-            let is_running = |run: &&Run| run.status == Status::Running && run.job_type == *name;
-            let running = database.runs.values().filter(is_running).count();
-            let before = self.running.insert(name.clone(), running).unwrap_or(running);
-            if running > before && running > most as usize {
-                self.fail(format!("{running} runs of {name} at once, the limit is {most}"));
+            let before = before.get(&(name.clone(), share)).copied().unwrap_or(0);
+            if most.is_some_and(|most| running > before && running > most as usize) {
+                self.fail(format!("{running} runs of {name} at once, the limit is {most:?}"));
             }
         }
     }
@@ -532,7 +547,7 @@ impl Checks {
         self.seen = database.runs.clone();
         let exists = |_: &(i64, DateTime<Utc>), id: &mut i64| database.runs.contains_key(id);
         self.fired.retain(exists);
-        self.running.clear();
+        self.running = count_running(database);
         self.results.clear();
         self.failed_over_at = now;
         self.excused_until = now + 3 * self.lease.as_nanos() as u64;

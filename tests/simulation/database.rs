@@ -55,6 +55,7 @@ pub(super) struct Run {
     pub(super) key_scope: String,
     pub(super) scheduled_for: Option<Time>,
     pub(super) expires_at: Option<Time>,
+    pub(super) share: Option<String>,
     pub(super) locked_by: Option<String>,
     pub(super) locked_until: Option<Time>,
     pub(super) cancel_requested_at: Option<Time>,
@@ -67,6 +68,11 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Runs without a share are one share together.
+    pub(super) fn share(&self) -> &str {
+        self.share.as_deref().unwrap_or_default()
+    }
+
     fn is_expired(&self, now: Time) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
@@ -93,6 +99,7 @@ pub(super) struct Definition {
     pub(super) next_run_at: Option<Time>,
     pub(super) put_off_until: Option<Time>,
     pub(super) rate_next_at: Option<Time>,
+    pub(super) last_share: Option<String>,
     pub(super) skipped_fires: i64,
 }
 
@@ -226,7 +233,9 @@ impl Definition {
     }
 
     fn is_limited(&self) -> bool {
-        self.most_running().is_some() || self.spec.rate.is_some()
+        self.most_running().is_some()
+            || self.spec.rate.is_some()
+            || self.spec.max_running_per_share.is_some()
     }
 
     /// How many runs its rate lets start now.
@@ -630,9 +639,10 @@ impl Database {
         Ok(recorded)
     }
 
-    /// lock_limited.sql and within_limits.sql: the runs of limited definitions that may run, and
-    /// whether another session has locked a definition.
-    fn within_limits(&self, claim: &Claim, filter: &ClaimFilter) -> (Vec<i64>, bool) {
+    /// lock_limited.sql and within_limits.sql: the runs of limited definitions that may run, in the
+    /// order of turns, each with the run whose place it takes, and whether another session has
+    /// locked a definition.
+    fn within_limits(&self, claim: &Claim, filter: &ClaimFilter) -> (Vec<(i64, i64)>, bool) {
         let (mut runs, mut skipped) = (Vec::new(), false);
         for (name, definition) in &self.definitions {
             if !definition.is_limited() {
@@ -657,7 +667,30 @@ impl Database {
             due.retain(|run| !self.is_held(run) && !run.is_expired(self.now));
             due.sort_by_key(|run| (run.priority, run.run_at, run.id));
             let at_most = free.min(usize::try_from(claim.at_most).unwrap_or(0));
-            runs.extend(due.iter().take(at_most).map(|run| run.id));
+            let last_share = definition.last_share.as_deref().unwrap_or_default();
+            let running = |share| {
+                let is_of = |it: &&Run| it.job_type == *name && it.share() == share;
+                self.running().filter(is_of).count()
+            };
+            let mut turns: BTreeMap<&str, usize> = BTreeMap::new();
+            let most = definition.spec.max_running_per_share.map_or(usize::MAX, |it| it as usize);
+            due.retain(|run| {
+                let turn = turns.entry(run.share()).or_default();
+                *turn += 1;
+                *turn <= at_most && *turn + running(run.share()) <= most
+            });
+            turns.clear();
+            let mut in_turn: Vec<_> = due
+                .iter()
+                .map(|run| {
+                    let turn = turns.entry(run.share()).or_default();
+                    *turn += 1;
+                    (*turn, run.share() <= last_share, run.share(), run.id)
+                })
+                .collect();
+            in_turn.sort_unstable();
+            let in_turn = in_turn.into_iter().map(|(.., id)| id);
+            runs.extend(in_turn.zip(due.iter().map(|run| run.id)).take(at_most));
         }
         (runs, skipped)
     }
@@ -725,14 +758,17 @@ impl Database {
             due.extend(lane.map(|run| (priority, oldest, queue, run.run_at, run.id)));
             due.truncate(at_most);
         }
-        let limited = within_limits.iter().map(|id| &self.runs[id]);
-        let limited = limited.filter(|run| self.is_served(run, filter));
-        due.extend(limited.map(|it| (it.priority, it.run_at, it.queue.as_str(), it.run_at, it.id)));
+        let mut due: Vec<_> = due.into_iter().map(|place| (place, place.4)).collect();
+        let limited = within_limits.iter().filter(|(id, _)| self.is_served(&self.runs[id], filter));
+        due.extend(limited.map(|(id, place_of)| {
+            let it = &self.runs[place_of];
+            ((it.priority, it.run_at, it.queue.as_str(), it.run_at, it.id), *id)
+        }));
         due.sort_unstable();
         due.truncate(if has_right { at_most } else { 0 });
         let mut claimed = Vec::new();
         let mut bytes = 0;
-        for (place, (.., id)) in due.iter().enumerate() {
+        for (place, (_, id)) in due.iter().enumerate() {
             let run = &self.runs[id];
             let starts_now = i32::try_from(place).is_ok_and(|place| place < claim.free_threads);
             if bytes >= claim.bytes || run.attempts + 1 >= run.max_attempts && !starts_now {
@@ -750,12 +786,18 @@ impl Database {
             self.write(run.clone())?;
         }
         for (name, definition) in &self.definitions.clone() {
-            let is_of = |run: &&Run| run.job_type == *name;
-            let started = i32::try_from(claimed.iter().filter(is_of).count()).unwrap_or(0);
-            let Some((_, interval)) = definition.rate().filter(|_| started > 0) else { continue };
-            let next = definition.rate_next_at.map_or(now, |next| next.max(now));
-            let rate_next_at = Some(next + interval * started);
-            self.write_definition(Definition { rate_next_at, ..definition.clone() })?;
+            let started: Vec<_> = claimed.iter().filter(|run| run.job_type == *name).collect();
+            let turn = |run: &&&Run| within_limits.iter().position(|(id, _)| *id == run.id);
+            let Some(last) = started.iter().max_by_key(turn) else { continue };
+            let mut row = Definition { last_share: last.share.clone(), ..definition.clone() };
+            if let Some((_, interval)) = definition.rate() {
+                let next = definition.rate_next_at.map_or(now, |next| next.max(now));
+                row.rate_next_at =
+                    Some(next + interval * i32::try_from(started.len()).unwrap_or(0));
+            }
+            if definition.is_limited() && row != *definition {
+                self.write_definition(row)?;
+            }
         }
         if claim.release_right && claimed.len() < at_most {
             self.return_right(&holder.worker, &holder.tick)?;
@@ -803,13 +845,14 @@ impl Database {
         (starts, last_lane)
     }
 
-    fn claimed(&self, run: Run, within_limits: &[i64]) -> Claimed {
+    fn claimed(&self, run: Run, within_limits: &[(i64, i64)]) -> Claimed {
         let definition = self.definitions.get(&run.job_type).map(|definition| &definition.spec);
         let Run { id, queue, priority, run_at, .. } = run;
+        let is_limited = within_limits.iter().any(|(limited, _)| *limited == id);
         let position = Position { queue, priority, run_at, id };
         Claimed {
             id,
-            position: (!within_limits.contains(&id)).then_some(position),
+            position: (!is_limited).then_some(position),
             payload: run.payload,
             definition: definition.map(|spec| DefinedAction {
                 kind: spec.kind.to_owned(),
@@ -1204,6 +1247,7 @@ impl Database {
             key_scope: new.scope().to_owned(),
             scheduled_for: None,
             expires_at: expires.map(|expires| run_at + seconds(expires)),
+            share: new.share.clone(),
             locked_by: None,
             locked_until: None,
             cancel_requested_at: None,
@@ -1418,6 +1462,7 @@ impl Database {
                         next_run_at: next,
                         put_off_until: None,
                         rate_next_at: None,
+                        last_share: None,
                         skipped_fires: 0,
                     },
                 };

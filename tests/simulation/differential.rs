@@ -544,6 +544,7 @@ fn copy(run: &NewRun) -> NewRun {
         key_scope: run.key_scope.clone(),
         backoff: run.backoff.clone(),
         on_conflict: run.on_conflict.clone(),
+        share: run.share.clone(),
         ..*run
     }
 }
@@ -890,6 +891,7 @@ impl Sequence {
             timeout: random.maybe(&[30.0]),
             backoff: text(random.maybe(&["fixed:1s", "list:2s,5m"])),
             expires_in: random.maybe(&[1.0, 20.0, 3600.0]).filter(|_| run_at.is_none()),
+            share: text(random.maybe(&["a", "b", "B", "ä"])),
             key: text(key),
             key_scope: text(key.and_then(|_| random.maybe(&["live", "live", "retained"]))),
             ..NewRun::default()
@@ -1079,6 +1081,7 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         max_running: random.maybe(&[1, 2]),
         rate: rate.clone(),
         burst: rate.and_then(|_| random.maybe(&[1, 3])),
+        max_running_per_share: random.maybe(&[1, 2]),
         max_waiting: None,
         when_full: "refuse".to_owned(),
         max_attempts: 1 + random.below(3) as i32,

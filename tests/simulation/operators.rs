@@ -21,6 +21,7 @@ fn definitions(random: &mut Random, now: chrono::DateTime<chrono::Utc>) -> Vec<D
     text += &format!("timeout = \"{}s\"\n", random.between(1, 20));
     text += &format!("[jobs.limited]\nshell = \"x\"\nmax_running = {}\n", random.between(1, 3));
     text += "backoff = \"fixed:1s\"\n";
+    text += &format!("max_running_per_share = {}\n", random.between(1, 2));
     text += &format!("[jobs.rated]\nshell = \"x\"\nrate = \"{}/10s\"\n", random.between(1, 9));
     text += "backoff = \"fixed:1s\"\n";
     for name in ["minutely", "other"] {
@@ -54,6 +55,7 @@ fn enqueue(world: &mut World) {
         priority: random.chance(20).then(|| random.below(3) as i32),
         after: random.chance(30).then(|| random.below(20) as f64),
         max_attempts: Some(random.between(1, 4) as i32),
+        share: random.chance(30).then(|| format!("s{}", random.below(2))),
         expires_in: random.chance(10).then(|| random.below(20) as f64),
         key_scope: key.as_ref().filter(|_| random.chance(50)).map(|_| "live".to_owned()),
         key,
@@ -214,7 +216,8 @@ pub(super) fn chaos(world: &mut World) {
             let rate = 1.0 + (world.random.unit() - 0.5) / 500.0;
             world.hosts[host].clock.set(now, now, rate);
         }
-        14 => {
+        // A late COMMIT may have the lock, and then it must keep it.
+        14 if !world.database.locked_definitions.contains("limited") => {
             let worker = world.hosts[host].worker.clone();
             world.database.locked_workers.insert(worker);
             world.database.locked_definitions.insert("limited".to_owned());

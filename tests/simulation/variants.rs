@@ -47,6 +47,7 @@ variants! {
     SignalForgotten 500 "a signal is forgotten",
     RecoveredTooEarly 100 "a run is recovered by a clock that is ahead",
     NoLimit 100 "max_running is not looked at",
+    ShareNotLimited 500 "max_running_per_share is not looked at",
     RateNotCounted 500 "starts do not count against the rate",
     HoldIgnored 500 "held runs are claimed",
     ExpiryIgnored 500 "expired runs are claimed",
@@ -142,6 +143,7 @@ impl Variant {
             Request::Step { .. } => matches!(
                 self,
                 Self::NoLimit
+                    | Self::ShareNotLimited
                     | Self::EveryTickClaims
                     | Self::RateNotCounted
                     | Self::HoldIgnored
@@ -155,6 +157,10 @@ impl Variant {
         if is_kept && self == Self::NoLimit {
             let limits = database.definitions.values_mut();
             limits.for_each(|it| it.spec.max_running = it.spec.max_running.map(|_| 1000));
+        }
+        if is_kept && self == Self::ShareNotLimited {
+            let limits = database.definitions.values_mut();
+            limits.for_each(|it| it.spec.max_running_per_share = None);
         }
         if is_kept && self == Self::HoldIgnored {
             database.holds.clear();
@@ -175,7 +181,9 @@ impl Variant {
                     database.runs.entry(id).and_modify(|it| it.expires_at = run.expires_at);
                 }
             }
-            Self::NoLimit | Self::RateNotCounted => database.definitions = saved.definitions,
+            Self::NoLimit | Self::ShareNotLimited | Self::RateNotCounted => {
+                database.definitions = saved.definitions;
+            }
             Self::FiredTwice => {
                 for (name, row) in saved.definitions {
                     database.definitions.insert(name, row);

@@ -324,7 +324,7 @@ impl World {
             What::Accept(write) => drop(self.database.refused.remove(&write)),
             What::Up => (self.is_down, self.rejects) = (false, None),
             What::UnlockTables => {
-                self.database.locked_definitions.clear();
+                self.database.locked_definitions.remove("limited");
                 self.database.locked_workers.clear();
             }
             What::Deadline => {

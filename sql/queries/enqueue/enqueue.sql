@@ -2,8 +2,8 @@
 -- Arrays of equal length, one element a run; NULL stands for the default.
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
--- $9  backoffs       $10 expires in, seconds
--- $11 keys           $12 key scopes     $13 debounces, seconds
+-- $9  backoffs       $10 expires in, seconds                $11 shares
+-- $12 keys           $13 key scopes     $14 debounces, seconds
 -- Returns a row per inserted run, in the order of the arrays.
 INSERT INTO jobctl.job_runs AS run (
     job_type,
@@ -15,6 +15,7 @@ INSERT INTO jobctl.job_runs AS run (
     timeout,
     backoff,
     expires_at,
+    share,
     idempotency_key,
     key_scope
 )
@@ -28,6 +29,7 @@ SELECT
     make_interval(secs => asked.timeout),
     coalesce(asked.backoff, 'exponential:1m..30m'),
     due.at + make_interval(secs => asked.expires_in),
+    asked.share,
     asked.idempotency_key,
     coalesce(asked.key_scope, 'retained')
 FROM unnest(
@@ -43,7 +45,8 @@ FROM unnest(
     $10::float8[],
     $11::text[],
     $12::text[],
-    $13::float8[]
+    $13::text[],
+    $14::float8[]
 ) WITH ORDINALITY AS asked (
     job_type,
     payload,
@@ -55,6 +58,7 @@ FROM unnest(
     timeout,
     backoff,
     expires_in,
+    share,
     idempotency_key,
     key_scope,
     debounce,

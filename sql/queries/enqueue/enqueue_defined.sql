@@ -2,9 +2,9 @@
 -- Arrays of equal length, one element a run; NULL stands for the definition's own.
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
--- $9  backoffs       $10 expires in, seconds
--- $11 keys           $12 key scopes     $13 debounces, seconds
--- $14 longest debounces, seconds        $15 on conflict
+-- $9  backoffs       $10 expires in, seconds                $11 shares
+-- $12 keys           $13 key scopes     $14 debounces, seconds
+-- $15 longest debounces, seconds        $16 on conflict
 -- Returns a row per requested run, in the order of the arrays: the result of the function.
 SELECT
     run.id,
@@ -24,9 +24,10 @@ FROM unnest(
     $10::float8[],
     $11::text[],
     $12::text[],
-    $13::float8[],
+    $13::text[],
     $14::float8[],
-    $15::text[]
+    $15::float8[],
+    $16::text[]
 ) WITH ORDINALITY AS line (
     job_type,
     payload,
@@ -38,6 +39,7 @@ FROM unnest(
     timeout,
     backoff,
     expires_in,
+    share,
     idempotency_key,
     key_scope,
     debounce,
@@ -60,6 +62,7 @@ CROSS JOIN LATERAL jobctl.try_enqueue(
     line.on_conflict,
     make_interval(secs => line.debounce),
     make_interval(secs => line.debounce_max),
-    make_interval(secs => line.expires_in)
+    make_interval(secs => line.expires_in),
+    line.share
 ) AS run
 ORDER BY line.ordinal

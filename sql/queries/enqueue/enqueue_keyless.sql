@@ -2,7 +2,7 @@
 -- Arrays of equal length, one element a run; NULL stands for the default.
 -- $1  job types      $2  payloads       $3  queues            $4  priorities
 -- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
--- $9  backoffs       $10 expires in, seconds
+-- $9  backoffs       $10 expires in, seconds                $11 shares
 -- Returns the ids in the order of the arrays.
 INSERT INTO jobctl.job_runs AS run (
     job_type,
@@ -13,7 +13,8 @@ INSERT INTO jobctl.job_runs AS run (
     max_attempts,
     timeout,
     backoff,
-    expires_at
+    expires_at,
+    share
 )
 SELECT
     asked.job_type,
@@ -24,7 +25,8 @@ SELECT
     coalesce(asked.max_attempts, 10),
     make_interval(secs => asked.timeout),
     coalesce(asked.backoff, 'exponential:1m..30m'),
-    due.at + make_interval(secs => asked.expires_in)
+    due.at + make_interval(secs => asked.expires_in),
+    asked.share
 FROM unnest(
     $1::text[],
     $2::text[],
@@ -35,7 +37,8 @@ FROM unnest(
     $7::integer[],
     $8::float8[],
     $9::text[],
-    $10::float8[]
+    $10::float8[],
+    $11::text[]
 ) WITH ORDINALITY AS asked (
     job_type,
     payload,
@@ -47,6 +50,7 @@ FROM unnest(
     timeout,
     backoff,
     expires_in,
+    share,
     ordinal
 )
 CROSS JOIN LATERAL (

@@ -3,6 +3,7 @@
 -- Arrays of equal length, one element a run; NULL stands for the default.
 -- $1  job types    $2  payloads    $3  run at    $4  in, seconds    $5  keys
 -- $6  debounces, seconds           $7  longest debounces, seconds        $8  expires in, seconds
+-- $9  shares
 -- A row per requested run, in the order of the arrays: the id of the replaced run, or NULL.
 SELECT jobctl.replace_waiting(
     line.job_type,
@@ -15,6 +16,7 @@ SELECT jobctl.replace_waiting(
     ),
     make_interval(secs => line.debounce_max),
     make_interval(secs => line.expires_in),
+    line.share,
     true
 ) AS id
 FROM unnest(
@@ -25,7 +27,8 @@ FROM unnest(
     $5::text[],
     $6::float8[],
     $7::float8[],
-    $8::float8[]
+    $8::float8[],
+    $9::text[]
 ) WITH ORDINALITY AS line (
     job_type,
     payload,
@@ -35,6 +38,7 @@ FROM unnest(
     debounce,
     debounce_max,
     expires_in,
+    share,
     ordinal
 )
 ORDER BY line.ordinal

@@ -29,6 +29,7 @@ SELECT
     run.key_scope,
     run.scheduled_for,
     run.expires_at,
+    run.share,
     run.locked_by,
     run.locked_until,
     run.cancel_requested_at,
@@ -49,6 +50,7 @@ SELECT
     hold.held_by,
     hold.reason AS hold_reason,
     definition.most_running,
+    definition.max_running_per_share,
     definition.rate,
     definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
         AS allowed_at,
@@ -65,6 +67,13 @@ SELECT
         WHERE sibling.status = 'running'
             AND sibling.job_type = run.job_type
     ) AS running,
+    (
+        SELECT count(*)
+        FROM jobctl.job_runs AS sibling
+        WHERE sibling.status = 'running'
+            AND sibling.job_type = run.job_type
+            AND sibling.share IS NOT DISTINCT FROM run.share
+    ) AS running_of_share,
     (
         SELECT count(*)
         FROM (

@@ -2,7 +2,7 @@
 -- has its worker's claim right.
 -- $1  worker    $2  tick    $3  n    $4  lease, seconds    $5  queues, empty for all
 -- $6  excluded job types    $7  excluded kinds of definitions
--- $8  of limited definitions only these runs, see within_limits.sql
+-- $8  of limited definitions only these runs, in the order of turns, see within_limits.sql
 -- $9  whether to return the claim right if fewer than n are claimed
 -- The lanes and the runs after which to continue; NULL for a full scan:
 -- $10 queues    $11 priorities    $12 run at    $13 run ids
@@ -11,6 +11,7 @@
 --     the worker crashed before the start, the run would be dead without having started
 -- $16 queue and $17 priority: full scan of the lanes after this lane; NULL starts at the first lane
 -- $18 ids of excluded runs
+-- $19 the run whose place in the order each run of $8 takes
 -- A row per run, or one row without a run: nothing is due, all slots are taken, or another tick
 -- holds the claim right. Each row names the last lane that this claim looked at, if there may be
 -- more lanes.
@@ -116,12 +117,13 @@ left_out AS MATERIALIZED (
 free AS MATERIALIZED (
     SELECT
         waiting.id,
-        waiting.run_at,
         waiting.is_last_attempt,
         waiting.size,
-        lane.queue,
         lane.priority,
-        lane.oldest
+        lane.oldest,
+        lane.queue,
+        waiting.run_at,
+        waiting.id AS place_of
     FROM (
         SELECT *
         FROM starts
@@ -162,15 +164,20 @@ free AS MATERIALIZED (
 within_limits AS (
     SELECT
         run.id,
-        run.run_at,
         run.attempts + 1 >= run.max_attempts AS is_last_attempt,
         run.payload_bytes AS size,
-        run.queue,
-        run.priority
-    FROM jobctl.job_runs AS run
+        place.priority,
+        place.run_at AS oldest,
+        place.queue,
+        place.run_at,
+        place.id AS place_of
+    FROM unnest($8::bigint[], $19::bigint[]) AS chosen (id, place_of)
     -- within_limits.sql locked these runs, so they are still due.
-    WHERE run.id = ANY ($8::bigint[])
-        AND NOT coalesce(run.job_type = ANY ((SELECT job_types FROM left_out)::text[]), false)
+    JOIN jobctl.job_runs AS run
+        ON run.id = chosen.id
+    JOIN jobctl.job_runs AS place
+        ON place.id = chosen.place_of
+    WHERE NOT coalesce(run.job_type = ANY ((SELECT job_types FROM left_out)::text[]), false)
         AND EXISTS (SELECT FROM claim_right)
 ),
 due AS MATERIALIZED (
@@ -192,7 +199,7 @@ due AS MATERIALIZED (
                 SELECT *
                 FROM free
                 UNION ALL
-                SELECT within_limits.*, within_limits.run_at
+                SELECT *
                 FROM within_limits
             ) AS candidate
             WINDOW in_order AS (
@@ -201,7 +208,7 @@ due AS MATERIALIZED (
                     candidate.oldest,
                     candidate.queue,
                     candidate.run_at,
-                    candidate.id
+                    candidate.place_of
             )
         ) AS first
         WHERE first.place <= $3::integer
@@ -229,14 +236,23 @@ spent AS (
     UPDATE jobctl.job_definitions AS definition
     SET
         rate_next_at = greatest(definition.rate_next_at, now())
-            + started.runs * definition.rate_interval
+            + started.runs * definition.rate_interval,
+        last_share = started.last_share
     FROM (
-        SELECT claimed.job_type, count(*) AS runs
+        SELECT
+            claimed.job_type,
+            count(*) AS runs,
+            (array_agg(claimed.share ORDER BY array_position($8::bigint[], claimed.id) DESC))[1]
+                AS last_share
         FROM claimed
         GROUP BY claimed.job_type
     ) AS started
     WHERE definition.name = started.job_type
-        AND definition.rate IS NOT NULL
+        AND definition.is_limited
+        AND (
+            definition.rate IS NOT NULL
+            OR definition.last_share IS DISTINCT FROM started.last_share
+        )
         AND cardinality($8::bigint[]) > 0
 ),
 returned_right AS (

@@ -1,0 +1,116 @@
+//! Due runs of a limited definition are claimed in turns between shares. Each share has a limit.
+
+use crate::support::{Role, TestDb};
+
+/// Adds due runs, one for each share; `-` has no share.
+fn enqueue(db: &TestDb, shares: &str) {
+    for share in shares.split(' ') {
+        let share = Some(share).filter(|share| *share != "-");
+        db.enqueue(["a"].into_iter().chain(share.into_iter().flat_map(|name| ["--share", name])));
+    }
+}
+
+/// Adds a run that another worker executes.
+fn run_elsewhere(db: &TestDb, share: &str) {
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs
+             (job_type, status, attempts, locked_by, locked_until, started_at, share)
+         VALUES ('a', 'running', 1, 'b', now() + interval '1 hour', now(), '{share}')"
+    ));
+    db.leaves_running();
+}
+
+/// The shares of the runs that ended, in the order of their starts.
+fn started(db: &TestDb) -> String {
+    db.query(
+        "SELECT string_agg(coalesce(share, '-'), ' ' ORDER BY started_at, id)
+         FROM jobctl.job_runs WHERE status = 'succeeded'",
+    )
+}
+
+#[test]
+fn shares_take_turns_although_one_share_has_older_runs() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    enqueue(&db, "big big big big big small mid - - mid");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(started(&db), "big mid small - big mid - big big big");
+    // The turns go on where the last claim ended.
+    enqueue(&db, "big mid mid small");
+    db.execute("UPDATE jobctl.job_definitions SET last_share = 'big'");
+    db.jobctl(["tick"]).run().success();
+    assert!(started(&db).ends_with(" mid small big mid"), "{}", started(&db));
+}
+
+#[test]
+fn turns_are_taken_within_one_claim_and_other_jobs_keep_their_place() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nrate = '9/1d'\n[jobs.b]\nshell = 'true'\nqueue = 'b'\n");
+    enqueue(&db, "big big big");
+    let other = db.enqueue(["b"]);
+    enqueue(&db, "small");
+    db.jobctl(["tick", "--limit", "2"]).run().success();
+    assert_eq!(started(&db), "big small", "the second run took the place of an older one");
+    assert_eq!(db.status(other), "queued");
+}
+
+#[test]
+fn max_running_per_share_limits_each_share_over_all_workers() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running_per_share = 2\nmax_running = 9\n");
+    run_elsewhere(&db, "acme");
+    run_elsewhere(&db, "acme");
+    run_elsewhere(&db, "b");
+    enqueue(&db, "acme b - b");
+    let why = db.jobctl(["show", "4"]).run().success().stdout;
+    assert!(why.contains("2 of at most 2 runs of share acme are running"), "{why}");
+    db.jobctl(["tick"]).run().success();
+    let waiting = "SELECT string_agg(share, ' ') FROM jobctl.job_runs WHERE status = 'queued'";
+    assert_eq!(db.query(waiting), "acme");
+    db.execute("UPDATE jobctl.job_runs SET share = 'other' WHERE id = 1");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.query(waiting), "");
+}
+
+#[test]
+fn a_worker_role_may_claim_shares_of_a_definition_without_a_limit_too() {
+    let db = TestDb::new();
+    let worker = Role::granted(&db, "worker");
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    enqueue(&db, "acme -");
+    worker.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    assert_eq!(db.query("SELECT last_share IS NULL FROM jobctl.job_definitions"), "t");
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running_per_share = 1\n");
+    enqueue(&db, "acme");
+    worker.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    assert_eq!(db.query("SELECT last_share FROM jobctl.job_definitions"), "acme");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'"), "0");
+}
+
+#[test]
+fn every_way_to_enqueue_sets_the_share() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    let lines = r#"{"job_type": "a", "share": "x"}
+{"job_type": "shell", "payload": {"command": "true"}, "share": "x"}
+{"job_type": "shell", "payload": {"command": "true"}, "idempotency_key": "k", "key_scope": "live"}
+{"job_type": "a"}"#;
+    db.jobctl(["enqueue", "--batch", "-", "--share", "y"]).stdin(lines).run().success();
+    db.query("SELECT jobctl.enqueue('a', share => 'x')");
+    let shares = "SELECT share, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1";
+    assert_eq!(db.query(shares), "x|3\ny|2");
+    let replaced = ["--key", "k", "--key-scope", "live", "--on-conflict", "replace"];
+    db.jobctl(["enqueue", "shell", "--share", "z"]).args(replaced).args(["--", "true"]).run();
+    assert_eq!(db.query(shares), "x|3\ny|1\nz|1");
+    let shown = db.jobctl(["show", "1", "--json"]).run().success().stdout;
+    assert!(shown.contains(r#""share":"x""#), "{shown}");
+    for share in ["", "-x", "a\tb", &"x".repeat(256)] {
+        let flag = format!("--share={share}");
+        db.jobctl(["enqueue", "a", &flag]).run().exits(2).stderr_has("share");
+        let error = db.try_query(&format!("SELECT jobctl.enqueue('a', share => '{share}')"));
+        let error = error.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "22023", "{share}");
+        assert!(error.message().starts_with("share must be"), "{error}");
+    }
+}
