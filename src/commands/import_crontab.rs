@@ -1,23 +1,34 @@
 //! `jobctl import-crontab`: turns a crontab into a definitions file.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
+use std::time::{Duration, SystemTime};
 use std::{env, fs};
 
 use anyhow::Context;
+use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{Args, ValueHint};
 
 use super::Database;
-use crate::exit::Exit;
-use crate::job::crontab::{self, Owner};
+use super::arguments::{length, time};
+use crate::exit::{Exit, Fault};
+use crate::job::crontab::{self, Imported, ImportedJob, Owner};
+use crate::job::definition::{self, Definition};
 use crate::print;
-use crate::schedule::Zone;
+use crate::schedule::{Schedule, Zone, cron};
+use crate::text::plural;
+
+/// The longest comparison; cron's part of it takes a step for each minute.
+const LONGEST: Duration = Duration::from_secs(366 * 86400);
 
 /// Turn a crontab into a definitions file
 ///
 /// Prints the file that `apply` reads, and a warning for each line that needs a
-/// person. Needs no database:
+/// person. With --compare, it prints instead whether both start each line at the
+/// same times, and exits 1 if not. Needs no database:
 ///
 ///   crontab -l | jobctl import-crontab - >jobs.toml
+///   crontab -l | jobctl import-crontab - --compare 7d
 ///   jobctl import-crontab --system /etc/cron.d/app
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
@@ -31,6 +42,12 @@ pub(crate) struct Arguments {
     /// Time zone of the schedules, unless CRON_TZ sets it [default: this host's]
     #[arg(long, value_name = "TZ", value_parser = Zone::parse)]
     time_zone: Option<Zone>,
+    /// Compare the times of cron with the times of jobctl, for this long
+    #[arg(long, value_name = "DURATION", value_parser = length(Duration::from_secs(60), LONGEST))]
+    compare: Option<Duration>,
+    /// Compare the times after this one: RFC 3339, with its offset [default: now]
+    #[arg(long, value_name = "TIME", requires = "compare", value_parser = time)]
+    from: Option<DateTime<Utc>>,
 }
 
 impl Arguments {
@@ -44,13 +61,72 @@ impl Arguments {
         let text = text.with_context(|| format!("cannot read `{}`", self.file))?;
         let owner = if self.system { Owner::System } else { Owner::User };
         let zone = self.time_zone.as_ref().map_or_else(host_zone, |zone| zone.name().to_owned());
-        let imported = crontab::import(&text, owner, &zone);
+        // The host's clock only selects the times to compare.
+        let from = self.from.unwrap_or_else(|| SystemTime::now().into());
+        let imported = crontab::import(&text, owner, &zone, from);
         for (line, why) in &imported.warnings {
             print::complain(&format!("{}:{line}: {why}", self.file));
         }
-        print::answer(&imported.file)?;
-        Ok(Exit::Done)
+        let Some(length) = self.compare else {
+            print::answer(&imported.file)?;
+            return Ok(Exit::Done);
+        };
+        if compare(&imported, from, from + length)? {
+            return Ok(Exit::Done);
+        }
+        Ok(Exit::CouldNot)
     }
+}
+
+/// Prints the times of each line at which only one of cron and jobctl starts it. Returns whether
+/// there are none.
+fn compare(imported: &Imported, from: DateTime<Utc>, until: DateTime<Utc>) -> anyhow::Result<bool> {
+    let definitions = definition::read(&imported.file, from).map_err(|problems| {
+        let why = problems.first().map(|problem| problem.what.as_str()).unwrap_or_default();
+        Fault::new(Exit::CouldNot, format!("cannot compare: {why}"))
+    })?;
+    let mut is_same = true;
+    for job in &imported.jobs {
+        let defined = definitions.iter().find(|definition| definition.name == job.name);
+        let (text, same) = compare_job(job, defined, from, until).map_err(Fault::usage)?;
+        print::answer(&text)?;
+        is_same &= same;
+    }
+    Ok(is_same)
+}
+
+/// Returns the text of a line, and whether both start it at the same times.
+fn compare_job(
+    job: &ImportedJob,
+    defined: Option<&Definition>,
+    from: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> Result<(String, bool), String> {
+    let zone = Zone::parse(&job.time_zone)?;
+    let show = |at: DateTime<Utc>| zone.local(at).to_rfc3339_opts(SecondsFormat::Secs, false);
+    let head = format!("line {}, {}: ", job.line, job.name);
+    let Some(by_cron) = cron::starts(&job.schedule, &zone, from, until) else {
+        return Ok((format!("{head}cron rejects `{}`\n", job.schedule), false));
+    };
+    let schedule = defined.and_then(|one| Some((one.schedule.as_ref()?, &one.time_zone)));
+    let (schedule, time_zone) = schedule.ok_or("the definition has no schedule")?;
+    let by_jobctl = Schedule::parse(schedule, time_zone)?.missed(from, until, usize::MAX).0;
+    let times = |times: &[_]| plural::of(times.len() as i64, "time");
+    if by_cron == by_jobctl {
+        let first = by_cron.first().map(|at| format!(", first {}", show(*at)));
+        let text = format!("{head}{}{}\n", times(&by_cron), first.unwrap_or_default());
+        return Ok((text, true));
+    }
+    let (cron, jobctl) = (times(&by_cron), times(&by_jobctl));
+    let mut text = format!("{head}differs: cron {cron}, jobctl {jobctl}\n");
+    for at in by_cron.iter().chain(&by_jobctl).collect::<BTreeSet<_>>() {
+        let [cron, jobctl] =
+            [&by_cron, &by_jobctl].map(|times| times.iter().filter(|other| *other == at).count());
+        if cron != jobctl {
+            text += &format!("  {}  cron {cron}  jobctl {jobctl}\n", show(*at));
+        }
+    }
+    Ok((text, false))
 }
 
 /// Returns the time zone of this host, or UTC if its name can't be found out.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::definition::check_name;
@@ -23,6 +24,17 @@ pub(crate) struct Imported {
     pub(crate) file: String,
     /// Line numbers from 1, and why the line needs a person.
     pub(crate) warnings: Vec<(usize, String)>,
+    pub(crate) jobs: Vec<ImportedJob>,
+}
+
+/// A line that became a job.
+pub(crate) struct ImportedJob {
+    /// From 1.
+    pub(crate) line: usize,
+    pub(crate) name: String,
+    /// As in the crontab.
+    pub(crate) schedule: String,
+    pub(crate) time_zone: String,
 }
 
 /// Variables that are no part of a job's environment, and what replaces them.
@@ -41,10 +53,12 @@ const WRAPPERS: [&str; 18] = [
 const PREPARATIONS: [&str; 10] =
     [".", "[", "[[", "cd", "command", "export", "if", "sleep", "test", "umask"];
 
-/// Reads a crontab. `time_zone` holds for the jobs until a line sets `CRON_TZ`.
-pub(crate) fn import(text: &str, owner: Owner, time_zone: &str) -> Imported {
+/// Reads a crontab. `time_zone` holds for the jobs until a line sets `CRON_TZ`. A schedule must
+/// fire after `now`.
+pub(crate) fn import(text: &str, owner: Owner, time_zone: &str, now: DateTime<Utc>) -> Imported {
     let mut import = Import {
         owner,
+        now,
         time_zone: time_zone.to_owned(),
         shell: None,
         environment: BTreeMap::new(),
@@ -61,6 +75,7 @@ pub(crate) fn import(text: &str, owner: Owner, time_zone: &str) -> Imported {
 
 struct Import {
     owner: Owner,
+    now: DateTime<Utc>,
     time_zone: String,
     /// `SHELL`, unless it is `sh`.
     shell: Option<String>,
@@ -124,7 +139,8 @@ impl Import {
         if schedule == "@reboot" {
             return self.leave_out(number, "@reboot has no equivalent: keep the line", line);
         }
-        if let Err(why) = Schedule::parse(&schedule, &self.time_zone) {
+        let parsed = Schedule::parse(&schedule, &self.time_zone);
+        if let Err(why) = parsed.and_then(|schedule| schedule.first(self.now)) {
             return self.leave_out(number, &why, line);
         }
         let (command, input) = split_input(command);
@@ -172,6 +188,8 @@ impl Import {
             file.extend([key, " = ", &toml(&value), "\n"]);
         }
         file.push('\n');
+        let time_zone = self.time_zone.clone();
+        self.imported.jobs.push(ImportedJob { line: number, name, schedule, time_zone });
     }
 
     /// Keeps the line as a comment.

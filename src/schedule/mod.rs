@@ -6,6 +6,7 @@
 //! the first time. A job whose minute or hour starts with `*` fires whenever the clock shows a
 //! matching minute: not in a gap, and twice in a repeated hour.
 
+pub(crate) mod cron;
 pub(crate) mod due;
 mod expression;
 mod when;
@@ -591,6 +592,17 @@ mod tests {
                 prop_assert!(shown || made_up, "{} {:?}", schedule.text, fire);
                 prop_assert_eq!(fire.at.second(), 0);
             }
+        }
+
+        /// Both differ only after a gap: cron then starts a line once for each skipped time.
+        #[test]
+        fn each_minute_of_a_fire_is_a_minute_of_cron(
+            schedule in any_schedule(), from in any_time(), hours in 0..100_i64,
+        ) {
+            let until = from + TimeDelta::hours(hours);
+            let mut starts = cron::starts(&schedule.text, &schedule.zone, from, until).unwrap();
+            starts.dedup();
+            prop_assert_eq!(starts, schedule.missed(from, until, usize::MAX).0);
         }
 
         #[test]

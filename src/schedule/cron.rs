@@ -1,0 +1,185 @@
+//! When Debian's cron starts a line of a crontab, computed minute by minute as its daemon does.
+//! Shares no rule with `expression`, so that a comparison of both proves something. Only the tables
+//! of local time are the same.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc};
+
+use super::Zone;
+
+/// The first value, the last value, and the names from the first value on.
+const FIELDS: [(u32, u32, &str); 5] = [
+    (0, 59, ""),
+    (0, 23, ""),
+    (1, 31, ""),
+    (1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
+    (0, 7, "sun mon tue wed thu fri sat sun"),
+];
+/// The daemon ran for this long before, so a clock change just before the first start counts.
+const WARM_UP: TimeDelta = TimeDelta::days(1);
+
+struct Line {
+    /// Minute, hour, day of month, month, day of week.
+    fields: [BTreeSet<u32>; 5],
+    /// The field begins with `*`.
+    stars: [bool; 5],
+}
+
+/// Returns the starts after `from` and up to `until`. Two equal instants mean that
+/// cron starts the line twice in that minute. `None`: cron rejects the line.
+pub(crate) fn starts(
+    schedule: &str,
+    zone: &Zone,
+    from: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> Option<Vec<DateTime<Utc>>> {
+    let line = Line::read(schedule)?;
+    let shown = |at: DateTime<Utc>| (at + zone.offset(at)).timestamp().div_euclid(60);
+    let begin = (from - WARM_UP).timestamp().div_euclid(60);
+    let instants =
+        (begin..=until.timestamp().div_euclid(60)).map(|at| DateTime::from_timestamp(at * 60, 0));
+    let mut starts = Vec::new();
+    // Cron's virtual time: the local minute up to which it has started everything.
+    let mut done = None;
+    for at in instants.flatten() {
+        let now = shown(at);
+        let before = done.unwrap_or(now - 1);
+        let missed = || (before + 1..=now).filter(|minute| line.matches(*minute)).count();
+        let current = || usize::from(line.matches(now));
+        let (times, reached) = match now - before {
+            1..=5 => (missed(), now),
+            // The clock went forward: times with a star once, all others that were skipped.
+            6..=180 if line.is_wild() => (current(), now),
+            6..=180 => (missed(), now),
+            // The clock went back: other times had their turn.
+            -179..=0 => (if line.is_wild() { current() } else { 0 }, before),
+            _ => (current(), now),
+        };
+        done = Some(reached);
+        if from < at && at <= until {
+            starts.extend(std::iter::repeat_n(at, times));
+        }
+    }
+    Some(starts)
+}
+
+impl Line {
+    fn read(schedule: &str) -> Option<Self> {
+        let fields = match schedule {
+            "@yearly" | "@annually" => "0 0 1 1 *",
+            "@monthly" => "0 0 1 * *",
+            "@weekly" => "0 0 * * 0",
+            "@daily" | "@midnight" => "0 0 * * *",
+            "@hourly" => "0 * * * *",
+            fields => fields,
+        };
+        let fields: [&str; 5] = fields.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
+        let mut line =
+            Self { fields: Default::default(), stars: fields.map(|f| f.starts_with('*')) };
+        for ((text, rule), values) in fields.iter().zip(FIELDS).zip(&mut line.fields) {
+            for range in text.split(',') {
+                values.extend(read_range(range, rule)?);
+            }
+        }
+        // Sunday has two numbers.
+        let weekdays = &mut line.fields[4];
+        if weekdays.contains(&7) {
+            weekdays.insert(0);
+        }
+        Some(line)
+    }
+
+    fn is_wild(&self) -> bool {
+        self.stars[0] || self.stars[1]
+    }
+
+    /// Whether the line is due in this minute, counted since 1970 in local time.
+    fn matches(&self, minute: i64) -> bool {
+        let time = DateTime::from_timestamp(minute * 60, 0).unwrap_or_default();
+        let weekday = time.weekday().num_days_from_sunday();
+        let values = [time.minute(), time.hour(), time.day(), time.month(), weekday];
+        let has = |field: usize| self.fields[field].contains(&values[field]);
+        // With a star in one of the two fields of days, both must match, else one of them.
+        let is_day =
+            if self.stars[2] || self.stars[4] { has(2) && has(4) } else { has(2) || has(4) };
+        has(0) && has(1) && has(3) && is_day
+    }
+}
+
+/// Reads a value, or a range that may have a step. A range that runs backwards holds nothing.
+fn read_range(text: &str, (first, last, names): (u32, u32, &str)) -> Option<Vec<u32>> {
+    let value = |text: &str| {
+        let named = names.split(' ').position(|name| name.eq_ignore_ascii_case(text));
+        match named.filter(|_| !text.is_empty()) {
+            Some(index) => Some(first + index as u32),
+            None => text.parse().ok().filter(|value| (first..=last).contains(value)),
+        }
+    };
+    let (range, step) = match text.split_once('/') {
+        Some((range, step)) => (range, Some(step.parse().ok().filter(|step| *step > 0)?)),
+        None => (text, None),
+    };
+    let (low, high) = match (range, range.split_once('-')) {
+        ("*", _) => (first, last),
+        (_, Some((low, high))) => (value(low)?, value(high)?),
+        (_, None) if step.is_none() => (value(range)?, value(range)?),
+        (_, None) => return None,
+    };
+    Some((low..=high).step_by(step.unwrap_or(1)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(schedule: &str, zone: &str, from: &str, expected: &[&str]) {
+        let zone = Zone::parse(zone).unwrap();
+        let from: DateTime<Utc> = from.parse().unwrap();
+        let starts = starts(schedule, &zone, from, from + TimeDelta::days(7)).unwrap();
+        let shown = starts.iter().take(expected.len());
+        let shown: Vec<_> =
+            shown.map(|at| zone.local(*at).format("%m-%d %H:%M %z").to_string()).collect();
+        assert_eq!(shown, expected, "{schedule} {zone:?}");
+    }
+
+    #[test]
+    fn two_restricted_day_fields_mean_either_and_a_star_means_both() {
+        // 2026-11-23 is a Monday.
+        let from = "2026-11-23T12:00:00Z";
+        let either = ["11-25 00:00 +0000", "11-27 00:00 +0000"];
+        check("0 0 25 * fri", "UTC", from, &either);
+        check("0 0 */2 * fri", "UTC", from, &["11-27 00:00 +0000"]);
+        check("0 0 27 * */2", "UTC", from, &[]);
+        check("0 0 * * 7", "UTC", from, &["11-29 00:00 +0000"]);
+        check("@weekly", "UTC", from, &["11-29 00:00 +0000"]);
+    }
+
+    #[test]
+    fn a_skipped_hour_starts_late_and_a_repeated_one_once() {
+        let berlin = "Europe/Berlin";
+        let forward = "2026-03-29T00:00:00Z";
+        // Cron starts a line once for each of its skipped times.
+        let twice = ["03-29 03:00 +0200", "03-29 03:00 +0200", "03-30 02:00 +0200"];
+        check("0,30 2 * * *", berlin, forward, &twice);
+        check("30 * * * *", berlin, forward, &["03-29 01:30 +0100", "03-29 03:30 +0200"]);
+        let back = "2026-10-25T00:00:00Z";
+        check("30 2 * * *", berlin, back, &["10-25 02:30 +0200", "10-26 02:30 +0100"]);
+        check("30 * * * *", berlin, back, &["10-25 02:30 +0200", "10-25 02:30 +0100"]);
+        // The second pass has begun.
+        check("30 2 * * *", berlin, "2026-10-25T01:10:00Z", &["10-26 02:30 +0100"]);
+    }
+
+    #[test]
+    fn ranges_are_read_as_cron_reads_them() {
+        let numbers = |text, field: usize| read_range(text, FIELDS[field]);
+        assert_eq!(numbers("10-30/10", 0), Some(vec![10, 20, 30]));
+        assert_eq!(numbers("mon-FRI/2", 4), Some(vec![1, 3, 5]));
+        assert_eq!(numbers("*/6", 1), Some(vec![0, 6, 12, 18]));
+        assert_eq!(numbers("sat-sun", 4), Some(vec![]));
+        for wrong in ["5/10", "60", "*/0", "", "a", "1-"] {
+            assert_eq!(numbers(wrong, 0), None, "{wrong}");
+        }
+    }
+}
