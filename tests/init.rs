@@ -9,7 +9,7 @@ use crate::support::{Invocation, Role, TestDb, leave_out, packages, temp_dir};
 #[test]
 fn init_migrates_and_prints_lines_but_installs_nothing() {
     let db = TestDb::empty();
-    let init = || db.jobctl(["init", "--report", "/srv/50% off.html"]).env("PATH", "/a:/b");
+    let init = || db.jobctl(["init", "--report", "/srv/50% off.html"]).env("PATH", "/a:/b:/a");
     let first = init().run().success().stderr_has("migrated ").stderr_has(": 0001_initial\n");
     let first = first.stderr_has("nothing is installed; `jobctl init --crontab` adds these lines");
     let program = env!("CARGO_BIN_EXE_jobctl");
@@ -57,6 +57,11 @@ fn a_password_is_never_written_and_nothing_is_migrated() {
             .nowhere("ana:ana");
     }
     assert_eq!(db.query("SELECT to_regnamespace('jobctl') IS NULL"), "t");
+    // Errors name the origin of the address.
+    for (address, why) in [(url.as_str(), "its password "), ("WRONG", "it is neither a URL nor ")] {
+        let refused = db.jobctl(["init", "--database-url", address]).run().exits(7).stdout("");
+        refused.complains_once().stderr_has(&format!("cannot use --database-url: {why}"));
+    }
     // The manifest has no address.
     let manifest = db.jobctl(["init", "--kubernetes"]).run().success();
     let manifest = manifest.stdout_has("\nkind: CronJob\n").stdout_has("name: DATABASE_URL\n");
@@ -81,6 +86,41 @@ init --crontab --yes
 init --remove --yes
 crontab -l 2>&1 || :
 "#;
+
+/// Answers the question at a terminal, and shows the crontab afterwards.
+const ANSWERS: &str = r#"
+printf '%s\n' '0 4 * * * backup' | crontab -
+for answer in n y; do
+    echo "== $answer"
+    printf '%s\n' $answer | script -qec "'$jobctl' init --crontab" /dev/null 2>&1 || echo "exit $?"
+    crontab -l
+done
+"#;
+
+#[test]
+fn at_a_terminal_only_a_yes_installs_the_lines() {
+    if let Some(why) = cron::obstacle() {
+        return leave_out("init --crontab at a terminal", why);
+    }
+    let (db, folder) = (TestDb::new(), temp_dir());
+    fs::write(folder.path().join(".steps"), ANSWERS).unwrap();
+    let steps = cron::beside("sh -u .steps", folder.path());
+    let done = Invocation::script(&steps, Some(&db))
+        .current_dir(folder.path())
+        .env("JOBCTL_DATABASE_URL", &db.url())
+        .run()
+        .success();
+    let shown = done.stdout.replace('\r', "");
+    let [_, no, yes] = shown.split("== ").collect::<Vec<_>>()[..] else { panic!("{done}") };
+    for answer in [no, yes] {
+        assert!(answer.contains("Change the crontab? [y/N] "), "{done}");
+        assert!(answer.contains("\n+ * * * * * "), "{done}");
+    }
+    let unchanged = "jobctl: the crontab is left unchanged\nexit 1\n0 4 * * * backup\n";
+    assert!(no.ends_with(unchanged), "{done}");
+    assert!(yes.contains("the lines are installed in the crontab\n0 4 * * * backup\n"), "{done}");
+    assert!(yes.ends_with("# END jobctl\n"), "{done}");
+}
 
 #[test]
 fn the_lines_are_in_the_crontab_once_and_can_be_removed() {

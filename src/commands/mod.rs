@@ -199,7 +199,8 @@ impl Database {
     /// password.
     fn variables(&self) -> anyhow::Result<Vec<(String, String)>> {
         let url = self.url()?;
-        connect::variables(VARIABLE, url.as_deref(), &|name| std::env::var(name).ok())
+        let origin = if self.database_url.is_some() { "--database-url" } else { VARIABLE };
+        connect::variables(VARIABLE, origin, url.as_deref(), &|name| std::env::var(name).ok())
     }
 
     /// Connects to a database whose schema is this program's.

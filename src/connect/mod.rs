@@ -40,22 +40,23 @@ pub(crate) fn account_name() -> Option<String> {
 
 /// Returns the variables that lead another process to the same database: `name` with `url`, or else
 /// `DATABASE_URL`, then the `PG*` variables. A password in them is an error, because they go into
-/// files and mails.
+/// files and mails. Errors about `url` name its `origin`.
 pub(crate) fn variables(
     name: &str,
+    origin: &str,
     url: Option<&str>,
     environment: settings::Lookup<'_>,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
     let address = match url.filter(|url| !url.trim().is_empty()) {
-        Some(url) => Some((name, url.to_owned())),
-        None => variable("DATABASE_URL").map(|url| ("DATABASE_URL", url)),
+        Some(url) => Some((name, origin, url.to_owned())),
+        None => variable("DATABASE_URL").map(|url| ("DATABASE_URL", "DATABASE_URL", url)),
     };
     let mut found = Vec::new();
-    if let Some((name, address)) = address {
-        let pairs = conninfo::parse(&address).map_err(|cause| setting_fault(name, cause))?;
+    if let Some((name, origin, address)) = address {
+        let pairs = conninfo::parse(&address).map_err(|cause| setting_fault(origin, cause))?;
         if pairs.iter().any(|(key, _)| key == "password") {
-            return Err(setting_fault(name, WITH_PASSWORD));
+            return Err(setting_fault(origin, WITH_PASSWORD));
         }
         found.push((name.to_owned(), address));
     }

@@ -209,10 +209,17 @@ fn migrate(database: &Database) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the variables that a tick needs: PATH for the jobs, and the address.
+/// Returns the variables that a tick needs: PATH for the jobs, and the address. Shells that start
+/// shells add folders to PATH again, and cron limits the length of a line.
 fn environment(database: &Database) -> anyhow::Result<Vec<(String, String)>> {
     let path = env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
-    let mut environment = vec![("PATH".to_owned(), path)];
+    let mut folders: Vec<&str> = Vec::new();
+    for folder in path.split(':') {
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    let mut environment = vec![("PATH".to_owned(), folders.join(":"))];
     environment.extend(database.variables()?);
     Ok(environment)
 }
