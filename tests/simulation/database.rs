@@ -651,7 +651,8 @@ impl Database {
             let due = self.waiting().filter(|run| run.job_type == *name && run.run_at <= self.now);
             let is_served = |run: &&Run| filter.serves(&run.queue);
             let mut due: Vec<_> = due.filter(is_served).collect();
-            if due.is_empty() {
+            let is_used_up = definition.allowed(self.now).is_some_and(|allowed| allowed < 1);
+            if due.is_empty() || is_used_up {
                 continue;
             }
             if self.locked_definitions.contains(name) {

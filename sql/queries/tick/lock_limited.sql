@@ -7,6 +7,12 @@ WITH due AS MATERIALIZED (
     SELECT definition.id
     FROM jobctl.job_definitions AS definition
     WHERE definition.is_limited
+        -- A rate that is used up costs no lock and no count.
+        AND coalesce(
+            definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
+                <= now(),
+            true
+        )
         AND EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.job_type = definition.name
