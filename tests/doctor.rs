@@ -298,6 +298,15 @@ fn doctor_finds_a_sequence_behind_its_table_and_its_remedy_works() {
         db.execute(remedy.strip_prefix("as the schema's owner: ").unwrap());
         finds(&db, "sequences", "ok", "each sequence is ahead of its table");
     }
+    // A subscriber has the rows of all tables, and no position of any sequence.
+    db.execute(
+        "SELECT setval('jobctl.' || name || '_id_seq', 1, false)
+         FROM unnest('{job_runs, job_definitions, job_events}'::text[]) AS name",
+    );
+    let (.., remedy) = find(&findings(db.jobctl(["doctor"])), "sequences");
+    db.execute(remedy.strip_prefix("as the schema's owner: ").unwrap());
+    finds(&db, "sequences", "ok", "each sequence is ahead of its table");
+    db.enqueue(["shell", "--", "true"]);
     let operator = Role::granted(&db, "operator");
     assert_eq!(find(&findings(operator.jobctl(["doctor"])), "sequences").0, "unknown");
 }

@@ -37,11 +37,15 @@ pub(crate) fn indexes(facts: &[IndexFacts]) -> Finding {
 
 /// `behind` holds the sequences that would return ids that their tables already have.
 pub(crate) fn sequences(behind: &[SequenceFacts]) -> Finding {
-    let Some(first) = behind.first() else { return ok("each sequence is ahead of its table") };
+    if behind.is_empty() {
+        return ok("each sequence is ahead of its table");
+    }
     let names = names(behind, |_| true, |sequence| &sequence.name);
+    // After a switch to a logical replica, usually all are behind.
+    let statements: Vec<_> = behind.iter().map(|sequence| sequence.setval.as_str()).collect();
     bad(
         format!("behind the table: {}", some(&names)),
-        format!("as the schema's owner: {}", first.setval),
+        format!("as the schema's owner: {}", statements.join("; ")),
     )
 }
 
