@@ -208,7 +208,7 @@ fn doctor_finds_dead_runs() {
 fn doctor_warns_of_a_schedule_that_one_hanging_run_would_stop() {
     let db = healthy();
     db.execute("UPDATE jobctl.job_definitions SET timeout = NULL");
-    let found = "nightly has no timeout: if one run hangs, its schedule starts no other";
+    let found = "nightly has no timeout: if one run hangs, its schedule stops";
     finds(&db, "timeouts", "warn", found);
     db.jobctl(["check"]).run().success().stdout("");
     db.execute("UPDATE jobctl.job_definitions SET overlap = 'allow'");

@@ -43,7 +43,7 @@ fn a_run_that_did_not_start_in_time_never_starts() {
 }
 
 #[test]
-fn every_way_to_enqueue_knows_the_time() {
+fn every_way_to_enqueue_sets_expires_at() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nexpires = '2h'\n");
     let lines = r#"{"job_type": "a", "expires_in": "10m"}
@@ -125,7 +125,7 @@ fn a_held_run_expires_and_a_retried_one_does_not() {
 }
 
 #[test]
-fn the_time_moves_with_an_edit_and_a_replacement_brings_its_own() {
+fn edit_moves_expires_at_and_replace_resets_it() {
     let db = TestDb::new();
     let key = ["--key", "k", "--key-scope", "live", "--on-conflict", "replace"];
     let enqueue = |arguments: &[&str]| {

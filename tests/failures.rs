@@ -169,7 +169,7 @@ fn the_last_line_is_the_last_one_that_is_not_blank() {
 }
 
 #[test]
-fn a_terminal_says_that_there_are_more_or_none() {
+fn a_terminal_hints_at_more_failures_or_says_none_match() {
     let db = TestDb::new();
     let run = run_in(&db, "dead");
     let says = |arguments: &str| answer_at_terminal(&db, &format!("failures {arguments}"), "").0;

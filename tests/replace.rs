@@ -132,7 +132,7 @@ fn a_new_run_waits(limit: &str) {
     assert_eq!([2, 3].map(|id| db.status(id)), ["queued", "running"]);
     db.jobctl(["tick", "--dry-run"]).run().success().stdout("");
     let shown = db.jobctl(["show", "2"]).run().success().stdout;
-    assert!(shown.contains("run 1 had its key before, and is still running"), "{shown}");
+    assert!(shown.contains("run 1 has the same key, and is still running"), "{shown}");
     assert_eq!(
         answer(&db, &["a", "[3]", "--on-conflict", "replace"]),
         second.replace("enqueued", "replaced")

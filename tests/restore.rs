@@ -51,7 +51,7 @@ fn pg_dump_version() -> u32 {
 }
 
 #[test]
-fn a_restored_backup_goes_on() {
+fn schedules_and_runs_continue_after_a_restore() {
     if pg_dump_version() < server::major() {
         return;
     }

@@ -207,8 +207,8 @@ fn json_has_every_column_the_reason_and_the_history() {
         ],
     });
     expected["events"] = json!([]);
-    let unset = "expires_at schedule_state payload_error settled_at held_at held_until held_by \
-                 hold_reason live_output";
+    let unset = "share expires_at schedule_state payload_error settled_at held_at held_until \
+                 held_by hold_reason live_output";
     unset.split(' ').for_each(|unset| expected[unset] = Value::Null);
     assert_eq!(json_of(&db, id), expected);
 }

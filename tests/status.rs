@@ -638,7 +638,7 @@ fn a_row_of_figures_is_written_a_limited_number_of_times() {
 }
 
 #[test]
-fn an_error_of_the_figures_costs_no_result() {
+fn a_result_is_recorded_although_its_figures_fail() {
     let db = TestDb::new();
     db.execute("ALTER TABLE jobctl.job_figures ADD CONSTRAINT none CHECK (succeeded = 0)");
     let id = db.enqueue(["shell", "--", "true"]);

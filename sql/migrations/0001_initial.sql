@@ -65,8 +65,8 @@ CREATE TABLE jobctl.job_definitions (
             CHECK (burst IS NULL OR burst BETWEEN 1 AND 999999 AND rate IS NOT NULL),
     most_at_once integer
         GENERATED ALWAYS AS (coalesce(burst, split_part(rate, '/', 1)::integer)) STORED,
-    -- When all starts so far fit the rate. The generic cell rate algorithm calls it the theoretical
-    -- arrival time.
+    -- The time from which all starts so far are within the rate. The generic cell rate algorithm
+    -- calls it the theoretical arrival time.
     rate_next_at timestamptz,
     -- How many runs of one share may run at once; NULL for any number.
     max_running_per_share integer

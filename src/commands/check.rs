@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Number of dead runs to tolerate, of all jobs together
     #[arg(long, value_name = "N", default_value = "0", value_parser = within(0, i64::MAX))]
     max_dead: i64,
-    /// Age up to which a dead run counts [default: any]
+    /// Count only runs that died within this time [default: any]
     #[arg(long, value_name = "DURATION", value_parser = length(Duration::from_secs(1), YEAR))]
     max_dead_within: Option<Duration>,
     /// Longest time that a run may be due, a schedule late, or a lost lease not recovered
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     /// Number of recent failed attempts to tolerate [default: no limit]
     #[arg(long, value_name = "N", value_parser = within(0, i64::MAX))]
     max_failures: Option<i64>,
-    /// Count the failed attempts of this time; needs --max-failures
+    /// Count failed attempts of this last time; needs --max-failures
     #[arg(
         long,
         value_name = "DURATION",

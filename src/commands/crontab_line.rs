@@ -13,7 +13,7 @@ pub(super) fn program() -> anyhow::Result<String> {
     let program = std::env::current_exe().context("cannot find out where jobctl is")?;
     let program = program.to_str().filter(|path| !path.contains(char::is_control));
     program.map(str::to_owned).ok_or_else(|| {
-        let why = "cannot write jobctl's path into a crontab; move it to a plainer one";
+        let why = "cannot write jobctl's path into a crontab: it is not plain text; move jobctl";
         Fault::new(Exit::CouldNot, why).into()
     })
 }

@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// Time zone of --next: UTC, or an area and city as in America/New_York
     #[arg(long, value_name = "TZ", default_value = "UTC", requires = "next")]
     time_zone: String,
-    /// Never start later than this much after its time: then the run is cancelled
+    /// Cancel the run if it has not started this long after its time
     #[arg(long, value_name = "DURATION", value_parser = expires_in())]
     expires_in: Option<Duration>,
     /// The tenant or customer it runs for: runs of a limited job start in turns between shares
@@ -83,8 +83,8 @@ pub(crate) struct Arguments {
         hide_possible_values = true
     )]
     on_conflict: Option<String>,
-    /// Start when no enqueue with this key has come for so long; replaces the waiting run, and
-    /// needs --key-scope live
+    /// Start when this much time has passed without another enqueue of this key; replaces the
+    /// waiting run, and needs --key-scope live
     #[arg(
         long,
         value_name = "DURATION",

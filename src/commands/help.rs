@@ -29,7 +29,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
 
 /// The command with a help that shows its subcommands in their groups.
 pub(super) fn grouped(command: Command) -> Command {
-    // `--help` and `--version` need no line: the commands fill the screen.
+    // Without `--help` and `--version`, all commands fit on one screen.
     let built = built(command).mut_args(|argument| match argument.get_id().as_str() {
         "help" | "version" => argument.hide(true),
         _ => argument,

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
         help_heading = filter::HEADING
     )]
     status: Vec<Status>,
-    /// Only runs with an attempt on this worker, one that runs now included
+    /// Only runs with an attempt on this worker, finished or running
     #[arg(long, value_name = "W", value_parser = worker, help_heading = filter::HEADING)]
     worker: Option<String>,
     /// Only runs of which an attempt failed, whatever their status

@@ -33,8 +33,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// --settle.
 ///
 /// The output is stored if it is text of at most 8 KiB; otherwise a warning says
-/// so. So a script of several `once` has the values of its earlier steps when it
-/// is started again.
+/// so. So if a script with several `once` steps is restarted, the finished steps
+/// print their stored output again.
 ///
 /// A failed command's exit status is passed on. It is 127 if the command is not
 /// found, and 126 if it cannot be executed. If the database is unavailable when

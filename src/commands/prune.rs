@@ -23,7 +23,7 @@ use crate::text::plural;
 
 /// Runs deleted per statement, and so per transaction: about 30 ms.
 const BATCH: i64 = 1000;
-/// The same with an archive: the runs are read, payloads and outputs included.
+/// Runs per transaction with an archive: they are read, payloads and outputs included.
 const BATCH_TO_ARCHIVE: i64 = 100;
 
 /// Delete old finished runs with their history, oldest first

@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     /// Time zone of --since and of the times shown: UTC, or an area and city as in America/New_York
     #[arg(long, value_name = "TZ", default_value = "UTC", value_parser = Zone::parse)]
     time_zone: Zone,
-    /// Reload the page in the browser this often, as often as cron writes it; a page older than
-    /// three times this turns grey
+    /// Interval at which the browser reloads the page; use cron's interval. After three intervals
+    /// without a new page, it turns grey
     #[arg(long, value_name = "DURATION", value_parser = length(LEAST_REFRESH, MOST_REFRESH))]
     refresh: Option<Duration>,
     /// Show the last line of output of failed attempts, which a viewer may not read

@@ -11,8 +11,9 @@ use crate::store::RetryTerms;
 
 /// Make failed, dead, cancelled or waiting runs due now
 ///
-/// A run without attempts left gets as many again; its history is kept. A cancelled
-/// run gets back the time at which it was due, if that is still to come.
+/// If no attempt is left, the run gets its original number once more; its history
+/// is kept. A cancelled run gets back the time at which it was due, if that is
+/// still to come.
 ///
 ///   jobctl retry 3 4
 ///   jobctl retry --all-dead --job send_weekly_report --since 2h
@@ -22,7 +23,7 @@ use crate::store::RetryTerms;
 pub(crate) struct Arguments {
     #[command(flatten)]
     all: All,
-    /// Make cancelled runs due now, too
+    /// Make cancelled runs due now, even if their time is still to come
     #[arg(long)]
     now: bool,
     /// Also take running runs from their workers, whose results then do not count

@@ -1,5 +1,5 @@
 //! A bounded pool of threads. Threads are started when there is work for them. Tasks that no thread
-//! has started can be withdrawn. What a task is, its owner knows.
+//! has started can be withdrawn. The pool does not know the meaning of a task.
 
 use std::collections::VecDeque;
 use std::io;

@@ -28,7 +28,7 @@ use crate::job::failure::Failure;
 const SHELL: &str = "/bin/sh";
 /// The time between SIGTERM and SIGKILL.
 const KILL_GRACE: Duration = Duration::from_secs(5);
-/// The same for processes that a command left behind.
+/// The time between SIGTERM and SIGKILL for processes that a command left behind.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 /// How long to wait after SIGKILL. Only a process that is stuck in the kernel takes longer.
 const DEATH_TIMEOUT: Duration = Duration::from_secs(5);

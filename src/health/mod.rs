@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_go_from_best_to_worst() {
+    fn severities_are_ordered_from_best_to_worst() {
         assert!(
             Severity::Ok < Severity::Unknown
                 && Severity::Unknown < Severity::Warn

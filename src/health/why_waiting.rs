@@ -53,13 +53,13 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
         return format!("it expired {} ago; the next tick cancels it", between(at, run.now));
     }
     if let (Some(by), Some(at)) = (&run.held_by, run.held_at) {
-        let until = run.held_until.map(|until| format!(", {} more", between(run.now, until)));
+        let until = run.held_until.map(|until| format!(", ends in {}", between(run.now, until)));
         let reason = run.hold_reason.as_ref().map(|reason| format!(": {reason}"));
         let [until, reason] = [until, reason].map(Option::unwrap_or_default);
         return format!("held by {by} for {}{until}{reason}", between(at, run.now));
     }
     if let Some(id) = run.replaced_run {
-        return format!("run {id} had its key before, and is still running");
+        return format!("run {id} has the same key, and is still running");
     }
     if let Some(most) = run.most_running.filter(|most| run.running >= i64::from(*most)) {
         return format!("{} of at most {most} runs of this job are running", run.running);
@@ -274,7 +274,7 @@ mod tests {
             &held(None, Some("SMTP is down")),
             "due 4m ago: held by ana@web1 for 12m: SMTP is down",
         );
-        says(&held(Some(ago(-60)), None), "due 4m ago: held by ana@web1 for 12m, 1m more");
+        says(&held(Some(ago(-60)), None), "due 4m ago: held by ana@web1 for 12m, ends in 1m");
     }
 
     #[test]

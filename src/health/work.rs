@@ -1,5 +1,5 @@
 //! Findings about the work: what keeps runs from being executed, and what a person must look at.
-//! Every command chooses from them, so that all tell the same. Pure.
+//! All commands use these findings, so they agree. Pure.
 
 use std::cmp::Reverse;
 
@@ -32,7 +32,7 @@ const CHECKS: [(&str, &str, &[&str]); 12] = [
 ];
 /// Checks that only a flag of `check` asks for.
 const ON_REQUEST: [(&str, &str); 2] = [("run times", "run_long"), ("failures", "attempts_failing")];
-/// Checks whose problems are not looked for while no worker ticks: that is their cause.
+/// Checks that are skipped while no worker ticks, because missing ticks cause their problems.
 const HIDDEN: [&str; 3] = ["queues", "overdue runs", "schedules"];
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [&str; 4] = ["timeout_missing", "prune_missing", "effect_open", "hold_old"];
@@ -193,7 +193,7 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
             )
         }
         "timeout_missing" => (
-            format!("{job} has no timeout: if one run hangs, its schedule starts no other"),
+            format!("{job} has no timeout: if one run hangs, its schedule stops"),
             "add a timeout to the definition".to_owned(),
         ),
         "prune_missing" => (

@@ -29,7 +29,7 @@ const ROW: i32 = 4;
 /// Labels closer to an end of the axis than this share of the axis's width are left out, because
 /// they would extend beyond it.
 const EDGE: f64 = 0.025;
-/// A smaller change of a duration is noise: its share, and seconds.
+/// A change of run time is shown only if it exceeds this share and this many seconds.
 const TREND: (f64, f64) = (0.2, 1.0);
 
 /// From worst to best.

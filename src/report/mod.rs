@@ -51,7 +51,7 @@ pub(crate) struct Page {
     pub(crate) refresh: Option<Duration>,
 }
 
-/// What the parts of the page are made of.
+/// The data that the parts of the page share.
 struct View<'a> {
     snapshot: &'a Snapshot,
     findings: Vec<Finding>,
@@ -206,7 +206,7 @@ fn name(name: &str) -> Markup {
     html! { @for part in name.split_inclusive(['_', '-', '.', ':']) { (part) wbr; } }
 }
 
-/// An instant, as short as it is clear, and its distance from now.
+/// Shows the shortest clear form of an instant, and the time between it and now.
 fn moment(axis: &Axis, at: DateTime<Utc>) -> Markup {
     html! {
         span.moment {

@@ -57,7 +57,7 @@ impl Zone {
     /// Returns when the clock shows a local time: in a gap, the end of the gap; if the time is
     /// repeated, its first pass.
     pub(super) fn instant(&self, local: NaiveDateTime) -> DateTime<Utc> {
-        // No zone is two days from UTC.
+        // Two days early, because every UTC offset is smaller than that.
         let mut periods = self.periods(local.and_utc() - TimeDelta::days(2));
         let period = periods.find(|period| local < period.end.naive_utc() + period.offset);
         period.map_or(END, |period| (local - period.offset).and_utc().max(period.start))

@@ -34,7 +34,7 @@ pub(crate) struct Edit {
     pub(crate) run_at: Option<DateTime<Utc>>,
     /// Seconds after the database's current time; excludes `run_at`.
     pub(crate) after: Option<f64>,
-    /// A run that has started as often is not edited.
+    /// A run that has already started this many times is refused.
     pub(crate) max_attempts: Option<i32>,
     /// Seconds.
     pub(crate) timeout: Option<f64>,
@@ -73,7 +73,8 @@ rows! {
 /// the answer does not exist.
 impl Store {
     /// Returns the answers that a request would get by the statuses of the runs, and changes
-    /// nothing. It does not see that another run has the key, or that no start would be left.
+    /// nothing. It does not detect two conflicts: another run has the key, or no start would be
+    /// left.
     pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
         let from = Status::words(from);
         self.transact("read runs", move |client| {

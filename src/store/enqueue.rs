@@ -26,7 +26,7 @@ pub(crate) struct NewRun {
     /// Seconds.
     pub(crate) timeout: Option<f64>,
     pub(crate) backoff: Option<String>,
-    /// Seconds after its time within which it may start.
+    /// The run expires this many seconds after its time.
     pub(crate) expires_in: Option<f64>,
     pub(crate) share: Option<String>,
     pub(crate) key: Option<String>,

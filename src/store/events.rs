@@ -14,7 +14,7 @@ rows! {
         #[serde(with = "timestamp")]
         pub(crate) recorded_at: DateTime<Utc>,
         pub(crate) action: String,
-        /// The login.
+        /// The login that made the change.
         pub(crate) recorded_by: String,
         pub(crate) host_user: Option<String>,
         pub(crate) reason: Option<String>,

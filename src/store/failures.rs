@@ -11,7 +11,7 @@ use crate::text::timestamp;
 #[derive(Clone, Debug)]
 pub(crate) struct FailureFilter {
     pub(crate) since: Option<DateTime<Utc>>,
-    /// Exclusive.
+    /// The end of the window, exclusive.
     pub(crate) until: Option<DateTime<Utc>>,
     /// Empty for all.
     pub(crate) jobs: Vec<String>,
@@ -30,7 +30,7 @@ rows! {
         pub(crate) finished_at: DateTime<Utc>,
         pub(crate) error_type: Option<String>,
         pub(crate) error: Option<String>,
-        /// Of the output.
+        /// The last line of the output that is not blank.
         pub(crate) last_line: Option<String>,
         /// The run's status now.
         pub(crate) status: String,

@@ -14,7 +14,7 @@ use crate::text::timestamp;
 pub(crate) struct HoldTarget {
     /// `job`, `queue`, `worker` or `all`.
     pub(crate) scope: &'static str,
-    /// Empty for all.
+    /// Empty for the scope `all`.
     pub(crate) name: String,
 }
 
@@ -23,7 +23,7 @@ rows! {
     #[derive(Debug, Default, Serialize)]
     pub(crate) struct Hold {
         pub(crate) scope: String,
-        /// Empty for all.
+        /// Empty for the scope `all`.
         pub(crate) name: String,
         #[serde(with = "timestamp")]
         pub(crate) held_at: DateTime<Utc>,

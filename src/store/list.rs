@@ -20,13 +20,13 @@ pub(crate) struct RunFilter {
     pub(crate) error_type: Option<String>,
     /// `since` and `until` compare a run's end, or its creation while it has not ended.
     pub(crate) since: Option<DateTime<Utc>>,
-    /// Exclusive.
+    /// The end of the window, exclusive.
     pub(crate) until: Option<DateTime<Utc>>,
-    /// Only runs with an attempt on this worker, one that runs now included.
+    /// Only runs with an attempt on this worker, finished or running.
     pub(crate) worker: Option<String>,
     /// Only runs of which an attempt failed.
     pub(crate) had_failures: bool,
-    /// No settled runs.
+    /// Leaves out settled runs.
     pub(crate) unsettled: bool,
 }
 
@@ -54,7 +54,7 @@ rows! {
         pub(crate) failed_at: Option<DateTime<Utc>>,
         #[serde(with = "timestamp")]
         pub(crate) finished_at: Option<DateTime<Utc>>,
-        /// Of the last attempt, also while it runs.
+        /// The run time of the last attempt, also while it runs.
         pub(crate) run_time_seconds: Option<f64>,
         /// By the database's clock.
         #[serde(skip)]

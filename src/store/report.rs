@@ -35,7 +35,7 @@ pub(crate) struct Scope {
 pub(crate) enum Details {
     /// What a viewer may read.
     Errors,
-    /// The last line of output, too.
+    /// Also shows the last line of output.
     Output,
 }
 
@@ -133,10 +133,10 @@ rows! {
         pub(crate) last_error: Option<String>,
         /// The number of attempts.
         pub(crate) failures: i64,
-        /// Runs that died of it, and are not settled.
+        /// Dead runs of this group that are not settled.
         pub(crate) dead: i64,
         pub(crate) settled: i64,
-        /// Runs that are not finished since.
+        /// Runs of this group that have not finished since their failed attempt.
         pub(crate) waiting: i64,
         pub(crate) first_at: DateTime<Utc>,
         pub(crate) last_at: DateTime<Utc>,

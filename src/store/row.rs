@@ -20,7 +20,7 @@ pub(super) type PgResult<T> = std::result::Result<T, postgres::Error>;
 /// A Rust type that has one SQL type.
 pub(super) trait SqlType {
     const TYPE: Type;
-    /// The type of an array of it; an array of arrays is not used.
+    /// The SQL type of an array of this type. UNKNOWN for types that never occur in an array.
     const ARRAY: Type = Type::UNKNOWN;
 }
 

@@ -231,8 +231,8 @@ pub(super) fn finish(client: &mut Client, worker: &str, ended: &[&Finish]) -> Pg
         let again = [0, 1, 2, 3, 5, 7, 8, 17].map(|index| arguments[index]);
         rows = client.rows(query!("tick/recorded_before"), &again)?;
     }
-    // A result that was recorded now also counts as recorded before; its newer status replaces the
-    // older one.
+    // recorded_before.sql also returns the results that finish.sql has just recorded. Their newer
+    // status counts, so they come last.
     rows.extend(now);
     let read = |row: &Row| Ok((Token::from_row(row)?, Status::from_column(row, "status")?));
     rows.iter().map(read).collect()

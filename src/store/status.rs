@@ -32,7 +32,7 @@ rows! {
         pub(crate) next_run_at: Option<DateTime<Utc>>,
         /// `fires`, `paused` or `disabled`; `None` for an enabled definition without a schedule.
         pub(crate) state: Option<String>,
-        /// How the job's last run ended, from its `Figures` like the following.
+        /// The status of the job's last finished run. This field and the next are from `Figures`.
         pub(crate) last_status: Option<String> = None,
         #[serde(with = "timestamp")]
         pub(crate) last_succeeded_at: Option<DateTime<Utc>> = None,

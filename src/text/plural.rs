@@ -28,7 +28,7 @@ pub(crate) fn listed(names: &[impl AsRef<str>], shown: usize) -> String {
     joined(names, shown, ", ")
 }
 
-/// The same with another separator.
+/// Lists names with another separator.
 pub(crate) fn joined(names: &[impl AsRef<str>], shown: usize, separator: &str) -> String {
     let first = names.iter().take(shown).map(AsRef::as_ref).collect::<Vec<_>>().join(separator);
     match names.len().saturating_sub(shown) {

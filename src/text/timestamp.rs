@@ -17,7 +17,7 @@ pub(crate) fn parse(text: &str) -> Result<DateTime<Utc>, String> {
         format!("`{text}` is not a time; write RFC 3339 with the offset, 2026-01-31T08:00:00+01:00")
     })?;
     let time = time.to_utc();
-    // The tables allow these years, and an offset can lead outside of them.
+    // The tables accept only these years. The offset can change the year.
     match (1..=9999).contains(&time.year()) {
         true => Ok(time),
         false => Err(format!("`{text}` is out of range; allowed are the years 1 to 9999 in UTC")),

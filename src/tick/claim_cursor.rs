@@ -77,9 +77,9 @@ impl ClaimCursor {
         }
     }
 
-    /// Returns when to claim after a claim that continued in its lanes and found too few runs: a
-    /// full scan follows at once. If the last one claimed all due runs and the tick `holds` runs,
-    /// it follows at its usual time.
+    /// Returns the time of the next claim after a continued claim that found too few runs. Normally
+    /// a full scan follows immediately. If the last full scan claimed all due runs and the tick
+    /// still `holds` runs, the next one waits until `full_scan_from`.
     pub(super) fn after_short(&mut self, holds: bool) -> ClaimWhen {
         match self.full_scan_from {
             Some(from) if holds && self.found_all() => ClaimWhen::At(from),

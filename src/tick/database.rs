@@ -202,8 +202,8 @@ fn why_not(claiming: &[String], own: &[String]) -> (Level, String) {
     (Level::Warn, format!("another tick of this worker claims only from queue {queues}"))
 }
 
-/// Logs once why due runs wait, and the remedy. Cron mails warnings, so if the runs will soon be
-/// claimed anyway, `level` is below that.
+/// Logs once why due runs wait, and the remedy. `level` is below a warning if the runs will soon be
+/// claimed anyway, because cron mails warnings.
 fn log_why_due_runs_wait(store: &Store, plan: &Plan, level: Level, why: &str) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     if log::log_enabled!(level)

@@ -63,8 +63,8 @@ impl Link {
         self.rejected_since.get_or_insert(now);
     }
 
-    /// Returns whether to warn of a rejection. That is so once: at once for an unexpected error,
-    /// later for a lock or a full disk that lasts.
+    /// Returns whether to log a warning about a rejection. Warns only once: immediately after an
+    /// unexpected error, but after a delay for a lock or a full disk.
     pub(super) fn warns(&mut self, now: Instant, error: &store::Error) -> bool {
         let lasts = self.rejected_for(now) >= WARN_AFTER;
         let warns = !self.has_warned && (error.kind != Kind::Busy || lasts);

@@ -33,11 +33,12 @@ use crate::text::{duration, plural};
 const BATCH_BYTES: usize = 1024 * 1024;
 /// The pause before a result is sent again because another session has locked its run.
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
-/// The same for a rejected result. Longer than the pause of claims, so runs are claimed in between.
+/// The pause before a rejected result is sent again. It is longer than the pause of claims, so runs
+/// are claimed in between.
 const RESULT_PAUSE: Duration = Duration::from_secs(2);
 /// How long to wait for jobs after they were asked to stop. Then the process exits without them.
 const END_TIMEOUT: Duration = Duration::from_secs(15);
-/// The same for a tick that runs nothing.
+/// How long a tick that runs nothing waits before it exits.
 const IDLE_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How much and how long a tick works.
@@ -72,7 +73,7 @@ pub(super) enum Event {
     Time,
 }
 
-/// What the machine has the driver do, in this order.
+/// An action for the driver. Actions are performed in this order.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Drop the connection if there is one, and connect after a random part of this time.
@@ -149,7 +150,8 @@ impl Phase {
     }
 }
 
-/// A statement that may be due: when, and what makes the request, if there is something to send.
+/// The time when a statement is due, and the function that builds its request. `None`: nothing to
+/// send.
 type Duty = (Option<Instant>, fn(&mut Machine, &mut InFlight) -> Option<Request>);
 
 /// What the answer to the request in flight needs.

@@ -131,7 +131,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         other_claims: false,
     };
     driver.connect();
-    // While the server starts a process for the connection.
+    // Create the id now, while the server starts a process for the connection.
     driver.holder.tick = id::new();
     loop {
         let event = driver.next_event(&machine);
@@ -230,7 +230,7 @@ impl Driver {
                 let withdrawn = self.pool.withdraw();
                 self.runs_started -= withdrawn.len();
                 self.forget(withdrawn.iter());
-                // First: the pool's state shows it already.
+                // Handle this event first, because the pool's state already includes it.
                 let unstarted = withdrawn.into_iter().map(Ended::Unstarted).collect();
                 self.events.push_front(Event::Ended(unstarted));
             }

@@ -31,8 +31,8 @@ pub(super) enum Request {
 pub(super) struct Wake {
     /// Whether to take the claim right even if no run waits.
     pub(super) keeps_right: bool,
-    /// The claims of this tick, to count the runs that other ticks of the worker hold. Some may be
-    /// lost, so their number would not do.
+    /// The claims of this tick, to count the runs that other ticks of the worker hold. Their number
+    /// is not enough, because some of them may be lost.
     pub(super) own_claims: Vec<Token>,
     /// When firing and recovering must stop, because renewals and results come first.
     pub(super) until: Option<Instant>,

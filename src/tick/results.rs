@@ -21,7 +21,8 @@ pub(super) struct Results {
     /// The bytes of output in both.
     bytes: usize,
     batch: BatchSize,
-    /// Claims with a result whose lease was lost, and their starts: to be noted in the history.
+    /// Claims whose lease was lost before their result was recorded, with their start times. The
+    /// tick still has to write them to the history.
     lost: Vec<(Token, Instant)>,
 }
 

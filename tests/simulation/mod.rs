@@ -159,7 +159,7 @@ fn large_worlds_wait_little_and_share_work() {
 }
 
 #[test]
-fn a_seed_has_one_history() {
+fn the_same_seed_replays_the_same_history() {
     for seed in 1..=5 {
         let [first, second] = [(); 2].map(|()| run(seed, Variant::None, true).1);
         assert!(first == second && first.len() > 1000, "seed {seed}");

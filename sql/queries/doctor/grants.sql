@@ -2,7 +2,7 @@
 -- read.
 -- $1  the GRANT statements of all roles of the matrix
 -- A row per find: `kind`, `name` (quoted for SQL) and `has`:
---  role: has a privilege that no role of the matrix has, or may grant one; PUBLIC may have none
+--  role: has a privilege, or may grant one, that the matrix gives to no role. PUBLIC must have none
 --  member: belongs to predefined roles that can access all tables
 --  trigger, rule: on this table, and not made by a migration
 --  unseen: a table whose rows are hidden by row level security without a policy

@@ -1,7 +1,7 @@
 -- Open -> completed.
--- $1  key    $2  time of the owner's record; NULL: any record    $3  output of the command, or NULL
--- Zero rows: the effect is not open, or has another record now. An owner may complete an effect
--- twice, because the answer to its first statement may be lost.
+-- $1  key   $2  recorded_at of the caller's record; NULL: any   $3  output of the command, or NULL
+-- Zero rows: the effect is not open, or another caller recorded it again meanwhile. A caller may
+-- complete its effect twice, because the answer to its first statement may be lost.
 UPDATE jobctl.job_effects AS effect
 SET
     completed_at = coalesce(effect.completed_at, now()),

@@ -1,6 +1,6 @@
 -- Removes an open effect, which did not happen.
--- $1  key    $2  time of the owner's record; NULL: any record
--- Zero rows: the effect is not open, or has another record now.
+-- $1  key    $2  recorded_at of the caller's record; NULL: any
+-- Zero rows: the effect is not open, or another caller recorded it again meanwhile.
 DELETE FROM jobctl.job_effects AS effect
 WHERE effect.key = $1::text
     AND effect.completed_at IS NULL

@@ -58,7 +58,7 @@ waiting AS (
                 AND NOT worker.held
                 AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
         ) AS served,
-        -- What waits on purpose is not late.
+        -- A held run is not overdue.
         EXISTS (
             SELECT FROM jobctl.current_holds AS hold
             WHERE (hold.scope, hold.name) IN (

@@ -1,6 +1,6 @@
 -- failed, dead, cancelled, queued or (with --force) running -> queued, due now. A cancelled run
--- gets back a later time that it had. A running run is taken from its worker. If no attempt is
--- left, as many are added as the run had at first. It expires no more.
+-- keeps its time if that is still in the future. A running run is taken from its worker. If no
+-- attempt is left, as many are added as the run had at first. A retried run no longer expires.
 -- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
 -- $5  whether cancelled runs are due now, too        $6  whether settled runs are left out
 -- A row per existing id that is not left out: its status before, and whether it was retried. If the

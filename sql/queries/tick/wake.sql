@@ -1,6 +1,6 @@
--- Records a tick, checks whether any run waits, due or not, and then takes or renews the worker's
--- claim right, unless another tick of the worker has it. A tick without work runs only this
--- statement, so it does not look for due runs.
+-- Records a tick, and checks whether any run waits, due or not. Takes or renews the worker's claim
+-- right, unless another tick of the worker has it. A tick without work runs only this statement, so
+-- it does not look for due runs.
 -- $1  worker    $2  tick    $3  version    $4  seconds the right lasts
 -- $5  whether to take the right even if nothing waits
 -- $6  queues that the tick serves, empty for all

@@ -18,7 +18,8 @@ use crate::job::failure::{Failure, RetryAfter};
 /// The maximum of bytes that are read from an answer's body.
 const BODY_LIMIT: usize = 64 * 1024;
 
-/// Reads the beginning of the body. The connection of a longer body is closed with it.
+/// Reads the beginning of the body. If the body is longer than the limit, the connection is closed
+/// instead of kept for the next call.
 pub(super) fn read(body: Body) -> (JobOutput, Result<(), Error>) {
     let announced = body.content_length();
     let mut kept = Vec::new();
