@@ -106,11 +106,11 @@ fn a_dry_run_prints_the_same_and_changes_nothing() {
         .stdout(&format!("{CHANGES}remove\treport\n"));
     assert_eq!(definitions(&db), before);
     db.jobctl(["apply", file, "--json"]).run().success().stdout(
-        "[{\"change\":\"change\",\"job_type\":\"cleanup\",\"key\":\"shell\",\
+        "[{\"change\":\"change\",\"job_type\":\"cleanup\",\"definition_key\":\"shell\",\
          \"old\":\"\\\"true\\\"\",\"new\":\"\\\"exit 0\\\"\"},\
-         {\"change\":\"change\",\"job_type\":\"cleanup\",\"key\":\"max_attempts\",\
+         {\"change\":\"change\",\"job_type\":\"cleanup\",\"definition_key\":\"max_attempts\",\
          \"old\":\"10\",\"new\":\"3\"},\
-         {\"change\":\"disable\",\"job_type\":\"report\",\"key\":null,\
+         {\"change\":\"disable\",\"job_type\":\"report\",\"definition_key\":null,\
          \"old\":null,\"new\":null}]\n",
     );
     db.jobctl(["apply", file, "--json"]).run().success().stdout("[]\n");

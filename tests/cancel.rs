@@ -102,10 +102,11 @@ fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
         {
             "id": id(&dead),
             "result": "refused",
-            "reason": "its status is dead; only queued, failed and running runs can be cancelled",
+            "why_not_changed":
+                "its status is dead; only queued, failed and running runs can be cancelled",
         },
-        {"id": i64::MAX, "result": "not found", "reason": "no such run"},
-        {"id": id(&running), "result": "cancel requested", "reason": null},
+        {"id": i64::MAX, "result": "not found", "why_not_changed": "no such run"},
+        {"id": id(&running), "result": "cancel requested", "why_not_changed": null},
     ]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
     db.jobctl(["cancel", "999998", "999999"]).run().exits(3).stdout("");

@@ -239,7 +239,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     interfaces.rows("once --list", &["once --list"]);
     let totals = "settle --all-dead, retry --all-..., cancel --all..., edit --all-waiting";
     interfaces.rows(totals, &["retry --all-dead --dry-run"]);
-    interfaces.line("  (reason is a string if the runs were refused)");
+    interfaces.line("  (why_not_changed is a string if the runs were refused)");
     interfaces.rows("settle", &["settle 3 5"]);
     interfaces.rows("retry", &["retry 3 5"]);
     interfaces.rows("cancel", &["cancel 3 5"]);

@@ -27,12 +27,12 @@ fn jobs_lists_what_definitions_run_and_why_they_do_not_fire() {
     db.jobctl(["jobs"]).run().success().stdout("");
     db.apply(JOBS);
     let jobs = json_of(&db, &["jobs"]);
-    assert_eq!(jobs[0]["runs"], "pg_dump app");
+    assert_eq!(jobs[0]["executes"], "pg_dump app");
     assert_eq!(jobs[0]["timeout_seconds"], json!(5400.0));
     assert_eq!(jobs[0]["state"], "fires");
     assert_eq!(jobs[0]["changed_by"], Value::Null);
     assert!(jobs[0]["next_run_at"].is_string());
-    assert_eq!(jobs[1]["runs"], "http://app.example/report?[redacted]");
+    assert_eq!(jobs[1]["executes"], "http://app.example/report?[redacted]");
     assert_eq!(jobs[1]["state"], Value::Null);
     let pause = db.jobctl(["pause", "backup", "--reason", "disk"]).env("SUDO_USER", "ana");
     pause.run().success();
@@ -71,10 +71,10 @@ fn job_shows_a_definition_in_the_words_of_the_file() {
     let times = job["next_times"].as_array().unwrap();
     assert_eq!(times.len(), 5);
     assert!(times.iter().all(|time| time.as_str().unwrap().contains("T02:30:00+0")), "{times:?}");
-    assert_eq!(job["runs"], json!([]));
+    assert_eq!(job["last_runs"], json!([]));
     assert_eq!(job["events"][0]["action"], "add");
     let job = json_of(&db, &["job", "report"]);
-    assert_eq!(job["runs"][0]["id"], run);
+    assert_eq!(job["last_runs"][0]["id"], run);
     assert_eq!(job["next_times"], json!([]));
     let operator = Role::granted(&db, "operator");
     let shown = operator.jobctl(["job", "report", "--format", "table"]).run().success();

@@ -137,9 +137,9 @@ fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
     let only = "its status is succeeded; only failed, dead, cancelled and queued runs can be \
         retried; running ones with --force";
     let expected = serde_json::json!([
-        {"id": 999999, "result": "not found", "reason": "no such run"},
-        {"id": succeeded, "result": "refused", "reason": only},
-        {"id": dead, "result": "queued", "reason": null},
+        {"id": 999999, "result": "not found", "why_not_changed": "no such run"},
+        {"id": succeeded, "result": "refused", "why_not_changed": only},
+        {"id": dead, "result": "queued", "why_not_changed": null},
     ]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
 }
@@ -354,8 +354,8 @@ fn all_runs_get_one_total_for_each_result() {
         run_in(&db, status);
     }
     let totals = serde_json::json!([
-        {"result": "cancel requested", "runs": 1, "reason": null},
-        {"result": "cancelled", "runs": 2, "reason": null},
+        {"result": "cancel requested", "runs": 1, "why_not_changed": null},
+        {"result": "cancelled", "runs": 2, "why_not_changed": null},
     ]);
     for flag in ["--dry-run", "--yes"] {
         let cancel = db.jobctl(["cancel", "--all", "--json", flag]).run().success().stderr("");
@@ -373,7 +373,7 @@ fn all_runs_get_one_total_for_each_result() {
         ),
     );
     let why = "another unfinished run has its key; cancel that run first";
-    let totals = serde_json::json!([{"result": "refused", "runs": 2, "reason": why}]);
+    let totals = serde_json::json!([{"result": "refused", "runs": 2, "why_not_changed": why}]);
     let retry = db.jobctl(["retry", "--all-dead", "--yes", "--json"]).run().exits(4).stderr("");
     assert_eq!(serde_json::from_str::<serde_json::Value>(&retry.stdout).unwrap(), totals);
 }

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
 struct Change {
     change: &'static str,
     job_type: String,
-    key: Option<String>,
+    definition_key: Option<String>,
     /// As TOML, without secrets.
     old: Option<String>,
     new: Option<String>,
@@ -60,7 +60,13 @@ const NONE: &str = "nothing changes";
 const WHOLE: Table<'_> = Table::new(&[("change", "change"), ("job", "job_type")], NONE);
 
 const TABLE: Table<'_> = Table::new(
-    &[("change", "change"), ("job", "job_type"), ("key", "key"), ("old", "old"), ("new", "new")],
+    &[
+        ("change", "change"),
+        ("job", "job_type"),
+        ("key", "definition_key"),
+        ("old", "old"),
+        ("new", "new"),
+    ],
     NONE,
 );
 
@@ -91,7 +97,7 @@ impl Arguments {
         let applied = store.apply(names, rows, others, mode, self.reason.cause())?;
         let changes = changes(applied, others);
         let form = self.output.form();
-        let is_whole = changes.iter().all(|change| change.key.is_none());
+        let is_whole = changes.iter().all(|change| change.definition_key.is_none());
         print::rows(form, &changes, &if is_whole { WHOLE } else { TABLE.wrapped() })?;
         Ok(Exit::Done)
     }
@@ -116,7 +122,7 @@ fn changes(applied: Applied, others: Unlisted) -> Vec<Change> {
         Some(before) => {
             let keys = definition_keys::differing(&before, &after).into_iter();
             let change = |(key, old, new)| Change {
-                key: Some(key),
+                definition_key: Some(key),
                 old,
                 new,
                 ..whole("change", job.clone())

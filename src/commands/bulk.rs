@@ -91,7 +91,7 @@ struct Answer {
     id: i64,
     result: &'static str,
     /// Why it was refused.
-    reason: Option<String>,
+    why_not_changed: Option<String>,
 }
 
 /// The number of runs with the same result.
@@ -100,7 +100,7 @@ struct Total {
     result: &'static str,
     runs: i64,
     /// Why they were refused.
-    reason: Option<String>,
+    why_not_changed: Option<String>,
     /// The first of these runs.
     #[serde(skip)]
     id: i64,
@@ -198,12 +198,12 @@ impl Request<'_> {
     }
 
     fn judge(&self, id: i64, asked: Option<&ActionResult>) -> (Answer, Exit) {
-        let (result, reason, exit) = match asked {
+        let (result, why_not_changed, exit) = match asked {
             None => ("not found", Some("no such run".to_owned()), Exit::NotFound),
             Some(asked) if asked.granted => ((self.granted)(&asked.status), None, Exit::Done),
             Some(asked) => ("refused", Some((self.why)(&asked.status)), Exit::Conflict),
         };
-        (Answer { id, result, reason }, exit)
+        (Answer { id, result, why_not_changed }, exit)
     }
 }
 
@@ -213,10 +213,13 @@ fn print_lines(form: Form, verb: &str, answers: Vec<Answer>) -> anyhow::Result<(
         return print::rows(form, &answers, &LINES);
     }
     let (granted, refused): (Vec<_>, Vec<_>) =
-        answers.into_iter().partition(|answer| answer.reason.is_none());
+        answers.into_iter().partition(|answer| answer.why_not_changed.is_none());
     print::rows(form, &granted, &LINES)?;
-    for Answer { id, reason, .. } in refused {
-        print::complain(&format!("cannot {verb} run {id}: {}", reason.unwrap_or_default()));
+    for Answer { id, why_not_changed, .. } in refused {
+        print::complain(&format!(
+            "cannot {verb} run {id}: {}",
+            why_not_changed.unwrap_or_default()
+        ));
     }
     Ok(())
 }
@@ -224,29 +227,30 @@ fn print_lines(form: Form, verb: &str, answers: Vec<Answer>) -> anyhow::Result<(
 /// Does the same with the number of runs for each result and reason.
 fn print_totals(form: Form, verb: &str, answers: Vec<Answer>) -> anyhow::Result<()> {
     let mut totals = BTreeMap::<_, Total>::new();
-    for Answer { id, result, reason } in answers {
-        let key = (reason.clone(), result);
-        totals.entry(key).or_insert(Total { result, runs: 0, reason, id }).runs += 1;
+    for Answer { id, result, why_not_changed } in answers {
+        let key = (why_not_changed.clone(), result);
+        totals.entry(key).or_insert(Total { result, runs: 0, why_not_changed, id }).runs += 1;
     }
     let totals = totals.into_values();
     if form.is_json() {
         return print::rows(form, &totals.collect::<Vec<_>>(), &TOTALS);
     }
-    let (granted, refused): (Vec<_>, Vec<_>) = totals.partition(|total| total.reason.is_none());
+    let (granted, refused): (Vec<_>, Vec<_>) =
+        totals.partition(|total| total.why_not_changed.is_none());
     print::rows(form, &granted, &TOTALS)?;
-    for Total { runs, reason, id, .. } in refused {
+    for Total { runs, why_not_changed, id, .. } in refused {
         let those = match runs {
             1 => format!("run {id}"),
             _ => format!("{runs} runs, such as run {id}"),
         };
-        print::complain(&format!("cannot {verb} {those}: {}", reason.unwrap_or_default()));
+        print::complain(&format!("cannot {verb} {those}: {}", why_not_changed.unwrap_or_default()));
     }
     Ok(())
 }
 
 /// Prints deleted runs; in a dry run, the runs to delete.
 pub(super) fn print_deleted(form: Form, ids: Vec<i64>) -> anyhow::Result<()> {
-    let answers = ids.into_iter().map(|id| Answer { id, result: "deleted", reason: None });
+    let answers = ids.into_iter().map(|id| Answer { id, result: "deleted", why_not_changed: None });
     print::rows(form, &answers.collect::<Vec<_>>(), &LINES)
 }
 

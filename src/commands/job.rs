@@ -44,7 +44,7 @@ struct Answer {
     /// In the time zone of the schedule.
     next_times: Vec<String>,
     keys: Map<String, Value>,
-    runs: Vec<Run>,
+    last_runs: Vec<Run>,
     events: Vec<Event>,
 }
 
@@ -67,7 +67,7 @@ impl Arguments {
                 .map(|fire| fire.local.to_rfc3339_opts(SecondsFormat::Secs, false))
                 .collect(),
             keys: keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
-            runs: store.list_runs(filter, SHOWN as i64)?,
+            last_runs: store.list_runs(filter, SHOWN as i64)?,
             events: store.definition_events(self.name)?,
             job_type: definition.job_type,
             state: definition.state,
@@ -105,10 +105,10 @@ fn text(
     facts.push(("next times", if times.is_empty() { Cell::Nothing } else { Cell::Text(times) }));
     facts.extend(keys.iter().map(|(key, value)| (*key, Cell::Text(definition_keys::toml(value)))));
     print::facts(facts)?;
-    if !answer.runs.is_empty() {
+    if !answer.last_runs.is_empty() {
         print::answer("\n")?;
         print::heading(form, "Last runs")?;
-        print::rows(form, &answer.runs, &list::TABLE.since(Some(now)))?;
+        print::rows(form, &answer.last_runs, &list::TABLE.since(Some(now)))?;
     }
     trail::print(form, &answer.events, now)
 }

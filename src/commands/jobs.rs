@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 struct Job {
     job_type: String,
     /// Without secrets.
-    runs: String,
+    executes: String,
     schedule: Option<String>,
     time_zone: Option<String>,
     queue: Option<String>,
@@ -46,7 +46,7 @@ struct Job {
 const TABLE: Table<'_> = Table::new(
     &[
         ("job", "job_type"),
-        ("runs", "runs"),
+        ("runs", "executes"),
         ("schedule", "schedule"),
         ("next", "next_run_at|state"),
         ("since", "since_at"),
@@ -73,7 +73,7 @@ impl From<StoredDefinition> for Job {
         let text = |key: &str| keys[key].as_str().map(str::to_owned);
         Self {
             job_type: definition.job_type,
-            runs: definition_keys::summary(&keys),
+            executes: definition_keys::summary(&keys),
             schedule: text("schedule"),
             time_zone: text("time_zone").filter(|_| !keys["schedule"].is_null()),
             queue: text("queue"),
