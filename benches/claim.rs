@@ -2,11 +2,9 @@
 
 use std::time::Instant;
 
-use postgres::types::Type;
-
-use crate::Scale;
 use crate::database::Database;
 use crate::table::{Goal, Measured, median};
+use crate::{Scale, session};
 
 /// Runs per claim.
 const CLAIMED: i32 = 100;
@@ -69,35 +67,9 @@ fn filled(finished: usize, future: usize, due: usize) -> Database {
 /// Measures one claim on a new connection, and rolls it back so that the next finds the same.
 fn milliseconds(database: &Database) -> f64 {
     let mut client = database.client();
-    let (worker, lease, keep) = ("bench", 120.0_f64, false);
-    let (words, ids, everywhere) = (Vec::<String>::new(), Vec::<i64>::new(), None::<Vec<String>>);
     let started = Instant::now();
     client.batch_execute("BEGIN; SET LOCAL search_path = pg_catalog, pg_temp").unwrap();
-    let claimed = client
-        .query_typed(
-            include_str!("../sql/queries/tick/claim.sql"),
-            &[
-                (&worker, Type::TEXT),
-                (&worker, Type::TEXT),
-                (&CLAIMED, Type::INT4),
-                (&lease, Type::FLOAT8),
-                (&words, Type::TEXT_ARRAY),
-                (&words, Type::TEXT_ARRAY),
-                (&words, Type::TEXT_ARRAY),
-                (&ids, Type::INT8_ARRAY),
-                (&keep, Type::BOOL),
-                (&everywhere, Type::TEXT_ARRAY),
-                (&None::<Vec<i32>>, Type::INT4_ARRAY),
-                (&None::<Vec<chrono::DateTime<chrono::Utc>>>, Type::TIMESTAMPTZ_ARRAY),
-                (&None::<Vec<i64>>, Type::INT8_ARRAY),
-                (&i64::MAX, Type::INT8),
-                (&CLAIMED, Type::INT4),
-                (&None::<&str>, Type::TEXT),
-                (&None::<i32>, Type::INT4),
-                (&ids, Type::INT8_ARRAY),
-            ],
-        )
-        .unwrap();
+    let claimed = session::claim(&mut client, CLAIMED);
     let took = started.elapsed();
     assert_eq!(claimed.len(), usize::try_from(CLAIMED).unwrap());
     client.batch_execute("ROLLBACK").unwrap();

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use postgres::Client;
 use postgres::types::{ToSql, Type};
+use postgres::{Client, Row};
 
 use crate::database::Database;
 
@@ -72,31 +72,43 @@ fn plain(client: &mut Client) {
         .unwrap();
 }
 
-fn own(client: &mut Client) {
-    let none: Vec<&str> = Vec::new();
-    let at_once = i32::try_from(AT_ONCE).unwrap();
-    let claim: &[(&(dyn ToSql + Sync), Type)] = &[
+/// Claims up to this many runs by the tick's statement; `bench` must have the claim right.
+pub fn claim(client: &mut Client, at_most: i32) -> Vec<Row> {
+    let (texts, ids) = (Vec::<&str>::new(), Vec::<i64>::new());
+    let (numbers, times) = (Vec::<i32>::new(), Vec::<DateTime<Utc>>::new());
+    let arguments: &[(&(dyn ToSql + Sync), Type)] = &[
         (&"bench", Type::TEXT),
         (&"bench", Type::TEXT),
-        (&at_once, Type::INT4),
+        (&at_most, Type::INT4),
         (&120.0_f64, Type::FLOAT8),
-        (&none, Type::TEXT_ARRAY),
-        (&none, Type::TEXT_ARRAY),
-        (&none, Type::TEXT_ARRAY),
-        (&Vec::<i64>::new(), Type::INT8_ARRAY),
-        (&false, Type::BOOL),
+        (&texts, Type::TEXT_ARRAY),
+        (&texts, Type::TEXT_ARRAY),
+        (&texts, Type::TEXT_ARRAY),
+        (&ids, Type::INT8_ARRAY),
+        // A full scan.
         (&None::<Vec<&str>>, Type::TEXT_ARRAY),
         (&None::<Vec<i32>>, Type::INT4_ARRAY),
         (&None::<Vec<DateTime<Utc>>>, Type::TIMESTAMPTZ_ARRAY),
         (&None::<Vec<i64>>, Type::INT8_ARRAY),
         (&i64::MAX, Type::INT8),
-        (&at_once, Type::INT4),
+        (&at_most, Type::INT4),
         (&None::<&str>, Type::TEXT),
         (&None::<i32>, Type::INT4),
-        (&Vec::<i64>::new(), Type::INT8_ARRAY),
+        // No limited definitions.
+        (&ids, Type::INT8_ARRAY),
+        (&Vec::<bool>::new(), Type::BOOL_ARRAY),
+        (&numbers, Type::INT4_ARRAY),
+        (&numbers, Type::INT4_ARRAY),
+        (&texts, Type::TEXT_ARRAY),
+        (&times, Type::TIMESTAMPTZ_ARRAY),
+        (&ids, Type::INT8_ARRAY),
     ];
+    client.query_typed(include_str!("../sql/queries/tick/claim.sql"), arguments).unwrap()
+}
+
+fn own(client: &mut Client) {
     client.batch_execute("BEGIN").unwrap();
-    let claimed = client.query_typed(include_str!("../sql/queries/tick/claim.sql"), claim).unwrap();
+    let claimed = claim(client, i32::try_from(AT_ONCE).unwrap());
     client.batch_execute("COMMIT; BEGIN").unwrap();
     let ids: Vec<i64> = claimed.iter().map(|run| run.get("id")).collect();
     let claimed_at: Vec<DateTime<Utc>> = claimed.iter().map(|run| run.get("claimed_at")).collect();

@@ -54,7 +54,7 @@ fn each_query_file_has_a_header_that_names_its_parameters() {
             "{name} has no header"
         );
         let (header, body) = (header.join("\n"), body.join("\n"));
-        for number in 1..=20 {
+        for number in 1..=24 {
             let parameter = format!("${number}");
             let mentions = |text: &str| {
                 let mut after = text

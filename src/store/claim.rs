@@ -154,6 +154,18 @@ impl Claimed {
 }
 
 rows! {
+    /// A due run of a limited definition, and its place in the order of all jobs.
+    #[derive(Debug)]
+    struct LimitedRun {
+        id: i64,
+        is_last_attempt: bool,
+        payload_bytes: i32,
+        place_priority: i32,
+        place_queue: String,
+        place_run_at: DateTime<Utc>,
+        place_of: i64,
+    }
+
     /// Identifies a claim, even among several claims of the same attempt. Every later write must
     /// match it and the worker's name (fencing).
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -302,7 +314,7 @@ pub(super) fn claim(
     let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, lease } = wanted;
     let (within_limits, skipped) =
         if claim.limits { within_limits(client, claim, wanted)? } else { (Vec::new(), false) };
-    let (within_limits, places): (Vec<i64>, Vec<i64>) = within_limits.into_iter().unzip();
+    let limited = column(&within_limits, |run| run.id);
     let after = claim.after.as_deref();
     let mut rows = client.rows(
         query!("tick/claim"),
@@ -314,8 +326,7 @@ pub(super) fn claim(
             queues,
             excluded_jobs,
             excluded_kinds,
-            &within_limits,
-            &claim.release_right,
+            excluded_runs,
             &after.map(|lanes| column(lanes, |lane| lane.queue.as_str())),
             &after.map(|lanes| column(lanes, |lane| lane.priority)),
             &after.map(|lanes| column(lanes, |lane| lane.run_at)),
@@ -324,8 +335,13 @@ pub(super) fn claim(
             &claim.free_threads,
             &claim.after_lane.as_ref().map(|(queue, _)| queue),
             &claim.after_lane.as_ref().map(|(_, priority)| priority),
-            excluded_runs,
-            &places,
+            &limited,
+            &column(&within_limits, |run| run.is_last_attempt),
+            &column(&within_limits, |run| run.payload_bytes),
+            &column(&within_limits, |run| run.place_priority),
+            &column(&within_limits, |run| run.place_queue.as_str()),
+            &column(&within_limits, |run| run.place_run_at),
+            &column(&within_limits, |run| run.place_of),
         ],
     )?;
     let mut last_lane = None;
@@ -346,7 +362,7 @@ pub(super) fn claim(
     }
     let read = |row| {
         let mut run = Claimed::from_row(row)?;
-        if !within_limits.contains(&run.id) {
+        if !limited.contains(&run.id) {
             run.position = Some(Position::from_row(row)?);
         }
         let kind: Option<String> = row.try_get("kind")?;
@@ -354,19 +370,28 @@ pub(super) fn claim(
         run.definition = kind.zip(action).map(|(kind, action)| DefinedAction { kind, action });
         Ok(run)
     };
-    let claimed = rows.iter().map(read).collect::<PgResult<_>>()?;
+    let claimed: Vec<Claimed> = rows.iter().map(read).collect::<PgResult<_>>()?;
+    let mut started = limited;
+    started.retain(|id| claimed.iter().any(|run| run.id == *id));
+    if !started.is_empty() {
+        client.execute(query!("tick/spend"), &[&started])?;
+    }
+    if claim.release_right && claim.is_short(&claimed) {
+        client.execute(query!("tick/leave"), &[&holder.worker, &holder.tick])?;
+    }
     Ok(ClaimResult { claimed, skipped, last_lane })
 }
 
-/// Locks the definitions that limit their runs. Returns the runs that are within the limits, each
-/// with the run whose place it takes, and whether another session has locked a definition.
+/// Locks the definitions that limit their runs. Returns the runs that are within the limits, in the
+/// order of turns, and whether another session has locked a definition.
 fn within_limits(
     client: &mut Client,
     claim: &Claim,
     wanted: &ClaimFilter,
-) -> PgResult<(Vec<(i64, i64)>, bool)> {
-    let ClaimFilter { queues, excluded_runs, .. } = wanted;
-    let due: Vec<(i64, bool)> = client.list(query!("tick/lock_limited"), &[queues])?;
+) -> PgResult<(Vec<LimitedRun>, bool)> {
+    let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, .. } = wanted;
+    let due: Vec<(i64, bool)> =
+        client.list(query!("tick/lock_limited"), &[queues, excluded_jobs, excluded_kinds])?;
     let locked: Vec<i64> = due.iter().filter(|(_, locked)| *locked).map(|(id, _)| *id).collect();
     let runs = client
         .list(query!("tick/within_limits"), &[&locked, queues, &claim.at_most, excluded_runs])?;

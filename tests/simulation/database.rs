@@ -645,7 +645,7 @@ impl Database {
     fn within_limits(&self, claim: &Claim, filter: &ClaimFilter) -> (Vec<(i64, i64)>, bool) {
         let (mut runs, mut skipped) = (Vec::new(), false);
         for (name, definition) in &self.definitions {
-            if !definition.is_limited() {
+            if !definition.is_limited() || !self.is_job_served(name, filter) {
                 continue;
             }
             let due = self.waiting().filter(|run| run.job_type == *name && run.run_at <= self.now);
@@ -696,10 +696,10 @@ impl Database {
         (runs, skipped)
     }
 
-    /// Whether a tick that serves these jobs claims the run.
-    fn is_served(&self, run: &Run, filter: &ClaimFilter) -> bool {
-        let kind = self.definitions.get(&run.job_type).map(|definition| definition.spec.kind);
-        !filter.excluded_jobs.contains(&run.job_type)
+    /// Whether a tick with this filter claims runs of the job.
+    fn is_job_served(&self, job_type: &str, filter: &ClaimFilter) -> bool {
+        let kind = self.definitions.get(job_type).map(|definition| definition.spec.kind);
+        !filter.excluded_jobs.iter().any(|it| it == job_type)
             && !kind.is_some_and(|kind| filter.excluded_kinds.iter().any(|it| it == kind))
     }
 
@@ -750,7 +750,7 @@ impl Database {
                     && run.run_at <= now
                     && !run.is_expired(now)
                     && !filter.excluded_runs.contains(&run.id)
-                    && self.is_served(run, filter)
+                    && self.is_job_served(&run.job_type, filter)
                     && !is_limited(run)
                     && !self.is_held(run)
                     && !self.is_locked(run.id)
@@ -760,8 +760,7 @@ impl Database {
             due.truncate(at_most);
         }
         let mut due: Vec<_> = due.into_iter().map(|place| (place, place.4)).collect();
-        let limited = within_limits.iter().filter(|(id, _)| self.is_served(&self.runs[id], filter));
-        due.extend(limited.map(|(id, place_of)| {
+        due.extend(within_limits.iter().map(|(id, place_of)| {
             let it = &self.runs[place_of];
             ((it.priority, it.run_at, it.queue.as_str(), it.run_at, it.id), *id)
         }));
@@ -1022,7 +1021,7 @@ impl Database {
                 && !run.is_expired(self.now)
                 && !filter.excluded_runs.contains(&run.id)
                 && filter.serves(&run.queue)
-                && self.is_served(run, filter)
+                && self.is_job_served(&run.job_type, filter)
                 && !self.is_held(run)
                 && !self.holds_worker(worker)
         };

@@ -1,17 +1,17 @@
 -- queued or failed, and due -> running: claims up to n runs, each with a lease, for the tick that
 -- has its worker's claim right.
 -- $1  worker    $2  tick    $3  n    $4  lease, seconds    $5  queues, empty for all
--- $6  excluded job types    $7  excluded kinds of definitions
--- $8  of limited definitions only these runs, in the order of turns, see within_limits.sql
--- $9  whether to return the claim right if fewer than n are claimed
+-- $6  excluded job types    $7  excluded kinds of definitions    $8  ids of excluded runs
 -- The lanes and the runs after which to continue; NULL for a full scan:
--- $10 queues    $11 priorities    $12 run at    $13 run ids
--- $14 bytes of payload; the run that exceeds them is the last
--- $15 how many of the n can start at once. After these, the claim ends before a last attempt: if
+-- $9  queues    $10 priorities    $11 run at    $12 run ids
+-- $13 bytes of payload; the run that exceeds them is the last
+-- $14 how many of the n can start at once. After these, the claim ends before a last attempt: if
 --     the worker crashed before the start, the run would be dead without having started
--- $16 queue and $17 priority: full scan of the lanes after this lane; NULL starts at the first lane
--- $18 ids of excluded runs
--- $19 the run whose place in the order each run of $8 takes
+-- $15 queue and $16 priority: full scan of the lanes after this lane; NULL starts at the first lane
+-- The runs of limited definitions that may be claimed, see within_limits.sql:
+-- $17 ids    $18 whether this is the last attempt    $19 bytes of payload
+-- and their places in the order, which are those of other runs:
+-- $20 priorities    $21 queues    $22 run at    $23 run ids
 -- A row per run, or one row without a run: nothing is due, all slots are taken, or another tick
 -- holds the claim right. Each row names the last lane that this claim looked at, if there may be
 -- more lanes.
@@ -39,10 +39,10 @@ WITH RECURSIVE lanes AS (
     -- The last lane of the previous claim, or a sentinel that sorts before every lane.
     SELECT
         0 AS place,
-        coalesce($16::text, '') AS queue,
-        coalesce($17::integer, -2147483648) AS priority,
+        coalesce($15::text, '') AS queue,
+        coalesce($16::integer, -2147483648) AS priority,
         timestamptz 'infinity' AS oldest
-    WHERE $10::text[] IS NULL
+    WHERE $9::text[] IS NULL
     UNION ALL
     SELECT lanes.place + 1, following.queue, following.priority, following.run_at
     FROM lanes
@@ -77,8 +77,12 @@ starts AS (
     WHERE lanes.oldest <= now()
     UNION ALL
     SELECT after.queue, after.priority, after.run_at, after.run_at, after.id
-    FROM unnest($10::text[], $11::integer[], $12::timestamptz[], $13::bigint[])
+    FROM unnest($9::text[], $10::integer[], $11::timestamptz[], $12::bigint[])
         AS after (queue, priority, run_at, id)
+),
+held AS MATERIALIZED (
+    SELECT hold.scope, hold.name
+    FROM jobctl.current_holds AS hold
 ),
 claim_right AS MATERIALIZED (
     SELECT
@@ -87,26 +91,19 @@ claim_right AS MATERIALIZED (
         AND worker.claiming_tick = $2::text
         AND worker.claiming_until > now()
         AND NOT EXISTS (
-            SELECT FROM jobctl.current_holds AS hold
-            WHERE (hold.scope, hold.name) IN (('all', ''), ('worker', $1::text))
+            SELECT FROM held
+            WHERE (held.scope, held.name) IN (('all', ''), ('worker', $1::text))
         )
-),
-limited AS MATERIALIZED (
-    SELECT ARRAY(
-        SELECT definition.name
-        FROM jobctl.job_definitions AS definition
-        WHERE definition.is_limited
-    ) AS job_types
 ),
 left_out AS MATERIALIZED (
     SELECT $6::text[] || ARRAY(
         SELECT definition.name
         FROM jobctl.job_definitions AS definition
-        WHERE definition.kind = ANY ($7::text[])
+        WHERE definition.is_limited OR definition.kind = ANY ($7::text[])
         UNION ALL
-        SELECT hold.name
-        FROM jobctl.current_holds AS hold
-        WHERE hold.scope = 'job'
+        SELECT held.name
+        FROM held
+        WHERE held.scope = 'job'
     ) AS job_types,
     ARRAY(
         SELECT replaced.idempotency_key
@@ -129,9 +126,9 @@ free AS MATERIALIZED (
         FROM starts
         WHERE (cardinality($5::text[]) = 0 OR starts.queue = ANY ($5::text[]))
             AND starts.queue <> ALL (ARRAY(
-                SELECT hold.name
-                FROM jobctl.current_holds AS hold
-                WHERE hold.scope = 'queue'
+                SELECT held.name
+                FROM held
+                WHERE held.scope = 'queue'
             ))
         ORDER BY starts.priority, starts.oldest
     ) AS lane
@@ -148,11 +145,10 @@ free AS MATERIALIZED (
             AND (run.run_at, run.id) > (lane.run_at, lane.id)
             AND run.run_at <= now()
             AND coalesce(run.expires_at > now(), true)
-            AND run.id <> ALL ($18::bigint[])
+            AND run.id <> ALL ($8::bigint[])
             -- `coalesce` hides the comparison from the planner. If most runs are of one job, it
             -- would expect that hardly any run passes, and read and sort the whole lane.
             AND NOT coalesce(run.job_type = ANY ((SELECT job_types FROM left_out)::text[]), false)
-            AND NOT coalesce(run.job_type = ANY ((SELECT job_types FROM limited)::text[]), false)
             AND NOT coalesce(run.idempotency_key = ANY ((SELECT keys FROM left_out)::text[]), false)
         ORDER BY run.run_at, run.id
         -- More than the outer limit needs, but without it the planner would sort whole lanes.
@@ -163,22 +159,25 @@ free AS MATERIALIZED (
 ),
 within_limits AS (
     SELECT
-        run.id,
-        run.attempts + 1 >= run.max_attempts AS is_last_attempt,
-        run.payload_bytes AS size,
-        place.priority,
-        place.run_at AS oldest,
-        place.queue,
-        place.run_at,
-        place.id AS place_of
-    FROM unnest($8::bigint[], $19::bigint[]) AS chosen (id, place_of)
+        chosen.id,
+        chosen.is_last_attempt,
+        chosen.size,
+        chosen.priority,
+        chosen.run_at AS oldest,
+        chosen.queue,
+        chosen.run_at,
+        chosen.place_of
     -- within_limits.sql locked these runs, so they are still due.
-    JOIN jobctl.job_runs AS run
-        ON run.id = chosen.id
-    JOIN jobctl.job_runs AS place
-        ON place.id = chosen.place_of
-    WHERE NOT coalesce(run.job_type = ANY ((SELECT job_types FROM left_out)::text[]), false)
-        AND EXISTS (SELECT FROM claim_right)
+    FROM unnest(
+        $17::bigint[],
+        $18::boolean[],
+        $19::integer[],
+        $20::integer[],
+        $21::text[],
+        $22::timestamptz[],
+        $23::bigint[]
+    ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of)
+    WHERE EXISTS (SELECT FROM claim_right)
 ),
 due AS MATERIALIZED (
     SELECT placed.id
@@ -186,7 +185,7 @@ due AS MATERIALIZED (
         SELECT
             first.id,
             first.size_before,
-            bool_or(first.is_last_attempt AND first.place > $15::integer)
+            bool_or(first.is_last_attempt AND first.place > $14::integer)
                 OVER (ORDER BY first.place) AS must_wait
         FROM (
             SELECT
@@ -213,7 +212,7 @@ due AS MATERIALIZED (
         ) AS first
         WHERE first.place <= $3::integer
     ) AS placed
-    WHERE coalesce(placed.size_before, 0) < $14::bigint
+    WHERE coalesce(placed.size_before, 0) < $13::bigint
         AND NOT placed.must_wait
 ),
 claimed AS (
@@ -228,42 +227,22 @@ claimed AS (
     -- The rows are locked, so the id is enough. An array forces the index, where a join might read
     -- the table.
     WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
-    RETURNING run.*
-),
--- A scan finds no run of a limited definition. Those that $8 names were locked with their
--- definitions; if it is empty, PostgreSQL skips this part.
-spent AS (
-    UPDATE jobctl.job_definitions AS definition
-    SET
-        rate_next_at = greatest(definition.rate_next_at, now())
-            + started.runs * definition.rate_interval,
-        last_share = started.last_share
-    FROM (
-        SELECT
-            claimed.job_type,
-            count(*) AS runs,
-            (array_agg(claimed.share ORDER BY array_position($8::bigint[], claimed.id) DESC))[1]
-                AS last_share
-        FROM claimed
-        GROUP BY claimed.job_type
-    ) AS started
-    WHERE definition.name = started.job_type
-        AND definition.is_limited
-        AND (
-            definition.rate IS NOT NULL
-            OR definition.last_share IS DISTINCT FROM started.last_share
-        )
-        AND cardinality($8::bigint[]) > 0
-),
-returned_right AS (
-    UPDATE jobctl.job_workers AS worker
-    SET
-        claiming_tick = NULL,
-        claiming_until = NULL
-    WHERE worker.worker = $1::text
-        AND worker.claiming_tick = $2::text
-        AND $9::boolean
-        AND (SELECT count(*) FROM claimed) < $3::integer
+    RETURNING
+        run.id,
+        run.job_type,
+        run.queue,
+        run.priority,
+        run.run_at,
+        run.payload,
+        run.attempts,
+        run.max_attempts,
+        run.started_at,
+        run.cancel_requested_at,
+        run.timeout,
+        run.backoff,
+        run.idempotency_key,
+        run.key_scope,
+        run.scheduled_for
 )
 SELECT
     cut.queue AS cut_queue,

@@ -6,8 +6,8 @@
 -- The shares of a definition take turns, a run a turn. They begin after the share that was claimed
 -- last, by name. A probe of job_runs_waiting_of_job finds each share from the one before.
 --
--- A row per run, and the id of the run whose place in the order of all jobs it takes: the first in
--- turn takes that of the oldest, and so on. So turns do not change when the job has its turn.
+-- A row per run, and the place in the order of all jobs that it takes: the first in turn takes that
+-- of the oldest run, and so on. So turns do not change when the job has its turn.
 WITH RECURSIVE limits AS MATERIALIZED (
     SELECT
         definition.name,
@@ -72,22 +72,26 @@ running AS MATERIALIZED (
 )
 SELECT
     in_turn.id,
+    in_turn.is_last_attempt,
+    in_turn.payload_bytes,
+    in_turn.place_priority,
+    in_turn.place_queue,
+    in_turn.place_run_at,
     in_turn.place_of
 FROM limits
 CROSS JOIN LATERAL (
     SELECT
-        numbered.id,
-        numbered.place,
-        nth_value(numbered.id, numbered.place::integer) OVER (
-            ORDER BY numbered.priority, numbered.run_at, numbered.id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
-        ) AS place_of
+        numbered.*,
+        nth_value(numbered.priority, numbered.place) OVER by_age AS place_priority,
+        nth_value(numbered.queue, numbered.place) OVER by_age AS place_queue,
+        nth_value(numbered.run_at, numbered.place) OVER by_age AS place_run_at,
+        nth_value(numbered.id, numbered.place) OVER by_age AS place_of
     FROM (
         SELECT
             due.*,
             row_number() OVER (
                 ORDER BY due.turn, shares.share <= limits.last_share, shares.share
-            ) AS place
+            )::integer AS place
         FROM shares
         LEFT JOIN running
             ON running.job_type = shares.name
@@ -97,7 +101,13 @@ CROSS JOIN LATERAL (
                 locked.*,
                 row_number() OVER (ORDER BY locked.priority, locked.run_at, locked.id) AS turn
             FROM (
-                SELECT run.id, run.priority, run.run_at
+                SELECT
+                    run.id,
+                    run.priority,
+                    run.queue,
+                    run.run_at,
+                    run.payload_bytes,
+                    run.attempts + 1 >= run.max_attempts AS is_last_attempt
                 FROM jobctl.job_runs AS run
                 WHERE run.status IN ('queued', 'failed')
                     AND run.job_type = limits.name
@@ -128,6 +138,10 @@ CROSS JOIN LATERAL (
         ) AS due
         WHERE shares.name = limits.name
     ) AS numbered
+    WINDOW by_age AS (
+        ORDER BY numbered.priority, numbered.run_at, numbered.id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+    )
 ) AS in_turn
 WHERE in_turn.place <= limits.most
 ORDER BY limits.name, in_turn.place
