@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Database;
 use super::arguments::{Output, TimeZone, print_first, within, worker};
-use super::filter::{self, job};
+use super::filter::{HEADING, job};
 use crate::exit::Exit;
 use crate::print::Table;
 use crate::schedule::When;
@@ -31,39 +31,31 @@ pub(crate) struct Arguments {
     /// Show at most N
     #[arg(long, value_name = "N", default_value = "50", value_parser = within(1, i64::MAX - 1))]
     limit: i64,
-    /// Only attempts of these jobs: names of definitions, or shell or http
-    #[arg(
-        long,
-        value_name = "JOB",
-        value_delimiter = ',',
-        value_parser = job,
-        help_heading = filter::HEADING
-    )]
-    job: Vec<String>,
-    /// Only attempts on this worker
-    #[arg(long, value_name = "W", value_parser = worker, help_heading = filter::HEADING)]
-    worker: Option<String>,
-    /// Only attempts that ended since then: 2h, 02:00, yesterday, a date [default: 24h ago, or
-    /// before --until]
-    #[arg(
-        long,
-        value_name = "TIME",
-        value_parser = When::parse,
-        help_heading = filter::HEADING
-    )]
-    since: Option<When>,
-    /// Only attempts that ended before then
-    #[arg(
-        long,
-        value_name = "TIME",
-        value_parser = When::parse,
-        help_heading = filter::HEADING
-    )]
-    until: Option<When>,
+    #[command(flatten)]
+    filter: AttemptFilter,
     #[command(flatten)]
     time_zone: TimeZone,
     #[command(flatten)]
     output: Output,
+}
+
+/// Flags that select attempts; an attempt must match all of them.
+#[derive(Args, Debug)]
+#[command(next_help_heading = HEADING)]
+struct AttemptFilter {
+    /// Only attempts of these jobs: names of definitions, or shell or http
+    #[arg(long, value_name = "JOB", value_delimiter = ',', value_parser = job)]
+    job: Vec<String>,
+    /// Only attempts on this worker
+    #[arg(long, value_name = "W", value_parser = worker)]
+    worker: Option<String>,
+    /// Only attempts that ended since then: 2h, 02:00, yesterday, a date [default: 24h ago, or
+    /// before --until]
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    since: Option<When>,
+    /// Only attempts that ended before then
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    until: Option<When>,
 }
 
 const NONE: &str = "no failed attempt matches";
@@ -100,13 +92,14 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         let form = self.output.form();
-        for job in &self.job {
+        let AttemptFilter { job: jobs, worker, since, until } = self.filter;
+        for job in &jobs {
             super::known_job(&store, job)?;
         }
-        let since = self.since.or(self.until.is_none().then_some(When::Ago(DAY)));
-        let [since, until] = self.time_zone.window(&store, [since, self.until])?;
+        let since = since.or(until.is_none().then_some(When::Ago(DAY)));
+        let [since, until] = self.time_zone.window(&store, [since, until])?;
         let since = since.or_else(|| until.map(|until| until - DAY));
-        let filter = FailureFilter { since, until, jobs: self.job, worker: self.worker };
+        let filter = FailureFilter { since, until, jobs, worker };
         // One row more tells whether there are more.
         let (limit, wanted) = (self.limit, self.limit + 1);
         if self.group {
