@@ -82,4 +82,5 @@ mod sql_enqueue;
 mod status;
 mod tick;
 mod trail;
+mod upgrade;
 mod with_postgres;

@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use crate::docs::root;
 use crate::drill::program;
-use crate::support::{TestDb, server};
+use crate::support::{TestDb, leave_out, server, wait_until};
 
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -56,33 +56,49 @@ fn schedules_and_runs_continue_after_a_restore() {
         return;
     }
     for format in ["plain", "custom"] {
-        let db = TestDb::new();
-        db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 2 * * *'\n");
-        let key = ["shell", "--key", "k", "--", "true"];
-        let [done, waiting] = [db.enqueue(key), db.enqueue(["a"])];
-        db.jobctl(["tick", "--limit", "1"]).run().success();
-        db.jobctl(["pause", "a"]).run().success();
-        let folder = crate::support::temp_dir();
-        let file = folder.path().join("dump");
-        let mut dump = Command::new(program("pg_dump"));
-        run(dump.arg("--format").arg(format).arg("--file").arg(&file).arg(db.url()));
-        let restored = TestDb::empty();
-        restore(format, &file, &restored);
-
-        let doctor = restored.jobctl(["doctor"]).run().stdout;
-        for check in ["schema", "sequences", "indexes"] {
-            assert!(doctor.contains(&format!("ok\t{check}\t")), "{doctor}");
-        }
-        assert_eq!(restored.enqueue(key), done, "the key is still taken");
-        let new = restored.enqueue(["shell", "--", "true"]);
-        assert!(new > waiting, "{new}");
-        restored.jobctl(["resume", "a"]).run().success();
-        restored.jobctl(["tick"]).run().success();
-        for id in [done, waiting, new] {
-            assert_eq!(restored.of_run(id, "status, attempts"), "succeeded|1", "{format}");
-        }
-        assert_eq!(restored.of_attempt(done, 1, "outcome"), "succeeded");
+        continues_after_a_restore(format, &TestDb::empty());
     }
+}
+
+#[test]
+fn schedules_and_runs_continue_after_a_restore_into_a_newer_server() {
+    // The other versions come from the same archive, and one crossing is enough.
+    if server::major() != 15 {
+        return;
+    }
+    match server::start_newest() {
+        Ok(newest) => continues_after_a_restore("plain", &TestDb::empty_on(&newest)),
+        Err(why) => leave_out("restore into PostgreSQL 18", &why),
+    }
+}
+
+#[track_caller]
+fn continues_after_a_restore(format: &str, restored: &TestDb) {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 2 * * *'\n");
+    let key = ["shell", "--key", "k", "--", "true"];
+    let [done, waiting] = [db.enqueue(key), db.enqueue(["a"])];
+    db.jobctl(["tick", "--limit", "1"]).run().success();
+    db.jobctl(["pause", "a"]).run().success();
+    let folder = crate::support::temp_dir();
+    let file = folder.path().join("dump");
+    let mut dump = Command::new(program("pg_dump"));
+    run(dump.arg("--format").arg(format).arg("--file").arg(&file).arg(db.url()));
+    restore(format, &file, restored);
+
+    let doctor = restored.jobctl(["doctor"]).run().stdout;
+    for check in ["schema", "sequences", "indexes"] {
+        assert!(doctor.contains(&format!("ok\t{check}\t")), "{doctor}");
+    }
+    assert_eq!(restored.enqueue(key), done, "the key is still taken");
+    let new = restored.enqueue(["shell", "--", "true"]);
+    assert!(new > waiting, "{new}");
+    restored.jobctl(["resume", "a"]).run().success();
+    restored.jobctl(["tick"]).run().success();
+    for id in [done, waiting, new] {
+        assert_eq!(restored.of_run(id, "status, attempts"), "succeeded|1", "{format}");
+    }
+    assert_eq!(restored.of_attempt(done, 1, "outcome"), "succeeded");
 }
 
 fn restore(format: &str, file: &Path, into: &TestDb) {
@@ -99,4 +115,43 @@ fn restore(format: &str, file: &Path, into: &TestDb) {
         }
     };
     run(&mut command);
+}
+
+/// Follows "Move to another server" of docs/operations.md.
+#[test]
+fn a_replica_takes_over_when_its_sequences_are_set() {
+    let [old, new] = [TestDb::new(), TestDb::new()];
+    if old.query("SHOW wal_level") != "logical" {
+        return leave_out("logical replication", "the server's wal_level is not logical");
+    }
+    let tables = "SELECT string_agg(format('jobctl.%I', tablename), ', ') FROM pg_tables
+                  WHERE schemaname = 'jobctl' AND tablename <> 'schema_migrations'";
+    old.apply("[jobs.a]\nshell = 'true'\n");
+    let done = old.enqueue(["a", "--key", "k"]);
+    old.jobctl(["tick", "--quiet"]).run().success();
+    old.execute(&format!("CREATE PUBLICATION jobctl FOR TABLE {}", old.query(tables)));
+    // Both databases are on one server, where the subscription can't create its slot.
+    let slot = old.name();
+    old.execute(&format!("SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')"));
+    new.execute(&format!(
+        "CREATE SUBSCRIPTION {slot} CONNECTION '{}' PUBLICATION jobctl WITH (create_slot = false)",
+        old.url()
+    ));
+    let waiting = old.enqueue(["a"]);
+    wait_until("the replica to have both runs", || {
+        new.query("SELECT count(*) FROM jobctl.job_runs") == "2"
+    });
+    new.execute(&format!("DROP SUBSCRIPTION {slot}"));
+
+    let (doctor, statement) = ("ok\tsequences", "as the schema's owner: ");
+    let found = new.jobctl(["doctor"]).run().stdout;
+    let line = found.lines().find(|line| line.contains(statement)).expect(&found);
+    new.execute(line.split_once(statement).unwrap().1);
+    new.jobctl(["doctor"]).run().stdout_has(doctor);
+    assert_eq!(new.enqueue(["a", "--key", "k"]), done, "the key is still taken");
+    assert!(new.enqueue(["a"]) > waiting);
+    new.jobctl(["tick", "--quiet"]).run().success();
+    assert_eq!(new.of_run(waiting, "status, attempts"), "succeeded|1");
+    assert_eq!(new.of_attempt(done, 1, "outcome"), "succeeded");
+    assert_eq!(new.query("SELECT sum(succeeded) FROM jobctl.job_figures"), "3");
 }

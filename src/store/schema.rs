@@ -31,8 +31,13 @@ static MIGRATIONS: &[Migration] = &[Migration {
 
 const VERSION_TABLE: &str = include_str!("../../sql/migrations/0000_version_table.sql");
 
-/// A migration may rewrite a big table, but waits for a lock only as long as other transactions.
-const LIMITS: Limits = Limits { statement: Duration::from_secs(3600), ..Limits::USUAL };
+/// A migration may work on a big table for long. It waits for a lock only briefly, because enqueues
+/// queue behind it, and tries again.
+const LIMITS: Limits = Limits {
+    statement: Duration::from_secs(3600),
+    lock: Duration::from_millis(500),
+    ..Limits::USUAL
+};
 /// How long a migrator tries to get the lock of all migrators, or tables that are locked.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -64,11 +64,16 @@ impl TestDb {
 
     /// Creates a database with jobctl's schema on another server.
     pub fn on(server: &server::Server) -> Self {
-        let name = unique("own");
-        maintenance(&server.url).batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
-        let db = Self::named(&server.url, name);
+        let db = Self::empty_on(server);
         db.jobctl(["migrate"]).run().success();
         db
+    }
+
+    /// Creates a database without jobctl's schema on another server.
+    pub fn empty_on(server: &server::Server) -> Self {
+        let name = unique("own");
+        maintenance(&server.url).batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+        Self::named(&server.url, name)
     }
 
     /// Creates a database without jobctl's schema.

@@ -60,10 +60,27 @@ pub fn copy_strategy() -> &'static str {
     if major() < 15 { "" } else { "STRATEGY file_copy" }
 }
 
+/// Starts a server of the newest version that jobctl supports, or returns why it has none.
+pub fn start_newest() -> Result<Server, String> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../postgres");
+    let mut install = Command::new(tests.join("install-postgres"));
+    let output = install.arg("18").arg(folder).output().unwrap();
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).lines().last().unwrap().to_owned());
+    }
+    Ok(start_with("", Some(String::from_utf8_lossy(&output.stdout).trim())))
+}
+
 /// Starts a server that listens on this address too.
 pub fn start(address: &str) -> Server {
+    start_with(address, None)
+}
+
+fn start_with(address: &str, programs: Option<&str>) -> Server {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/with-postgres");
     let mut keeper = Command::new(script)
+        .envs(programs.map(|folder| ("PG_BIN", folder)))
         .args([
             "sh",
             "-c",
