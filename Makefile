@@ -13,7 +13,7 @@ BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
 .PHONY: help build toolchain demo test test-pg chaos simulate bench bench-quick lint workflows deny \
-	install dist test-deb notes publish clean
+	install dist test-deb test-image notes publish clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 13
@@ -87,6 +87,10 @@ dist: toolchain ## build the files of a release in target/dist
 test-deb: dist ## install, use, upgrade and purge the Debian package in a clean root; needs root
 	WITH_POSTGRES_LISTEN=127.0.0.1 JOBCTL_TEST_DATABASE_URL= tests/with-postgres \
 		packaging/test-deb "$(TARGET)"/dist/*.deb
+
+test-image: dist ## build the image and run an HTTP job in it; needs root
+	WITH_POSTGRES_LISTEN=127.0.0.1 JOBCTL_TEST_DATABASE_URL= tests/with-postgres \
+		packaging/test-image "$(TARGET)"/dist/*-"$$(uname -m)"-unknown-linux-musl.tar.gz
 
 notes: ## print the changes of VERSION=0.1.0, or why it can't be released
 	@.ci/notes "$(VERSION)"
