@@ -145,6 +145,18 @@ fn every_name_is_valid_and_unique() {
 }
 
 #[test]
+fn a_job_is_named_after_the_program_that_does_the_work() {
+    // The first is the line of Debian's certbot.
+    let crontab = "\
+        @daily test -x /usr/bin/certbot -a \\! -d /run/systemd/system && perl -e 'sleep \
+        int(rand(43200))' && certbot -q renew\n\
+        @daily . /etc/profile; nice sleep 5; /usr/bin/backup --all\n";
+    let names = import(crontab, &[]).stderr("").stdout;
+    let names: Vec<_> = names.lines().filter(|line| line.starts_with('[')).collect();
+    assert_eq!(names, ["[jobs.certbot]", "[jobs.backup]"]);
+}
+
+#[test]
 fn the_time_zone_is_that_of_the_host() {
     let folder = temp_dir();
     let crontab = folder.path().join("crontab");

@@ -6,10 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use postgres::Config;
-use postgres::config::Host;
 
 use crate::support::packages::{self, is_installed};
-use crate::support::{Role, TestDb, leave_out};
+use crate::support::{Proxy, Role, TestDb, leave_out};
 
 /// An order of an application that may enqueue and write its own table, and nothing more.
 #[track_caller]
@@ -21,15 +20,12 @@ fn orders(script: &str, mut command: Command) {
         "CREATE TABLE orders (id int PRIMARY KEY); GRANT INSERT ON orders TO {}",
         role.name()
     ));
-    let config: Config = role.url().parse().unwrap();
-    match &config.get_hosts()[0] {
-        Host::Tcp(host) => command.env("PGHOST", host),
-        Host::Unix(folder) => command.env("PGHOST", folder),
-    };
-    let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
+    // Java can't use the server's socket file.
+    let tcp = Proxy::to(&db);
+    let port = tcp.url().parse::<Config>().unwrap().get_ports()[0].to_string();
     command
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(script))
-        .envs([("PGPORT", port.as_str()), ("PGDATABASE", db.name())])
+        .envs([("PGHOST", "127.0.0.1"), ("PGPORT", &port), ("PGDATABASE", db.name())])
         .envs([("PGUSER", role.name()), ("PGPASSWORD", role.name())]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{script}: {output:?}");
@@ -80,6 +76,17 @@ fn php_enqueues_in_its_transaction() {
         return leave_out("enqueue from PHP", "php-pgsql is not installed");
     }
     orders("order.php", Command::new("php"));
+}
+
+#[test]
+fn java_enqueues_in_its_transaction() {
+    let driver = "/usr/share/java/postgresql.jar";
+    if !is_installed("java") || !Path::new(driver).exists() {
+        return leave_out("enqueue from Java", "java or libpostgresql-jdbc-java is not installed");
+    }
+    let mut java = Command::new("java");
+    java.args(["--class-path", driver]);
+    orders("order.java", java);
 }
 
 #[test]

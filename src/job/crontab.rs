@@ -229,9 +229,8 @@ impl Import {
 /// characters that a job's name may not have.
 fn program(command: &str) -> String {
     let commands = command.split(['&', '|', ';', '{', '\n']);
-    let is_work = |command: &&str| {
-        command.split_whitespace().next().is_some_and(|word| !PREPARATIONS.contains(&word))
-    };
+    let prepares = |word: &str| PREPARATIONS.contains(&word);
+    let is_work = |command: &&str| command.split_whitespace().next().is_some_and(|w| !prepares(w));
     let file = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
     let is_program = |word: &String| {
         word.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -239,9 +238,11 @@ fn program(command: &str) -> String {
             && !WRAPPERS.contains(&word.as_str())
     };
     let separators = |c: char| c.is_whitespace() || "(){}<>\"'`$".contains(c);
+    // After a wrapper, too: `nice sleep 5; /usr/bin/a`.
     let program = commands
         .filter(is_work)
-        .find_map(|command| command.split(separators).map(file).find(is_program));
+        .filter_map(|command| command.split(separators).map(file).find(is_program))
+        .find(|program| !prepares(program));
     let program = program.unwrap_or_default();
     program.chars().filter(|c| c.is_ascii_alphanumeric() || "_.-".contains(*c)).collect()
 }
