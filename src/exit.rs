@@ -30,6 +30,13 @@ pub(crate) enum Exit {
     Passed(u8),
 }
 
+/// A command that returns no status did its work.
+impl From<()> for Exit {
+    fn from((): ()) -> Self {
+        Self::Done
+    }
+}
+
 impl Exit {
     /// The process's exit status, on which scripts and crontabs rely.
     pub(crate) fn status(self) -> u8 {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Database;
 use super::arguments::Output;
 use super::trail::Reason;
-use crate::exit::{Exit, Fault};
+use crate::exit::Fault;
 use crate::job::definition::{self, Definition, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Table};
@@ -71,7 +71,7 @@ const TABLE: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let text = std::fs::read_to_string(&self.file)
             .with_context(|| format!("cannot read `{}`", self.file))?;
         let store = database.open()?;
@@ -98,8 +98,7 @@ impl Arguments {
         let changes = changes(applied, others);
         let form = self.output.form();
         let is_whole = changes.iter().all(|change| change.definition_key.is_none());
-        print::rows(form, &changes, &if is_whole { WHOLE } else { TABLE.wrapped() })?;
-        Ok(Exit::Done)
+        print::rows(form, &changes, &if is_whole { WHOLE } else { TABLE.wrapped() })
     }
 }
 

@@ -14,7 +14,6 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
 use super::{Cli, Database};
-use crate::exit::Exit;
 use crate::job::action;
 use crate::job::definition;
 use crate::job::status::Status;
@@ -53,7 +52,7 @@ enum Shell {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, _: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, _: &Database) -> anyhow::Result<()> {
         let shell: &dyn EnvCompleter = match self.shell {
             Shell::Bash => &Bash,
             Shell::Fish => &Fish,
@@ -70,8 +69,7 @@ impl Arguments {
                 r#"[[ $funcstack[1] != _jobctl ]] || _clap_dynamic_completer_jobctl "$@""#;
             writeln!(script, "{complete}").context("cannot write the script")?;
         }
-        print::answer(&String::from_utf8_lossy(&script))?;
-        Ok(Exit::Done)
+        print::answer(&String::from_utf8_lossy(&script))
     }
 }
 

@@ -174,7 +174,7 @@ struct Asked {
 }
 
 impl Arguments {
-    pub(crate) fn run(mut self: Box<Self>, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(mut self: Box<Self>, database: &Database) -> anyhow::Result<()> {
         let form = self.output.form();
         let batch = self.batch.take();
         let runs = match &batch {
@@ -200,8 +200,7 @@ impl Arguments {
         printed.with_context(|| match (&batch, answers.as_slice()) {
             (None, [Accepted { id: Some(id), .. }]) => format!("run {id} is enqueued"),
             _ => format!("{} runs are enqueued", answers.len()),
-        })?;
-        Ok(Exit::Done)
+        })
     }
 
     /// Fills in what a line of a batch omits.

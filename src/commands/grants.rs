@@ -3,7 +3,6 @@
 use clap::{Args, ValueEnum};
 
 use super::Database;
-use crate::exit::Exit;
 use crate::print;
 
 /// Print the GRANT statements for a role; changes nothing
@@ -50,12 +49,11 @@ impl Part {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, _: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, _: &Database) -> anyhow::Result<()> {
         let nothing = include_str!("../../sql/grants/nothing.sql");
         // One transaction: a worker that ticks meanwhile never loses its privileges.
         let statements = format!("BEGIN;\n{nothing}{}COMMIT;\n", sql(&self.r#as));
-        print::answer(&statements.replace("{role}", &self.role))?;
-        Ok(Exit::Done)
+        print::answer(&statements.replace("{role}", &self.role))
     }
 }
 

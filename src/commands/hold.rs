@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::Database;
 use super::arguments::{self, Output};
 use super::trail::Reason;
-use crate::exit::Exit;
 use crate::job::definition::queue;
 use crate::print::{self, Table};
 use crate::store::HoldTarget;
@@ -103,12 +102,12 @@ struct Held {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
         if self.list {
             let (holds, now) = (store.holds()?, store.now()?);
             let table = TABLE.since(Some(now));
-            return print::rows(self.output.form(), &holds, &table).map(|()| Exit::Done);
+            return print::rows(self.output.form(), &holds, &table);
         }
         if let Some(job) = &self.target.job {
             super::known_job(&store, job)?;
@@ -119,6 +118,6 @@ impl Arguments {
         let held = Held { scope, name, result: "held", held_until };
         let columns =
             [("scope", "scope"), ("name", "name"), ("result", "result"), ("until", "held_until")];
-        print::row(self.output.form(), &held, &Table::new(&columns, "")).map(|()| Exit::Done)
+        print::row(self.output.form(), &held, &Table::new(&columns, ""))
     }
 }

@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 
 use super::arguments::Output;
 use super::{Database, list, trail};
-use crate::exit::Exit;
 use crate::job::definition_keys;
 use crate::print::{self, Cell, Fields, Form};
 use crate::schedule::Schedule;
@@ -49,7 +48,7 @@ struct Answer {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
         let Some(definition) = store.list_definitions(Some(self.name.clone()))?.pop() else {
             return Err(super::no_definition(&store, &self.name).into());
@@ -77,8 +76,7 @@ impl Arguments {
             skipped_fires: definition.skipped_fires,
         };
         let form = self.output.form();
-        print::object(form, &answer, |fields| text(form, &answer, &keys, fields, now))?;
-        Ok(Exit::Done)
+        print::object(form, &answer, |fields| text(form, &answer, &keys, fields, now))
     }
 }
 

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::Database;
 use super::arguments::Output;
-use crate::exit::Exit;
 use crate::job::definition_keys;
 use crate::print::{self, Table};
 use crate::store::StoredDefinition;
@@ -58,12 +57,11 @@ const TABLE: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let definitions = database.open()?.list_definitions(None)?;
         let now = definitions.first().map(|definition| definition.now);
         let jobs: Vec<_> = definitions.into_iter().map(Job::from).collect();
-        print::rows(self.output.form(), &jobs, &TABLE.since(now))?;
-        Ok(Exit::Done)
+        print::rows(self.output.form(), &jobs, &TABLE.since(now))
     }
 }
 

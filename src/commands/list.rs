@@ -5,7 +5,6 @@ use clap::Args;
 use super::Database;
 use super::arguments::{Output, TimeZone, print_first, within, worker};
 use super::filter::{self, Filter};
-use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::print::Table;
 use crate::store::RunFilter;
@@ -64,7 +63,7 @@ pub(super) const TABLE: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
         let form = self.output.form();
         let filter = RunFilter {
@@ -75,7 +74,6 @@ impl Arguments {
         // One run more tells whether there are more.
         let runs = store.list_runs(filter, self.limit + 1)?;
         let table = TABLE.since(runs.first().map(|run| run.now));
-        print_first(form, runs, self.limit, "newest", &table)?;
-        Ok(Exit::Done)
+        print_first(form, runs, self.limit, "newest", &table)
     }
 }

@@ -5,7 +5,6 @@ use clap::Args;
 use super::Database;
 use super::arguments::{Output, TimeZone, within};
 use super::filter::Filter;
-use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::print::{self, Table};
 use crate::store::RunFilter;
@@ -78,7 +77,7 @@ const GROUPS: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
         let form = self.output.form();
         let filter = RunFilter {
@@ -89,11 +88,10 @@ impl Arguments {
             let mut groups = store.group_dead(filter)?;
             let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
             groups.truncate(limit.unwrap_or(usize::MAX));
-            print::rows(form, &groups, &GROUPS.since(groups.first().map(|group| group.now)))?;
+            print::rows(form, &groups, &GROUPS.since(groups.first().map(|group| group.now)))
         } else {
             let table = if self.all { &ALL } else { &RUNS };
-            print::rows(form, &store.list_dead(filter, self.limit)?, table)?;
+            print::rows(form, &store.list_dead(filter, self.limit)?, table)
         }
-        Ok(Exit::Done)
     }
 }

@@ -91,7 +91,7 @@ struct Enqueues {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let target = database.target()?;
         let store = Store::open(&target)?;
         if !self.yes && store.has_other_runs()? {
@@ -122,7 +122,7 @@ impl Arguments {
         removed?;
         let why = match stopped {
             Some(why) => why.to_owned(),
-            None if figures.succeeded == self.runs as i64 => return Ok(Exit::Done),
+            None if figures.succeeded == self.runs as i64 => return Ok(()),
             None => "some runs did not succeed".to_owned(),
         };
         Err(Fault::new(Exit::CouldNot, format!("cannot complete the load test: {why}")).into())

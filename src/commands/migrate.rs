@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::Database;
 use super::arguments::Output;
-use crate::exit::Exit;
 use crate::print::{self, Table};
 use crate::store::{Limits, Mode, Store};
 
@@ -27,7 +26,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let target = database.target()?;
         let mut store = Store::connect(&target)?;
         let migrations = if self.dry_run {
@@ -39,6 +38,5 @@ impl Arguments {
             store.migrate()?
         };
         print::rows(self.output.form(), &migrations, &Table::new(&[("migration", "name")], ""))
-            .map(|()| Exit::Done)
     }
 }

@@ -108,7 +108,7 @@ macro_rules! commands {
         impl Command {
             pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
                 match self {
-                    $(Self::$command(arguments) => arguments.0.run(database),)+
+                    $(Self::$command(arguments) => arguments.0.run(database).map(Into::into),)+
                 }
             }
         }

@@ -105,7 +105,7 @@ const TIMES: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let form = self.output.form();
         if let Some(expression) = &self.schedule {
             // Uses the host's clock: there is no database, and the clock only selects the lines to
@@ -119,8 +119,7 @@ impl Arguments {
             let now = definitions.first().map(|definition| definition.now);
             let mut next: Vec<_> = definitions.into_iter().filter_map(next).collect();
             next.sort_by_key(|one| (one.next_run_at.is_none(), one.next_run_at));
-            print::rows(form, &next, &DEFINITIONS.since(now))?;
-            return Ok(Exit::Done);
+            return print::rows(form, &next, &DEFINITIONS.since(now));
         };
         let definition = super::definition(&store, name)?;
         let from = self.from.unwrap_or(definition.now);
@@ -142,7 +141,7 @@ impl Arguments {
         expression: &str,
         time_zone: &str,
         from: DateTime<Utc>,
-    ) -> anyhow::Result<Exit> {
+    ) -> anyhow::Result<()> {
         let schedule = Schedule::parse(expression, time_zone).map_err(Fault::usage)?;
         schedule.first(from).map_err(Fault::usage)?;
         let fires = schedule.fires(from).take(usize::from(self.count));
@@ -161,7 +160,7 @@ impl Arguments {
                 "no more times within {HORIZON_YEARS} years after {last} and before the year 10000"
             ));
         }
-        Ok(Exit::Done)
+        Ok(())
     }
 }
 

@@ -6,7 +6,6 @@ use serde::Serialize;
 use super::Database;
 use super::arguments::Output;
 use super::trail::Reason;
-use crate::exit::Exit;
 use crate::print::{self, Table};
 
 /// Stop a definition's schedule until it is resumed
@@ -32,7 +31,7 @@ struct Paused<'a> {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
         match store.pause(self.name.clone(), self.reason.cause())? {
             Some(has_schedule) => {
@@ -44,7 +43,7 @@ impl Arguments {
                 }
                 let paused = Paused { job_type: &self.name, result: "paused" };
                 let table = Table::new(&[("job", "job_type"), ("result", "result")], "");
-                print::row(self.output.form(), &paused, &table).map(|()| Exit::Done)
+                print::row(self.output.form(), &paused, &table)
             }
             None => Err(super::no_definition(&store, &self.name).into()),
         }

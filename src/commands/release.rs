@@ -42,7 +42,7 @@ const TABLE: Table<'_> =
     Table::new(&[("scope", "scope"), ("name", "name"), ("result", "result")], "");
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let target = HoldTarget::from(self.target);
         let ended = database.open()?.end_holds(target.clone(), self.reason.cause())?;
         if ended.is_empty() {
@@ -56,6 +56,6 @@ impl Arguments {
             name: it.name,
             result: "released",
         });
-        print::rows(self.output.form(), &released.collect::<Vec<_>>(), &TABLE).map(|()| Exit::Done)
+        print::rows(self.output.form(), &released.collect::<Vec<_>>(), &TABLE)
     }
 }

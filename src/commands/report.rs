@@ -9,7 +9,7 @@ use clap::Args;
 use super::Database;
 use super::arguments::length;
 use super::replace_file::replace_file;
-use crate::exit::{Exit, Fault};
+use crate::exit::Fault;
 use crate::print;
 use crate::report::Page;
 use crate::schedule::{When, Zone};
@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let mut store = database.open()?;
         let now = store.now()?;
         let since = self.since.resolve(now, &self.time_zone);
@@ -71,9 +71,8 @@ impl Arguments {
         let html = page.render(&snapshot);
         match self.output.filter(|file| file.as_os_str() != "-") {
             Some(file) => replace_file(&file, html.as_bytes(), "omit -o to write to stdout")
-                .with_context(|| format!("cannot write {}", file.display()))?,
-            None => print::answer(&html)?,
+                .with_context(|| format!("cannot write {}", file.display())),
+            None => print::answer(&html),
         }
-        Ok(Exit::Done)
     }
 }

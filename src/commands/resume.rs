@@ -41,7 +41,7 @@ const TABLE: Table<'_> =
     Table::new(&[("job", "job_type"), ("result", "result"), ("next fire", "next_run_at")], "");
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
         let cause = self.reason.cause();
         loop {
@@ -57,7 +57,7 @@ impl Arguments {
             if let Some(next) = store.resume(definition, next, &cause)? {
                 let resumed =
                     Resumed { job_type: &self.name, result: "resumed", next_run_at: next };
-                return print::row(self.output.form(), &resumed, &TABLE).map(|()| Exit::Done);
+                return print::row(self.output.form(), &resumed, &TABLE);
             }
         }
     }

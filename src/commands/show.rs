@@ -68,17 +68,15 @@ struct Answer<'a> {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
         if self.output {
             let stored = store.output(self.id, self.attempt)?;
             let stored = stored.ok_or_else(|| no_run(&store, self.id))?;
             if self.follow {
-                follow::follow(stored, |attempt| store.output(self.id, attempt))?;
-            } else {
-                print::answer(&output(self.id, self.attempt, stored)?)?;
+                return follow::follow(stored, |attempt| store.output(self.id, attempt));
             }
-            return Ok(Exit::Done);
+            return print::answer(&output(self.id, self.attempt, stored)?);
         }
         let form = self.form.form();
         let characters = i32::try_from(CHARACTERS).ok().filter(|_| !form.is_json());
@@ -100,8 +98,7 @@ impl Arguments {
             history: &run.history,
             events: &run.events,
         };
-        print::object(form, &answer, |fields| text(form, run, fields))?;
-        Ok(Exit::Done)
+        print::object(form, &answer, |fields| text(form, run, fields))
     }
 }
 

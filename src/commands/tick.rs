@@ -8,7 +8,7 @@ use super::Database;
 use super::arguments::{Output, length, within, worker};
 use super::trail::host_name;
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
-use crate::exit::{Exit, Fault};
+use crate::exit::Fault;
 use crate::print::{self, LogFormat, Table};
 use crate::store::ClaimFilter;
 use crate::tick::{self, Bounds, Plan};
@@ -108,7 +108,7 @@ const PREVIEW: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let hosts = HostPolicy::new(&self.http_allow).map_err(Fault::usage)?;
         let shell = || vec!["shell".to_owned()];
         let (excluded_jobs, excluded_kinds) = match self.shell {
@@ -127,8 +127,7 @@ impl Arguments {
         if self.dry_run {
             let at_most = self.limit.map_or(i64::MAX, i64::from);
             let runs = database.open()?.preview(&worker, &filter, at_most)?;
-            print::rows(self.output.form(), &runs, &PREVIEW)?;
-            return Ok(Exit::Done);
+            return print::rows(self.output.form(), &runs, &PREVIEW);
         }
         let plan = Plan {
             worker,
@@ -144,8 +143,7 @@ impl Arguments {
             prune: if self.prune { self.ages.old() } else { Vec::new() },
         };
         execute::raise_descriptor_limit(plan.concurrency);
-        tick::run(database.target()?, plan, Executor::new(self.shell, hosts))?;
-        Ok(Exit::Done)
+        tick::run(database.target()?, plan, Executor::new(self.shell, hosts))
     }
 }
 

@@ -60,36 +60,34 @@ const UNITS: [(&str, &str); 2] = [
 ];
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         if self.remove {
             let is_installed = fs::exists(unit_folder()?.join(UNITS[0].0)).unwrap_or(false);
             if is_installed {
                 self.change_units(None)?;
             }
             // A host without cron has no lines to remove.
-            if !is_installed || read_crontab().is_ok() {
-                self.change_crontab("")?;
+            if is_installed && read_crontab().is_err() {
+                return Ok(());
             }
-            return Ok(Exit::Done);
+            return self.change_crontab("");
         }
         // Before anything changes: an address that can't be written stops it.
         let environment = if self.kubernetes { Vec::new() } else { environment(database)? };
         migrate(database)?;
         if self.kubernetes {
             let manifest = include_str!("cronjob.yaml");
-            print::answer(&manifest.replace("{version}", env!("CARGO_PKG_VERSION")))?;
+            print::answer(&manifest.replace("{version}", env!("CARGO_PKG_VERSION")))
         } else if self.systemd {
-            self.change_units(Some(&environment))?;
+            self.change_units(Some(&environment))
         } else {
             let block = marked::block(&self.lines(&environment)?);
             if self.crontab {
-                self.change_crontab(&block)?;
-            } else {
-                print::complain("nothing is installed; `jobctl init --crontab` adds these lines");
-                print::answer(&block)?;
+                return self.change_crontab(&block);
             }
+            print::complain("nothing is installed; `jobctl init --crontab` adds these lines");
+            print::answer(&block)
         }
-        Ok(Exit::Done)
     }
 
     /// The crontab's lines for this host.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::Database;
 use super::arguments::Output;
-use crate::exit::{Exit, Fault};
+use crate::exit::Fault;
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding};
 use crate::print;
@@ -53,13 +53,13 @@ struct Answer<'a> {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         if self.watch && !io::stdout().is_terminal() {
             return Err(Fault::usage("--watch needs a terminal; omit it in scripts").into());
         }
         let store = database.open()?;
         if !self.watch {
-            return self.show(&store).map(|()| Exit::Done);
+            return self.show(&store);
         }
         loop {
             print::redraw(|| self.show(&store))?;
@@ -76,12 +76,11 @@ impl Arguments {
             super::known_job(store, job)?;
         }
         if self.prometheus {
-            print::answer(&prometheus::exposition(&prometheus::metrics(&overview, &findings)))?;
+            print::answer(&prometheus::exposition(&prometheus::metrics(&overview, &findings)))
         } else if self.output.form().is_json() {
-            print::json(&Answer { findings: &findings, overview: &overview })?;
+            print::json(&Answer { findings: &findings, overview: &overview })
         } else {
-            text::show(self.output.form(), overview, findings)?;
+            text::show(self.output.form(), overview, findings)
         }
-        Ok(())
     }
 }
