@@ -125,6 +125,15 @@ pub(super) fn length(
     move |text| duration::parse_within(text, least, most)
 }
 
+/// Reads a duration within a range, in seconds: the database takes these.
+pub(super) fn seconds(
+    least: Duration,
+    most: Duration,
+) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+    let length = length(least, most);
+    move |text| length(text).map(|length| length.as_secs_f64())
+}
+
 /// Reads a run's id.
 pub(super) fn run_id(text: &str) -> Result<i64, String> {
     let id = text.parse().ok().filter(|id| *id > 0);

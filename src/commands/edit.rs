@@ -1,19 +1,14 @@
 //! `jobctl edit`: changes values of runs that were given at enqueue.
 
-use std::time::Duration;
-
-use chrono::{DateTime, Utc};
-use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use clap::Args;
 
 use super::Database;
-use super::arguments::{length, time, within};
 use super::bulk::{Request, Selection};
-use super::enqueue::{LONGEST_WAIT, check_job, read_payload, timeout};
+use super::enqueue::{Values, check_job, read_payload};
 use super::trail::Reason;
 use crate::exit::{Exit, Fault};
-use crate::job::action::MOST_ATTEMPTS;
+use crate::job::payload;
 use crate::job::status::Status;
-use crate::job::{backoff, definition, payload};
 use crate::store::{Edit, Store};
 
 /// Change the queue, time, limits or payload of waiting runs
@@ -25,7 +20,12 @@ use crate::store::{Edit, Store};
 ///   jobctl edit --all-waiting --job send_weekly_report --in 2h
 ///   jobctl edit --all-waiting --from-queue mail --queue slow --dry-run
 #[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    mut_group("Values", |values| values.required(true)),
+    // Here, `--queue` is the new queue.
+    mut_arg("queue", |filter| filter.long("from-queue"))
+)]
 pub(crate) struct Arguments {
     /// All queued and failed runs, due or not; filters narrow them down
     #[arg(id = "All", long = "all-waiting", conflicts_with_all = ["ids", "payload_file"])]
@@ -35,71 +35,16 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     reason: Reason,
     #[command(flatten)]
-    runs: FromQueue,
-}
-
-/// The new values; those that are not given stay.
-#[derive(Args, Debug)]
-#[group(required = true, multiple = true)]
-struct Values {
-    /// The queue; a tick can serve only some queues
-    #[arg(id = "new_queue", long = "queue", value_name = "Q", value_parser = definition::queue)]
-    queue: Option<String>,
-    /// Runs with a smaller number start first
-    #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
-    priority: Option<i32>,
-    /// Do not start before this time: RFC 3339, with its offset
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "in")]
-    run_at: Option<DateTime<Utc>>,
-    /// Do not start before this much time has passed
-    #[arg(long, value_name = "DURATION", value_parser = length(Duration::ZERO, LONGEST_WAIT))]
-    r#in: Option<Duration>,
-    /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
-    #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
-    backoff: Option<String>,
-    /// Maximum number of starts, those so far included
-    #[arg(long, value_name = "N", value_parser = within(1, MOST_ATTEMPTS))]
-    max_attempts: Option<i32>,
-    /// Time limit of one attempt
-    #[arg(long, value_name = "DURATION", value_parser = timeout())]
-    timeout: Option<Duration>,
-    /// Read the payload of the runs with these ids from a file, or from stdin
-    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
-    payload_file: Option<String>,
-}
-
-/// The usual selection, but `--queue` is a new value here, so the filter is `--from-queue`.
-#[derive(Debug)]
-struct FromQueue(Selection);
-
-impl Args for FromQueue {
-    fn augment_args(command: Command) -> Command {
-        Selection::augment_args(command).mut_arg("queue", |queue| queue.long("from-queue"))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for FromQueue {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Selection::from_arg_matches(matches).map(Self)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.0.update_from_arg_matches(matches)
-    }
+    runs: Selection,
 }
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        let FromQueue(runs) = self.runs;
-        runs.check(self.all_waiting, "--all-waiting")?;
+        self.runs.check(self.all_waiting, "--all-waiting")?;
         let payload = self.values.payload_file.as_deref().map(payload_of).transpose()?;
         let store = database.open()?;
         if let Some(payload) = &payload {
-            fits_jobs(&store, runs.ids(), payload)?;
+            fits_jobs(&store, self.runs.ids(), payload)?;
         }
         let has_time = self.values.run_at.is_some() || self.values.r#in.is_some();
         let (from, only): (&[_], _) = if self.all_waiting || has_time {
@@ -114,7 +59,10 @@ impl Arguments {
             )
         };
         let cause = self.reason.cause();
-        let edit = self.values.edit(payload);
+        let Values { queue, priority, run_at, r#in, max_attempts, timeout, backoff, .. } =
+            self.values;
+        let edit =
+            Edit { queue, priority, run_at, after: r#in, max_attempts, timeout, backoff, payload };
         let request = Request {
             verb: "edit",
             from,
@@ -125,22 +73,7 @@ impl Arguments {
                 false => format!("its status is {status}; {only}"),
             },
         };
-        request.of(runs, &store, self.all_waiting.then_some("waiting"))
-    }
-}
-
-impl Values {
-    fn edit(self, payload: Option<String>) -> Edit {
-        Edit {
-            queue: self.queue,
-            priority: self.priority,
-            run_at: self.run_at,
-            after: self.r#in.map(|wait| wait.as_secs_f64()),
-            max_attempts: self.max_attempts,
-            timeout: self.timeout.map(|limit| limit.as_secs_f64()),
-            backoff: self.backoff,
-            payload,
-        }
+        request.of(self.runs, &store, self.all_waiting.then_some("waiting"))
     }
 }
 

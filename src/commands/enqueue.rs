@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Database;
-use super::arguments::{Output, length, run_key, share, time, within};
+use super::arguments::{Output, run_key, seconds, share, time, within};
 use crate::exit::{Exit, Fault};
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
@@ -24,7 +24,7 @@ use crate::store::{Accepted, NewRun, Queued, Store};
 use crate::text::plural;
 
 /// The longest `--in`; `--run-at` can reach farther.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86400);
+const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86400);
 /// Bytes of a line of a batch: a payload, and room for the rest.
 const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 
@@ -37,6 +37,10 @@ const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 ///   jobctl enqueue shell -- pg_dump -f /backup/app.sql app
 ///   jobctl enqueue shell '{"command": "pg_dump -Z6 app >new && mv new app.gz"}'
 ///   jobctl enqueue http '{"url": "https://app.example/mail", "json": {"user": 5}}'
+///
+/// A flag has precedence over the definition. Without both, the queue is `default`,
+/// the priority 0, the backoff exponential:1m..30m, and a run starts at most 10
+/// times; an http job has a timeout of 30s, a shell job none.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -44,26 +48,22 @@ pub(crate) struct Arguments {
     #[arg(value_name = "JOB", required_unless_present = "batch")]
     job: Option<String>,
     /// JSON; with a command after --, the input of the command
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, conflicts_with = "payload_file")]
     payload: Option<String>,
     /// Run this command, without a shell in between
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
-    /// Do not start before this time: RFC 3339, with its offset
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["in", "next"])]
-    run_at: Option<DateTime<Utc>>,
-    /// Do not start before this much time has passed
-    #[arg(long, value_name = "DURATION", value_parser = length(Duration::ZERO, LONGEST_WAIT))]
-    r#in: Option<Duration>,
+    #[command(flatten)]
+    values: Values,
     /// Do not start before the next time of this schedule, as in a definition: '0 9 * * mon'
-    #[arg(long, value_name = "EXPR", conflicts_with = "in")]
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["run_at", "in"])]
     next: Option<String>,
     /// Time zone of --next: UTC, or an area and city as in America/New_York
     #[arg(long, value_name = "TZ", default_value = "UTC", requires = "next")]
     time_zone: String,
     /// Cancel the run if it has not started this long after its time
     #[arg(long, value_name = "DURATION", value_parser = expires_in())]
-    expires_in: Option<Duration>,
+    expires_in: Option<f64>,
     /// The tenant or customer it runs for: runs of a limited job start in turns between shares
     #[arg(long, value_name = "NAME", value_parser = share)]
     share: Option<String>,
@@ -89,42 +89,13 @@ pub(crate) struct Arguments {
         long,
         value_name = "DURATION",
         requires = "key",
-        value_parser = length(Duration::ZERO, LONGEST_WAIT),
+        value_parser = wait(),
         conflicts_with_all = ["run_at", "in", "next"]
     )]
-    debounce: Option<Duration>,
+    debounce: Option<f64>,
     /// Start at the latest this much time after the first enqueue
-    #[arg(
-        long,
-        value_name = "DURATION",
-        requires = "debounce",
-        value_parser = length(Duration::ZERO, LONGEST_WAIT)
-    )]
-    debounce_max: Option<Duration>,
-    /// Runs with a smaller number start first [default: 0]
-    #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
-    priority: Option<i32>,
-    /// The run's queue; a tick can serve only some queues [default: default]
-    #[arg(long, value_name = "Q", value_parser = definition::queue)]
-    queue: Option<String>,
-    /// Maximum number of starts, crashes included [default: 10]
-    #[arg(long, value_name = "N", value_parser = within(1, MOST_ATTEMPTS))]
-    max_attempts: Option<i32>,
-    /// Time limit of one attempt [default: none for shell, 30s for http]
-    #[arg(long, value_name = "DURATION", value_parser = timeout())]
-    timeout: Option<Duration>,
-    /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
-    /// [default: exponential:1m..30m]
-    #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
-    backoff: Option<String>,
-    /// Read the payload from a file, or from stdin
-    #[arg(
-        long,
-        value_name = "FILE|-",
-        value_hint = ValueHint::FilePath,
-        conflicts_with = "payload"
-    )]
-    payload_file: Option<String>,
+    #[arg(long, value_name = "DURATION", requires = "debounce", value_parser = wait())]
+    debounce_max: Option<f64>,
     /// Enqueue JSON Lines, all or nothing: job_type, payload, idempotency_key, and flags
     #[arg(
         long,
@@ -138,6 +109,36 @@ pub(crate) struct Arguments {
     batch: Option<String>,
     #[command(flatten)]
     output: Output,
+}
+
+/// The values that `enqueue` gives to a run and `edit` changes.
+#[derive(Args, Debug)]
+pub(super) struct Values {
+    /// The queue; a tick can serve only some queues
+    // A filter of `edit` has the id `queue`.
+    #[arg(id = "new_queue", long = "queue", value_name = "Q", value_parser = definition::queue)]
+    pub(super) queue: Option<String>,
+    /// Runs with a smaller number start first
+    #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
+    pub(super) priority: Option<i32>,
+    /// Do not start before this time: RFC 3339, with its offset
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "in")]
+    pub(super) run_at: Option<DateTime<Utc>>,
+    /// Do not start before this much time has passed
+    #[arg(long, value_name = "DURATION", value_parser = wait())]
+    pub(super) r#in: Option<f64>,
+    /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
+    #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
+    pub(super) backoff: Option<String>,
+    /// Maximum number of starts in all, crashes included
+    #[arg(long, value_name = "N", value_parser = within(1, MOST_ATTEMPTS))]
+    pub(super) max_attempts: Option<i32>,
+    /// Time limit of one attempt
+    #[arg(long, value_name = "DURATION", value_parser = timeout())]
+    pub(super) timeout: Option<f64>,
+    /// Read the payload from a file, or from stdin
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(super) payload_file: Option<String>,
 }
 
 /// A line of a batch.
@@ -205,33 +206,47 @@ impl Arguments {
 
     /// Fills in what a line of a batch omits.
     fn complete(&self, run: &mut NewRun) {
-        run.queue = run.queue.take().or_else(|| self.queue.clone());
-        run.backoff = run.backoff.take().or_else(|| self.backoff.clone());
-        run.priority = run.priority.or(self.priority);
-        run.max_attempts = run.max_attempts.or(self.max_attempts);
-        run.timeout = run.timeout.or(self.timeout.map(|limit| limit.as_secs_f64()));
-        run.expires_in = run.expires_in.or(self.expires_in.map(|wait| wait.as_secs_f64()));
+        let Values { queue, priority, backoff, max_attempts, timeout, .. } = &self.values;
+        run.queue = run.queue.take().or_else(|| queue.clone());
+        run.backoff = run.backoff.take().or_else(|| backoff.clone());
+        run.priority = run.priority.or(*priority);
+        run.max_attempts = run.max_attempts.or(*max_attempts);
+        run.timeout = run.timeout.or(*timeout);
+        run.expires_in = run.expires_in.or(self.expires_in);
         run.share = run.share.take().or_else(|| self.share.clone());
     }
 
     fn asked(mut self) -> anyhow::Result<Asked> {
         let next = self.next.take().map(|next| Schedule::parse(&next, &self.time_zone));
         let next = next.transpose().map_err(Fault::usage)?;
-        let mut run = self.new_run()?;
+        let job = self.job.take().unwrap_or_default();
+        let payload = self.payload(&job)?;
+        let mut run = NewRun {
+            job_type: job,
+            payload,
+            run_at: self.values.run_at,
+            after: self.values.r#in,
+            key: self.key.take(),
+            key_scope: self.key_scope.take(),
+            on_conflict: self.on_conflict.take(),
+            debounce: self.debounce,
+            debounce_max: self.debounce_max,
+            ..NewRun::default()
+        };
+        self.complete(&mut run);
         settle_conflict(&mut run).map_err(Fault::usage)?;
         // Only a batch has lines.
         Ok(Asked { line: 0, run, next })
     }
 
-    fn new_run(self) -> anyhow::Result<NewRun> {
-        let job = self.job.unwrap_or_default();
-        let given = match (&self.payload_file, self.payload) {
+    /// Returns the payload of a run of this job.
+    fn payload(&self, job: &str) -> anyhow::Result<String> {
+        let given = match (&self.values.payload_file, &self.payload) {
             (Some(file), _) => Some(read_payload(file)?),
-            (None, payload) => payload.map(String::into_bytes),
+            (None, payload) => payload.as_ref().map(|payload| payload.clone().into_bytes()),
         };
-        let refuse = |why: &dyn Display, payload: &[u8]| {
-            Fault::usage(format!("{why}{}", tip(&job, payload)))
-        };
+        let refuse =
+            |why: &dyn Display, payload: &[u8]| Fault::usage(format!("{why}{}", tip(job, payload)));
         let check = |bytes| payload::check(bytes).map_err(|why| refuse(&why, bytes));
         let payload = given.as_deref().map(check).transpose()?;
         let payload = match (self.command.is_empty(), payload) {
@@ -241,31 +256,14 @@ impl Arguments {
                 return Err(Fault::usage(why).into());
             }
             (true, Some(payload)) => payload.to_owned(),
-            (true, None) if action::is_built_in(&job) => {
+            (true, None) if action::is_built_in(job) => {
                 let why = format!("job {job} needs a payload; see `jobctl help enqueue`");
                 return Err(Fault::usage(why).into());
             }
             (true, None) => "{}".to_owned(),
         };
-        check_job(&job, &payload).map_err(|why| refuse(&why, payload.as_bytes()))?;
-        Ok(NewRun {
-            job_type: job,
-            payload,
-            queue: self.queue,
-            priority: self.priority,
-            run_at: self.run_at,
-            after: self.r#in.map(|wait| wait.as_secs_f64()),
-            max_attempts: self.max_attempts,
-            timeout: self.timeout.map(|limit| limit.as_secs_f64()),
-            backoff: self.backoff,
-            expires_in: self.expires_in.map(|wait| wait.as_secs_f64()),
-            share: self.share,
-            key: self.key,
-            key_scope: self.key_scope,
-            on_conflict: self.on_conflict,
-            debounce: self.debounce.map(|wait| wait.as_secs_f64()),
-            debounce_max: self.debounce_max.map(|wait| wait.as_secs_f64()),
-        })
+        check_job(job, &payload).map_err(|why| refuse(&why, payload.as_bytes()))?;
+        Ok(payload)
     }
 }
 
@@ -450,42 +448,40 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
     }
     let time_zone = line.time_zone.as_deref().unwrap_or("UTC");
     let next = field("next", line.next, |next| Schedule::parse(next, time_zone))?;
-    let wait = |name, text| {
-        let wait = field(name, text, length(Duration::ZERO, LONGEST_WAIT));
-        wait.map(|wait| wait.map(|wait| wait.as_secs_f64()))
-    };
     let mut run = NewRun {
         payload: payload.to_owned(),
         job_type: line.job_type,
         queue: field("queue", line.queue, definition::queue)?,
         priority: line.priority,
         run_at: field("run_at", line.run_at, time)?,
-        after: wait("in", line.r#in)?,
+        after: field("in", line.r#in, wait())?,
         max_attempts: line.max_attempts,
-        timeout: field("timeout", line.timeout, timeout())?.map(|limit| limit.as_secs_f64()),
+        timeout: field("timeout", line.timeout, timeout())?,
         backoff: field("backoff", line.backoff, backoff::check)?,
-        expires_in: field("expires_in", line.expires_in, expires_in())?
-            .map(|wait| wait.as_secs_f64()),
+        expires_in: field("expires_in", line.expires_in, expires_in())?,
         share: field("share", line.share, share)?,
         key: field("idempotency_key", line.idempotency_key, run_key)?,
         key_scope: field("key_scope", line.key_scope, key_scope)?,
         on_conflict: field("on_conflict", line.on_conflict, on_conflict)?,
-        debounce: wait("debounce", line.debounce)?,
-        debounce_max: wait("debounce_max", line.debounce_max)?,
+        debounce: field("debounce", line.debounce, wait())?,
+        debounce_max: field("debounce_max", line.debounce_max, wait())?,
     };
     settle_conflict(&mut run).map_err(Fault::usage)?;
     Ok((run, next))
 }
 
 /// Reads the time limit of an attempt.
-pub(super) fn timeout() -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static
-{
+fn timeout() -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
     let (least, most) = action::TIMEOUT_RANGE;
-    length(least, most)
+    seconds(least, most)
 }
 
-fn expires_in() -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
-    length(Duration::from_secs(1), LONGEST_WAIT)
+fn wait() -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+    seconds(Duration::ZERO, LONGEST_WAIT)
+}
+
+fn expires_in() -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+    seconds(Duration::from_secs(1), LONGEST_WAIT)
 }
 
 /// Checks what a run does if its key has a run. A debounced run replaces it.
