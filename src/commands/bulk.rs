@@ -8,10 +8,11 @@ use serde::Serialize;
 
 use super::arguments::{Output, TimeZone, run_id};
 use super::filter::Filter;
+use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Form, Progress, Table};
-use crate::store::{self, ActionResult, RunFilter, Store};
+use crate::store::{self, ActionResult, Cause, RunFilter, Store};
 use crate::text::plural;
 
 /// Runs per statement.
@@ -46,6 +47,8 @@ pub(super) struct Selection {
     #[command(flatten)]
     flags: BulkFlags,
     #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
     time_zone: TimeZone,
@@ -78,7 +81,7 @@ pub(super) struct Request<'a> {
     pub(super) verb: &'static str,
     /// Statuses in which the request is granted.
     pub(super) from: &'a [Status],
-    pub(super) ask: &'a dyn Fn(Vec<i64>) -> store::Result<Vec<ActionResult>>,
+    pub(super) ask: &'a dyn Fn(Vec<i64>, &Cause) -> store::Result<Vec<ActionResult>>,
     /// Returns the word for a granted request. The argument is the run's status before it.
     pub(super) granted: &'a dyn Fn(&str) -> &'static str,
     /// Returns why a request was refused. The argument is the run's status.
@@ -115,11 +118,12 @@ impl Request<'_> {
         &self,
         ids: Vec<i64>,
         flags: BulkFlags,
+        cause: &Cause,
         form: Form,
         store: &Store,
     ) -> anyhow::Result<Exit> {
         let flags = BulkFlags { verbose: true, ..flags };
-        self.in_batches(&distinct(ids), flags, form, store, |_| true)
+        self.in_batches(&distinct(ids), flags, cause, form, store, |_| true)
     }
 
     /// Makes the request for the runs with the ids, or for all matching runs if `all` names them.
@@ -130,9 +134,9 @@ impl Request<'_> {
         store: &Store,
         all: Option<&str>,
     ) -> anyhow::Result<Exit> {
-        let Selection { ids, flags, filter, time_zone, output } = selection;
-        let form = output.form();
-        let Some(words) = all else { return self.of_ids(ids, flags, form, store) };
+        let Selection { ids, flags, filter, time_zone, reason, output } = selection;
+        let (form, cause) = (output.form(), reason.cause());
+        let Some(words) = all else { return self.of_ids(ids, flags, &cause, form, store) };
         let filter = filter.resolve(store, &time_zone, self.from)?;
         let mut ids = store.list_ids(RunFilter { unsettled: true, ..filter })?;
         ids.reverse();
@@ -152,7 +156,7 @@ impl Request<'_> {
         let matches = |answer: &ActionResult| {
             answer.granted || self.from.iter().any(|status| status.as_str() == answer.status)
         };
-        self.in_batches(&ids, flags, form, store, |answer| answer.is_some_and(matches))
+        self.in_batches(&ids, flags, &cause, form, store, |answer| answer.is_some_and(matches))
     }
 
     /// Makes the request in batches, within the time limit of a statement. The last batch comes
@@ -163,6 +167,7 @@ impl Request<'_> {
         &self,
         ids: &[i64],
         flags: BulkFlags,
+        cause: &Cause,
         form: Form,
         store: &Store,
         counts: impl Fn(Option<&ActionResult>) -> bool,
@@ -173,7 +178,7 @@ impl Request<'_> {
             let batch_ids = batch.to_vec();
             let answers = match flags.dry_run {
                 true => store.dry_run(batch_ids, self.from),
-                false => (self.ask)(batch_ids),
+                false => (self.ask)(batch_ids, cause),
             }?;
             let answers: HashMap<_, _> = answers.iter().map(|answer| (answer.id, answer)).collect();
             let counted = batch

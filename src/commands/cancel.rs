@@ -4,7 +4,6 @@ use clap::Args;
 
 use super::Database;
 use super::bulk::{Request, Selection};
-use super::trail::Reason;
 use crate::exit::Exit;
 use crate::job::status::Status;
 
@@ -19,8 +18,6 @@ use crate::job::status::Status;
 pub(crate) struct Arguments {
     #[command(flatten)]
     all: All,
-    #[command(flatten)]
-    reason: Reason,
     #[command(flatten)]
     runs: Selection,
 }
@@ -47,11 +44,10 @@ impl Arguments {
         };
         self.runs.check(all.is_some(), "--all-waiting or --all")?;
         let store = database.open()?;
-        let cause = self.reason.cause();
         let request = Request {
             verb: "cancel",
             from,
-            ask: &|ids| store.cancel(ids, from, &cause),
+            ask: &|ids, cause| store.cancel(ids, from, cause),
             granted: &|status| if status == "running" { "cancel requested" } else { "cancelled" },
             why: &|status| {
                 format!(

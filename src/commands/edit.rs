@@ -5,7 +5,6 @@ use clap::Args;
 use super::Database;
 use super::bulk::{Request, Selection};
 use super::enqueue::{Values, check_job, read_payload};
-use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::payload;
 use crate::job::status::Status;
@@ -33,8 +32,6 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     values: Values,
     #[command(flatten)]
-    reason: Reason,
-    #[command(flatten)]
     runs: Selection,
 }
 
@@ -58,7 +55,6 @@ impl Arguments {
                 "only queued, failed and dead runs can be edited",
             )
         };
-        let cause = self.reason.cause();
         let Values { queue, priority, run_at, r#in, max_attempts, timeout, backoff, .. } =
             self.values;
         let edit =
@@ -66,7 +62,7 @@ impl Arguments {
         let request = Request {
             verb: "edit",
             from,
-            ask: &|ids| store.edit(ids, from, &edit, &cause),
+            ask: &|ids, cause| store.edit(ids, from, &edit, cause),
             granted: &|_| "edited",
             why: &|status| match from.iter().any(|from| from.as_str() == status) {
                 true => "its starts so far use up --max-attempts; give a larger number".to_owned(),

@@ -184,7 +184,7 @@ fn remove(
     let request = Request {
         verb: "prune",
         from,
-        ask: &|ids| store.remove(ids, from, cause),
+        ask: &|ids, cause| store.remove(ids, from, cause),
         granted: &|_| "deleted",
         why: &|status| {
             format!(
@@ -192,7 +192,7 @@ fn remove(
             )
         },
     };
-    request.of_ids(ids, flags, form, store)
+    request.of_ids(ids, flags, cause, form, store)
 }
 
 /// Returns the ids of the runs that `delete` would delete, the oldest first.

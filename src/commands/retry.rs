@@ -4,7 +4,6 @@ use clap::Args;
 
 use super::Database;
 use super::bulk::{Request, Selection};
-use super::trail::Reason;
 use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::store::RetryTerms;
@@ -29,8 +28,6 @@ pub(crate) struct Arguments {
     /// Also take running runs from their workers, whose results then do not count
     #[arg(long, conflicts_with = "All")]
     force: bool,
-    #[command(flatten)]
-    reason: Reason,
     #[command(flatten)]
     runs: Selection,
 }
@@ -68,12 +65,11 @@ impl Arguments {
                 "a run that succeeded cannot be retried",
             ),
         };
-        let cause = self.reason.cause();
         let terms = RetryTerms { cancelled_now: self.now, unsettled: all.is_some() };
         let request = Request {
             verb: "retry",
             from,
-            ask: &|ids| store.retry(ids, from, terms, &cause),
+            ask: &|ids, cause| store.retry(ids, from, terms, cause),
             granted: &|_| "queued",
             why: &|status| match status {
                 "succeeded" | "running" => format!("its status is {status}; {only}"),

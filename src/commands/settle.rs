@@ -4,7 +4,6 @@ use clap::Args;
 
 use super::Database;
 use super::bulk::{Request, Selection};
-use super::trail::Reason;
 use crate::exit::Exit;
 use crate::job::status::Status;
 
@@ -22,8 +21,6 @@ pub(crate) struct Arguments {
     #[arg(id = "All", long = "all-dead", conflicts_with = "ids")]
     all_dead: bool,
     #[command(flatten)]
-    reason: Reason,
-    #[command(flatten)]
     runs: Selection,
 }
 
@@ -31,12 +28,11 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         self.runs.check(self.all_dead, "--all-dead")?;
         let store = database.open()?;
-        let cause = self.reason.cause();
         let from = &[Status::Dead];
         let request = Request {
             verb: "settle",
             from,
-            ask: &|ids| store.settle(ids, from, &cause),
+            ask: &|ids, cause| store.settle(ids, from, cause),
             granted: &|_| "settled",
             why: &|status| format!("its status is {status}; only dead runs can be settled"),
         };
