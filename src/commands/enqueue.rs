@@ -114,6 +114,9 @@ pub(crate) struct Arguments {
 /// The values that `enqueue` gives to a run and `edit` changes.
 #[derive(Args, Debug)]
 pub(super) struct Values {
+    /// Read the payload from a file, or from stdin
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(super) payload_file: Option<String>,
     /// The queue; a tick can serve only some queues
     // A filter of `edit` has the id `queue`.
     #[arg(id = "new_queue", long = "queue", value_name = "Q", value_parser = definition::queue)]
@@ -121,12 +124,6 @@ pub(super) struct Values {
     /// Runs with a smaller number start first
     #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
     pub(super) priority: Option<i32>,
-    /// Do not start before this time: RFC 3339, with its offset
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "in")]
-    pub(super) run_at: Option<DateTime<Utc>>,
-    /// Do not start before this much time has passed
-    #[arg(long, value_name = "DURATION", value_parser = wait())]
-    pub(super) r#in: Option<f64>,
     /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
     #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
     pub(super) backoff: Option<String>,
@@ -136,9 +133,12 @@ pub(super) struct Values {
     /// Time limit of one attempt
     #[arg(long, value_name = "DURATION", value_parser = timeout())]
     pub(super) timeout: Option<f64>,
-    /// Read the payload from a file, or from stdin
-    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
-    pub(super) payload_file: Option<String>,
+    /// Do not start before this time: RFC 3339, with its offset
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "in")]
+    pub(super) run_at: Option<DateTime<Utc>>,
+    /// Do not start before this much time has passed
+    #[arg(long, value_name = "DURATION", value_parser = wait())]
+    pub(super) r#in: Option<f64>,
 }
 
 /// A line of a batch.

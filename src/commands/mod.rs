@@ -97,18 +97,24 @@ pub(crate) struct Cli {
 }
 
 macro_rules! commands {
-    ($($command:ident($arguments:ty),)+) => {
+    ($($group:literal: $($command:ident($arguments:ty),)+)+) => {
+        /// The groups of commands in the help, and their sizes.
+        const GROUPS: [(&str, usize); [$($group),+].len()] =
+            [$(($group, [$(stringify!($command)),+].len())),+];
+
         /// `defer` builds the flags of the given command only; building all of them is slow.
         #[derive(Debug, Subcommand)]
         #[command(defer = true)]
         pub(crate) enum Command {
-            $($command(Environment<$arguments>),)+
+            $($($command(Environment<$arguments>),)+)+
         }
 
         impl Command {
             pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
                 match self {
-                    $(Self::$command(arguments) => arguments.0.run(database).map(Into::into),)+
+                    $($(Self::$command(arguments) => {
+                        arguments.0.run(database).map(Into::into)
+                    })+)+
                 }
             }
         }
@@ -116,36 +122,41 @@ macro_rules! commands {
 }
 
 commands! {
+    "Set up":
     Init(init::Arguments),
     Migrate(migrate::Arguments),
     Apply(apply::Arguments),
     ImportCrontab(import_crontab::Arguments),
+    Grants(grants::Arguments),
+    Doctor(doctor::Arguments),
+    Completions(completions::Arguments),
+    "Enqueue":
     Enqueue(Box<enqueue::Arguments>),
+    Once(once::Arguments),
+    "Run":
     Tick(tick::Arguments),
-    Retry(retry::Arguments),
-    Cancel(cancel::Arguments),
-    Settle(settle::Arguments),
-    Edit(Box<edit::Arguments>),
+    Prune(prune::Arguments),
+    Load(load::Arguments),
+    "Look":
     List(list::Arguments),
     ListDead(list_dead::Arguments),
     Failures(failures::Arguments),
     Show(show::Arguments),
-    Next(next::Arguments),
+    Status(status::Arguments),
+    Check(check::Arguments),
+    Report(report::Arguments),
     Jobs(jobs::Arguments),
     Job(job::Arguments),
-    Once(once::Arguments),
+    Next(next::Arguments),
+    "Act":
+    Retry(retry::Arguments),
+    Cancel(cancel::Arguments),
+    Edit(Box<edit::Arguments>),
+    Settle(settle::Arguments),
     Pause(pause::Arguments),
     Resume(resume::Arguments),
     Hold(hold::Arguments),
     Release(release::Arguments),
-    Status(status::Arguments),
-    Check(check::Arguments),
-    Prune(prune::Arguments),
-    Load(load::Arguments),
-    Doctor(doctor::Arguments),
-    Report(report::Arguments),
-    Grants(grants::Arguments),
-    Completions(completions::Arguments),
 }
 
 impl Command {
