@@ -57,18 +57,10 @@ struct Change {
 const NONE: &str = "nothing changes";
 
 /// For changes of whole definitions only.
-const WHOLE: Table<'_> = Table::new(&[("change", "change"), ("job", "job_type")], NONE);
+const WHOLE: Table<'_> = Table::new("change, job_type as job", NONE);
 
-const TABLE: Table<'_> = Table::new(
-    &[
-        ("change", "change"),
-        ("job", "job_type"),
-        ("key", "definition_key"),
-        ("old", "old"),
-        ("new", "new"),
-    ],
-    NONE,
-);
+const TABLE: Table<'_> =
+    Table::new("change, job_type as job, definition_key as key, old, new", NONE);
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {

@@ -109,8 +109,8 @@ struct Total {
     id: i64,
 }
 
-const LINES: Table<'_> = Table::new(&[("id", "id"), ("result", "result")], "");
-const TOTALS: Table<'_> = Table::new(&[("result", "result"), ("runs", "runs")], "");
+const LINES: Table<'_> = Table::new("id, result", "");
+const TOTALS: Table<'_> = Table::new("result, runs", "");
 
 impl Request<'_> {
     /// Makes the request for these runs; in a dry run, reads what it would do.

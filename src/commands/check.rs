@@ -110,7 +110,7 @@ impl Arguments {
         findings.retain(|finding| finding.severity == Severity::Bad);
         let form = self.output.form();
         if self.output.asks_for_tsv() {
-            print::rows(form, &findings, &Table::new(&[], ""))?;
+            print::rows(form, &findings, &Table::new("", ""))?;
         } else if form.is_json() {
             print::json(&json!({"fine": findings.is_empty(), "findings": findings}))?;
         } else if let Some(repeat) = self.repeat {

@@ -36,10 +36,7 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-const TABLE: Table<'_> = Table::new(
-    &[("severity", "severity"), ("check", "check"), ("found", "found"), ("remedy", "remedy")],
-    "",
-);
+const TABLE: Table<'_> = Table::new("severity, check, found, remedy", "");
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {

@@ -60,30 +60,14 @@ struct AttemptFilter {
 const NONE: &str = "no failed attempt matches";
 
 const ATTEMPTS: Table<'_> = Table::new(
-    &[
-        ("run", "run_id"),
-        ("job", "job_type"),
-        ("attempt", "attempt"),
-        ("worker", "worker"),
-        ("ended", "finished_at"),
-        ("run status", "status"),
-        ("error", "error"),
-        ("last line", "last_line"),
-    ],
+    "run_id as run, job_type as job, attempt, worker, finished_at as ended, status as run status, \
+     error, last_line as last line",
     NONE,
 );
 
 const GROUPS: Table<'_> = Table::new(
-    &[
-        ("job", "job_type"),
-        ("worker", "worker"),
-        ("failures", "failures"),
-        ("first", "first_finished_at"),
-        ("last", "last_finished_at"),
-        ("newest", "newest_id"),
-        ("error", "error"),
-        ("last line", "last_line"),
-    ],
+    "job_type as job, worker, failures, first_finished_at as first, last_finished_at as last, \
+     newest_id as newest, error, last_line as last line",
     NONE,
 );
 

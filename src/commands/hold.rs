@@ -16,14 +16,8 @@ use crate::text::timestamp;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const TABLE: Table<'_> = Table::new(
-    &[
-        ("held", "scope"),
-        ("name", "name"),
-        ("since", "held_at"),
-        ("until", "held_until"),
-        ("by", "host_user|recorded_by"),
-        ("reason", "reason"),
-    ],
+    "scope as held, name, held_at as since, held_until as until, host_user|recorded_by as by, \
+     reason",
     "no holds",
 );
 
@@ -116,8 +110,7 @@ impl Arguments {
         let held_until = store.hold(target.clone(), self.lasts, self.reason.cause())?;
         let HoldTarget { scope, name } = target;
         let held = Held { scope, name, result: "held", held_until };
-        let columns =
-            [("scope", "scope"), ("name", "name"), ("result", "result"), ("until", "held_until")];
-        print::row(self.output.form(), &held, &Table::new(&columns, ""))
+        let table = Table::new("scope, name, result, held_until as until", "");
+        print::row(self.output.form(), &held, &table)
     }
 }

@@ -88,14 +88,8 @@ fn text(
     now: DateTime<Utc>,
 ) -> anyhow::Result<()> {
     let mut facts = fields.cells(
-        &[
-            ("job", "job_type"),
-            ("state", "state"),
-            ("since", "since_at"),
-            ("by", "changed_by"),
-            ("reason", "reason"),
-            ("skipped times", "skipped_fires"),
-        ],
+        "job_type as job, state, since_at as since, changed_by as by, reason, \
+         skipped_fires as skipped times",
         Some(now),
     );
     facts.retain(|(name, _)| *name != "skipped times" || answer.skipped_fires > 0);

@@ -43,16 +43,8 @@ struct Job {
 }
 
 const TABLE: Table<'_> = Table::new(
-    &[
-        ("job", "job_type"),
-        ("runs", "executes"),
-        ("schedule", "schedule"),
-        ("next", "next_run_at|state"),
-        ("since", "since_at"),
-        ("by", "changed_by"),
-        ("queue", "queue"),
-        ("timeout", "timeout_seconds"),
-    ],
+    "job_type as job, executes as runs, schedule, next_run_at|state as next, since_at as since, \
+     changed_by as by, queue, timeout_seconds as timeout",
     "no definition; `jobctl apply` adds those of a file",
 );
 

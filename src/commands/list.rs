@@ -49,16 +49,8 @@ pub(crate) struct Arguments {
 }
 
 pub(super) const TABLE: Table<'_> = Table::new(
-    &[
-        ("id", "id"),
-        ("job", "job_type"),
-        ("status", "status"),
-        ("attempts", "attempts/max_attempts"),
-        ("created", "created_at"),
-        ("ended", "finished_at"),
-        ("run time", "run_time_seconds"),
-        ("error", "last_error"),
-    ],
+    "id, job_type as job, status, attempts/max_attempts as attempts, created_at as created, \
+     finished_at as ended, run_time_seconds as run time, last_error as error",
     "no run matches",
 );
 

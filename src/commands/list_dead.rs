@@ -38,41 +38,21 @@ pub(crate) struct Arguments {
 const NONE: &str = "no dead run matches";
 
 const RUNS: Table<'_> = Table::new(
-    &[
-        ("id", "id"),
-        ("job", "job_type"),
-        ("attempts", "attempts/max_attempts"),
-        ("died at", "finished_at"),
-        ("error type", "error_type"),
-        ("error", "last_error"),
-    ],
+    "id, job_type as job, attempts/max_attempts as attempts, finished_at as died at, \
+     error_type as error type, last_error as error",
     NONE,
 );
 
 /// With settled runs.
 const ALL: Table<'_> = Table::new(
-    &[
-        ("id", "id"),
-        ("job", "job_type"),
-        ("attempts", "attempts/max_attempts"),
-        ("died at", "finished_at"),
-        ("settled at", "settled_at"),
-        ("error type", "error_type"),
-        ("error", "last_error"),
-    ],
+    "id, job_type as job, attempts/max_attempts as attempts, finished_at as died at, \
+     settled_at as settled at, error_type as error type, last_error as error",
     NONE,
 );
 
 const GROUPS: Table<'_> = Table::new(
-    &[
-        ("job", "job_type"),
-        ("error type", "error_type"),
-        ("runs", "runs"),
-        ("first died", "first_finished_at"),
-        ("last died", "last_finished_at"),
-        ("newest", "newest_id"),
-        ("error", "last_error"),
-    ],
+    "job_type as job, error_type as error type, runs, first_finished_at as first died, \
+     last_finished_at as last died, newest_id as newest, last_error as error",
     NONE,
 );
 

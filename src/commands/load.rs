@@ -72,16 +72,10 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-const FACTS: [(&str, &str); 8] = [
-    ("succeeded", "succeeded/runs"),
-    ("enqueues a second", "enqueues_per_second"),
-    ("claims a second", "claims_per_second"),
-    ("wait, median", "wait_p50_seconds"),
-    ("wait, 95 %", "wait_p95_seconds"),
-    ("wait, 99 %", "wait_p99_seconds"),
-    ("wait, longest", "wait_max_seconds"),
-    ("dead rows", "dead_rows"),
-];
+const FACTS: &str = "succeeded/runs as succeeded, enqueues_per_second as enqueues a second, \
+    claims_per_second as claims a second, wait_p50_seconds as wait (median), \
+    wait_p95_seconds as wait (95 %), wait_p99_seconds as wait (99 %), \
+    wait_max_seconds as wait (longest), dead_rows as dead rows";
 
 /// The enqueues of a test, as its threads share them.
 #[derive(Default)]
@@ -115,8 +109,8 @@ impl Arguments {
         }
         let (figures, stopped) = tested?;
         print::object(self.output.form(), &figures, |fields| {
-            let mut facts = fields.cells(&FACTS, None);
-            facts.insert(FACTS.len() - 1, ("WAL", wal(&figures)));
+            let mut facts = fields.cells(FACTS, None);
+            facts.push(("WAL", wal(&figures)));
             print::facts(facts)
         })?;
         removed?;

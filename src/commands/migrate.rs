@@ -37,6 +37,6 @@ impl Arguments {
         } else {
             store.migrate()?
         };
-        print::rows(self.output.form(), &migrations, &Table::new(&[("migration", "name")], ""))
+        print::rows(self.output.form(), &migrations, &Table::new("name as migration", ""))
     }
 }

@@ -77,16 +77,9 @@ struct Next {
 }
 
 const DEFINITIONS: Table<'_> = Table::new(
-    &[
-        ("next", "next_run_at|state"),
-        ("local time", "local_time"),
-        ("job", "job_type"),
-        ("schedule", "schedule"),
-        ("time zone", "time_zone"),
-        ("last", "last_status"),
-        ("last success", "last_succeeded_at"),
-        ("skipped", "skipped_fires"),
-    ],
+    "next_run_at|state as next, local_time as local time, job_type as job, schedule, \
+     time_zone as time zone, last_status as last, last_succeeded_at as last success, \
+     skipped_fires as skipped",
     "no definition has a schedule",
 );
 
@@ -99,10 +92,8 @@ struct Nominal {
     clock_change: Option<String>,
 }
 
-const TIMES: Table<'_> = Table::new(
-    &[("at", "scheduled_for"), ("local time", "local_time"), ("clock change", "clock_change")],
-    "",
-);
+const TIMES: Table<'_> =
+    Table::new("scheduled_for as at, local_time as local time, clock_change as clock change", "");
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {

@@ -68,13 +68,7 @@ pub(crate) struct Arguments {
 }
 
 const OPEN: Table<'_> = Table::new(
-    &[
-        ("key", "key"),
-        ("begun", "recorded_at"),
-        ("by", "recorded_by"),
-        ("run", "run_id"),
-        ("attempt", "attempt"),
-    ],
+    "key, recorded_at as begun, recorded_by as by, run_id as run, attempt",
     "no effect is open",
 );
 

@@ -42,7 +42,7 @@ impl Arguments {
                     ));
                 }
                 let paused = Paused { job_type: &self.name, result: "paused" };
-                let table = Table::new(&[("job", "job_type"), ("result", "result")], "");
+                let table = Table::new("job_type as job, result", "");
                 print::row(self.output.form(), &paused, &table)
             }
             None => Err(super::no_definition(&store, &self.name).into()),

@@ -149,8 +149,7 @@ impl Arguments {
             bulk::print_deleted(form, ids)?;
             return Ok(Exit::Done);
         }
-        const TABLE: Table<'_> =
-            Table::new(&[("status", "status"), ("runs", "runs")], "no run is old enough");
+        const TABLE: Table<'_> = Table::new("status, runs", "no run is old enough");
         print::rows(form, &counts, &TABLE)?;
         Ok(Exit::Done)
     }

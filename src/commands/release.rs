@@ -38,8 +38,7 @@ struct Released {
     result: &'static str,
 }
 
-const TABLE: Table<'_> =
-    Table::new(&[("scope", "scope"), ("name", "name"), ("result", "result")], "");
+const TABLE: Table<'_> = Table::new("scope, name, result", "");
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {

@@ -37,8 +37,7 @@ struct Resumed<'a> {
     next_run_at: Option<DateTime<Utc>>,
 }
 
-const TABLE: Table<'_> =
-    Table::new(&[("job", "job_type"), ("result", "result"), ("next fire", "next_run_at")], "");
+const TABLE: Table<'_> = Table::new("job_type as job, result, next_run_at as next fire", "");
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {

@@ -148,33 +148,13 @@ fn output(id: i64, attempt: Option<i32>, stored: StoredOutput) -> anyhow::Result
 fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
     let is_running = run.status == "running";
     let mut facts = fields.cells(
-        &[
-            ("run", "id"),
-            ("job", "job_type"),
-            ("status", "status"),
-            ("why", "why_not_running"),
-            ("schedule", "schedule_state"),
-            ("queue", "queue"),
-            ("priority", "priority"),
-            ("key", "idempotency_key"),
-            ("share", "share"),
-            ("scheduled for", "scheduled_for"),
-            ("created", "created_at"),
-            ("due", "run_at"),
-            ("expires", "expires_at"),
-            ("started", "started_at"),
-            ("worker", "locked_by"),
-            ("lease until", "locked_until"),
-            ("cancel asked", "cancel_requested_at"),
-            ("ended", "finished_at"),
-            ("settled", "settled_at"),
-            ("attempts", "attempts/max_attempts"),
-            ("timeout", "timeout_seconds"),
-            ("backoff", "backoff"),
-            ("error type", "error_type"),
-            ("error", "last_error"),
-            ("payload", "payload|payload_error"),
-        ],
+        "id as run, job_type as job, status, why_not_running as why, schedule_state as schedule, \
+         queue, priority, idempotency_key as key, share, scheduled_for as scheduled for, \
+         created_at as created, run_at as due, expires_at as expires, started_at as started, \
+         locked_by as worker, locked_until as lease until, cancel_requested_at as cancel asked, \
+         finished_at as ended, settled_at as settled, attempts/max_attempts as attempts, \
+         timeout_seconds as timeout, backoff, error_type as error type, last_error as error, \
+         payload|payload_error as payload",
         Some(run.now),
     );
     facts.retain(|(name, _)| match *name {
@@ -238,22 +218,13 @@ fn history(attempts: &[Attempt], now: DateTime<Utc>) -> anyhow::Result<()> {
         _ => format!("the end of {} bytes; --output prints all stored bytes", attempt.output_bytes),
     };
     let mut facts = Fields::of(attempt)?.cells(
-        &[
-            ("attempt", "attempt"),
-            ("  outcome", "outcome"),
-            ("  worker", "worker"),
-            ("  started", "started_at"),
-            ("  took", "run_time_seconds"),
-            ("  exit status", "exit_code"),
-            ("  signal", "signal"),
-            ("  HTTP status", "http_status"),
-            ("  error type", "error_type"),
-            ("  error", "error"),
-        ],
+        "attempt, outcome, worker, started_at as started, run_time_seconds as took, \
+         exit_code as exit status, signal, http_status as HTTP status, error_type as error type, \
+         error",
         Some(now),
     );
     if attempt.output_bytes > 0 {
-        facts.push(("  output", Cell::Text(shown)));
+        facts.push(("output", Cell::Text(shown)));
     }
     if attempts.len() > 1 {
         let workers: BTreeSet<_> = attempts.iter().map(|attempt| attempt.worker.as_str()).collect();
@@ -263,14 +234,16 @@ fn history(attempts: &[Attempt], now: DateTime<Utc>) -> anyhow::Result<()> {
                 "attempt" => {
                     format!("{} to {}, with the same result", first.attempt, attempt.attempt)
                 }
-                "  worker" => plural::listed(&Vec::from_iter(&workers), 3),
-                "  started" => format!("{started} to {last_started}"),
-                "  took" | "  output" => format!("{} (the last)", cell.bare()),
+                "worker" => plural::listed(&Vec::from_iter(&workers), 3),
+                "started" => format!("{started} to {last_started}"),
+                "took" | "output" => format!("{} (the last)", cell.bare()),
                 _ => continue,
             });
         }
     }
+    let indented =
+        |name: &str| if name == "attempt" { name.to_owned() } else { format!("  {name}") };
     print::answer("\n")?;
-    print::facts(facts)?;
+    print::facts(facts.into_iter().map(|(name, cell)| (indented(name), cell)).collect())?;
     print::excerpt(output, LINES)
 }

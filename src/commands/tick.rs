@@ -96,14 +96,7 @@ pub(crate) struct Arguments {
 }
 
 const PREVIEW: Table<'_> = Table::new(
-    &[
-        ("id", "id"),
-        ("job", "job_type"),
-        ("queue", "queue"),
-        ("priority", "priority"),
-        ("due since", "run_at"),
-        ("attempt", "attempt/max_attempts"),
-    ],
+    "id, job_type as job, queue, priority, run_at as due since, attempt/max_attempts as attempt",
     "no run is due",
 );
 

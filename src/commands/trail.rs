@@ -8,16 +8,8 @@ use crate::connect;
 use crate::print::{self, Form, Table};
 use crate::store::{Cause, Event};
 
-const TABLE: Table<'_> = Table::new(
-    &[
-        ("at", "recorded_at"),
-        ("action", "action"),
-        ("by", "host_user|recorded_by"),
-        ("detail", "detail"),
-        ("reason", "reason"),
-    ],
-    "",
-);
+const TABLE: Table<'_> =
+    Table::new("recorded_at as at, action, host_user|recorded_by as by, detail, reason", "");
 
 /// Prints the events of a run or of a definition for people, after an empty line.
 pub(super) fn print(form: Form, events: &[Event], now: DateTime<Utc>) -> anyhow::Result<()> {

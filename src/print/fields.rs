@@ -39,13 +39,13 @@ impl Fields {
         lines.map(|line| line.trim_end_matches('\t').to_owned() + "\n").collect()
     }
 
-    /// Returns values with their headings, as people see them.
+    /// Returns the values of these columns with their headings, as people see them.
     pub(crate) fn cells<'a>(
         &self,
-        columns: &[(&'a str, &str)],
+        list: &'a str,
         now: Option<DateTime<Utc>>,
     ) -> Vec<(&'a str, Cell)> {
-        columns.iter().map(|(heading, name)| (*heading, self.cell(name, now))).collect()
+        columns(list).map(|(heading, name)| (heading, self.cell(name, now))).collect()
     }
 
     fn json(&self, name: &str) -> &str {
@@ -88,6 +88,12 @@ impl Fields {
             _ => Cell::Text(text),
         }
     }
+}
+
+/// Returns the heading and the field of each column of a list such as `id, job_type as job`.
+pub(super) fn columns(list: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parts = |column| str::split_once(column, " as ").unwrap_or((column, column));
+    list.split(", ").map(parts).map(|(field, heading)| (heading, field))
 }
 
 /// Returns the text of a JSON value: of a list of words the words, of another list or an object its

@@ -154,7 +154,7 @@ pub(crate) fn heading(form: Form, text: &str) -> anyhow::Result<()> {
 
 /// Prints facts line by line, with aligned names; facts without a value are left out. Long texts
 /// are cut.
-pub(crate) fn facts(facts: Vec<(&str, Cell)>) -> anyhow::Result<()> {
+pub(crate) fn facts<N: AsRef<str>>(facts: Vec<(N, Cell)>) -> anyhow::Result<()> {
     let facts: Vec<_> = facts
         .into_iter()
         .filter(|(_, cell)| !matches!(cell, Cell::Nothing))
@@ -163,10 +163,10 @@ pub(crate) fn facts(facts: Vec<(&str, Cell)>) -> anyhow::Result<()> {
             cell => (name, cell.coloured()),
         })
         .collect();
-    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let width = facts.iter().map(|(name, _)| name.as_ref().len()).max().unwrap_or_default();
     let mut text = String::new();
     for (name, value) in &facts {
-        let _ = write!(text, "{:1$}  ", format!("{name}:"), width + 1);
+        let _ = write!(text, "{:1$}  ", format!("{}:", name.as_ref()), width + 1);
         let _ = match value.char_indices().nth(LONGEST_FACT) {
             Some((end, _)) => writeln!(text, "{}… ({} bytes in all)", &value[..end], value.len()),
             None => writeln!(text, "{value}"),

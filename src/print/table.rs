@@ -10,7 +10,7 @@ use comfy_table::{
     CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Width, presets,
 };
 
-use super::Fields;
+use super::fields::{Fields, columns};
 use crate::job::status::Status;
 use crate::text::duration;
 use crate::text::plain::plain;
@@ -158,8 +158,8 @@ pub(super) fn is_coloured(stream: &impl IsTerminal) -> bool {
 /// How people see rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a> {
-    /// Headings, each with the name of the field below it.
-    columns: &'a [(&'a str, &'a str)],
+    /// Fields with their headings, as in a SELECT list.
+    columns: &'a str,
     /// Printed if there is no row.
     pub(super) none: &'a str,
     /// The database's now; if it is set, times are shown by their distance from it.
@@ -168,7 +168,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    pub(crate) const fn new(columns: &'a [(&'a str, &'a str)], none: &'a str) -> Self {
+    pub(crate) const fn new(columns: &'a str, none: &'a str) -> Self {
         Self { columns, none, now: None, height: Height::OneLine }
     }
 
@@ -184,14 +184,18 @@ impl<'a> Table<'a> {
 
     /// Returns the table in the width of the terminal.
     pub(super) fn show(&self, rows: &[Fields]) -> String {
+        let header: Vec<_> = columns(self.columns).map(|(heading, _)| heading).collect();
         let cells =
-            |row: &Fields| self.columns.iter().map(|(_, name)| row.cell(name, self.now)).collect();
-        if let [(_, name)] = self.columns {
+            |row: &Fields| row.cells(self.columns, self.now).into_iter().map(|(_, cell)| cell);
+        if header.len() == 1 {
             // A table of one column needs no heading.
-            return rows.iter().map(|row| row.cell(name, self.now).bare() + "\n").collect();
+            return rows.iter().flat_map(cells).map(|cell| cell.bare() + "\n").collect();
         }
-        let header: Vec<_> = self.columns.iter().map(|(heading, _)| *heading).collect();
-        table(&header, &rows.iter().map(cells).collect::<Vec<_>>(), self.height)
+        table(
+            &header,
+            &rows.iter().map(|row| cells(row).collect()).collect::<Vec<_>>(),
+            self.height,
+        )
     }
 }
 

@@ -5,48 +5,28 @@ use crate::print::{self, Form, Format, Table};
 use crate::store::Overview;
 
 const JOBS: Table<'_> = Table::new(
-    &[
-        ("job", "job_type"),
-        ("waiting", "waiting_runs"),
-        ("due", "due_runs"),
-        ("oldest due", "oldest_due_age_seconds"),
-        ("running", "running_runs"),
-        ("failed", "failed_runs"),
-        ("dead", "dead_runs"),
-        ("next fire", "next_run_at|state"),
-    ],
+    "job_type as job, waiting_runs as waiting, due_runs as due, \
+     oldest_due_age_seconds as oldest due, running_runs as running, failed_runs as failed, \
+     dead_runs as dead, next_run_at|state as next fire",
     "",
 );
 
 const RESULTS: Table<'_> = Table::new(
-    &[
-        ("job", "job_type"),
-        ("last", "last_status"),
-        ("last success", "last_succeeded_at"),
-        ("succeeded", "succeeded_runs_last_24h"),
-        ("median", "run_time_median_seconds"),
-        ("95 %", "run_time_p95_seconds"),
-        ("longest", "run_time_max_seconds"),
-    ],
+    "job_type as job, last_status as last, last_succeeded_at as last success, \
+     succeeded_runs_last_24h as succeeded, run_time_median_seconds as median, \
+     run_time_p95_seconds as 95 %, run_time_max_seconds as longest",
     "",
 );
 
-const WORKERS: Table<'_> =
-    Table::new(&[("worker", "worker"), ("last tick", "last_tick_at"), ("version", "version")], "");
+const WORKERS: Table<'_> = Table::new("worker, last_tick_at as last tick, version", "");
 
 const RUNNING: Table<'_> = Table::new(
-    &[
-        ("run", "id"),
-        ("job", "job_type"),
-        ("worker", "locked_by"),
-        ("running for", "run_time_seconds"),
-        ("lease ends", "locked_until"),
-    ],
+    "id as run, job_type as job, locked_by as worker, run_time_seconds as running for, \
+     locked_until as lease ends",
     "",
 );
 
-const FINDINGS: Table<'_> =
-    Table::new(&[("severity", "severity"), ("found", "found"), ("remedy", "remedy")], "");
+const FINDINGS: Table<'_> = Table::new("severity, found, remedy", "");
 
 pub(super) fn show(
     form: Form,
