@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::arguments::Output;
 use super::{Database, list, trail};
 use crate::job::definition_keys;
-use crate::print::{self, Cell, Fields, Form};
+use crate::print::{self, Cell, Fields};
 use crate::schedule::Schedule;
 use crate::store::{Event, Run, RunFilter};
 use crate::text::timestamp;
@@ -75,13 +75,11 @@ impl Arguments {
             reason: definition.reason,
             skipped_fires: definition.skipped_fires,
         };
-        let form = self.output.form();
-        print::object(form, &answer, |fields| text(form, &answer, &keys, fields, now))
+        print::object(self.output.form(), &answer, |fields| text(&answer, &keys, fields, now))
     }
 }
 
 fn text(
-    form: Form,
     answer: &Answer,
     keys: &[(&'static str, Value)],
     fields: &Fields,
@@ -97,10 +95,6 @@ fn text(
     facts.push(("next times", if times.is_empty() { Cell::Nothing } else { Cell::Text(times) }));
     facts.extend(keys.iter().map(|(key, value)| (*key, Cell::Text(definition_keys::toml(value)))));
     print::facts(facts)?;
-    if !answer.last_runs.is_empty() {
-        print::answer("\n")?;
-        print::heading(form, "Last runs")?;
-        print::rows(form, &answer.last_runs, &list::TABLE.since(Some(now)))?;
-    }
-    trail::print(form, &answer.events, now)
+    print::answer(&print::section("Last runs", &answer.last_runs, &list::TABLE.since(Some(now)))?)?;
+    trail::print(&answer.events, now)
 }

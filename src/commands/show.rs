@@ -15,7 +15,7 @@ use crate::exit::{Exit, Fault};
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
-use crate::print::{self, Cell, Fields, Form};
+use crate::print::{self, Cell, Fields};
 use crate::store::{Attempt, Event, RunDetails, Store, StoredOutput};
 use crate::text::plural;
 
@@ -98,7 +98,7 @@ impl Arguments {
             history: &run.history,
             events: &run.events,
         };
-        print::object(form, &answer, |fields| text(form, run, fields))
+        print::object(form, &answer, |fields| text(run, fields))
     }
 }
 
@@ -145,7 +145,7 @@ fn output(id: i64, attempt: Option<i32>, stored: StoredOutput) -> anyhow::Result
     Ok(stored.output.unwrap_or_default())
 }
 
-fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
+fn text(run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
     let is_running = run.status == "running";
     let mut facts = fields.cells(
         "id as run, job_type as job, status, why_not_running as why, schedule_state as schedule, \
@@ -174,7 +174,7 @@ fn text(form: Form, run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
         print::excerpt(output, LINES)?;
     }
     run.history.chunk_by(is_repeated).try_for_each(|attempts| history(attempts, run.now))?;
-    trail::print(form, &run.events, run.now)?;
+    trail::print(&run.events, run.now)?;
     print::answer(&next_steps(run))
 }
 

@@ -5,20 +5,15 @@ use clap::Args;
 use rustix::process::geteuid;
 
 use crate::connect;
-use crate::print::{self, Form, Table};
+use crate::print::{self, Table};
 use crate::store::{Cause, Event};
 
 const TABLE: Table<'_> =
     Table::new("recorded_at as at, action, host_user|recorded_by as by, detail, reason", "");
 
-/// Prints the events of a run or of a definition for people, after an empty line.
-pub(super) fn print(form: Form, events: &[Event], now: DateTime<Utc>) -> anyhow::Result<()> {
-    if events.is_empty() {
-        return Ok(());
-    }
-    print::answer("\n")?;
-    print::heading(form, "Trail")?;
-    print::rows(form, events, &TABLE.since(Some(now)).wrapped())
+/// Prints the events of a run or of a definition for people.
+pub(super) fn print(events: &[Event], now: DateTime<Utc>) -> anyhow::Result<()> {
+    print::answer(&print::section("Trail", events, &TABLE.since(Some(now)).wrapped())?)
 }
 
 /// The reason for a change.

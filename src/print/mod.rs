@@ -152,6 +152,19 @@ pub(crate) fn heading(form: Form, text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Returns a table below a heading and an empty line, or nothing if there are no rows.
+pub(crate) fn section<T: Serialize>(
+    heading: &str,
+    rows: &[T],
+    table: &Table<'_>,
+) -> anyhow::Result<String> {
+    if rows.is_empty() {
+        return Ok(String::new());
+    }
+    let rows = rows.iter().map(Fields::of).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(format!("\n{heading}\n\n{}", table.show(&rows)))
+}
+
 /// Prints facts line by line, with aligned names; facts without a value are left out. Long texts
 /// are cut.
 pub(crate) fn facts<N: AsRef<str>>(facts: Vec<(N, Cell)>) -> anyhow::Result<()> {

@@ -48,41 +48,24 @@ pub(super) fn show(
         let finding = findings.iter().position(|finding| finding.job_type.as_ref() == name);
         (finding.unwrap_or(usize::MAX), job.dead_runs == 0, job.failed_runs == 0)
     });
-    if !findings.is_empty() {
-        findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
-        print::heading(form, "Needs attention")?;
-        print::rows(form, &findings, &FINDINGS.wrapped())?;
-        print::answer("\n")?;
-    }
+    findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
     let now = Some(now);
-    // Several tables, so that none is wider than a terminal.
-    if jobs.is_empty() {
-        print::heading(
-            form,
-            "No definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.",
-        )?;
-    } else {
-        print::heading(form, "Jobs")?;
-        print::rows(form, &jobs, &JOBS.since(now))?;
-        print::answer("\n")?;
-    }
     let ended: Vec<_> = jobs
-        .into_iter()
+        .iter()
         .filter(|job| job.last_status.is_some() || job.succeeded_runs_last_24h > 0)
         .collect();
-    if !ended.is_empty() {
-        print::heading(form, "Results (SUCCEEDED to LONGEST: last 24 hours)")?;
-        print::rows(form, &ended, &RESULTS.since(now))?;
-        print::answer("\n")?;
-    }
-    if !workers.is_empty() {
-        print::heading(form, "Workers")?;
-        print::rows(form, &workers, &WORKERS.since(now))?;
-    }
-    if longest_running.is_empty() {
-        return Ok(());
-    }
-    print::answer("\n")?;
-    print::heading(form, "Running longest")?;
-    print::rows(form, &longest_running, &RUNNING.since(now))
+    let results = "Results (SUCCEEDED to LONGEST: last 24 hours)";
+    // Several tables, so that none is wider than a terminal.
+    let sections = [
+        print::section("Needs attention", &findings, &FINDINGS.wrapped())?,
+        match jobs.is_empty() {
+            true => "\nNo definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n"
+                .to_owned(),
+            false => print::section("Jobs", &jobs, &JOBS.since(now))?,
+        },
+        print::section(results, &ended, &RESULTS.since(now))?,
+        print::section("Workers", &workers, &WORKERS.since(now))?,
+        print::section("Running longest", &longest_running, &RUNNING.since(now))?,
+    ];
+    print::answer(sections.concat().trim_start())
 }
