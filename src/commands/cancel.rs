@@ -16,31 +16,23 @@ use crate::job::status::Status;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    all: All,
+    /// All queued and failed runs, due or not; filters narrow them down
+    #[arg(long, group = "All", conflicts_with = "ids")]
+    all_waiting: bool,
+    /// All waiting and running runs; filters narrow them down
+    #[arg(long, group = "All", conflicts_with = "ids")]
+    all: bool,
     #[command(flatten)]
     runs: Selection,
 }
 
-/// The flags that cancel all runs of some statuses.
-#[derive(Args, Clone, Copy, Debug)]
-#[group(multiple = false)]
-struct All {
-    /// All queued and failed runs, due or not; filters narrow them down
-    #[arg(long, conflicts_with = "ids")]
-    all_waiting: bool,
-    /// All waiting and running runs; filters narrow them down
-    #[arg(long, conflicts_with = "ids")]
-    all: bool,
-}
-
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        let (from, all): (&[_], _) = match self.all {
-            All { all_waiting: true, .. } => (&[Status::Queued, Status::Failed], Some("waiting")),
-            All { all, .. } => {
-                (&[Status::Queued, Status::Failed, Status::Running], all.then_some("unfinished"))
-            }
+        let (from, all): (&[_], _) = if self.all_waiting {
+            (&[Status::Queued, Status::Failed], Some("waiting"))
+        } else {
+            let all = self.all.then_some("unfinished");
+            (&[Status::Queued, Status::Failed, Status::Running], all)
         };
         self.runs.check(all.is_some(), "--all-waiting or --all")?;
         let store = database.open()?;

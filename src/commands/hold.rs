@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use clap::{ArgGroup, Args};
+use clap::Args;
 use serde::Serialize;
 
 use super::Database;
@@ -31,15 +31,12 @@ const TABLE: Table<'_> = Table::new(
 ///   jobctl hold --worker web2
 ///   jobctl hold --list
 #[derive(Args, Debug)]
-#[command(
-    verbatim_doc_comment,
-    group(ArgGroup::new("what").required(true).args(["job", "queue", "worker", "all", "list"]))
-)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,
     /// List the holds
-    #[arg(long, conflicts_with_all = ["lasts", "reason"])]
+    #[arg(long, group = "what", conflicts_with_all = ["lasts", "reason"])]
     list: bool,
     /// Release it after this time [default: never]
     #[arg(
@@ -57,7 +54,7 @@ pub(crate) struct Arguments {
 
 /// What to hold or to release.
 #[derive(Args, Debug)]
-#[group(skip)]
+#[group(id = "what", required = true, multiple = false)]
 pub(super) struct Target {
     /// The runs of this job
     #[arg(long, value_name = "NAME")]

@@ -1,6 +1,6 @@
 //! `jobctl release`: ends holds.
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 use serde::Serialize;
 
 use super::Database;
@@ -18,10 +18,7 @@ use crate::store::HoldTarget;
 ///
 ///   jobctl release --queue mail
 #[derive(Args, Debug)]
-#[command(
-    verbatim_doc_comment,
-    group(ArgGroup::new("what").required(true).args(["job", "queue", "worker", "all"]))
-)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,

@@ -20,8 +20,12 @@ use crate::store::RetryTerms;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    all: All,
+    /// All dead runs that are not settled; filters narrow them down
+    #[arg(long, group = "All", conflicts_with = "ids")]
+    all_dead: bool,
+    /// All cancelled runs; filters narrow them down
+    #[arg(long, group = "All", conflicts_with = "ids")]
+    all_cancelled: bool,
     /// Make cancelled runs due now, even if their time is still to come
     #[arg(long)]
     now: bool,
@@ -32,24 +36,12 @@ pub(crate) struct Arguments {
     runs: Selection,
 }
 
-/// The flags that retry all runs of a status.
-#[derive(Args, Clone, Copy, Debug)]
-#[group(multiple = false)]
-struct All {
-    /// All dead runs that are not settled; filters narrow them down
-    #[arg(long, conflicts_with = "ids")]
-    all_dead: bool,
-    /// All cancelled runs; filters narrow them down
-    #[arg(long, conflicts_with = "ids")]
-    all_cancelled: bool,
-}
-
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
-        let all = match self.all {
-            All { all_dead: true, .. } => Some(Status::Dead),
-            All { all_cancelled: true, .. } => Some(Status::Cancelled),
-            All { .. } => None,
+        let all = match (self.all_dead, self.all_cancelled) {
+            (true, _) => Some(Status::Dead),
+            (_, true) => Some(Status::Cancelled),
+            _ => None,
         };
         self.runs.check(all.is_some(), "--all-dead or --all-cancelled")?;
         let store = database.open()?;
