@@ -36,19 +36,6 @@ const ON_REQUEST: [(&str, &str); 2] = [("run times", "run_long"), ("failures", "
 const HIDDEN: [&str; 3] = ["queues", "overdue runs", "schedules"];
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [&str; 4] = ["timeout_missing", "prune_missing", "effect_open", "hold_old"];
-/// Codes with commands as remedies that a viewer or a worker may not run.
-const FOR_OPERATORS: [&str; 9] = [
-    "runs_overdue",
-    "schedule_skipping",
-    "runs_dead",
-    "job_stale",
-    "prune_missing",
-    "effect_open",
-    "hold_old",
-    "run_long",
-    "attempts_failing",
-];
-
 /// Returns the codes of all findings, in their order.
 pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
     checks_and_codes().map(|(_, code)| code)
@@ -87,13 +74,8 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     };
     tolerate("runs_dead", limits.dead);
     tolerate("attempts_failing", limits.failures.map_or(0, |(most, _)| most));
-    let mut findings: Vec<_> = facts.iter().filter_map(|fact| finding(fact, limits)).collect();
-    let for_operators = findings.iter_mut().filter(|finding| {
-        !work.operates && finding.code.is_some_and(|code| FOR_OPERATORS.contains(&code))
-    });
-    for remedy in for_operators.filter_map(|finding| finding.remedy.as_mut()) {
-        remedy.insert_str(0, "as an operator: ");
-    }
+    let found = |fact: &Fact| finding(fact, limits, work.operates);
+    let mut findings: Vec<_> = facts.iter().filter_map(found).collect();
     let place = |finding: &Finding| codes().position(|code| Some(code) == finding.code);
     // The sort is stable: findings with the same code keep the order of the facts.
     findings.sort_by_key(|finding| (Reverse(finding.severity), place(finding)));
@@ -120,7 +102,7 @@ pub(crate) fn checks(findings: &[Finding]) -> Vec<Finding> {
 }
 
 /// Words a fact. A code that this program does not know has no finding.
-fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
+fn finding(fact: &Fact, limits: &Thresholds, operates: bool) -> Option<Finding> {
     let (check, code) = checks_and_codes().find(|(_, code)| *code == fact.code)?;
     let job = fact.job_type.as_deref().unwrap_or_default();
     let queue = fact.queue.as_deref().unwrap_or_default();
@@ -128,6 +110,8 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
     let run = fact.run_id.unwrap_or_default();
     let runs = |adjective: &str| plural::of(fact.runs, &format!("{adjective}run"));
     let is = if fact.runs == 1 { "is" } else { "are" };
+    // A viewer or a worker may not run these commands.
+    let operator = if operates { "" } else { "as an operator: " };
     let see_cron = || format!("see cron on {worker}, its mail, and the log of its ticks");
     let (found, remedy) = match code {
         "worker_missing" if worker.is_empty() => (
@@ -144,9 +128,10 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
             format!("no worker serves queue {queue}, which has {}", runs("overdue ")),
             "name the queue in the --queue of a tick, or tick without --queue".to_owned(),
         ),
-        "runs_overdue" => {
-            (format!("{} of {job} {is} overdue", runs("")), format!("`jobctl show {run}` says why"))
-        }
+        "runs_overdue" => (
+            format!("{} of {job} {is} overdue", runs("")),
+            format!("{operator}`jobctl show {run}` says why"),
+        ),
         "schedule_broken" => (
             format!("schedule {job} can't fire"),
             format!("`jobctl next {job}` shows the error; correct it and apply the file"),
@@ -154,8 +139,8 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
         "schedule_skipping" => (
             format!("schedule {job} will skip times, because its stored next time is too late"),
             format!(
-                "`jobctl resume {job}` corrects it; the database's clock or a host's zone data \
-                 was wrong"
+                "{operator}`jobctl resume {job}` corrects it; the database's clock or a host's \
+                 zone data was wrong"
             ),
         ),
         "schedule_late" => (
@@ -168,7 +153,7 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
         ),
         "runs_dead" => (
             format!("{} of {job}", runs("dead ")),
-            format!("`jobctl list-dead --job {job}`; then retry or settle them"),
+            format!("{operator}`jobctl list-dead --job {job}`; then retry or settle them"),
         ),
         "job_stale" => {
             let seconds = fact.detail.as_ref().and_then(|seconds| seconds.parse().ok());
@@ -177,19 +162,19 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
                     "{job} has not succeeded within {}",
                     show(store::seconds(seconds.unwrap_or(0.0)))
                 ),
-                format!("`jobctl list --job {job}` shows its runs"),
+                format!("{operator}`jobctl list --job {job}` shows its runs"),
             )
         }
         "run_long" => (
             format!("run {run} of {job} is still running on {worker}"),
-            format!("`jobctl show {run}`; `jobctl cancel {run}` stops it"),
+            format!("{operator}`jobctl show {run}`; `jobctl cancel {run}` stops it"),
         ),
         "attempts_failing" => {
             let attempts = plural::of(fact.runs, "attempt");
             let within = limits.failures.map_or_else(String::new, |(_, within)| show(within));
             (
                 format!("{attempts} of {job} failed within {within}"),
-                format!("`jobctl failures --job {job} --group` shows why"),
+                format!("{operator}`jobctl failures --job {job} --group` shows why"),
             )
         }
         "timeout_missing" => (
@@ -198,16 +183,17 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
         ),
         "prune_missing" => (
             "the history is large and is not pruned".to_owned(),
-            "let a crontab run `jobctl prune` every day".to_owned(),
+            format!("{operator}let a crontab run `jobctl prune` every day"),
         ),
         "effect_open" => (
             format!(
                 "{} began over a day ago and did not complete",
                 plural::of(fact.runs, "effect")
             ),
-            "find out whether they happened, and settle each with `jobctl once --settle`; \
-             `jobctl once --list` has their keys"
-                .to_owned(),
+            format!(
+                "{operator}find out whether they happened, and settle each with \
+                 `jobctl once --settle`; `jobctl once --list` has their keys"
+            ),
         ),
         "hold_old" => {
             let (held, flag) = match (&fact.job_type, &fact.queue, &fact.worker) {
@@ -217,7 +203,7 @@ fn finding(fact: &Fact, limits: &Thresholds) -> Option<Finding> {
                 _ => ("all runs are".to_owned(), "--all".to_owned()),
             };
             let by = fact.detail.as_deref().unwrap_or_default();
-            (format!("{held} held by {by}"), format!("`jobctl release {flag}`"))
+            (format!("{held} held by {by}"), format!("{operator}`jobctl release {flag}`"))
         }
         _ => return None,
     };
