@@ -125,6 +125,13 @@ pub(super) fn length(
     move |text| duration::parse_within(text, least, most)
 }
 
+/// Reads a duration of at most this.
+pub(super) fn up_to(
+    most: Duration,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    length(Duration::ZERO, most)
+}
+
 /// Reads a duration within a range, in seconds: the database takes these.
 pub(super) fn seconds(
     least: Duration,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Database;
-use super::arguments::{Output, length, within};
+use super::arguments::{Output, length, up_to, within};
 use super::replace_file::replace_file;
 use crate::exit::Exit;
 use crate::health::limits::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "DURATION",
         default_value = duration::show(RUN_OVERDUE),
-        value_parser = length(Duration::ZERO, YEAR)
+        value_parser = up_to(YEAR)
     )]
     max_lag: Duration,
     /// Longest time without a tick of a worker; reports a stopped worker for up to a day
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     )]
     max_tick_age: Duration,
     /// Longest time that a run may be running [default: no limit]
-    #[arg(long, value_name = "DURATION", value_parser = length(Duration::ZERO, YEAR))]
+    #[arg(long, value_name = "DURATION", value_parser = up_to(YEAR))]
     max_running: Option<Duration>,
     /// Number of recent failed attempts to tolerate [default: no limit]
     #[arg(long, value_name = "N", value_parser = within(0, i64::MAX))]
@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "DURATION",
         conflicts_with_all = ["json", "format"],
-        value_parser = length(Duration::ZERO, YEAR)
+        value_parser = up_to(YEAR)
     )]
     repeat: Option<Duration>,
     /// Check only these jobs, and all workers

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Args, Command, CommandFactory, ValueEnum};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
-use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
+use clap_complete::env::Shells;
 
 use super::{Cli, Database};
 use crate::job::action;
@@ -40,29 +40,19 @@ const IDS: i64 = 50;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The shell
-    #[arg(value_name = "SHELL")]
-    shell: Shell,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Shell {
-    Bash,
-    Fish,
-    Zsh,
+    #[arg(value_name = "SHELL", value_parser = ["bash", "fish", "zsh"])]
+    shell: String,
 }
 
 impl Arguments {
     pub(crate) fn run(self, _: &Database) -> anyhow::Result<()> {
-        let shell: &dyn EnvCompleter = match self.shell {
-            Shell::Bash => &Bash,
-            Shell::Fish => &Fish,
-            Shell::Zsh => &Zsh,
-        };
         let mut script = Vec::new();
-        shell
+        Shells::builtins()
+            .completer(&self.shell)
+            .context("no such shell")?
             .write_registration(ASKS, "jobctl", "jobctl", "jobctl", &mut script)
             .context("cannot write the script")?;
-        if let Shell::Zsh = self.shell {
+        if self.shell == "zsh" {
             // zsh loads a file of fpath as the body of a function, and the first TAB calls that
             // function. So the script must also answer this call.
             let complete =

@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 
 use super::Database;
-use super::arguments::{Output, length, run_id};
+use super::arguments::{Output, run_id, up_to};
 use super::bulk::{self, BulkFlags, Request};
 use super::trail::Reason;
 use crate::exit::{Exit, Fault};
@@ -68,20 +68,10 @@ pub(crate) struct Arguments {
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Ages {
     /// Prune succeeded and cancelled runs that finished longer ago than this
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "30d",
-        value_parser = length(Duration::ZERO, CENTURY)
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = up_to(CENTURY))]
     older_than: Duration,
     /// Prune dead runs that finished longer ago than this
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "90d",
-        value_parser = length(Duration::ZERO, CENTURY)
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = up_to(CENTURY))]
     dead_older_than: Duration,
 }
 

@@ -45,14 +45,13 @@ impl Arguments {
         let cause = self.reason.cause();
         loop {
             let definition = super::definition(&store, &self.name)?;
-            let next = match definition.schedule.as_ref().filter(|_| definition.enabled) {
-                Some(schedule) => Some(
-                    due::first(schedule, &definition.time_zone, definition.now).map_err(|why| {
-                        Fault::new(Exit::Conflict, format!("cannot resume {}: {why}", self.name))
-                    })?,
-                ),
-                None => None,
-            };
+            let schedule = definition.schedule.as_ref().filter(|_| definition.enabled);
+            let next = schedule
+                .map(|schedule| due::first(schedule, &definition.time_zone, definition.now))
+                .transpose()
+                .map_err(|why| {
+                    Fault::new(Exit::Conflict, format!("cannot resume {}: {why}", self.name))
+                })?;
             if let Some(next) = store.resume(definition, next, &cause)? {
                 let resumed =
                     Resumed { job_type: &self.name, result: "resumed", next_run_at: next };

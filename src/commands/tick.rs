@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, length, within, worker};
+use super::arguments::{Output, length, up_to, within, worker};
 use super::trail::host_name;
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::Fault;
@@ -56,12 +56,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = length(SECOND, DAY))]
     lease: Duration,
     /// Time for running jobs to finish after SIGTERM, SIGINT, SIGHUP or SIGQUIT
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = length(Duration::ZERO, DAY)
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = up_to(DAY))]
     grace: Duration,
     /// Which commands this host runs: any, defined (those of definitions), or off
     // An empty variable must not allow every command, so it is not taken as unset.

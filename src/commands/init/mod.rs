@@ -2,6 +2,7 @@
 
 mod marked;
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -93,10 +94,8 @@ impl Arguments {
     /// The crontab's lines for this host.
     fn lines(&self, environment: &[(String, String)]) -> anyhow::Result<String> {
         let program = crontab_line::word(&crontab_line::program()?);
-        let mut lines = Vec::new();
-        for (name, value) in environment {
-            lines.push(crontab_line::variable(name, value)?);
-        }
+        let variables = environment.iter().map(|(name, value)| crontab_line::variable(name, value));
+        let mut lines = variables.collect::<anyhow::Result<Vec<_>>>()?;
         lines.push(format!("* * * * * {program} tick --quiet"));
         lines.push(format!("*/5 * * * * {program} check --repeat 1h"));
         lines.push(format!("17 3 * * * {program} prune"));
@@ -211,12 +210,8 @@ fn migrate(database: &Database) -> anyhow::Result<()> {
 /// shells add folders to PATH again, and cron limits the length of a line.
 fn environment(database: &Database) -> anyhow::Result<Vec<(String, String)>> {
     let path = env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
-    let mut folders: Vec<&str> = Vec::new();
-    for folder in path.split(':') {
-        if !folders.contains(&folder) {
-            folders.push(folder);
-        }
-    }
+    let mut seen = HashSet::new();
+    let folders: Vec<_> = path.split(':').filter(|folder| seen.insert(*folder)).collect();
     let mut environment = vec![("PATH".to_owned(), folders.join(":"))];
     environment.extend(database.variables()?);
     Ok(environment)
