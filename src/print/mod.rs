@@ -8,7 +8,7 @@ mod table;
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -220,19 +220,8 @@ fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The answer that `redraw` collects.
-static SCREEN: Mutex<Option<String>> = Mutex::new(None);
-
-fn screen() -> MutexGuard<'static, Option<String>> {
-    SCREEN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Replaces the contents of the terminal by the answer of `draw`. Cuts it below, not above.
-pub(crate) fn redraw(draw: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    *screen() = Some(String::new());
-    let drawn = draw();
-    let text = screen().take().unwrap_or_default();
-    drawn?;
+/// Replaces the contents of the terminal by a text. Cuts it below, not above.
+pub(crate) fn redraw(text: &str) -> anyhow::Result<()> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).map(|size| size.ws_row.into());
     let rows = size.ok().filter(|rows| *rows > 1).unwrap_or(usize::MAX);
     // Overwrites the lines in place, because an empty screen would flicker.
@@ -242,10 +231,6 @@ pub(crate) fn redraw(draw: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Resul
 
 /// Writes an answer to stdout. If the reader has closed its pipe, it needs no more: no error.
 pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
-    if let Some(screen) = &mut *screen() {
-        screen.push_str(text);
-        return Ok(());
-    }
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -15,7 +15,7 @@ use super::arguments::Output;
 use crate::exit::Fault;
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding};
-use crate::print;
+use crate::print::{self, Format};
 use crate::store::{Overview, Store};
 
 /// The time between two redraws by --watch.
@@ -58,16 +58,25 @@ impl Arguments {
             return Err(Fault::usage("--watch needs a terminal; omit it in scripts").into());
         }
         let store = database.open()?;
-        if !self.watch {
-            return self.show(&store);
-        }
-        loop {
-            print::redraw(|| self.show(&store))?;
+        while self.watch {
+            let (overview, findings) = self.read(&store)?;
+            print::redraw(&text::tables(overview, findings)?)?;
             thread::sleep(REDRAWN_AFTER);
+        }
+        let ((overview, findings), form) = (self.read(&store)?, self.output.form());
+        match form.format {
+            _ if self.prometheus => {
+                print::answer(&prometheus::exposition(&prometheus::metrics(&overview, &findings)))
+            }
+            Format::Json | Format::JsonLines => {
+                print::json(&Answer { findings: &findings, overview: &overview })
+            }
+            Format::Tsv => text::lines(form, &overview, &findings),
+            Format::Table => print::answer(&text::tables(overview, findings)?),
         }
     }
 
-    fn show(&self, store: &Store) -> anyhow::Result<()> {
+    fn read(&self, store: &Store) -> anyhow::Result<(Overview, Vec<Finding>)> {
         let overview = store.status(self.job.clone())?;
         let findings = health::work(&overview.work, &Thresholds::default());
         if let Some(job) = &self.job
@@ -75,12 +84,6 @@ impl Arguments {
         {
             super::known_job(store, job)?;
         }
-        if self.prometheus {
-            print::answer(&prometheus::exposition(&prometheus::metrics(&overview, &findings)))
-        } else if self.output.form().is_json() {
-            print::json(&Answer { findings: &findings, overview: &overview })
-        } else {
-            text::show(self.output.form(), overview, findings)
-        }
+        Ok((overview, findings))
     }
 }

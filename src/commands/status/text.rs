@@ -1,7 +1,7 @@
 //! The status as text: tables for people, lines for awk.
 
 use crate::health::{Finding, Severity};
-use crate::print::{self, Form, Format, Table};
+use crate::print::{self, Form, Table};
 use crate::store::Overview;
 
 const JOBS: Table<'_> = Table::new(
@@ -28,19 +28,17 @@ const RUNNING: Table<'_> = Table::new(
 
 const FINDINGS: Table<'_> = Table::new("severity, found, remedy", "");
 
-pub(super) fn show(
-    form: Form,
-    overview: Overview,
-    mut findings: Vec<Finding>,
-) -> anyhow::Result<()> {
-    let Overview { now, mut jobs, workers, longest_running, figures, .. } = overview;
-    if form.format == Format::Tsv {
-        print::tsv(form, "job", &jobs)?;
-        print::tsv(form, "worker", &workers)?;
-        print::tsv(form, "running", &longest_running)?;
-        print::tsv(form, "figures", &figures)?;
-        return print::tsv(form, "finding", &findings);
-    }
+/// Prints TSV; the first field of a line is its kind.
+pub(super) fn lines(form: Form, overview: &Overview, findings: &[Finding]) -> anyhow::Result<()> {
+    print::tsv(form, "job", &overview.jobs)?;
+    print::tsv(form, "worker", &overview.workers)?;
+    print::tsv(form, "running", &overview.longest_running)?;
+    print::tsv(form, "figures", &overview.figures)?;
+    print::tsv(form, "finding", findings)
+}
+
+pub(super) fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<String> {
+    let Overview { now, mut jobs, workers, longest_running, .. } = overview;
     findings.retain(|finding| finding.severity == Severity::Bad);
     // The most troubled first.
     jobs.sort_by_cached_key(|job| {
@@ -67,5 +65,5 @@ pub(super) fn show(
         print::section("Workers", &workers, &WORKERS.since(now))?,
         print::section("Running longest", &longest_running, &RUNNING.since(now))?,
     ];
-    print::answer(sections.concat().trim_start())
+    Ok(sections.concat().trim_start().to_owned())
 }
