@@ -33,13 +33,12 @@ pub(super) fn metrics(overview: &Overview, findings: &[Finding]) -> Vec<Metric> 
     let runs = overview.jobs.iter().flat_map(|job| {
         by_status(job).map(|(status, runs)| {
             let labels = vec![("job_type", plain(&job.job_type)), ("status", status.to_owned())];
-            ("", labels, number(runs))
+            ("", labels, runs as f64)
         })
     });
     let findings = health::codes().map(|code| {
         let count = findings.iter().filter(|finding| finding.code == Some(code)).count();
-        let count = number(i64::try_from(count).unwrap_or(i64::MAX));
-        ("", vec![("code", code.to_owned())], count)
+        ("", vec![("code", code.to_owned())], count as f64)
     });
     let ticks = overview
         .workers
@@ -69,7 +68,7 @@ pub(super) fn metrics(overview: &Overview, findings: &[Finding]) -> Vec<Metric> 
             samples: runs.collect(),
         },
         per_job("jobctl_due_runs", "Queued and failed runs that are due.", |job| {
-            Some(number(job.due_runs))
+            Some(job.due_runs as f64)
         }),
         per_job(
             "jobctl_oldest_due_age_seconds",
@@ -77,7 +76,7 @@ pub(super) fn metrics(overview: &Overview, findings: &[Finding]) -> Vec<Metric> 
             |job| Some(job.oldest_due_age_seconds.unwrap_or_default()),
         ),
         per_job("jobctl_succeeded_last_24h", "Runs that succeeded in the last 24 hours.", |job| {
-            Some(number(job.succeeded_runs_last_24h))
+            Some(job.succeeded_runs_last_24h as f64)
         }),
         per_job(
             "jobctl_run_time_median_seconds",
@@ -103,16 +102,16 @@ pub(super) fn metrics(overview: &Overview, findings: &[Finding]) -> Vec<Metric> 
             help: "When a run of the job last succeeded.",
             samples: samples(successes),
         },
-        total("jobctl_succeeded_total", "Runs that succeeded.", |job| number(job.succeeded)),
-        total("jobctl_dead_total", "Runs that died.", |job| number(job.dead)),
-        total("jobctl_expired_total", "Runs that expired.", |job| number(job.expired)),
+        total("jobctl_succeeded_total", "Runs that succeeded.", |job| job.succeeded as f64),
+        total("jobctl_dead_total", "Runs that died.", |job| job.dead as f64),
+        total("jobctl_expired_total", "Runs that expired.", |job| job.expired as f64),
         total("jobctl_failed_attempts_total", "Attempts that failed or lost their lease.", |job| {
-            number(job.failed_attempts)
+            job.failed_attempts as f64
         }),
         total(
             "jobctl_retried_attempts_total",
             "Failed attempts after which the run waited for another one.",
-            |job| number(job.retried_attempts),
+            |job| job.retried_attempts as f64,
         ),
         total("jobctl_run_time_seconds_total", "Run time of the runs that succeeded.", |job| {
             job.run_time_seconds
@@ -142,9 +141,9 @@ fn samples<'a>(
 fn waits(job: &Figures) -> Vec<(&'static str, Labels, f64)> {
     let label = ("job_type", plain(&job.job_type));
     let buckets = WAITS.iter().zip(&job.waits).map(|(bound, count)| {
-        ("_bucket", vec![label.clone(), ("le", (*bound).to_owned())], number(*count))
+        ("_bucket", vec![label.clone(), ("le", (*bound).to_owned())], *count as f64)
     });
-    let count = number(job.waits.last().copied().unwrap_or_default());
+    let count = job.waits.last().copied().unwrap_or_default() as f64;
     let sums = [("_sum", job.wait_seconds), ("_count", count)];
     buckets.chain(sums.map(|(suffix, value)| (suffix, vec![label.clone()], value))).collect()
 }
@@ -170,14 +169,8 @@ fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }
 
-/// Exact up to 2^53.
-#[allow(clippy::cast_precision_loss)]
-fn number(count: i64) -> f64 {
-    count as f64
-}
-
 fn timestamp(at: DateTime<Utc>) -> f64 {
-    number(at.timestamp_millis()) / 1000.0
+    at.timestamp_millis() as f64 / 1000.0
 }
 
 #[cfg(test)]
