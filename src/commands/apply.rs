@@ -7,12 +7,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Database;
-use super::arguments::Output;
 use super::trail::Reason;
 use crate::exit::Fault;
 use crate::job::definition::{self, Definition, Problem};
 use crate::job::definition_keys;
-use crate::print::{self, Table};
+use crate::print::{self, Output, Table};
 use crate::schedule::due;
 use crate::store::{Applied, ApplyMode, Unlisted};
 use crate::upkeep;
@@ -88,9 +87,8 @@ impl Arguments {
         let rows = move |now| rows(&definitions, now);
         let applied = store.apply(names, rows, others, mode, self.reason.cause())?;
         let changes = changes(applied, others);
-        let form = self.output.form();
         let is_whole = changes.iter().all(|change| change.definition_key.is_none());
-        print::rows(form, &changes, &if is_whole { WHOLE } else { TABLE.wrapped() })
+        print::rows(self.output, &changes, &if is_whole { WHOLE } else { TABLE.wrapped() })
     }
 }
 

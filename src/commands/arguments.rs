@@ -1,7 +1,6 @@
 //! Flags and values that several commands take.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -12,39 +11,11 @@ use serde::Serialize;
 use super::filter::HEADING;
 use crate::exit::Fault;
 use crate::job::attempt::RUN_KEY_PREFIX;
-use crate::print::{self, Form, Format, Table, instant};
+use crate::print::{self, Output, Table, instant};
 use crate::schedule::{When, Zone};
 use crate::store::Store;
 use crate::text::duration;
 pub(super) use crate::text::timestamp::parse as time;
-
-/// How a command prints its answer.
-#[derive(Args, Clone, Copy, Debug)]
-#[command(next_help_heading = "Output")]
-pub(super) struct Output {
-    /// table, tsv, json or json-lines [default: table on a terminal, else tsv]
-    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
-    format: Option<Format>,
-    /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
-    /// Begin TSV with a line of field names
-    #[arg(long)]
-    header: bool,
-}
-
-impl Output {
-    pub(super) fn form(self) -> Form {
-        let usual = if io::stdout().is_terminal() { Format::Table } else { Format::Tsv };
-        let format = if self.json { Format::Json } else { self.format.unwrap_or(usual) };
-        Form { format, header: self.header }
-    }
-
-    /// Whether TSV was asked for, and is not only the default without a terminal.
-    pub(super) fn asks_for_tsv(&self) -> bool {
-        self.header || self.format == Some(Format::Tsv)
-    }
-}
 
 /// The time zone of `--since` and `--until`. It is not part of the filters: a variable that sets it
 /// selects no runs.
@@ -87,7 +58,7 @@ impl TimeZone {
 /// Prints at most `limit` rows, and a hint if there are more. `rows` has one more if there are;
 /// `which` says which come first.
 pub(super) fn print_first<T: Serialize + Default>(
-    form: Form,
+    output: Output,
     mut rows: Vec<T>,
     limit: i64,
     which: &str,
@@ -96,9 +67,9 @@ pub(super) fn print_first<T: Serialize + Default>(
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = rows.len() > limit;
     rows.truncate(limit);
-    print::rows(form, &rows, table)?;
+    print::rows(output, &rows, table)?;
     if has_more {
-        print::hint(form, &format!("these are the {which} {limit}; --limit shows more"));
+        print::hint(output, &format!("these are the {which} {limit}; --limit shows more"));
     }
     Ok(())
 }

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use clap::Args;
 use serde::Serialize;
 
-use super::arguments::{Output, TimeZone, run_id};
+use super::arguments::{TimeZone, run_id};
 use super::filter::Filter;
 use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
-use crate::print::{self, Form, Progress, Table};
+use crate::print::{self, Output, Progress, Table};
 use crate::store::{self, ActionResult, Cause, RunFilter, Store};
 use crate::text::plural;
 
@@ -119,11 +119,11 @@ impl Request<'_> {
         ids: Vec<i64>,
         flags: BulkFlags,
         cause: &Cause,
-        form: Form,
+        output: Output,
         store: &Store,
     ) -> anyhow::Result<Exit> {
         let flags = BulkFlags { verbose: true, ..flags };
-        self.in_batches(&distinct(ids), flags, cause, form, store, |_| true)
+        self.in_batches(&distinct(ids), flags, cause, output, store, |_| true)
     }
 
     /// Makes the request for the runs with the ids, or for all matching runs if `all` names them.
@@ -135,8 +135,8 @@ impl Request<'_> {
         all: Option<&str>,
     ) -> anyhow::Result<Exit> {
         let Selection { ids, flags, filter, time_zone, reason, output } = selection;
-        let (form, cause) = (output.form(), reason.cause());
-        let Some(words) = all else { return self.of_ids(ids, flags, &cause, form, store) };
+        let cause = reason.cause();
+        let Some(words) = all else { return self.of_ids(ids, flags, &cause, output, store) };
         let filter = filter.resolve(store, &time_zone, self.from)?;
         let mut ids = store.list_ids(RunFilter { unsettled: true, ..filter })?;
         ids.reverse();
@@ -145,7 +145,7 @@ impl Request<'_> {
             more => plural::of(i64::try_from(more).unwrap_or(i64::MAX), &format!("{words} run")),
         };
         if ids.is_empty() {
-            print::hint(form, &format!("{matching} matches"));
+            print::hint(output, &format!("{matching} matches"));
         } else if !flags.yes
             && !flags.dry_run
             && !print::confirm(|| Ok(Some(format!("{} {matching}?", self.verb))))?
@@ -156,7 +156,7 @@ impl Request<'_> {
         let matches = |answer: &ActionResult| {
             answer.granted || self.from.iter().any(|status| status.as_str() == answer.status)
         };
-        self.in_batches(&ids, flags, &cause, form, store, |answer| answer.is_some_and(matches))
+        self.in_batches(&ids, flags, &cause, output, store, |answer| answer.is_some_and(matches))
     }
 
     /// Makes the request in batches, within the time limit of a statement. The last batch comes
@@ -168,7 +168,7 @@ impl Request<'_> {
         ids: &[i64],
         flags: BulkFlags,
         cause: &Cause,
-        form: Form,
+        output: Output,
         store: &Store,
         counts: impl Fn(Option<&ActionResult>) -> bool,
     ) -> anyhow::Result<Exit> {
@@ -194,8 +194,8 @@ impl Request<'_> {
         let (answers, exits): (Vec<_>, Vec<_>) = batches.into_iter().rev().flatten().unzip();
         if asked.is_ok() || !answers.is_empty() {
             match flags.verbose {
-                true => print_lines(form, self.verb, answers),
-                false => print_totals(form, self.verb, answers),
+                true => print_lines(output, self.verb, answers),
+                false => print_totals(output, self.verb, answers),
             }?;
         }
         asked?;
@@ -213,13 +213,13 @@ impl Request<'_> {
 }
 
 /// Prints granted requests to stdout and refused ones to stderr; as JSON, all to stdout.
-fn print_lines(form: Form, verb: &str, answers: Vec<Answer>) -> anyhow::Result<()> {
-    if form.is_json() {
-        return print::rows(form, &answers, &LINES);
+fn print_lines(output: Output, verb: &str, answers: Vec<Answer>) -> anyhow::Result<()> {
+    if output.is_json() {
+        return print::rows(output, &answers, &LINES);
     }
     let (granted, refused): (Vec<_>, Vec<_>) =
         answers.into_iter().partition(|answer| answer.why_not_changed.is_none());
-    print::rows(form, &granted, &LINES)?;
+    print::rows(output, &granted, &LINES)?;
     for Answer { id, why_not_changed, .. } in refused {
         print::complain(&format!(
             "cannot {verb} run {id}: {}",
@@ -230,19 +230,19 @@ fn print_lines(form: Form, verb: &str, answers: Vec<Answer>) -> anyhow::Result<(
 }
 
 /// Does the same with the number of runs for each result and reason.
-fn print_totals(form: Form, verb: &str, answers: Vec<Answer>) -> anyhow::Result<()> {
+fn print_totals(output: Output, verb: &str, answers: Vec<Answer>) -> anyhow::Result<()> {
     let mut totals = BTreeMap::<_, Total>::new();
     for Answer { id, result, why_not_changed } in answers {
         let key = (why_not_changed.clone(), result);
         totals.entry(key).or_insert(Total { result, runs: 0, why_not_changed, id }).runs += 1;
     }
     let totals = totals.into_values();
-    if form.is_json() {
-        return print::rows(form, &totals.collect::<Vec<_>>(), &TOTALS);
+    if output.is_json() {
+        return print::rows(output, &totals.collect::<Vec<_>>(), &TOTALS);
     }
     let (granted, refused): (Vec<_>, Vec<_>) =
         totals.partition(|total| total.why_not_changed.is_none());
-    print::rows(form, &granted, &TOTALS)?;
+    print::rows(output, &granted, &TOTALS)?;
     for Total { runs, why_not_changed, id, .. } in refused {
         let those = match runs {
             1 => format!("run {id}"),
@@ -254,9 +254,9 @@ fn print_totals(form: Form, verb: &str, answers: Vec<Answer>) -> anyhow::Result<
 }
 
 /// Prints deleted runs; in a dry run, the runs to delete.
-pub(super) fn print_deleted(form: Form, ids: Vec<i64>) -> anyhow::Result<()> {
+pub(super) fn print_deleted(output: Output, ids: Vec<i64>) -> anyhow::Result<()> {
     let answers = ids.into_iter().map(|id| Answer { id, result: "deleted", why_not_changed: None });
-    print::rows(form, &answers.collect::<Vec<_>>(), &LINES)
+    print::rows(output, &answers.collect::<Vec<_>>(), &LINES)
 }
 
 /// Returns the ids without repetitions, in the order given.

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Database;
-use super::arguments::{Output, length, up_to, within};
+use super::arguments::{length, up_to, within};
 use super::replace_file::replace_file;
 use crate::exit::Exit;
 use crate::health::limits::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
 use crate::health::{self, Finding, Severity};
-use crate::print::{self, Table};
+use crate::print::{self, Output, Table};
 use crate::text::duration;
 use crate::text::plain::plain;
 
@@ -108,10 +108,9 @@ impl Arguments {
         let work = store.inspect_work(jobs, limits)?;
         let mut findings = health::work(&work, &limits);
         findings.retain(|finding| finding.severity == Severity::Bad);
-        let form = self.output.form();
         if self.output.asks_for_tsv() {
-            print::rows(form, &findings, &Table::new("", ""))?;
-        } else if form.is_json() {
+            print::rows(self.output, &findings, &Table::new("", ""))?;
+        } else if self.output.is_json() {
             print::json(&json!({"fine": findings.is_empty(), "findings": findings}))?;
         } else if let Some(repeat) = self.repeat {
             let memory = Memory::of(&format!("{arguments} {}", database.target()?))?;

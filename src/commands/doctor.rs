@@ -5,13 +5,12 @@ use std::time::{Instant, SystemTime};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 
-use super::arguments::Output;
 use super::{Database, crontab_line, environment, grants};
 use crate::connect::Target;
 use crate::exit::Exit;
 use crate::health::limits::Thresholds;
 use crate::health::{self, ClockFacts, ConnectionFacts, Finding, Severity};
-use crate::print::{self, Format, Table};
+use crate::print::{self, Format, Output, Table};
 use crate::schedule::ZoneData;
 use crate::schedule::due;
 use crate::store::{self, Mode, Store};
@@ -45,11 +44,10 @@ impl Arguments {
             return Ok(Exit::Done);
         }
         let (mut findings, now) = examine(&database.target()?)?;
-        let form = self.output.form();
-        if let (Format::Table, Some(now)) = (form.format, now) {
+        if let (Format::Table, Some(now)) = (self.output.format(), now) {
             findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
         }
-        print::rows(form, &findings, &TABLE.wrapped())?;
+        print::rows(self.output, &findings, &TABLE.wrapped())?;
         let worst = findings.iter().map(|finding| finding.severity).max();
         Ok(if worst == Some(Severity::Bad) { Exit::CouldNot } else { Exit::Done })
     }

@@ -12,13 +12,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Database;
-use super::arguments::{Output, run_key, seconds, share, time, within};
+use super::arguments::{run_key, seconds, share, time, within};
 use crate::exit::{Exit, Fault};
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
 use crate::job::definition;
 use crate::job::payload::{self, PAYLOAD_LIMIT};
-use crate::print::{self, Form, Format, Progress};
+use crate::print::{self, Format, Output, Progress};
 use crate::schedule::Schedule;
 use crate::store::{Accepted, NewRun, Queued, Store};
 use crate::text::plural;
@@ -176,7 +176,6 @@ struct Asked {
 
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &Database) -> anyhow::Result<()> {
-        let form = self.output.form();
         let batch = self.batch.take();
         let runs = match &batch {
             Some(file) => {
@@ -193,10 +192,10 @@ impl Arguments {
             let runs = plural::of(dropped as i64, "run");
             print::complain(&format!("{runs} dropped: the definition is full"));
         }
-        let printed = match form.format {
+        let printed = match self.output.format() {
             Format::Json if batch.is_some() => print::json(&answers),
             Format::Json | Format::JsonLines => answers.iter().try_for_each(print::json),
-            Format::Table | Format::Tsv => print_ids(form, &answers),
+            Format::Table | Format::Tsv => print_ids(self.output, &answers),
         };
         printed.with_context(|| match (&batch, answers.as_slice()) {
             (None, [Accepted { id: Some(id), .. }]) => format!("run {id} is enqueued"),
@@ -216,7 +215,7 @@ impl Arguments {
         run.share = run.share.take().or_else(|| self.share.clone());
     }
 
-    fn asked(mut self) -> anyhow::Result<Asked> {
+    fn asked(&mut self) -> anyhow::Result<Asked> {
         let next = self.next.take().map(|next| Schedule::parse(&next, &self.time_zone));
         let next = next.transpose().map_err(Fault::usage)?;
         let job = self.job.take().unwrap_or_default();
@@ -371,8 +370,8 @@ fn enqueue(
 }
 
 /// Prints bare ids, for scripts; the line of a dropped run is empty.
-fn print_ids(form: Form, answers: &[Accepted]) -> anyhow::Result<()> {
-    let header = if form.header && form.format == Format::Tsv { "id\n" } else { "" };
+fn print_ids(output: Output, answers: &[Accepted]) -> anyhow::Result<()> {
+    let header = if output.header && output.format() == Format::Tsv { "id\n" } else { "" };
     let id = |answer: &Accepted| answer.id.map(|id| id.to_string()).unwrap_or_default();
     let lines = answers.iter().map(|answer| id(answer) + "\n").collect::<String>();
     print::answer(&format!("{header}{lines}"))

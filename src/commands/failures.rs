@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, TimeZone, print_first, within, worker};
+use super::arguments::{TimeZone, print_first, within, worker};
 use super::filter::{HEADING, job};
-use crate::print::Table;
+use crate::print::{Output, Table};
 use crate::schedule::When;
 use crate::store::FailureFilter;
 
@@ -74,7 +74,6 @@ const GROUPS: Table<'_> = Table::new(
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
-        let form = self.output.form();
         let AttemptFilter { job: jobs, worker, since, until } = self.filter;
         for job in &jobs {
             super::known_job(&store, job)?;
@@ -88,11 +87,11 @@ impl Arguments {
         if self.group {
             let groups = store.group_failures(filter, wanted)?;
             let table = GROUPS.since(groups.first().map(|group| group.now));
-            print_first(form, groups, limit, "most frequent", &table)
+            print_first(self.output, groups, limit, "most frequent", &table)
         } else {
             let attempts = store.list_failures(filter, wanted)?;
             let table = ATTEMPTS.since(attempts.first().map(|attempt| attempt.now));
-            print_first(form, attempts, limit, "newest", &table)
+            print_first(self.output, attempts, limit, "newest", &table)
         }
     }
 }

@@ -7,10 +7,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Database;
-use super::arguments::{self, Output};
+use super::arguments;
 use super::trail::Reason;
 use crate::job::definition::queue;
-use crate::print::{self, Table};
+use crate::print::{self, Output, Table};
 use crate::store::HoldTarget;
 use crate::text::timestamp;
 
@@ -98,7 +98,7 @@ impl Arguments {
         if self.list {
             let (holds, now) = (store.holds()?, store.now()?);
             let table = TABLE.since(Some(now));
-            return print::rows(self.output.form(), &holds, &table);
+            return print::rows(self.output, &holds, &table);
         }
         if let Some(job) = &self.target.job {
             super::known_job(&store, job)?;
@@ -108,6 +108,6 @@ impl Arguments {
         let HoldTarget { scope, name } = target;
         let held = Held { scope, name, result: "held", held_until };
         let table = Table::new("scope, name, result, held_until as until", "");
-        print::row(self.output.form(), &held, &table)
+        print::row(self.output, &held, &table)
     }
 }

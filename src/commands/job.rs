@@ -5,10 +5,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::arguments::Output;
 use super::{Database, list, trail};
 use crate::job::definition_keys;
-use crate::print::{self, Cell, Fields};
+use crate::print::{self, Cell, Fields, Output};
 use crate::schedule::Schedule;
 use crate::store::{Event, Run, RunFilter};
 use crate::text::timestamp;
@@ -75,7 +74,7 @@ impl Arguments {
             reason: definition.reason,
             skipped_fires: definition.skipped_fires,
         };
-        print::object(self.output.form(), &answer, |fields| text(&answer, &keys, fields, now))
+        print::object(self.output, &answer, |fields| text(&answer, &keys, fields, now))
     }
 }
 

@@ -6,9 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Database;
-use super::arguments::Output;
 use crate::job::definition_keys;
-use crate::print::{self, Table};
+use crate::print::{self, Output, Table};
 use crate::store::StoredDefinition;
 use crate::text::timestamp;
 
@@ -53,7 +52,7 @@ impl Arguments {
         let definitions = database.open()?.list_definitions(None)?;
         let now = definitions.first().map(|definition| definition.now);
         let jobs: Vec<_> = definitions.into_iter().map(Job::from).collect();
-        print::rows(self.output.form(), &jobs, &TABLE.since(now))
+        print::rows(self.output, &jobs, &TABLE.since(now))
     }
 }
 

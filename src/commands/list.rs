@@ -3,10 +3,10 @@
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, TimeZone, print_first, within, worker};
+use super::arguments::{TimeZone, print_first, within, worker};
 use super::filter::{self, Filter};
 use crate::job::status::Status;
-use crate::print::Table;
+use crate::print::{Output, Table};
 use crate::store::RunFilter;
 
 /// List runs, the newest first
@@ -57,7 +57,6 @@ pub(super) const TABLE: Table<'_> = Table::new(
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
-        let form = self.output.form();
         let filter = RunFilter {
             worker: self.worker,
             had_failures: self.had_failures,
@@ -66,6 +65,6 @@ impl Arguments {
         // One run more tells whether there are more.
         let runs = store.list_runs(filter, self.limit + 1)?;
         let table = TABLE.since(runs.first().map(|run| run.now));
-        print_first(form, runs, self.limit, "newest", &table)
+        print_first(self.output, runs, self.limit, "newest", &table)
     }
 }

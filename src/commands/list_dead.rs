@@ -3,10 +3,10 @@
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, TimeZone, within};
+use super::arguments::{TimeZone, within};
 use super::filter::Filter;
 use crate::job::status::Status;
-use crate::print::{self, Table};
+use crate::print::{self, Output, Table};
 use crate::store::RunFilter;
 
 /// List dead runs, the latest death first
@@ -59,7 +59,6 @@ const GROUPS: Table<'_> = Table::new(
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
-        let form = self.output.form();
         let filter = RunFilter {
             unsettled: !self.all,
             ..self.filter.resolve(&store, &self.time_zone, &[Status::Dead])?
@@ -68,10 +67,10 @@ impl Arguments {
             let mut groups = store.group_dead(filter)?;
             let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
             groups.truncate(limit.unwrap_or(usize::MAX));
-            print::rows(form, &groups, &GROUPS.since(groups.first().map(|group| group.now)))
+            print::rows(self.output, &groups, &GROUPS.since(groups.first().map(|group| group.now)))
         } else {
             let table = if self.all { &ALL } else { &RUNS };
-            print::rows(form, &store.list_dead(filter, self.limit)?, table)
+            print::rows(self.output, &store.list_dead(filter, self.limit)?, table)
         }
     }
 }

@@ -12,11 +12,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use super::Database;
-use super::arguments::{Output, length, within};
+use super::arguments::{length, within};
 use crate::connect::Target;
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::{Exit, Fault};
-use crate::print::{self, Cell, Progress};
+use crate::print::{self, Cell, Output, Progress};
 use crate::store::{ClaimFilter, LoadFigures, NewRun, Queued, Store};
 use crate::tick::{self, Bounds, Plan};
 
@@ -108,7 +108,7 @@ impl Arguments {
             print::complain(&format!("{error:#}"));
         }
         let (figures, stopped) = tested?;
-        print::object(self.output.form(), &figures, |fields| {
+        print::object(self.output, &figures, |fields| {
             let mut facts = fields.cells(FACTS, None);
             facts.push(("WAL", wal(&figures)));
             print::facts(facts)

@@ -5,8 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Database;
-use super::arguments::Output;
-use crate::print::{self, Table};
+use crate::print::{self, Output, Table};
 use crate::store::{Limits, Mode, Store};
 
 /// Bring the database's schema up to date
@@ -37,6 +36,6 @@ impl Arguments {
         } else {
             store.migrate()?
         };
-        print::rows(self.output.form(), &migrations, &Table::new("name as migration", ""))
+        print::rows(self.output, &migrations, &Table::new("name as migration", ""))
     }
 }

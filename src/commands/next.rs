@@ -7,9 +7,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Database;
-use super::arguments::{Output, time};
+use super::arguments::time;
 use crate::exit::{Exit, Fault};
-use crate::print::{self, Form, Table};
+use crate::print::{self, Output, Table};
 use crate::schedule::due::{self, Scheduled};
 use crate::schedule::{HORIZON_YEARS, Schedule, Zone};
 use crate::text::timestamp;
@@ -97,12 +97,11 @@ const TIMES: Table<'_> =
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
-        let form = self.output.form();
         if let Some(expression) = &self.schedule {
             // Uses the host's clock: there is no database, and the clock only selects the lines to
             // show. `Utc::now` panics before 1970.
             let from = self.from.unwrap_or_else(|| SystemTime::now().into());
-            return self.show(form, expression, &self.time_zone, from);
+            return self.show(expression, &self.time_zone, from);
         }
         let store = database.open()?;
         let Some(name) = &self.name else {
@@ -110,7 +109,7 @@ impl Arguments {
             let now = definitions.first().map(|definition| definition.now);
             let mut next: Vec<_> = definitions.into_iter().filter_map(next).collect();
             next.sort_by_key(|one| (one.next_run_at.is_none(), one.next_run_at));
-            return print::rows(form, &next, &DEFINITIONS.since(now));
+            return print::rows(self.output, &next, &DEFINITIONS.since(now));
         };
         let definition = super::definition(&store, name)?;
         let from = self.from.unwrap_or(definition.now);
@@ -123,16 +122,10 @@ impl Arguments {
         if state != FIRES && state != BROKEN {
             print::complain(&format!("`{name}` is {state}: it does not fire at these times"));
         }
-        self.show(form, expression, &definition.time_zone, from)
+        self.show(expression, &definition.time_zone, from)
     }
 
-    fn show(
-        &self,
-        form: Form,
-        expression: &str,
-        time_zone: &str,
-        from: DateTime<Utc>,
-    ) -> anyhow::Result<()> {
+    fn show(&self, expression: &str, time_zone: &str, from: DateTime<Utc>) -> anyhow::Result<()> {
         let schedule = Schedule::parse(expression, time_zone).map_err(Fault::usage)?;
         schedule.first(from).map_err(Fault::usage)?;
         let fires = schedule.fires(from).take(usize::from(self.count));
@@ -143,8 +136,8 @@ impl Arguments {
                 clock_change: fire.mark,
             })
             .collect();
-        print::heading(form, &schedule.words())?;
-        print::rows(form, &times, &TIMES.wrapped())?;
+        print::heading(self.output, &schedule.words())?;
+        print::rows(self.output, &times, &TIMES.wrapped())?;
         if let Some(last) = times.last().filter(|_| times.len() < usize::from(self.count)) {
             let last = last.scheduled_for.format("%Y-%m-%d");
             print::complain(&format!(

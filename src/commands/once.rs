@@ -8,11 +8,11 @@ use chrono::{DateTime, Utc};
 use clap::{Args, ValueEnum};
 
 use super::Database;
-use super::arguments::{Output, key};
+use super::arguments::key;
 use crate::execute::{self, Foreground};
 use crate::exit::{Exit, Fault};
 use crate::job::action;
-use crate::print::{self, Table};
+use crate::print::{self, Output, Table};
 use crate::store::{self, Effect, RESULT_LIMIT, Store};
 use crate::text::plain::plain;
 
@@ -100,7 +100,7 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         let Some(name) = &self.key else {
-            print::rows(self.output.form(), &store.list_open_effects()?, &OPEN)?;
+            print::rows(self.output, &store.list_open_effects()?, &OPEN)?;
             return Ok(Exit::Done);
         };
         let key = plain(name);

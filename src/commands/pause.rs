@@ -4,9 +4,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Database;
-use super::arguments::Output;
 use super::trail::Reason;
-use crate::print::{self, Table};
+use crate::print::{self, Output, Table};
 
 /// Stop a definition's schedule until it is resumed
 ///
@@ -43,7 +42,7 @@ impl Arguments {
                 }
                 let paused = Paused { job_type: &self.name, result: "paused" };
                 let table = Table::new("job_type as job, result", "");
-                print::row(self.output.form(), &paused, &table)
+                print::row(self.output, &paused, &table)
             }
             None => Err(super::no_definition(&store, &self.name).into()),
         }

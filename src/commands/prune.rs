@@ -10,12 +10,12 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 
 use super::Database;
-use super::arguments::{Output, run_id, up_to};
+use super::arguments::{run_id, up_to};
 use super::bulk::{self, BulkFlags, Request};
 use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
-use crate::print::{self, Form, Progress, Table};
+use crate::print::{self, Output, Progress, Table};
 use crate::store;
 use crate::store::{Archive, Cause, OldRuns, Pruned, RunFilter, Store};
 use crate::text::duration::CENTURY;
@@ -94,13 +94,12 @@ struct Count {
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
-        let form = self.output.form();
         if !self.ids.is_empty() {
-            return remove(&store, self.ids, &self.reason.cause(), self.flags, form);
+            return remove(&store, self.ids, &self.reason.cause(), self.flags, self.output);
         }
         let BulkFlags { dry_run, yes, verbose } = self.flags;
         if dry_run && verbose {
-            bulk::print_deleted(form, old_ids(&store, self.ages)?)?;
+            bulk::print_deleted(self.output, old_ids(&store, self.ages)?)?;
             return Ok(Exit::Done);
         }
         let total = Cell::new(None);
@@ -136,11 +135,11 @@ impl Arguments {
             return Err(Fault::new(Exit::CouldNot, "no run was deleted").into());
         };
         if verbose {
-            bulk::print_deleted(form, ids)?;
+            bulk::print_deleted(self.output, ids)?;
             return Ok(Exit::Done);
         }
         const TABLE: Table<'_> = Table::new("status, runs", "no run is old enough");
-        print::rows(form, &counts, &TABLE)?;
+        print::rows(self.output, &counts, &TABLE)?;
         Ok(Exit::Done)
     }
 }
@@ -167,7 +166,7 @@ fn remove(
     ids: Vec<i64>,
     cause: &Cause,
     flags: BulkFlags,
-    form: Form,
+    output: Output,
 ) -> anyhow::Result<Exit> {
     let from = &[Status::Succeeded, Status::Dead, Status::Cancelled];
     let request = Request {
@@ -181,7 +180,7 @@ fn remove(
             )
         },
     };
-    request.of_ids(ids, flags, cause, form, store)
+    request.of_ids(ids, flags, cause, output, store)
 }
 
 /// Returns the ids of the runs that `delete` would delete, the oldest first.

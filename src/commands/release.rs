@@ -4,11 +4,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Database;
-use super::arguments::Output;
 use super::hold::Target;
 use super::trail::Reason;
 use crate::exit::{Exit, Fault};
-use crate::print::{self, Table};
+use crate::print::{self, Output, Table};
 use crate::store::HoldTarget;
 
 /// Let held runs start again
@@ -52,6 +51,6 @@ impl Arguments {
             name: it.name,
             result: "released",
         });
-        print::rows(self.output.form(), &released.collect::<Vec<_>>(), &TABLE)
+        print::rows(self.output, &released.collect::<Vec<_>>(), &TABLE)
     }
 }

@@ -5,10 +5,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Database;
-use super::arguments::Output;
 use super::trail::Reason;
 use crate::exit::{Exit, Fault};
-use crate::print::{self, Table};
+use crate::print::{self, Output, Table};
 use crate::schedule::due;
 use crate::text::timestamp;
 
@@ -55,7 +54,7 @@ impl Arguments {
             if let Some(next) = store.resume(definition, next, &cause)? {
                 let resumed =
                     Resumed { job_type: &self.name, result: "resumed", next_run_at: next };
-                return print::row(self.output.form(), &resumed, &TABLE);
+                return print::row(self.output, &resumed, &TABLE);
             }
         }
     }

@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::Database;
-use super::arguments::{Output, run_id, within};
+use super::arguments::{run_id, within};
 use super::{follow, trail};
 use crate::exit::{Exit, Fault};
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
-use crate::print::{self, Cell, Fields};
+use crate::print::{self, Cell, Fields, Output};
 use crate::store::{Attempt, Event, RunDetails, Store, StoredOutput};
 use crate::text::plural;
 
@@ -78,8 +78,7 @@ impl Arguments {
             }
             return print::answer(&output(self.id, self.attempt, stored)?);
         }
-        let form = self.form.form();
-        let characters = i32::try_from(CHARACTERS).ok().filter(|_| !form.is_json());
+        let characters = i32::try_from(CHARACTERS).ok().filter(|_| !self.form.is_json());
         let run = &match store.show(self.id, characters)? {
             Some(run) => run,
             None => return Err(no_run(&store, self.id).into()),
@@ -98,7 +97,7 @@ impl Arguments {
             history: &run.history,
             events: &run.events,
         };
-        print::object(form, &answer, |fields| text(run, fields))
+        print::object(self.form, &answer, |fields| text(run, fields))
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Database;
-use super::arguments::{Output, length, up_to, within, worker};
+use super::arguments::{length, up_to, within, worker};
 use super::trail::host_name;
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::Fault;
-use crate::print::{self, LogFormat, Table};
+use crate::print::{self, LogFormat, Output, Table};
 use crate::store::ClaimFilter;
 use crate::tick::{self, Bounds, Plan};
 
@@ -115,7 +115,7 @@ impl Arguments {
         if self.dry_run {
             let at_most = self.limit.map_or(i64::MAX, i64::from);
             let runs = database.open()?.preview(&worker, &filter, at_most)?;
-            return print::rows(self.output.form(), &runs, &PREVIEW);
+            return print::rows(self.output, &runs, &PREVIEW);
         }
         let plan = Plan {
             worker,

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use anyhow::Context;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use env_logger::fmt::style::AnsiColor;
 use env_logger::{Target, WriteStyle};
 use log::{Level, LevelFilter, Record, log_enabled};
@@ -66,32 +66,49 @@ pub(crate) enum Format {
     JsonLines,
 }
 
-/// How an answer is printed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Form {
-    pub(crate) format: Format,
-    /// TSV begins with a line of field names.
+/// How a command prints its answer.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Output {
+    /// table, tsv, json or json-lines [default: table on a terminal, else tsv]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    format: Option<Format>,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Begin TSV with a line of field names
+    #[arg(long)]
     pub(crate) header: bool,
 }
 
-impl Form {
+impl Output {
+    pub(crate) fn format(self) -> Format {
+        let usual = if io::stdout().is_terminal() { Format::Table } else { Format::Tsv };
+        if self.json { Format::Json } else { self.format.unwrap_or(usual) }
+    }
+
     pub(crate) fn is_json(self) -> bool {
-        matches!(self.format, Format::Json | Format::JsonLines)
+        matches!(self.format(), Format::Json | Format::JsonLines)
+    }
+
+    /// Whether TSV was asked for, and is not only the default without a terminal.
+    pub(crate) fn asks_for_tsv(self) -> bool {
+        self.header || self.format == Some(Format::Tsv)
     }
 }
 
 /// Prints rows. JSON and TSV have all fields of a row; `table` says what people see.
 pub(crate) fn rows<T: Serialize + Default>(
-    form: Form,
+    output: Output,
     rows: &[T],
     table: &Table<'_>,
 ) -> anyhow::Result<()> {
-    match form.format {
+    match output.format() {
         Format::Json => json(&rows),
         Format::JsonLines => answer(&rows.iter().map(json_line).collect::<Result<String, _>>()?),
-        Format::Tsv => tsv(form, "", rows),
+        Format::Tsv => tsv(output, "", rows),
         Format::Table if rows.is_empty() => {
-            hint(form, table.none);
+            hint(output, table.none);
             Ok(())
         }
         Format::Table => {
@@ -103,20 +120,20 @@ pub(crate) fn rows<T: Serialize + Default>(
 
 /// Prints one row; its JSON is an object.
 pub(crate) fn row<T: Serialize + Default>(
-    form: Form,
+    output: Output,
     row: &T,
     table: &Table<'_>,
 ) -> anyhow::Result<()> {
-    if form.is_json() { json(row) } else { rows(form, std::slice::from_ref(row), table) }
+    if output.is_json() { json(row) } else { rows(output, std::slice::from_ref(row), table) }
 }
 
 /// Prints an object: in TSV, a line for each field. `people` prints it for people.
 pub(crate) fn object<T: Serialize>(
-    form: Form,
+    output: Output,
     value: &T,
     people: impl FnOnce(&Fields) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    match form.format {
+    match output.format() {
         Format::Json | Format::JsonLines => json(value),
         Format::Tsv => answer(&Fields::of(value)?.lines()),
         Format::Table => people(&Fields::of(value)?),
@@ -125,7 +142,7 @@ pub(crate) fn object<T: Serialize>(
 
 /// Prints rows as TSV. If there is a kind, it is the first field of each line.
 pub(crate) fn tsv<T: Serialize + Default>(
-    form: Form,
+    output: Output,
     kind: &str,
     rows: &[T],
 ) -> anyhow::Result<()> {
@@ -135,7 +152,7 @@ pub(crate) fn tsv<T: Serialize + Default>(
         let line = first.into_iter().chain(values).collect::<Vec<_>>().join("\t");
         text.extend([line.trim_end_matches('\t'), "\n"]);
     };
-    if form.header {
+    if output.header {
         add(if kind.is_empty() { "" } else { "kind" }, Fields::of(&T::default())?.names());
     }
     for row in rows {
@@ -145,8 +162,8 @@ pub(crate) fn tsv<T: Serialize + Default>(
 }
 
 /// Prints a heading, to people only.
-pub(crate) fn heading(form: Form, text: &str) -> anyhow::Result<()> {
-    match form.format {
+pub(crate) fn heading(output: Output, text: &str) -> anyhow::Result<()> {
+    match output.format() {
         Format::Table => answer(&format!("{}\n\n", plain(text))),
         _ => Ok(()),
     }
@@ -256,8 +273,8 @@ pub(crate) fn explain(lines: &str) {
 }
 
 /// Writes a hint to stderr if a person reads the answer at a terminal.
-pub(crate) fn hint(form: Form, line: &str) {
-    if form.format == Format::Table && io::stdout().is_terminal() && !line.is_empty() {
+pub(crate) fn hint(output: Output, line: &str) {
+    if output.format() == Format::Table && io::stdout().is_terminal() && !line.is_empty() {
         complain(line);
     }
 }

@@ -11,11 +11,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Database;
-use super::arguments::Output;
 use crate::exit::Fault;
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding};
-use crate::print::{self, Format};
+use crate::print::{self, Format, Output};
 use crate::store::{Overview, Store};
 
 /// The time between two redraws by --watch.
@@ -63,15 +62,15 @@ impl Arguments {
             print::redraw(&text::tables(overview, findings)?)?;
             thread::sleep(REDRAWN_AFTER);
         }
-        let ((overview, findings), form) = (self.read(&store)?, self.output.form());
-        match form.format {
+        let (overview, findings) = self.read(&store)?;
+        match self.output.format() {
             _ if self.prometheus => {
                 print::answer(&prometheus::exposition(&prometheus::metrics(&overview, &findings)))
             }
             Format::Json | Format::JsonLines => {
                 print::json(&Answer { findings: &findings, overview: &overview })
             }
-            Format::Tsv => text::lines(form, &overview, &findings),
+            Format::Tsv => text::lines(self.output, &overview, &findings),
             Format::Table => print::answer(&text::tables(overview, findings)?),
         }
     }

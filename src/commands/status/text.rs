@@ -1,7 +1,7 @@
 //! The status as text: tables for people, lines for awk.
 
 use crate::health::{Finding, Severity};
-use crate::print::{self, Form, Table};
+use crate::print::{self, Output, Table};
 use crate::store::Overview;
 
 const JOBS: Table<'_> = Table::new(
@@ -29,12 +29,16 @@ const RUNNING: Table<'_> = Table::new(
 const FINDINGS: Table<'_> = Table::new("severity, found, remedy", "");
 
 /// Prints TSV; the first field of a line is its kind.
-pub(super) fn lines(form: Form, overview: &Overview, findings: &[Finding]) -> anyhow::Result<()> {
-    print::tsv(form, "job", &overview.jobs)?;
-    print::tsv(form, "worker", &overview.workers)?;
-    print::tsv(form, "running", &overview.longest_running)?;
-    print::tsv(form, "figures", &overview.figures)?;
-    print::tsv(form, "finding", findings)
+pub(super) fn lines(
+    output: Output,
+    overview: &Overview,
+    findings: &[Finding],
+) -> anyhow::Result<()> {
+    print::tsv(output, "job", &overview.jobs)?;
+    print::tsv(output, "worker", &overview.workers)?;
+    print::tsv(output, "running", &overview.longest_running)?;
+    print::tsv(output, "figures", &overview.figures)?;
+    print::tsv(output, "finding", findings)
 }
 
 pub(super) fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<String> {
