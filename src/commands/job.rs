@@ -1,6 +1,6 @@
 //! `jobctl job`: one definition, its next times, its last runs and its trail.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::SecondsFormat;
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,8 +9,7 @@ use super::{Database, list, trail};
 use crate::job::definition_keys;
 use crate::print::{self, Cell, Fields, Output};
 use crate::schedule::Schedule;
-use crate::store::{Event, Run, RunFilter};
-use crate::text::timestamp;
+use crate::store::{Event, Run, RunFilter, StoredDefinition};
 
 /// The number of next times and of last runs that are shown.
 const SHOWN: usize = 5;
@@ -32,13 +31,8 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Answer {
-    job_type: String,
-    state: Option<String>,
-    #[serde(with = "timestamp")]
-    since_at: Option<DateTime<Utc>>,
-    changed_by: Option<String>,
-    reason: Option<String>,
-    skipped_fires: i64,
+    #[serde(flatten)]
+    definition: StoredDefinition,
     /// In the time zone of the schedule.
     next_times: Vec<String>,
     keys: Map<String, Value>,
@@ -67,29 +61,20 @@ impl Arguments {
             keys: keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
             last_runs: store.list_runs(filter, SHOWN as i64)?,
             events: store.definition_events(self.name)?,
-            job_type: definition.job_type,
-            state: definition.state,
-            since_at: definition.since_at,
-            changed_by: definition.changed_by,
-            reason: definition.reason,
-            skipped_fires: definition.skipped_fires,
+            definition,
         };
-        print::object(self.output, &answer, |fields| text(&answer, &keys, fields, now))
+        print::object(self.output, &answer, |fields| text(&answer, &keys, fields))
     }
 }
 
-fn text(
-    answer: &Answer,
-    keys: &[(&'static str, Value)],
-    fields: &Fields,
-    now: DateTime<Utc>,
-) -> anyhow::Result<()> {
+fn text(answer: &Answer, keys: &[(&'static str, Value)], fields: &Fields) -> anyhow::Result<()> {
+    let now = answer.definition.now;
     let mut facts = fields.cells(
         "job_type as job, state, since_at as since, changed_by as by, reason, \
          skipped_fires as skipped times",
         Some(now),
     );
-    facts.retain(|(name, _)| *name != "skipped times" || answer.skipped_fires > 0);
+    facts.retain(|(name, _)| *name != "skipped times" || answer.definition.skipped_fires > 0);
     let times = answer.next_times.join(", ");
     facts.push(("next times", if times.is_empty() { Cell::Nothing } else { Cell::Text(times) }));
     facts.extend(keys.iter().map(|(key, value)| (*key, Cell::Text(definition_keys::toml(value)))));

@@ -22,21 +22,25 @@ rows! {
     }
 
     /// A definition, and why its schedule does not fire.
-    #[derive(Debug)]
+    #[derive(Debug, Serialize)]
     pub(crate) struct StoredDefinition {
         pub(crate) job_type: String,
         /// JSON in the words of the file, including secrets.
+        #[serde(skip)]
         pub(crate) keys: String,
         /// `fires`, `paused` or `disabled`; `None`: no schedule, and not disabled.
         pub(crate) state: Option<String>,
         /// The start of the pause, or the time when the definition was disabled if it is known.
+        #[serde(with = "timestamp")]
         pub(crate) since_at: Option<DateTime<Utc>>,
         /// The user that paused or disabled it.
         pub(crate) changed_by: Option<String>,
         pub(crate) reason: Option<String>,
+        #[serde(skip)]
         pub(crate) next_run_at: Option<DateTime<Utc>>,
         pub(crate) skipped_fires: i64,
         /// By the database's clock.
+        #[serde(skip)]
         pub(crate) now: DateTime<Utc>,
     }
 }
