@@ -135,10 +135,7 @@ struct Remembered {
 
 impl Memory {
     fn of(arguments: &str) -> anyhow::Result<Self> {
-        let folder = |name| std::env::var_os(name).filter(|folder| !folder.is_empty());
-        let home = || Some(Path::new(&folder("HOME")?).join(".local/state"));
-        let state = folder("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
-        let folder = state.context("--repeat needs HOME or XDG_STATE_HOME")?.join("jobctl");
+        let folder = print::state_folder().context("--repeat needs HOME or XDG_STATE_HOME")?;
         let mut hasher = DefaultHasher::new();
         arguments.hash(&mut hasher);
         Ok(Self(folder.join(format!("check-{:016x}.json", hasher.finish()))))

@@ -24,7 +24,7 @@ use log_writer::LogWriter;
 pub(crate) use fields::Fields;
 pub(crate) use log_writer::finish;
 pub(crate) use progress::Progress;
-pub(crate) use rate_limit::complain_hourly;
+pub(crate) use rate_limit::{complain_hourly, state_folder};
 pub(crate) use table::{Cell, Colour, Table, instant, relative, set_colour};
 
 /// Characters of a fact that people see.

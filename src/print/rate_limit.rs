@@ -20,19 +20,19 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Prints an error unless the same error was printed within the hour. At a terminal, or if no note
 /// can be kept, it prints each time.
 pub(crate) fn complain_hourly(line: &str) {
-    let kept = if io::stderr().is_terminal() { None } else { folder() };
-    match kept.map(|folder| was_printed(&folder, line)) {
+    let kept = if io::stderr().is_terminal() { None } else { state_folder() };
+    match kept.map(|folder| was_printed(&folder.join("said"), line)) {
         Some(Ok(true)) => {}
         Some(Ok(false)) => complain(&format!("{line}; repeated after an hour at the earliest")),
         Some(Err(_)) | None => complain(line),
     }
 }
 
-/// The folder of the notes, by the XDG base directory specification.
-fn folder() -> Option<PathBuf> {
+/// Returns the folder of jobctl's state, by the XDG base directory specification.
+pub(crate) fn state_folder() -> Option<PathBuf> {
     let given = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let state = given.or_else(|| Some(env::home_dir()?.join(".local/state")))?;
-    Some(state.join("jobctl/said"))
+    Some(state.join("jobctl"))
 }
 
 fn name(hash: u64) -> String {
