@@ -111,10 +111,7 @@ pub(crate) fn rows<T: Serialize + Default>(
             hint(output, table.none);
             Ok(())
         }
-        Format::Table => {
-            let rows = rows.iter().map(Fields::of).collect::<anyhow::Result<Vec<_>>>()?;
-            answer(&table.show(&rows))
-        }
+        Format::Table => answer(&table.show(rows)?),
     }
 }
 
@@ -178,8 +175,7 @@ pub(crate) fn section<T: Serialize>(
     if rows.is_empty() {
         return Ok(String::new());
     }
-    let rows = rows.iter().map(Fields::of).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(format!("\n{heading}\n\n{}", table.show(&rows)))
+    Ok(format!("\n{heading}\n\n{}", table.show(rows)?))
 }
 
 /// Prints facts line by line, with aligned names; facts without a value are left out. Long texts

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use comfy_table::{
     CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Width, presets,
 };
+use serde::Serialize;
 
 use super::fields::{Fields, columns};
 use crate::job::status::Status;
@@ -183,19 +184,18 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the table in the width of the terminal.
-    pub(super) fn show(&self, rows: &[Fields]) -> String {
+    pub(super) fn show<T: Serialize>(&self, rows: &[T]) -> anyhow::Result<String> {
         let header: Vec<_> = columns(self.columns).map(|(heading, _)| heading).collect();
-        let cells =
-            |row: &Fields| row.cells(self.columns, self.now).into_iter().map(|(_, cell)| cell);
+        let cells = |row: &T| {
+            let cells = Fields::of(row)?.cells(self.columns, self.now);
+            Ok(cells.into_iter().map(|(_, cell)| cell).collect())
+        };
+        let rows = rows.iter().map(cells).collect::<anyhow::Result<Vec<Vec<_>>>>()?;
         if header.len() == 1 {
             // A table of one column needs no heading.
-            return rows.iter().flat_map(cells).map(|cell| cell.bare() + "\n").collect();
+            return Ok(rows.iter().flatten().map(|cell| cell.bare() + "\n").collect());
         }
-        table(
-            &header,
-            &rows.iter().map(|row| cells(row).collect()).collect::<Vec<_>>(),
-            self.height,
-        )
+        Ok(table(&header, &rows, self.height))
     }
 }
 
