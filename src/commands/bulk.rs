@@ -76,12 +76,15 @@ impl Selection {
     }
 }
 
+/// Asks the store for the action on these runs.
+type Ask<'a> = dyn Fn(Vec<i64>, &Cause) -> store::Result<Vec<ActionResult>> + 'a;
+
 /// The action that a command asks for, and its words.
 pub(super) struct Request<'a> {
     pub(super) verb: &'static str,
     /// Statuses in which the request is granted.
     pub(super) from: &'a [Status],
-    pub(super) ask: &'a dyn Fn(Vec<i64>, &Cause) -> store::Result<Vec<ActionResult>>,
+    pub(super) ask: &'a Ask<'a>,
     /// Returns the word for a granted request. The argument is the run's status before it.
     pub(super) granted: &'a dyn Fn(&str) -> &'static str,
     /// Returns why a request was refused. The argument is the run's status.

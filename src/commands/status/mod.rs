@@ -57,10 +57,12 @@ impl Arguments {
             return Err(Fault::usage("--watch needs a terminal; omit it in scripts").into());
         }
         let store = database.open()?;
-        while self.watch {
-            let (overview, findings) = self.read(&store)?;
-            print::redraw(&text::tables(overview, findings)?)?;
-            thread::sleep(REDRAWN_AFTER);
+        if self.watch {
+            loop {
+                let (overview, findings) = self.read(&store)?;
+                print::redraw(&text::tables(overview, findings)?)?;
+                thread::sleep(REDRAWN_AFTER);
+            }
         }
         let (overview, findings) = self.read(&store)?;
         match self.output.format() {
