@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::rows;
+use super::row::{owned, rows};
 use super::{Archive, Error, Kind, Result, Store, query};
+use crate::connect::Client;
 use crate::exit::Exit;
 use crate::job::status::Status;
 
@@ -76,10 +77,8 @@ impl Store {
     /// nothing. It does not detect two conflicts: another run has the key, or no start would be
     /// left.
     pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
-        let from = Status::words(from);
-        self.transact("read runs", move |client| {
-            client.list(query!("operate/dry_run"), &[&ids, &from])
-        })
+        let arguments = owned![ids, Status::words(from)];
+        self.query("read runs", Client::list, query!("operate/dry_run"), arguments)
     }
 
     /// Queues runs again. A running run is taken from its worker.
@@ -92,12 +91,8 @@ impl Store {
     ) -> Result<Vec<ActionResult>> {
         let (from, Cause { host_user, reason }) = (Status::words(from), cause.clone());
         let RetryTerms { cancelled_now, unsettled } = terms;
-        self.transact("retry", move |client| {
-            client.list(
-                query!("operate/retry"),
-                &[&ids, &from, &host_user, &reason, &cancelled_now, &unsettled],
-            )
-        })
+        let arguments = owned![ids, from, host_user, reason, cancelled_now, unsettled];
+        self.query("retry", Client::list, query!("operate/retry"), arguments)
     }
 
     /// Stops runs.
@@ -154,7 +149,7 @@ impl Store {
 
     /// Returns the jobs of runs.
     pub(crate) fn job_types(&self, ids: Vec<i64>) -> Result<Vec<String>> {
-        self.transact("read runs", move |client| client.list(query!("look/job_types"), &[&ids]))
+        self.query("read runs", Client::list, query!("look/job_types"), owned![ids])
     }
 
     /// Closes dead runs: they stay dead, and are no longer reported.
@@ -185,8 +180,8 @@ impl Store {
         from: &[Status],
         cause: &Cause,
     ) -> Result<Vec<ActionResult>> {
-        let (from, Cause { host_user, reason }) = (Status::words(from), cause.clone());
-        self.transact(doing, move |client| client.list(query, &[&ids, &from, &host_user, &reason]))
+        let Cause { host_user, reason } = cause.clone();
+        self.query(doing, Client::list, query, owned![ids, Status::words(from), host_user, reason])
     }
 
     /// Deletes at most `limit` old runs and their history: the oldest that come after `after`.
@@ -233,16 +228,13 @@ impl Store {
 
     /// Deletes the rows of workers that stopped long ago.
     pub(crate) fn forget_workers(&self) -> Result<()> {
-        self.transact("delete old workers", |client| {
-            client.execute(query!("operate/forget_workers"), &[]).map(drop)
-        })
+        let statement = query!("operate/forget_workers");
+        self.query("delete old workers", Client::execute, statement, owned![]).map(drop)
     }
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.
     pub(crate) fn count_old(&self, old: OldRuns) -> Result<Vec<(String, i64)>> {
-        let (statuses, age) = (Status::words(old.statuses), old.age.as_secs_f64());
-        self.transact("count old runs", move |client| {
-            client.list(query!("operate/count_old"), &[&statuses, &age])
-        })
+        let arguments = owned![Status::words(old.statuses), old.age.as_secs_f64()];
+        self.query("count old runs", Client::list, query!("operate/count_old"), arguments)
     }
 }

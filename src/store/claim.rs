@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{Argument, FromRow, PgResult, column, rows};
+use super::row::{FromRow, PgResult, column, owned, rows};
 use super::runs::locked;
 use super::{Result, Store, query};
 use crate::connect::Client;
@@ -208,23 +208,20 @@ impl Store {
         lasts: Duration,
         keep: bool,
     ) -> Result<WakeResult> {
-        let (Holder { worker, tick }, queues) = (holder.clone(), queues.to_vec());
-        let lasts = lasts.as_secs_f64();
+        let (Holder { worker, tick }, lasts) = (holder.clone(), lasts.as_secs_f64());
+        let version = ZoneData::current().program_version();
         self.checks_version.set(true);
-        self.transact("look for due runs", move |client| {
-            let version = ZoneData::current().program_version();
-            client.one(query!("tick/wake"), &[&worker, &tick, &version, &lasts, &keep, &queues])
-        })
+        let arguments = owned![worker, tick, version, lasts, keep, queues.to_vec()];
+        self.query("look for due runs", Client::one, query!("tick/wake"), arguments)
     }
 
     /// Returns how many runs a worker's ticks hold, without the claims `own`.
     pub(crate) fn held_by_others(&self, worker: &str, own: &[Token]) -> Result<usize> {
-        let worker = worker.to_owned();
         let (ids, attempts, claimed_at) = Token::columns(own);
-        let held = self.transact("count the worker's runs", move |client| {
-            let arguments: &[&dyn Argument] = &[&worker, &ids, &attempts, &claimed_at];
-            client.one::<i32>(query!("tick/held_by_others"), arguments)
-        })?;
+        let arguments = owned![worker.to_owned(), ids, attempts, claimed_at];
+        let statement = query!("tick/held_by_others");
+        let held =
+            self.query("count the worker's runs", Client::one::<i32>, statement, arguments)?;
         Ok(usize::try_from(held).unwrap_or(0))
     }
 
@@ -238,27 +235,20 @@ impl Store {
         let worker = worker.to_owned();
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, .. } =
             wanted.clone();
-        self.transact("look for due runs", move |client| {
-            client.list(
-                query!("tick/preview"),
-                &[&queues, &excluded_jobs, &limit, &excluded_kinds, &excluded_runs, &worker],
-            )
-        })
+        let arguments = owned![queues, excluded_jobs, limit, excluded_kinds, excluded_runs, worker];
+        self.query("look for due runs", Client::list, query!("tick/preview"), arguments)
     }
 
     /// Checks that a claim can read these runs. If it can't, the error's `may_be_about_rows` is
     /// true.
     pub(crate) fn read(&self, runs: Vec<i64>) -> Result<()> {
-        self.transact("read runs", move |client| {
-            client.execute(query!("tick/read_runs"), &[&runs]).map(drop)
-        })
+        self.query("read runs", Client::execute, query!("tick/read_runs"), owned![runs]).map(drop)
     }
 
     /// Ends an unreadable run; does nothing if the run is not due any more.
     pub(crate) fn end_unreadable(&self, run: i64, why: String) -> Result<()> {
-        self.transact("end a run", move |client| {
-            client.execute(query!("tick/end_unreadable"), &[&run, &why]).map(drop)
-        })
+        let (statement, arguments) = (query!("tick/end_unreadable"), owned![run, why]);
+        self.query("end a run", Client::execute, statement, arguments).map(drop)
     }
 
     /// Checks that a claim can read these runs and set them to running; changes nothing. If it
@@ -275,10 +265,8 @@ impl Store {
 
     /// Postpones a run that can't be claimed; does nothing if the run is not due any more.
     pub(crate) fn put_off(&self, run: i64, why: String, wait: Duration) -> Result<()> {
-        let wait = wait.as_secs_f64();
-        self.transact("postpone a run", move |client| {
-            client.execute(query!("tick/put_off"), &[&run, &why, &wait]).map(drop)
-        })
+        let arguments = owned![run, why, wait.as_secs_f64()];
+        self.query("postpone a run", Client::execute, query!("tick/put_off"), arguments).map(drop)
     }
 
     /// Releases claims that were never started. Skips and returns the runs that another session
@@ -298,10 +286,9 @@ impl Store {
 
     /// Returns a worker's claim right if that tick has it.
     pub(crate) fn leave(&self, worker: &str, tick: &str) -> Result<()> {
-        let (worker, tick) = (worker.to_owned(), tick.to_owned());
-        self.transact("return the claim right", move |client| {
-            client.execute(query!("tick/leave"), &[&worker, &tick]).map(drop)
-        })
+        let (statement, arguments) =
+            (query!("tick/leave"), owned![worker.to_owned(), tick.to_owned()]);
+        self.query("return the claim right", Client::execute, statement, arguments).map(drop)
     }
 }
 

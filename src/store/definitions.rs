@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::row::column;
+use super::row::{column, owned};
 use super::{Cause, Error, Kind, Result, Store, query};
+use crate::connect::Client;
 use crate::exit::Exit;
 use crate::schedule::due::{DueSchedule, FirePlan, Scheduled};
 
@@ -83,14 +84,13 @@ impl Store {
 
     /// Returns the time of the database's clock.
     pub(crate) fn now(&self) -> Result<DateTime<Utc>> {
-        self.transact("read the clock", |client| client.one(query!("look/now"), &[]))
+        self.query("read the clock", Client::one, query!("look/now"), owned![])
     }
 
     /// Returns due schedules, the oldest first, at most `FIRED_AT_ONCE`.
     pub(crate) fn due_schedules(&self) -> Result<Vec<DueSchedule>> {
-        self.transact("look for due schedules", |client| {
-            client.list(query!("tick/due_schedules"), &[&FIRED_AT_ONCE])
-        })
+        let arguments = owned![FIRED_AT_ONCE];
+        self.query("look for due schedules", Client::list, query!("tick/due_schedules"), arguments)
     }
 
     /// Fires schedules. Returns the queued runs of each, by id. Leaves out schedules that another
@@ -121,16 +121,14 @@ impl Store {
 
     /// Returns all definitions by name, or the definition of that name.
     pub(crate) fn list_schedules(&self, name: Option<String>) -> Result<Vec<Scheduled>> {
-        self.transact("read definitions", move |client| {
-            client.list(query!("look/list_schedules"), &[&name, &true])
-        })
+        let arguments = owned![name, true];
+        self.query("read definitions", Client::list, query!("look/list_schedules"), arguments)
     }
 
     /// Pauses a schedule. Returns whether the definition has one; `None`: no such definition.
     pub(crate) fn pause(&self, name: String, cause: Cause) -> Result<Option<bool>> {
-        self.transact("pause a schedule", move |client| {
-            client.first(query!("operate/pause"), &[&name, &cause.host_user, &cause.reason])
-        })
+        let arguments = owned![name, cause.host_user, cause.reason];
+        self.query("pause a schedule", Client::first, query!("operate/pause"), arguments)
     }
 
     /// Resumes a schedule, with `next` as its next nominal time if it was paused. Returns the next
@@ -142,12 +140,8 @@ impl Store {
         cause: &Cause,
     ) -> Result<Option<Option<DateTime<Utc>>>> {
         let Cause { host_user, reason } = cause.clone();
-        self.transact("resume a schedule", move |client| {
-            let Scheduled { name, schedule, time_zone, .. } = &scheduled;
-            client.first(
-                query!("operate/resume"),
-                &[name, &next, schedule, time_zone, &host_user, &reason],
-            )
-        })
+        let Scheduled { name, schedule, time_zone, .. } = scheduled;
+        let arguments = owned![name, next, schedule, time_zone, host_user, reason];
+        self.query("resume a schedule", Client::first, query!("operate/resume"), arguments)
     }
 }

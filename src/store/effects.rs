@@ -3,8 +3,9 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::rows;
+use super::row::{owned, rows};
 use super::{Result, Store, query};
+use crate::connect::Client;
 use crate::text::timestamp;
 
 /// The bytes of a result that an effect keeps.
@@ -73,22 +74,19 @@ impl Store {
         recorded: Option<DateTime<Utc>>,
         result: Option<&str>,
     ) -> Result<bool> {
-        let (key, result) = (key.to_owned(), result.map(str::to_owned));
-        self.transact("complete the effect", move |client| {
-            Ok(client.execute(query!("effect/complete"), &[&key, &recorded, &result])? > 0)
-        })
+        let arguments = owned![key.to_owned(), recorded, result.map(str::to_owned)];
+        let statement = query!("effect/complete");
+        Ok(self.query("complete the effect", Client::execute, statement, arguments)? > 0)
     }
 
     /// Removes an open effect, which did not happen; otherwise like `complete_effect`.
     pub(crate) fn remove_effect(&self, key: &str, recorded: Option<DateTime<Utc>>) -> Result<bool> {
-        let key = key.to_owned();
-        self.transact("remove the effect", move |client| {
-            Ok(client.execute(query!("effect/remove"), &[&key, &recorded])? > 0)
-        })
+        let (statement, arguments) = (query!("effect/remove"), owned![key.to_owned(), recorded]);
+        Ok(self.query("remove the effect", Client::execute, statement, arguments)? > 0)
     }
 
     /// Returns the effects that began and did not complete, the oldest first.
     pub(crate) fn list_open_effects(&self) -> Result<Vec<OpenEffect>> {
-        self.transact("list effects", |client| client.list(query!("effect/list_open"), &[]))
+        self.query("list effects", Client::list, query!("effect/list_open"), owned![])
     }
 }

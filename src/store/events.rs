@@ -3,8 +3,9 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::rows;
+use super::row::{owned, rows};
 use super::{Result, Store, query};
+use crate::connect::Client;
 use crate::text::timestamp;
 
 rows! {
@@ -48,22 +49,18 @@ rows! {
 impl Store {
     /// Returns the last events of a run, also of a deleted one, the oldest first.
     pub(crate) fn run_events(&self, run: i64) -> Result<Vec<Event>> {
-        self.transact("read the trail", move |client| {
-            client.list(query!("look/list_events"), &[&Some(run), &None::<String>])
-        })
+        let arguments = owned![run, None::<String>];
+        self.query("read the trail", Client::list, query!("look/list_events"), arguments)
     }
 
     /// Returns the last events of a definition, also of a removed one, the oldest first.
     pub(crate) fn definition_events(&self, name: String) -> Result<Vec<Event>> {
-        self.transact("read the trail", move |client| {
-            client.list(query!("look/list_events"), &[&None::<i64>, &Some(&name)])
-        })
+        let arguments = owned![None::<i64>, name];
+        self.query("read the trail", Client::list, query!("look/list_events"), arguments)
     }
 
     /// Returns all definitions by name, or the definition of that name.
     pub(crate) fn list_definitions(&self, name: Option<String>) -> Result<Vec<StoredDefinition>> {
-        self.transact("read definitions", move |client| {
-            client.list(query!("look/list_definitions"), &[&name])
-        })
+        self.query("read definitions", Client::list, query!("look/list_definitions"), owned![name])
     }
 }

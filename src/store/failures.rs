@@ -3,8 +3,9 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{FromRow, rows};
+use super::row::{FromRow, owned, rows};
 use super::{Result, Store, query};
+use crate::connect::Client;
 use crate::text::timestamp;
 
 /// Selects failed attempts by their end.
@@ -88,10 +89,8 @@ impl Store {
         filter: FailureFilter,
         limit: i64,
     ) -> Result<Vec<R>> {
-        self.transact(doing, move |client| {
-            let FailureFilter { since, until, jobs, worker } = &filter;
-            let jobs = Some(jobs).filter(|jobs| !jobs.is_empty());
-            client.list(query, &[since, until, &jobs, worker, &limit])
-        })
+        let FailureFilter { since, until, jobs, worker } = filter;
+        let jobs = Some(jobs).filter(|jobs| !jobs.is_empty());
+        self.query(doing, Client::list, query, owned![since, until, jobs, worker, limit])
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::{PgResult, rows};
+use super::row::{PgResult, owned, rows};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
 use crate::health::limits::Thresholds;
@@ -52,7 +52,7 @@ impl Store {
 
     /// Returns whether any run of this job is kept, defined or not.
     pub(crate) fn has_runs(&self, job: String) -> Result<bool> {
-        self.transact("look for runs", move |client| client.one(query!("look/has_runs"), &[&job]))
+        self.query("look for runs", Client::one, query!("look/has_runs"), owned![job])
     }
 }
 

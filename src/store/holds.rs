@@ -5,8 +5,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::rows;
+use super::row::{owned, rows};
 use super::{Cause, Result, Store, query};
+use crate::connect::Client;
 use crate::text::timestamp;
 
 /// What a hold applies to.
@@ -46,27 +47,20 @@ impl Store {
         lasts: Option<Duration>,
         cause: Cause,
     ) -> Result<Option<DateTime<Utc>>> {
+        let (HoldTarget { scope, name }, Cause { host_user, reason }) = (target, cause);
         let lasts = lasts.map(|lasts| lasts.as_secs_f64());
-        self.transact("hold", move |client| {
-            let Cause { host_user, reason } = &cause;
-            client.one(
-                query!("operate/hold"),
-                &[&target.scope, &target.name, &lasts, host_user, reason],
-            )
-        })
+        let arguments = owned![scope, name, lasts, host_user, reason];
+        self.query("hold", Client::one, query!("operate/hold"), arguments)
     }
 
     /// Ends the holds of a target, or all holds. Returns those that were in force.
     pub(crate) fn end_holds(&self, target: HoldTarget, cause: Cause) -> Result<Vec<Hold>> {
-        self.transact("release", move |client| {
-            let Cause { host_user, reason } = &cause;
-            client
-                .list(query!("operate/release"), &[&target.scope, &target.name, host_user, reason])
-        })
+        let arguments = owned![target.scope, target.name, cause.host_user, cause.reason];
+        self.query("release", Client::list, query!("operate/release"), arguments)
     }
 
     /// Returns the holds that are in force, the oldest first.
     pub(crate) fn holds(&self) -> Result<Vec<Hold>> {
-        self.transact("read holds", |client| client.list(query!("look/list_holds"), &[]))
+        self.query("read holds", Client::list, query!("look/list_holds"), owned![])
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::row::{FromRow, rows};
+use super::row::{FromRow, owned, rows};
 use super::status::list_workers;
 use super::{Result, Store, query, schema};
+use crate::connect::Client;
 
 rows! {
     #[derive(Clone, Debug)]
@@ -121,34 +122,31 @@ pub(crate) struct ZoneFacts {
 
 impl Store {
     pub(crate) fn inspect_session(&self) -> Result<SessionFacts> {
-        self.transact("inspect the session", |client| client.one(query!("doctor/session"), &[]))
+        self.query("inspect the session", Client::one, query!("doctor/session"), owned![])
     }
 
     pub(crate) fn inspect_role(&self) -> Result<RoleFacts> {
-        self.transact("inspect the role", |client| client.one(query!("doctor/role"), &[]))
+        self.query("inspect the role", Client::one, query!("doctor/role"), owned![])
     }
 
     /// Returns deviations from the role matrix of these GRANT statements.
     pub(crate) fn inspect_grants(&self, matrix: String) -> Result<Vec<GrantFacts>> {
-        self.transact("inspect grants", move |client| {
-            client.list(query!("doctor/grants"), &[&matrix])
-        })
+        self.query("inspect grants", Client::list, query!("doctor/grants"), owned![matrix])
     }
 
     /// Returns the indexes that the migrations create, by name.
     pub(crate) fn inspect_indexes(&self) -> Result<Vec<IndexFacts>> {
-        self.transact("inspect indexes", |client| {
-            client.list(query!("doctor/indexes"), &[&schema::indexes()])
-        })
+        let arguments = owned![schema::indexes()];
+        self.query("inspect indexes", Client::list, query!("doctor/indexes"), arguments)
     }
 
     /// Returns the sequences that are behind their tables.
     pub(crate) fn inspect_sequences(&self) -> Result<Vec<SequenceFacts>> {
-        self.transact("inspect sequences", |client| client.list(query!("doctor/sequences"), &[]))
+        self.query("inspect sequences", Client::list, query!("doctor/sequences"), owned![])
     }
 
     pub(crate) fn inspect_tables(&self) -> Result<Vec<TableFacts>> {
-        self.transact("inspect tables", |client| client.list(query!("doctor/tables"), &[]))
+        self.query("inspect tables", Client::list, query!("doctor/tables"), owned![])
     }
 
     pub(crate) fn inspect_snapshots(&self) -> Result<SnapshotFacts> {

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{PgResult, rows};
+use super::row::{PgResult, owned, rows};
 use super::{Result, Store, query};
 use crate::connect::Client;
 use crate::job::status::Status;
@@ -134,13 +134,9 @@ impl Store {
 
     /// Counts the dead runs that match by job and error type, the largest group first.
     pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Vec<DeadGroup>> {
-        self.transact("count dead runs", move |client| {
-            let RunFilter { job, queue, key, error_type, since, until, unsettled, .. } = &filter;
-            client.list(
-                query!("look/group_dead"),
-                &[job, queue, key, error_type, since, until, unsettled],
-            )
-        })
+        let RunFilter { job, queue, key, error_type, since, until, unsettled, .. } = filter;
+        let arguments = owned![job, queue, key, error_type, since, until, unsettled];
+        self.query("count dead runs", Client::list, query!("look/group_dead"), arguments)
     }
 }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::row::rows;
+use super::row::{owned, rows};
 use super::{Limits, Result, Store, query};
+use crate::connect::Client;
 
 /// Runs that one transaction deletes.
 const REMOVED_AT_ONCE: u64 = 5000;
@@ -34,14 +35,13 @@ rows! {
 
 impl Store {
     pub(crate) fn has_other_runs(&self) -> Result<bool> {
-        self.transact("read runs", |client| client.one(query!("load/has_other_runs"), &[]))
+        self.query("read runs", Client::one, query!("load/has_other_runs"), owned![])
     }
 
     /// Locks the load test of this database, and removes the rows of a test that was killed.
     /// Returns the id of the lock; `None`: another test has it.
     pub(crate) fn begin_load(&self) -> Result<Option<i64>> {
-        let id =
-            self.transact("start a load test", |client| client.first(query!("load/begin"), &[]))?;
+        let id = self.query("start a load test", Client::first, query!("load/begin"), owned![])?;
         if let Some(id) = id {
             self.remove_load_runs(id)?;
             self.remove_rest_of_load(None)?;
@@ -51,21 +51,17 @@ impl Store {
 
     /// Renews the lock, and returns the number of unfinished runs. `None`: the lock is lost.
     pub(crate) fn renew_load(&self, id: i64) -> Result<Option<i64>> {
-        self.transact("renew the load test", move |client| {
-            client.first(query!("load/renew"), &[&id])
-        })
+        self.query("renew the load test", Client::first, query!("load/renew"), owned![id])
     }
 
     /// Returns the bytes of WAL that the server has written; `None` if it does not show them.
     pub(crate) fn wal_position(&self) -> Option<i64> {
-        self.transact("read the position of the WAL", |client| {
-            client.one(query!("load/wal_position"), &[])
-        })
-        .ok()
+        let (doing, statement) = ("read the position of the WAL", query!("load/wal_position"));
+        self.query(doing, Client::one, statement, owned![]).ok()
     }
 
     pub(crate) fn measure_load(&self) -> Result<LoadFigures> {
-        self.transact("measure the load", |client| client.one(query!("load/measure"), &[]))
+        self.query("measure the load", Client::one, query!("load/measure"), owned![])
     }
 
     /// Removes all rows of the test. Leaves them if another test has the lock now.
@@ -105,8 +101,7 @@ impl Store {
     }
 
     fn remove_rest_of_load(&self, id: Option<i64>) -> Result<()> {
-        self.transact("remove the load test", move |client| {
-            client.execute(query!("load/remove_rest"), &[&id]).map(drop)
-        })
+        let (statement, arguments) = (query!("load/remove_rest"), owned![id]);
+        self.query("remove the load test", Client::execute, statement, arguments).map(drop)
     }
 }

@@ -73,6 +73,17 @@ impl<T: SqlType + ToSql + Sync> Argument for T {
 
 pub(super) type Arguments<'a> = &'a [&'a dyn Argument];
 
+/// Arguments that a transaction owns, because it may send its statement several times.
+pub(super) type OwnedArguments = Vec<Box<dyn Argument + Send>>;
+
+/// Makes `OwnedArguments` of values.
+macro_rules! owned {
+    ($($argument:expr),* $(,)?) => {
+        $crate::store::row::OwnedArguments::from([$(Box::new($argument) as _),*])
+    };
+}
+pub(super) use owned;
+
 /// Returns one column of a batch of rows: the argument of a statement that reads arrays.
 pub(super) fn column<'a, T, U>(rows: &'a [T], of: impl Fn(&'a T) -> U) -> Vec<U> {
     rows.iter().map(of).collect()

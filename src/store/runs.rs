@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postgres::Row;
 
-use super::row::{Argument, FromColumn, FromRow, PgResult, column, rows};
+use super::row::{Argument, FromColumn, FromRow, PgResult, column, owned, rows};
 use super::{Error, Kind, Pending, Result, Store, Token, query};
 use crate::connect::Client;
 use crate::job::next_status::NextStatus;
@@ -81,21 +81,16 @@ impl Store {
         error: &'static str,
         started_ago: Duration,
     ) -> Result<()> {
-        let (worker, started_ago) = (worker.to_owned(), started_ago.as_secs_f64());
-        self.transact("record a lost lease", move |client| {
-            let Token { id, attempt, .. } = claim;
-            client
-                .execute(query!("tick/note_lost"), &[&worker, &id, &attempt, &error, &started_ago])
-                .map(drop)
-        })
+        let (Token { id, attempt, .. }, started_ago) = (claim, started_ago.as_secs_f64());
+        let arguments = owned![worker.to_owned(), id, attempt, error, started_ago];
+        let statement = query!("tick/note_lost");
+        self.query("record a lost lease", Client::execute, statement, arguments).map(drop)
     }
 
     /// Returns runs whose lease expired, the oldest first.
     pub(crate) fn lost_leases(&self, limit: usize) -> Result<Vec<LostLease>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.transact("look for lost leases", move |client| {
-            client.list(query!("tick/lost_leases"), &[&limit])
-        })
+        self.query("look for lost leases", Client::list, query!("tick/lost_leases"), owned![limit])
     }
 
     /// Takes runs with lost leases (id, attempt, wait) from their workers. Returns the recovered
@@ -108,26 +103,21 @@ impl Store {
         let ids = column(lost, |(id, ..)| *id);
         let attempts = column(lost, |(_, attempt, _)| *attempt);
         let waits = column(lost, |(.., wait)| wait.as_secs_f64());
-        self.transact("recover lost leases", move |client| {
-            client.list(query!("tick/recover"), &[&ids, &attempts, &waits, &error])
-        })
+        let arguments = owned![ids, attempts, waits, error];
+        self.query("recover lost leases", Client::list, query!("tick/recover"), arguments)
     }
 
     /// Returns waiting runs that expired, the oldest first.
     pub(crate) fn expired(&self, limit: usize) -> Result<Vec<i64>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.transact("look for expired runs", move |client| {
-            client.list(query!("tick/expired"), &[&limit])
-        })
+        self.query("look for expired runs", Client::list, query!("tick/expired"), owned![limit])
     }
 
     /// Cancels those of the runs that wait and expired. Returns how many.
     pub(crate) fn expire(&self, ids: &[i64]) -> Result<usize> {
-        let ids = ids.to_vec();
-        self.transact("cancel expired runs", move |client| {
-            let ended: Vec<i64> = client.list(query!("tick/expire"), &[&ids])?;
-            Ok(ended.len())
-        })
+        let (statement, arguments) = (query!("tick/expire"), owned![ids.to_vec()]);
+        let ended = self.query("cancel expired runs", Client::list::<i64>, statement, arguments)?;
+        Ok(ended.len())
     }
 }
 

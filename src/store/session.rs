@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::{self, Error, Result};
-use super::row::PgResult;
+use super::row::{Argument, Arguments, OwnedArguments, PgResult, column};
 use super::{Store, query, schema};
 use crate::connect::Client;
 
@@ -63,6 +63,20 @@ impl Store {
         work: impl Fn(&mut Client) -> PgResult<T> + Send + 'static,
     ) -> Result<T> {
         self.send(limits, doing, work, || ()).wait(&self.interrupted)
+    }
+
+    /// Executes one statement in a transaction. `read` is the method of `Client` for its result.
+    pub(super) fn query<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        read: fn(&mut Client, &str, Arguments<'_>) -> PgResult<T>,
+        statement: &'static str,
+        arguments: OwnedArguments,
+    ) -> Result<T> {
+        self.transact(doing, move |client| {
+            let arguments = column(&arguments, |argument| &**argument as &dyn Argument);
+            read(client, statement, &arguments)
+        })
     }
 
     /// Sends `work` to run in a transaction. Does not wait: calls `answered` at its end.

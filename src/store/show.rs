@@ -3,8 +3,9 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::rows;
+use super::row::{owned, rows};
 use super::{Event, Result, Store, query};
+use crate::connect::Client;
 use crate::text::timestamp;
 
 rows! {
@@ -164,8 +165,6 @@ impl Store {
     /// Returns the output of an attempt, by default of the running one, or else of the last ended
     /// one. `None`: no such run.
     pub(crate) fn output(&self, id: i64, attempt: Option<i32>) -> Result<Option<StoredOutput>> {
-        self.transact("show an output", move |client| {
-            client.first(query!("look/output"), &[&id, &attempt])
-        })
+        self.query("show an output", Client::first, query!("look/output"), owned![id, attempt])
     }
 }
