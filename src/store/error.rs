@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
+use anyhow::Chain;
 use postgres::error::SqlState;
 use postgres::types::{WasNull, WrongType};
 
@@ -146,13 +147,7 @@ pub(super) fn cause(error: &postgres::Error) -> String {
 
 /// Returns the error and its causes: `Display` of the driver's error names only its class.
 fn chain(error: &postgres::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        text = format!("{text}: {deeper}");
-        cause = deeper.source();
-    }
-    text
+    Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Returns the limit that the connection enforced.
