@@ -1,5 +1,5 @@
-//! Requests for many runs, by id or by filter: `retry`, `cancel`, `settle` and `prune` make them.
-//! Each run gets a result; the worst result is the exit status.
+//! Requests for many runs, by id or by filter: `retry`, `cancel`, `edit`, `settle` and `prune`
+//! make them. Each run gets a result; the worst result is the exit status.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
-use crate::store::{self, ActionResult, Cause, RunFilter, Store};
+use crate::store::{self, ActionResult, Cause, RunAction, RunFilter, Store};
 use crate::text::plural;
 
 /// Runs per statement.
@@ -76,15 +76,11 @@ impl Selection {
     }
 }
 
-/// Asks the store for the action on these runs.
-type Ask<'a> = dyn Fn(Vec<i64>, &Cause) -> store::Result<Vec<ActionResult>> + 'a;
-
 /// The action that a command asks for, and its words.
 pub(super) struct Request<'a> {
-    pub(super) verb: &'static str,
+    pub(super) action: RunAction,
     /// Statuses in which the request is granted.
     pub(super) from: &'a [Status],
-    pub(super) ask: &'a Ask<'a>,
     /// Returns the word for a granted request. The argument is the run's status before it.
     pub(super) granted: &'a dyn Fn(&str) -> &'static str,
     /// Returns why a request was refused. The argument is the run's status.
@@ -151,7 +147,7 @@ impl Request<'_> {
             print::hint(output, &format!("{matching} matches"));
         } else if !flags.yes
             && !flags.dry_run
-            && !print::confirm(|| Ok(Some(format!("{} {matching}?", self.verb))))?
+            && !print::confirm(|| Ok(Some(format!("{} {matching}?", self.action.verb()))))?
         {
             return Err(Fault::new(Exit::CouldNot, format!("{matching} left unchanged")).into());
         }
@@ -181,7 +177,7 @@ impl Request<'_> {
             let batch_ids = batch.to_vec();
             let answers = match flags.dry_run {
                 true => store.dry_run(batch_ids, self.from),
-                false => (self.ask)(batch_ids, cause),
+                false => store.act(&self.action, batch_ids, self.from, cause),
             }?;
             let answers: HashMap<_, _> = answers.iter().map(|answer| (answer.id, answer)).collect();
             let counted = batch
@@ -197,8 +193,8 @@ impl Request<'_> {
         let (answers, exits): (Vec<_>, Vec<_>) = batches.into_iter().rev().flatten().unzip();
         if asked.is_ok() || !answers.is_empty() {
             match flags.verbose {
-                true => print_lines(output, self.verb, answers),
-                false => print_totals(output, self.verb, answers),
+                true => print_lines(output, self.action.verb(), answers),
+                false => print_totals(output, self.action.verb(), answers),
             }?;
         }
         asked?;

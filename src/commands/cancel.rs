@@ -6,6 +6,7 @@ use super::Database;
 use super::bulk::{Request, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
+use crate::store::RunAction;
 
 /// Stop runs: waiting ones at once, running within seconds
 ///
@@ -37,9 +38,8 @@ impl Arguments {
         self.runs.check(all.is_some(), "--all-waiting or --all")?;
         let store = database.open()?;
         let request = Request {
-            verb: "cancel",
+            action: RunAction::Cancel,
             from,
-            ask: &|ids, cause| store.cancel(ids, from, cause),
             granted: &|status| if status == "running" { "cancel requested" } else { "cancelled" },
             why: &|status| {
                 format!(

@@ -8,7 +8,7 @@ use super::enqueue::{Values, check_job, read_payload};
 use crate::exit::{Exit, Fault};
 use crate::job::payload;
 use crate::job::status::Status;
-use crate::store::{Edit, Store};
+use crate::store::{Edit, RunAction, Store};
 
 /// Change the queue, time, limits or payload of waiting runs
 ///
@@ -60,9 +60,8 @@ impl Arguments {
         let edit =
             Edit { queue, priority, run_at, after: r#in, max_attempts, timeout, backoff, payload };
         let request = Request {
-            verb: "edit",
+            action: RunAction::Edit(edit),
             from,
-            ask: &|ids, cause| store.edit(ids, from, &edit, cause),
             granted: &|_| "edited",
             why: &|status| match from.iter().any(|from| from.as_str() == status) {
                 true => "its starts so far use up --max-attempts; give a larger number".to_owned(),

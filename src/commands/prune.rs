@@ -17,7 +17,7 @@ use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
 use crate::store;
-use crate::store::{Archive, Cause, OldRuns, Pruned, RunFilter, Store};
+use crate::store::{Archive, Cause, OldRuns, Pruned, RunAction, RunFilter, Store};
 use crate::text::duration::CENTURY;
 use crate::text::plural;
 
@@ -170,9 +170,8 @@ fn remove(
 ) -> anyhow::Result<Exit> {
     let from = &[Status::Succeeded, Status::Dead, Status::Cancelled];
     let request = Request {
-        verb: "prune",
+        action: RunAction::Remove,
         from,
-        ask: &|ids, cause| store.remove(ids, from, cause),
         granted: &|_| "deleted",
         why: &|status| {
             format!(

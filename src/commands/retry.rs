@@ -6,7 +6,7 @@ use super::Database;
 use super::bulk::{Request, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
-use crate::store::RetryTerms;
+use crate::store::{RetryTerms, RunAction};
 
 /// Make failed, dead, cancelled or waiting runs due now
 ///
@@ -59,9 +59,8 @@ impl Arguments {
         };
         let terms = RetryTerms { cancelled_now: self.now, unsettled: all.is_some() };
         let request = Request {
-            verb: "retry",
+            action: RunAction::Retry(terms),
             from,
-            ask: &|ids, cause| store.retry(ids, from, terms, cause),
             granted: &|_| "queued",
             why: &|status| match status {
                 "succeeded" | "running" => format!("its status is {status}; {only}"),

@@ -6,6 +6,7 @@ use super::Database;
 use super::bulk::{Request, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
+use crate::store::RunAction;
 
 /// Close dead runs: keep them, and stop reporting them
 ///
@@ -30,9 +31,8 @@ impl Arguments {
         let store = database.open()?;
         let from = &[Status::Dead];
         let request = Request {
-            verb: "settle",
+            action: RunAction::Settle,
             from,
-            ask: &|ids, cause| store.settle(ids, from, cause),
             granted: &|_| "settled",
             why: &|status| format!("its status is {status}; only dead runs can be settled"),
         };

@@ -18,6 +18,33 @@ pub(crate) struct Cause {
     pub(crate) reason: Option<String>,
 }
 
+/// An action on runs by id.
+#[derive(Debug)]
+pub(crate) enum RunAction {
+    /// Queues runs again. A running run is taken from its worker.
+    Retry(RetryTerms),
+    /// Stops runs.
+    Cancel,
+    Edit(Edit),
+    /// Closes dead runs: they stay dead, and are no longer reported.
+    Settle,
+    /// Deletes finished runs.
+    Remove,
+}
+
+impl RunAction {
+    /// Returns the name of the command.
+    pub(crate) fn verb(&self) -> &'static str {
+        match self {
+            Self::Retry(_) => "retry",
+            Self::Cancel => "cancel",
+            Self::Edit(_) => "edit",
+            Self::Settle => "settle",
+            Self::Remove => "prune",
+        }
+    }
+}
+
 /// The terms of a retry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryTerms {
@@ -81,32 +108,30 @@ impl Store {
         self.query("read runs", Client::list, query!("operate/dry_run"), arguments)
     }
 
-    /// Queues runs again. A running run is taken from its worker.
-    pub(crate) fn retry(
+    /// Performs an action on runs.
+    pub(crate) fn act(
         &self,
-        ids: Vec<i64>,
-        from: &[Status],
-        terms: RetryTerms,
-        cause: &Cause,
-    ) -> Result<Vec<ActionResult>> {
-        let (from, Cause { host_user, reason }) = (Status::words(from), cause.clone());
-        let RetryTerms { cancelled_now, unsettled } = terms;
-        let arguments = owned![ids, from, host_user, reason, cancelled_now, unsettled];
-        self.query("retry", Client::list, query!("operate/retry"), arguments)
-    }
-
-    /// Stops runs.
-    pub(crate) fn cancel(
-        &self,
+        action: &RunAction,
         ids: Vec<i64>,
         from: &[Status],
         cause: &Cause,
     ) -> Result<Vec<ActionResult>> {
-        self.act("cancel", query!("operate/cancel"), ids, from, cause)
+        let (statement, terms) = match action {
+            RunAction::Retry(RetryTerms { cancelled_now, unsettled }) => {
+                (query!("operate/retry"), owned![*cancelled_now, *unsettled])
+            }
+            RunAction::Cancel => (query!("operate/cancel"), owned![]),
+            RunAction::Edit(edit) => return self.edit(ids, from, edit, cause),
+            RunAction::Settle => (query!("operate/settle"), owned![]),
+            RunAction::Remove => (query!("operate/remove"), owned![]),
+        };
+        let Cause { host_user, reason } = cause.clone();
+        let mut arguments = owned![ids, Status::words(from), host_user, reason];
+        arguments.extend(terms);
+        self.query(action.verb(), Client::list, statement, arguments)
     }
 
-    /// Changes values of runs.
-    pub(crate) fn edit(
+    fn edit(
         &self,
         ids: Vec<i64>,
         from: &[Status],
@@ -150,38 +175,6 @@ impl Store {
     /// Returns the jobs of runs.
     pub(crate) fn job_types(&self, ids: Vec<i64>) -> Result<Vec<String>> {
         self.query("read runs", Client::list, query!("look/job_types"), owned![ids])
-    }
-
-    /// Closes dead runs: they stay dead, and are no longer reported.
-    pub(crate) fn settle(
-        &self,
-        ids: Vec<i64>,
-        from: &[Status],
-        cause: &Cause,
-    ) -> Result<Vec<ActionResult>> {
-        self.act("settle", query!("operate/settle"), ids, from, cause)
-    }
-
-    /// Deletes finished runs.
-    pub(crate) fn remove(
-        &self,
-        ids: Vec<i64>,
-        from: &[Status],
-        cause: &Cause,
-    ) -> Result<Vec<ActionResult>> {
-        self.act("prune", query!("operate/remove"), ids, from, cause)
-    }
-
-    fn act(
-        &self,
-        doing: &'static str,
-        query: &'static str,
-        ids: Vec<i64>,
-        from: &[Status],
-        cause: &Cause,
-    ) -> Result<Vec<ActionResult>> {
-        let Cause { host_user, reason } = cause.clone();
-        self.query(doing, Client::list, query, owned![ids, Status::words(from), host_user, reason])
     }
 
     /// Deletes at most `limit` old runs and their history: the oldest that come after `after`.

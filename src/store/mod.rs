@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) use actions::{ActionResult, Cause, Edit, OldRuns, Pruned, RetryTerms};
+pub(crate) use actions::{ActionResult, Cause, Edit, OldRuns, Pruned, RetryTerms, RunAction};
 pub(crate) use archive::Archive;
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;

@@ -30,7 +30,7 @@ use crate::job::status::Status;
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
     self, ApplyMode, Cause, Claim, ClaimFilter, Finish, HoldTarget, Holder, Kind, Lane, Limits,
-    LockedRuns, NewRun, OldRuns, Position, RetryTerms, Store, Token, Unlisted,
+    LockedRuns, NewRun, OldRuns, Position, RetryTerms, RunAction, Store, Token, Unlisted,
 };
 use crate::tick::request::{Answer, Request, Wake};
 use crate::tick::timing::Timing;
@@ -312,10 +312,14 @@ impl Party<'_> {
                 said(store.enqueue(runs.iter().map(copy).collect(), |_| ()))
             }
             Operation::Retry(ids, from, terms) => {
-                actions(store.retry(ids.clone(), from, *terms, &cause))
+                actions(store.act(&RunAction::Retry(*terms), ids.clone(), from, &cause))
             }
-            Operation::Cancel(ids, from) => actions(store.cancel(ids.clone(), from, &cause)),
-            Operation::Remove(ids, from) => actions(store.remove(ids.clone(), from, &cause)),
+            Operation::Cancel(ids, from) => {
+                actions(store.act(&RunAction::Cancel, ids.clone(), from, &cause))
+            }
+            Operation::Remove(ids, from) => {
+                actions(store.act(&RunAction::Remove, ids.clone(), from, &cause))
+            }
             Operation::Pause(name) => said(store.pause(name.clone(), cause)),
             Operation::Resume(name) => {
                 // As `jobctl resume`.
