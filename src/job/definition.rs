@@ -184,15 +184,6 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
     let backoff = keys.get("backoff", |value| backoff::check(&text(value)?))?;
     let enabled = |value: Value| value.as_bool().ok_or("must be true or false".to_owned());
     let when_full = keys.get("when_full", one_of(WHEN_FULL))?;
-    if when_full.is_some() && !keys.has("max_waiting") {
-        let why = "`when_full` goes with `max_waiting`, which is missing";
-        return Err(keys.wrong("when_full", why.to_owned()));
-    }
-    let rate = keys.get("rate", |value| rate(text(value)?))?;
-    if keys.has("burst") && rate.is_none() {
-        let why = "`burst` goes with `rate`, which is missing";
-        return Err(keys.wrong("burst", why.to_owned()));
-    }
     let queue_name = keys.get("queue", |value| queue(&text(value)?))?;
     let definition = Definition {
         name: name.to_owned(),
@@ -204,7 +195,7 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         catch_up: keys.get("catch_up", catch_up)?.unwrap_or_else(|| "one".to_owned()),
         overlap: keys.get("overlap", one_of(OVERLAPS))?.unwrap_or_else(|| OVERLAPS[0].to_owned()),
         max_running: keys.get("max_running", number(1, 100_000))?,
-        rate,
+        rate: keys.get("rate", |value| rate(text(value)?))?,
         burst: keys.get("burst", number(1, 999_999))?,
         max_running_per_share: keys.get("max_running_per_share", number(1, 100_000))?,
         max_waiting: keys.get("max_waiting", number(1, 100_000))?,
@@ -221,12 +212,13 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         enqueue_may_set: keys.get("enqueue_may_set", list(one_of(MAY_SET)))?.unwrap_or_default(),
         enabled: keys.get("enabled", enabled)?.unwrap_or(true),
     };
-    let Some(schedule) = &definition.schedule else {
-        let key = SCHEDULE_KEYS.into_iter().find(|key| keys.has(key));
-        let wrong =
-            |key| keys.wrong(key, format!("`{key}` goes with `schedule`, which is missing"));
-        return key.map_or(Ok(definition), |key| Err(wrong(key)));
-    };
+    let of_schedule = SCHEDULE_KEYS.map(|key| (key, "schedule"));
+    let mut pairs = [("when_full", "max_waiting"), ("burst", "rate")].iter().chain(&of_schedule);
+    if let Some((key, needed)) = pairs.find(|(key, needed)| keys.has(key) && !keys.has(needed)) {
+        let why = format!("`{key}` goes with `{needed}`, which is missing");
+        return Err(keys.wrong(key, why));
+    }
+    let Some(schedule) = &definition.schedule else { return Ok(definition) };
     let wrong = |key| move |why| keys.wrong(key, format!("`{key}`: {why}"));
     Zone::parse(&definition.time_zone).map_err(wrong("time_zone"))?;
     Schedule::parse(schedule, &definition.time_zone)
