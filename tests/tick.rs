@@ -243,7 +243,7 @@ fn a_tick_logs_that_a_tick_for_other_queues_has_the_claim_right() {
         );
         db.query(&claims) == "t"
     };
-    db.enqueue(["shell", "--queue", "c", "--", "true"]);
+    let run = db.enqueue(["shell", "--queue", "c", "--", "true"]);
     for (claiming, others) in [
         (
             "a,b",
@@ -268,6 +268,10 @@ fn a_tick_logs_that_a_tick_for_other_queues_has_the_claim_right() {
     ] {
         let lingering = tick(claiming).args(["--linger"]).spawn();
         wait_until("the claim right", || known(claiming));
+        if claiming.is_empty() {
+            // Until then, a run is due.
+            db.wait_for_status(run, "succeeded");
+        }
         for (queues, said) in others {
             let log = tick(queues).run().success().stderr;
             assert_eq!(
