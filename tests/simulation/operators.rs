@@ -193,7 +193,9 @@ pub(super) fn chaos(world: &mut World) {
         5 => world.fail_over(),
         6 => world.slow_down(lasts),
         7 => world.hosts[host].cut_until = now + lasts,
-        8 if world.database.locked.insert(id) => world.push(now + short, What::Unlock(id)),
+        8 if world.database.locked.insert(id) => {
+            world.push(now + short, What::Unlock(id, world.generation));
+        }
         9 => {
             let writes = [Write::Claim, Write::Renewal, Write::Result, Write::Other];
             let write = (id, writes[world.random.below(4) as usize]);
@@ -221,7 +223,7 @@ pub(super) fn chaos(world: &mut World) {
             let worker = world.hosts[host].worker.clone();
             world.database.locked_workers.insert(worker);
             world.database.locked_definitions.insert("limited".to_owned());
-            world.push(now + short, What::UnlockTables);
+            world.push(now + short, What::UnlockTables(world.generation));
         }
         15 => world.copy_to_standby(),
         _ => {}

@@ -43,9 +43,9 @@ pub(super) enum What {
     Operator,
     /// A large world gets a run.
     Arrival,
-    Unlock(i64),
+    Unlock(i64, u64),
     Accept((i64, Write)),
-    UnlockTables,
+    UnlockTables(u64),
     Deadline,
     Up,
     Calm,
@@ -83,7 +83,7 @@ pub(super) struct World {
     standby: (Time, Database),
     /// How far the database's clock is ahead, in nanoseconds.
     skew: i64,
-    generation: u64,
+    pub(super) generation: u64,
     is_down: bool,
     slow: Time,
     rejects: Option<(Kind, Exit)>,
@@ -320,10 +320,13 @@ impl World {
                 super::operators::arrive(self);
                 self.push(self.now + seconds(1), What::Arrival);
             }
-            What::Unlock(run) => drop(self.database.locked.remove(&run)),
+            // These locks ended with their sessions. Another session may have them now.
+            What::Unlock(_, generation) | What::UnlockTables(generation)
+                if generation != self.generation => {}
+            What::Unlock(run, _) => drop(self.database.locked.remove(&run)),
             What::Accept(write) => drop(self.database.refused.remove(&write)),
             What::Up => (self.is_down, self.rejects) = (false, None),
-            What::UnlockTables => {
+            What::UnlockTables(_) => {
                 self.database.locked_definitions.remove("limited");
                 self.database.locked_workers.clear();
             }
