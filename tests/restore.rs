@@ -138,9 +138,10 @@ fn a_replica_takes_over_when_its_sequences_are_set() {
         old.url()
     ));
     let waiting = old.enqueue(["a"]);
-    wait_until("the replica to have both runs", || {
-        new.query("SELECT count(*) FROM jobctl.job_runs") == "2"
-    });
+    // The tables are copied one by one.
+    let arrived = "SELECT (SELECT count(*) FROM jobctl.job_runs) = 2
+                       AND (SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel)";
+    wait_until("the replica to have all rows", || new.query(arrived) == "t");
     new.execute(&format!("DROP SUBSCRIPTION {slot}"));
 
     let (doctor, statement) = ("ok\tsequences", "as the schema's owner: ");
