@@ -166,14 +166,15 @@ fn steps<'a>(block: &Block<'a>, number: usize) -> Vec<Step<'a>> {
     }
 }
 
-/// Replaces times, durations and versions: words that begin with a digit and are no number, as
-/// `1/10` is one. Joins blanks.
+/// Replaces times, durations and versions: the names of days, and words that begin with a digit and
+/// are no number, as `1/10` is one. Joins blanks.
 fn normalized(line: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-:.+_/".contains(c);
     let is_time = |word: &str| {
-        word.starts_with(|c: char| c.is_ascii_digit())
-            && !word.contains(['_', '/'])
-            && word.contains(|c: char| !c.is_ascii_digit())
+        ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"].contains(&word)
+            || word.starts_with(|c: char| c.is_ascii_digit())
+                && !word.contains(['_', '/'])
+                && word.contains(|c: char| !c.is_ascii_digit())
     };
     let words = line.split_inclusive(|c| !is_word(c)).map(|part| {
         let word = part.trim_end_matches(|c| !is_word(c)).trim_end_matches(['.', ':']);
@@ -352,6 +353,7 @@ fn only_times_durations_and_marked_parts_of_an_output_may_differ() {
         log,
         "2026-11-21T06:34:11Z info  run 2 shell attempt 1/10: succeeded after 211ms"
     ));
+    assert!(step("next", "in 9h  Tue 2026-11-24 02:00", "in 23h Wed 2026-11-25 02:00"));
     assert!(step("show", "ended 5m ago\n...\nuser …", "ended now\na\nb\nuser app"));
     assert!(!step("show", "ended 5m ago\nuser …", "ended now\na\nb\nuser app"));
     assert!(!step("next --from X", "At 02:30", "At 02:31"));
