@@ -78,6 +78,7 @@ crontab -l
 init --crontab --yes
 init --crontab --yes --report /srv/report.html
 crontab -l
+"$jobctl" check --repeat 1h; ls state/jobctl/check-*
 init --remove --yes
 crontab -l
 init --remove --yes
@@ -134,6 +135,7 @@ fn the_lines_are_in_the_crontab_once_and_can_be_removed() {
         .current_dir(folder.path())
         .env("JOBCTL_DATABASE_URL", &db.url())
         .env("XDG_CONFIG_HOME", folder.path().to_str().unwrap())
+        .env("XDG_STATE_HOME", folder.path().join("state").to_str().unwrap())
         .env("TERM", "dumb")
         .run()
         .success();
@@ -156,6 +158,8 @@ fn the_lines_are_in_the_crontab_once_and_can_be_removed() {
     assert!(parts[8].contains(&report) && parts[8].matches(&tick).count() == 1, "{done}");
     assert_eq!(parts[10], format!("exit 0\n{own}"), "{done}");
     assert!(parts[11].contains("the crontab has no lines of `jobctl init`\n"), "{done}");
+    assert!(parts[8].contains("\nstate/jobctl/check-"), "{done}");
+    assert!(!folder.path().join("state/jobctl").exists(), "{done}");
     assert!(parts.last().unwrap().ends_with("no crontab for root\n"), "{done}");
 }
 

@@ -39,7 +39,8 @@ pub(crate) struct Arguments {
     /// Print the manifest of a CronJob instead
     #[arg(long, group = "form")]
     kubernetes: bool,
-    /// Remove the lines, the service and the timer again; the database stays
+    /// Remove the lines, the service, the timer and jobctl's files in ~/.local/state; the database
+    /// stays
     #[arg(long, group = "form")]
     remove: bool,
     /// Add a line that writes the report page to this file
@@ -68,10 +69,10 @@ impl Arguments {
                 self.change_units(None)?;
             }
             // A host without cron has no lines to remove.
-            if is_installed && read_crontab().is_err() {
-                return Ok(());
+            if !is_installed || read_crontab().is_ok() {
+                self.change_crontab("")?;
             }
-            return self.change_crontab("");
+            return remove_state();
         }
         // Before anything changes: an address that can't be written stops it.
         let environment = if self.kubernetes { Vec::new() } else { environment(database)? };
@@ -189,6 +190,14 @@ impl Arguments {
         }
         Ok(())
     }
+}
+
+/// Removes the notes of `check --repeat` and `tick --quiet`.
+fn remove_state() -> anyhow::Result<()> {
+    let Some(folder) = print::state_folder().filter(|folder| folder.exists()) else {
+        return Ok(());
+    };
+    fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))
 }
 
 fn migrate(database: &Database) -> anyhow::Result<()> {
