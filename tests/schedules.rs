@@ -1,6 +1,8 @@
 //! Schedules: a nominal time fires once for any number of ticks, and missed times are caught up.
 
-use crate::support::{Proxy, TestDb, jobctl, temp_dir, wait_until};
+use rustix::process::Signal;
+
+use crate::support::{Gate, Proxy, TestDb, jobctl, temp_dir, wait_until};
 
 const STATUSES: [&str; 6] = ["queued", "running", "failed", "succeeded", "dead", "cancelled"];
 
@@ -63,6 +65,32 @@ fn a_due_schedule_is_fired_and_its_run_executed_in_the_same_tick() {
     );
     assert_eq!(db.of_attempt(1, 1, "output"), format!("{expected}\n"));
     assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"), "t");
+}
+
+#[test]
+fn a_tick_fires_and_recovers_while_its_own_jobs_run() {
+    let (db, gate) = (TestDb::new(), Gate::new());
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h"]).spawn();
+    gate.wait_for_starts(1);
+    // From then on each renewal is sent a moment after the wake-up of the same interval.
+    db.wait_for_renewals(id, 2);
+    every_year(&db, "");
+    db.execute(&format!(
+        "UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR};
+         INSERT INTO jobctl.job_runs (job_type, payload, status, attempts, locked_by, locked_until,
+             started_at)
+         VALUES ('shell', '{{\"command\": \"true\"}}', 'running', 1, 'dead', \
+            now() - interval '1 second', now())"
+    ));
+    wait_until("the schedule to fire", || fired(&db) == "1");
+    let lost = "SELECT count(*) FROM jobctl.job_runs WHERE locked_by = 'dead'";
+    wait_until("the run to be recovered", || db.query(lost) == "0");
+    assert_eq!(db.status(id), "running");
+    gate.open();
+    db.wait_for_status(id, "succeeded");
+    tick.signal(Signal::TERM);
+    tick.wait().success();
 }
 
 #[test]

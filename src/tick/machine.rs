@@ -406,8 +406,8 @@ impl Machine {
 
     fn wake(&mut self) -> Request {
         self.next_wake = self.now + self.timing.heartbeat;
-        let holds = self.leases.held() > 0;
-        let until = holds.then(|| self.next_renewal - self.timing.heartbeat / 2);
+        // The next renewal may be due right after this request, and must not wait long.
+        let until = (self.leases.held() > 0).then(|| self.now + self.timing.heartbeat / 4);
         Request::Wake(self.claims.wake(self.leases.tokens(), until))
     }
 
