@@ -82,6 +82,8 @@ pub(super) struct Checks {
     /// Runs of which a trigger has rejected some write.
     pub(super) refused: BTreeSet<i64>,
     connects: BTreeMap<usize, (Time, u32)>,
+    /// How many wake-ups of a tick in a row have left a schedule due.
+    left_due: BTreeMap<usize, u32>,
 }
 
 impl Checks {
@@ -108,6 +110,7 @@ impl Checks {
             forced: BTreeSet::new(),
             refused: BTreeSet::new(),
             connects: BTreeMap::new(),
+            left_due: BTreeMap::new(),
         }
     }
 
@@ -154,6 +157,20 @@ impl Checks {
         self.unfinished = unfinished;
         self.limits(database);
         self.rates(database);
+    }
+
+    /// A tick that has just woken has fired the schedules, even if it holds runs.
+    pub(super) fn woken(&mut self, database: &Database, tick: usize) {
+        if self.is_off {
+            return;
+        }
+        let locked = &database.locked_definitions;
+        let is_left = database.due_schedules().iter().any(|due| !locked.contains(&due.name));
+        let left = self.left_due.entry(tick).or_default();
+        *left = if is_left { *left + 1 } else { 0 };
+        if *left > 2 {
+            self.fail(format!("tick {tick} has woken three times, and a schedule is still due"));
+        }
     }
 
     /// Judges the change of one run.

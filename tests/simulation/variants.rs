@@ -55,6 +55,7 @@ variants! {
     FiredTwice 500 "the next time of a schedule is not stored",
     BusyIsRenewed 2000 "a lease whose row is locked counts as renewed",
     LostIsRenewed 500 "a lost lease counts as renewed",
+    NoTimeToFire 500 "a tick that holds runs fires no schedules",
     NoBackoff 100 "a failed run is due at once",
     ResultsForgotten 500 "results that come while the database is away are forgotten",
     AbandonedClaims 500 "claims of an answer that was lost are not released",
@@ -130,6 +131,9 @@ impl Variant {
             }
             (Self::NoBackoff, Request::Step { results, .. }) => {
                 results.iter_mut().for_each(|result| result.next_status.wait = Duration::ZERO);
+            }
+            (Self::NoTimeToFire, Request::Wake(wake)) => {
+                wake.until = wake.until.map(|until| until - Duration::from_secs(60));
             }
             (Self::RecoveredTooEarly, Request::Wake(_)) => database.now += TimeDelta::seconds(5),
             (_, Request::Step { claim: Some(claim), .. }) => match self {

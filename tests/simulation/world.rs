@@ -899,6 +899,9 @@ impl World {
         if !is_empty {
             self.checks.changed(&self.database, &by, self.now);
         }
+        if matches!(answer, Answer::Wake(Ok(_))) {
+            self.checks.woken(&self.database, tick.number);
+        }
         match fault {
             Fault::Unanswered => Some(refusal(&exchange.request, lost(), made)),
             Fault::SilentCommit => None,
