@@ -27,7 +27,7 @@ pub(crate) enum LeaseState {
 pub(crate) type Renewed = (Token, LeaseState);
 
 /// The claims whose results are recorded, and the status of their runs. The lease of a missing
-/// claim is lost, and nothing was written for it.
+/// claim is lost, and its run was not changed.
 pub(crate) type Recorded = HashMap<Token, Status>;
 
 /// The result of an attempt, and the status that follows.
@@ -71,20 +71,6 @@ impl Store {
         answered: impl FnOnce() + Send + 'static,
     ) -> Pending<Vec<Renewed>> {
         self.send(self.limits, "renew leases", renewal(worker, held, outputs, lease), answered)
-    }
-
-    /// Records in the history that an attempt lost its lease, unless that is recorded already.
-    pub(crate) fn note_lost(
-        &self,
-        worker: &str,
-        claim: Token,
-        error: &'static str,
-        started_ago: Duration,
-    ) -> Result<()> {
-        let (Token { id, attempt, .. }, started_ago) = (claim, started_ago.as_secs_f64());
-        let arguments = owned![worker.to_owned(), id, attempt, error, started_ago];
-        let statement = query!("tick/note_lost");
-        self.query("record a lost lease", Client::execute, statement, arguments).map(drop)
     }
 
     /// Returns runs whose lease expired, the oldest first.
@@ -193,7 +179,8 @@ pub(super) fn locked(client: &mut Client, runs: &[i64]) -> PgResult<Vec<i64>> {
     client.list(query!("tick/locked"), &[&runs])
 }
 
-/// Records the results of attempts in one statement.
+/// Records the results of attempts in one statement. In the history, an attempt that lost its lease
+/// gets that as its result.
 pub(super) fn finish(client: &mut Client, worker: &str, ended: &[&Finish]) -> PgResult<Recorded> {
     let arguments: [&dyn Argument; 18] = [
         &worker,
@@ -225,5 +212,16 @@ pub(super) fn finish(client: &mut Client, worker: &str, ended: &[&Finish]) -> Pg
     // status counts, so they come last.
     rows.extend(now);
     let read = |row: &Row| Ok((Token::from_row(row)?, Status::from_column(row, "status")?));
-    rows.iter().map(read).collect()
+    let recorded: Recorded = rows.iter().map(read).collect::<PgResult<_>>()?;
+    let lost: Vec<_> = ended.iter().filter(|one| !recorded.contains_key(&one.token)).collect();
+    if !lost.is_empty() {
+        let lost: [&dyn Argument; 4] = [
+            &worker,
+            &column(&lost, |one| one.token.id),
+            &column(&lost, |one| one.token.attempt),
+            &column(&lost, |one| one.started_ago.as_secs_f64()),
+        ];
+        client.execute(query!("tick/note_lost"), &lost)?;
+    }
+    Ok(recorded)
 }

@@ -89,10 +89,6 @@ impl Database {
                 self.search.take_if(|search| search.is_done());
                 Answer::Search { is_done: self.search.is_none(), result: step.unwrap_or(Ok(())) }
             }
-            Request::NoteLost { claim, started_ago } => {
-                let why = "its worker lost the lease and ended it";
-                Answer::NoteLost(store.note_lost(worker, claim, why, started_ago))
-            }
             Request::Leave => Answer::Leave(store.leave(worker, &holder.tick)),
             Request::Prune => {
                 prune(store, plan);

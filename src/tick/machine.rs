@@ -328,7 +328,7 @@ impl Machine {
     }
 
     /// The statements that may be due, the most urgent first.
-    fn duties(&self) -> [Duty; 8] {
+    fn duties(&self) -> [Duty; 7] {
         let now = self.now;
         let (works, leaves) = (self.phase == Phase::Working, self.phase == Phase::Leaving);
         let when = |is_due: bool, at: Instant| is_due.then_some(at);
@@ -348,10 +348,6 @@ impl Machine {
             (self.results.due(now).into_iter().chain(claim).min().filter(|_| !leaves), Self::step),
             (when(works && self.is_searching, now), |tick, _| {
                 Some(Request::Search(tick.claim_error.take()))
-            }),
-            (self.results.lost().map(|_| now).filter(|_| !leaves), |tick, _| {
-                let (claim, started) = tick.results.lost()?;
-                Some(Request::NoteLost { claim, started_ago: tick.now - started })
             }),
             (leave, |_, _| Some(Request::Leave)),
             (when(leaves && self.may_prune, now), |tick, _| {
@@ -455,7 +451,6 @@ impl Machine {
                 self.is_searching = !is_done;
                 result
             }
-            Answer::NoteLost(noted) => noted.map(|()| self.results.noted()),
             Answer::Leave(left) => left.map(|()| self.claims.right_lost()),
             Answer::Prune => Ok(()),
         };
@@ -730,7 +725,7 @@ impl Machine {
     fn disconnected(&mut self, error: anyhow::Error) -> bool {
         self.in_flight = None;
         self.is_searching = false;
-        self.results.connection_lost();
+        self.results.unblock();
         self.claims.right_lost();
         // A lingering tick reconnects after a working session. If that fails it exits, and cron
         // starts the next tick.

@@ -1,6 +1,6 @@
 //! What the machine asks of the database, and the answers.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::store::{self, Claim, Finish, LockedRuns, Renewed, StepResult, Token};
 
@@ -19,8 +19,6 @@ pub(super) enum Request {
     /// Search for due runs that can't be claimed: begin after a claim failed with this error, or do
     /// the next step.
     Search(Option<store::Error>),
-    /// Note in the history that this attempt lost its lease.
-    NoteLost { claim: Token, started_ago: Duration },
     /// Return the claim right.
     Leave,
     /// Delete old runs.
@@ -51,7 +49,6 @@ pub(super) enum Answer {
         is_done: bool,
         result: store::Result<()>,
     },
-    NoteLost(store::Result<()>),
     Leave(store::Result<()>),
     /// Pruning logs its own errors: they are not the tick's.
     Prune,

@@ -21,9 +21,6 @@ pub(super) struct Results {
     /// The bytes of output in both.
     bytes: usize,
     batch: BatchSize,
-    /// Claims whose lease was lost before their result was recorded, with their start times. The
-    /// tick still has to write them to the history.
-    lost: Vec<(Token, Instant)>,
 }
 
 impl Results {
@@ -33,7 +30,7 @@ impl Results {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.ended.is_empty() && self.blocked.is_empty() && self.lost.is_empty()
+        self.ended.is_empty() && self.blocked.is_empty()
     }
 
     pub(super) fn waiting(&self) -> usize {
@@ -42,15 +39,6 @@ impl Results {
 
     pub(super) fn blocked(&self) -> usize {
         self.blocked.len()
-    }
-
-    /// The next lost lease to note.
-    pub(super) fn lost(&self) -> Option<(Token, Instant)> {
-        self.lost.last().copied()
-    }
-
-    pub(super) fn noted(&mut self) {
-        self.lost.pop();
     }
 
     /// Returns when there is something to record.
@@ -103,11 +91,7 @@ impl Results {
                 self.blocked_until = Some(until);
                 continue;
             }
-            let status = recorded.get(&claim).copied();
-            if status.is_none() {
-                self.lost.push((claim, judged.started));
-            }
-            answered.push((judged, status));
+            answered.push((judged, recorded.get(&claim).copied()));
         }
         self.count_bytes();
         answered
@@ -142,15 +126,10 @@ impl Results {
         is_due
     }
 
-    fn unblock(&mut self) {
+    /// Sends blocked results again with the next statement.
+    pub(super) fn unblock(&mut self) {
         self.ended.append(&mut self.blocked);
         self.blocked_until = None;
-    }
-
-    /// Keeps all results for the next connection, but drops the notes about lost leases.
-    pub(super) fn connection_lost(&mut self) {
-        self.unblock();
-        self.lost.clear();
     }
 
     /// Drops and returns the results whose claim is `over`.

@@ -306,13 +306,6 @@ impl Database {
                 session.search.take_if(|(suspects, _)| suspects.is_done());
                 Answer::Search { is_done: session.search.is_none(), result }
             }
-            Request::NoteLost { claim, started_ago } => {
-                let note = |it: &mut Self| {
-                    it.note_lost(&worker, *claim, *started_ago);
-                    Ok(())
-                };
-                Answer::NoteLost(self.transact("record a lost lease", note))
-            }
             Request::Leave => Answer::Leave(self.leave(&worker, &session.holder.tick)),
             Request::Prune => {
                 let mut left = 1000;
@@ -584,7 +577,7 @@ impl Database {
         Ok(StepResult { recorded, locked, taken, claiming: Duration::ZERO })
     }
 
-    /// finish.sql and recorded_before.sql
+    /// finish.sql, recorded_before.sql and note_lost.sql
     fn finish(&mut self, worker: &str, ended: &[&Finish]) -> Result<Recorded> {
         let now = self.now;
         let mut recorded = Recorded::new();
@@ -635,6 +628,9 @@ impl Database {
             {
                 recorded.entry(*token).or_insert(next_status.status);
             }
+        }
+        for result in ended.iter().filter(|result| !recorded.contains_key(&result.token)) {
+            self.note_lost(worker, result.token, result.started_ago);
         }
         Ok(recorded)
     }

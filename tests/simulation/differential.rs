@@ -217,7 +217,7 @@ fn said_of(answer: Answer) -> String {
         }
         Answer::Release(locked) => said(locked.map(sorted)),
         Answer::Search { is_done, result } => format!("{is_done} {}", said(result)),
-        Answer::NoteLost(done) | Answer::Leave(done) => said(done),
+        Answer::Leave(done) => said(done),
         Answer::Prune => String::new(),
     }
 }
@@ -242,9 +242,6 @@ fn again(request: &Request) -> Request {
                 .as_ref()
                 .map(|error| store::Error::new(error.kind, error.exit, error.to_string())),
         ),
-        Request::NoteLost { claim, started_ago } => {
-            Request::NoteLost { claim: *claim, started_ago: *started_ago }
-        }
         Request::Leave => Request::Leave,
         Request::Prune => Request::Prune,
     }
@@ -665,14 +662,7 @@ impl Sequence {
         match kind {
             0..26 => tick(self.step(index)),
             26..35 => tick(Request::Renew(self.tokens(index))),
-            35..39 => tick(Request::Release(self.tokens(index))),
-            39..42 => match self.tokens(index).first() {
-                Some(claim) => {
-                    let started_ago = Duration::from_millis(self.random.below(99_000));
-                    tick(Request::NoteLost { claim: *claim, started_ago })
-                }
-                None => tick(Request::Leave),
-            },
+            35..42 => tick(Request::Release(self.tokens(index))),
             42..56 => {
                 let own_claims = self.tokens(index);
                 let random = &mut self.random;

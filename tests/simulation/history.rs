@@ -97,7 +97,6 @@ fn request(request: &Request) -> String {
         Request::Search(error) => {
             format!("Search after {:?}", error.as_ref().map(|it| it.to_string()))
         }
-        Request::NoteLost { claim: it, .. } => format!("NoteLost {}", claim(it)),
         Request::Leave | Request::Prune => format!("{request:?}"),
     }
 }
@@ -125,7 +124,6 @@ pub(super) fn answer(answer: &Answer) -> String {
         Answer::Search { is_done, result: it } => {
             format!("Search done {is_done} {}", result(it, |()| String::new()))
         }
-        Answer::NoteLost(it) => format!("NoteLost {}", result(it, |()| String::new())),
         Answer::Leave(it) => format!("Leave {}", result(it, |()| String::new())),
         Answer::Prune => "Prune".to_owned(),
     }

@@ -1055,7 +1055,6 @@ fn refusal(request: &Request, error: store::Error, made: Vec<Token>) -> Answer {
         Request::Step { .. } => Answer::Step(Err((error, made))),
         Request::Release(_) => Answer::Release(Err(error)),
         Request::Search(_) => Answer::Search { is_done: true, result: Err(error) },
-        Request::NoteLost { .. } => Answer::NoteLost(Err(error)),
         Request::Leave => Answer::Leave(Err(error)),
         Request::Prune => Answer::Prune,
     }

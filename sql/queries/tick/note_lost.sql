@@ -1,8 +1,8 @@
--- Records an attempt whose lease was lost, unless the history has it already.
--- $1  worker    $2  run id    $3  attempt    $4  error    $5  seconds since start
--- Zero rows: the attempt is recorded, or the run is deleted or locked by another session. Also zero
--- rows if a failover lost the claim and a later claim has the same number: the later claim writes
--- the history.
+-- Records attempts whose leases were lost, unless the history has them already.
+-- $1  worker; then arrays of equal length, one element an attempt:
+-- $2  run ids    $3  attempts    $4  seconds since start
+-- Nothing is written if the run is deleted or locked by another session. Nor if a failover lost the
+-- claim and a later claim has the same number: the later claim writes the history.
 INSERT INTO jobctl.job_attempts (
     run_id,
     attempt,
@@ -15,16 +15,16 @@ INSERT INTO jobctl.job_attempts (
 )
 SELECT
     run.id,
-    $3::integer,
+    lost.attempt,
     $1::text,
-    now() - make_interval(secs => $5::float8),
+    now() - make_interval(secs => lost.started_ago),
     now(),
     'lease_expired',
     'lease_expired',
-    $4::text
-FROM jobctl.job_runs AS run
-WHERE run.id = $2::bigint
-    AND (run.attempts > $3::integer OR run.attempts = $3::integer AND run.status <> 'running')
+    'its worker lost the lease and ended it'
+FROM unnest($2::bigint[], $3::integer[], $4::float8[]) AS lost (run_id, attempt, started_ago)
+JOIN jobctl.job_runs AS run ON run.id = lost.run_id
+WHERE run.attempts > lost.attempt OR run.attempts = lost.attempt AND run.status <> 'running'
 -- The lock keeps the run from being deleted meanwhile.
-FOR KEY SHARE SKIP LOCKED
+FOR KEY SHARE OF run SKIP LOCKED
 ON CONFLICT (run_id, attempt) DO NOTHING
