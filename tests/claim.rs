@@ -426,6 +426,28 @@ fn a_busy_worker_holds_only_the_runs_that_it_executes() {
 }
 
 #[test]
+fn a_claim_whose_release_is_rejected_keeps_no_other() {
+    let (db, gate) = (TestDb::new(), Gate::new());
+    insert(&db, 100, ":");
+    insert(&db, 40, &gate.script());
+    db.execute(
+        "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE \
+            EXCEPTION 'no' USING ERRCODE = '22023'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+             WHEN (NEW.status = 'queued' AND OLD.id = 103) EXECUTE FUNCTION public.refuse()",
+    );
+    db.leaves_running();
+    let tick = db.jobctl(["tick", "--concurrency", "1", "--grace", "1m"]).spawn();
+    gate.wait_for_starts(1);
+    tick.signal(Signal::TERM);
+    wait_until("the others to be released", || running(&db) == 2);
+    gate.open();
+    let line = "run 103: cannot release claims: no; its lease will run out";
+    tick.wait().success().stderr_has(line);
+    assert_eq!(db.query("SELECT id FROM jobctl.job_runs WHERE status = 'running'"), "103");
+}
+
+#[test]
 fn prefetched_runs_are_released_uncounted_when_jobs_take_longer() {
     for signal in [None, Some(Signal::TERM)] {
         let db = TestDb::new();

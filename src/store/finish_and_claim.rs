@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, Token, claim};
 use super::row::column;
 use super::runs::{Finish, Recorded, finish, locked};
-use super::{Pending, Store};
+use super::{Error, Kind, Pending, Store};
 use crate::connect::Client;
 
 #[derive(Debug)]
@@ -34,12 +34,16 @@ pub(crate) enum LockedRuns {
 }
 
 impl PendingStep {
-    /// Stops waiting for the answer. Returns the claims that exist if the transaction was
-    /// committed, which is unknown.
-    pub(crate) fn abandon(self) -> Vec<Token> {
-        // After this, the connection's thread does not begin to commit.
-        drop(self.answer);
-        std::mem::take(&mut self.claims.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Returns the answer if it is there. With a lost connection come the claims that exist if the
+    /// transaction was committed, which is unknown.
+    pub(crate) fn poll(&self) -> Option<Result<StepResult, (Error, Vec<Token>)>> {
+        let answer = self.answer.poll()?;
+        // From now on, the connection's thread does not begin to commit.
+        let claims = || self.claims.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(answer.map_err(|error| match error.kind {
+            Kind::Lost => (error, claims()),
+            _ => (error, Vec::new()),
+        }))
     }
 }
 

@@ -80,6 +80,10 @@ impl Claims {
         self.woken.may_claim
     }
 
+    pub(super) fn other_claims(&self) -> bool {
+        self.woken.other_claims
+    }
+
     pub(super) fn right_lost(&mut self) {
         self.woken.may_claim = false;
     }
@@ -91,7 +95,7 @@ impl Claims {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.when == ClaimWhen::AfterRun
+        self.when == ClaimWhen::AfterRun && self.due_again.is_none()
     }
 
     /// Returns when to claim; `None`: when a run has ended.
@@ -99,7 +103,7 @@ impl Claims {
         match self.when {
             ClaimWhen::Now => Some(self.not_before.max(now)),
             ClaimWhen::At(instant) => Some(instant.max(self.not_before)),
-            ClaimWhen::AfterRun => None,
+            ClaimWhen::AfterRun => self.due_again.map(|due| due.max(self.not_before)),
         }
     }
 
@@ -119,18 +123,10 @@ impl Claims {
         }
     }
 
-    /// Claims when a run is due again, instead of waiting for the end of another one.
-    pub(super) fn settle(&mut self, now: Instant) {
-        if let (ClaimWhen::AfterRun, Some(due)) = (self.when, self.due_again) {
-            self.when = ClaimWhen::At(due);
-            // If another run ends before then, the claim may be too early: keep the time.
-            self.due_again = Some(due).filter(|due| *due > now);
-        }
-    }
-
     /// Decides what to do now that a claim is due. `held` is the number of runs that the tick
     /// holds.
     pub(super) fn next(&mut self, now: Instant, pool: &PoolState, held: usize) -> Next {
+        self.due_again.take_if(|due| now >= *due);
         let wanted = self.prefetch.wanted(pool.size, held).min(self.left);
         if wanted == 0 {
             self.when = ClaimWhen::AfterRun;

@@ -11,7 +11,7 @@ use super::request::{Answer, Request, Wake, Woken};
 use super::timing::Timing;
 use super::{Plan, id};
 use crate::connect::ConnectionThread;
-use crate::store::{self, Cause, Holder, Kind, Limits, PendingStep, Renewed, Store, Token};
+use crate::store::{self, Cause, Holder, Limits, PendingStep, Renewed, Store, Token};
 use crate::text::plural;
 use crate::upkeep::{self, UnclaimableSearch};
 
@@ -99,22 +99,12 @@ impl Database {
 
     /// Returns the answer that `send` did not return, if it is there.
     pub(super) fn poll(&mut self) -> Option<Answer> {
-        match self.pending.take()? {
-            Pending::Renew(pending) => match pending.poll() {
-                Some(answer) => return Some(Answer::Renew(answer)),
-                None => self.pending = Some(Pending::Renew(pending)),
-            },
-            Pending::Step(step) => match step.answer.poll() {
-                Some(Ok(answer)) => return Some(Answer::Step(Ok(answer))),
-                Some(Err(error)) => {
-                    let is_lost = error.kind == Kind::Lost;
-                    let claims = if is_lost { step.abandon() } else { Vec::new() };
-                    return Some(Answer::Step(Err((error, claims))));
-                }
-                None => self.pending = Some(Pending::Step(step)),
-            },
-        }
-        None
+        let answer = match self.pending.as_ref()? {
+            Pending::Renew(pending) => Answer::Renew(pending.poll()?),
+            Pending::Step(step) => Answer::Step(step.poll()?),
+        };
+        self.pending = None;
+        Some(answer)
     }
 
     /// Returns when the server counts as silent.

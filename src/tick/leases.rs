@@ -40,6 +40,8 @@ pub(super) struct Leases {
     unstarted: Vec<(Token, Instant)>,
     /// How many leases one statement renews.
     batch: BatchSize,
+    /// How many claims one statement releases.
+    release_batch: BatchSize,
 }
 
 impl Leases {
@@ -53,6 +55,11 @@ impl Leases {
 
     pub(super) fn unstarted(&self) -> impl Iterator<Item = Token> {
         self.unstarted.iter().map(|(claim, _)| *claim)
+    }
+
+    /// Returns the claims to release in the next statement.
+    pub(super) fn to_release(&self) -> Vec<Token> {
+        self.unstarted().take(self.release_batch.at_most()).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -110,7 +117,17 @@ impl Leases {
 
     /// Forgets the marked claims that were released, and returns how many.
     pub(super) fn released(&mut self, released: &HashSet<&Token>) -> usize {
+        self.release_batch.accepted();
         self.unstarted.extract_if(.., |(claim, _)| released.contains(claim)).count()
+    }
+
+    /// The database rejected the release of these claims. Forgets the claim if it was rejected
+    /// alone, and returns it.
+    pub(super) fn release_rejected(&mut self, claims: &[Token]) -> Option<Token> {
+        self.release_batch.rejected(claims.len());
+        let [rejected] = claims else { return None };
+        self.unstarted.retain(|(claim, _)| claim != rejected);
+        Some(*rejected)
     }
 
     /// Drops unreleased claims whose lease ended longer than `kept` ago, and returns them. Until

@@ -244,7 +244,6 @@ impl Machine {
         self.send();
         // The database works meanwhile.
         self.actions.append(&mut self.later);
-        self.claims.settle(now);
         while self.is_idle() {
             self.turn(Cause::Idle);
             self.send();
@@ -287,6 +286,11 @@ impl Machine {
     /// Returns the bytes of output that wait to be recorded.
     pub(super) fn bytes(&self) -> usize {
         self.results.bytes()
+    }
+
+    /// Whether another tick of the worker had the claim right when this one last asked for it.
+    pub(super) fn other_claims(&self) -> bool {
+        self.claims.other_claims()
     }
 
     /// Whether to delay the next request, for a larger batch: all threads have work, no lease needs
@@ -332,7 +336,6 @@ impl Machine {
         let now = self.now;
         let (works, leaves) = (self.phase == Phase::Working, self.phase == Phase::Leaving);
         let when = |is_due: bool, at: Instant| is_due.then_some(at);
-        let claim = if works { self.claim_due() } else { None };
         let has_right = self.claims.has_right();
         let leave = match self.phase {
             Phase::Draining | Phase::Leaving => when(has_right, now),
@@ -345,7 +348,10 @@ impl Machine {
             (when(!leaves && self.leases.held() > 0, self.next_renewal), Self::renew),
             (when(!leaves && unstarted, self.next_release), Self::release_unstarted),
             (when(works && has_right, self.next_wake), |tick, _| Some(tick.wake())),
-            (self.results.due(now).into_iter().chain(claim).min().filter(|_| !leaves), Self::step),
+            (
+                self.results.due(now).into_iter().chain(self.claim_due()).min().filter(|_| !leaves),
+                Self::step,
+            ),
             (when(works && self.is_searching, now), |tick, _| {
                 Some(Request::Search(tick.claim_error.take()))
             }),
@@ -358,7 +364,11 @@ impl Machine {
     }
 
     fn claim_due(&self) -> Option<Instant> {
-        if self.is_searching { None } else { self.claims.due(self.now) }
+        let may_claim = self.phase == Phase::Working
+            && !self.is_searching
+            // Before jobs print more output, record the output that is waiting.
+            && self.results.bytes() <= results::BYTES_AT_ONCE;
+        if may_claim { self.claims.due(self.now) } else { None }
     }
 
     /// Sends the most urgent statement that is due, unless an answer is still missing.
@@ -396,7 +406,7 @@ impl Machine {
 
     fn release_unstarted(&mut self, sent: &mut InFlight) -> Option<Request> {
         self.drop_expired();
-        sent.claims = self.leases.unstarted().collect();
+        sent.claims = self.leases.to_release();
         (!sent.claims.is_empty()).then(|| Request::Release(sent.claims.clone()))
     }
 
@@ -413,11 +423,7 @@ impl Machine {
             self.claims.claim_soon();
         }
         sent.results = self.results.batch();
-        let may_claim = self.phase == Phase::Working
-            && self.claim_due().is_some_and(|at| self.now >= at)
-            // Before jobs print more output, record the output that is waiting.
-            && self.results.bytes() <= results::BYTES_AT_ONCE;
-        if may_claim {
+        if self.claim_due().is_some_and(|at| self.now >= at) {
             let recorded = sent.results + self.results.blocked();
             let held = self.leases.held().saturating_sub(recorded);
             match self.claims.next(self.now, &self.pool, held) {
@@ -446,7 +452,7 @@ impl Machine {
                 Ok(())
             }
             Answer::Step(Err((error, claims))) => self.step_failed(&sent, error, claims),
-            Answer::Release(locked) => locked.map(|locked| self.released(&sent, &locked)),
+            Answer::Release(locked) => self.released(&sent, locked),
             Answer::Search { is_done, result } => {
                 self.is_searching = !is_done;
                 result
@@ -652,13 +658,26 @@ impl Machine {
         self.next_release = self.now;
     }
 
-    fn released(&mut self, sent: &InFlight, locked: &[i64]) {
+    fn released(&mut self, sent: &InFlight, answer: store::Result<Vec<i64>>) -> store::Result<()> {
+        let locked = match answer {
+            Ok(locked) => locked,
+            // One rejected claim must not keep the others.
+            Err(error) if error.may_be_about_rows() => {
+                if let Some(claim) = self.leases.release_rejected(&sent.claims) {
+                    let line = format!("run {}: {error}; its lease will run out", claim.id);
+                    self.log(Level::Error, line);
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         // Others may have been marked meanwhile.
         let released = sent.claims.iter().filter(|claim| !locked.contains(&claim.id)).collect();
         if self.leases.released(&released) > 0 && self.claims.is_idle() {
             self.claims.claim_soon();
         }
         self.next_release = self.now + REJECTED_PAUSE;
+        Ok(())
     }
 
     fn connected(&mut self) {

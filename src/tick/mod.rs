@@ -43,7 +43,7 @@ pub(crate) use machine::Bounds;
 use machine::{Action, Event, Machine};
 use request::Answer;
 use running::RunningRuns;
-use summary::{Reason, Summary};
+use summary::Summary;
 use timing::Timing;
 
 /// A renewal has about this many bytes of output. The rest is sent with the next one.
@@ -94,8 +94,6 @@ struct Driver {
     summary: Summary,
     /// The last renewal succeeded.
     sends_output: bool,
-    /// Whether another tick of the worker had the claim right when this one last asked for it.
-    other_claims: bool,
 }
 
 /// Runs a tick to its end. A failed job is not an error. After an error of the database, held runs
@@ -128,7 +126,6 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         runs_started: 0,
         summary: Summary::default(),
         sends_output: true,
-        other_claims: false,
     };
     driver.connect();
     // Create the id now, while the server starts a process for the connection.
@@ -138,7 +135,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         for action in machine.on(Instant::now(), driver.pool.state(), event) {
             if let Action::Exit(result) = action {
                 if result.is_ok() && log_enabled!(Level::Info) && io::stderr().is_terminal() {
-                    driver.log_summary();
+                    driver.log_summary(machine.other_claims());
                 }
                 let transactions = driver.database.map_or(0, |database| database.transactions());
                 let (runs, took) = (driver.runs_started, duration::show(started.elapsed()));
@@ -158,7 +155,7 @@ impl Driver {
             return event;
         }
         let is_reached = self.pool.wake_when(machine.wake_when(), machine.bytes());
-        let until = if is_reached { Some(self.started) } else { self.until(machine.until()) };
+        let until = if is_reached { Some(Instant::now()) } else { self.until(machine.until()) };
         let now = Instant::now();
         let longest = Duration::from_secs(3600);
         let wait = until.map_or(longest, |until| until.saturating_duration_since(now).min(longest));
@@ -213,9 +210,6 @@ impl Driver {
                     database.send(request, plan, holder, timing, new_output, wake)
                 };
                 if let Some(answer) = database.as_mut().and_then(send) {
-                    if let Answer::Wake(Ok(woken)) = &answer {
-                        self.other_claims = woken.other_claims;
-                    }
                     self.take_wakes(None);
                     self.events.push_back(Event::Answered(answer));
                 }
@@ -230,7 +224,8 @@ impl Driver {
                 let withdrawn = self.pool.withdraw();
                 self.runs_started -= withdrawn.len();
                 self.forget(withdrawn.iter());
-                // Handle this event first, because the pool's state already includes it.
+                // Handle this event first: the pool's state already lacks these runs. The machine
+                // would otherwise believe that they were started, and that --limit is reached.
                 let unstarted = withdrawn.into_iter().map(Ended::Unstarted).collect();
                 self.events.push_front(Event::Ended(unstarted));
             }
@@ -290,14 +285,14 @@ impl Driver {
     }
 
     /// Logs what the tick did and why it stopped, for a person at a terminal.
-    fn log_summary(&self) {
+    fn log_summary(&self, other_claims: bool) {
         let Bounds { limit, max_time, .. } = self.plan.bounds;
         let reason = match () {
-            () if self.interrupted.load(Ordering::Relaxed) => Reason::Signal,
-            () if self.runs_started >= limit => Reason::Limit,
-            () if self.started.elapsed() >= max_time => Reason::MaxTime,
-            () if self.other_claims => Reason::OtherTick,
-            () => Reason::Idle,
+            () if self.interrupted.load(Ordering::Relaxed) => Some("a signal came"),
+            () if self.runs_started >= limit => Some("--limit is reached"),
+            () if self.started.elapsed() >= max_time => Some("--max-time is over"),
+            () if other_claims => Some("another tick of this worker claims"),
+            () => None,
         };
         // The connection may be lost, or the statement may be stopped by a signal.
         let most = DUE_COUNTED as i64 + 1;

@@ -79,29 +79,14 @@ impl RunningRuns {
 
 #[cfg(test)]
 mod tests {
-    use chrono::{DateTime, TimeDelta};
-
     use super::*;
 
     #[test]
     fn a_long_run_is_returned_once() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let run = |id| Claimed {
-            id,
-            job_type: "backup".to_owned(),
-            position: None,
-            payload: "{}".to_owned(),
-            definition: None,
-            attempt: 2,
-            max_attempts: 10,
-            claimed_at: DateTime::UNIX_EPOCH + TimeDelta::seconds(id),
-            cancel_asked: false,
-            timeout: None,
-            backoff: "fixed:1m".to_owned(),
-            key: None,
-            scheduled_for: None,
-        };
+        let example = |id| Claimed { attempt: 2, max_attempts: 10, ..Claimed::example(id) };
+        let run = |id| Claimed { job_type: "backup".to_owned(), ..example(id) };
         let mut running = RunningRuns::default();
         for (id, since) in [(1, 0), (2, 0), (3, 30)] {
             let stop = Arc::new(Stop::new(after(600), Duration::ZERO));

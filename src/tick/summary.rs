@@ -2,18 +2,6 @@
 
 use crate::job::status::Status;
 
-/// Why a tick stopped.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Reason {
-    Signal,
-    Limit,
-    MaxTime,
-    /// Another tick of its worker has the claim right.
-    OtherTick,
-    /// It can claim nothing more.
-    Idle,
-}
-
 /// Results by the status of their runs.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
@@ -36,7 +24,8 @@ impl Summary {
     }
 
     /// `due` is the number of due runs, at most `most` + 1; `None`: it could not be counted.
-    pub(super) fn line(&self, due: Option<usize>, most: usize, reason: Reason) -> String {
+    /// `reason` says why the tick stopped; `None`: it can claim nothing more.
+    pub(super) fn line(&self, due: Option<usize>, most: usize, reason: Option<&str>) -> String {
         let Self { succeeded, failed, dead, other } = self;
         let other = if *other > 0 { format!(", {other} stopped") } else { String::new() };
         let still = match due {
@@ -44,14 +33,10 @@ impl Summary {
             Some(due) => format!(", {due} still due"),
             None => String::new(),
         };
-        let reason = match reason {
-            Reason::Signal => "a signal came",
-            Reason::Limit => "--limit is reached",
-            Reason::MaxTime => "--max-time is over",
-            Reason::OtherTick => "another tick of this worker claims",
-            Reason::Idle if due.is_some_and(|due| due > 0) => "nothing more can be claimed now",
-            Reason::Idle => "nothing is due",
-        };
+        let reason = reason.unwrap_or(match due {
+            Some(1..) => "nothing more can be claimed now",
+            _ => "nothing is due",
+        });
         format!("{succeeded} succeeded, {failed} failed, {dead} dead{other}{still}: {reason}")
     }
 }
@@ -67,22 +52,16 @@ mod tests {
             assert_eq!(summary.line(Some(due), 1000, reason), text);
         };
         let nothing = "0 succeeded, 0 failed, 0 dead, 0 still due: nothing is due";
-        says(&summary, 0, Reason::Idle, nothing);
+        says(&summary, 0, None, nothing);
         for status in [Status::Succeeded, Status::Succeeded, Status::Failed, Status::Dead] {
             summary.count(Some(status));
         }
         let rest = "2 succeeded, 1 failed, 1 dead, 7 still due: nothing more can be claimed now";
-        says(&summary, 7, Reason::Idle, rest);
+        says(&summary, 7, None, rest);
         summary.count(Some(Status::Queued));
         summary.count(None);
-        let stopped = "2 succeeded, 1 failed, 1 dead, 2 stopped, over 1000 still due: ";
-        for (reason, why) in [
-            (Reason::Signal, "a signal came"),
-            (Reason::Limit, "--limit is reached"),
-            (Reason::MaxTime, "--max-time is over"),
-            (Reason::OtherTick, "another tick of this worker claims"),
-        ] {
-            says(&summary, 1001, reason, &format!("{stopped}{why}"));
-        }
+        let stopped =
+            "2 succeeded, 1 failed, 1 dead, 2 stopped, over 1000 still due: a signal came";
+        says(&summary, 1001, Some("a signal came"), stopped);
     }
 }
