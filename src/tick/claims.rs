@@ -15,7 +15,7 @@ const LINGER_POLL: Duration = Duration::from_millis(65);
 /// The pause after a claim that skipped a definition with `max_running`, because another session
 /// has locked it.
 const DEFINITION_POLL: Duration = Duration::from_millis(30);
-/// How long the tick claims again after such claims, instead of ending when it is idle.
+/// How long the tick repeats such claims, instead of ending when it is idle.
 const DEFINITION_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often to check whether another tick of the worker has released the claim right.
 const RIGHT_POLL: Duration = Duration::from_secs(1);
@@ -197,13 +197,13 @@ impl Claims {
         let skipped = short && taken.skipped;
         self.skipped_since = skipped.then(|| self.skipped_since.unwrap_or(now));
         let waits = self.skipped_since.is_some_and(|since| now < since + DEFINITION_TIMEOUT);
-        self.when = match self.linger {
-            _ if !short => ClaimWhen::Now,
-            _ if waits => ClaimWhen::At(now + DEFINITION_POLL),
-            _ if claim.after.is_some() => self.cursor.after_short(holds),
-            _ if !self.cursor.found_all() => ClaimWhen::Now,
-            true => ClaimWhen::At(now + LINGER_POLL),
-            false => ClaimWhen::AfterRun,
+        self.when = match () {
+            () if !short => ClaimWhen::Now,
+            () if waits => ClaimWhen::At(now + DEFINITION_POLL),
+            () if claim.after.is_some() => self.cursor.after_short(holds),
+            () if !self.cursor.found_all() => ClaimWhen::Now,
+            () if self.linger => ClaimWhen::At(now + LINGER_POLL),
+            () => ClaimWhen::AfterRun,
         };
         self.left = self.left.saturating_sub(taken.claimed.len());
     }

@@ -115,7 +115,7 @@ pub(super) enum Phase {
 
 /// What ends a phase.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Cause {
+pub(super) enum PhaseEnd {
     /// The time of the phase is over, or `--limit` is reached.
     Spent,
     /// The database accepts no claims of this program, but results.
@@ -129,17 +129,17 @@ pub(super) enum Cause {
 
 impl Phase {
     /// The phase that follows; docs/architecture.md draws this table.
-    pub(super) fn after(self, cause: Cause) -> Self {
-        match (self, cause) {
-            (Self::Working, Cause::Spent | Cause::Unclaimable) => Self::Draining,
-            (Self::Working | Self::Draining, Cause::Signal) => Self::Stopping,
-            (Self::Working | Self::Draining | Self::Stopping, Cause::Failure)
-            | (Self::Stopping, Cause::Signal | Cause::Spent) => Self::Ending,
-            (Self::Ending, Cause::Spent)
-            | (Self::Working | Self::Draining | Self::Stopping | Self::Ending, Cause::Idle) => {
+    pub(super) fn after(self, end: PhaseEnd) -> Self {
+        match (self, end) {
+            (Self::Working, PhaseEnd::Spent | PhaseEnd::Unclaimable) => Self::Draining,
+            (Self::Working | Self::Draining, PhaseEnd::Signal) => Self::Stopping,
+            (Self::Working | Self::Draining | Self::Stopping, PhaseEnd::Failure)
+            | (Self::Stopping, PhaseEnd::Signal | PhaseEnd::Spent) => Self::Ending,
+            (Self::Ending, PhaseEnd::Spent)
+            | (Self::Working | Self::Draining | Self::Stopping | Self::Ending, PhaseEnd::Idle) => {
                 Self::Leaving
             }
-            (Self::Leaving, Cause::Idle) => Self::Done,
+            (Self::Leaving, PhaseEnd::Idle) => Self::Done,
             (phase, _) => phase,
         }
     }
@@ -150,8 +150,8 @@ impl Phase {
     }
 }
 
-/// The time when a statement is due, and the function that builds its request. `None`: nothing to
-/// send.
+/// The time when a statement is due, and the function that builds its request. If the function
+/// finds nothing to send, it has moved that time.
 type Duty = (Option<Instant>, fn(&mut Machine, &mut InFlight) -> Option<Request>);
 
 /// What the answer to the request in flight needs.
@@ -186,7 +186,7 @@ pub(super) struct Machine {
     next_wake: Instant,
     results: Results,
     locked_runs: LockedRuns,
-    /// Before this time the tick sends nothing, as long as all threads have work.
+    /// See `batch_ends`.
     batching_until: Instant,
     claims: Claims,
     /// A search for due runs that can't be claimed is running. Meanwhile the tick claims nothing.
@@ -245,7 +245,7 @@ impl Machine {
         // The database works meanwhile.
         self.actions.append(&mut self.later);
         while self.is_idle() {
-            self.turn(Cause::Idle);
+            self.turn(PhaseEnd::Idle);
             self.send();
         }
         std::mem::take(&mut self.actions)
@@ -261,10 +261,14 @@ impl Machine {
         if self.in_flight.is_some() {
             return phase_ends;
         }
-        let batched = self.is_batching().then(|| self.batching_until.min(self.next_renewal));
-        let not_before = self.link.paused_until().max(batched);
+        let not_before = self.not_before();
         let due = self.duties().into_iter().filter_map(|(at, _)| at).chain(self.late_at());
         due.map(|at| not_before.map_or(at, |not_before| not_before.max(at))).chain(phase_ends).min()
+    }
+
+    /// Returns the time before which nothing is sent.
+    fn not_before(&self) -> Option<Instant> {
+        self.link.paused_until().max(self.batch_ends())
     }
 
     /// Returns when the pool wakes the driver. Thousands of attempts may end in a second, so not
@@ -272,7 +276,7 @@ impl Machine {
     pub(super) fn wake_when(&self) -> WakeWhen {
         if self.in_flight.is_some() {
             WakeWhen::Never
-        } else if self.is_batching() {
+        } else if self.batch_ends().is_some() {
             WakeWhen::Shortage {
                 waiting: self.claims.prefetch.refill_at(self.pool.size),
                 ended: prefetch::FULL_BATCH - self.results.waiting(),
@@ -293,15 +297,16 @@ impl Machine {
         self.claims.other_claims()
     }
 
-    /// Whether to delay the next request, for a larger batch: all threads have work, no lease needs
-    /// to be renewed, and the results take little memory.
-    fn is_batching(&self) -> bool {
-        self.now < self.batching_until
-            && self.now < self.next_renewal
+    /// Returns the time until which the next request is delayed, for a larger batch: all threads
+    /// have work, no lease needs to be renewed, and the results take little memory.
+    fn batch_ends(&self) -> Option<Instant> {
+        let until = self.batching_until.min(self.next_renewal);
+        let is_delayed = self.now < until
             && self.phase == Phase::Working
             && self.pool.waiting > self.claims.prefetch.refill_at(self.pool.size)
             && self.results.waiting() < prefetch::FULL_BATCH
-            && self.results.bytes() < BATCH_BYTES
+            && self.results.bytes() < BATCH_BYTES;
+        is_delayed.then_some(until)
     }
 
     /// Returns when the oldest run that waits for a thread has waited too long, because runs take
@@ -319,7 +324,7 @@ impl Machine {
     fn advance(&mut self) {
         let is_over = self.phase_ends.is_some_and(|end| self.now >= end) && self.may_move_on();
         if is_over || self.phase == Phase::Working && self.claims.are_used_up(&self.pool) {
-            self.turn(Cause::Spent);
+            self.turn(PhaseEnd::Spent);
         }
         let can_send = self.link.is_up() && self.in_flight.is_none();
         let is_late = can_send && self.late_at().is_some_and(|at| self.now >= at);
@@ -339,7 +344,8 @@ impl Machine {
         let has_right = self.claims.has_right();
         let leave = match self.phase {
             Phase::Draining | Phase::Leaving => when(has_right, now),
-            // The database may be silent, and the jobs must be stopped in time.
+            // The driver waits for the answer. The database may be silent, and the jobs must be
+            // stopped in time.
             Phase::Stopping | Phase::Ending => when(has_right, self.next_wake),
             Phase::Working | Phase::Done => None,
         };
@@ -373,8 +379,8 @@ impl Machine {
 
     /// Sends the most urgent statement that is due, unless an answer is still missing.
     fn send(&mut self) {
-        let is_paused = self.link.paused_until().is_some_and(|until| self.now < until);
-        if self.in_flight.is_some() || !self.link.is_up() || is_paused || self.is_batching() {
+        let is_early = self.not_before().is_some_and(|at| self.now < at);
+        if self.in_flight.is_some() || !self.link.is_up() || is_early {
             return;
         }
         let now = self.now;
@@ -460,6 +466,7 @@ impl Machine {
             Answer::Leave(left) => left.map(|()| self.claims.right_lost()),
             Answer::Prune => Ok(()),
         };
+        // `Ok`: the session works, even if it rejected some rows.
         match done {
             Ok(()) => self.link.succeeded(),
             Err(error) => self.on_error(error),
@@ -720,7 +727,7 @@ impl Machine {
             {
                 self.log(Level::Warn, format!("{error}; {} running", self.pool.running));
                 self.failure.get_or_insert(error.into());
-                self.turn(Cause::Unclaimable);
+                self.turn(PhaseEnd::Unclaimable);
             }
             // The error may pass. Jobs continue as in an outage, until their leases are about to
             // end.
@@ -751,7 +758,7 @@ impl Machine {
         let is_over = self.is_free() && !(self.lingers() && self.link.has_answered());
         let (is_first, pause) = self.link.lost(error);
         if is_over {
-            self.turn(Cause::Failure);
+            self.turn(PhaseEnd::Failure);
             return false;
         }
         self.actions.push(Action::Connect(pause));
@@ -783,7 +790,7 @@ impl Machine {
     /// Another one kills them.
     fn signal(&mut self) {
         let is_another = self.phase.is_stopping();
-        self.turn(Cause::Signal);
+        self.turn(PhaseEnd::Signal);
         if is_another {
             self.actions.push(Action::Hurry);
         }
@@ -791,13 +798,13 @@ impl Machine {
 
     fn fail(&mut self, error: anyhow::Error) {
         self.failure.get_or_insert(error);
-        self.turn(Cause::Failure);
+        self.turn(PhaseEnd::Failure);
     }
 
-    /// Goes to the next phase, if this cause ends the present one.
-    fn turn(&mut self, cause: Cause) {
+    /// Goes to the next phase, if this ends the present one.
+    fn turn(&mut self, end: PhaseEnd) {
         let before = self.phase;
-        self.phase = before.after(cause);
+        self.phase = before.after(end);
         if self.phase == before {
             return;
         }
@@ -886,7 +893,7 @@ mod tests {
 
     #[test]
     fn the_diagram_of_the_phases_is_current() {
-        use {Cause::*, Phase::*};
+        use {Phase::*, PhaseEnd::*};
         let phases = [Working, Draining, Stopping, Ending, Leaving, Done];
         let mut diagram = String::from("stateDiagram-v2\n");
         for from in phases {

@@ -104,7 +104,7 @@ impl Results {
         self.ended.first_mut().filter(|_| count == 1)
     }
 
-    /// Keeps the oldest result until `until`.
+    /// Keeps the oldest result, and sends it again at `until`.
     pub(super) fn block_oldest(&mut self, until: Instant) {
         self.blocked.push(self.ended.remove(0));
         self.blocked_until = Some(until);
