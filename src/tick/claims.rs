@@ -126,7 +126,10 @@ impl Claims {
     /// Decides what to do now that a claim is due. `held` is the number of runs that the tick
     /// holds.
     pub(super) fn next(&mut self, now: Instant, pool: &PoolState, held: usize) -> Next {
-        self.due_again.take_if(|due| now >= *due);
+        if self.due_again.take_if(|due| now >= *due).is_some() {
+            // The claim right may have to be asked for first.
+            self.when = ClaimWhen::Now;
+        }
         let wanted = self.prefetch.wanted(pool.size, held).min(self.left);
         if wanted == 0 {
             self.when = ClaimWhen::AfterRun;
