@@ -62,12 +62,14 @@ impl ClaimCursor {
             self.is_exhaustive = short && (self.is_exhaustive || asked.after_lane.is_none());
             self.after_lane.clone_from(&taken.last_lane);
             if short && taken.last_lane.is_some() {
+                // The next claim reads other lanes, so where this one ended does not matter.
                 return;
             }
             // The claim may have read over any number of runs that a limit keeps waiting.
             let reads_over = asked.limits && short;
             let runs = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
             if !reads_over && took <= SLOW + SLOW_PER_RUN * runs {
+                // It was quick: the next claim is a full scan, too.
                 return;
             }
             self.full_scan_from = Some(sent + took * SHARE);

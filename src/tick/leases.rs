@@ -87,13 +87,13 @@ impl Leases {
         self.held.remove(claim);
     }
 
-    /// Returns the claims to renew in the next statement: those that expire before `fresh`. Also
-    /// returns when the first of them may be renewed.
-    pub(super) fn stale(&self, now: Instant, fresh: Instant) -> (Vec<Token>, Option<Instant>) {
-        let stale = self.held.iter().filter(|(_, lease)| lease.expires < fresh);
-        let stale = stale.filter_map(|(claim, lease)| Some((*claim, lease.renew_from?)));
-        let due = stale.clone().filter(|(_, from)| now >= *from).map(|(claim, _)| claim);
-        (due.take(self.batch.at_most()).collect(), stale.map(|(_, from)| from).min())
+    /// Returns the claims to renew in the next statement, of those that expire before `before`.
+    /// Also returns when the first of these may be renewed.
+    pub(super) fn to_renew(&self, now: Instant, before: Instant) -> (Vec<Token>, Option<Instant>) {
+        let ending = self.held.iter().filter(|(_, lease)| lease.expires < before);
+        let ending = ending.filter_map(|(claim, lease)| Some((*claim, lease.renew_from?)));
+        let due = ending.clone().filter(|(_, from)| now >= *from).map(|(claim, _)| claim);
+        (due.take(self.batch.at_most()).collect(), ending.map(|(_, from)| from).min())
     }
 
     /// The database rejected a renewal of `size` leases.

@@ -399,14 +399,14 @@ impl Machine {
 
     fn renew(&mut self, sent: &mut InFlight) -> Option<Request> {
         // Skip leases that have just begun: a tick may hold thousands of very short runs.
-        let fresh = self.now + self.timing.lease - self.timing.heartbeat / 5;
-        let (stale, next) = self.leases.stale(self.now, fresh);
-        if stale.is_empty() {
+        let before = self.now + self.timing.lease - self.timing.heartbeat / 5;
+        let (claims, next) = self.leases.to_renew(self.now, before);
+        if claims.is_empty() {
             let usual = self.now + self.timing.heartbeat;
             self.next_renewal = next.map_or(usual, |next| usual.min(next));
             return None;
         }
-        sent.claims = stale;
+        sent.claims = claims;
         Some(Request::Renew(sent.claims.clone()))
     }
 
