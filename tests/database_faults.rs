@@ -487,7 +487,7 @@ fn a_rejected_claim_delays_no_other_run() {
 }
 
 #[test]
-fn a_run_that_can_not_be_put_off_delays_no_other() {
+fn a_run_that_cannot_be_put_off_delays_no_other() {
     for error in ["P0001", "XX000"] {
         let db = TestDb::new();
         let ids = [1, 2, 3, 4].map(|_| db.enqueue(["shell", "--", "true"]));
@@ -593,7 +593,7 @@ fn a_schedule_with_an_unreadable_payload_does_not_delay_others() {
 }
 
 #[test]
-fn a_schedule_that_can_not_be_put_off_delays_no_other() {
+fn a_schedule_that_cannot_be_put_off_delays_no_other() {
     let db = TestDb::new();
     let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '@yearly'\n");
     db.apply(&(job("refused") + &job("other")));
@@ -718,7 +718,7 @@ fn jobs_survive_a_privilege_that_is_revoked_and_granted_again() {
 }
 
 #[test]
-fn jobs_stop_before_a_lease_that_can_not_be_renewed_ends() {
+fn jobs_stop_before_a_lease_that_cannot_be_renewed_ends() {
     let db = TestDb::new();
     let gate = Gate::new();
     let other = Gate::new();

@@ -477,7 +477,7 @@ fn a_run_within_a_limit_is_claimed_only_with_the_privilege() {
 }
 
 #[test]
-fn a_host_that_runs_no_commands_leaves_limited_ones_too() {
+fn shell_off_does_not_claim_limited_commands() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
     let id = db.enqueue(["a"]);
@@ -497,7 +497,7 @@ fn claims_do_not_read_runs_that_wait_for_a_limit() {
         db.query(read).parse().unwrap()
     };
     wait_until("the statistics of the ended session", || read() > 0);
-    // Each of a hundred claims would.
+    // If each of the hundred claims read the waiting runs, the number would be far higher.
     assert!(read() < 40 * 5000, "{}", read());
 }
 

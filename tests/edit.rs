@@ -43,7 +43,7 @@ fn edit_changes_waiting_and_dead_runs_and_refuses_others() {
 }
 
 #[test]
-fn only_waiting_runs_get_another_time() {
+fn edit_changes_the_time_of_waiting_runs_only() {
     let db = TestDb::new();
     let [queued, failed, dead] = ["queued", "failed", "dead"].map(|status| run_in(&db, status));
     let time = "2126-01-02T03:04:05Z";

@@ -228,7 +228,7 @@ fn a_command_ignores_the_signals_that_its_caller_ignores() {
 }
 
 #[test]
-fn an_effect_stays_open_if_its_command_can_not_be_awaited() {
+fn an_effect_stays_open_if_its_command_cannot_be_awaited() {
     let (db, counter) = (TestDb::new(), Counter::new());
     let host = Preload::compile(
         "#include <errno.h>
@@ -329,7 +329,7 @@ fn two_concurrent_callers_run_the_command_once() {
 }
 
 #[test]
-fn a_late_caller_does_not_change_the_next_record() {
+fn a_late_once_does_not_settle_a_newer_record() {
     let (db, counter) = (TestDb::new(), Counter::new());
     for (end, status, complaint) in
         [("exit 3", 3, ""), ("true", 4, "was settled as redo meanwhile")]

@@ -76,7 +76,7 @@ fn a_membership_that_is_not_inherited_counts_after_set_role() {
 }
 
 #[test]
-fn a_role_can_not_enqueue_in_the_name_of_another() {
+fn a_role_cannot_enqueue_in_the_name_of_another() {
     let db = TestDb::new();
     let shop = shop(&db);
     let other = Role::granted(&db, "enqueuer");
@@ -269,7 +269,7 @@ const BEYOND: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn an_enqueuer_can_not_exceed_the_limits_of_a_definition() {
+fn an_enqueuer_cannot_exceed_the_limits_of_a_definition() {
     let db = TestDb::new();
     db.apply(&limited(""));
     let [role, operator] = ["enqueuer", "operator"].map(|part| Role::granted(&db, part));

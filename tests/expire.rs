@@ -2,7 +2,7 @@
 
 use crate::support::TestDb;
 
-/// Lets the time of a run end now.
+/// Makes a run expire now.
 fn age(db: &TestDb, id: i64) {
     db.execute(&format!("UPDATE jobctl.job_runs SET expires_at = now() WHERE id = {id}"));
 }

@@ -130,7 +130,7 @@ fn several_holds_overlap_and_release_ends_them_all() {
 }
 
 #[test]
-fn show_tells_the_holder_and_check_is_silent_about_what_waits_on_purpose() {
+fn show_names_the_hold_and_check_ignores_held_runs() {
     let db = TestDb::new();
     tick(&db, "other");
     let run = db.enqueue(["shell", "--", "true"]).to_string();
@@ -172,7 +172,7 @@ fn a_hold_older_than_a_day_is_a_finding() {
 }
 
 #[test]
-fn holds_are_in_the_trail_and_do_not_touch_pauses() {
+fn holds_are_recorded_and_releasing_them_resumes_no_schedule() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n");
     db.jobctl(["pause", "a"]).run().success();

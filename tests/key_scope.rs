@@ -205,7 +205,7 @@ fn a_live_key_taken_during_a_bulk_retry_blocks_only_its_run() {
 }
 
 #[test]
-fn a_key_of_one_scope_blocks_no_retry_in_the_other() {
+fn a_live_key_and_a_retained_key_do_not_block_each_others_retry() {
     let db = TestDb::new();
     for (key, scope, other) in [("a", "live", "retained"), ("b", "retained", "live")] {
         let id = keyed(&db, "dead", key, scope);

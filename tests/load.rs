@@ -163,7 +163,7 @@ fn a_load_test_that_loses_its_connections_removes_its_runs() {
 }
 
 #[test]
-fn a_load_test_that_can_not_finish_ends_after_max_time() {
+fn a_load_test_that_cannot_finish_ends_after_max_time() {
     let db = TestDb::new();
     db.jobctl(["hold", "--queue", "jobctl-load"]).run().success();
     let load = db.jobctl(["load", "--runs", "5", "--max-time", "1s"]).run().exits(1);

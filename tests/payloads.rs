@@ -193,7 +193,7 @@ fn endless_input_is_refused_in_little_memory() {
 }
 
 #[test]
-fn a_payload_file_that_can_not_be_read_is_named() {
+fn a_payload_file_that_cannot_be_read_is_named() {
     let db = TestDb::new();
     let directory = temp_dir();
     let missing = directory.path().join("missing").display().to_string();

@@ -330,7 +330,7 @@ fn an_archive_holds_the_deleted_runs_with_their_history() {
 }
 
 #[test]
-fn runs_that_can_not_be_archived_are_not_deleted() {
+fn runs_that_cannot_be_archived_are_not_deleted() {
     let db = TestDb::new();
     insert_succeeded(&db, 3);
     let full = prune_into(&db, Path::new("/dev/full")).run().exits(1);

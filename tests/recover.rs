@@ -115,7 +115,7 @@ fn a_run_that_changes_while_it_is_read_is_not_recovered() {
         transaction
             .batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = 1"))
             .unwrap();
-        // It sees the old row, finds it locked, and takes the other one.
+        // The tick reads the old row of run 1, finds it locked, and recovers only run 2.
         db.jobctl(["tick"]).run().success().stderr_has("run 2 ").nowhere("run 1 ");
         transaction.commit().unwrap();
         db.jobctl(["tick"]).run().success().stderr("");

@@ -125,7 +125,7 @@ fn a_new_run_waits(limit: &str) {
     gate.wait_for_starts(1);
     let second = "{\"id\":2,\"result\":\"enqueued\"}";
     assert_eq!(answer(&db, &["a", "[2]", "--on-conflict", "replace"]), second);
-    // It is not claimed before the other has ended. A run without the key is.
+    // Run 2 waits until run 1 has ended. Run 3, without the key, starts at once.
     db.enqueue(["a", "[0]"]);
     let other = db.jobctl(["tick", "--limit", "1", "--worker", "other"]).spawn();
     gate.wait_for_starts(2);

@@ -528,7 +528,7 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
 }
 
 #[test]
-fn a_schedule_that_can_not_be_read_needs_attention() {
+fn a_schedule_that_cannot_be_read_needs_attention() {
     let db = healthy_db();
     db.apply(
         "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n

@@ -197,7 +197,7 @@ fn an_effects_role_can_only_record_effects() {
 }
 
 #[test]
-fn a_worker_moves_runs_but_can_not_change_their_work() {
+fn a_worker_moves_runs_but_cannot_change_their_work() {
     may_and_may_not(
         "worker",
         &[
@@ -306,7 +306,7 @@ fn a_hostile_text_of_a_worker_breaks_no_listing() {
 }
 
 #[test]
-fn an_operator_manages_runs_but_can_not_choose_commands() {
+fn an_operator_manages_runs_but_cannot_choose_commands() {
     may_and_may_not(
         "operator",
         &[

@@ -199,7 +199,7 @@ fn more_times_than_a_statement_fires_are_all_fired() {
 }
 
 #[test]
-fn a_schedule_whose_runs_can_not_be_stored_stops_no_other() {
+fn a_schedule_whose_runs_cannot_be_stored_stops_no_other() {
     let db = TestDb::new();
     many(&db, 3, "@daily", "date_trunc('day', now())");
     db.execute("ALTER TABLE jobctl.job_runs ADD CONSTRAINT no_job_2 CHECK (job_type <> 'job_2')");
@@ -236,7 +236,7 @@ fn a_time_whose_run_id_is_taken_does_not_count_as_fired() {
 }
 
 #[test]
-fn apply_fixes_a_schedule_whose_runs_can_not_be_stored() {
+fn apply_fixes_a_schedule_whose_runs_cannot_be_stored() {
     let db = TestDb::new();
     let job = |max_attempts| {
         format!("[jobs.a]\nshell = 'true'\nschedule = '@daily'\nmax_attempts = {max_attempts}\n")

@@ -647,7 +647,7 @@ fn a_result_is_recorded_although_its_figures_fail() {
 }
 
 #[test]
-fn a_worker_can_not_make_the_figures_overflow() {
+fn a_worker_cannot_make_the_figures_overflow() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
     for number in ["1.7e308", "NaN", "-1"] {

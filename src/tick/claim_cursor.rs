@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_finds_all_if_no_part_fills_a_claim() {
+    fn a_rotation_is_exhaustive_if_every_claim_is_short() {
         let now = Instant::now();
         let mut cursor = ClaimCursor::default();
         let mut look = |runs: Vec<Claimed>, last_lane: Option<&str>| {

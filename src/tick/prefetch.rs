@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_after_a_complete_claim_waits_until_none_is_prefetched() {
+    fn after_a_complete_claim_the_next_waits_until_the_prefetch_is_empty() {
         let mut prefetch = after(&[5; 100]);
         prefetch.observe_claim(&[], true);
         assert_eq!(

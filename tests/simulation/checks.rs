@@ -556,7 +556,7 @@ impl Checks {
     pub(super) fn failed_over(&mut self, database: &Database, now: Time) {
         let pruned: Vec<_> = self.starts.keys().copied().collect();
         for id in self.seen.keys().chain(&pruned) {
-            // One may have been claimed, but has not started.
+            // A run may be claimed and not yet started.
             let (starts, forgotten) = self.starts.entry(*id).or_default();
             let attempts = database.runs.get(id).map_or(0, |run| run.attempts);
             *forgotten = (*starts - attempts + 1).max(*forgotten);

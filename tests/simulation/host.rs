@@ -1,6 +1,7 @@
-//! A simulated host: its clock, and its ticks. A tick is the real `Machine` with a simulated driver
-//! and a simulated pool, which do what src/tick/mod.rs, src/tick/database.rs and src/tick/pool.rs
-//! do. src/execute/ is a job that ends, exits some time after SIGTERM, or waits for SIGKILL.
+//! A simulated host: its clock, and its ticks. A tick is the real `Machine` with a simulated
+//! driver and a simulated pool, which do what src/tick/mod.rs, src/tick/database.rs and
+//! src/execute/pool.rs do. src/execute/ is a job that ends, exits some time after SIGTERM, or
+//! waits for SIGKILL.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
