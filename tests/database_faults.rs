@@ -393,15 +393,9 @@ fn a_rejected_result_loses_no_other_result() {
     gate.wait_for_starts(3);
     gate.open();
     let tick = tick.wait().success();
-    assert_eq!(
-        tick.stderr
-            .matches(
-                "run 1 shell attempt 1/10: cannot record results: refused; its lease will run out"
-            )
-            .count(),
-        1,
-        "{tick}"
-    );
+    let line = "run 1 shell attempt 1/10: cannot record results: refused; \
+                another tick recovers it after its lease";
+    assert_eq!(tick.stderr.matches(line).count(), 1, "{tick}");
     let statuses = ids.map(|id| db.status(id));
     assert_eq!(statuses, ["running", "succeeded", "succeeded"]);
     // It delays no other run after its lease ended, and is recovered once the trigger is gone.
@@ -635,7 +629,9 @@ fn a_rejected_renewal_loses_no_other_lease() {
     gate.open();
     let tick = tick.wait().success();
     assert_eq!(
-        tick.stderr.matches("run 1: cannot renew leases: no; its lease will run out").count(),
+        tick.stderr
+            .matches("run 1: cannot renew leases: no; another tick recovers it after its lease")
+            .count(),
         1,
         "{tick}"
     );
@@ -771,10 +767,9 @@ fn a_tick_that_is_rejected_ends_within_its_timeout() {
     gate.wait_for_starts(1);
     db.execute(&format!("REVOKE INSERT ON jobctl.job_attempts FROM {}", worker.name()));
     gate.open();
-    let tick = tick
-        .wait()
-        .exits(7)
-        .stderr_has(&format!("run {id}: still held at the end; its lease will run out"));
+    let tick = tick.wait().exits(7).stderr_has(&format!(
+        "run {id}: not released at the exit; another tick recovers it after its lease"
+    ));
     tick.stderr_has(
         "permission denied for table job_attempts; `jobctl grants` prints what roles need",
     );

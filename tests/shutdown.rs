@@ -271,8 +271,9 @@ fn a_tick_without_its_database_exits_within_its_timeouts() {
         let tick = tick.wait().exits(5);
         assert!(asked.elapsed() < Duration::from_secs(40), "took {:?}", asked.elapsed());
         assert!(
-            tick.stderr
-                .contains(&format!("run {id}: still held at the end; its lease will run out")),
+            tick.stderr.contains(&format!(
+                "run {id}: not released at the exit; another tick recovers it after its lease"
+            )),
             "{tick}"
         );
         assert_eq!(db.of_run(id, "status, attempts"), "running|1");
@@ -290,7 +291,8 @@ fn a_tick_that_cannot_release_a_run_exits_1() {
     let mut locks = db.client();
     locks.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
     tick.signal(Signal::TERM);
-    let line = format!("run {id}: still held at the end; its lease will run out");
+    let line =
+        format!("run {id}: not released at the exit; another tick recovers it after its lease");
     tick.wait()
         .exits(1)
         .stderr_has(&line)

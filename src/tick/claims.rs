@@ -33,12 +33,12 @@ pub(super) enum ClaimWhen {
 }
 
 /// What the next claim needs.
-pub(super) enum Next {
+pub(super) enum NextClaim {
     /// Nothing: no thread is free.
     Nothing,
     /// The claim right.
     Wake,
-    /// Other ticks of this worker run as many as it may: return the claim right.
+    /// Other ticks of this worker already run `--concurrency` jobs: release the claim right.
     Leave,
     Claim(Claim),
 }
@@ -125,7 +125,7 @@ impl Claims {
 
     /// Decides what to do now that a claim is due. `held` is the number of runs that the tick
     /// holds.
-    pub(super) fn next(&mut self, now: Instant, pool: &PoolState, held: usize) -> Next {
+    pub(super) fn next(&mut self, now: Instant, pool: &PoolState, held: usize) -> NextClaim {
         if self.due_again.take_if(|due| now >= *due).is_some() {
             // The claim right may have to be asked for first.
             self.when = ClaimWhen::Now;
@@ -133,10 +133,10 @@ impl Claims {
         let wanted = self.prefetch.wanted(pool.size, held).min(self.left);
         if wanted == 0 {
             self.when = ClaimWhen::AfterRun;
-            return Next::Nothing;
+            return NextClaim::Nothing;
         }
         if !self.has_right() {
-            return Next::Wake;
+            return NextClaim::Wake;
         }
         let wanted = match self.woken.held_by_others {
             // The worker's only tick may exceed its concurrency: very short runs are prefetched.
@@ -144,10 +144,10 @@ impl Claims {
             others => wanted.min(pool.size.saturating_sub(held + others)),
         };
         if wanted == 0 {
-            return if self.wait_for_others(now) { Next::Nothing } else { Next::Leave };
+            return if self.wait_for_others(now) { NextClaim::Nothing } else { NextClaim::Leave };
         }
         let after = self.cursor.next(now);
-        Next::Claim(Claim {
+        NextClaim::Claim(Claim {
             at_most: i32::try_from(wanted).unwrap_or(i32::MAX),
             free_threads: i32::try_from(pool.size.saturating_sub(held)).unwrap_or(i32::MAX),
             bytes: i64::try_from(prefetch::BYTES_AHEAD + pool.size * PAYLOAD_LIMIT)

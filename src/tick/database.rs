@@ -18,12 +18,12 @@ use crate::upkeep::{self, UnclaimableSearch};
 /// Maximum of runs deleted per tick, in about 30 ms: 1.4 million a day with a tick a minute.
 const PRUNED_AT_ONCE: i64 = 1000;
 
-enum Pending {
+enum PendingRequest {
     Renew(store::Pending<Vec<Renewed>>),
     Step(PendingStep),
 }
 
-impl Pending {
+impl PendingRequest {
     /// When the server counts as silent.
     fn until(&mut self) -> &mut Instant {
         match self {
@@ -36,7 +36,7 @@ impl Pending {
 /// The tick's session.
 pub(super) struct Database {
     store: Store,
-    pending: Option<Pending>,
+    pending: Option<PendingRequest>,
     search: Option<UnclaimableSearch>,
 }
 
@@ -68,13 +68,13 @@ impl Database {
             Request::Renew(claims) => {
                 let outputs = claims.iter().map(new_output).collect();
                 let answer = store.heartbeat(worker, &claims, outputs, timing.lease, wake_up);
-                self.pending = Some(Pending::Renew(answer));
+                self.pending = Some(PendingRequest::Renew(answer));
                 return None;
             }
             Request::Step { results, claim, locked_runs } => {
                 let claim = claim.map(|claim| (claim, filter.clone()));
                 let answer = store.finish_and_claim(holder, results, claim, locked_runs, wake_up);
-                self.pending = Some(Pending::Step(answer));
+                self.pending = Some(PendingRequest::Step(answer));
                 return None;
             }
             Request::Wake(asked) => Answer::Wake(wake(store, holder, plan, timing, asked)),
@@ -100,14 +100,14 @@ impl Database {
     /// Returns the answer that `send` did not return, if it is there.
     pub(super) fn poll(&mut self) -> Option<Answer> {
         let answer = match self.pending.as_ref()? {
-            Pending::Renew(pending) => Answer::Renew(pending.poll()?),
-            Pending::Step(step) => Answer::Step(step.poll()?),
+            PendingRequest::Renew(pending) => Answer::Renew(pending.poll()?),
+            PendingRequest::Step(step) => Answer::Step(step.poll()?),
         };
         self.pending = None;
         Some(answer)
     }
 
-    /// Returns when the server counts as silent.
+    /// Returns the deadline of the pending answer. After it, the server counts as silent.
     pub(super) fn until(&mut self) -> Option<Instant> {
         self.pending.as_mut().map(|pending| *pending.until())
     }
@@ -115,7 +115,7 @@ impl Database {
     /// Sets the limits of later statements, and waits for the answer in flight until `until`.
     pub(super) fn shorten(&mut self, limits: Limits, until: Instant) {
         self.store.limit(limits);
-        if let Some(end) = self.pending.as_mut().map(Pending::until) {
+        if let Some(end) = self.pending.as_mut().map(PendingRequest::until) {
             *end = until.min(*end);
         }
     }

@@ -1,6 +1,6 @@
 //! The state machine of a tick. It has the whole state and takes every decision, but does nothing
-//! itself: the driver tells it each event and performs the actions that it returns. It reads no
-//! clock, draws no random number and logs nothing, so a simulation can run it.
+//! itself: the driver tells it each event and performs the instructions that it returns. It reads
+//! no clock, draws no random number and logs nothing, so a simulation can run it.
 //!
 //! Three things change independently. The phase (`Phase::after`) says what the tick still wants to
 //! do. The connection is there or not; without one, jobs go on until their leases are about to end.
@@ -13,7 +13,7 @@ use anyhow::anyhow;
 use log::Level;
 
 use super::attempt::{Ended, JudgedAttempt, Task, subject};
-use super::claims::{Claims, Next};
+use super::claims::{Claims, NextClaim};
 use super::leases::Leases;
 use super::link::{Link, REJECTED_PAUSE};
 use super::prefetch;
@@ -73,9 +73,9 @@ pub(super) enum Event {
     Time,
 }
 
-/// An action for the driver. Actions are performed in this order.
+/// What the driver must do. It performs instructions in their order.
 #[derive(Debug)]
-pub(super) enum Action {
+pub(super) enum Instruction {
     /// Drop the connection if there is one, and connect after a random part of this time.
     Connect(Duration),
     Send(Request),
@@ -108,7 +108,7 @@ pub(super) enum Phase {
     Stopping,
     /// All jobs were asked to stop.
     Ending,
-    /// Nothing runs. The tick returns the claim right and deletes old runs.
+    /// Nothing runs. The tick releases the claim right and deletes old runs.
     Leaving,
     Done,
 }
@@ -116,10 +116,9 @@ pub(super) enum Phase {
 /// What ends a phase.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PhaseEnd {
-    /// The time of the phase is over, or `--limit` is reached.
+    /// The time of the phase is over, `--limit` is reached, or the database accepts no claims of
+    /// this program.
     Spent,
-    /// The database accepts no claims of this program, but results.
-    Unclaimable,
     Signal,
     /// The tick can't go on.
     Failure,
@@ -131,7 +130,7 @@ impl Phase {
     /// The phase that follows; docs/architecture.md draws this table.
     pub(super) fn after(self, end: PhaseEnd) -> Self {
         match (self, end) {
-            (Self::Working, PhaseEnd::Spent | PhaseEnd::Unclaimable) => Self::Draining,
+            (Self::Working, PhaseEnd::Spent) => Self::Draining,
             (Self::Working | Self::Draining, PhaseEnd::Signal) => Self::Stopping,
             (Self::Working | Self::Draining | Self::Stopping, PhaseEnd::Failure)
             | (Self::Stopping, PhaseEnd::Signal | PhaseEnd::Spent) => Self::Ending,
@@ -171,9 +170,9 @@ pub(super) struct Machine {
     timing: Timing,
     now: Instant,
     pool: PoolState,
-    actions: Vec<Action>,
-    /// Actions that may wait until a request was sent.
-    later: Vec<Action>,
+    instructions: Vec<Instruction>,
+    /// Instructions that may wait until a request was sent.
+    later: Vec<Instruction>,
     phase: Phase,
     /// When the phase is spent.
     phase_ends: Option<Instant>,
@@ -205,7 +204,7 @@ impl Machine {
             timing,
             now,
             pool: PoolState::default(),
-            actions: Vec::new(),
+            instructions: Vec::new(),
             later: Vec::new(),
             phase: Phase::Working,
             phase_ends: Some(now + bounds.max_time),
@@ -229,7 +228,7 @@ impl Machine {
 
     /// Takes an event that happened at `now`, when the pool was in this state, and returns what to
     /// do.
-    pub(super) fn on(&mut self, now: Instant, pool: PoolState, event: Event) -> Vec<Action> {
+    pub(super) fn on(&mut self, now: Instant, pool: PoolState, event: Event) -> Vec<Instruction> {
         (self.now, self.pool) = (now, pool);
         match event {
             Event::Connected => self.connected(),
@@ -243,12 +242,12 @@ impl Machine {
         self.advance();
         self.send();
         // The database works meanwhile.
-        self.actions.append(&mut self.later);
+        self.instructions.append(&mut self.later);
         while self.is_idle() {
             self.turn(PhaseEnd::Idle);
             self.send();
         }
-        std::mem::take(&mut self.actions)
+        std::mem::take(&mut self.instructions)
     }
 
     /// Returns when the next event is `Event::Time`, if none comes before.
@@ -329,7 +328,7 @@ impl Machine {
         let can_send = self.link.is_up() && self.in_flight.is_none();
         let is_late = can_send && self.late_at().is_some_and(|at| self.now >= at);
         if self.pool.waiting > 0 && (is_late || self.phase.is_stopping()) {
-            self.actions.push(Action::Withdraw);
+            self.instructions.push(Instruction::Withdraw);
         }
         if !self.link.is_up() {
             self.drop_expired();
@@ -390,7 +389,7 @@ impl Machine {
                 && let Some(request) = request(self, &mut sent)
             {
                 self.in_flight = Some(sent);
-                self.actions.push(Action::Send(request));
+                self.instructions.push(Instruction::Send(request));
                 return;
             }
         }
@@ -433,10 +432,10 @@ impl Machine {
             let recorded = sent.results + self.results.blocked();
             let held = self.leases.held().saturating_sub(recorded);
             match self.claims.next(self.now, &self.pool, held) {
-                Next::Nothing => {}
-                Next::Wake => return Some(self.wake()),
-                Next::Leave => return Some(Request::Leave),
-                Next::Claim(claim) => sent.claim = Some(claim),
+                NextClaim::Nothing => {}
+                NextClaim::Wake => return Some(self.wake()),
+                NextClaim::Leave => return Some(Request::Leave),
+                NextClaim::Claim(claim) => sent.claim = Some(claim),
             }
         }
         (sent.results > 0 || sent.claim.is_some()).then(|| Request::Step {
@@ -493,7 +492,8 @@ impl Machine {
                 if !is_data {
                     return Err(error);
                 }
-                let line = format!("run {}: {error}; its lease will run out", claim.id);
+                let line =
+                    format!("run {}: {error}; another tick recovers it after its lease", claim.id);
                 self.log(Level::Error, line);
                 return Ok(());
             }
@@ -503,7 +503,8 @@ impl Machine {
                 return Err(error);
             }
         };
-        let (fence, expires) = (sent.sent + self.timing.fence, sent.sent + self.timing.lease);
+        let stop_at = sent.sent + self.timing.stop_after;
+        let expires = sent.sent + self.timing.lease;
         let mut extended = Vec::with_capacity(answers.len());
         let mut stops = Vec::new();
         for (claim, state) in answers {
@@ -513,18 +514,18 @@ impl Machine {
                     lease.extend(expires);
                     extended.push(claim);
                     if state == LeaseState::CancelRequested {
-                        stops.push(Action::Stop(claim, StopReason::Cancelled));
+                        stops.push(Instruction::Stop(claim, StopReason::Cancelled));
                     }
                 }
                 LeaseState::Busy => lease.renew_from(Some(sent.sent + heartbeat)),
                 LeaseState::Lost => {
                     lease.renew_from(None);
-                    stops.push(Action::Stop(claim, StopReason::LeaseLost));
+                    stops.push(Instruction::Stop(claim, StopReason::LeaseLost));
                 }
             }
         }
-        self.actions.push(Action::Extend(extended, fence));
-        self.actions.extend(stops);
+        self.instructions.push(Instruction::Extend(extended, stop_at));
+        self.instructions.extend(stops);
         if !self.leases.accepted(sent.claims.len()) {
             self.next_renewal = sent.sent + heartbeat;
         }
@@ -563,7 +564,7 @@ impl Machine {
             if matches!(status, Some(Status::Failed | Status::Queued)) {
                 self.claims.due_again(self.now, judged.next_status.wait);
             }
-            self.later.push(Action::Recorded(Box::new(judged), status));
+            self.later.push(Instruction::Recorded(Box::new(judged), status));
         }
         if self.results.blocked() == 0 {
             self.locked_runs = LockedRuns::Wait;
@@ -577,16 +578,16 @@ impl Machine {
         // without a start. There are no more of them than free threads.
         claimed.sort_by_key(|run| run.attempt < run.max_attempts);
         for run in claimed {
-            for earlier in self.leases.hold(run.token(), self.now, sent + self.timing.lease) {
-                self.actions.push(Action::Stop(earlier, StopReason::LeaseLost));
+            for earlier in self.leases.add(run.token(), self.now, sent + self.timing.lease) {
+                self.instructions.push(Instruction::Stop(earlier, StopReason::LeaseLost));
             }
             let stopped = run.cancel_asked.then_some(StopReason::Cancelled);
-            tasks.push(Task { run, until: sent + self.timing.fence, stopped });
+            tasks.push(Task { run, until: sent + self.timing.stop_after, stopped });
         }
         if !tasks.is_empty() {
             self.pool.waiting += tasks.len();
             self.pool.oldest.get_or_insert(self.now);
-            self.actions.push(Action::Start(tasks));
+            self.instructions.push(Instruction::Start(tasks));
         }
     }
 
@@ -620,12 +621,15 @@ impl Machine {
         let (id, subject) = (judged.run.id, subject(&judged.run));
         if is_data && judged.strip() {
             self.log(Level::Warn, format!("run {id}: output not stored: {error}"));
-        } else if is_data || self.now >= judged.finished + self.timing.fence {
+        } else if is_data || self.now >= judged.finished + self.timing.stop_after {
             // Sending it again may help after an unexpected error, but not if the data is the
             // cause.
             let run = self.results.drop_oldest().run;
             self.leases.remove(&run.token());
-            self.log(Level::Error, format!("{subject}: {error}; its lease will run out"));
+            self.log(
+                Level::Error,
+                format!("{subject}: {error}; another tick recovers it after its lease"),
+            );
         } else {
             self.results.block_oldest(self.now + RESULT_PAUSE);
             return Err(error);
@@ -671,7 +675,10 @@ impl Machine {
             // One rejected claim must not keep the others.
             Err(error) if error.may_be_about_rows() => {
                 if let Some(claim) = self.leases.release_rejected(&sent.claims) {
-                    let line = format!("run {}: {error}; its lease will run out", claim.id);
+                    let line = format!(
+                        "run {}: {error}; another tick recovers it after its lease",
+                        claim.id
+                    );
                     self.log(Level::Error, line);
                 }
                 return Ok(());
@@ -715,7 +722,7 @@ impl Machine {
         }
         self.link.rejected(self.now);
         let is_free = self.is_free();
-        let lasts = self.link.rejected_for(self.now) >= self.timing.fence;
+        let lasts = self.link.rejected_for(self.now) >= self.timing.stop_after;
         match error.kind {
             Kind::Busy if self.lingers() || !is_free => self.warn(&error),
             // The schema was migrated, or no run can be claimed. Running jobs may finish: their
@@ -727,7 +734,7 @@ impl Machine {
             {
                 self.log(Level::Warn, format!("{error}; {} running", self.pool.running));
                 self.failure.get_or_insert(error.into());
-                self.turn(PhaseEnd::Unclaimable);
+                self.turn(PhaseEnd::Spent);
             }
             // The error may pass. Jobs continue as in an outage, until their leases are about to
             // end.
@@ -761,7 +768,7 @@ impl Machine {
             self.turn(PhaseEnd::Failure);
             return false;
         }
-        self.actions.push(Action::Connect(pause));
+        self.instructions.push(Instruction::Connect(pause));
         is_first
     }
 
@@ -792,7 +799,7 @@ impl Machine {
         let is_another = self.phase.is_stopping();
         self.turn(PhaseEnd::Signal);
         if is_another {
-            self.actions.push(Action::Hurry);
+            self.instructions.push(Instruction::Hurry);
         }
     }
 
@@ -821,15 +828,15 @@ impl Machine {
             }
             Phase::Ending => {
                 let claims: Vec<_> = self.leases.tokens().collect();
-                let stop = |claim| Action::Stop(claim, StopReason::Interrupted);
-                self.actions.extend(claims.into_iter().map(stop));
+                let stop = |claim| Instruction::Stop(claim, StopReason::Interrupted);
+                self.instructions.extend(claims.into_iter().map(stop));
                 let timeout = if holds { END_TIMEOUT } else { IDLE_END_TIMEOUT };
                 self.phase_ends = Some(self.now + timeout);
             }
             Phase::Leaving => {
                 self.may_prune &= !before.is_stopping() && self.failure.is_none();
                 if before.is_stopping() {
-                    self.actions.push(Action::Shorten(self.now + IDLE_END_TIMEOUT));
+                    self.instructions.push(Instruction::Shorten(self.now + IDLE_END_TIMEOUT));
                 }
             }
             Phase::Done => self.exit(),
@@ -840,14 +847,17 @@ impl Machine {
     /// for the grace period, and a second for the last statements.
     fn shorten(&mut self, grace: Duration) {
         if self.leases.held() == 0 {
-            self.actions.push(Action::Shorten(self.now + grace.max(IDLE_END_TIMEOUT)));
+            self.instructions.push(Instruction::Shorten(self.now + grace.max(IDLE_END_TIMEOUT)));
         }
     }
 
     fn exit(&mut self) {
         let claims: Vec<_> = self.leases.tokens().chain(self.leases.unstarted()).collect();
         for claim in &claims {
-            let line = format!("run {}: still held at the end; its lease will run out", claim.id);
+            let line = format!(
+                "run {}: not released at the exit; another tick recovers it after its lease",
+                claim.id
+            );
             self.log(Level::Error, line);
         }
         let result = match self.failure.take().or_else(|| self.link.take_lost()) {
@@ -858,7 +868,7 @@ impl Machine {
                 Err(anyhow!("cannot release {runs} in time; see the log"))
             }
         };
-        self.actions.push(Action::Exit(result));
+        self.instructions.push(Instruction::Exit(result));
     }
 
     /// Whether the tick holds no run and no result.
@@ -883,7 +893,7 @@ impl Machine {
     }
 
     fn log(&mut self, level: Level, line: String) {
-        self.actions.push(Action::Log(level, line));
+        self.instructions.push(Instruction::Log(level, line));
     }
 }
 
@@ -898,7 +908,7 @@ mod tests {
         let mut diagram = String::from("stateDiagram-v2\n");
         for from in phases {
             for to in phases.into_iter().filter(|to| *to != from) {
-                let causes = [Spent, Unclaimable, Signal, Failure, Idle].into_iter();
+                let causes = [Spent, Signal, Failure, Idle].into_iter();
                 let causes: Vec<_> = causes
                     .filter(|cause| from.after(*cause) == to)
                     .map(|cause| format!("{cause:?}").to_lowercase())

@@ -1,6 +1,6 @@
 //! One tick: recover lost leases, then claim and execute until nothing is due or the time is spent.
-//! `machine.rs` decides; this file performs what it decides: it waits for whatever comes first, an
-//! answer of the database, an ended attempt, a signal or a time, and tells the machine.
+//! `machine.rs` decides. This file waits for the next event (an answer of the database, an ended
+//! attempt, a signal or a time), tells the machine, and performs its instructions.
 //!
 //! If the process crashes anywhere in this code, its leases expire and another tick recovers the
 //! runs.
@@ -40,7 +40,7 @@ use crate::text::duration;
 use attempt::{Ended, Task, subject};
 use database::Database;
 pub(crate) use machine::Bounds;
-use machine::{Action, Event, Machine};
+use machine::{Event, Instruction, Machine};
 use request::Answer;
 use running::RunningRuns;
 use summary::Summary;
@@ -132,8 +132,8 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
     driver.holder.tick = id::new();
     loop {
         let event = driver.next_event(&machine);
-        for action in machine.on(Instant::now(), driver.pool.state(), event) {
-            if let Action::Exit(result) = action {
+        for instruction in machine.on(Instant::now(), driver.pool.state(), event) {
+            if let Instruction::Exit(result) = instruction {
                 if result.is_ok() && log_enabled!(Level::Info) && io::stderr().is_terminal() {
                     driver.log_summary(machine.other_claims());
                 }
@@ -142,7 +142,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
                 log::debug!("{runs} runs started, {transactions} transactions, in {took}");
                 return result;
             }
-            driver.perform(action);
+            driver.perform(instruction);
         }
         driver.forward_signals();
     }
@@ -188,15 +188,15 @@ impl Driver {
         times.into_iter().flatten().min()
     }
 
-    fn perform(&mut self, action: Action) {
-        match action {
-            Action::Connect(pause) => {
+    fn perform(&mut self, instruction: Instruction) {
+        match instruction {
+            Instruction::Connect(pause) => {
                 (self.database, self.connecting) = (None, None);
                 let pause = pause.mul_f64(rand::random_range(0.5..1.0));
                 self.connect_at = Some(Instant::now() + pause);
                 self.connect();
             }
-            Action::Send(request) => {
+            Instruction::Send(request) => {
                 let Self { database, plan, holder, timing, running, sends_output, .. } = self;
                 let wake = wake_up(&self.waker);
                 let room = Cell::new(if *sends_output { OUTPUT_AT_ONCE } else { 0 });
@@ -214,13 +214,13 @@ impl Driver {
                     self.events.push_back(Event::Answered(answer));
                 }
             }
-            Action::Shorten(until) => {
+            Instruction::Shorten(until) => {
                 if let Some(database) = &mut self.database {
                     database.shorten(self.timing.last_limits, until);
                 }
             }
-            Action::Start(tasks) => self.start(tasks),
-            Action::Withdraw => {
+            Instruction::Start(tasks) => self.start(tasks),
+            Instruction::Withdraw => {
                 let withdrawn = self.pool.withdraw();
                 self.runs_started -= withdrawn.len();
                 self.forget(withdrawn.iter());
@@ -229,22 +229,22 @@ impl Driver {
                 let unstarted = withdrawn.into_iter().map(Ended::Unstarted).collect();
                 self.events.push_front(Event::Ended(unstarted));
             }
-            Action::Extend(claims, until) => {
+            Instruction::Extend(claims, until) => {
                 let stops = claims.iter().filter_map(|claim| self.running.stop(claim));
                 stops.for_each(|stop| stop.extend(until));
             }
-            Action::Stop(claim, why) => {
+            Instruction::Stop(claim, why) => {
                 if let Some(stop) = self.running.stop(&claim) {
                     stop.ask(why);
                 }
             }
-            Action::Hurry => self.running.stops().for_each(Stop::hurry),
-            Action::Log(level, line) => log::log!(level, "{line}"),
-            Action::Recorded(judged, status) => {
+            Instruction::Hurry => self.running.stops().for_each(Stop::hurry),
+            Instruction::Log(level, line) => log::log!(level, "{line}"),
+            Instruction::Recorded(judged, status) => {
                 self.summary.count(status);
                 judged.log(status);
             }
-            Action::Exit(_) => {}
+            Instruction::Exit(_) => {}
         }
     }
 

@@ -85,26 +85,26 @@ impl Prefetch {
         *self = Self { answer: self.answer, ..Self::default() };
     }
 
-    /// Returns how many runs to claim for `workers` threads that already hold `held` runs.
-    pub(super) fn wanted(&self, workers: usize, held: usize) -> usize {
+    /// Returns how many runs to claim for `threads` threads that already hold `held` runs.
+    pub(super) fn wanted(&self, threads: usize, held: usize) -> usize {
         // While more than half of the prefetched runs wait, no thread is idle: do not claim yet.
-        if held <= workers + self.refill_at(workers) {
-            (workers + self.ahead(workers)).saturating_sub(held)
+        if held <= threads + self.refill_at(threads) {
+            (threads + self.ahead(threads)).saturating_sub(held)
         } else {
             0
         }
     }
 
     /// When this many runs or fewer wait for a thread, it is time for the next claim.
-    pub(super) fn refill_at(&self, workers: usize) -> usize {
+    pub(super) fn refill_at(&self, threads: usize) -> usize {
         // If nothing more is due, the next claim can only find runs that were enqueued since.
         if self.found_all {
             return 0;
         }
-        self.ahead(workers).saturating_sub(1) / 2
+        self.ahead(threads).saturating_sub(1) / 2
     }
 
-    fn ahead(&self, workers: usize) -> usize {
+    fn ahead(&self, threads: usize) -> usize {
         if self.at_last_attempts {
             return 0;
         }
@@ -118,7 +118,7 @@ impl Prefetch {
             clippy::cast_sign_loss,
             reason = "bounded"
         )]
-        let ahead = (workers as f64 * (window / mean - 1.0)).clamp(0.0, AHEAD as f64) as usize;
+        let ahead = (threads as f64 * (window / mean - 1.0)).clamp(0.0, AHEAD as f64) as usize;
         ahead.min(AHEAD_PER_ENDED * self.ended).min(BYTES_AHEAD / self.size.max(1))
     }
 }

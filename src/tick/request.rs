@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::store::{self, Claim, Finish, LockedRuns, Renewed, StepResult, Token};
 
-/// A request to the database. The tick sends no other one before it is answered.
+/// A request to the database. The tick sends the next one only after this one is answered.
 #[derive(Debug)]
 pub(super) enum Request {
     /// Record that the tick is alive, take or renew the claim right, fire schedules and recover
@@ -19,7 +19,7 @@ pub(super) enum Request {
     /// Search for due runs that can't be claimed: begin after a claim failed with this error, or do
     /// the next step.
     Search(Option<store::Error>),
-    /// Return the claim right.
+    /// Release the claim right.
     Leave,
     /// Delete old runs.
     Prune,
@@ -41,7 +41,7 @@ pub(super) struct Wake {
 pub(super) enum Answer {
     Wake(store::Result<Woken>),
     Renew(store::Result<Vec<Renewed>>),
-    /// With an error come the claims that exist nevertheless if the transaction was committed.
+    /// An error carries the claims that exist if the transaction was committed.
     Step(Result<StepResult, (store::Error, Vec<Token>)>),
     /// The runs whose rows are locked, so their claims were not released.
     Release(store::Result<Vec<i64>>),

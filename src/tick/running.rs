@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// The shortest time between two searches for such runs.
 const PAUSE: Duration = Duration::from_secs(1);
 
-struct Running {
+struct Execution {
     stop: Arc<Stop>,
     since: Instant,
     job_type: String,
@@ -25,7 +25,7 @@ struct Running {
 #[derive(Default)]
 pub(super) struct RunningRuns {
     /// By claim, not by run: after a lost lease, this tick may claim the same run again.
-    runs: HashMap<Token, Running>,
+    runs: HashMap<Token, Execution>,
     /// When to search for long runs.
     search_at: Option<Instant>,
 }
@@ -34,7 +34,7 @@ impl RunningRuns {
     pub(super) fn insert(&mut self, run: &Claimed, stop: Arc<Stop>, now: Instant) {
         self.search_at.get_or_insert(now + LONG);
         let (job_type, max_attempts) = (run.job_type.clone(), run.max_attempts);
-        let running = Running { stop, since: now, job_type, max_attempts, is_long: false };
+        let running = Execution { stop, since: now, job_type, max_attempts, is_long: false };
         self.runs.insert(run.token(), running);
     }
 
@@ -62,7 +62,7 @@ impl RunningRuns {
             return long;
         }
         for (claim, running) in self.runs.iter_mut().filter(|(_, running)| !running.is_long) {
-            let Running { since, job_type, max_attempts, is_long, .. } = running;
+            let Execution { since, job_type, max_attempts, is_long, .. } = running;
             if now >= *since + LONG {
                 *is_long = true;
                 let subject = describe(claim.id, job_type, claim.attempt, *max_attempts);

@@ -19,8 +19,8 @@ pub(super) struct Timing {
     /// How long a worker's claim right lasts if it is not renewed.
     pub(super) right: Duration,
     /// A job must stop this long after its last successful renewal was sent.
-    pub(super) fence: Duration,
-    /// The time between SIGTERM and SIGKILL after the fence, for the command and then for the
+    pub(super) stop_after: Duration,
+    /// The time between SIGTERM and SIGKILL after that, for the command and then for the
     /// processes that it leaves behind. Both end before the lease does.
     pub(super) lost_grace: Duration,
     /// How long an unrecorded result or an unreleased claim is kept after the end of its lease,
@@ -53,7 +53,7 @@ impl Timing {
             lease,
             heartbeat,
             right: 3 * heartbeat,
-            fence: lease - margin,
+            stop_after: lease - margin,
             lost_grace: Duration::from_secs(1).min(margin / 3),
             result_kept: 3 * lease,
             limits,
@@ -72,11 +72,11 @@ mod tests {
             let lease = Duration::from_secs(seconds);
             let timing = Timing::of(lease);
             assert!(timing.heartbeat * 3 <= lease);
-            assert!(timing.fence + 2 * timing.lost_grace < lease);
+            assert!(timing.stop_after + 2 * timing.lost_grace < lease);
             // The tick notices a silent connection early enough to open another one.
             assert!(
                 timing.heartbeat + timing.limits.statement + timing.limits.silence + lease / 8
-                    < timing.fence
+                    < timing.stop_after
             );
             assert!(timing.limits.lock < timing.limits.statement);
         }

@@ -466,7 +466,7 @@ impl Checks {
             return;
         };
         let is_asked = tick.pool.stops[claim].asked.is_some();
-        let renewed = tick.renewed.get(claim).map(|sent| *sent + tick.timing.fence);
+        let renewed = tick.renewed.get(claim).map(|sent| *sent + tick.timing.stop_after);
         if renewed.is_some_and(|until| now < until) && !is_asked {
             self.fail(format!("{claim:?} is ended, but its lease was renewed"));
         }

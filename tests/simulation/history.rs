@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use super::super::attempt::{Ended, Task};
-use super::super::machine::{Action, Event};
+use super::super::machine::{Event, Instruction};
 use super::super::request::{Answer, Request};
 use crate::store::{self, Claim, Claimed, Token};
 
@@ -51,27 +51,31 @@ pub(super) fn event(event: &Event) -> String {
     }
 }
 
-pub(super) fn action(action: &Action, now: Instant) -> String {
+pub(super) fn instruction(instruction: &Instruction, now: Instant) -> String {
     let after = |until: &Instant| format!("in {:?}", until.saturating_duration_since(now));
-    match action {
-        Action::Send(it) => format!("Send {}", request(it)),
-        Action::Shorten(until) => format!("Shorten {}", after(until)),
-        Action::Start(tasks) => {
+    match instruction {
+        Instruction::Send(it) => format!("Send {}", request(it)),
+        Instruction::Shorten(until) => format!("Shorten {}", after(until)),
+        Instruction::Start(tasks) => {
             let word = |task: &Task| {
                 format!("{} until {} {:?}", run(&task.run), after(&task.until), task.stopped)
             };
             format!("Start {}", list(tasks, word))
         }
-        Action::Extend(claims, until) => format!("Extend {} {}", list(claims, claim), after(until)),
-        Action::Stop(it, why) => format!("Stop {} {why:?}", claim(it)),
-        Action::Log(level, line) => format!("{level} {line}"),
-        Action::Recorded(judged, status) => {
+        Instruction::Extend(claims, until) => {
+            format!("Extend {} {}", list(claims, claim), after(until))
+        }
+        Instruction::Stop(it, why) => format!("Stop {} {why:?}", claim(it)),
+        Instruction::Log(level, line) => format!("{level} {line}"),
+        Instruction::Recorded(judged, status) => {
             let (level, line) = judged.log_line(*status);
             format!("{level} {line}")
         }
-        Action::Exit(Ok(())) => "Exit".to_owned(),
-        Action::Exit(Err(error)) => format!("Exit: {error}"),
-        Action::Connect(_) | Action::Withdraw | Action::Hurry => format!("{action:?}"),
+        Instruction::Exit(Ok(())) => "Exit".to_owned(),
+        Instruction::Exit(Err(error)) => format!("Exit: {error}"),
+        Instruction::Connect(_) | Instruction::Withdraw | Instruction::Hurry => {
+            format!("{instruction:?}")
+        }
     }
 }
 

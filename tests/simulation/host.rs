@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::super::attempt::{Ended, Task};
-use super::super::machine::{Action, Event, Machine};
+use super::super::machine::{Event, Instruction, Machine};
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::Time;
@@ -271,7 +271,7 @@ pub(super) struct Tick {
     pub(super) pool: Pool,
     pub(super) started: Instant,
     pub(super) events: VecDeque<Event>,
-    pub(super) actions: VecDeque<Action>,
+    pub(super) instructions: VecDeque<Instruction>,
     pub(super) session: Session,
     /// The server's generation, if there is a connection.
     pub(super) connected: Option<u64>,

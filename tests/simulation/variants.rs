@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 
 use super::super::attempt::Ended;
-use super::super::machine::{Action, Event};
+use super::super::machine::{Event, Instruction};
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::database::Database;
@@ -68,8 +68,8 @@ pub(super) type Saved = Option<Database>;
 
 impl Variant {
     pub(super) fn timing(self, timing: Timing) -> Timing {
-        let fence = if self == Self::NoFence { 10 * timing.lease } else { timing.fence };
-        Timing { fence, ..timing }
+        let stop_after = if self == Self::NoFence { 10 * timing.lease } else { timing.stop_after };
+        Timing { stop_after, ..timing }
     }
 
     pub(super) fn event(self, event: Event, is_connected: bool) -> Event {
@@ -89,22 +89,28 @@ impl Variant {
         }
     }
 
-    /// Changes an action. The latest answer came `took` after its request was sent.
-    pub(super) fn action(self, action: Action, took: Duration) -> Option<Action> {
-        match (self, action) {
-            (Self::LeaseFromAnswer, Action::Extend(claims, until)) => {
-                Some(Action::Extend(claims, until + took))
+    /// Changes an instruction. The latest answer came `took` after its request was sent.
+    pub(super) fn instruction(
+        self,
+        instruction: Instruction,
+        took: Duration,
+    ) -> Option<Instruction> {
+        match (self, instruction) {
+            (Self::LeaseFromAnswer, Instruction::Extend(claims, until)) => {
+                Some(Instruction::Extend(claims, until + took))
             }
-            (Self::LeaseFromAnswer, Action::Start(mut tasks)) => {
+            (Self::LeaseFromAnswer, Instruction::Start(mut tasks)) => {
                 tasks.iter_mut().for_each(|task| task.until += took);
-                Some(Action::Start(tasks))
+                Some(Instruction::Start(tasks))
             }
-            (Self::NotExtended, Action::Extend(..))
-            | (Self::LostLeaseGoesOn, Action::Stop(_, StopReason::LeaseLost))
-            | (Self::InterruptIgnored, Action::Stop(_, StopReason::Interrupted))
-            | (Self::WithdrawIgnored, Action::Withdraw) => None,
-            (Self::NoReconnectPause, Action::Connect(_)) => Some(Action::Connect(Duration::ZERO)),
-            (_, action) => Some(action),
+            (Self::NotExtended, Instruction::Extend(..))
+            | (Self::LostLeaseGoesOn, Instruction::Stop(_, StopReason::LeaseLost))
+            | (Self::InterruptIgnored, Instruction::Stop(_, StopReason::Interrupted))
+            | (Self::WithdrawIgnored, Instruction::Withdraw) => None,
+            (Self::NoReconnectPause, Instruction::Connect(_)) => {
+                Some(Instruction::Connect(Duration::ZERO))
+            }
+            (_, instruction) => Some(instruction),
         }
     }
 

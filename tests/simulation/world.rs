@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, TimeDelta};
 
 use super::super::attempt::{Ended, JudgedAttempt, Task};
-use super::super::machine::{Action, Bounds, Event, Machine};
+use super::super::machine::{Bounds, Event, Instruction, Machine};
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::checks::{By, Checks};
@@ -381,7 +381,7 @@ impl World {
             timing,
             started: now,
             events: VecDeque::new(),
-            actions: VecDeque::new(),
+            instructions: VecDeque::new(),
             session: Session::new(holder, filter, Timing::of(self.lease), now),
             connected: None,
             connect_at: Some(now),
@@ -429,7 +429,7 @@ impl World {
         self.push(at, What::Wake(tick.number, tick.timer));
     }
 
-    /// Performs actions, then tells the machine the next event or sleeps.
+    /// Performs instructions, then tells the machine the next event or sleeps.
     fn drive(&mut self, tick: &mut Tick) {
         let now = self.clock(tick);
         loop {
@@ -442,8 +442,8 @@ impl World {
                 let answer = self.poll(tick, now);
                 tick.events.extend(answer.map(Event::Answered));
             }
-            let Some(action) = tick.actions.pop_front() else { break };
-            self.perform(tick, action, now);
+            let Some(instruction) = tick.instructions.pop_front() else { break };
+            self.perform(tick, instruction, now);
             if tick.has_exited {
                 return;
             }
@@ -455,9 +455,9 @@ impl World {
             tick.stopping_since.get_or_insert(self.now);
         }
         let event = self.variant.event(event, tick.connected.is_some());
-        tick.actions.extend(tick.machine.on(now, tick.pool.state(), event));
-        while let Some(action) = tick.actions.pop_front() {
-            self.perform(tick, action, now);
+        tick.instructions.extend(tick.machine.on(now, tick.pool.state(), event));
+        while let Some(instruction) = tick.instructions.pop_front() {
+            self.perform(tick, instruction, now);
             if tick.has_exited {
                 return;
             }
@@ -545,28 +545,32 @@ impl World {
         spike * (self.latency / 2 + self.random.below(self.latency))
     }
 
-    fn perform(&mut self, tick: &mut Tick, action: Action, now: Instant) {
-        let Some(action) = self.variant.action(action, now - tick.sent) else { return };
-        if !matches!(action, Action::Log(..) | Action::Recorded(..)) || self.history.is_some() {
-            self.note(|| format!("{} -> {}", tick.name, history::action(&action, now)));
+    fn perform(&mut self, tick: &mut Tick, instruction: Instruction, now: Instant) {
+        let Some(instruction) = self.variant.instruction(instruction, now - tick.sent) else {
+            return;
+        };
+        if !matches!(instruction, Instruction::Log(..) | Instruction::Recorded(..))
+            || self.history.is_some()
+        {
+            self.note(|| format!("{} -> {}", tick.name, history::instruction(&instruction, now)));
         }
-        match action {
-            Action::Connect(pause) => {
+        match instruction {
+            Instruction::Connect(pause) => {
                 (tick.connected, tick.exchange, tick.answer, tick.opened) =
                     (None, None, None, None);
                 tick.connection += 1;
                 tick.connect_at = Some(now + pause.mul_f64(0.5 + self.random.unit() / 2.0));
                 self.connect(tick, now);
             }
-            Action::Send(request) => self.send(tick, request, now),
-            Action::Shorten(until) => {
+            Instruction::Send(request) => self.send(tick, request, now),
+            Instruction::Shorten(until) => {
                 tick.limits = tick.timing.last_limits;
                 if let Some(exchange) = &mut tick.exchange {
                     exchange.until = exchange.until.min(until);
                 }
             }
-            Action::Start(tasks) => self.submit(tick, tasks),
-            Action::Withdraw => {
+            Instruction::Start(tasks) => self.submit(tick, tasks),
+            Instruction::Withdraw => {
                 let runs: Vec<_> = tick.pool.waiting.drain(..).map(|(task, _)| task.run).collect();
                 for run in &runs {
                     tick.pool.stops.remove(&run.token());
@@ -574,26 +578,26 @@ impl World {
                 let unstarted = runs.into_iter().map(Ended::Unstarted).collect();
                 tick.events.push_back(Event::Ended(unstarted));
             }
-            Action::Extend(claims, until) => {
+            Instruction::Extend(claims, until) => {
                 for claim in claims {
                     if let Some(stop) = tick.pool.stops.get_mut(&claim) {
                         stop.until = until;
                     }
                 }
             }
-            Action::Stop(claim, why) => {
+            Instruction::Stop(claim, why) => {
                 if let Some(stop) = tick.pool.stops.get_mut(&claim) {
                     stop.asked.get_or_insert(why);
                     self.job(tick, &claim);
                 }
             }
-            Action::Hurry => {
+            Instruction::Hurry => {
                 tick.pool.stops.values_mut().for_each(|stop| stop.is_hurried = true);
                 let running: Vec<_> = tick.pool.running.keys().copied().collect();
                 running.iter().for_each(|claim| self.job(tick, claim));
             }
-            Action::Log(..) | Action::Recorded(..) => {}
-            Action::Exit(result) => {
+            Instruction::Log(..) | Instruction::Recorded(..) => {}
+            Instruction::Exit(result) => {
                 self.checks.exited(tick, &self.database, result.is_ok(), self.now, &self.hosts);
                 tick.has_exited = true;
             }
