@@ -138,7 +138,7 @@ fn show_prints_the_trail_of_a_run_also_after_its_deletion() {
 }
 
 #[test]
-fn prune_deletes_events_older_than_dead_runs() {
+fn prune_keeps_events_as_long_as_dead_runs_and_at_least_90_days() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
     let id = run_in(&db, "dead").to_string();
@@ -149,7 +149,7 @@ fn prune_deletes_events_older_than_dead_runs() {
     };
     act(&db, &["retry", &id]);
     age(89);
-    db.jobctl(["prune"]).run().success();
+    db.jobctl(["prune", "--dead-older-than", "0s"]).run().success();
     assert_eq!(db.query("SELECT action FROM jobctl.job_events"), "retry");
     age(91);
     db.jobctl(["prune", "--dead-older-than", "92d"]).run().success();

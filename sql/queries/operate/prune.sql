@@ -1,6 +1,7 @@
 -- succeeded, dead or cancelled -> deleted: runs that finished longer ago than an age, the oldest
 -- first, at most n. A trigger deletes their history. Writes one event, with the number of runs.
--- If $1 contains dead, it also deletes at most n events older than $2.
+-- If $1 contains dead, it also deletes at most n events older than $2 and than 90 days, so that the
+-- deletion of dead runs stays in the trail.
 -- $1  statuses    $2  age, seconds    $5  n    $6  host user    $7  reason, for the trail
 -- $3  finished_at and $4  id of the last deleted run; NULL at first. The index scan continues after
 --     it: earlier entries may be deleted, but stay in the index while any snapshot sees them.
@@ -48,7 +49,8 @@ forgotten AS (
     WHERE event.id = ANY (ARRAY(
         SELECT old.id
         FROM jobctl.job_events AS old
-        WHERE old.recorded_at < now() - make_interval(secs => $2::float8)
+        WHERE old.recorded_at
+                < now() - greatest(make_interval(secs => $2::float8), interval '90 days')
             AND 'dead' = ANY ($1::text[])
             -- `jobs` names the person that paused a job.
             AND NOT EXISTS (
