@@ -24,15 +24,11 @@ mod jobs;
 mod list;
 mod list_dead;
 mod load;
-#[cfg(test)]
-mod man;
 mod migrate;
 mod next;
 mod once;
 mod pause;
 mod prune;
-#[cfg(test)]
-mod reference;
 mod release;
 mod replace_file;
 mod report;
@@ -310,3 +306,7 @@ fn no_definition(store: &Store, name: &str) -> Fault {
     let meant = if meant.is_empty() { "; built-in jobs are shell and http" } else { &meant };
     Fault::new(Exit::NotFound, format!("no definition `{}`{meant}", plain(name)))
 }
+
+#[cfg(test)]
+#[path = "../../tests/manual_pages/mod.rs"]
+mod manual_pages;

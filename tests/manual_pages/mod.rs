@@ -2,6 +2,8 @@
 //! definitions as the help. They are shipped as files, so that no generator is in the binary; this
 //! test keeps them up to date.
 
+mod reference;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{env, fs};
@@ -10,7 +12,7 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
 use super::Cli;
-use super::reference::{EXIT_STATUSES, MARKER, VARIABLES, generated};
+use reference::{EXIT_STATUSES, MARKER, VARIABLES, generated};
 
 /// The description in jobctl(1); the help of a command has its own.
 const DESCRIPTION: &str = "\

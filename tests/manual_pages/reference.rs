@@ -1,9 +1,9 @@
-//! Everything below the marker in `docs/reference.md`. The test in `man.rs` keeps it up to date.
+//! Everything below the marker in `docs/reference.md`. The test in `mod.rs` keeps it up to date.
 
 use clap::{Command, CommandFactory};
 
-use super::Cli;
-use super::help::grouped;
+use crate::commands::Cli;
+use crate::commands::help::grouped;
 
 /// The generated part of the page follows this line.
 pub(super) const MARKER: &str =
