@@ -12,14 +12,14 @@ use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
-use crate::store::{self, ActionResult, Cause, RunAction, RunFilter, Store};
+use crate::store::{self, ActionResult, RunAction, RunFilter, Store};
 use crate::text::plural;
 
 /// Runs per statement.
 const BATCH: usize = 1000;
 
 /// The flags of commands that may change many runs.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Debug)]
 #[group(skip)]
 pub(super) struct BulkFlags {
     /// Count the runs, and change nothing
@@ -31,6 +31,8 @@ pub(super) struct BulkFlags {
     /// Print a line for each run, not only how many there are
     #[arg(long)]
     pub(super) verbose: bool,
+    #[command(flatten)]
+    pub(super) reason: Reason,
 }
 
 /// The runs that a command is for. Its flags in the group `All` make it all runs that match.
@@ -46,8 +48,6 @@ pub(super) struct Selection {
     ids: Vec<i64>,
     #[command(flatten)]
     flags: BulkFlags,
-    #[command(flatten)]
-    reason: Reason,
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
@@ -117,12 +117,11 @@ impl Request<'_> {
         &self,
         ids: Vec<i64>,
         flags: BulkFlags,
-        cause: &Cause,
         output: Output,
         store: &Store,
     ) -> anyhow::Result<Exit> {
         let flags = BulkFlags { verbose: true, ..flags };
-        self.in_batches(&distinct(ids), flags, cause, output, store, |_| true)
+        self.in_batches(&distinct(ids), &flags, output, store, |_| true)
     }
 
     /// Makes the request for the runs with the ids, or for all matching runs if `all` names them.
@@ -133,9 +132,8 @@ impl Request<'_> {
         store: &Store,
         all: Option<&str>,
     ) -> anyhow::Result<Exit> {
-        let Selection { ids, flags, filter, time_zone, reason, output } = selection;
-        let cause = reason.cause();
-        let Some(words) = all else { return self.of_ids(ids, flags, &cause, output, store) };
+        let Selection { ids, flags, filter, time_zone, output } = selection;
+        let Some(words) = all else { return self.of_ids(ids, flags, output, store) };
         let filter = filter.resolve(store, &time_zone, self.from)?;
         let mut ids = store.list_ids(RunFilter { unsettled: true, ..filter })?;
         ids.reverse();
@@ -155,7 +153,7 @@ impl Request<'_> {
         let matches = |answer: &ActionResult| {
             answer.granted || self.from.iter().any(|status| status.as_str() == answer.status)
         };
-        self.in_batches(&ids, flags, &cause, output, store, |answer| answer.is_some_and(matches))
+        self.in_batches(&ids, &flags, output, store, |answer| answer.is_some_and(matches))
     }
 
     /// Makes the request in batches, within the time limit of a statement. The last batch comes
@@ -165,37 +163,30 @@ impl Request<'_> {
     fn in_batches(
         &self,
         ids: &[i64],
-        flags: BulkFlags,
-        cause: &Cause,
+        flags: &BulkFlags,
         output: Output,
         store: &Store,
         counts: impl Fn(Option<&ActionResult>) -> bool,
     ) -> anyhow::Result<Exit> {
-        let mut batches = Vec::new();
-        let (progress, mut done) = (Progress::of(Some(ids.len())), 0);
+        let (cause, progress) = (flags.reason.cause(), Progress::of(Some(ids.len())));
+        let (mut found, mut done) = (HashMap::new(), 0);
         let asked = ids.rchunks(BATCH).try_for_each(|batch| {
-            let batch_ids = batch.to_vec();
             let answers = match flags.dry_run {
-                true => store.dry_run(batch_ids, self.from),
-                false => store.act(&self.action, batch_ids, self.from, cause),
+                true => store.dry_run(batch.to_vec(), self.from),
+                false => store.act(&self.action, batch.to_vec(), self.from, &cause),
             }?;
-            let answers: HashMap<_, _> = answers.iter().map(|answer| (answer.id, answer)).collect();
-            let counted = batch
-                .iter()
-                .map(|id| (*id, answers.get(id).copied()))
-                .filter(|(_, answer)| counts(*answer));
-            batches.push(counted.map(|(id, answer)| self.judge(id, answer)).collect::<Vec<_>>());
+            found.extend(answers.into_iter().map(|answer| (answer.id, answer)));
             done += batch.len();
             progress.show(done);
             Ok::<_, store::Error>(())
         });
         progress.clear();
-        let (answers, exits): (Vec<_>, Vec<_>) = batches.into_iter().rev().flatten().unzip();
+        let found = ids[ids.len() - done..].iter().map(|id| (*id, found.get(id)));
+        let counted = found.filter(|(_, answer)| counts(*answer));
+        let (answers, exits): (Vec<_>, Vec<_>) =
+            counted.map(|(id, answer)| self.judge(id, answer)).unzip();
         if asked.is_ok() || !answers.is_empty() {
-            match flags.verbose {
-                true => print_lines(output, self.action.verb(), answers),
-                false => print_totals(output, self.action.verb(), answers),
-            }?;
+            self.print(output, answers, flags.verbose)?;
         }
         asked?;
         Ok(exits.into_iter().max().unwrap_or(Exit::Done))
@@ -209,46 +200,49 @@ impl Request<'_> {
         };
         (Answer { id, result, why_not_changed }, exit)
     }
+    /// Prints the answer of each run, or how many runs have the same result.
+    fn print(&self, output: Output, answers: Vec<Answer>, verbose: bool) -> anyhow::Result<()> {
+        let verb = self.action.verb();
+        if verbose {
+            return print_answers(output, answers, &LINES, |answer| {
+                Some(format!(
+                    "cannot {verb} run {}: {}",
+                    answer.id,
+                    answer.why_not_changed.as_ref()?
+                ))
+            });
+        }
+        let mut totals = BTreeMap::<_, Total>::new();
+        for Answer { id, result, why_not_changed } in answers {
+            let key = (why_not_changed.clone(), result);
+            totals.entry(key).or_insert(Total { result, runs: 0, why_not_changed, id }).runs += 1;
+        }
+        print_answers(output, totals.into_values().collect(), &TOTALS, |total| {
+            let Total { runs, why_not_changed, id, .. } = total;
+            let those = match runs {
+                1 => format!("run {id}"),
+                _ => format!("{runs} runs, such as run {id}"),
+            };
+            Some(format!("cannot {verb} {those}: {}", why_not_changed.as_ref()?))
+        })
+    }
 }
 
-/// Prints granted requests to stdout and refused ones to stderr; as JSON, all to stdout.
-fn print_lines(output: Output, verb: &str, answers: Vec<Answer>) -> anyhow::Result<()> {
+/// Prints granted requests to stdout and refused ones, by their `error`, to stderr; as JSON, all to
+/// stdout.
+fn print_answers<T: Default + Serialize>(
+    output: Output,
+    answers: Vec<T>,
+    table: &Table<'_>,
+    error: impl Fn(&T) -> Option<String>,
+) -> anyhow::Result<()> {
     if output.is_json() {
-        return print::rows(output, &answers, &LINES);
+        return print::rows(output, &answers, table);
     }
     let (granted, refused): (Vec<_>, Vec<_>) =
-        answers.into_iter().partition(|answer| answer.why_not_changed.is_none());
-    print::rows(output, &granted, &LINES)?;
-    for Answer { id, why_not_changed, .. } in refused {
-        print::complain(&format!(
-            "cannot {verb} run {id}: {}",
-            why_not_changed.unwrap_or_default()
-        ));
-    }
-    Ok(())
-}
-
-/// Does the same with the number of runs for each result and reason.
-fn print_totals(output: Output, verb: &str, answers: Vec<Answer>) -> anyhow::Result<()> {
-    let mut totals = BTreeMap::<_, Total>::new();
-    for Answer { id, result, why_not_changed } in answers {
-        let key = (why_not_changed.clone(), result);
-        totals.entry(key).or_insert(Total { result, runs: 0, why_not_changed, id }).runs += 1;
-    }
-    let totals = totals.into_values();
-    if output.is_json() {
-        return print::rows(output, &totals.collect::<Vec<_>>(), &TOTALS);
-    }
-    let (granted, refused): (Vec<_>, Vec<_>) =
-        totals.partition(|total| total.why_not_changed.is_none());
-    print::rows(output, &granted, &TOTALS)?;
-    for Total { runs, why_not_changed, id, .. } in refused {
-        let those = match runs {
-            1 => format!("run {id}"),
-            _ => format!("{runs} runs, such as run {id}"),
-        };
-        print::complain(&format!("cannot {verb} {those}: {}", why_not_changed.unwrap_or_default()));
-    }
+        answers.into_iter().partition(|answer| error(answer).is_none());
+    print::rows(output, &granted, table)?;
+    refused.iter().filter_map(error).for_each(|error| print::complain(&error));
     Ok(())
 }
 

@@ -33,8 +33,6 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     filter: AttemptFilter,
     #[command(flatten)]
-    time_zone: TimeZone,
-    #[command(flatten)]
     output: Output,
 }
 
@@ -55,6 +53,8 @@ struct AttemptFilter {
     /// Only attempts that ended before then
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     until: Option<When>,
+    #[command(flatten)]
+    time_zone: TimeZone,
 }
 
 const NONE: &str = "no failed attempt matches";
@@ -74,12 +74,12 @@ const GROUPS: Table<'_> = Table::new(
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
-        let AttemptFilter { job: jobs, worker, since, until } = self.filter;
+        let AttemptFilter { job: jobs, worker, since, until, time_zone } = self.filter;
         for job in &jobs {
             super::known_job(&store, job)?;
         }
         let since = since.or(until.is_none().then_some(When::Ago(DAY)));
-        let [since, until] = self.time_zone.window(&store, [since, until])?;
+        let [since, until] = time_zone.window(&store, [since, until])?;
         let since = since.or_else(|| until.map(|until| until - DAY));
         let filter = FailureFilter { since, until, jobs, worker };
         // One row more tells whether there are more.

@@ -12,7 +12,6 @@ use serde::Serialize;
 use super::Database;
 use super::arguments::{run_id, up_to};
 use super::bulk::{self, BulkFlags, Request};
-use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
@@ -60,8 +59,6 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     flags: BulkFlags,
     #[command(flatten)]
-    reason: Reason,
-    #[command(flatten)]
     output: Output,
 }
 
@@ -96,9 +93,9 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         if !self.ids.is_empty() {
-            return remove(&store, self.ids, &self.reason.cause(), self.flags, self.output);
+            return remove(&store, self.ids, self.flags, self.output);
         }
-        let BulkFlags { dry_run, yes, verbose } = self.flags;
+        let BulkFlags { dry_run, yes, verbose, reason } = self.flags;
         if dry_run && verbose {
             bulk::print_deleted(self.output, old_ids(&store, self.ages)?)?;
             return Ok(Exit::Done);
@@ -118,7 +115,7 @@ impl Arguments {
                 Archive::open(file).with_context(|| format!("cannot open {}", file.display()))
             });
             let archive = archive.transpose()?;
-            let (cause, progress) = (self.reason.cause(), Progress::of(total.get()));
+            let (cause, progress) = (reason.cause(), Progress::of(total.get()));
             let mut done = 0;
             let mut deleted_some = |runs: &[Pruned]| {
                 done += runs.len();
@@ -162,13 +159,7 @@ fn counts(
 }
 
 /// Deletes the runs with these ids.
-fn remove(
-    store: &Store,
-    ids: Vec<i64>,
-    cause: &Cause,
-    flags: BulkFlags,
-    output: Output,
-) -> anyhow::Result<Exit> {
+fn remove(store: &Store, ids: Vec<i64>, flags: BulkFlags, output: Output) -> anyhow::Result<Exit> {
     let from = &[Status::Succeeded, Status::Dead, Status::Cancelled];
     let request = Request {
         action: RunAction::Remove,
@@ -180,7 +171,7 @@ fn remove(
             )
         },
     };
-    request.of_ids(ids, flags, cause, output, store)
+    request.of_ids(ids, flags, output, store)
 }
 
 /// Returns the ids of the runs that `delete` would delete, the oldest first.

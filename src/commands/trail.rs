@@ -26,8 +26,8 @@ pub(super) struct Reason {
 }
 
 impl Reason {
-    pub(super) fn cause(self) -> Cause {
-        Cause { host_user: format!("{}@{}", user(), host_name()), reason: self.reason }
+    pub(super) fn cause(&self) -> Cause {
+        Cause { host_user: format!("{}@{}", user(), host_name()), reason: self.reason.clone() }
     }
 }
 
