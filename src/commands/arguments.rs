@@ -4,21 +4,93 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::bail;
 use chrono::{DateTime, Utc};
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
-use super::filter::HEADING;
 use crate::exit::Fault;
 use crate::job::attempt::RUN_KEY_PREFIX;
+use crate::job::definition;
+use crate::job::failure::ERROR_TYPES;
+use crate::job::status::Status;
 use crate::print::{self, Output, Table, instant};
 use crate::schedule::{When, Zone};
-use crate::store::Store;
+use crate::store::{RunFilter, Store};
 use crate::text::duration;
 pub(super) use crate::text::timestamp::parse as time;
 
+/// The heading of the flags that select runs.
+pub(super) const HEADING: &str = "Which runs";
+
+/// Flags that select runs; a run must match all of them. clap applies the heading to the fields
+/// after this one too, unless they have their own.
+#[derive(Args, Debug)]
+#[command(next_help_heading = HEADING)]
+pub(super) struct Filter {
+    /// Only runs of this job: a definition's name, or shell or http
+    #[arg(long, value_name = "JOB", value_parser = job)]
+    job: Option<String>,
+    /// Only runs of this queue
+    #[arg(long, value_name = "Q", value_parser = definition::queue)]
+    queue: Option<String>,
+    /// Only runs with this key
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    key: Option<String>,
+    /// Only runs whose last failure was of this type, such as exit_code or timeout
+    #[arg(
+        long,
+        value_name = "TYPE",
+        value_parser = PossibleValuesParser::new(ERROR_TYPES.split(' ')),
+        hide_possible_values = true
+    )]
+    error_type: Option<String>,
+    /// Only runs that ended (if unfinished: were created) since then: 2h, 02:00, yesterday, a date
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    since: Option<When>,
+    /// Only runs that ended (if unfinished: were created) before then
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    until: Option<When>,
+}
+
+impl Filter {
+    /// Fails if a filter is given, but not the flag that it needs.
+    pub(super) fn refuse_without(&self, flag: &str) -> Result<(), Fault> {
+        let Self { job, queue, key, error_type, since, until } = self;
+        let texts = [job, queue, key, error_type].into_iter().any(Option::is_some);
+        if texts || since.is_some() || until.is_some() {
+            return Err(Fault::usage(format!("filters need {flag}; add it, or give run ids")));
+        }
+        Ok(())
+    }
+
+    /// Returns the database's filter, for runs in one of these statuses or in any.
+    pub(super) fn resolve(
+        self,
+        store: &Store,
+        time_zone: &TimeZone,
+        statuses: &[Status],
+    ) -> anyhow::Result<RunFilter> {
+        if let Some(job) = &self.job {
+            super::known_job(store, job)?;
+        }
+        let [since, until] = time_zone.window(store, [self.since, self.until])?;
+        Ok(RunFilter {
+            statuses: statuses.to_vec(),
+            job: self.job,
+            queue: self.queue,
+            key: self.key,
+            error_type: self.error_type,
+            since,
+            until,
+            ..RunFilter::default()
+        })
+    }
+}
+
 /// The time zone of `--since` and `--until`. It is not part of the filters: a variable that sets it
-/// selects no runs.
+/// selects no runs, and clap leaves a group empty whose struct flattens another.
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(super) struct TimeZone {
@@ -48,8 +120,7 @@ impl TimeZone {
             && since > until
         {
             let [since, until] = [since, until].map(instant);
-            let why = format!("--since {since} is after --until {until}; add the dates");
-            return Err(Fault::usage(why).into());
+            bail!(Fault::usage(format!("--since {since} is after --until {until}; add the dates")));
         }
         Ok(window)
     }
@@ -74,42 +145,52 @@ pub(super) fn print_first<T: Serialize + Default>(
     Ok(())
 }
 
+/// A function that reads the value of a flag.
+pub(super) trait Read<T>:
+    Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+{
+}
+
+impl<T, F: Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static> Read<T> for F {}
+
 /// Reads a number within a range; the error names the range.
-pub(super) fn within<N>(
-    least: N,
-    most: N,
-) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+pub(super) fn within<N>(least: N, most: N) -> impl Read<N>
 where
     N: Copy + Display + FromStr + PartialOrd + Send + Sync + 'static,
 {
-    move |text| {
+    move |text: &str| {
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| format!("allowed are {least} to {most}"))
     }
 }
 
 /// Reads a duration within a range.
-pub(super) fn length(
-    least: Duration,
-    most: Duration,
-) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
-    move |text| duration::parse_within(text, least, most)
+pub(super) fn length(least: Duration, most: Duration) -> impl Read<Duration> {
+    move |text: &str| duration::parse_within(text, least, most)
 }
 
 /// Reads a duration of at most this.
-pub(super) fn up_to(
-    most: Duration,
-) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+pub(super) fn up_to(most: Duration) -> impl Read<Duration> {
     length(Duration::ZERO, most)
 }
 
 /// Reads a duration within a range, in seconds: the database takes these.
-pub(super) fn seconds(
-    least: Duration,
-    most: Duration,
-) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
-    let length = length(least, most);
-    move |text| length(text).map(|length| length.as_secs_f64())
+pub(super) fn seconds(least: Duration, most: Duration) -> impl Read<f64> {
+    move |text: &str| Ok(duration::parse_within(text, least, most)?.as_secs_f64())
+}
+
+/// Reads a run's status; shells complete it.
+pub(super) fn status() -> impl TypedValueParser<Value = Status> {
+    let words = PossibleValuesParser::new(Status::ALL.map(Status::as_str));
+    words.try_map(|word| Status::parse(&word).ok_or("is not a status"))
+}
+
+/// Reads a job's name. Runs can have names that no definition may have.
+pub(super) fn job(text: &str) -> Result<String, String> {
+    if (1..=63).contains(&text.chars().count()) {
+        return Ok(text.to_owned());
+    }
+    Err("a job's name has 1 to 63 characters".to_owned())
 }
 
 /// Reads a run's id.
@@ -128,23 +209,7 @@ pub(super) fn worker(text: &str) -> Result<String, String> {
 
 /// Checks the key of an effect.
 pub(super) fn key(text: &str) -> Result<String, String> {
-    plain("key", text)
-}
-
-/// Checks the share of a run.
-pub(super) fn share(text: &str) -> Result<String, String> {
-    plain("share", text)
-}
-
-/// Checks a short text. Scripts would pass a text that begins with - as an option.
-fn plain(what: &str, text: &str) -> Result<String, String> {
-    let is_plain = !text.starts_with('-') && !text.chars().any(char::is_control);
-    if is_plain && (1..=255).contains(&text.len()) {
-        return Ok(text.to_owned());
-    }
-    Err(format!(
-        "a {what} must have 1 to 255 bytes without control characters, and must not begin with -"
-    ))
+    short_text("key", text)
 }
 
 /// Checks the key of a run.
@@ -155,4 +220,18 @@ pub(super) fn run_key(text: &str) -> Result<String, String> {
         ));
     }
     key(text)
+}
+
+/// Checks the share of a run.
+pub(super) fn share(text: &str) -> Result<String, String> {
+    short_text("share", text)
+}
+
+/// Scripts would pass a text that begins with - as an option.
+fn short_text(what: &str, text: &str) -> Result<String, String> {
+    let is_plain = !text.starts_with('-') && !text.chars().any(char::is_control);
+    let is_allowed = is_plain && (1..=255).contains(&text.len());
+    is_allowed.then(|| text.to_owned()).ok_or_else(|| {
+        format!("a {what} must have 1 to 255 bytes without control characters, and must not begin with -")
+    })
 }

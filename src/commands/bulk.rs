@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use clap::Args;
 use serde::Serialize;
 
-use super::arguments::{TimeZone, run_id};
-use super::filter::Filter;
+use super::arguments::{Filter, TimeZone, run_id};
 use super::trail::Reason;
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;

@@ -5,8 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Database;
-use super::arguments::{TimeZone, print_first, within, worker};
-use super::filter::{HEADING, job};
+use super::arguments::{HEADING, TimeZone, job, print_first, within, worker};
 use crate::print::{Output, Table};
 use crate::schedule::When;
 use crate::store::FailureFilter;

@@ -1,21 +1,24 @@
-//! `jobctl hold`: keeps waiting runs from starting.
+//! `jobctl hold` and `jobctl release`: keep waiting runs from starting, and let them start again.
 
 use std::time::Duration;
 
+use anyhow::bail;
 use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
 use super::Database;
-use super::arguments;
+use super::arguments::{length, worker};
 use super::trail::Reason;
+use crate::exit::{Exit, Fault};
 use crate::job::definition::queue;
 use crate::print::{self, Output, Table};
 use crate::store::HoldTarget;
 use crate::text::timestamp;
 
-const DAY: Duration = Duration::from_secs(86_400);
-const TABLE: Table<'_> = Table::new(
+const SECOND: Duration = Duration::from_secs(1);
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+const HOLDS: Table<'_> = Table::new(
     "scope as held, name, held_at as since, held_until as until, host_user|recorded_by as by, \
      reason",
     "no holds",
@@ -32,7 +35,7 @@ const TABLE: Table<'_> = Table::new(
 ///   jobctl hold --list
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Arguments {
+pub(crate) struct Hold {
     #[command(flatten)]
     target: Target,
     /// List the holds
@@ -43,9 +46,26 @@ pub(crate) struct Arguments {
         long = "for",
         id = "lasts",
         value_name = "DURATION",
-        value_parser = arguments::length(Duration::from_secs(1), 365 * DAY)
+        value_parser = length(SECOND, YEAR)
     )]
     lasts: Option<Duration>,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Let held runs start again
+///
+/// With --all, it ends every hold. Paused schedules stay paused: `resume` continues
+/// them.
+///
+///   jobctl release --queue mail
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Release {
+    #[command(flatten)]
+    target: Target,
     #[command(flatten)]
     reason: Reason,
     #[command(flatten)]
@@ -55,7 +75,7 @@ pub(crate) struct Arguments {
 /// What to hold or to release.
 #[derive(Args, Debug)]
 #[group(id = "what", required = true, multiple = false)]
-pub(super) struct Target {
+struct Target {
     /// The runs of this job
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
@@ -63,7 +83,7 @@ pub(super) struct Target {
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
     queue: Option<String>,
     /// All runs, on this worker
-    #[arg(long, value_name = "WORKER", value_parser = arguments::worker)]
+    #[arg(long, value_name = "WORKER", value_parser = worker)]
     worker: Option<String>,
     /// All runs
     #[arg(long)]
@@ -92,13 +112,12 @@ struct Held {
     held_until: Option<DateTime<Utc>>,
 }
 
-impl Arguments {
+impl Hold {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
         if self.list {
             let (holds, now) = (store.holds()?, store.now()?);
-            let table = TABLE.since(Some(now));
-            return print::rows(self.output, &holds, &table);
+            return print::rows(self.output, &holds, &HOLDS.since(Some(now)));
         }
         if let Some(job) = &self.target.job {
             super::known_job(&store, job)?;
@@ -109,5 +128,30 @@ impl Arguments {
         let held = Held { scope, name, result: "held", held_until };
         let table = Table::new("scope, name, result, held_until as until", "");
         print::row(self.output, &held, &table)
+    }
+}
+
+#[derive(Default, Serialize)]
+struct Released {
+    scope: String,
+    name: String,
+    result: &'static str,
+}
+
+impl Release {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+        let target = HoldTarget::from(self.target);
+        let ended = database.open()?.end_holds(target.clone(), self.reason.cause())?;
+        if ended.is_empty() {
+            let HoldTarget { scope, name } = target;
+            let what = if scope == "all" { "runs".to_owned() } else { format!("{scope} {name}") };
+            let why = format!("{what}: not held; `jobctl hold --list` prints the holds");
+            bail!(Fault::new(Exit::NotFound, why));
+        }
+        let result = "released";
+        let released =
+            ended.into_iter().map(|it| Released { scope: it.scope, name: it.name, result });
+        let table = Table::new("scope, name, result", "");
+        print::rows(self.output, &released.collect::<Vec<_>>(), &table)
     }
 }

@@ -3,8 +3,7 @@
 use clap::Args;
 
 use super::Database;
-use super::arguments::{TimeZone, print_first, within, worker};
-use super::filter::{self, Filter};
+use super::arguments::{Filter, HEADING, TimeZone, print_first, status, within, worker};
 use crate::job::status::Status;
 use crate::print::{Output, Table};
 use crate::store::RunFilter;
@@ -26,16 +25,16 @@ pub(crate) struct Arguments {
         long,
         value_name = "STATUS",
         value_delimiter = ',',
-        value_parser = filter::status(),
+        value_parser = status(),
         hide_possible_values = true,
-        help_heading = filter::HEADING
+        help_heading = HEADING
     )]
     status: Vec<Status>,
     /// Only runs with an attempt on this worker, finished or running
-    #[arg(long, value_name = "W", value_parser = worker, help_heading = filter::HEADING)]
+    #[arg(long, value_name = "W", value_parser = worker, help_heading = HEADING)]
     worker: Option<String>,
     /// Only runs of which an attempt failed, whatever their status
-    #[arg(long, help_heading = filter::HEADING)]
+    #[arg(long, help_heading = HEADING)]
     had_failures: bool,
     /// Show at most N
     #[arg(long, value_name = "N", default_value = "50", value_parser = within(1, i64::MAX - 1))]

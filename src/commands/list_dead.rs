@@ -3,8 +3,7 @@
 use clap::Args;
 
 use super::Database;
-use super::arguments::{TimeZone, within};
-use super::filter::Filter;
+use super::arguments::{Filter, TimeZone, within};
 use crate::job::status::Status;
 use crate::print::{self, Output, Table};
 use crate::store::RunFilter;

@@ -1,4 +1,5 @@
-//! The command line: one file per subcommand, which holds its arguments and its `run`.
+//! The command line: one file per subcommand, or for two opposite ones, which holds their arguments and
+//! their `run`.
 
 mod apply;
 mod arguments;
@@ -12,8 +13,6 @@ mod edit;
 mod enqueue;
 mod environment;
 mod failures;
-mod filter;
-mod follow;
 mod grants;
 mod help;
 mod hold;
@@ -29,10 +28,8 @@ mod next;
 mod once;
 mod pause;
 mod prune;
-mod release;
 mod replace_file;
 mod report;
-mod resume;
 mod retry;
 mod settle;
 mod show;
@@ -149,10 +146,10 @@ commands! {
     Cancel(cancel::Arguments),
     Edit(Box<edit::Arguments>),
     Settle(settle::Arguments),
-    Pause(pause::Arguments),
-    Resume(resume::Arguments),
-    Hold(hold::Arguments),
-    Release(release::Arguments),
+    Pause(pause::Pause),
+    Resume(pause::Resume),
+    Hold(hold::Hold),
+    Release(hold::Release),
 }
 
 impl Command {

@@ -1,11 +1,15 @@
-//! `jobctl pause`: stops a schedule.
+//! `jobctl pause` and `jobctl resume`: stop a schedule, and continue it.
 
+use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
 use super::Database;
 use super::trail::Reason;
+use crate::exit::{Exit, Fault};
 use crate::print::{self, Output, Table};
+use crate::schedule::due;
+use crate::text::timestamp;
 
 /// Stop a definition's schedule until it is resumed
 ///
@@ -14,7 +18,7 @@ use crate::print::{self, Output, Table};
 ///   jobctl pause cleanup_nightly
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Arguments {
+pub(crate) struct Pause {
     /// The definition's name
     name: String,
     #[command(flatten)]
@@ -29,22 +33,64 @@ struct Paused<'a> {
     result: &'static str,
 }
 
-impl Arguments {
+impl Pause {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let store = database.open()?;
-        match store.pause(self.name.clone(), self.reason.cause())? {
-            Some(has_schedule) => {
-                if !has_schedule {
-                    print::complain(&format!(
-                        "`{}` has no schedule yet; the pause has no effect until it has one",
-                        self.name
-                    ));
-                }
-                let paused = Paused { job_type: &self.name, result: "paused" };
-                let table = Table::new("job_type as job, result", "");
-                print::row(self.output, &paused, &table)
+        let paused = store.pause(self.name.clone(), self.reason.cause())?;
+        if !paused.ok_or_else(|| super::no_definition(&store, &self.name))? {
+            print::complain(&format!(
+                "`{}` has no schedule yet; the pause has no effect until it has one",
+                self.name
+            ));
+        }
+        let paused = Paused { job_type: &self.name, result: "paused" };
+        print::row(self.output, &paused, &Table::new("job_type as job, result", ""))
+    }
+}
+
+/// Continue a paused schedule from now on
+///
+/// It skips the times that it missed. It also corrects a stored next time that is
+/// too late because a clock was ahead.
+///
+///   jobctl resume cleanup_nightly
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Resume {
+    /// The definition's name
+    name: String,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Default, Serialize)]
+struct Resumed<'a> {
+    job_type: &'a str,
+    result: &'static str,
+    #[serde(with = "timestamp")]
+    next_run_at: Option<DateTime<Utc>>,
+}
+
+const TABLE: Table<'_> = Table::new("job_type as job, result, next_run_at as next fire", "");
+
+impl Resume {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+        let store = database.open()?;
+        let cause = self.reason.cause();
+        loop {
+            let definition = super::definition(&store, &self.name)?;
+            let schedule = definition.schedule.as_ref().filter(|_| definition.enabled);
+            let next = schedule.map(|it| due::first(it, &definition.time_zone, definition.now));
+            let next = next.transpose().map_err(|why| {
+                Fault::new(Exit::Conflict, format!("cannot resume {}: {why}", self.name))
+            })?;
+            if let Some(next) = store.resume(definition, next, &cause)? {
+                let resumed =
+                    Resumed { job_type: &self.name, result: "resumed", next_run_at: next };
+                return print::row(self.output, &resumed, &TABLE);
             }
-            None => Err(super::no_definition(&store, &self.name).into()),
         }
     }
 }

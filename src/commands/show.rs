@@ -1,6 +1,7 @@
 //! `jobctl show`: one run, why it is not running, and its history.
 
 use std::collections::BTreeSet;
+use std::thread;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -10,19 +11,21 @@ use serde_json::value::RawValue;
 
 use super::Database;
 use super::arguments::{run_id, within};
-use super::{follow, trail};
+use super::trail;
 use crate::exit::{Exit, Fault};
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
 use crate::print::{self, Cell, Fields, Output};
-use crate::store::{Attempt, Event, RunDetails, Store, StoredOutput};
+use crate::store::{self, Attempt, Event, RunDetails, Store, StoredOutput};
 use crate::text::plural;
 
 /// The number of an output's last lines that are shown.
 const LINES: usize = 20;
 /// The number of characters that are read for these lines.
 const CHARACTERS: usize = 8000;
+/// With --follow. Workers send output with their heartbeats, which are rarer.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Show a run, why it is not running, and its history
 ///
@@ -74,7 +77,7 @@ impl Arguments {
             let stored = store.output(self.id, self.attempt)?;
             let stored = stored.ok_or_else(|| no_run(&store, self.id))?;
             if self.follow {
-                return follow::follow(stored, |attempt| store.output(self.id, attempt));
+                return follow(stored, |attempt| store.output(self.id, attempt));
             }
             return print::answer(&output(self.id, self.attempt, stored)?);
         }
@@ -142,6 +145,54 @@ fn output(id: i64, attempt: Option<i32>, stored: StoredOutput) -> anyhow::Result
         print::complain(&format!("run {id}: its worker has sent no output yet"));
     }
     Ok(stored.output.unwrap_or_default())
+}
+
+/// Prints what an attempt prints until it ends. If the run waits, follows its next attempt. `read`
+/// returns the output of an attempt so far, by default of the newest; `None`: the run was deleted.
+fn follow(
+    first: StoredOutput,
+    mut read: impl FnMut(Option<i32>) -> store::Result<Option<StoredOutput>>,
+) -> anyhow::Result<()> {
+    let mut next = |attempt| {
+        thread::sleep(POLL_INTERVAL);
+        read(attempt)
+    };
+    let ended = first.attempt;
+    let mut stored = first;
+    if stored.waiting {
+        while stored.attempt == ended && !stored.live {
+            if !stored.waiting {
+                return Ok(());
+            }
+            let Some(found) = next(None)? else { return Ok(()) };
+            stored = found;
+        }
+    }
+    let (followed, mut printed) = (stored.attempt, String::new());
+    loop {
+        let output = stored.output.unwrap_or_default();
+        print::answer(&added(&printed, &output, stored.live))?;
+        if !stored.live {
+            return Ok(());
+        }
+        printed = output;
+        let Some(found) = next(followed)? else { return Ok(()) };
+        stored = found;
+    }
+}
+
+/// Returns what an output has more than before. Both may lack the beginning. A stored output has
+/// stderr after stdout, so it may be another text.
+fn added(before: &str, output: &str, live: bool) -> String {
+    if let Some(at) = output.find(before) {
+        return output[at + before.len()..].to_owned();
+    }
+    let mut ends = before.char_indices().map(|(start, _)| &before[start..]);
+    let gap = if live { "[bytes left out]" } else { "--- the stored output ---" };
+    match ends.find(|end| output.starts_with(end)) {
+        Some(end) => output[end.len()..].to_owned(),
+        None => format!("\n{gap}\n{output}"),
+    }
 }
 
 fn text(run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
@@ -245,4 +296,22 @@ fn history(attempts: &[Attempt], now: DateTime<Utc>) -> anyhow::Result<()> {
     print::answer("\n")?;
     print::facts(facts.into_iter().map(|(name, cell)| (indented(name), cell)).collect())?;
     print::excerpt(output, LINES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::added;
+
+    #[test]
+    fn only_the_added_text_is_printed() {
+        let live = |before, output| added(before, output, true);
+        assert_eq!(live("", "a\n"), "a\n");
+        assert_eq!(live("a\n", "a\nb\n"), "b\n");
+        assert_eq!(live("a\n", "a\n"), "");
+        // The beginning was dropped meanwhile.
+        assert_eq!(live("abc", "bcd"), "d");
+        assert_eq!(live("a€", "€b"), "b");
+        assert_eq!(live("abc", "xyz"), "\n[bytes left out]\nxyz");
+        assert_eq!(added("abc", "xyz", false), "\n--- the stored output ---\nxyz");
+    }
 }
