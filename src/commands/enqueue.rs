@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Database;
-use super::arguments::{run_key, seconds, share, time, within};
+use super::arguments::{Read, run_key, seconds, share, time, within};
 use crate::exit::{Exit, Fault};
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
@@ -20,7 +20,7 @@ use crate::job::definition;
 use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::print::{self, Format, Output, Progress};
 use crate::schedule::Schedule;
-use crate::store::{Accepted, NewRun, Queued, Store};
+use crate::store::{Accepted, NewRun, Queued};
 use crate::text::plural;
 
 /// The longest `--in`; `--run-at` can reach farther.
@@ -290,28 +290,6 @@ pub(super) fn check_job(job: &str, payload: &str) -> Result<(), String> {
     Action::parse(job, payload).map_or(Ok(()), |action| action?.check_program())
 }
 
-/// Returns the answer for a run. `line` is that of another run of the batch with the same key.
-fn accepted(
-    store: &Store,
-    queued: &Queued,
-    job: &str,
-    key: &str,
-    line: Option<usize>,
-) -> Result<Accepted, Fault> {
-    let taken = |why| Err(Fault::new(Exit::Conflict, why));
-    match (queued, line) {
-        (Queued::Accepted(accepted), _) => Ok(accepted.clone()),
-        (Queued::KeyTaken, Some(line)) => {
-            taken(format!("key `{key}` is also in line {line}, with another job or payload"))
-        }
-        (Queued::KeyTaken, None) => taken(format!(
-            "key `{key}` belongs to a run with another job or payload; use another key"
-        )),
-        (Queued::Undefined, _) => Err(super::no_definition(store, job)),
-        (Queued::Refused(exit, why), _) => Err(Fault::new(*exit, why)),
-    }
-}
-
 /// Reads a payload from a file, or from stdin if its name is `-`.
 pub(super) fn read_payload(file: &str) -> anyhow::Result<Vec<u8>> {
     // Read one byte more than allowed, to see whether the payload is too long.
@@ -324,7 +302,7 @@ pub(super) fn read_payload(file: &str) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn open(file: &str) -> anyhow::Result<Box<dyn Read>> {
+fn open(file: &str) -> anyhow::Result<Box<dyn io::Read>> {
     if file == "-" {
         return Ok(Box::new(io::stdin()));
     }
@@ -359,12 +337,25 @@ fn enqueue(
     progress.clear();
     let queued = queued?;
     let answer = |(one, (line, job, key)): (&Queued, &(usize, String, Option<_>))| {
-        // The other run is rolled back too, so the error names its line.
-        let mut others = queued.iter().zip(&lines).filter(|_| *one == Queued::KeyTaken);
-        let other = others.find(|(it, (_, _, its))| it.is_new() && its == key);
-        let key = key.as_ref().map_or("", |(key, _): &(String, String)| key);
-        accepted(&store, one, job, key, other.map(|(_, (line, ..))| *line))
-            .map_err(|fault| at(*line, fault).into())
+        let fault = match one {
+            Queued::Accepted(accepted) => return Ok(accepted.clone()),
+            Queued::Undefined => super::no_definition(&store, job),
+            Queued::Refused(exit, why) => Fault::new(*exit, why),
+            Queued::KeyTaken => {
+                // Another run of the batch is rolled back too, so the error names its line.
+                let mut others = queued.iter().zip(&lines);
+                let other = others.find(|(it, (_, _, its))| it.is_new() && its == key);
+                let (key, _) = key.clone().unwrap_or_default();
+                let owner = match other {
+                    Some((_, (line, ..))) => format!("is also in line {line}, with"),
+                    None => "belongs to a run with".to_owned(),
+                };
+                let remedy = if other.is_some() { "" } else { "; use another key" };
+                let why = format!("key `{key}` {owner} another job or payload{remedy}");
+                Fault::new(Exit::Conflict, why)
+            }
+        };
+        Err(at(*line, fault).into())
     };
     queued.iter().zip(&lines).map(answer).collect()
 }
@@ -427,23 +418,25 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
     payload::check(payload.as_bytes())
         .and_then(|payload| check_job(&line.job_type, payload))
         .map_err(wrong(" at its column "))?;
-    let out_of_range = line.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n));
     let times = [&line.run_at, &line.r#in, &line.next, &line.debounce];
-    let why = if line.job_type.contains('\0') {
-        Some("`job_type`: NUL not allowed".to_owned())
-    } else if times.into_iter().flatten().count() > 1 {
-        Some("`run_at`, `in`, `next` and `debounce` exclude each other".to_owned())
-    } else if line.time_zone.is_some() && line.next.is_none() {
-        Some("`time_zone` needs `next`".to_owned())
-    } else if line.key_scope.is_some() && line.idempotency_key.is_none() {
-        Some("`key_scope` needs an `idempotency_key`".to_owned())
-    } else {
-        out_of_range.map(|n| {
-            format!("`max_attempts`: {n} is out of range; allowed are 1 to {MOST_ATTEMPTS}")
-        })
-    };
-    if let Some(why) = why {
-        return Err(Fault::usage(why));
+    let mistakes = [
+        (line.job_type.contains('\0'), "`job_type`: NUL not allowed"),
+        (
+            times.into_iter().flatten().count() > 1,
+            "`run_at`, `in`, `next` and `debounce` exclude each other",
+        ),
+        (line.time_zone.is_some() && line.next.is_none(), "`time_zone` needs `next`"),
+        (
+            line.key_scope.is_some() && line.idempotency_key.is_none(),
+            "`key_scope` needs an `idempotency_key`",
+        ),
+    ];
+    if let Some((_, mistake)) = mistakes.into_iter().find(|(is_made, _)| *is_made) {
+        return Err(Fault::usage(mistake));
+    }
+    if let Some(n) = line.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n)) {
+        let why = format!("{n} is out of range; allowed are 1 to {MOST_ATTEMPTS}");
+        return Err(Fault::usage(format!("`max_attempts`: {why}")));
     }
     let time_zone = line.time_zone.as_deref().unwrap_or("UTC");
     let next = field("next", line.next, |next| Schedule::parse(next, time_zone))?;
@@ -470,16 +463,16 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
 }
 
 /// Reads the time limit of an attempt.
-fn timeout() -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+fn timeout() -> impl Read<f64> {
     let (least, most) = action::TIMEOUT_RANGE;
     seconds(least, most)
 }
 
-fn wait() -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+fn wait() -> impl Read<f64> {
     seconds(Duration::ZERO, LONGEST_WAIT)
 }
 
-fn expires_in() -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+fn expires_in() -> impl Read<f64> {
     seconds(Duration::from_secs(1), LONGEST_WAIT)
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
 use clap::{Args, ValueEnum};
 
@@ -80,22 +80,6 @@ enum Settle {
     Redo,
 }
 
-impl Settle {
-    /// Returns whether the key was open.
-    fn write(
-        self,
-        store: &Store,
-        key: &str,
-        recorded: Option<DateTime<Utc>>,
-        result: Option<&str>,
-    ) -> store::Result<bool> {
-        match self {
-            Self::Done => store.complete_effect(key, recorded, result),
-            Self::Redo => store.remove_effect(key, recorded),
-        }
-    }
-}
-
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
@@ -105,10 +89,11 @@ impl Arguments {
         };
         let key = plain(name);
         if let Some(settle) = self.settle {
-            let why =
-                || Fault::new(Exit::Conflict, format!("cannot settle `{key}`: it is not open"));
-            let settled = settle.write(&store, name, None, None)?;
-            return settled.then_some(Exit::Done).ok_or_else(|| why().into());
+            if !write(&store, settle, name, None, None)? {
+                let why = format!("cannot settle `{key}`: it is not open");
+                bail!(Fault::new(Exit::Conflict, why));
+            }
+            return Ok(Exit::Done);
         }
         let recorded = match store.begin_effect(name, run())? {
             Effect::Completed(result) => {
@@ -117,15 +102,17 @@ impl Arguments {
             }
             Effect::Open(since) => {
                 let since = print::instant(since);
-                let begun = format!("was begun at {since}, and it is unknown whether it happened");
-                return Err(open(&key, &begun).into());
+                bail!(open(
+                    &key,
+                    &format!("was begun at {since}, and it is unknown whether it happened")
+                ));
             }
             Effect::Foreign => {
                 let why = format!(
                     "cannot begin effect `{key}`: another role recorded it; \
                      an operator can settle it"
                 );
-                return Err(Fault::new(Exit::Configuration, why).into());
+                bail!(Fault::new(Exit::Configuration, why));
             }
             Effect::Begun(recorded) => Some(recorded),
         };
@@ -134,34 +121,32 @@ impl Arguments {
                 Settle::Done => ("succeeded", "done"),
                 Settle::Redo => ("failed", "redo"),
             };
-            let left_open = || {
-                format!(
-                    "the command {result}, but `{key}` is still open; \
-                     run `jobctl once --settle {word} '{key}'`"
-                )
-            };
-            record(&store, database, |store| settle.write(store, name, recorded, output))
-                .with_context(left_open)
+            record(&store, database, |store| write(store, settle, name, recorded, output))
+                .with_context(|| {
+                    format!(
+                        "the command {result}, but `{key}` is still open; \
+                         run `jobctl once --settle {word} '{key}'`"
+                    )
+                })
         };
         match execute::foreground(&self.command, RESULT_LIMIT) {
             Foreground::Succeeded(printed) => {
-                let is_text = |text: &String| !text.contains('\0');
                 let output = printed.and_then(|bytes| String::from_utf8(bytes).ok());
-                let output = output.filter(is_text);
-                if settle(Settle::Done, output.as_deref())? {
-                    if output.is_none() {
-                        print::complain(&format!(
-                            "the output of `{key}` is not stored, because it is longer than 8 KiB \
-                             or not text"
-                        ));
-                    }
-                    return Ok(Exit::Done);
+                let output = output.filter(|text| !text.contains('\0'));
+                if !settle(Settle::Done, output.as_deref())? {
+                    let why = format!(
+                        "the command succeeded, but `{key}` was settled as redo meanwhile; \
+                         make sure that the effect does not happen twice"
+                    );
+                    bail!(Fault::new(Exit::Conflict, why));
                 }
-                let why = format!(
-                    "the command succeeded, but `{key}` was settled as redo meanwhile; \
-                     make sure that the effect does not happen twice"
-                );
-                Err(Fault::new(Exit::Conflict, why).into())
+                if output.is_none() {
+                    print::complain(&format!(
+                        "the output of `{key}` is not stored, because it is longer than 8 KiB \
+                         or not text"
+                    ));
+                }
+                Ok(Exit::Done)
             }
             Foreground::Failed(status) => {
                 settle(Settle::Redo, None)?;
@@ -171,8 +156,8 @@ impl Arguments {
                 settle(Settle::Redo, None)?;
                 let is_missing = error.kind() == io::ErrorKind::NotFound;
                 let status = if is_missing { NOT_FOUND } else { NOT_EXECUTABLE };
-                let why =
-                    format!("cannot run the program{}: {error}", action::program(&self.command[0]));
+                let program = action::program(&self.command[0]);
+                let why = format!("cannot run the program{program}: {error}");
                 Err(Fault::new(Exit::Passed(status), why).into())
             }
             Foreground::Unknown(error) => {
@@ -180,6 +165,20 @@ impl Arguments {
                 Err(open(&key, &begun).into())
             }
         }
+    }
+}
+
+/// Settles a key; returns whether it was open.
+fn write(
+    store: &Store,
+    settle: Settle,
+    key: &str,
+    recorded: Option<DateTime<Utc>>,
+    result: Option<&str>,
+) -> store::Result<bool> {
+    match settle {
+        Settle::Done => store.complete_effect(key, recorded, result),
+        Settle::Redo => store.remove_effect(key, recorded),
     }
 }
 

@@ -93,7 +93,18 @@ impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
         if !self.ids.is_empty() {
-            return remove(&store, self.ids, self.flags, self.output);
+            let request = Request {
+                action: RunAction::Remove,
+                from: &[Status::Succeeded, Status::Dead, Status::Cancelled],
+                granted: &|_| "deleted",
+                why: &|status| {
+                    format!(
+                        "its status is {status}; only succeeded, dead and cancelled runs can be \
+                         deleted"
+                    )
+                },
+            };
+            return request.of_ids(self.ids, self.flags, self.output, &store);
         }
         let BulkFlags { dry_run, yes, verbose, reason } = self.flags;
         if dry_run && verbose {
@@ -156,22 +167,6 @@ fn counts(
         }));
     }
     Ok(counts)
-}
-
-/// Deletes the runs with these ids.
-fn remove(store: &Store, ids: Vec<i64>, flags: BulkFlags, output: Output) -> anyhow::Result<Exit> {
-    let from = &[Status::Succeeded, Status::Dead, Status::Cancelled];
-    let request = Request {
-        action: RunAction::Remove,
-        from,
-        granted: &|_| "deleted",
-        why: &|status| {
-            format!(
-                "its status is {status}; only succeeded, dead and cancelled runs can be deleted"
-            )
-        },
-    };
-    request.of_ids(ids, flags, output, store)
 }
 
 /// Returns the ids of the runs that `delete` would delete, the oldest first.
