@@ -18,7 +18,10 @@ mod upkeep;
 
 use std::process::ExitCode;
 
+use log::LevelFilter;
+
 use exit::Exit;
+use print::LogFormat;
 
 fn main() -> ExitCode {
     if commands::answer_shell() {
@@ -27,14 +30,12 @@ fn main() -> ExitCode {
     execute::hide_environment();
     let exit = match commands::parse() {
         Ok(cli) => {
-            let is_quiet = cli.command.is_quiet();
+            let is_quiet = cli.command.tick().is_some_and(|tick| tick.quiet);
             run(cli).unwrap_or_else(|error| {
                 let exit = commands::exit_of(&error);
-                let complain = if is_quiet && exit == Exit::Unavailable {
-                    print::complain_hourly
-                } else {
-                    print::complain
-                };
+                // Cron mails each line.
+                let is_hourly = is_quiet && exit == Exit::Unavailable;
+                let complain = if is_hourly { print::complain_hourly } else { print::complain };
                 complain(&format!("{error:#}"));
                 exit
             })
@@ -47,6 +48,10 @@ fn main() -> ExitCode {
 
 fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
     print::set_colour(cli.color);
-    print::start_log(cli.command.log_level(), cli.command.log_format())?;
+    match cli.command.tick() {
+        Some(tick) if tick.quiet => print::start_log(LevelFilter::Warn, tick.log_format),
+        Some(tick) => print::start_log(LevelFilter::Info, tick.log_format),
+        None => print::start_log(LevelFilter::Warn, LogFormat::Text),
+    }?;
     cli.command.run(&cli.database)
 }

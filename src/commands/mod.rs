@@ -1,5 +1,5 @@
-//! The command line: one file per subcommand, or for two opposite ones, which holds their arguments and
-//! their `run`.
+//! The command line: one file per subcommand, or for two opposite ones, which holds their arguments
+//! and their `run`.
 
 mod apply;
 mod arguments;
@@ -42,12 +42,11 @@ use std::env::VarError;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use log::LevelFilter;
 
 use crate::connect::{self, Target};
 use crate::exit::{Exit, Fault};
 use crate::job::action;
-use crate::print::{self, Colour, LogFormat};
+use crate::print::{self, Colour};
 use crate::schedule::ZoneData;
 use crate::schedule::due::Scheduled;
 use crate::store::{self, Store};
@@ -153,21 +152,8 @@ commands! {
 }
 
 impl Command {
-    /// Returns the level of the log, unless JOBCTL_LOG sets it.
-    pub(crate) fn log_level(&self) -> LevelFilter {
-        match self {
-            Self::Tick(tick) if !tick.0.quiet => LevelFilter::Info,
-            _ => LevelFilter::Warn,
-        }
-    }
-
-    pub(crate) fn log_format(&self) -> LogFormat {
-        if let Self::Tick(tick) = self { tick.0.log_format } else { LogFormat::Text }
-    }
-
-    /// Returns whether the same error is logged once an hour only: cron mails each line.
-    pub(crate) fn is_quiet(&self) -> bool {
-        matches!(self, Self::Tick(tick) if tick.0.quiet)
+    pub(crate) fn tick(&self) -> Option<&tick::Arguments> {
+        if let Self::Tick(Environment(tick)) = self { Some(tick) } else { None }
     }
 }
 

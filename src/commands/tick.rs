@@ -82,10 +82,10 @@ pub(crate) struct Arguments {
     dry_run: bool,
     /// Log only warnings; an unreachable database once an hour
     #[arg(long)]
-    pub(super) quiet: bool,
+    pub(crate) quiet: bool,
     /// Format of the log: text, or json with one object a line
     #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
-    pub(super) log_format: LogFormat,
+    pub(crate) log_format: LogFormat,
     #[command(flatten)]
     output: Output,
 }

@@ -15,7 +15,8 @@ use clap::{Args, ValueEnum};
 use env_logger::fmt::style::AnsiColor;
 use env_logger::{Target, WriteStyle};
 use log::{Level, LevelFilter, Record, log_enabled};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::exit::Fault;
 use crate::text::plain::{commands_terminals, plain};
@@ -40,22 +41,18 @@ pub(crate) enum LogFormat {
 
 static LOG_FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// A line of the log. The last four are known in lines about an attempt.
-#[derive(Serialize)]
-struct LogLine<'a> {
-    time: String,
-    level: &'a str,
-    message: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    run: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    job: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    attempt: Option<i64>,
-    /// The run's status after the attempt; `lost` if another tick recovered the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<String>,
+/// A line of the log. In lines about an attempt, it has the attempt's keys.
+struct LogLine(Vec<(&'static str, Value)>);
+
+impl Serialize for LogLine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
 }
+
+/// The keys of an attempt. The status is the run's after the attempt; `lost` if another tick
+/// recovered the run.
+const ATTEMPT_KEYS: [&str; 4] = ["run", "job", "attempt", "status"];
 
 /// The format of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -317,16 +314,16 @@ pub(crate) fn start_log(level: LevelFilter, format: LogFormat) -> anyhow::Result
         let (time, message) = (buffer.timestamp().to_string(), record.args().to_string());
         let level = record.level().as_str().to_ascii_lowercase();
         if format == LogFormat::Json {
-            let line = LogLine {
-                time,
-                level: &level,
-                message: &message,
-                run: known(record, "run").and_then(|run| run.to_i64()),
-                job: known(record, "job").map(|job| job.to_string()),
-                attempt: known(record, "attempt").and_then(|attempt| attempt.to_i64()),
-                status: known(record, "status").map(|status| status.to_string()),
-            };
-            return buffer.write_all(json_line(&line).map_err(io::Error::other)?.as_bytes());
+            let mut line =
+                vec![("time", time.into()), ("level", level.into()), ("message", message.into())];
+            let keys = ATTEMPT_KEYS.into_iter();
+            line.extend(keys.filter_map(|key| {
+                let value = known(record, key)?;
+                let number = value.to_i64().map(Value::from);
+                Some((key, number.unwrap_or_else(|| value.to_string().into())))
+            }));
+            return buffer
+                .write_all(json_line(&LogLine(line)).map_err(io::Error::other)?.as_bytes());
         }
         // Cron must not mail a failure that is retried, so its level is that of a success.
         let style = match known(record, "status") {
