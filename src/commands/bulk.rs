@@ -144,7 +144,7 @@ impl Request<'_> {
             print::hint(output, &format!("{matching} matches"));
         } else if !flags.yes
             && !flags.dry_run
-            && !print::confirm(|| Ok(Some(format!("{} {matching}?", self.action.verb()))))?
+            && !print::confirm(&format!("{} {matching}?", self.action.verb()))?
         {
             return Err(Fault::new(Exit::CouldNot, format!("{matching} left unchanged")).into());
         }

@@ -9,13 +9,11 @@ use serde::Serialize;
 use super::Database;
 use super::arguments::time;
 use crate::exit::{Exit, Fault};
-use crate::print::{self, Output, Table};
+use crate::print::{self, Format, Output, Table};
 use crate::schedule::due::{self, Scheduled};
 use crate::schedule::{HORIZON_YEARS, Schedule, Zone};
+use crate::text::plain::plain;
 use crate::text::timestamp;
-
-const FIRES: &str = "fires";
-const BROKEN: &str = "broken";
 
 /// Show when schedules fire, clock changes included
 ///
@@ -119,7 +117,7 @@ impl Arguments {
             return Err(Fault::new(Exit::Conflict, why).into());
         };
         let state = state(&definition);
-        if state != FIRES && state != BROKEN {
+        if !matches!(state, "fires" | "broken") {
             print::complain(&format!("`{name}` is {state}: it does not fire at these times"));
         }
         self.show(expression, &definition.time_zone, from)
@@ -136,7 +134,9 @@ impl Arguments {
                 clock_change: fire.mark,
             })
             .collect();
-        print::heading(self.output, &schedule.words())?;
+        if self.output.format() == Format::Table {
+            print::answer(&format!("{}\n\n", plain(&schedule.words())))?;
+        }
         print::rows(self.output, &times, &TIMES.wrapped())?;
         if let Some(last) = times.last().filter(|_| times.len() < usize::from(self.count)) {
             let last = last.scheduled_for.format("%Y-%m-%d");
@@ -150,7 +150,7 @@ impl Arguments {
 
 fn next(definition: Scheduled) -> Option<Next> {
     let state = state(&definition);
-    let next_run_at = definition.next_run_at.filter(|_| state == FIRES);
+    let next_run_at = definition.next_run_at.filter(|_| state == "fires");
     let zone = Zone::parse(&definition.time_zone).ok();
     Some(Next {
         next_run_at,
@@ -174,7 +174,7 @@ fn state(definition: &Scheduled) -> &'static str {
     match (definition.enabled, definition.paused_at) {
         (false, _) => "disabled",
         (true, Some(_)) => "paused",
-        (true, None) if due::is_broken(definition) => BROKEN,
-        (true, None) => FIRES,
+        (true, None) if due::is_broken(definition) => "broken",
+        (true, None) => "fires",
     }
 }

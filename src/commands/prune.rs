@@ -1,8 +1,7 @@
 //! `jobctl prune`: deletes old finished runs and their history.
 
-use std::cell::Cell;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -89,6 +88,8 @@ struct Count {
     runs: i64,
 }
 
+const TABLE: Table<'_> = Table::new("status, runs", "no run is old enough");
+
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         let store = database.open()?;
@@ -111,22 +112,24 @@ impl Arguments {
             bulk::print_deleted(self.output, old_ids(&store, self.ages)?)?;
             return Ok(Exit::Done);
         }
-        let total = Cell::new(None);
-        let question = || {
-            let old = counts(self.ages, |old| store.count_old(old))?;
-            let runs: i64 = old.iter().map(|count| count.runs).sum();
-            total.set(usize::try_from(runs).ok());
-            Ok((runs > 0).then(|| format!("delete {}?", plural::of(runs, "old run"))))
-        };
+        let count = || counts(self.ages, |old| store.count_old(old));
+        let mut total = None;
+        if !dry_run && !yes && print::can_ask() {
+            let runs = count()?.iter().map(|count| count.runs).sum();
+            total = usize::try_from(runs).ok();
+            if runs > 0 && !print::confirm(&format!("delete {}?", plural::of(runs, "old run")))? {
+                return Err(Fault::new(Exit::CouldNot, "no run was deleted").into());
+            }
+        }
         let mut ids = Vec::new();
         let counts = if dry_run {
-            counts(self.ages, |old| store.count_old(old))?
-        } else if yes || print::confirm(question)? {
-            let archive = self.archive.as_deref().map(|file| {
+            count()?
+        } else {
+            let open = |file: &Path| {
                 Archive::open(file).with_context(|| format!("cannot open {}", file.display()))
-            });
-            let archive = archive.transpose()?;
-            let (cause, progress) = (reason.cause(), Progress::of(total.get()));
+            };
+            let archive = self.archive.as_deref().map(open).transpose()?;
+            let (cause, progress) = (reason.cause(), Progress::of(total));
             let mut done = 0;
             let mut deleted_some = |runs: &[Pruned]| {
                 done += runs.len();
@@ -140,14 +143,11 @@ impl Arguments {
             let deleted = deleted?;
             store.forget_workers()?;
             deleted
-        } else {
-            return Err(Fault::new(Exit::CouldNot, "no run was deleted").into());
         };
         if verbose {
             bulk::print_deleted(self.output, ids)?;
             return Ok(Exit::Done);
         }
-        const TABLE: Table<'_> = Table::new("status, runs", "no run is old enough");
         print::rows(self.output, &counts, &TABLE)?;
         Ok(Exit::Done)
     }

@@ -155,14 +155,6 @@ pub(crate) fn tsv<T: Serialize + Default>(
     answer(&text)
 }
 
-/// Prints a heading, to people only.
-pub(crate) fn heading(output: Output, text: &str) -> anyhow::Result<()> {
-    match output.format() {
-        Format::Table => answer(&format!("{}\n\n", plain(text))),
-        _ => Ok(()),
-    }
-}
-
 /// Returns a table below a heading and an empty line, or nothing if there are no rows.
 pub(crate) fn section<T: Serialize>(
     heading: &str,
@@ -277,16 +269,12 @@ pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Asks for confirmation at the terminal. Returns true if stdin is not a terminal or there is no
-/// question.
-pub(crate) fn confirm(
-    question: impl FnOnce() -> anyhow::Result<Option<String>>,
-) -> anyhow::Result<bool> {
+/// Asks for confirmation at the terminal. Returns true if stdin is not a terminal.
+pub(crate) fn confirm(question: &str) -> anyhow::Result<bool> {
     if !can_ask() {
         return Ok(true);
     }
-    let Some(question) = question()? else { return Ok(true) };
-    let _ = write!(io::stderr(), "{} [y/N] ", plain(&question));
+    let _ = write!(io::stderr(), "{} [y/N] ", plain(question));
     let mut line = String::new();
     io::stdin().read_line(&mut line).context("cannot read the answer")?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))

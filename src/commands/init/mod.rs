@@ -185,7 +185,7 @@ impl Arguments {
             let why = format!("cannot ask whether to change {what}: no terminal; add --yes");
             return Err(Fault::usage(why).into());
         }
-        if !print::confirm(|| Ok(Some(format!("Change {what}?"))))? {
+        if !print::confirm(&format!("Change {what}?"))? {
             return Err(Fault::new(Exit::CouldNot, format!("{what} is left unchanged")).into());
         }
         Ok(())
