@@ -72,19 +72,20 @@ impl Fields {
         if ["_at", "_until", "_for"].iter().any(|suffix| name.ends_with(suffix))
             && let Ok(at) = DateTime::parse_from_rfc3339(&text)
         {
-            let at = at.to_utc();
-            return now.map_or(Cell::At(at), |now| Cell::Since(at, now));
+            return Cell::Time(at.to_utc(), now);
         }
         match name {
             "status" | "last_status" | "outcome" | "severity" => Cell::Status(text),
-            "running_runs" if text != "0" => Cell::Runs(text, Status::Running),
-            "failed_runs" if text != "0" => Cell::Runs(text, Status::Failed),
-            "dead_runs" if text != "0" => Cell::Runs(text, Status::Dead),
+            "running_runs" if text != "0" => Cell::Number(text, Some(Status::Running)),
+            "failed_runs" if text != "0" => Cell::Number(text, Some(Status::Failed)),
+            "dead_runs" if text != "0" => Cell::Number(text, Some(Status::Dead)),
             "local_time" => {
                 let local = DateTime::parse_from_rfc3339(&text);
                 Cell::Whole(local.map_or(text, |at| at.format("%a %Y-%m-%d %H:%M %:z").to_string()))
             }
-            _ if json.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => Cell::Number(text),
+            _ if json.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+                Cell::Number(text, None)
+            }
             _ => Cell::Text(text),
         }
     }

@@ -174,7 +174,7 @@ pub(crate) fn facts<N: AsRef<str>>(facts: Vec<(N, Cell)>) -> anyhow::Result<()> 
         .into_iter()
         .filter(|(_, cell)| !matches!(cell, Cell::Nothing))
         .map(|(name, cell)| match cell {
-            Cell::Since(at, now) => (name, format!("{} ({})", instant(at), relative(at, now))),
+            Cell::Time(at, Some(now)) => (name, format!("{} ({})", instant(at), relative(at, now))),
             cell => (name, cell.coloured()),
         })
         .collect();

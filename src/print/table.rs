@@ -34,18 +34,14 @@ pub(crate) enum Cell {
     Text(String),
     /// A text that must not be cut.
     Whole(String),
-    /// Aligned to the right for people.
-    Number(String),
-    /// A number of runs, coloured by their status.
-    Runs(String, Status),
+    /// Aligned to the right for people. A number of runs is coloured by their status.
+    Number(String, Option<Status>),
     /// A duration; aligned to the right for people.
     Length(Duration),
     /// Coloured by a run's status, an attempt's outcome or a finding's severity.
     Status(String),
-    /// A time shown exactly.
-    At(DateTime<Utc>),
-    /// A time shown by its distance from the database's now.
-    Since(DateTime<Utc>, DateTime<Utc>),
+    /// A time, and the database's now if the time is shown by its distance from it.
+    Time(DateTime<Utc>, Option<DateTime<Utc>>),
     Nothing,
 }
 
@@ -53,13 +49,11 @@ impl Cell {
     /// The text of the cell alone; times are RFC 3339.
     pub(crate) fn bare(&self) -> String {
         match self {
-            Self::Text(text)
-            | Self::Whole(text)
-            | Self::Number(text)
-            | Self::Runs(text, _)
-            | Self::Status(text) => plain(text),
+            Self::Text(text) | Self::Whole(text) | Self::Number(text, _) | Self::Status(text) => {
+                plain(text)
+            }
             Self::Length(length) => duration::show(*length),
-            Self::At(at) | Self::Since(at, _) => instant(*at),
+            Self::Time(at, _) => instant(*at),
             Self::Nothing => String::new(),
         }
     }
@@ -71,34 +65,32 @@ impl Cell {
 
     /// Returns whether a narrow terminal drops this column first.
     fn is_time(&self) -> bool {
-        matches!(self, Self::Length(_) | Self::At(_) | Self::Since(..))
+        matches!(self, Self::Length(_) | Self::Time(..))
     }
 
-    /// The text for people.
-    fn text(&self, times: Times) -> String {
-        match (self, times) {
-            (Self::Since(at, now), Times::Full) => relative(*at, *now),
-            (Self::Since(at, now), Times::Short) => {
-                // Keeps only the largest unit.
+    /// The text for people. In its short form, a distance has only its largest unit, and a time no
+    /// seconds.
+    fn text(&self, is_short: bool) -> String {
+        match self {
+            Self::Time(at, Some(now)) => {
                 let text = relative(*at, *now);
                 let words: Vec<_> = text.split(' ').collect();
-                words[..words.len().min(if at > now { 2 } else { 1 })].join(" ")
+                let largest = if at > now { 2 } else { 1 };
+                words[..words.len().min(if is_short { largest } else { usize::MAX })].join(" ")
             }
-            (Self::At(at), Times::Short) => at.format("%Y-%m-%dT%H:%MZ").to_string(),
+            Self::Time(at, None) if is_short => at.format("%Y-%m-%dT%H:%MZ").to_string(),
             _ => self.bare(),
         }
     }
 
-    fn shown(&self, times: Times, is_coloured: bool) -> comfy_table::Cell {
-        let cell = comfy_table::Cell::new(self.text(times));
+    fn shown(&self, is_short: bool, is_coloured: bool) -> comfy_table::Cell {
+        let cell = comfy_table::Cell::new(self.text(is_short));
         let cell = match self.colour().filter(|_| is_coloured) {
             Some(colour) => cell.fg(colour),
             None => cell,
         };
         match self {
-            Self::Number(_) | Self::Runs(..) | Self::Length(_) => {
-                cell.set_alignment(CellAlignment::Right)
-            }
+            Self::Number(..) | Self::Length(_) => cell.set_alignment(CellAlignment::Right),
             _ => cell,
         }
     }
@@ -106,7 +98,7 @@ impl Cell {
     fn colour(&self) -> Option<Color> {
         match self {
             Self::Status(word) => colour_of(word),
-            Self::Runs(_, status) => colour_of(status.as_str()),
+            Self::Number(_, status) => colour_of(status.as_ref()?.as_str()),
             _ => None,
         }
     }
@@ -165,12 +157,13 @@ pub(crate) struct Table<'a> {
     pub(super) none: &'a str,
     /// The database's now; if it is set, times are shown by their distance from it.
     now: Option<DateTime<Utc>>,
-    height: Height,
+    /// Whether long texts are wrapped; else they are cut.
+    wraps: bool,
 }
 
 impl<'a> Table<'a> {
     pub(crate) const fn new(columns: &'a str, none: &'a str) -> Self {
-        Self { columns, none, now: None, height: Height::OneLine }
+        Self { columns, none, now: None, wraps: false }
     }
 
     /// Shows times by their distance from `now`.
@@ -180,7 +173,7 @@ impl<'a> Table<'a> {
 
     /// Wraps long texts instead of cutting them.
     pub(crate) fn wrapped(self) -> Self {
-        Self { height: Height::AsNeeded, ..self }
+        Self { wraps: true, ..self }
     }
 
     /// Returns the table in the width of the terminal.
@@ -195,24 +188,8 @@ impl<'a> Table<'a> {
             // A table of one column needs no heading.
             return Ok(rows.iter().flatten().map(|cell| cell.bare() + "\n").collect());
         }
-        Ok(table(&header, &rows, self.height))
+        Ok(table(&header, &rows, self.wraps))
     }
-}
-
-/// How a text is shown that does not fit into its column.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Height {
-    /// Cut.
-    OneLine,
-    /// Wrapped.
-    AsNeeded,
-}
-
-/// The precision of times.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Times {
-    Full,
-    Short,
 }
 
 /// What a table shows on a terminal of a certain width.
@@ -220,7 +197,7 @@ enum Times {
 struct Layout {
     /// Indices of the columns.
     columns: Vec<usize>,
-    times: Times,
+    has_short_times: bool,
     /// The width of each of these columns, without padding.
     widths: Vec<usize>,
 }
@@ -229,22 +206,22 @@ impl Layout {
     /// Columns shrink in this order: Times are shortened, then left out as empty columns are, from
     /// the right. Numbers are left out, from the left, then texts, from the right. Texts are cut,
     /// from the right, then the error, then the job. The first column and `KEPT` stay.
-    fn fitting(header: &[&str], rows: &[Vec<Cell>], height: Height, width: usize) -> Self {
+    fn fitting(header: &[&str], rows: &[Vec<Cell>], wraps: bool, width: usize) -> Self {
         let mut columns: Vec<usize> = (0..header.len()).collect();
         let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
-        let wanted = |column: usize, times| {
-            let widths = cells(column).map(|cell| cell.text(times).chars().count());
+        let wanted = |column: usize, is_short| {
+            let widths = cells(column).map(|cell| cell.text(is_short).chars().count());
             widths.max().unwrap_or_default().max(header[column].len())
         };
         let is_text = |column: usize| !cells(column).any(Cell::is_whole);
-        let fits = |columns: &[usize], times, most: usize| {
+        let fits = |columns: &[usize], is_short, most: usize| {
             let width_of = |column: &usize| {
                 let most = match header[*column] {
                     _ if !is_text(*column) => usize::MAX,
                     "job" | "error" => most,
                     _ => TEXT_WIDTH,
                 };
-                PADDING + wanted(*column, times).min(most)
+                PADDING + wanted(*column, is_short).min(most)
             };
             columns.iter().map(width_of).sum::<usize>() <= width
         };
@@ -252,26 +229,21 @@ impl Layout {
             cells(*column).all(|cell| matches!(cell, Cell::Nothing) || cell.is_time())
         };
         let is_number = |column: &usize| {
-            cells(*column)
-                .any(|cell| matches!(cell, Cell::Number(_) | Cell::Runs(..) | Cell::Whole(_)))
+            cells(*column).any(|cell| matches!(cell, Cell::Number(..) | Cell::Whole(_)))
         };
-        let is_minor =
-            |column: &usize| height == Height::OneLine && !KEPT.contains(&header[*column]);
-        let mut times = Times::Full;
-        if !fits(&columns, times, WHOLE_WIDTH) {
-            times = Times::Short;
-            while !fits(&columns, times, WHOLE_WIDTH) {
-                let Some(time) = columns.iter().skip(1).rposition(is_time) else { break };
-                columns.remove(time + 1);
-            }
+        let is_minor = |column: &usize| !wraps && !KEPT.contains(&header[*column]);
+        let is_short = !fits(&columns, false, WHOLE_WIDTH);
+        while !fits(&columns, is_short, WHOLE_WIDTH) {
+            let Some(time) = columns.iter().skip(1).rposition(is_time) else { break };
+            columns.remove(time + 1);
         }
-        while !fits(&columns, times, TEXT_WIDTH) {
+        while !fits(&columns, is_short, TEXT_WIDTH) {
             let others = || columns.iter().skip(1);
             let left_out = others().position(is_number).or_else(|| others().rposition(is_minor));
             let Some(left_out) = left_out else { break };
             columns.remove(left_out + 1);
         }
-        let mut widths: Vec<_> = columns.iter().map(|column| wanted(*column, times)).collect();
+        let mut widths: Vec<_> = columns.iter().map(|column| wanted(*column, is_short)).collect();
         let mut cut: Vec<_> = (0..columns.len()).rev().filter(|i| is_text(columns[*i])).collect();
         cut.sort_by_key(|i| ["error", "job"].iter().position(|name| *name == header[columns[*i]]));
         for least in [TEXT_WIDTH, NARROW_TEXT] {
@@ -281,26 +253,19 @@ impl Layout {
                 widths[*i] -= spare.min(all.saturating_sub(width));
             }
         }
-        Self { columns, times, widths }
+        Self { columns, has_short_times: is_short, widths }
     }
 }
 
-fn table(header: &[&str], rows: &[Vec<Cell>], height: Height) -> String {
+fn table(header: &[&str], rows: &[Vec<Cell>], wraps: bool) -> String {
     let is_coloured = is_coloured(&io::stdout());
     let width = rustix::termios::tcgetwinsize(io::stdout())
         .ok()
         .map(|size| size.ws_col)
         .filter(|width| *width > 0);
     let width = width.map(|width| width.max(NARROWEST));
-    let Layout { columns, times, widths } =
-        Layout::fitting(header, rows, height, width.map_or(usize::MAX, usize::from));
-    let fitted = |row: Vec<comfy_table::Cell>| {
-        let mut row = Row::from(row);
-        if height == Height::OneLine {
-            row.max_height(1);
-        }
-        row
-    };
+    let Layout { columns, has_short_times, widths } =
+        Layout::fitting(header, rows, wraps, width.map_or(usize::MAX, usize::from));
     let mut table = comfy_table::Table::new();
     table
         .load_style(presets::NOTHING)
@@ -308,12 +273,16 @@ fn table(header: &[&str], rows: &[Vec<Cell>], height: Height) -> String {
         .set_header(columns.iter().map(|column| header[*column].to_uppercase()))
         .add_rows(rows.iter().map(|row| {
             let cells = columns.iter().filter_map(|column| row.get(*column));
-            fitted(cells.map(|cell| cell.shown(times, is_coloured)).collect())
+            let mut row = Row::from(cells.map(|cell| cell.shown(has_short_times, is_coloured)));
+            if !wraps {
+                row.max_height(1);
+            }
+            row
         }));
     for ((column, text), shown) in columns.iter().zip(widths).zip(table.column_iter_mut()) {
         if rows.iter().any(|row| row.get(*column).is_some_and(Cell::is_whole)) {
             shown.set_constraint(ColumnConstraint::ContentWidth);
-        } else if let (Some(_), Height::OneLine) = (width, height) {
+        } else if width.is_some() && !wraps {
             let text = u16::try_from(PADDING + text).unwrap_or(u16::MAX);
             shown.set_constraint(ColumnConstraint::Absolute(Width::Fixed(text)));
         }
@@ -379,65 +348,65 @@ mod tests {
     }
 
     #[track_caller]
-    fn fits(width: usize, columns: &[usize], times: Times, [job, error]: [usize; 2]) {
+    fn fits(width: usize, columns: &[usize], has_short_times: bool, [job, error]: [usize; 2]) {
         let now = DateTime::UNIX_EPOCH;
         let row = vec![
-            Cell::Number("1234".to_owned()),
+            Cell::Number("1234".to_owned(), None),
             text("cleanup_temporary_files_nightly"),
             Cell::Status("succeeded".to_owned()),
             Cell::Whole("1/10".to_owned()),
-            Cell::Since(now, now + Duration::from_secs(200)),
+            Cell::Time(now, Some(now + Duration::from_secs(200))),
             Cell::Length(Duration::from_secs(1)),
             text("cannot connect to 127.0.0.1:9: Connection refused"),
         ];
         let header = ["id", "job", "status", "attempts", "created", "run time", "error"];
-        let layout = Layout::fitting(&header, &[row], Height::OneLine, width);
+        let layout = Layout::fitting(&header, &[row], false, width);
         let width_of = |column| {
             layout.widths[layout.columns.iter().position(|it| *it == column).expect("it stays")]
         };
         assert_eq!(
-            (&layout.columns[..], layout.times, [width_of(1), width_of(6)]),
-            (columns, times, [job, error]),
+            (&layout.columns[..], layout.has_short_times, [width_of(1), width_of(6)]),
+            (columns, has_short_times, [job, error]),
             "{width}"
         );
     }
 
     #[test]
     fn times_are_shortened_and_left_out_before_jobs_and_errors_are_cut() {
-        fits(133, &[0, 1, 2, 3, 4, 5, 6], Times::Full, [31, 49]);
-        fits(132, &[0, 1, 2, 3, 4, 5, 6], Times::Short, [31, 49]);
-        fits(129, &[0, 1, 2, 3, 4, 6], Times::Short, [31, 49]);
-        fits(119, &[0, 1, 2, 3, 6], Times::Short, [31, 49]);
-        fits(110, &[0, 1, 2, 3, 6], Times::Short, [31, 48]);
-        fits(86, &[0, 1, 2, 3, 6], Times::Short, [31, 24]);
-        fits(80, &[0, 1, 2, 3, 6], Times::Short, [25, 24]);
-        fits(69, &[0, 1, 2, 6], Times::Short, [24, 24]);
-        fits(60, &[0, 1, 2, 6], Times::Short, [24, 15]);
-        fits(40, &[0, 1, 2, 6], Times::Short, [11, 8]);
+        fits(133, &[0, 1, 2, 3, 4, 5, 6], false, [31, 49]);
+        fits(132, &[0, 1, 2, 3, 4, 5, 6], true, [31, 49]);
+        fits(129, &[0, 1, 2, 3, 4, 6], true, [31, 49]);
+        fits(119, &[0, 1, 2, 3, 6], true, [31, 49]);
+        fits(110, &[0, 1, 2, 3, 6], true, [31, 48]);
+        fits(86, &[0, 1, 2, 3, 6], true, [31, 24]);
+        fits(80, &[0, 1, 2, 3, 6], true, [25, 24]);
+        fits(69, &[0, 1, 2, 6], true, [24, 24]);
+        fits(60, &[0, 1, 2, 6], true, [24, 15]);
+        fits(40, &[0, 1, 2, 6], true, [11, 8]);
     }
 
     #[test]
     fn other_texts_are_left_out_before_jobs_are_cut() {
         let texts = ["cleanup_nightly", "fires", "0 2 * * *", "Europe/Berlin"].map(text);
-        let row = [vec![Cell::At(DateTime::UNIX_EPOCH)], texts.to_vec()].concat();
+        let row = [vec![Cell::Time(DateTime::UNIX_EPOCH, None)], texts.to_vec()].concat();
         let header = ["at", "job", "state", "schedule", "time zone"];
-        let columns = |height, width| {
-            Layout::fitting(&header, std::slice::from_ref(&row), height, width).columns
+        let columns = |wraps, width| {
+            Layout::fitting(&header, std::slice::from_ref(&row), wraps, width).columns
         };
-        assert_eq!(columns(Height::OneLine, 69), [0, 1, 2, 3, 4]);
-        assert_eq!(columns(Height::OneLine, 54), [0, 1, 2, 3]);
-        assert_eq!(columns(Height::OneLine, 40), [0, 1]);
-        assert_eq!(columns(Height::AsNeeded, 40), [0, 1, 2, 3, 4]);
+        assert_eq!(columns(false, 69), [0, 1, 2, 3, 4]);
+        assert_eq!(columns(false, 54), [0, 1, 2, 3]);
+        assert_eq!(columns(false, 40), [0, 1]);
+        assert_eq!(columns(true, 40), [0, 1, 2, 3, 4]);
     }
 
     #[test]
     fn a_short_time_has_one_unit() {
         let now = DateTime::UNIX_EPOCH + Duration::from_secs(100_000);
-        let short = |at| Cell::Since(at, now).text(Times::Short);
+        let short = |at| Cell::Time(at, Some(now)).text(true);
         assert_eq!(short(now - Duration::from_secs(200)), "3m");
         assert_eq!(short(now + Duration::from_secs(7500)), "in 2h");
         assert_eq!(short(now), "now");
-        assert_eq!(Cell::At(now).text(Times::Short), "1970-01-02T03:46Z");
+        assert_eq!(Cell::Time(now, None).text(true), "1970-01-02T03:46Z");
     }
 
     #[test]
