@@ -18,12 +18,8 @@ use crate::exit::Exit;
 use crate::health::limits::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
 use crate::health::{self, Finding, Severity};
 use crate::print::{self, Output, Table};
-use crate::text::duration;
+use crate::text::duration::{self, DAY, MINUTE, SECOND, YEAR};
 use crate::text::plain::plain;
-
-/// The longest `--within`: the query reads all failures of this time.
-const WEEK: Duration = Duration::from_secs(7 * 86400);
-const YEAR: Duration = Duration::from_secs(365 * 86400);
 
 /// Report problems with exit status 1, or print nothing
 ///
@@ -40,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value = "0", value_parser = within(0, i64::MAX))]
     max_dead: i64,
     /// Count only runs that died within this time [default: any]
-    #[arg(long, value_name = "DURATION", value_parser = length(Duration::from_secs(1), YEAR))]
+    #[arg(long, value_name = "DURATION", value_parser = length(SECOND, YEAR))]
     max_dead_within: Option<Duration>,
     /// Longest time that a run may be due, a schedule late, or a lost lease not recovered
     #[arg(
@@ -55,7 +51,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "DURATION",
         default_value = duration::show(TICK_OVERDUE),
-        value_parser = length(Duration::from_secs(60), YEAR)
+        value_parser = length(MINUTE, YEAR)
     )]
     max_tick_age: Duration,
     /// Longest time that a run may be running [default: no limit]
@@ -65,12 +61,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = within(0, i64::MAX))]
     max_failures: Option<i64>,
     /// Count failed attempts of this last time; needs --max-failures
+    // A week at most, because the query reads all failures of this time.
     #[arg(
         long,
         value_name = "DURATION",
         default_value = "1h",
         requires = "max_failures",
-        value_parser = length(Duration::from_secs(1), WEEK)
+        value_parser = length(SECOND, 7 * DAY)
     )]
     within: Duration,
     /// Print known problems again only after this time, or with a new one

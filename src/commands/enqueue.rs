@@ -21,10 +21,9 @@ use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::print::{self, Format, Output, Progress};
 use crate::schedule::Schedule;
 use crate::store::{Accepted, NewRun, Queued};
+use crate::text::duration::{SECOND, YEAR};
 use crate::text::plural;
 
-/// The longest `--in`; `--run-at` can reach farther.
-const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86400);
 /// Bytes of a line of a batch: a payload, and room for the rest.
 const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 
@@ -468,12 +467,13 @@ fn timeout() -> impl Read<f64> {
     seconds(least, most)
 }
 
+/// Reads a wait; `--run-at` can reach farther.
 fn wait() -> impl Read<f64> {
-    seconds(Duration::ZERO, LONGEST_WAIT)
+    seconds(Duration::ZERO, 10 * YEAR)
 }
 
 fn expires_in() -> impl Read<f64> {
-    seconds(Duration::from_secs(1), LONGEST_WAIT)
+    seconds(SECOND, 10 * YEAR)
 }
 
 /// Checks what a run does if its key has a run. A debounced run replaces it.

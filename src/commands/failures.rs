@@ -1,7 +1,5 @@
 //! `jobctl failures`: failed attempts, and why they failed.
 
-use std::time::Duration;
-
 use clap::Args;
 
 use super::Database;
@@ -9,9 +7,7 @@ use super::arguments::{HEADING, TimeZone, job, print_first, within, worker};
 use crate::print::{Output, Table};
 use crate::schedule::When;
 use crate::store::FailureFilter;
-
-/// The default window.
-const DAY: Duration = Duration::from_secs(86400);
+use crate::text::duration::DAY;
 
 /// List failed attempts, even of runs that succeeded later
 ///

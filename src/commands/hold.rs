@@ -14,10 +14,9 @@ use crate::exit::{Exit, Fault};
 use crate::job::definition::queue;
 use crate::print::{self, Output, Table};
 use crate::store::HoldTarget;
+use crate::text::duration::{SECOND, YEAR};
 use crate::text::timestamp;
 
-const SECOND: Duration = Duration::from_secs(1);
-const YEAR: Duration = Duration::from_secs(365 * 86_400);
 const HOLDS: Table<'_> = Table::new(
     "scope as held, name, held_at as since, held_until as until, host_user|recorded_by as by, \
      reason",

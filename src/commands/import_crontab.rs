@@ -16,10 +16,8 @@ use crate::job::crontab::{self, Imported, ImportedJob, Owner};
 use crate::job::definition::{self, Definition};
 use crate::print;
 use crate::schedule::{Schedule, Zone, cron};
+use crate::text::duration::{DAY, MINUTE};
 use crate::text::plural;
-
-/// The longest comparison; cron's part of it takes a step for each minute.
-const LONGEST: Duration = Duration::from_secs(366 * 86400);
 
 /// Turn a crontab into a definitions file
 ///
@@ -43,7 +41,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TZ", value_parser = Zone::parse)]
     time_zone: Option<Zone>,
     /// Compare the times of cron with the times of jobctl, for this long
-    #[arg(long, value_name = "DURATION", value_parser = length(Duration::from_secs(60), LONGEST))]
+    // The limit is a year, because cron's part takes a step for each minute.
+    #[arg(long, value_name = "DURATION", value_parser = length(MINUTE, 366 * DAY))]
     compare: Option<Duration>,
     /// Compare the times after this one: RFC 3339, with its offset [default: now]
     #[arg(long, value_name = "TIME", requires = "compare", value_parser = time)]

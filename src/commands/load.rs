@@ -18,10 +18,9 @@ use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Cell, Output, Progress};
 use crate::store::{ClaimFilter, LoadFigures, NewRun, Queued, Store};
+use crate::text::duration::{DAY, SECOND};
 use crate::tick::{self, Bounds, Plan};
 
-const SECOND: Duration = Duration::from_secs(1);
-const DAY: Duration = Duration::from_secs(86400);
 /// As a tick has it by default.
 const LEASE: Duration = Duration::from_secs(120);
 /// The name of the definition and of the queue; the statements of the store have it, too.

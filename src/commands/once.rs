@@ -14,14 +14,14 @@ use crate::exit::{Exit, Fault};
 use crate::job::action;
 use crate::print::{self, Output, Table};
 use crate::store::{self, Effect, RESULT_LIMIT, Store};
+use crate::text::duration::{MINUTE, SECOND};
 use crate::text::plain::plain;
 
 /// The statuses of `env`, `timeout` and every shell for a command that could not be run.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 /// How long to try to record the result. A database takes less time to restart.
-const RETRY_TIME: Duration = Duration::from_secs(60);
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+const RETRY_TIME: Duration = MINUTE;
 
 /// Run a command whose effect must happen once
 ///
@@ -213,7 +213,7 @@ fn record(
         log::warn!("{error:#}; `once` tries again for a minute");
     }
     while is_passing(&written) && Instant::now() < until {
-        thread::sleep(RETRY_PAUSE);
+        thread::sleep(SECOND);
         written = again();
     }
     written

@@ -14,13 +14,10 @@ use crate::print;
 use crate::report::Page;
 use crate::schedule::{When, Zone};
 use crate::store::{Details, Limits};
+use crate::text::duration::{DAY, MINUTE, SECOND};
 
-const SHORTEST: Duration = Duration::from_secs(60);
-const LONGEST: Duration = Duration::from_secs(366 * 86400);
-const LEAST_REFRESH: Duration = Duration::from_secs(10);
-const MOST_REFRESH: Duration = Duration::from_secs(86400);
 /// For a statement: a window of a year may hold many millions of runs.
-const STATEMENT_LIMIT: Duration = Duration::from_secs(60);
+const STATEMENT_LIMIT: Duration = MINUTE;
 
 /// Write one HTML page that shows how the jobs are doing
 ///
@@ -41,7 +38,7 @@ pub(crate) struct Arguments {
     time_zone: Zone,
     /// Interval at which the browser reloads the page; use cron's interval. After three intervals
     /// without a new page, it turns grey
-    #[arg(long, value_name = "DURATION", value_parser = length(LEAST_REFRESH, MOST_REFRESH))]
+    #[arg(long, value_name = "DURATION", value_parser = length(10 * SECOND, DAY))]
     refresh: Option<Duration>,
     /// Show the last line of output of failed attempts, which a viewer may not read
     #[arg(long)]
@@ -57,7 +54,7 @@ impl Arguments {
         let now = store.now()?;
         let since = self.since.resolve(now, &self.time_zone);
         let window = (now - since).to_std().unwrap_or_default();
-        if !(SHORTEST..=LONGEST).contains(&window) {
+        if !(MINUTE..=366 * DAY).contains(&window) {
             let since = print::instant(since);
             let why = format!("--since {since} is out of range; allowed are 1m to 366d ago");
             return Err(Fault::usage(why).into());

@@ -11,10 +11,8 @@ use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::Fault;
 use crate::print::{self, LogFormat, Output, Table};
 use crate::store::ClaimFilter;
+use crate::text::duration::{DAY, SECOND};
 use crate::tick::{self, Bounds, Plan};
-
-const SECOND: Duration = Duration::from_secs(1);
-const DAY: Duration = Duration::from_secs(86400);
 
 /// Run all due runs, then exit; cron calls it
 ///

@@ -6,6 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::text::duration::MINUTE;
+
 /// Limit of waiting bytes; further lines are dropped.
 const CAPACITY: usize = 4 * 1024 * 1024;
 /// Bytes per write.
@@ -13,7 +15,7 @@ const CHUNK: usize = 4096;
 /// How long a line waits for more lines.
 const BATCH_DELAY: Duration = Duration::from_micros(500);
 /// The process ends after this time without a write, even if lines are left.
-const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = MINUTE;
 
 static LOG: Log = Log { waiting: Mutex::new(Waiting::NONE), changed: Condvar::new() };
 

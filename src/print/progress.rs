@@ -3,10 +3,11 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use crate::text::{duration, plural};
+use crate::text::duration::{self, SECOND};
+use crate::text::plural;
 
 /// A command that ends sooner shows no progress.
-const DELAY: Duration = Duration::from_secs(1);
+const DELAY: Duration = SECOND;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
@@ -46,7 +47,7 @@ fn line(done: usize, total: Option<usize>, took: Duration) -> String {
     let rate = done as f64 / took.as_secs_f64();
     let left = total.map(|total| total.saturating_sub(done) as f64 / rate);
     let left = left.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let left = left.filter(|left| *left >= Duration::from_secs(1));
+    let left = left.filter(|left| *left >= SECOND);
     let left = left.map(|left| format!(", {} left", duration::show_whole(left)));
     let left = left.unwrap_or_default();
     format!("{}{of} runs, {} a second{left}", grouped(done), grouped(rate as usize))

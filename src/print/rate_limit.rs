@@ -9,13 +9,11 @@ use std::hash::{Hash, Hasher};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::process::geteuid;
 
 use super::complain;
-
-const HOUR: Duration = Duration::from_secs(3600);
+use crate::text::duration::HOUR;
 
 /// Prints an error unless the same error was printed within the hour. At a terminal, or if no note
 /// can be kept, it prints each time.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::fields::{Fields, columns};
 use crate::job::status::Status;
-use crate::text::duration;
+use crate::text::duration::{self, SECOND};
 use crate::text::plain::plain;
 
 /// Columns that are never left out.
@@ -306,10 +306,10 @@ pub(crate) fn instant(at: DateTime<Utc>) -> String {
 /// A time by its distance from now: `3m 12s ago`, `in 2h`, `now`.
 pub(crate) fn relative(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     match ((now - at).to_std(), (at - now).to_std()) {
-        (Ok(past), _) if past >= Duration::from_secs(1) => {
+        (Ok(past), _) if past >= SECOND => {
             format!("{} ago", duration::show_whole(past))
         }
-        (_, Ok(ahead)) if ahead >= Duration::from_secs(1) => {
+        (_, Ok(ahead)) if ahead >= SECOND => {
             format!("in {}", duration::show_whole(ahead))
         }
         _ => "now".to_owned(),

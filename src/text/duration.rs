@@ -3,7 +3,14 @@
 use std::time::Duration;
 
 /// The maximum of a duration that an operator may give, and of one read from a column.
-pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 86400);
+pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
+/// 365 days.
+pub(crate) const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Reads a duration; every number needs its unit. Zero is accepted: the caller knows its range.
 /// Months and years have no fixed length and are refused, so that `1M` is never read as a minute.
@@ -37,7 +44,7 @@ pub(crate) fn parse_within(
 /// Writes a duration as short as its size allows: `3ms`, `1.2s`, `59s`, `5m 30s`, `2h 5m`, `1d 1h`.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
-    if duration < Duration::from_secs(1) {
+    if duration < SECOND {
         return format!("{}ms", duration.as_millis());
     }
     if seconds < 10 && duration.subsec_millis() >= 50 {
@@ -117,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_allowed_range() {
-        let second = Duration::from_secs(1);
+        let second = SECOND;
         assert_eq!(parse_within("2s", second, second * 3), Ok(second * 2));
         assert_eq!(
             parse_within("0s", second, second * 300).unwrap_err(),
