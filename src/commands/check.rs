@@ -146,9 +146,8 @@ impl Memory {
         now: DateTime<Utc>,
         repeat: Duration,
     ) -> anyhow::Result<()> {
-        let read = fs::read(&self.0).ok();
-        let previous: Remembered =
-            read.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let read = fs::read(&self.0).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let previous: Remembered = read.unwrap_or_default();
         let subjects: Vec<_> = findings.iter().map(Finding::subject).collect();
         let (known, new): (Vec<_>, Vec<_>) =
             findings.iter().partition(|finding| previous.subjects.contains(&finding.subject()));

@@ -90,12 +90,10 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
     };
     if is_ours {
         add("role", judge(&store.inspect_role(), |may| health::role(&session, *may)));
-        match store.inspect_grants(grants::matrix()) {
-            Ok(facts) => {
-                health::grants(&facts).into_iter().for_each(|finding| add("grants", finding))
-            }
-            Err(error) => add("grants", health::unreadable(&error)),
-        }
+        let grants = store.inspect_grants(grants::matrix());
+        let grants = grants
+            .map_or_else(|error| vec![health::unreadable(&error)], |facts| health::grants(&facts));
+        grants.into_iter().for_each(|finding| add("grants", finding));
         let limits = Thresholds::default();
         let work = store.inspect_work(None, limits);
         match &work {

@@ -1,14 +1,16 @@
-//! `jobctl jobs`: the definitions.
+//! `jobctl jobs`: the definitions; and `jobctl job`: one of them, its next times, its last runs and
+//! its trail.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use clap::Args;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::Database;
+use super::{Database, list, trail};
 use crate::job::definition_keys;
-use crate::print::{self, Output, Table};
-use crate::store::StoredDefinition;
+use crate::print::{self, Cell, Fields, Output, Table};
+use crate::schedule::Schedule;
+use crate::store::{Event, Run, RunFilter, StoredDefinition};
 use crate::text::timestamp;
 
 /// List definitions: what they run, and which are paused
@@ -16,13 +18,13 @@ use crate::text::timestamp;
 ///   jobctl jobs
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Arguments {
+pub(crate) struct Jobs {
     #[command(flatten)]
     output: Output,
 }
 
 #[derive(Default, Serialize)]
-struct Job {
+struct Listed {
     job_type: String,
     /// Without secrets.
     executes: String,
@@ -47,16 +49,16 @@ const TABLE: Table<'_> = Table::new(
     "no definition; `jobctl apply` adds those of a file",
 );
 
-impl Arguments {
+impl Jobs {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let definitions = database.open()?.list_definitions(None)?;
         let now = definitions.first().map(|definition| definition.now);
-        let jobs: Vec<_> = definitions.into_iter().map(Job::from).collect();
+        let jobs: Vec<_> = definitions.into_iter().map(Listed::from).collect();
         print::rows(self.output, &jobs, &TABLE.since(now))
     }
 }
 
-impl From<StoredDefinition> for Job {
+impl From<StoredDefinition> for Listed {
     fn from(definition: StoredDefinition) -> Self {
         let keys: Value = serde_json::from_str(&definition.keys).unwrap_or_default();
         let text = |key: &str| keys[key].as_str().map(str::to_owned);
@@ -76,4 +78,75 @@ impl From<StoredDefinition> for Job {
             next_run_at: definition.next_run_at,
         }
     }
+}
+
+/// The number of next times and of last runs that are shown.
+const SHOWN: usize = 5;
+
+/// Show a definition, its last runs and its trail
+///
+/// Prints the keys of the file, with defaults. Leaves out the values of headers
+/// and of the environment, and the query of a URL.
+///
+///   jobctl job cleanup_nightly
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Job {
+    /// The definition's name
+    name: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    definition: StoredDefinition,
+    /// In the time zone of the schedule.
+    next_times: Vec<String>,
+    keys: Map<String, Value>,
+    last_runs: Vec<Run>,
+    events: Vec<Event>,
+}
+
+impl Job {
+    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+        let store = database.open()?;
+        let definition = store.list_definitions(Some(self.name.clone()))?.pop();
+        let definition = definition.ok_or_else(|| super::no_definition(&store, &self.name))?;
+        let now = definition.now;
+        let stored: Value = serde_json::from_str(&definition.keys).unwrap_or_default();
+        let schedule = stored["schedule"].as_str().zip(stored["time_zone"].as_str());
+        let schedule = schedule.filter(|_| definition.next_run_at.is_some());
+        let schedule = schedule.and_then(|(text, zone)| Schedule::parse(text, zone).ok());
+        let times = schedule.iter().flat_map(|schedule| schedule.fires(now).take(SHOWN));
+        let filter = RunFilter { job: Some(self.name.clone()), ..RunFilter::default() };
+        let keys = definition_keys::shown(&stored);
+        let answer = Answer {
+            next_times: times
+                .map(|fire| fire.local.to_rfc3339_opts(SecondsFormat::Secs, false))
+                .collect(),
+            keys: keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+            last_runs: store.list_runs(filter, SHOWN as i64)?,
+            events: store.definition_events(self.name)?,
+            definition,
+        };
+        print::object(self.output, &answer, |fields| text(&answer, &keys, fields))
+    }
+}
+
+fn text(answer: &Answer, keys: &[(&'static str, Value)], fields: &Fields) -> anyhow::Result<()> {
+    let now = answer.definition.now;
+    let mut facts = fields.cells(
+        "job_type as job, state, since_at as since, changed_by as by, reason, \
+         skipped_fires as skipped times",
+        Some(now),
+    );
+    facts.retain(|(name, _)| *name != "skipped times" || answer.definition.skipped_fires > 0);
+    let times = answer.next_times.join(", ");
+    facts.push(("next times", if times.is_empty() { Cell::Nothing } else { Cell::Text(times) }));
+    facts.extend(keys.iter().map(|(key, value)| (*key, Cell::Text(definition_keys::toml(value)))));
+    print::facts(facts)?;
+    print::answer(&print::section("Last runs", &answer.last_runs, &list::TABLE.since(Some(now)))?)?;
+    trail::print(&answer.events, now)
 }

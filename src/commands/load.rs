@@ -178,14 +178,15 @@ impl Arguments {
             let unfinished = unfinished.ok_or_else(|| Fault::new(Exit::Conflict, removed))?;
             let unfinished = usize::try_from(unfinished).unwrap_or_default();
             progress.show(enqueues.done.load(Ordering::Relaxed).saturating_sub(unfinished));
-            let stopped = match () {
-                () if is_enqueued && unfinished == 0 => None,
-                () if is_stopped() => Some("a signal stopped it"),
-                () if started.elapsed() >= self.max_time => Some("--max-time is over"),
-                () => {
-                    thread::sleep(POLL);
-                    continue;
-                }
+            let stopped = if is_enqueued && unfinished == 0 {
+                None
+            } else if is_stopped() {
+                Some("a signal stopped it")
+            } else if started.elapsed() >= self.max_time {
+                Some("--max-time is over")
+            } else {
+                thread::sleep(POLL);
+                continue;
             };
             progress.clear();
             return Ok(stopped);

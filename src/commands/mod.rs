@@ -18,7 +18,6 @@ mod help;
 mod hold;
 mod import_crontab;
 mod init;
-mod job;
 mod jobs;
 mod list;
 mod list_dead;
@@ -137,8 +136,8 @@ commands! {
     Status(status::Arguments),
     Check(check::Arguments),
     Report(report::Arguments),
-    Jobs(jobs::Arguments),
-    Job(job::Arguments),
+    Jobs(jobs::Jobs),
+    Job(jobs::Job),
     Next(next::Arguments),
     "Act":
     Retry(retry::Arguments),

@@ -82,10 +82,8 @@ impl Arguments {
             return print::answer(&output(self.id, self.attempt, stored)?);
         }
         let characters = i32::try_from(CHARACTERS).ok().filter(|_| !self.form.is_json());
-        let run = &match store.show(self.id, characters)? {
-            Some(run) => run,
-            None => return Err(no_run(&store, self.id).into()),
-        };
+        let run = store.show(self.id, characters)?;
+        let run = &run.ok_or_else(|| no_run(&store, self.id))?;
         let payload = run.payload.as_ref();
         let answer = Answer {
             run,
@@ -105,7 +103,7 @@ impl Arguments {
 }
 
 /// Returns what may keep a waiting run from being executed; nothing for other runs.
-fn findings(store: &Store, run: &RunDetails) -> anyhow::Result<Vec<Finding>> {
+fn findings(store: &Store, run: &RunDetails) -> store::Result<Vec<Finding>> {
     if !is_waiting(run) {
         return Ok(Vec::new());
     }
@@ -122,12 +120,10 @@ fn is_waiting(run: &RunDetails) -> bool {
 /// The error about a run that does not exist. The trail knows runs that were pruned by id.
 fn no_run(store: &Store, id: i64) -> Fault {
     let last = store.run_events(id).ok().and_then(|mut events| events.pop());
-    let pruned = last.filter(|event| event.action == "prune").map(
-        |Event { recorded_at, recorded_by, host_user, .. }| {
-            let by = host_user.unwrap_or(recorded_by);
-            format!("; {by} pruned it at {}", print::instant(recorded_at))
-        },
-    );
+    let pruned = last.filter(|event| event.action == "prune").map(|event| {
+        let by = event.host_user.unwrap_or(event.recorded_by);
+        format!("; {by} pruned it at {}", print::instant(event.recorded_at))
+    });
     let why = format!("cannot show run {id}: no such run{}", pruned.unwrap_or_default());
     Fault::new(Exit::NotFound, why)
 }

@@ -115,19 +115,17 @@ impl Arguments {
             let why = "cannot change the crontab: the line `# END jobctl` is missing; add it";
             Fault::new(Exit::CouldNot, why)
         })?;
+        let (done, nothing) = match block {
+            "" => ("the lines are removed from", "the crontab has no lines of `jobctl init`"),
+            _ => ("the lines are installed in", "the crontab is up to date"),
+        };
         if new == old {
-            print::complain(match block {
-                "" => "the crontab has no lines of `jobctl init`",
-                _ => "the crontab is up to date",
-            });
+            print::complain(nothing);
             return Ok(());
         }
         self.confirm("the crontab", &old, &new)?;
         replace_crontab(&new).context("cannot change the crontab")?;
-        print::complain(match block {
-            "" => "the lines are removed from the crontab",
-            _ => "the lines are installed in the crontab",
-        });
+        print::complain(&format!("{done} the crontab"));
         Ok(())
     }
 
