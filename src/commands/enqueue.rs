@@ -166,8 +166,8 @@ struct Line {
 
 /// A run to enqueue.
 struct Asked {
-    /// The line of the batch.
-    line: usize,
+    /// The line of a batch.
+    line: Option<usize>,
     run: NewRun,
     /// The run's time is the next time of this schedule.
     next: Option<Schedule>,
@@ -184,8 +184,7 @@ impl Arguments {
             }
             None => vec![self.asked()?],
         };
-        let at = |line, fault| if batch.is_some() { at_line(line, &fault) } else { fault };
-        let answers = enqueue(database, runs, at)?;
+        let answers = enqueue(database, runs)?;
         let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
         if dropped > 0 {
             let runs = plural::of(dropped as i64, "run");
@@ -233,8 +232,7 @@ impl Arguments {
         };
         self.complete(&mut run);
         settle_conflict(&mut run).map_err(Fault::usage)?;
-        // Only a batch has lines.
-        Ok(Asked { line: 0, run, next })
+        Ok(Asked { line: None, run, next })
     }
 
     /// Returns the payload of a run of this job.
@@ -292,12 +290,9 @@ pub(super) fn check_job(job: &str, payload: &str) -> Result<(), String> {
 /// Reads a payload from a file, or from stdin if its name is `-`.
 pub(super) fn read_payload(file: &str) -> anyhow::Result<Vec<u8>> {
     // Read one byte more than allowed, to see whether the payload is too long.
-    let limit = PAYLOAD_LIMIT as u64 + 1;
+    let mut reader = open(file)?.take(PAYLOAD_LIMIT as u64 + 1);
     let mut bytes = Vec::new();
-    open(file)?
-        .take(limit)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read `{file}`"))?;
+    reader.read_to_end(&mut bytes).with_context(|| format!("cannot read `{file}`"))?;
     Ok(bytes)
 }
 
@@ -308,12 +303,8 @@ fn open(file: &str) -> anyhow::Result<Box<dyn io::Read>> {
     Ok(Box::new(File::open(file).with_context(|| format!("cannot open `{file}`"))?))
 }
 
-/// Enqueues all runs or none. `at` adds the line of a run to its error.
-fn enqueue(
-    database: &Database,
-    mut runs: Vec<Asked>,
-    at: impl Fn(usize, Fault) -> Fault,
-) -> anyhow::Result<Vec<Accepted>> {
+/// Enqueues all runs or none.
+fn enqueue(database: &Database, mut runs: Vec<Asked>) -> anyhow::Result<Vec<Accepted>> {
     let total = runs.len();
     if total == 0 {
         return Ok(Vec::new());
@@ -326,7 +317,7 @@ fn enqueue(
         let now = store.now()?;
         for Asked { line, run, next } in &mut runs {
             let next = next.as_ref().map(|schedule| schedule.first(now)).transpose();
-            run.run_at = next.map_err(|why| at(*line, Fault::usage(why)))?.or(run.run_at);
+            run.run_at = next.map_err(|why| at_line(*line, Fault::usage(why)))?.or(run.run_at);
         }
     }
     let progress = Progress::of(Some(total));
@@ -335,26 +326,25 @@ fn enqueue(
     let queued = store.enqueue(runs, move |done| shown.show(done));
     progress.clear();
     let queued = queued?;
-    let answer = |(one, (line, job, key)): (&Queued, &(usize, String, Option<_>))| {
+    let answer = |(one, (line, job, key)): (&Queued, &(Option<usize>, String, Option<_>))| {
         let fault = match one {
             Queued::Accepted(accepted) => return Ok(accepted.clone()),
             Queued::Undefined => super::no_definition(&store, job),
             Queued::Refused(exit, why) => Fault::new(*exit, why),
             Queued::KeyTaken => {
-                // Another run of the batch is rolled back too, so the error names its line.
+                let (taken, _) = key.clone().unwrap_or_default();
+                // The other run is rolled back too, so the error names its line.
                 let mut others = queued.iter().zip(&lines);
                 let other = others.find(|(it, (_, _, its))| it.is_new() && its == key);
-                let (key, _) = key.clone().unwrap_or_default();
-                let owner = match other {
-                    Some((_, (line, ..))) => format!("is also in line {line}, with"),
-                    None => "belongs to a run with".to_owned(),
+                let (place, remedy) = match other {
+                    Some((_, (Some(line), ..))) => (format!("is also in line {line}, with"), ""),
+                    _ => ("belongs to a run with".to_owned(), "; use another key"),
                 };
-                let remedy = if other.is_some() { "" } else { "; use another key" };
-                let why = format!("key `{key}` {owner} another job or payload{remedy}");
+                let why = format!("key `{taken}` {place} another job or payload{remedy}");
                 Fault::new(Exit::Conflict, why)
             }
         };
-        Err(at(*line, fault).into())
+        Err(at_line(*line, fault).into())
     };
     queued.iter().zip(&lines).map(answer).collect()
 }
@@ -378,64 +368,57 @@ fn read_batch(mut input: impl BufRead) -> anyhow::Result<Vec<Asked>> {
         if rest.read_until(b'\n', &mut text).context("cannot read the batch")? == 0 {
             break;
         }
-        if text.len() > LINE_LIMIT {
-            let fault = Fault::usage(format!("longer than {} KiB", LINE_LIMIT / 1024));
-            return Err(at_line(number, &fault).into());
-        }
         let line = text.trim_ascii();
-        if !line.is_empty() {
-            let (run, next) = read_line(line).map_err(|fault| at_line(number, &fault))?;
-            runs.push(Asked { line: number, run, next });
-        }
+        let read = if text.len() > LINE_LIMIT {
+            Err(format!("longer than {} KiB", LINE_LIMIT / 1024))
+        } else if line.is_empty() {
+            continue;
+        } else {
+            read_line(line)
+        };
+        let line = Some(number);
+        let (run, next) = read.map_err(|why| at_line(line, Fault::usage(why)))?;
+        runs.push(Asked { line, run, next });
     }
     Ok(runs)
 }
 
-fn at_line(number: usize, fault: &Fault) -> Fault {
-    Fault::new(fault.exit, format!("nothing is enqueued: batch line {number}: {fault}"))
+/// Adds the line of a batch to an error.
+fn at_line(line: Option<usize>, fault: Fault) -> Fault {
+    let Some(line) = line else { return fault };
+    Fault::new(fault.exit, format!("nothing is enqueued: batch line {line}: {fault}"))
 }
 
-/// The error for a part of a batch line. The parser counts lines from 1 in each part, so `column`
-/// replaces its line 1.
-fn wrong(column: &'static str) -> impl Fn(String) -> Fault {
-    move |why| Fault::usage(why.replace(" at line 1 column ", column))
-}
-
-fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
+fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), String> {
     fn field<T>(
         name: &str,
         text: Option<String>,
         read: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, Fault> {
+    ) -> Result<Option<T>, String> {
         let read = text.map(|text| read(&text)).transpose();
-        read.map_err(|why| Fault::usage(format!("`{name}`: {why}")))
+        read.map_err(|why| format!("`{name}`: {why}"))
     }
-    payload::check_object(text).map_err(Fault::usage)?;
+    // The parser counts lines from 1 in each part.
+    let place = |why: String, column| why.replace(" at line 1 column ", column);
+    payload::check_object(text)?;
     let line: Line =
-        serde_json::from_slice(text).map_err(|error| wrong(" at column ")(error.to_string()))?;
+        serde_json::from_slice(text).map_err(|error| place(error.to_string(), " at column "))?;
     let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
     payload::check(payload.as_bytes())
         .and_then(|payload| check_job(&line.job_type, payload))
-        .map_err(wrong(" at its column "))?;
+        .map_err(|why| place(why, " at its column "))?;
     let times = [&line.run_at, &line.r#in, &line.next, &line.debounce];
-    let mistakes = [
-        (line.job_type.contains('\0'), "`job_type`: NUL not allowed"),
-        (
-            times.into_iter().flatten().count() > 1,
-            "`run_at`, `in`, `next` and `debounce` exclude each other",
-        ),
-        (line.time_zone.is_some() && line.next.is_none(), "`time_zone` needs `next`"),
-        (
-            line.key_scope.is_some() && line.idempotency_key.is_none(),
-            "`key_scope` needs an `idempotency_key`",
-        ),
-    ];
-    if let Some((_, mistake)) = mistakes.into_iter().find(|(is_made, _)| *is_made) {
-        return Err(Fault::usage(mistake));
-    }
-    if let Some(n) = line.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n)) {
-        let why = format!("{n} is out of range; allowed are 1 to {MOST_ATTEMPTS}");
-        return Err(Fault::usage(format!("`max_attempts`: {why}")));
+    if line.job_type.contains('\0') {
+        return Err("`job_type`: NUL not allowed".to_owned());
+    } else if times.into_iter().flatten().count() > 1 {
+        return Err("`run_at`, `in`, `next` and `debounce` exclude each other".to_owned());
+    } else if line.time_zone.is_some() && line.next.is_none() {
+        return Err("`time_zone` needs `next`".to_owned());
+    } else if line.key_scope.is_some() && line.idempotency_key.is_none() {
+        return Err("`key_scope` needs an `idempotency_key`".to_owned());
+    } else if let Some(n) = line.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n)) {
+        let allowed = format!("allowed are 1 to {MOST_ATTEMPTS}");
+        return Err(format!("`max_attempts`: {n} is out of range; {allowed}"));
     }
     let time_zone = line.time_zone.as_deref().unwrap_or("UTC");
     let next = field("next", line.next, |next| Schedule::parse(next, time_zone))?;
@@ -457,7 +440,7 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), Fault> {
         debounce: field("debounce", line.debounce, wait())?,
         debounce_max: field("debounce_max", line.debounce_max, wait())?,
     };
-    settle_conflict(&mut run).map_err(Fault::usage)?;
+    settle_conflict(&mut run)?;
     Ok((run, next))
 }
 
