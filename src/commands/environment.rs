@@ -87,27 +87,27 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
         let name = command.get_name();
         commands.clone().mut_subcommand(name, |command| command.mut_args(drop)).try_get_matches()
     };
-    let kind = |ids: &[&Id]| parse(ids).err().map(|error| error.kind());
-    let missing = |ids: &[&Id]| match parse(ids).err() {
-        Some(error) if error.kind() == ErrorKind::MissingRequiredArgument => {
-            match error.get(ContextKind::InvalidArg) {
-                Some(ContextValue::Strings(missing)) => missing.clone(),
-                _ => Vec::new(),
+    let missing = |ids: &[&Id]| {
+        let error = parse(ids).err()?;
+        match error.get(ContextKind::InvalidArg)? {
+            ContextValue::Strings(missing)
+                if error.kind() == ErrorKind::MissingRequiredArgument =>
+            {
+                Some(missing.clone())
             }
+            _ => None,
         }
-        _ => Vec::new(),
     };
-    let mut left: Vec<_> = command
-        .get_arguments()
-        .filter(|argument| argument.get_env().is_some())
-        .map(Arg::get_id)
-        .filter(|id| kind(&[id]) != Some(ErrorKind::ArgumentConflict))
-        .collect();
+    let conflicts =
+        |id: &&Id| parse(&[id]).is_err_and(|error| error.kind() == ErrorKind::ArgumentConflict);
+    let with_env = command.get_arguments().filter(|argument| argument.get_env().is_some());
+    let mut left: Vec<_> = with_env.map(Arg::get_id).filter(|id| !conflicts(id)).collect();
     let mut kept = Vec::new();
     // Search again after each added variable, because it may be one that another variable requires.
     while let Some(next) = left.iter().position(|id| {
-        let before = missing(&kept);
-        missing(&[&kept[..], &[id]].concat()).iter().all(|argument| before.contains(argument))
+        let before = missing(&kept).unwrap_or_default();
+        let after = missing(&[&kept[..], &[id]].concat()).unwrap_or_default();
+        after.iter().all(|argument| before.contains(argument))
     }) {
         kept.push(left.remove(next));
     }
@@ -141,12 +141,9 @@ fn name(command: &str, flag: &str) -> String {
 /// Names the variable instead of the flag in an error about its value.
 pub(super) fn with_variable(mut usage: clap::Error) -> clap::Error {
     let commands = Cli::command();
-    let command = given(&commands).map(Command::get_name);
+    let Some(command) = given(&commands).map(Command::get_name) else { return usage };
     for part in [ContextKind::InvalidArg, ContextKind::PriorArg] {
-        let (Some(command), Some(ContextValue::String(argument))) = (command, usage.get(part))
-        else {
-            continue;
-        };
+        let Some(ContextValue::String(argument)) = usage.get(part) else { continue };
         let flag = argument.split(' ').next().unwrap_or_default();
         let Some(long) = flag.strip_prefix("--") else { continue };
         let name = name(command, long);
@@ -168,9 +165,10 @@ pub(super) fn unknown_variables() -> Vec<(String, Option<String>)> {
         of_flags.chain(OF_ALL.into_iter().chain(OF_JOBS).map(str::to_owned)).collect();
     let given: BTreeSet<_> =
         std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let unknown = |name: &String| name.starts_with("JOBCTL_") && !known.contains(name);
     given
         .into_iter()
-        .filter(|name| name.starts_with("JOBCTL_") && !known.contains(name))
+        .filter(unknown)
         .map(|name| {
             let flag = &name["JOBCTL".len()..];
             // Most variables in a crontab are for its ticks.
@@ -188,10 +186,9 @@ pub(super) fn unknown_variables() -> Vec<(String, Option<String>)> {
 /// Names the argument or the jobctl variable that is not UTF-8; clap does not name it.
 pub(super) fn not_utf8() -> Option<String> {
     let argument = std::env::args_os().skip(1).find(|argument| argument.to_str().is_none());
-    let ours = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());
-    let ours = ours
-        .filter_map(|(name, _)| name.into_string().ok())
-        .filter(|name| name.starts_with("JOBCTL_"));
     let named = argument.map(|argument| format!("the argument `{}`", argument.to_string_lossy()));
+    let variables = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());
+    let names = variables.filter_map(|(name, _)| name.into_string().ok());
+    let ours = names.filter(|name| name.starts_with("JOBCTL_"));
     named.or_else(|| ours.min().map(|variable| format!("the variable {variable}")))
 }

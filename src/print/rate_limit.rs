@@ -37,10 +37,6 @@ fn name(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-fn is_note(file: &str) -> bool {
-    u64::from_str_radix(file, 16).is_ok_and(|hash| name(hash) == file)
-}
-
 /// Returns whether the line was printed within the hour; if not, notes that it is printed now.
 fn was_printed(folder: &Path, line: &str) -> io::Result<bool> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -51,15 +47,16 @@ fn was_printed(folder: &Path, line: &str) -> io::Result<bool> {
     }
     for said in fs::read_dir(folder)? {
         let said = said?;
-        if !said.file_name().to_str().is_some_and(is_note) {
-            continue;
-        }
+        let file = said.file_name();
+        let hash = file.to_str().and_then(|file| u64::from_str_radix(file, 16).ok());
         // A note from the future means that the clock was set back: remove it, too.
-        if said.metadata()?.modified()?.elapsed().is_ok_and(|age| age < HOUR) {
-            continue;
+        let is_new = || {
+            Ok::<_, io::Error>(said.metadata()?.modified()?.elapsed().is_ok_and(|age| age < HOUR))
+        };
+        if hash.is_some_and(|hash| file == *name(hash)) && !is_new()? {
+            // Another tick may have removed it.
+            let _ = fs::remove_file(said.path());
         }
-        // Another tick may have removed it.
-        let _ = fs::remove_file(said.path());
     }
     let mut hasher = DefaultHasher::new();
     line.hash(&mut hasher);
