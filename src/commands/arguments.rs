@@ -187,10 +187,8 @@ pub(super) fn status() -> impl TypedValueParser<Value = Status> {
 
 /// Reads a job's name. Runs can have names that no definition may have.
 pub(super) fn job(text: &str) -> Result<String, String> {
-    if (1..=63).contains(&text.chars().count()) {
-        return Ok(text.to_owned());
-    }
-    Err("a job's name has 1 to 63 characters".to_owned())
+    let fits = (1..=63).contains(&text.chars().count());
+    checked(text, fits, "a job's name has 1 to 63 characters")
 }
 
 /// Reads a run's id.
@@ -201,10 +199,8 @@ pub(super) fn run_id(text: &str) -> Result<i64, String> {
 
 /// Checks a worker's name.
 pub(super) fn worker(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
-        return Err("a worker's name has 1 to 255 bytes and no control characters".to_owned());
-    }
-    Ok(text.to_owned())
+    let fits = (1..=255).contains(&text.len()) && !text.chars().any(char::is_control);
+    checked(text, fits, "a worker's name has 1 to 255 bytes and no control characters")
 }
 
 /// Checks the key of an effect.
@@ -230,8 +226,11 @@ pub(super) fn share(text: &str) -> Result<String, String> {
 /// Scripts would pass a text that begins with - as an option.
 fn short_text(what: &str, text: &str) -> Result<String, String> {
     let is_plain = !text.starts_with('-') && !text.chars().any(char::is_control);
-    let is_allowed = is_plain && (1..=255).contains(&text.len());
-    is_allowed.then(|| text.to_owned()).ok_or_else(|| {
-        format!("a {what} must have 1 to 255 bytes without control characters, and must not begin with -")
-    })
+    let rule = "must have 1 to 255 bytes without control characters, and must not begin with -";
+    checked(text, is_plain && (1..=255).contains(&text.len()), &format!("a {what} {rule}"))
+}
+
+/// Returns a text that fits, else the rule that it breaks.
+pub(super) fn checked(text: &str, fits: bool, rule: &str) -> Result<String, String> {
+    if fits { Ok(text.to_owned()) } else { Err(rule.to_owned()) }
 }

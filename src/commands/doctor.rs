@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 
-use super::{Database, crontab_line, environment, grants};
+use super::{Database, crontab, environment, grants};
 use crate::connect::Target;
 use crate::exit::Exit;
 use crate::health::limits::Thresholds;
@@ -40,7 +40,7 @@ const TABLE: Table<'_> = Table::new("severity, check, found, remedy", "");
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
         if self.crontab {
-            print::answer(&crontab(&crontab_line::program()?))?;
+            print::answer(&crontab_lines(&crontab::program()?))?;
             return Ok(Exit::Done);
         }
         let (mut findings, now) = examine(&database.target()?)?;
@@ -146,8 +146,8 @@ fn clock(store: &Store) -> store::Result<ClockFacts> {
 /// Returns lines for a crontab that start a tick every minute. They work with any other settings in
 /// the crontab. The address is a variable, because jobs need it too. Until it is filled in, each
 /// tick logs that it can't connect.
-fn crontab(program: &str) -> String {
-    let program = crontab_line::word(program);
+fn crontab_lines(program: &str) -> String {
+    let program = crontab::word(program);
     format!(
         "# Starts a jobctl tick every minute; ticks may overlap. Paste with `crontab -e` as the\n\
          # user whose rights the jobs get. Fill in the address of the database; jobs see it, too.\n\

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Database;
-use super::arguments::{Read, run_key, seconds, share, time, within};
+use super::arguments::{Read, checked, run_key, seconds, share, time, within};
 use crate::exit::{Exit, Fault};
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
@@ -480,10 +480,9 @@ fn settle_conflict(run: &mut NewRun) -> Result<(), &'static str> {
 
 fn on_conflict(text: &str) -> Result<String, String> {
     let is_known = matches!(text, "same" | "replace" | "error");
-    is_known.then(|| text.to_owned()).ok_or_else(|| "must be same, replace or error".to_owned())
+    checked(text, is_known, "must be same, replace or error")
 }
 
 fn key_scope(text: &str) -> Result<String, String> {
-    let is_known = matches!(text, "retained" | "live");
-    is_known.then(|| text.to_owned()).ok_or_else(|| "must be retained or live".to_owned())
+    checked(text, matches!(text, "retained" | "live"), "must be retained or live")
 }

@@ -7,7 +7,7 @@ mod bulk;
 mod cancel;
 mod check;
 mod completions;
-mod crontab_line;
+mod crontab;
 mod doctor;
 mod edit;
 mod enqueue;

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 use rustix::process::geteuid;
 
+use super::arguments::checked;
 use crate::connect;
 use crate::print::{self, Table};
 use crate::store::{Cause, Event};
@@ -33,7 +34,7 @@ impl Reason {
 
 fn reason(text: &str) -> Result<String, String> {
     let fits = (1..=1000).contains(&text.chars().count());
-    fits.then(|| text.to_owned()).ok_or_else(|| "a reason has 1 to 1000 characters".to_owned())
+    checked(text, fits, "a reason has 1 to 1000 characters")
 }
 
 /// Returns the name of the user, with `sudo` that of its caller.

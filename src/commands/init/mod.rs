@@ -1,7 +1,5 @@
 //! `jobctl init`: makes the database and this host ready.
 
-mod marked;
-
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,7 +10,7 @@ use clap::{Args, ValueHint};
 use rustix::process::geteuid;
 
 use super::replace_file::replace_file;
-use super::{Database, crontab_line};
+use super::{Database, crontab};
 use crate::execute::{read_crontab, replace_crontab};
 use crate::exit::{Exit, Fault};
 use crate::print;
@@ -83,7 +81,7 @@ impl Arguments {
         } else if self.systemd {
             self.change_units(Some(&environment))
         } else {
-            let block = marked::block(&self.lines(&environment)?);
+            let block = crontab::block(&self.lines(&environment)?);
             if self.crontab {
                 return self.change_crontab(&block);
             }
@@ -94,8 +92,8 @@ impl Arguments {
 
     /// The crontab's lines for this host.
     fn lines(&self, environment: &[(String, String)]) -> anyhow::Result<String> {
-        let program = crontab_line::word(&crontab_line::program()?);
-        let variables = environment.iter().map(|(name, value)| crontab_line::variable(name, value));
+        let program = crontab::word(&crontab::program()?);
+        let variables = environment.iter().map(|(name, value)| crontab::variable(name, value));
         let mut lines = variables.collect::<anyhow::Result<Vec<_>>>()?;
         lines.push(format!("* * * * * {program} tick --quiet"));
         lines.push(format!("*/5 * * * * {program} check --repeat 1h"));
@@ -103,7 +101,7 @@ impl Arguments {
         if let Some(file) = &self.report {
             let file = std::path::absolute(file)?;
             let file = file.to_str().context("the path of the report is not UTF-8")?;
-            let file = crontab_line::word(file);
+            let file = crontab::word(file);
             lines.push(format!("*/10 * * * * {program} report --output {file}"));
         }
         Ok(lines.join("\n") + "\n")
@@ -111,7 +109,7 @@ impl Arguments {
 
     fn change_crontab(&self, block: &str) -> anyhow::Result<()> {
         let old = read_crontab().context("cannot read the crontab")?;
-        let new = marked::replaced(&old, block).ok_or_else(|| {
+        let new = crontab::replaced(&old, block).ok_or_else(|| {
             let why = "cannot change the crontab: the line `# END jobctl` is missing; add it";
             Fault::new(Exit::CouldNot, why)
         })?;
@@ -173,7 +171,7 @@ impl Arguments {
     }
 
     fn confirm(&self, what: &str, old: &str, new: &str) -> anyhow::Result<()> {
-        for line in marked::difference(old, new) {
+        for line in crontab::difference(old, new) {
             print::answer(&format!("{line}\n"))?;
         }
         if self.yes {
@@ -249,6 +247,6 @@ fn unit(template: &str, environment: &[(String, String)]) -> anyhow::Result<Stri
         }
         lines.push(format!("Environment={}", quoted(&format!("{name}={value}"))));
     }
-    let program = quoted(&crontab_line::program()?).replace('$', "$$");
+    let program = quoted(&crontab::program()?).replace('$', "$$");
     Ok(template.replace("{program}", &program).replace("{environment}", &lines.join("\n")))
 }
