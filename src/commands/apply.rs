@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Database;
-use super::trail::Reason;
+use super::arguments::Reason;
 use crate::exit::Fault;
 use crate::job::definition::{self, Definition, Problem};
 use crate::job::definition_keys;

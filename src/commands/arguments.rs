@@ -8,8 +8,10 @@ use anyhow::bail;
 use chrono::{DateTime, Utc};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use rustix::process::geteuid;
 use serde::Serialize;
 
+use crate::connect;
 use crate::exit::Fault;
 use crate::job::attempt::RUN_KEY_PREFIX;
 use crate::job::definition;
@@ -17,7 +19,7 @@ use crate::job::failure::ERROR_TYPES;
 use crate::job::status::Status;
 use crate::print::{self, Output, Table, instant};
 use crate::schedule::{When, Zone};
-use crate::store::{RunFilter, Store};
+use crate::store::{Cause, RunFilter, Store};
 use crate::text::duration;
 pub(super) use crate::text::timestamp::parse as time;
 
@@ -124,6 +126,37 @@ impl TimeZone {
         }
         Ok(window)
     }
+}
+
+/// The reason for a change.
+#[derive(Args, Debug)]
+#[group(skip)]
+pub(super) struct Reason {
+    /// The reason, which `show` and `job` print
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    reason: Option<String>,
+}
+
+impl Reason {
+    pub(super) fn cause(&self) -> Cause {
+        Cause { host_user: format!("{}@{}", user(), host_name()), reason: self.reason.clone() }
+    }
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    let fits = (1..=1000).contains(&text.chars().count());
+    checked(text, fits, "a reason has 1 to 1000 characters")
+}
+
+/// Returns the name of the user, with `sudo` that of its caller.
+fn user() -> String {
+    let variable = |name| std::env::var(name).ok().filter(|name| !name.is_empty());
+    let name = variable("SUDO_USER").or_else(connect::account_name).or_else(|| variable("USER"));
+    name.map_or_else(|| geteuid().as_raw().to_string(), |name| name.chars().take(255).collect())
+}
+
+pub(super) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Prints at most `limit` rows, and a hint if there are more. `rows` has one more if there are;

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use clap::Args;
 use serde::Serialize;
 
-use super::arguments::{Filter, TimeZone, run_id};
-use super::trail::Reason;
+use super::arguments::{Filter, Reason, TimeZone, run_id};
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};

@@ -8,8 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Database;
-use super::arguments::{length, worker};
-use super::trail::Reason;
+use super::arguments::{Reason, length, worker};
 use crate::exit::{Exit, Fault};
 use crate::job::definition::queue;
 use crate::print::{self, Output, Table};

@@ -1,7 +1,7 @@
 //! `jobctl import-crontab`: turns a crontab into a definitions file.
 
 use std::collections::BTreeSet;
-use std::io::{self, Read};
+use std::io;
 use std::time::{Duration, SystemTime};
 use std::{env, fs};
 
@@ -52,8 +52,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self, _: &Database) -> anyhow::Result<Exit> {
         let text = if self.file == "-" {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text).map(|_| text)
+            io::read_to_string(io::stdin())
         } else {
             fs::read_to_string(&self.file)
         };
@@ -66,14 +65,11 @@ impl Arguments {
         for (line, why) in &imported.warnings {
             print::complain(&format!("{}:{line}: {why}", self.file));
         }
-        let Some(length) = self.compare else {
-            print::answer(&imported.file)?;
-            return Ok(Exit::Done);
+        let is_same = match self.compare {
+            Some(length) => compare(&imported, from, from + length)?,
+            None => print::answer(&imported.file).map(|()| true)?,
         };
-        if compare(&imported, from, from + length)? {
-            return Ok(Exit::Done);
-        }
-        Ok(Exit::CouldNot)
+        Ok(if is_same { Exit::Done } else { Exit::CouldNot })
     }
 }
 

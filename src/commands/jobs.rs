@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Database, list, trail};
+use super::{Database, list, show};
 use crate::job::definition_keys;
 use crate::print::{self, Cell, Fields, Output, Table};
 use crate::schedule::Schedule;
@@ -148,5 +148,5 @@ fn text(answer: &Answer, keys: &[(&'static str, Value)], fields: &Fields) -> any
     facts.extend(keys.iter().map(|(key, value)| (*key, Cell::Text(definition_keys::toml(value)))));
     print::facts(facts)?;
     print::answer(&print::section("Last runs", &answer.last_runs, &list::TABLE.since(Some(now)))?)?;
-    trail::print(&answer.events, now)
+    show::trail(&answer.events, now)
 }

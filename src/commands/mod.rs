@@ -35,7 +35,6 @@ mod show;
 mod status;
 mod tick;
 mod tips;
-mod trail;
 
 use std::env::VarError;
 

@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Database;
-use super::trail::Reason;
+use super::arguments::Reason;
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Output, Table};
 use crate::schedule::due;

@@ -11,12 +11,11 @@ use serde_json::value::RawValue;
 
 use super::Database;
 use super::arguments::{run_id, within};
-use super::trail;
 use crate::exit::{Exit, Fault};
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
-use crate::print::{self, Cell, Fields, Output};
+use crate::print::{self, Cell, Fields, Output, Table};
 use crate::store::{self, Attempt, Event, RunDetails, Store, StoredOutput};
 use crate::text::plural;
 
@@ -220,7 +219,7 @@ fn text(run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
         print::excerpt(output, LINES)?;
     }
     run.history.chunk_by(is_repeated).try_for_each(|attempts| history(attempts, run.now))?;
-    trail::print(&run.events, run.now)?;
+    trail(&run.events, run.now)?;
     print::answer(&next_steps(run))
 }
 
@@ -292,6 +291,14 @@ fn history(attempts: &[Attempt], now: DateTime<Utc>) -> anyhow::Result<()> {
     print::answer("\n")?;
     print::facts(facts.into_iter().map(|(name, cell)| (indented(name), cell)).collect())?;
     print::excerpt(output, LINES)
+}
+
+const TRAIL: Table<'_> =
+    Table::new("recorded_at as at, action, host_user|recorded_by as by, detail, reason", "");
+
+/// Prints the events of a run or of a definition for people.
+pub(super) fn trail(events: &[Event], now: DateTime<Utc>) -> anyhow::Result<()> {
+    print::answer(&print::section("Trail", events, &TRAIL.since(Some(now)).wrapped())?)
 }
 
 #[cfg(test)]

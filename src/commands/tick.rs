@@ -5,8 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Database;
-use super::arguments::{length, up_to, within, worker};
-use super::trail::host_name;
+use super::arguments::{host_name, length, up_to, within, worker};
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::Fault;
 use crate::print::{self, LogFormat, Output, Table};
