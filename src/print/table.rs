@@ -17,7 +17,7 @@ use crate::text::duration::{self, SECOND};
 use crate::text::plain::plain;
 
 /// Columns that are never left out.
-const KEPT: [&str; 4] = ["job", "status", "error", "last line"];
+const KEPT: [&str; 7] = ["job", "status", "run status", "worker", "failures", "error", "last line"];
 /// The minimum width of a table.
 const NARROWEST: u16 = 40;
 /// The minimum width of a text column, unless a terminal is too narrow even for that.
@@ -74,9 +74,11 @@ impl Cell {
         match self {
             Self::Time(at, Some(now)) => {
                 let text = relative(*at, *now);
-                let words: Vec<_> = text.split(' ').collect();
-                let largest = if at > now { 2 } else { 1 };
-                words[..words.len().min(if is_short { largest } else { usize::MAX })].join(" ")
+                match text.split(' ').collect::<Vec<_>>()[..] {
+                    ["in", largest, _] if is_short => format!("in {largest}"),
+                    [largest, _, "ago"] if is_short => format!("{largest} ago"),
+                    _ => text,
+                }
             }
             Self::Time(at, None) if is_short => at.format("%Y-%m-%dT%H:%MZ").to_string(),
             _ => self.bare(),
@@ -228,10 +230,12 @@ impl Layout {
         let is_time = |column: &usize| {
             cells(*column).all(|cell| matches!(cell, Cell::Nothing) || cell.is_time())
         };
+        let is_kept = |column: &usize| KEPT.contains(&header[*column]);
         let is_number = |column: &usize| {
-            cells(*column).any(|cell| matches!(cell, Cell::Number(..) | Cell::Whole(_)))
+            !is_kept(column)
+                && cells(*column).any(|cell| matches!(cell, Cell::Number(..) | Cell::Whole(_)))
         };
-        let is_minor = |column: &usize| !wraps && !KEPT.contains(&header[*column]);
+        let is_minor = |column: &usize| !wraps && !is_kept(column);
         let is_short = !fits(&columns, false, WHOLE_WIDTH);
         while !fits(&columns, is_short, WHOLE_WIDTH) {
             let Some(time) = columns.iter().skip(1).rposition(is_time) else { break };
@@ -403,7 +407,7 @@ mod tests {
     fn a_short_time_has_one_unit() {
         let now = DateTime::UNIX_EPOCH + Duration::from_secs(100_000);
         let short = |at| Cell::Time(at, Some(now)).text(true);
-        assert_eq!(short(now - Duration::from_secs(200)), "3m");
+        assert_eq!(short(now - Duration::from_secs(200)), "3m ago");
         assert_eq!(short(now + Duration::from_secs(7500)), "in 2h");
         assert_eq!(short(now), "now");
         assert_eq!(Cell::Time(now, None).text(true), "1970-01-02T03:46Z");
