@@ -1,5 +1,6 @@
 //! `jobctl doctor`: checks the setup, and prints a remedy for each problem.
 
+use std::cmp::Reverse;
 use std::time::{Instant, SystemTime};
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -46,6 +47,7 @@ impl Arguments {
         let (mut findings, now) = examine(&database.target()?)?;
         if let (Format::Table, Some(now)) = (self.output.format(), now) {
             findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
+            findings.sort_by_key(|finding| Reverse(finding.severity));
         }
         print::rows(self.output, &findings, &TABLE.wrapped())?;
         let worst = findings.iter().map(|finding| finding.severity).max();

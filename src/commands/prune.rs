@@ -114,11 +114,12 @@ impl Arguments {
         }
         let count = || counts(self.ages, |old| store.count_old(old));
         let mut total = None;
-        if !dry_run && !yes && print::can_ask() {
+        if !dry_run && print::can_ask() {
             let runs = count()?.iter().map(|count| count.runs).sum();
             total = usize::try_from(runs).ok();
-            if runs > 0 && !print::confirm(&format!("delete {}?", plural::of(runs, "old run")))? {
-                return Err(Fault::new(Exit::CouldNot, "no run was deleted").into());
+            let question = format!("delete {}?", plural::of(runs, "old run"));
+            if !yes && runs > 0 && !print::confirm(&question)? {
+                return Err(Fault::new(Exit::CouldNot, "cannot prune: not confirmed").into());
             }
         }
         let mut ids = Vec::new();
