@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     Usage,
     /// No such run or definition.
     NotFound,
-    /// The run's status forbids it, or the key belongs to another payload.
+    /// The state of a run, schedule or effect forbids it, or the key belongs to another run.
     Conflict,
     /// The database can't be reached, or can't answer now.
     Unavailable,

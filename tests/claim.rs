@@ -351,7 +351,7 @@ fn concurrency_limits_all_ticks_of_a_worker_together() {
         db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
     });
     let is_full = |tick: Finished| {
-        tick.success().stderr_has("other ticks of this worker run as many as --concurrency allows");
+        tick.success().stderr_has("other ticks of this worker use all of --concurrency");
     };
     is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "2"]).run());
     assert_eq!(running(&db), 2);

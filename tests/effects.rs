@@ -177,7 +177,7 @@ fn an_effect_left_open_by_a_crash_waits_for_a_person() {
             .exits(8)
             .stdout("")
             .complains_once()
-            .stderr_has("`jobctl once --settle done|redo 'k'`");
+            .stderr_has("`jobctl once --settle done 'k'` if it happened, or else `--settle redo`");
     };
     crash();
     open();
@@ -242,7 +242,7 @@ fn an_effect_stays_open_if_its_command_cannot_be_awaited() {
         .exits(8)
         .complains_once()
         .stderr_has("it is unknown whether it happened: No child processes")
-        .stderr_has("`jobctl once --settle done|redo 'k'`");
+        .stderr_has("`jobctl once --settle done 'k'` if it happened, or else `--settle redo`");
     assert_eq!(effects(&db), "k|||f");
     wait_until("the command to run", || counter.times() == 1);
     once().run().exits(8);

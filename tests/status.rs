@@ -267,7 +267,7 @@ fn json_is_one_object_with_the_same_facts() {
     assert_eq!(db.status(id.as_i64().unwrap()), "running");
     let job = |name: &str, counts: [i64; 6], times: Value, next: Value, state: Value| {
         json!({
-            "job_type": name, "waiting_runs": counts[0], "due_runs": counts[1],
+            "job_type": name, "not_due_runs": counts[0], "due_runs": counts[1],
             "running_runs": counts[2], "failed_runs": counts[3], "dead_runs": counts[4],
             "oldest_due_age_seconds": null, "succeeded_runs_last_24h": counts[5],
             "run_time_median_seconds": times, "run_time_p95_seconds": times,
@@ -340,7 +340,7 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
 
          Jobs
 
-         JOB WAITING DUE OLDEST DUE RUNNING FAILED DEAD NEXT FIRE
+         JOB NOT DUE DUE OLDEST DUE RUNNING FAILED DEAD NEXT FIRE
          mail 2 3 2h 5m 0 2 0
          backup 0 0 1 0 1 in 3h 20m
          built-in 0 0 0 0 0

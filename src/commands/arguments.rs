@@ -35,7 +35,7 @@ pub(super) struct Filter {
     #[arg(long, value_name = "JOB", value_parser = job)]
     job: Option<String>,
     /// Only runs of this queue
-    #[arg(long, value_name = "Q", value_parser = definition::queue)]
+    #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
     queue: Option<String>,
     /// Only runs with this key
     #[arg(long, value_name = "KEY", value_parser = key)]

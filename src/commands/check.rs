@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
         value_parser = length(SECOND, 7 * DAY)
     )]
     within: Duration,
-    /// Print known problems again only after this time, or with a new one
+    /// Print nothing until a problem is new, or this long after the last output
     #[arg(
         long,
         value_name = "DURATION",
@@ -79,7 +79,7 @@ pub(crate) struct Arguments {
     )]
     repeat: Option<Duration>,
     /// Check only these jobs, and all workers
-    #[arg(long, value_name = "J", num_args = 1.., value_delimiter = ',')]
+    #[arg(long, value_name = "JOB", num_args = 1.., value_delimiter = ',')]
     job: Vec<String>,
     #[command(flatten)]
     output: Output,

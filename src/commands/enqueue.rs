@@ -29,17 +29,17 @@ const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 
 /// Enqueue a job and print its run's id
 ///
-/// JOB is the name of a definition, which says what to run, or shell or http, where
-/// the payload says it:
+/// JOB is the name of a definition. Or it is shell or http; then the payload has the
+/// command or the call:
 ///
 ///   jobctl enqueue send_weekly_report '{"user_id": 12345}'
 ///   jobctl enqueue shell -- pg_dump -f /backup/app.sql app
 ///   jobctl enqueue shell '{"command": "pg_dump -Z6 app >new && mv new app.gz"}'
 ///   jobctl enqueue http '{"url": "https://app.example/mail", "json": {"user": 5}}'
 ///
-/// A flag has precedence over the definition. Without both, the queue is `default`,
-/// the priority 0, the backoff exponential:1m..30m, and a run starts at most 10
-/// times; an http job has a timeout of 30s, a shell job none.
+/// A flag has precedence over the definition. Without a flag and a definition, the
+/// queue is `default`, the priority 0, the backoff exponential:1m..30m, and a run
+/// starts at most 10 times. An http job then has a timeout of 30s, a shell job none.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -72,8 +72,8 @@ pub(crate) struct Arguments {
     /// How long the key is taken: retained (until pruned) or live (until finished)
     #[arg(long, value_name = "SCOPE", requires = "key", value_parser = ["retained", "live"])]
     key_scope: Option<String>,
-    /// What to do if the key has a run: same (return it if its payload is the same), replace (the
-    /// payload and time of the waiting run; needs --key-scope live) or error [default: same]
+    /// If the key has a run: same returns it if the payload is equal, replace changes the waiting
+    /// run (needs --key-scope live), error fails [default: same]
     #[arg(
         long,
         value_name = "WHAT",
@@ -95,7 +95,7 @@ pub(crate) struct Arguments {
     /// Start at the latest this much time after the first enqueue
     #[arg(long, value_name = "DURATION", requires = "debounce", value_parser = wait())]
     debounce_max: Option<f64>,
-    /// Enqueue JSON Lines, all or nothing: job_type, payload, idempotency_key, and flags
+    /// Enqueue a JSON object a line, all or none: job_type, payload, idempotency_key, and flags
     #[arg(
         long,
         value_name = "FILE|-",
@@ -118,7 +118,7 @@ pub(super) struct Values {
     pub(super) payload_file: Option<String>,
     /// The queue; a tick can serve only some queues
     // A filter of `edit` has the id `queue`.
-    #[arg(id = "new_queue", long = "queue", value_name = "Q", value_parser = definition::queue)]
+    #[arg(id = "new_queue", long = "queue", value_name = "QUEUE", value_parser = definition::queue)]
     pub(super) queue: Option<String>,
     /// Runs with a smaller number start first
     #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]

@@ -39,7 +39,7 @@ struct AttemptFilter {
     #[arg(long, value_name = "JOB", value_delimiter = ',', value_parser = job)]
     job: Vec<String>,
     /// Only attempts on this worker
-    #[arg(long, value_name = "W", value_parser = worker)]
+    #[arg(long, value_name = "WORKER", value_parser = worker)]
     worker: Option<String>,
     /// Only attempts that ended since then: 2h, 02:00, yesterday, a date [default: 24h ago, or
     /// before --until]

@@ -75,12 +75,12 @@ pub(crate) struct Release {
 #[group(id = "what", required = true, multiple = false)]
 struct Target {
     /// The runs of this job
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "JOB")]
     job: Option<String>,
     /// The runs of this queue
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
     queue: Option<String>,
-    /// All runs, on this worker
+    /// The runs that this worker would start
     #[arg(long, value_name = "WORKER", value_parser = worker)]
     worker: Option<String>,
     /// All runs

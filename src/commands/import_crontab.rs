@@ -22,7 +22,7 @@ use crate::text::plural;
 /// Turn a crontab into a definitions file
 ///
 /// Prints the file that `apply` reads, and a warning for each line that needs a
-/// person. With --compare, it prints instead whether both start each line at the
+/// person. With --compare, it prints whether cron and jobctl start each line at the
 /// same times, and exits 1 if not. Needs no database:
 ///
 ///   crontab -l | jobctl import-crontab - >jobs.toml

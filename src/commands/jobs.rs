@@ -85,8 +85,8 @@ const SHOWN: usize = 5;
 
 /// Show a definition, its last runs and its trail
 ///
-/// Prints the keys of the file, with defaults. Leaves out the values of headers
-/// and of the environment, and the query of a URL.
+/// Prints the definition's keys as in the TOML file, with defaults. Leaves out the
+/// values of headers and of the environment, and the query of a URL.
 ///
 ///   jobctl job cleanup_nightly
 #[derive(Args, Debug)]

@@ -10,8 +10,8 @@ use crate::store::RunFilter;
 
 /// List runs, the newest first
 ///
-/// With --until, the latest end comes first. A run that has not ended has the
-/// place of its creation.
+/// With --until, finished runs are sorted by their end and others by their
+/// creation, the latest first.
 ///
 /// The runs of the last night, and those that failed:
 ///
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     )]
     status: Vec<Status>,
     /// Only runs with an attempt on this worker, finished or running
-    #[arg(long, value_name = "W", value_parser = worker, help_heading = HEADING)]
+    #[arg(long, value_name = "WORKER", value_parser = worker, help_heading = HEADING)]
     worker: Option<String>,
     /// Only runs of which an attempt failed, whatever their status
     #[arg(long, help_heading = HEADING)]

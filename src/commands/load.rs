@@ -36,9 +36,9 @@ const BATCH: usize = 2000;
 ///
 /// It enqueues runs of the command `true` at a fixed rate, as applications do, in
 /// the queue jobctl-load. Workers of this process run them, as ticks with --linger
-/// do. Then it prints the rates and the waits from due to claim. Ticks of other
-/// processes take part if they serve all queues, as those of cron do. Like all
-/// ticks, those of the test fire due schedules and recover lost runs.
+/// do. Then it prints the rates, and how long due runs waited for a claim. Ticks of
+/// other processes take part if they serve all queues, as those of cron do. Like
+/// all ticks, those of the test fire due schedules and recover lost runs.
 ///
 /// The test's runs, definition, history and figures are removed at the end, also
 /// after Ctrl-C. After `kill -9`, the next `jobctl load` removes them. Only one

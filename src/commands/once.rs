@@ -186,7 +186,7 @@ fn write(
 fn open(key: &str, begun: &str) -> Fault {
     let message = format!(
         "effect `{key}` {begun}; check whether it happened or still runs, then run \
-         `jobctl once --settle done|redo '{key}'`"
+         `jobctl once --settle done '{key}'` if it happened, or else `--settle redo`"
     );
     Fault::new(Exit::Open, message)
 }

@@ -10,9 +10,9 @@ use crate::store::{RetryTerms, RunAction};
 
 /// Make failed, dead, cancelled or waiting runs due now
 ///
-/// If no attempt is left, the run gets its original number once more; its history
-/// is kept. A cancelled run gets back the time at which it was due, if that is
-/// still to come.
+/// If no attempt is left, the run may start as many times again as at first; its
+/// history is kept. A cancelled run keeps its time if that is in the future; --now
+/// makes it due.
 ///
 ///   jobctl retry 3 4
 ///   jobctl retry --all-dead --job send_weekly_report --since 2h

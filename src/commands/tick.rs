@@ -25,10 +25,10 @@ use crate::tick::{self, Bounds, Plan};
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Jobs to run at a time, across all ticks of this worker
+    /// Runs to execute at a time, across all ticks of this worker
     #[arg(long, value_name = "N", default_value = "4", value_parser = within(1_u16, 1024))]
     concurrency: u16,
-    /// Start at most N jobs
+    /// Start at most N runs
     #[arg(long, value_name = "N", value_parser = within(1, u32::MAX))]
     limit: Option<u32>,
     /// Stop claiming after this long; running jobs may finish
@@ -40,14 +40,14 @@ pub(crate) struct Arguments {
     /// Only these queues
     #[arg(
         long,
-        value_name = "Q",
+        value_name = "QUEUE",
         num_args = 1..,
         value_delimiter = ',',
         value_parser = crate::job::definition::queue
     )]
     queue: Vec<String>,
     /// The worker's name [default: the host name]
-    #[arg(long, value_name = "NAME", value_parser = worker)]
+    #[arg(long, value_name = "WORKER", value_parser = worker)]
     worker: Option<String>,
     /// How long a run stays claimed without a heartbeat; renewed while it runs
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = length(SECOND, DAY))]

@@ -14,11 +14,11 @@ use crate::text::timestamp;
 
 rows! {
     /// The runs of a job, counted; the fields are named as in `status --json`. A queued or failed
-    /// run counts as `waiting` before its time and as `due` after it.
+    /// run counts as `not_due` before its time and as `due` after it.
     #[derive(Debug, Default, Serialize)]
     pub(crate) struct JobStatus {
         pub(crate) job_type: String,
-        pub(crate) waiting_runs: i64,
+        pub(crate) not_due_runs: i64,
         pub(crate) due_runs: i64,
         pub(crate) running_runs: i64,
         pub(crate) failed_runs: i64,

@@ -165,7 +165,7 @@ fn wake(
         held_by_others = store.held_by_others(&holder.worker, &asked.own_claims)?;
         let held = held_by_others + asked.own_claims.len();
         let is_full = held_by_others > 0 && held >= plan.concurrency;
-        let text = "other ticks of this worker run as many as --concurrency allows";
+        let text = "other ticks of this worker use all of --concurrency";
         why = is_full.then(|| (Level::Info, text.to_owned()));
     } else if seen.claiming_tick.is_some() {
         why = Some(why_not(&seen.claiming_queues, &plan.filter.queues));

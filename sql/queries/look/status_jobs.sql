@@ -1,5 +1,5 @@
 -- The state of every job that has a definition, or unfinished, dead or recently succeeded runs. A
--- queued or failed run counts as `waiting` before its time and as `due` after it. A settled run
+-- queued or failed run counts as `not_due` before its time and as `due` after it. A settled run
 -- does not count. Run times are of the last 24 hours.
 -- $1  a job; NULL for all
 WITH standing AS (
@@ -22,7 +22,7 @@ WITH standing AS (
 counted AS (
     SELECT
         standing.job_type,
-        count(*) FILTER (WHERE standing.run_at > now()) AS waiting,
+        count(*) FILTER (WHERE standing.run_at > now()) AS not_due,
         count(*) FILTER (WHERE standing.run_at <= now()) AS due,
         count(*) FILTER (WHERE standing.status = 'running') AS running,
         count(*) FILTER (WHERE standing.status = 'failed') AS failed,
@@ -60,7 +60,7 @@ definition AS (
 )
 SELECT
     job_type,
-    coalesce(counted.waiting, 0) AS waiting_runs,
+    coalesce(counted.not_due, 0) AS not_due_runs,
     coalesce(counted.due, 0) AS due_runs,
     coalesce(counted.running, 0) AS running_runs,
     coalesce(counted.failed, 0) AS failed_runs,

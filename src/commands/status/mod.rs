@@ -31,7 +31,7 @@ const REDRAWN_AFTER: Duration = Duration::from_secs(2);
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// Only this job
-    #[arg(long, value_name = "J")]
+    #[arg(long, value_name = "JOB")]
     job: Option<String>,
     /// Print metrics in the text format of Prometheus
     #[arg(long, conflicts_with_all = ["json", "format", "header"])]
@@ -51,7 +51,7 @@ struct Answer<'a> {
 }
 
 const JOBS: Table<'_> = Table::new(
-    "job_type as job, waiting_runs as waiting, due_runs as due, \
+    "job_type as job, not_due_runs as not due, due_runs as due, \
      oldest_due_age_seconds as oldest due, running_runs as running, failed_runs as failed, \
      dead_runs as dead, next_run_at|state as next fire",
     "",

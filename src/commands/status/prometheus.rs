@@ -25,7 +25,7 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
     write("gauge", "jobctl_findings", help, findings.collect());
     let by_status = |job: &JobStatus| {
         [
-            ("queued", job.waiting_runs + job.due_runs - job.failed_runs),
+            ("queued", job.not_due_runs + job.due_runs - job.failed_runs),
             ("failed", job.failed_runs),
             ("running", job.running_runs),
             ("dead", job.dead_runs),
@@ -36,7 +36,7 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
         })
     };
     let runs = jobs.iter().flat_map(by_status).collect();
-    write("gauge", "jobctl_runs", "Runs that are not done, by status.", runs);
+    write("gauge", "jobctl_runs", "Queued, failed, running and dead runs, by status.", runs);
     let mut per_job = |name, help, value: fn(&JobStatus) -> Option<f64>| {
         let samples = jobs.iter().filter_map(|job| of_job(&job.job_type, value(job)));
         write("gauge", name, help, samples.collect());
@@ -89,7 +89,7 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
         "Failed attempts after which the run waited for another one.",
         |job| Some(job.retried_attempts as f64),
     );
-    count("jobctl_run_time_seconds_total", "Run time of the runs that succeeded.", |job| {
+    count("jobctl_run_time_seconds_total", "Run time of the attempts that succeeded.", |job| {
         Some(job.run_time_seconds)
     });
     let help = "Time from due to start, of attempts whose result ended their run.";
