@@ -12,7 +12,6 @@ use crate::exit::Fault;
 use crate::job::definition::{self, Definition, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Output, Table};
-use crate::schedule::due;
 use crate::store::{Applied, ApplyMode, Unlisted};
 use crate::upkeep;
 
@@ -95,9 +94,9 @@ impl Arguments {
 /// The rows of the definitions, each with its next nominal time.
 fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
     let row = |definition: &Definition| {
-        let mut row = serde_json::to_value(definition).unwrap_or_default();
-        let next = definition.schedule.as_ref().filter(|_| definition.enabled);
-        let next = next.and_then(|schedule| due::first(schedule, &definition.time_zone, now).ok());
+        let mut row = definition.row.clone();
+        let next = definition.schedule.as_ref().filter(|_| row["enabled"] == true);
+        let next = next.and_then(|schedule| schedule.first(now).ok());
         row["next_run_at"] = next.map_or(Value::Null, |next| Value::from(next.to_rfc3339()));
         row
     };

@@ -15,7 +15,7 @@ use crate::exit::{Exit, Fault};
 use crate::job::crontab::{self, Imported, ImportedJob, Owner};
 use crate::job::definition::{self, Definition};
 use crate::print;
-use crate::schedule::{Schedule, Zone, cron};
+use crate::schedule::{Zone, cron};
 use crate::text::duration::{DAY, MINUTE};
 use crate::text::plural;
 
@@ -103,9 +103,9 @@ fn compare_job(
     let Some(by_cron) = cron::starts(&job.schedule, &zone, from, until) else {
         return Ok((format!("{head}cron rejects `{}`\n", job.schedule), false));
     };
-    let schedule = defined.and_then(|one| Some((one.schedule.as_ref()?, &one.time_zone)));
-    let (schedule, time_zone) = schedule.ok_or("the definition has no schedule")?;
-    let by_jobctl = Schedule::parse(schedule, time_zone)?.missed(from, until, usize::MAX).0;
+    let schedule = defined.and_then(|definition| definition.schedule.as_ref());
+    let schedule = schedule.ok_or("the definition has no schedule")?;
+    let by_jobctl = schedule.missed(from, until, usize::MAX).0;
     let times = |times: &[_]| plural::of(times.len() as i64, "time");
     if by_cron == by_jobctl {
         let first = by_cron.first().map(|at| format!(", first {}", show(*at)));

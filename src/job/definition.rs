@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use toml::de::{DeTable, DeValue};
 
 use crate::job::action::{self, Action, MOST_ATTEMPTS, TIMEOUT_RANGE};
@@ -14,42 +13,14 @@ use crate::schedule::{Schedule, Zone};
 use crate::text::did_you_mean;
 use crate::text::duration;
 
-/// A job as the file defines it; the fields are named as the columns of `job_definitions` are.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A job as the file defines it.
+#[derive(Clone, Debug)]
 pub(crate) struct Definition {
     pub(crate) name: String,
-    pub(crate) kind: &'static str,
-    pub(crate) action: Value,
-    pub(crate) payload: Value,
-    pub(crate) schedule: Option<String>,
-    pub(crate) time_zone: String,
-    /// `skip`, `one`, `all`, or `all:N`.
-    pub(crate) catch_up: String,
-    pub(crate) overlap: String,
-    pub(crate) max_running: Option<i32>,
-    /// As in `60/1m`.
-    pub(crate) rate: Option<String>,
-    pub(crate) burst: Option<i32>,
-    pub(crate) max_running_per_share: Option<i32>,
-    pub(crate) max_waiting: Option<i32>,
-    /// `refuse`, `drop_new` or `drop_oldest`.
-    pub(crate) when_full: String,
-    pub(crate) max_attempts: i32,
-    /// Seconds.
-    pub(crate) timeout: Option<f64>,
-    /// Seconds since the last success, after which the job is a finding.
-    pub(crate) max_age: Option<f64>,
-    /// Seconds after its time within which a run may start.
-    pub(crate) expires: Option<f64>,
-    pub(crate) backoff: String,
-    pub(crate) priority: i32,
-    pub(crate) queue: String,
-    /// Seconds.
-    pub(crate) spread: f64,
-    /// Roles that may enqueue; `None` for every enqueuer.
-    pub(crate) enqueuers: Option<Vec<String>>,
-    pub(crate) enqueue_may_set: Vec<String>,
-    pub(crate) enabled: bool,
+    /// The values of the columns of `job_definitions`; durations are in seconds. A missing value
+    /// is NULL.
+    pub(crate) row: Value,
+    pub(crate) schedule: Option<Schedule>,
 }
 
 /// A mistake in a file.
@@ -144,9 +115,15 @@ impl Keys<'_> {
         self.0.contains_key(key)
     }
 
-    fn wrong(self, key: &str, why: String) -> Wrong {
+    /// A mistake at the place of a key.
+    fn mistake(self, key: &str, why: String) -> Wrong {
         let place = self.0.get_key_value(key).map(|(key, _)| key.span().start);
         Wrong { place, why }
+    }
+
+    /// A mistake in the value of a key.
+    fn wrong(self, key: &str, why: &str) -> Wrong {
+        self.mistake(key, format!("`{key}`: {why}"))
     }
 
     fn check_known(self, known: &str) -> Result<(), Wrong> {
@@ -158,17 +135,13 @@ impl Keys<'_> {
         if meant.is_empty() {
             meant = format!("; known are {}", known.replace(' ', ", "));
         }
-        Err(self.wrong(key, format!("`{key}`: unknown key{meant}")))
+        Err(self.wrong(key, &format!("unknown key{meant}")))
     }
 
-    /// Reads a value, if the table has the key.
-    fn get<T>(
-        self,
-        key: &str,
-        read: impl FnOnce(Value) -> Result<T, String>,
-    ) -> Result<Option<T>, Wrong> {
-        let value = self.0.get(key).map(|value| json(value.get_ref()).and_then(read));
-        value.transpose().map_err(|why| self.wrong(key, format!("`{key}`: {why}")))
+    /// Returns the value of a job's key as its column has it, if the table has the key.
+    fn get(self, key: &str) -> Result<Option<Value>, Wrong> {
+        let value = self.0.get(key).map(|value| column(key, to_json(value.get_ref())?));
+        value.transpose().map_err(|why: String| self.wrong(key, &why))
     }
 }
 
@@ -177,81 +150,90 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
     let job = job.as_table().ok_or_else(|| "must be a table, [jobs.NAME]".to_owned())?;
     let keys = Keys(job);
     keys.check_known(KEYS)?;
-    let payload = keys.get("payload", Ok)?.unwrap_or_else(|| Value::Object(Map::new()));
-    let (kind, action) = read_action(keys, &payload)?;
-    let max_attempts = keys.get("max_attempts", number(1, MOST_ATTEMPTS))?;
-    let spread = keys.get("spread", seconds(Duration::ZERO, Duration::from_secs(86400)))?;
-    let backoff = keys.get("backoff", |value| backoff::check(&text(value)?))?;
-    let enabled = |value: Value| value.as_bool().ok_or("must be true or false".to_owned());
-    let when_full = keys.get("when_full", one_of(WHEN_FULL))?;
-    let queue_name = keys.get("queue", |value| queue(&text(value)?))?;
-    let definition = Definition {
-        name: name.to_owned(),
-        kind,
-        action: Value::Object(action),
-        payload,
-        schedule: keys.get("schedule", text)?,
-        time_zone: keys.get("time_zone", text)?.unwrap_or_else(|| "UTC".to_owned()),
-        catch_up: keys.get("catch_up", catch_up)?.unwrap_or_else(|| "one".to_owned()),
-        overlap: keys.get("overlap", one_of(OVERLAPS))?.unwrap_or_else(|| OVERLAPS[0].to_owned()),
-        max_running: keys.get("max_running", number(1, 100_000))?,
-        rate: keys.get("rate", |value| rate(text(value)?))?,
-        burst: keys.get("burst", number(1, 999_999))?,
-        max_running_per_share: keys.get("max_running_per_share", number(1, 100_000))?,
-        max_waiting: keys.get("max_waiting", number(1, 100_000))?,
-        when_full: when_full.unwrap_or_else(|| WHEN_FULL[0].to_owned()),
-        max_attempts: max_attempts.unwrap_or(10),
-        timeout: keys.get("timeout", seconds(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1))?,
-        max_age: keys.get("max_age", seconds(Duration::from_secs(60), LONGEST_AGE))?,
-        expires: keys.get("expires", seconds(Duration::from_secs(1), LONGEST_AGE))?,
-        backoff: backoff.unwrap_or_else(|| backoff::DEFAULT.to_owned()),
-        priority: keys.get("priority", number(i32::MIN, i32::MAX))?.unwrap_or(0),
-        queue: queue_name.unwrap_or_else(|| "default".to_owned()),
-        spread: spread.unwrap_or(0.0),
-        enqueuers: keys.get("enqueuers", list(role))?,
-        enqueue_may_set: keys.get("enqueue_may_set", list(one_of(MAY_SET)))?.unwrap_or_default(),
-        enabled: keys.get("enabled", enabled)?.unwrap_or(true),
-    };
+    let mut values = Map::from_iter([("payload".to_owned(), json!({}))]);
+    for key in KEYS.split(' ') {
+        values.extend(keys.get(key)?.map(|value| (key.to_owned(), value)));
+    }
+    let (kind, action) = take_action(keys, &mut values)?;
+    let mut row = json!({
+        "name": name, "kind": kind, "action": action, "time_zone": "UTC", "catch_up": "one",
+        "overlap": OVERLAPS[0], "when_full": WHEN_FULL[0], "max_attempts": 10,
+        "backoff": backoff::DEFAULT, "priority": 0, "queue": "default", "spread": 0.0,
+        "enqueue_may_set": [], "enabled": true,
+    });
+    for (key, value) in values {
+        row[key] = value;
+    }
     let of_schedule = SCHEDULE_KEYS.map(|key| (key, "schedule"));
     let mut pairs = [("when_full", "max_waiting"), ("burst", "rate")].iter().chain(&of_schedule);
     if let Some((key, needed)) = pairs.find(|(key, needed)| keys.has(key) && !keys.has(needed)) {
         let why = format!("`{key}` goes with `{needed}`, which is missing");
-        return Err(keys.wrong(key, why));
+        return Err(keys.mistake(key, why));
     }
-    let Some(schedule) = &definition.schedule else { return Ok(definition) };
-    let wrong = |key| move |why| keys.wrong(key, format!("`{key}`: {why}"));
-    Zone::parse(&definition.time_zone).map_err(wrong("time_zone"))?;
-    Schedule::parse(schedule, &definition.time_zone)
-        .and_then(|schedule| schedule.first(now))
-        .map_err(wrong("schedule"))?;
-    check_spread(schedule, &definition).map_err(|why| keys.wrong("spread", why))?;
-    Ok(definition)
+    let schedule = read_schedule(keys, &row, now)?;
+    Ok(Definition { name: name.to_owned(), row, schedule })
 }
 
-/// Checks a rate: a number of starts and a time with one unit, as in `60/1m`.
-fn rate(text: String) -> Result<String, String> {
-    let number = |text: &str| {
-        (1..=6).contains(&text.len())
-            && !text.starts_with('0')
-            && text.bytes().all(|byte| byte.is_ascii_digit())
+fn read_schedule(
+    keys: Keys<'_>,
+    row: &Value,
+    now: DateTime<Utc>,
+) -> Result<Option<Schedule>, Wrong> {
+    let text = |key: &str| row[key].as_str();
+    let Some((expression, time_zone)) = text("schedule").zip(text("time_zone")) else {
+        return Ok(None);
     };
-    let is_rate = text.split_once('/').is_some_and(|(starts, time)| {
-        number(starts) && time.strip_suffix(['s', 'm', 'h', 'd']).is_some_and(number)
-    });
-    let why = "must be a number and a time with one of the units s, m, h and d, as in 60/1m";
-    if is_rate { Ok(text) } else { Err(why.to_owned()) }
+    Zone::parse(time_zone).map_err(|why| keys.wrong("time_zone", &why))?;
+    let schedule = Schedule::parse(expression, time_zone);
+    let schedule = schedule.map_err(|why| keys.wrong("schedule", &why))?;
+    schedule.first(now).map_err(|why| keys.wrong("schedule", &why))?;
+    check_spread(expression, row).map_err(|why| keys.mistake("spread", why))?;
+    Ok(Some(schedule))
+}
+
+/// Checks the value of a job's key, and returns it as its column has it.
+fn column(key: &str, value: Value) -> Result<Value, String> {
+    let seconds = |least, most| {
+        let length = duration::parse_within(text(&value)?, least, most)?;
+        Ok(length.as_secs_f64().into())
+    };
+    match key {
+        "timeout" => return seconds(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1),
+        "max_age" => return seconds(Duration::from_secs(60), LONGEST_AGE),
+        "expires" => return seconds(Duration::from_secs(1), LONGEST_AGE),
+        "spread" => return seconds(Duration::ZERO, Duration::from_secs(86400)),
+        "schedule" | "time_zone" => text(&value).map(drop)?,
+        "catch_up" => check_catch_up(text(&value)?)?,
+        "overlap" => check_word(OVERLAPS, &value)?,
+        "max_running" | "max_running_per_share" | "max_waiting" => {
+            check_number(1, 100_000, &value)?
+        }
+        "rate" => check_rate(text(&value)?)?,
+        "burst" => check_number(1, 999_999, &value)?,
+        "when_full" => check_word(WHEN_FULL, &value)?,
+        "max_attempts" => check_number(1, MOST_ATTEMPTS, &value)?,
+        "backoff" => backoff::check(text(&value)?).map(drop)?,
+        "priority" => check_number(i32::MIN, i32::MAX, &value)?,
+        "queue" => queue(text(&value)?).map(drop)?,
+        "enqueuers" => list(&value)?.iter().try_for_each(check_role)?,
+        "enqueue_may_set" => list(&value)?.iter().try_for_each(|word| check_word(MAY_SET, word))?,
+        "enabled" if !value.is_boolean() => return Err("must be true or false".to_owned()),
+        // The keys of the action are checked together; the payload may be any value.
+        _ => {}
+    }
+    Ok(value)
 }
 
 /// Reads the action with the same code as a tick after a claim, so that `apply` refuses every
-/// action that a tick could not read. Reads each key alone first, to find out which is wrong.
-fn read_action(
+/// action that a tick could not read. Reads each key alone first, to find out which is wrong. Takes
+/// the keys of the action out of `values`.
+fn take_action(
     job: Keys<'_>,
-    payload: &Value,
+    values: &mut Map<String, Value>,
 ) -> Result<(&'static str, Map<String, Value>), Wrong> {
-    let (kind, action) = match (job.get("shell", Ok)?, job.get("http", Ok)?) {
+    let (kind, action) = match (values.remove("shell"), values.remove("http")) {
         (Some(_), Some(_)) => {
-            let why = "`shell`: a job is either `http` or `shell`";
-            return Err(job.wrong("shell", why.to_owned()));
+            return Err(job.wrong("shell", "a job is either `http` or `shell`"));
         }
         (None, None) => {
             let why = "it has neither `shell` nor `http`, so there is nothing to run";
@@ -259,28 +241,25 @@ fn read_action(
         }
         (Some(command), None) => {
             let mut action = Map::from_iter([("command".to_owned(), command)]);
-            for key in SHELL_KEYS {
-                action.extend(job.get(key, Ok)?.map(|value| (key.to_owned(), value)));
-            }
+            action.extend(SHELL_KEYS.iter().filter_map(|key| values.remove_entry(*key)));
             ("shell", action)
         }
         (None, Some(Value::Object(call))) => ("http", call),
         (None, Some(_)) => {
-            let why = "`http`: must be a table: { url = \"https://...\" }";
-            return Err(job.wrong("http", why.to_owned()));
+            return Err(job.wrong("http", "must be a table: { url = \"https://...\" }"));
         }
     };
     let call = job.0.get("http").and_then(|call| call.get_ref().as_table()).map(Keys);
     if let Some(call) = call {
         if let Some(key) = SHELL_KEYS.into_iter().find(|key| job.has(key)) {
-            return Err(job.wrong(key, format!("`{key}` goes with `shell`")));
+            return Err(job.mistake(key, format!("`{key}` goes with `shell`")));
         }
         call.check_known(HTTP_KEYS)
             .map_err(|wrong| Wrong { why: format!("`http`: {}", wrong.why), ..wrong })?;
     }
-    let payload = payload.to_string();
+    let payload = values["payload"].to_string();
     payload::check(payload.as_bytes())
-        .map_err(|why| job.wrong("payload", format!("`payload`: {}", without_position(&why))))?;
+        .map_err(|why| job.wrong("payload", without_position(&why)))?;
     let read = |action: Map<String, Value>| {
         Action::of_definition(kind, &Value::Object(action).to_string(), &payload)
     };
@@ -296,7 +275,7 @@ fn read_action(
                 (None, key) => (job, key, format!("`{key}`")),
             };
             let why = without_position(&why);
-            table.wrong(
+            table.mistake(
                 key_of_file,
                 match why.strip_prefix(&format!("`{key}` ")) {
                     Some(why) => format!("{name} {why}"),
@@ -307,7 +286,7 @@ fn read_action(
     }
     read(action.clone())
         .and_then(|action| action.check_program())
-        .map_err(|why| job.wrong(kind, format!("`{kind}`: {}", without_position(&why))))?;
+        .map_err(|why| job.wrong(kind, without_position(&why)))?;
     Ok((kind, action))
 }
 
@@ -318,14 +297,14 @@ fn without_position(why: &str) -> &str {
 
 /// Refuses a spread that is longer than the interval between two nominal times. With
 /// `overlap = "skip"`, a run that still waits for its delay would make the schedule skip the next.
-fn check_spread(schedule: &str, definition: &Definition) -> Result<(), String> {
+fn check_spread(schedule: &str, row: &Value) -> Result<(), String> {
     // Computed in UTC and from a fixed day, so that a file that is valid today stays valid.
     let times: Vec<_> =
         Schedule::parse(schedule, "UTC")?.fires(DateTime::UNIX_EPOCH).take(INTERVALS + 1).collect();
     let intervals = times.windows(2).filter_map(|pair| (pair[1].at - pair[0].at).to_std().ok());
-    let too_short = |interval: &Duration| interval.as_secs_f64() < definition.spread;
-    match intervals.min().filter(too_short) {
-        Some(interval) if definition.overlap == "skip" => Err(format!(
+    let spread = row["spread"].as_f64().unwrap_or_default();
+    match intervals.min().filter(|interval| interval.as_secs_f64() < spread) {
+        Some(interval) if row["overlap"] == "skip" => Err(format!(
             "`spread` is longer than the {} to the next time, which overlap = \"skip\" would \
              leave out",
             duration::show(interval)
@@ -334,60 +313,56 @@ fn check_spread(schedule: &str, definition: &Definition) -> Result<(), String> {
     }
 }
 
-fn text(value: Value) -> Result<String, String> {
-    match value {
-        Value::String(text) => Ok(text),
-        _ => Err("must be a string".to_owned()),
-    }
+fn text(value: &Value) -> Result<&str, String> {
+    value.as_str().ok_or_else(|| "must be a string".to_owned())
 }
 
-fn list(
-    read: impl Fn(Value) -> Result<String, String>,
-) -> impl FnOnce(Value) -> Result<Vec<String>, String> {
-    move |value| match value {
-        Value::Array(items) => items.into_iter().map(read).collect(),
-        _ => Err("must be a list of strings".to_owned()),
-    }
+fn list(value: &Value) -> Result<&Vec<Value>, String> {
+    value.as_array().ok_or_else(|| "must be a list of strings".to_owned())
 }
 
-fn role(name: Value) -> Result<String, String> {
-    let name = text(name)?;
-    let fits = (1..=63).contains(&name.len());
-    fits.then_some(name).ok_or_else(|| "a role's name has 1 to 63 bytes".to_owned())
+fn check(is_right: bool, rule: impl FnOnce() -> String) -> Result<(), String> {
+    if is_right { Ok(()) } else { Err(rule()) }
 }
 
-fn one_of(words: &[&str]) -> impl Fn(Value) -> Result<String, String> {
-    move |value| {
-        let text = text(value)?;
-        let is_known = words.contains(&text.as_str());
-        is_known.then_some(text).ok_or_else(|| format!("must be one of {}", words.join(", ")))
-    }
+fn check_role(name: &Value) -> Result<(), String> {
+    let fits = (1..=63).contains(&text(name)?.len());
+    check(fits, || "a role's name has 1 to 63 bytes".to_owned())
 }
 
-fn number(least: i32, most: i32) -> impl Fn(Value) -> Result<i32, String> {
-    move |value| {
-        let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
-        number
-            .filter(|number| (least..=most).contains(number))
-            .ok_or_else(|| format!("must be a whole number from {least} to {most}"))
-    }
+fn check_word(words: &[&str], value: &Value) -> Result<(), String> {
+    check(words.contains(&text(value)?), || format!("must be one of {}", words.join(", ")))
 }
 
-fn seconds(least: Duration, most: Duration) -> impl Fn(Value) -> Result<f64, String> {
-    move |value| duration::parse_within(&text(value)?, least, most).map(|wait| wait.as_secs_f64())
+fn check_number(least: i32, most: i32, value: &Value) -> Result<(), String> {
+    let number = value.as_i64();
+    let fits = number.is_some_and(|number| (least.into()..=most.into()).contains(&number));
+    check(fits, || format!("must be a whole number from {least} to {most}"))
 }
 
-fn catch_up(value: Value) -> Result<String, String> {
-    let text = text(value)?;
+/// Checks a rate: a number of starts and a time with one unit, as in `60/1m`.
+fn check_rate(text: &str) -> Result<(), String> {
+    let number = |text: &str| {
+        (1..=6).contains(&text.len())
+            && !text.starts_with('0')
+            && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let is_rate = text.split_once('/').is_some_and(|(starts, time)| {
+        number(starts) && time.strip_suffix(['s', 'm', 'h', 'd']).is_some_and(number)
+    });
+    let rule = "must be a number and a time with one of the units s, m, h and d, as in 60/1m";
+    check(is_rate, || rule.to_owned())
+}
+
+fn check_catch_up(text: &str) -> Result<(), String> {
     // As in the CHECK of the table: no sign and no leading zero.
     let limit = text.strip_prefix("all:").and_then(|digits| digits.parse::<usize>().ok());
     let is_limit = limit.is_some_and(|limit| {
         (1..=CATCH_UP_LIMIT).contains(&limit) && text == format!("all:{limit}")
     });
-    let is_known = is_limit || ["skip", "one", "all"].contains(&text.as_str());
-    is_known
-        .then_some(text)
-        .ok_or_else(|| format!("must be skip, one, all or all:N with N from 1 to {CATCH_UP_LIMIT}"))
+    check(is_limit || ["skip", "one", "all"].contains(&text), || {
+        format!("must be skip, one, all or all:N with N from 1 to {CATCH_UP_LIMIT}")
+    })
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
@@ -395,7 +370,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
         return Err("is the name of a built-in job".to_owned());
     }
     let rule = "a name has 1 to 63 letters, digits or _ . : -, and starts with none of . : -";
-    is_plain(name).then_some(()).ok_or_else(|| rule.to_owned())
+    check(is_plain(name), || rule.to_owned())
 }
 
 /// Checks the name of a queue and returns it.
@@ -412,7 +387,7 @@ fn is_plain(name: &str) -> bool {
         && name.chars().all(|c| plain(c) || ".:-".contains(c))
 }
 
-fn json(value: &DeValue<'_>) -> Result<Value, String> {
+fn to_json(value: &DeValue<'_>) -> Result<Value, String> {
     let without_nul = |text: &str| match text.contains('\0') {
         true => Err("has a NUL, which can't be stored".to_owned()),
         false => Ok(text.to_owned()),
@@ -429,12 +404,12 @@ fn json(value: &DeValue<'_>) -> Result<Value, String> {
         DeValue::Boolean(yes) => (*yes).into(),
         DeValue::Datetime(time) => time.to_string().into(),
         DeValue::Array(items) => {
-            items.iter().map(|item| json(item.get_ref())).collect::<Result<_, _>>()?
+            items.iter().map(|item| to_json(item.get_ref())).collect::<Result<_, _>>()?
         }
         DeValue::Table(table) => {
             let members = table
                 .iter()
-                .map(|(key, value)| Ok((without_nul(key.get_ref())?, json(value.get_ref())?)));
+                .map(|(key, value)| Ok((without_nul(key.get_ref())?, to_json(value.get_ref())?)));
             Value::Object(members.collect::<Result<_, String>>()?)
         }
     })
@@ -464,14 +439,14 @@ mod tests {
             "[jobs.cleanup]\nshell = 'bin/cleanup --all'\ncwd = '/srv'\nenv = { LANG = 'C' }\n\
              timeout = '10m'\n",
         );
-        assert_eq!((job.kind, job.timeout), ("shell", Some(600.0)));
+        assert_eq!((&job.row["kind"], &job.row["timeout"]), (&json!("shell"), &json!(600.0)));
         assert_eq!(
-            job.action,
-            serde_json::json!({"command": "bin/cleanup --all", "cwd": "/srv", "env": {"LANG": "C"}})
+            job.row["action"],
+            json!({"command": "bin/cleanup --all", "cwd": "/srv", "env": {"LANG": "C"}})
         );
         assert_eq!(
-            one("[jobs.a]\nshell = ['ls', '-l']\n").action,
-            serde_json::json!({"command": ["ls", "-l"]})
+            one("[jobs.a]\nshell = ['ls', '-l']\n").row["action"],
+            json!({"command": ["ls", "-l"]})
         );
     }
 
@@ -479,10 +454,10 @@ mod tests {
     fn an_http_job_has_its_call_in_its_action() {
         let job =
             one("[jobs.a.http]\nurl = 'https://a'\nmethod = 'PUT'\nheaders = { X = '${T}' }\n");
-        assert_eq!(job.kind, "http");
+        assert_eq!(job.row["kind"], "http");
         assert_eq!(
-            job.action,
-            serde_json::json!({"url": "https://a", "method": "PUT", "headers": {"X": "${T}"}})
+            job.row["action"],
+            json!({"url": "https://a", "method": "PUT", "headers": {"X": "${T}"}})
         );
     }
 
@@ -490,15 +465,15 @@ mod tests {
     fn missing_keys_take_their_defaults() {
         let job = one("[jobs.a]\nshell = 'x'\n");
         assert_eq!(
-            (job.max_attempts, job.backoff.as_str(), job.queue.as_str()),
-            (10, "exponential:1m..30m", "default")
+            job.row,
+            json!({
+                "name": "a", "kind": "shell", "action": {"command": "x"}, "payload": {},
+                "time_zone": "UTC", "catch_up": "one", "overlap": "skip", "when_full": "refuse",
+                "max_attempts": 10, "backoff": "exponential:1m..30m", "priority": 0,
+                "queue": "default", "spread": 0.0, "enqueue_may_set": [], "enabled": true,
+            })
         );
-        assert_eq!(
-            (job.overlap.as_str(), job.catch_up.as_str(), job.enabled),
-            ("skip", "one", true)
-        );
-        assert_eq!(job.payload, serde_json::json!({}));
-        assert_eq!((job.enqueuers, job.enqueue_may_set), (None, vec![]));
+        assert!(job.schedule.is_none());
     }
 
     #[test]
@@ -506,9 +481,9 @@ mod tests {
         let job =
             one("[jobs.a]\nshell = 'x'\nenqueuers = ['shop', 'a b']\nenqueue_may_set = ['queue', \
              'timeout']\n");
-        assert_eq!(job.enqueuers.unwrap(), ["shop", "a b"]);
-        assert_eq!(job.enqueue_may_set, ["queue", "timeout"]);
-        assert_eq!(one("[jobs.a]\nshell = 'x'\nenqueuers = []\n").enqueuers, Some(vec![]));
+        assert_eq!(job.row["enqueuers"], json!(["shop", "a b"]));
+        assert_eq!(job.row["enqueue_may_set"], json!(["queue", "timeout"]));
+        assert_eq!(one("[jobs.a]\nshell = 'x'\nenqueuers = []\n").row["enqueuers"], json!([]));
         for (key, why) in [
             ("enqueuers = 'shop'", "`enqueuers`: must be a list of strings"),
             ("enqueuers = [1]", "`enqueuers`: must be a string"),

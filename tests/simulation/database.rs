@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::job::action;
 use crate::job::backoff::wait_after;
-use crate::job::definition::Definition as Spec;
 use crate::job::status::Status;
+use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
     self, ActionResult, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun, Finish,
@@ -87,6 +88,41 @@ pub(super) struct Attempt {
     pub(super) outcome: String,
     pub(super) error_type: Option<String>,
     pub(super) error: Option<String>,
+}
+
+/// The columns of `job_definitions` that come from the file.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Spec {
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) action: Value,
+    pub(super) payload: Value,
+    pub(super) schedule: Option<String>,
+    pub(super) time_zone: String,
+    pub(super) catch_up: String,
+    pub(super) overlap: String,
+    pub(super) max_running: Option<i32>,
+    pub(super) rate: Option<String>,
+    pub(super) burst: Option<i32>,
+    pub(super) max_running_per_share: Option<i32>,
+    pub(super) max_waiting: Option<i32>,
+    pub(super) when_full: String,
+    pub(super) max_attempts: i32,
+    pub(super) timeout: Option<f64>,
+    pub(super) max_age: Option<f64>,
+    pub(super) expires: Option<f64>,
+    pub(super) backoff: String,
+    pub(super) priority: i32,
+    pub(super) queue: String,
+    pub(super) spread: f64,
+    pub(super) enqueuers: Option<Vec<String>>,
+    pub(super) enqueue_may_set: Vec<String>,
+    pub(super) enabled: bool,
+}
+
+/// Returns the first time of a schedule after `now`.
+pub(super) fn first_fire(schedule: &str, time_zone: &str, now: Time) -> Option<Time> {
+    Schedule::parse(schedule, time_zone).and_then(|schedule| schedule.first(now)).ok()
 }
 
 /// A row of `job_definitions`.
@@ -694,7 +730,7 @@ impl Database {
 
     /// Whether a tick with this filter claims runs of the job.
     fn is_job_served(&self, job_type: &str, filter: &ClaimFilter) -> bool {
-        let kind = self.definitions.get(job_type).map(|definition| definition.spec.kind);
+        let kind = self.definitions.get(job_type).map(|definition| definition.spec.kind.as_str());
         !filter.excluded_jobs.iter().any(|it| it == job_type)
             && !kind.is_some_and(|kind| filter.excluded_kinds.iter().any(|it| it == kind))
     }
@@ -851,7 +887,7 @@ impl Database {
             position: (!is_limited).then_some(position),
             payload: run.payload,
             definition: definition.map(|spec| DefinedAction {
-                kind: spec.kind.to_owned(),
+                kind: spec.kind.clone(),
                 action: Arc::from(spec.action.to_string()),
             }),
             attempt: run.attempts,
@@ -1426,7 +1462,7 @@ impl Database {
             for spec in wanted {
                 it.last_definition += 1;
                 let next = spec.schedule.as_ref().filter(|_| spec.enabled);
-                let next = next.and_then(|next| due::first(next, &spec.time_zone, it.now).ok());
+                let next = next.and_then(|next| first_fire(next, &spec.time_zone, it.now));
                 let row = match it.definitions.get(&spec.name) {
                     Some(_) if it.locked_definitions.contains(&spec.name) => {
                         return Err(Cause::Locked);
@@ -1498,7 +1534,7 @@ impl Database {
         self.change(name, "resume a schedule", |row, now| {
             let Spec { schedule, time_zone, enabled, .. } = &row.spec;
             let next = schedule.as_ref().filter(|_| *enabled);
-            let next = next.and_then(|schedule| due::first(schedule, time_zone, now).ok());
+            let next = next.and_then(|schedule| first_fire(schedule, time_zone, now));
             row.next_run_at = match row.paused_at.take() {
                 Some(_) => next,
                 None => row.next_run_at.into_iter().chain(next).min(),

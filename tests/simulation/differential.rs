@@ -20,11 +20,10 @@ use serde::Serialize;
 use serde_json::Value;
 use url::Url;
 
-use super::database::{Database, Session, Write};
+use super::database::{Database, Session, Spec, Write, first_fire};
 use super::left_out::leave_out;
 use crate::connect::{ConnectionThread, Target};
 use crate::exit::Exit;
-use crate::job::definition::Definition as Spec;
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
 use crate::schedule::due::{self, FirePlan};
@@ -323,7 +322,7 @@ impl Party<'_> {
                 let found = store.list_schedules(Some(name.clone())).unwrap().pop();
                 let next = |it: &due::Scheduled| {
                     let schedule = it.schedule.as_ref().filter(|_| it.enabled)?;
-                    due::first(schedule, &it.time_zone, it.now).ok()
+                    first_fire(schedule, &it.time_zone, it.now)
                 };
                 said(match found {
                     Some(found) => store.resume(found.clone(), next(&found), &cause),
@@ -342,7 +341,7 @@ impl Party<'_> {
                     let row = |spec: &Spec| {
                         let mut row = serde_json::to_value(spec).unwrap();
                         let next = spec.schedule.as_ref().filter(|_| spec.enabled);
-                        let next = next.and_then(|it| due::first(it, &spec.time_zone, now).ok());
+                        let next = next.and_then(|it| first_fire(it, &spec.time_zone, now));
                         row["next_run_at"] = next.map_or(Value::Null, |it| it.to_rfc3339().into());
                         row
                     };
@@ -1065,7 +1064,7 @@ fn spec(random: &mut Random, name: &str) -> Spec {
     let schedules = ["* * * * *", "*/5 * * * *", "0 * * * *"];
     Spec {
         name: name.to_owned(),
-        kind: random.of(&["shell", "http"]),
+        kind: random.of(&["shell", "http"]).to_owned(),
         action: Value::from("true"),
         payload: random.of(&[Value::from(7), Value::from("text")]),
         schedule: random.maybe(&schedules).map(str::to_owned),

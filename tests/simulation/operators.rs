@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use super::checks::By;
-use super::database::{Run, Write};
+use super::database::{Run, Spec, Write};
 use super::world::{What, World};
 use super::{Random, seconds};
 use crate::exit::Exit;
-use crate::job::definition::{self, Definition};
+use crate::job::definition;
 use crate::job::status::Status;
 use crate::store::{HoldTarget, Kind, NewRun, OldRuns, RetryTerms, Unlisted};
 
 const FINAL: [Status; 3] = [Status::Succeeded, Status::Dead, Status::Cancelled];
 
-fn definitions(random: &mut Random, now: chrono::DateTime<chrono::Utc>) -> Vec<Definition> {
+fn definitions(random: &mut Random, now: chrono::DateTime<chrono::Utc>) -> Vec<Spec> {
     let mut backoff =
         || ["fixed:0s", "fixed:1s", "exponential:1s..8s", "list:2s,5s"][random.below(4) as usize];
     let mut text = format!("[jobs.plain]\nshell = \"x\"\nbackoff = \"{}\"\n", backoff());
@@ -31,7 +31,8 @@ fn definitions(random: &mut Random, now: chrono::DateTime<chrono::Utc>) -> Vec<D
         text += &format!("overlap = \"{overlap}\"\ncatch_up = \"{catch_up}\"\n");
         text += &format!("backoff = \"fixed:2s\"\nmax_attempts = {}\n", random.between(1, 3));
     }
-    definition::read(&text, now).unwrap()
+    let definitions = definition::read(&text, now).unwrap().into_iter();
+    definitions.map(|definition| serde_json::from_value(definition.row).unwrap()).collect()
 }
 
 pub(super) fn populate(world: &mut World) {
