@@ -1,7 +1,7 @@
 //! The five fields of a cron expression: which are accepted, and which minutes of a local clock
 //! they match. Knows no time zone and no instant.
 
-use chrono::{Datelike, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
+use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
 
 use crate::text::plural;
 
@@ -119,11 +119,14 @@ impl Expression {
             .filter(move |minute| (from..until).contains(minute))
     }
 
-    /// Returns the number of matching minutes from the first moment on and before the second.
+    /// Returns the number of matching minutes from the first moment on and before the second. Full
+    /// days are multiplied, because a year has half a million minutes.
     pub(super) fn count(&self, from: NaiveDateTime, until: NaiveDateTime) -> u64 {
-        let days = self.days_between(from.date(), until.date()).count() as u64;
-        let all = days * u64::from(self.hours.count() * self.minutes.count());
-        (all + self.count_before(until)).saturating_sub(self.count_before(from))
+        let days = self.days_between(from.date(), until.date()).count();
+        let all = days * (self.hours.count() * self.minutes.count()) as usize;
+        let before =
+            |end: NaiveDateTime| self.between(end.date().and_time(NaiveTime::MIN), end).count();
+        (all + before(until)).saturating_sub(before(from)) as u64
     }
 
     fn days_between(
@@ -135,19 +138,6 @@ impl Expression {
         (0..days)
             .filter_map(move |days| from.checked_add_signed(TimeDelta::days(days)))
             .filter(|date| self.matches_day(*date))
-    }
-
-    /// Returns the number of matching minutes on the same day before `moment`.
-    fn count_before(&self, moment: NaiveDateTime) -> u64 {
-        if !self.matches_day(moment.date()) {
-            return 0;
-        }
-        let time = moment.time();
-        let is_later = time.second() > 0 || time.nanosecond() > 0;
-        let begun = time.minute() + u32::from(is_later);
-        let in_hour =
-            if self.hours.has(time.hour()) { self.minutes.below(begun).count() } else { 0 };
-        u64::from(self.hours.below(time.hour()).count() * self.minutes.count() + in_hour)
     }
 }
 
@@ -162,10 +152,6 @@ impl Field {
 
     pub(super) fn count(self) -> u32 {
         self.values.count_ones()
-    }
-
-    fn below(self, value: u32) -> Self {
-        Self { values: self.values & !(u64::MAX << value), ..self }
     }
 }
 
