@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use super::{Finding, Severity, ok, unknown};
 use crate::health::limits::Thresholds;
-use crate::schedule::due::FailingSchedules;
+use crate::schedule::due::{self, Scheduled};
 use crate::store::{self, Fact, WorkFacts};
 use crate::text::duration::show;
 use crate::text::plural;
@@ -50,22 +50,20 @@ fn checks_and_codes() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Returns the problems of the work, the worst first.
 pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     let mut facts = work.facts.clone();
-    let failing = FailingSchedules::of(&work.scheduled);
-    let named = |code: &str, names: &[&str]| {
-        let fact = |name: &&str| Fact {
+    let failing = |code: &str, fails: fn(&Scheduled) -> bool| {
+        let fact = |schedule: &Scheduled| Fact {
             code: code.to_owned(),
-            job_type: Some((*name).to_owned()),
+            job_type: Some(schedule.name.clone()),
             ..Fact::default()
         };
-        names.iter().map(fact).collect::<Vec<_>>()
+        work.scheduled.iter().filter(|schedule| fails(schedule)).map(fact).collect::<Vec<_>>()
     };
-    facts.extend(named("schedule_broken", &failing.broken));
-    facts.extend(named("schedule_skipping", &failing.skipping));
+    let broken = failing("schedule_broken", due::is_broken);
     // A schedule that can't fire is late, too.
-    facts.retain(|fact| {
-        let job = fact.job_type.as_deref().unwrap_or_default();
-        fact.code != "schedule_late" || !failing.broken.contains(&job)
-    });
+    let is_broken = |fact: &Fact| broken.iter().any(|broken| broken.job_type == fact.job_type);
+    facts.retain(|fact| fact.code != "schedule_late" || !is_broken(fact));
+    facts.extend(broken);
+    facts.extend(failing("schedule_skipping", due::is_skipping));
     let mut tolerate = |code, most| {
         let sum: i64 = facts.iter().filter(|fact| fact.code == code).map(|fact| fact.runs).sum();
         if sum <= most {

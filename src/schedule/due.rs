@@ -158,30 +158,14 @@ pub(crate) fn first(
     Schedule::parse(schedule, time_zone)?.first(now)
 }
 
-/// The names of schedules that do not fire as defined.
-#[derive(Debug, Default)]
-pub(crate) struct FailingSchedules<'a> {
-    /// Never fire: unreadable, or without any matching time.
-    pub(crate) broken: Vec<&'a str>,
-    /// Skip times: the stored next time is too late, for example because a clock was ahead.
-    pub(crate) skipping: Vec<&'a str>,
-}
-
-impl<'a> FailingSchedules<'a> {
-    pub(crate) fn of(scheduled: &'a [Scheduled]) -> Self {
-        let named = |fails: fn(&Scheduled) -> bool| {
-            scheduled.iter().filter(|one| fails(one)).map(|one| one.name.as_str()).collect()
-        };
-        Self { broken: named(is_broken), skipping: named(is_skipping) }
-    }
-}
-
-/// Whether the schedule should fire but never will.
+/// Whether the schedule should fire but never will: it is unreadable, or no time matches.
 pub(crate) fn is_broken(scheduled: &Scheduled) -> bool {
     first_from(scheduled, scheduled.now).is_some_and(|first| first.is_err())
 }
 
-fn is_skipping(scheduled: &Scheduled) -> bool {
+/// Whether the schedule skips times: the stored next time is too late, for example because a clock
+/// was ahead.
+pub(crate) fn is_skipping(scheduled: &Scheduled) -> bool {
     let first = first_from(scheduled, scheduled.now + CLOCK_TOLERANCE).and_then(Result::ok);
     first.zip(scheduled.next_run_at).is_some_and(|(first, next)| next > first)
 }
