@@ -1,4 +1,4 @@
-//! The lists beside or below the drawings: running runs, schedules and workers.
+//! The lists beside or below the drawings: failures, running runs, schedules and workers.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -8,6 +8,51 @@ use super::{ROWS, View, id, moment, more, name, section};
 use crate::health::limits::TICK_OVERDUE;
 use crate::schedule::Schedule;
 use crate::schedule::due::Scheduled;
+use crate::store::FailureGroup;
+use crate::text::duration;
+use crate::text::plural::grouped;
+
+/// What went wrong in the window, the worst first: failed attempts, even if the runs recovered.
+pub(super) fn failures(view: &View<'_>) -> Markup {
+    let none = html! { "No attempt failed in the last " (duration::show(view.window)) "." };
+    let rest = html! { code { "jobctl failures --group" } " lists all of them" };
+    let columns = ["Job", "Failed", "Error", "When"];
+    let failures = &view.snapshot.failures;
+    let all = (view.snapshot.all_failures, "group", rest);
+    list("What went wrong", columns, &none, &all, failures, |failure| {
+        let job = html! { (badge(failure)) " " (view.job(&failure.job)) };
+        [job, html! { (grouped(failure.failures)) }, error(failure), when(failure, view)]
+    })
+}
+
+fn badge(failure: &FailureGroup) -> Markup {
+    html! {
+        @match (failure.dead, failure.waiting) {
+            (0, 0) if failure.settled > 0 => span.badge { (grouped(failure.settled)) " settled" },
+            (0, 0) => span.badge { "recovered" },
+            (0, waiting) => span.badge.warn { (grouped(waiting)) " to retry" },
+            (dead, _) => span.badge.bad { (grouped(dead)) " dead" },
+        }
+    }
+}
+
+fn error(failure: &FailureGroup) -> Markup {
+    html! {
+        @if let Some(worker) = &failure.worker { "on " (name(worker)) ": " }
+        code { (failure.last_error.as_deref().unwrap_or("no error is recorded")) }
+        @if let Some(error_type) = &failure.error_type { " " span.quiet { (error_type) } }
+        @if let Some(line) = &failure.last_line { " " span.last-line { code { (line) } } }
+    }
+}
+
+fn when(failure: &FailureGroup, view: &View<'_>) -> Markup {
+    let [first, last] = [failure.first_at, failure.last_at].map(|at| view.axis.show(at));
+    html! {
+        @if first != last { (first) " to " }
+        (moment(&view.axis, failure.last_at))
+        " " span.remedy { code { "jobctl show " (failure.id) } }
+    }
+}
 
 pub(super) fn schedules(view: &View<'_>) -> Markup {
     let axis = &view.axis;
@@ -101,7 +146,7 @@ fn is_overdue(at: DateTime<Utc>, axis: &Axis) -> bool {
 
 /// A section with a table, or with `none` if there are no items. `cells` makes a row of an item.
 /// `all` is the number of all items, their noun, and where to find those that are not shown.
-pub(super) fn list<T, const N: usize>(
+fn list<T, const N: usize>(
     heading: &str,
     columns: [&str; N],
     none: &Markup,

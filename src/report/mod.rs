@@ -1,7 +1,6 @@
 //! The report: one HTML page that needs no other file. Pure: it turns a snapshot into text.
 
 mod axis;
-mod failures;
 mod figures;
 mod headline;
 mod lanes;
@@ -155,7 +154,7 @@ impl Page {
                     main {
                         @if summary.used {
                             div {
-                                (failures::section(view))
+                                (lists::failures(view))
                                 (lanes::section(view))
                             }
                             div {
