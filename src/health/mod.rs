@@ -1,6 +1,5 @@
 //! Judges facts once, for all commands: a finding has a severity, a sentence and a remedy. Pure.
 
-mod grants;
 pub(crate) mod limits;
 mod server;
 mod tables;
@@ -13,10 +12,9 @@ use serde::Serialize;
 use crate::store;
 use crate::text::{duration, plural, timestamp};
 
-pub(crate) use grants::grants;
 pub(crate) use server::{
-    ClockFacts, ConnectionFacts, clock, connection, database, durability, pooler, role, writes,
-    zones,
+    ClockFacts, ConnectionFacts, clock, connection, database, durability, grants, pooler, role,
+    writes, zones,
 };
 pub(crate) use tables::{indexes, sequences, sizes, snapshots, vacuum};
 pub(crate) use work::{checks, codes, work};

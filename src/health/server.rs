@@ -1,4 +1,4 @@
-//! Checks of the connection, the server's settings, the role and the clocks.
+//! Checks of the connection, the server's settings, the roles and the clocks.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Finding, bad, names, ok, some, unknown, warn};
 use crate::schedule::{Zone, ZoneData};
-use crate::store::{self, RoleFacts, SessionFacts, ZoneFacts};
+use crate::store::{self, GrantFacts, RoleFacts, SessionFacts, ZoneFacts};
 use crate::text::duration;
 
 /// Clocks that NTP synchronizes differ by less than this.
@@ -154,6 +154,49 @@ pub(crate) fn role(session: &SessionFacts, may: RoleFacts) -> Finding {
         format!("{role} may do nothing in the schema `jobctl`"),
         format!("as the schema's owner: jobctl grants --role {role} --as worker | psql"),
     )
+}
+
+/// Checks that roles, triggers and policies match the role matrix of `jobctl grants`. Returns a
+/// finding for each deviation.
+pub(crate) fn grants(facts: &[GrantFacts]) -> Vec<Finding> {
+    if facts.is_empty() {
+        return vec![ok("no role has more privileges than `jobctl grants` gives")];
+    }
+    facts.iter().map(deviation).collect()
+}
+
+fn deviation(GrantFacts { kind, name, has }: &GrantFacts) -> Finding {
+    let has = some(has);
+    match kind.as_str() {
+        "role" if name == "PUBLIC" => {
+            bad(format!("PUBLIC, which means every role, has {has}"), "revoke it FROM PUBLIC")
+        }
+        "role" => bad(
+            format!("{name} has {has}, which `jobctl grants` gives to no role"),
+            format!(
+                "as the schema's owner: jobctl grants --role {name} --as WHAT | psql; \
+                 it revokes the rest"
+            ),
+        ),
+        "member" => bad(
+            format!("{name} is a member of {has}, which has access to every table"),
+            format!("REVOKE {has} FROM {name}"),
+        ),
+        "unseen" => bad(
+            format!(
+                "row level security without a policy hides all rows of {name} \
+                 from every role but the owner"
+            ),
+            format!("ALTER TABLE jobctl.{name} DISABLE ROW LEVEL SECURITY"),
+        ),
+        _ => bad(
+            format!("{kind} {name} on {has} does not belong to jobctl and can change what runs"),
+            format!(
+                "drop it unless you trust it: DROP {} {name} ON jobctl.{has}",
+                kind.to_uppercase()
+            ),
+        ),
+    }
 }
 
 /// jobctl does not depend on the host's clock, but cron does, and so does a script that computes
