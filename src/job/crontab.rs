@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::definition::check_name;
 use super::definition_keys::toml;
@@ -95,8 +95,8 @@ impl Import {
             self.comments.push(format!("#{}", without_control(comment)));
         } else if let Some((name, value)) = variable(line) {
             self.set(number, &name, value);
-        } else {
-            self.job(number, line);
+        } else if let Err(why) = self.job(number, line) {
+            self.leave_out(number, &why, line);
         }
     }
 
@@ -121,60 +121,50 @@ impl Import {
         }
     }
 
-    fn job(&mut self, number: usize, line: &str) {
+    /// Writes the job of a line. An error says why the line can't be a job.
+    fn job(&mut self, number: usize, line: &str) -> Result<(), String> {
         let words = if line.starts_with('@') { 1 } else { 5 };
-        let Some((schedule, rest)) = split_words(line, words) else {
-            let why = "it is neither a variable, nor a schedule and a command";
-            return self.leave_out(number, why, line);
-        };
+        let (schedule, rest) = split_words(line, words)
+            .ok_or("it is neither a variable, nor a schedule and a command")?;
         let (user, command) = match self.owner {
             Owner::User => (None, rest),
-            Owner::System => match split_words(rest, 1) {
-                Some((user, command)) => (Some(user), command),
-                None => {
-                    return self.leave_out(number, "the command after the user is missing", line);
-                }
-            },
+            Owner::System => split_words(rest, 1)
+                .map(|(user, command)| (Some(user), command))
+                .ok_or("the command after the user is missing")?,
         };
         if schedule == "@reboot" {
-            return self.leave_out(number, "@reboot has no equivalent: keep the line", line);
+            return Err("@reboot has no equivalent: keep the line".to_owned());
         }
-        let parsed = Schedule::parse(&schedule, &self.time_zone);
-        if let Err(why) = parsed.and_then(|schedule| schedule.first(self.now)) {
-            return self.leave_out(number, &why, line);
-        }
+        Schedule::parse(&schedule, &self.time_zone)?.first(self.now)?;
         let (command, input) = split_input(command);
         let command = command.trim();
         if command.is_empty() {
-            return self.leave_out(number, "the command is missing", line);
+            return Err("the command is missing".to_owned());
         }
         let name = self.name(command);
-        let mut keys: Vec<(&str, Value)> = Vec::new();
         // Cron passes the text after a `%` to the command.
         let command = match input {
             Some(input) => format!("{{ {command}\n}} <<'END_OF_INPUT'\n{input}\nEND_OF_INPUT"),
             None => command.to_owned(),
         };
-        keys.push((
-            "shell",
-            match &self.shell {
-                Some(shell) => vec![shell.clone(), "-c".to_owned(), command].into(),
-                None => command.into(),
-            },
-        ));
+        let command = match &self.shell {
+            Some(shell) => json!([shell, "-c", command]),
+            None => json!(command),
+        };
+        let mut keys = vec![("shell", command)];
         if !self.environment.is_empty() {
-            let pairs = self.environment.iter();
-            let pairs = pairs.map(|(name, value)| (name.clone(), Value::from(value.as_str())));
-            keys.push(("env", Value::Object(pairs.collect::<Map<_, _>>())));
+            keys.push(("env", json!(self.environment)));
         }
         // Cron starts jobs in this folder.
-        keys.extend(self.environment.get("HOME").map(|home| ("cwd", home.as_str().into())));
-        keys.push(("schedule", schedule.as_str().into()));
-        keys.push(("time_zone", self.time_zone.as_str().into()));
-        // Cron starts a job again while it runs, forgets missed times, and never retries.
-        keys.push(("overlap", "allow".into()));
-        keys.push(("catch_up", "skip".into()));
-        keys.push(("max_attempts", 1.into()));
+        keys.extend(self.environment.get("HOME").map(|home| ("cwd", json!(home))));
+        keys.extend([
+            ("schedule", json!(schedule)),
+            ("time_zone", json!(self.time_zone)),
+            // Cron starts a job again while it runs, forgets missed times, and never retries.
+            ("overlap", json!("allow")),
+            ("catch_up", json!("skip")),
+            ("max_attempts", json!(1)),
+        ]);
         let file = &mut self.imported.file;
         for comment in self.comments.drain(..) {
             file.extend([&comment, "\n"]);
@@ -190,6 +180,7 @@ impl Import {
         file.push('\n');
         let time_zone = self.time_zone.clone();
         self.imported.jobs.push(ImportedJob { line: number, name, schedule, time_zone });
+        Ok(())
     }
 
     /// Keeps the line as a comment.
