@@ -103,15 +103,13 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ExitCode(126) => {
-                formatter.write_str("exit status 126 (found but not executable)")
-            }
-            Self::ExitCode(127) => formatter.write_str("exit status 127 (command not found)"),
-            Self::ExitCode(137) => formatter.write_str("exit status 137 (SIGKILL: out of memory?)"),
             // Shells report a command that a signal ended as 128 plus the signal's number.
-            Self::ExitCode(code) => match signal_name(code.saturating_sub(128)) {
-                Some(name) => write!(formatter, "exit status {code} (SIG{name})"),
-                None => write!(formatter, "exit status {code}"),
+            Self::ExitCode(code) => match (code, signal_name(code.saturating_sub(128))) {
+                (126, _) => formatter.write_str("exit status 126 (found but not executable)"),
+                (127, _) => formatter.write_str("exit status 127 (command not found)"),
+                (137, _) => formatter.write_str("exit status 137 (SIGKILL: out of memory?)"),
+                (_, Some(name)) => write!(formatter, "exit status {code} (SIG{name})"),
+                (_, None) => write!(formatter, "exit status {code}"),
             },
             Self::Signal(9) => formatter.write_str("killed by SIGKILL (out of memory?)"),
             Self::Signal(signal) => match signal_name(*signal) {
