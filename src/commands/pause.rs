@@ -8,7 +8,7 @@ use super::Database;
 use super::arguments::Reason;
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Output, Table};
-use crate::schedule::due;
+use crate::schedule::Schedule;
 use crate::text::timestamp;
 
 /// Stop a definition's schedule until it is resumed
@@ -82,7 +82,8 @@ impl Resume {
         loop {
             let definition = super::definition(&store, &self.name)?;
             let schedule = definition.schedule.as_ref().filter(|_| definition.enabled);
-            let next = schedule.map(|it| due::first(it, &definition.time_zone, definition.now));
+            let next = schedule
+                .map(|text| Schedule::parse(text, &definition.time_zone)?.first(definition.now));
             let next = next.transpose().map_err(|why| {
                 Fault::new(Exit::Conflict, format!("cannot resume {}: {why}", self.name))
             })?;

@@ -148,16 +148,6 @@ fn delay_of(name: &str, spread: Duration) -> Duration {
     Duration::from_secs(hash.checked_rem(spread.as_secs()).unwrap_or_default())
 }
 
-/// Returns the first nominal time after `now`, or an error if the schedule is unreadable or never
-/// fires.
-pub(crate) fn first(
-    schedule: &str,
-    time_zone: &str,
-    now: DateTime<Utc>,
-) -> Result<DateTime<Utc>, String> {
-    Schedule::parse(schedule, time_zone)?.first(now)
-}
-
 /// Whether the schedule should fire but never will: it is unreadable, or no time matches.
 pub(crate) fn is_broken(scheduled: &Scheduled) -> bool {
     first_from(scheduled, scheduled.now).is_some_and(|first| first.is_err())
@@ -174,7 +164,7 @@ pub(crate) fn is_skipping(scheduled: &Scheduled) -> bool {
 fn first_from(scheduled: &Scheduled, from: DateTime<Utc>) -> Option<Result<DateTime<Utc>, String>> {
     let schedule =
         scheduled.schedule.as_ref().filter(|_| scheduled.enabled && scheduled.paused_at.is_none());
-    schedule.map(|schedule| first(schedule, &scheduled.time_zone, from))
+    schedule.map(|schedule| Schedule::parse(schedule, &scheduled.time_zone)?.first(from))
 }
 
 /// Returns the zones in use, each with instants at which to compare the host with the database:
