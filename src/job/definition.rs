@@ -106,19 +106,23 @@ impl From<String> for Wrong {
     }
 }
 
-/// A table of the file.
+/// The keys of a job, or of its `http` table.
 #[derive(Clone, Copy)]
-struct Keys<'a>(&'a DeTable<'a>);
+struct Keys<'a> {
+    table: &'a DeTable<'a>,
+    /// What a mistake says before the key.
+    prefix: &'static str,
+}
 
 impl Keys<'_> {
     fn has(self, key: &str) -> bool {
-        self.0.contains_key(key)
+        self.table.contains_key(key)
     }
 
     /// A mistake at the place of a key.
     fn mistake(self, key: &str, why: String) -> Wrong {
-        let place = self.0.get_key_value(key).map(|(key, _)| key.span().start);
-        Wrong { place, why }
+        let place = self.table.get_key_value(key).map(|(key, _)| key.span().start);
+        Wrong { place, why: format!("{}{why}", self.prefix) }
     }
 
     /// A mistake in the value of a key.
@@ -127,7 +131,7 @@ impl Keys<'_> {
     }
 
     fn check_known(self, known: &str) -> Result<(), Wrong> {
-        let mut keys = self.0.keys().map(|key| key.get_ref().as_ref());
+        let mut keys = self.table.keys().map(|key| key.get_ref().as_ref());
         let Some(key) = keys.find(|key| !known.split(' ').any(|known| known == *key)) else {
             return Ok(());
         };
@@ -140,15 +144,15 @@ impl Keys<'_> {
 
     /// Returns the value of a job's key as its column has it, if the table has the key.
     fn get(self, key: &str) -> Result<Option<Value>, Wrong> {
-        let value = self.0.get(key).map(|value| column(key, to_json(value.get_ref())?));
+        let value = self.table.get(key).map(|value| column(key, to_json(value.get_ref())?));
         value.transpose().map_err(|why: String| self.wrong(key, &why))
     }
 }
 
 fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definition, Wrong> {
     check_name(name)?;
-    let job = job.as_table().ok_or_else(|| "must be a table, [jobs.NAME]".to_owned())?;
-    let keys = Keys(job);
+    let table = job.as_table().ok_or_else(|| "must be a table, [jobs.NAME]".to_owned())?;
+    let keys = Keys { table, prefix: "" };
     keys.check_known(KEYS)?;
     let mut values = Map::from_iter([("payload".to_owned(), json!({}))]);
     for key in KEYS.split(' ') {
@@ -249,13 +253,13 @@ fn take_action(
             return Err(job.wrong("http", "must be a table: { url = \"https://...\" }"));
         }
     };
-    let call = job.0.get("http").and_then(|call| call.get_ref().as_table()).map(Keys);
+    let call = job.table.get("http").and_then(|call| call.get_ref().as_table());
+    let call = call.map(|table| Keys { table, prefix: "`http`: " });
     if let Some(call) = call {
         if let Some(key) = SHELL_KEYS.into_iter().find(|key| job.has(key)) {
             return Err(job.mistake(key, format!("`{key}` goes with `shell`")));
         }
-        call.check_known(HTTP_KEYS)
-            .map_err(|wrong| Wrong { why: format!("`http`: {}", wrong.why), ..wrong })?;
+        call.check_known(HTTP_KEYS)?;
     }
     let payload = values["payload"].to_string();
     payload::check(payload.as_bytes())
@@ -269,19 +273,12 @@ fn take_action(
         alone.insert(key.clone(), value.clone());
         read(alone).map_err(|why| {
             // Name the key as the file does.
-            let (table, key_of_file, name) = match (call, key.as_str()) {
-                (Some(call), key) => (call, key, format!("`http`: `{key}`")),
-                (None, "command") => (job, "shell", "`shell`".to_owned()),
-                (None, key) => (job, key, format!("`{key}`")),
-            };
-            let why = without_position(&why);
-            table.mistake(
-                key_of_file,
-                match why.strip_prefix(&format!("`{key}` ")) {
-                    Some(why) => format!("{name} {why}"),
-                    None => format!("{name}: {why}"),
-                },
-            )
+            let name = if key == "command" { "shell" } else { key };
+            let (why, keys) = (without_position(&why), call.unwrap_or(job));
+            match why.strip_prefix(&format!("`{key}` ")) {
+                Some(why) => keys.mistake(name, format!("`{name}` {why}")),
+                None => keys.wrong(name, why),
+            }
         })?;
     }
     read(action.clone())
