@@ -65,10 +65,6 @@ impl Axis {
         place.clamp(0.0, f64::from(self.bins))
     }
 
-    pub(super) fn has(&self, bin: i32) -> bool {
-        (0..self.bins).contains(&bin)
-    }
-
     pub(super) fn start(&self, bin: i32) -> DateTime<Utc> {
         instant(self.from.timestamp() + i64::from(bin) * self.bin)
     }

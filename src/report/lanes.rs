@@ -118,6 +118,7 @@ fn hours(axis: &Axis) -> Markup {
 fn lane(job: &Job, state: State, axis: &Axis) -> Markup {
     let (class, meaning) = state.dot();
     let retries = failures(job);
+    let bins: Vec<_> = job.bins.iter().filter(|bin| (0..axis.bins).contains(&bin.index)).collect();
     let grid: String =
         axis.labels().iter().map(|label| format!("M{} 0V{HEIGHT}", label.place)).collect();
     html! {
@@ -130,7 +131,7 @@ fn lane(job: &Job, state: State, axis: &Axis) -> Markup {
                 svg role="img" aria-label=(words(job, retries))
                     viewBox={ "0 0 " (axis.bins) " " (HEIGHT) } preserveAspectRatio="none" {
                     path.grid d=(grid) {}
-                    (marks(job, axis))
+                    (marks(job, &bins, axis))
                     path.base d={ "M0 " (BASE) "H" (axis.bins) } {}
                 }
                 span.numbers {
@@ -144,7 +145,7 @@ fn lane(job: &Job, state: State, axis: &Axis) -> Markup {
                     }
                 }
             }
-            (table(job, axis))
+            (table(&bins, axis))
             @if job.dead + retries > 0 {
                 p.quiet { "Why: " code { "jobctl failures --group --job " (job.name) } }
             }
@@ -213,13 +214,12 @@ const PARTS: [(&str, &str, Count); 4] = [
     ("c", "cancelled", |bin| bin.cancelled),
 ];
 
-fn marks(job: &Job, axis: &Axis) -> Markup {
-    let bins: Vec<_> = job.bins.iter().filter(|bin| axis.has(bin.index)).collect();
+fn marks(job: &Job, bins: &[&Bin], axis: &Axis) -> Markup {
     let sum = |bin: &Bin| PARTS.iter().map(|(.., of)| of(bin)).sum::<i64>();
     let most = bins.iter().map(|bin| sum(bin)).max().unwrap_or(1).max(1);
     // One path for all parts of one outcome.
     let mut paths = PARTS.map(|_| String::new());
-    for bin in &bins {
+    for bin in bins {
         let mut top = BASE;
         for (path, (.., of)) in paths.iter_mut().zip(PARTS) {
             let number = of(bin);
@@ -258,8 +258,7 @@ fn label(bin: &Bin, axis: &Axis) -> String {
 }
 
 /// The drawing as a table, with fewer rows than bins, and without outcomes that did not occur.
-fn table(job: &Job, axis: &Axis) -> Markup {
-    let bins: Vec<_> = job.bins.iter().filter(|bin| axis.has(bin.index)).collect();
+fn table(bins: &[&Bin], axis: &Axis) -> Markup {
     let parts: Vec<_> =
         PARTS.iter().filter(|(.., of)| bins.iter().any(|bin| of(bin) > 0)).collect();
     let row = |bins: &[&Bin]| {
