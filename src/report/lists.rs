@@ -7,7 +7,7 @@ use super::axis::Axis;
 use super::{ROWS, View, id, moment, more, name, section};
 use crate::health::limits::TICK_OVERDUE;
 use crate::schedule::Schedule;
-use crate::schedule::due::Scheduled;
+use crate::schedule::due::{self, Scheduled};
 use crate::store::FailureGroup;
 use crate::text::duration;
 use crate::text::plural::grouped;
@@ -70,9 +70,6 @@ pub(super) fn schedules(view: &View<'_>) -> Markup {
     let all = (i64::try_from(fires.len()).unwrap_or(i64::MAX), "job", rest);
     fires.truncate(ROWS);
     list("Schedules", columns, &none, &all, &fires, |(fire, expression)| {
-        let is_broken = view.findings.iter().any(|finding| {
-            finding.code == Some("schedule_broken") && finding.job_type.as_ref() == Some(&fire.name)
-        });
         let schedule = html! {
             code { (expression) }
             @if let Ok(schedule) = Schedule::parse(expression, &fire.time_zone) {
@@ -85,16 +82,16 @@ pub(super) fn schedules(view: &View<'_>) -> Markup {
                 None => span.quiet { "none" },
             }
         };
-        [view.job(&fire.name), next(fire, is_broken, axis), success, schedule]
+        [view.job(&fire.name), next(fire, axis), success, schedule]
     })
 }
 
-fn next(fire: &Scheduled, is_broken: bool, axis: &Axis) -> Markup {
+fn next(fire: &Scheduled, axis: &Axis) -> Markup {
     html! {
         @match (fire.enabled, fire.paused_at, fire.next_run_at) {
             (false, ..) => span.badge { "disabled" },
             (true, Some(since), _) => { span.badge { "paused" } " since " (moment(axis, since)) },
-            (true, None, _) if is_broken => span.badge.bad { "can't fire" },
+            (true, None, _) if due::is_broken(fire) => span.badge.bad { "can't fire" },
             (true, None, None) => span.quiet { "known after the next tick" },
             (true, None, Some(at)) => {
                 @if is_overdue(at, axis) { span.badge.bad { "late" } " " }
