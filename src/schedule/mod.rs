@@ -129,8 +129,8 @@ impl Schedule {
         let follows_clock = self.expression.follows_clock();
         let makes_up = !follows_clock && after < period.start && self.matches_gap(period);
         let made_up = makes_up.then_some(period.start);
-        let new = if follows_clock { period.start } else { period.second_pass_until() };
-        let from = new.max(made_up.unwrap_or(after) + TICK);
+        let repeated = if follows_clock { TimeDelta::zero() } else { period.repeated() };
+        let from = (period.start + repeated).max(made_up.unwrap_or(after) + TICK);
         let until = period.end.min(until + TICK).max(from);
         let offset = period.offset;
         Span { made_up, from: from.naive_utc() + offset, until: until.naive_utc() + offset, offset }
@@ -165,15 +165,14 @@ impl Schedule {
             let (from, until) = (from.format("%Y-%m-%d %H:%M"), until.format(short));
             return Some(format!("{effect}: {from} to {until} does not exist"));
         }
-        let period = self.zone.periods(at).next()?;
-        let pass = if at < period.second_pass_until() {
-            "second pass"
-        } else if at < period.first_pass_from() {
-            return None;
-        } else if follows_clock {
-            "first pass"
-        } else {
-            "first pass only"
+        let mut periods = self.zone.periods(at);
+        let period = periods.next()?;
+        let is_repeated = |next: Period| at >= next.start - next.repeated();
+        let pass = match periods.next().is_some_and(is_repeated) {
+            _ if at < period.start + period.repeated() => "second pass",
+            true if follows_clock => "first pass",
+            true => "first pass only",
+            false => return None,
         };
         Some(format!("repeated time: {pass}"))
     }

@@ -22,7 +22,6 @@ pub(super) struct Period {
     pub(super) end: DateTime<Utc>,
     pub(super) offset: TimeDelta,
     offset_before: TimeDelta,
-    offset_after: TimeDelta,
 }
 
 impl Zone {
@@ -84,7 +83,6 @@ impl Zone {
             end: end.unwrap_or(END),
             offset,
             offset_before: start.map_or(offset, |start| self.offset(start - SECOND)),
-            offset_after: end.map_or(offset, |end| self.offset(end)),
         }
     }
 }
@@ -98,16 +96,10 @@ impl Period {
         (until - skipped, until)
     }
 
-    /// Returns when the repeated hour at the start of the period ends: until then, the clock shows
-    /// local times for the second time. Equal to the start if no time is repeated.
-    pub(super) fn second_pass_until(&self) -> DateTime<Utc> {
-        self.start + (self.offset_before - self.offset).max(TimeDelta::zero())
-    }
-
-    /// Returns when the times begin that the clock shows again after the end of the period. Equal
-    /// to the end if no time is repeated.
-    pub(super) fn first_pass_from(&self) -> DateTime<Utc> {
-        self.end - (self.offset - self.offset_after).max(TimeDelta::zero())
+    /// Returns how long the clock shows local times for the second time at the start. Just before
+    /// the start, it showed them for the first time.
+    pub(super) fn repeated(&self) -> TimeDelta {
+        (self.offset_before - self.offset).max(TimeDelta::zero())
     }
 }
 
