@@ -155,7 +155,7 @@ fn a_full_definition_counts_in_its_index_whatever_the_history() {
 fn when_full_needs_max_waiting_and_is_one_of_three_words() {
     let db = TestDb::new();
     for (keys, why) in [
-        ("when_full = 'refuse'", "jobs.toml:3: job `a`: `when_full` goes with `max_waiting`"),
+        ("when_full = 'refuse'", "jobs.toml:3: job `a`: `when_full` needs `max_waiting`"),
         ("max_waiting = 2\nwhen_full = 'wait'", "jobs.toml:4: job `a`: `when_full`: "),
         ("max_waiting = 0", "jobs.toml:3: job `a`: `max_waiting`: "),
         ("max_waiting = 100001", "from 1 to 100000"),

@@ -102,5 +102,5 @@ fn a_rate_is_a_number_and_a_time() {
     for rate in ["60", "0/1m", "60/m", "60/1w", "60/1m30s", "1000000/1s", "60/1 m"] {
         refuses(&format!("rate = '{rate}'"), "as in 60/1m");
     }
-    refuses("burst = 2", "`burst` goes with `rate`, which is missing");
+    refuses("burst = 2", "`burst` needs `rate`; add it");
 }

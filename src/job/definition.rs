@@ -82,10 +82,10 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Ve
         for (name, job) in jobs {
             match read_job(name.get_ref(), job.get_ref(), now) {
                 Ok(definition) => definitions.push(definition),
-                Err(Wrong { place, why }) => problems.push(Problem {
-                    line: line_of(place.unwrap_or(name.span().start)),
-                    what: format!("job `{}`: {why}", name.get_ref().escape_debug()),
-                }),
+                Err(mistakes) => problems.extend(mistakes.into_iter().map(|mistake| Problem {
+                    line: line_of(mistake.place.unwrap_or(name.span().start)),
+                    what: format!("job `{}`: {}", name.get_ref().escape_debug(), mistake.why),
+                })),
             }
         }
     }
@@ -94,13 +94,13 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Ve
 }
 
 /// A mistake in a job.
-struct Wrong {
+struct Mistake {
     /// The offset of the key, if it is at one.
     place: Option<usize>,
     why: String,
 }
 
-impl From<String> for Wrong {
+impl From<String> for Mistake {
     fn from(why: String) -> Self {
         Self { place: None, why }
     }
@@ -120,45 +120,47 @@ impl Keys<'_> {
     }
 
     /// A mistake at the place of a key.
-    fn mistake(self, key: &str, why: String) -> Wrong {
+    fn mistake(self, key: &str, why: String) -> Mistake {
         let place = self.table.get_key_value(key).map(|(key, _)| key.span().start);
-        Wrong { place, why: format!("{}{why}", self.prefix) }
+        Mistake { place, why: format!("{}{why}", self.prefix) }
     }
 
     /// A mistake in the value of a key.
-    fn wrong(self, key: &str, why: &str) -> Wrong {
+    fn wrong(self, key: &str, why: &str) -> Mistake {
         self.mistake(key, format!("`{key}`: {why}"))
     }
 
-    fn check_known(self, known: &str) -> Result<(), Wrong> {
-        let mut keys = self.table.keys().map(|key| key.get_ref().as_ref());
-        let Some(key) = keys.find(|key| !known.split(' ').any(|known| known == *key)) else {
-            return Ok(());
-        };
-        let mut meant = did_you_mean::suggestion(key, known.split(' '));
-        if meant.is_empty() {
-            meant = format!("; known are {}", known.replace(' ', ", "));
-        }
-        Err(self.wrong(key, &format!("unknown key{meant}")))
+    /// Returns a mistake for each key that is not `known`.
+    fn unknown(self, known: &str) -> impl Iterator<Item = Mistake> {
+        let keys = self.table.keys().map(|key| key.get_ref().as_ref());
+        keys.filter(move |key| !known.split(' ').any(|known| known == *key)).map(move |key| {
+            let mut meant = did_you_mean::suggestion(key, known.split(' '));
+            if meant.is_empty() {
+                meant = format!("; known are {}", known.replace(' ', ", "));
+            }
+            self.wrong(key, &format!("unknown key{meant}"))
+        })
     }
 
     /// Returns the value of a job's key as its column has it, if the table has the key.
-    fn get(self, key: &str) -> Result<Option<Value>, Wrong> {
+    fn get(self, key: &str) -> Result<Option<Value>, Mistake> {
         let value = self.table.get(key).map(|value| column(key, to_json(value.get_ref())?));
         value.transpose().map_err(|why: String| self.wrong(key, &why))
     }
 }
 
-fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definition, Wrong> {
-    check_name(name)?;
-    let table = job.as_table().ok_or_else(|| "must be a table, [jobs.NAME]".to_owned())?;
+fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definition, Vec<Mistake>> {
+    check_name(name).map_err(|why| vec![why.into()])?;
+    let table =
+        job.as_table().ok_or_else(|| vec!["must be a table, [jobs.NAME]".to_owned().into()])?;
     let keys = Keys { table, prefix: "" };
-    keys.check_known(KEYS)?;
+    let mut mistakes: Vec<_> = keys.unknown(KEYS).collect();
     let mut values = Map::from_iter([("payload".to_owned(), json!({}))]);
     for key in KEYS.split(' ') {
-        values.extend(keys.get(key)?.map(|value| (key.to_owned(), value)));
+        let value = accepted(keys.get(key), &mut mistakes);
+        values.extend(value.map(|value| (key.to_owned(), value)));
     }
-    let (kind, action) = take_action(keys, &mut values)?;
+    let (kind, action) = accepted(take_action(keys, &mut values), &mut mistakes);
     let mut row = json!({
         "name": name, "kind": kind, "action": action, "time_zone": "UTC", "catch_up": "one",
         "overlap": OVERLAPS[0], "when_full": WHEN_FULL[0], "max_attempts": 10,
@@ -169,20 +171,34 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         row[key] = value;
     }
     let of_schedule = SCHEDULE_KEYS.map(|key| (key, "schedule"));
-    let mut pairs = [("when_full", "max_waiting"), ("burst", "rate")].iter().chain(&of_schedule);
-    if let Some((key, needed)) = pairs.find(|(key, needed)| keys.has(key) && !keys.has(needed)) {
-        let why = format!("`{key}` goes with `{needed}`, which is missing");
-        return Err(keys.mistake(key, why));
+    for (key, needed) in
+        [("when_full", "max_waiting"), ("burst", "rate")].iter().chain(&of_schedule)
+    {
+        if keys.has(key) && !keys.has(needed) {
+            mistakes.push(keys.mistake(key, format!("`{key}` needs `{needed}`; add it")));
+        }
     }
-    let schedule = read_schedule(keys, &row, now)?;
-    Ok(Definition { name: name.to_owned(), row, schedule })
+    let schedule = accepted(read_schedule(keys, &row, now), &mut mistakes);
+    if mistakes.is_empty() {
+        Ok(Definition { name: name.to_owned(), row, schedule })
+    } else {
+        Err(mistakes)
+    }
+}
+
+/// Returns the value, or an empty one after a mistake, so that the next key can be checked, too.
+fn accepted<T: Default>(result: Result<T, Mistake>, mistakes: &mut Vec<Mistake>) -> T {
+    result.unwrap_or_else(|mistake| {
+        mistakes.push(mistake);
+        T::default()
+    })
 }
 
 fn read_schedule(
     keys: Keys<'_>,
     row: &Value,
     now: DateTime<Utc>,
-) -> Result<Option<Schedule>, Wrong> {
+) -> Result<Option<Schedule>, Mistake> {
     let text = |key: &str| row[key].as_str();
     let Some((expression, time_zone)) = text("schedule").zip(text("time_zone")) else {
         return Ok(None);
@@ -234,7 +250,7 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
 fn take_action(
     job: Keys<'_>,
     values: &mut Map<String, Value>,
-) -> Result<(&'static str, Map<String, Value>), Wrong> {
+) -> Result<(&'static str, Map<String, Value>), Mistake> {
     let (kind, action) = match (values.remove("shell"), values.remove("http")) {
         (Some(_), Some(_)) => {
             return Err(job.wrong("shell", "a job is either `http` or `shell`"));
@@ -257,9 +273,11 @@ fn take_action(
     let call = call.map(|table| Keys { table, prefix: "`http`: " });
     if let Some(call) = call {
         if let Some(key) = SHELL_KEYS.into_iter().find(|key| job.has(key)) {
-            return Err(job.mistake(key, format!("`{key}` goes with `shell`")));
+            return Err(job.mistake(key, format!("`{key}` needs `shell`, and this job has `http`")));
         }
-        call.check_known(HTTP_KEYS)?;
+        if let Some(mistake) = call.unknown(HTTP_KEYS).next() {
+            return Err(mistake);
+        }
     }
     let payload = values["payload"].to_string();
     payload::check(payload.as_bytes())
@@ -529,7 +547,11 @@ mod tests {
         refuses("[jobs.a]\nshell = 'x'\nbackoff = 'often'\n", 3, "is not a backoff");
         refuses("[jobs.a]\nshell = 'x'\noverlap = 'never'\n", 3, "one of skip, allow, queue");
         refuses("[jobs.a]\nshell = 'x'\ncatch_up = 'all:0'\n", 3, "all:N");
-        refuses("[jobs.a]\nshell = 'x'\ntime_zone = 'Europe/Berlin'\n", 3, "goes with `schedule`");
+        refuses(
+            "[jobs.a]\nshell = 'x'\ntime_zone = 'Europe/Berlin'\n",
+            3,
+            "`time_zone` needs `schedule`; add it",
+        );
         let spread = |keys: &str| {
             format!("[jobs.a]\nshell = 'x'\nschedule = '*/5 9-17 * * *'\nspread = '6m'\n{keys}")
         };
@@ -540,6 +562,15 @@ mod tests {
         refuses("[jobs.shell]\nshell = 'x'\n", 1, "name of a built-in job");
         refuses("[jobs.a]\nshell = 'x'\nshell = 'y'\n", 3, "duplicate key `shell`");
         refuses("[jobs.a\n", 1, "");
+    }
+
+    #[test]
+    fn all_mistakes_of_a_job_are_reported() {
+        let text = "[jobs.a]\ntimeout = '1'\nshedule = 'x'\nschedule = '0 25 * * *'\nburst = 2\n\
+                    http = { ulr = 'http://a' }\n";
+        let problems = read(text, DateTime::UNIX_EPOCH).unwrap_err();
+        let lines: Vec<_> = problems.iter().map(|problem| problem.line).collect();
+        assert_eq!(lines, [2, 3, 4, 5, 6], "{problems:?}");
     }
 
     #[test]
@@ -589,7 +620,11 @@ mod tests {
             3,
             "`shell` must be a string or a list of strings",
         );
-        says("[jobs.a]\ncwd = '/'\nhttp = { url = 'http://a' }\n", 2, "`cwd` goes with `shell`");
+        says(
+            "[jobs.a]\ncwd = '/'\nhttp = { url = 'http://a' }\n",
+            2,
+            "`cwd` needs `shell`, and this job has `http`",
+        );
         let http = |key: &str| format!("[jobs.a.http]\nmethod = 'PUT'\nurl = 'http://a'\n{key}\n");
         says(&http("redirects = 'x'"), 4, "`http`: `redirects`: expected u32");
         says(&http("headers = { X = 1 }"), 4, "`http`: `headers`: expected a string");
