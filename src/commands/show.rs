@@ -16,7 +16,7 @@ use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
 use crate::print::{self, Cell, Fields, Output, Table};
-use crate::store::{self, Attempt, Event, RunDetails, Store, StoredOutput};
+use crate::store::{self, Attempt, Event, History, RunDetails, Store, StoredOutput};
 use crate::text::plural;
 
 /// The number of an output's last lines that are shown.
@@ -81,9 +81,8 @@ impl Arguments {
             return print::answer(&output(self.id, self.attempt, stored)?);
         }
         let characters = i32::try_from(CHARACTERS).ok().filter(|_| !self.form.is_json());
-        let run = store.show(self.id, characters)?;
-        let run = &run.ok_or_else(|| no_run(&store, self.id))?;
-        let payload = run.payload.as_ref();
+        let shown = store.show(self.id, characters)?.ok_or_else(|| no_run(&store, self.id))?;
+        let (run, payload) = (&shown.run, shown.payload.as_ref());
         let answer = Answer {
             run,
             why_not_running: why_waiting::why(run, &findings(&store, run)?),
@@ -94,10 +93,10 @@ impl Arguments {
             },
             payload: payload.ok().map(|payload| redact::payload(&run.job_type, payload)),
             payload_error: payload.err().map(String::as_str),
-            history: &run.history,
-            events: &run.events,
+            history: &shown.attempts,
+            events: &shown.events,
         };
-        print::object(self.form, &answer, |fields| text(run, fields))
+        print::object(self.form, &answer, |fields| text(&shown, fields))
     }
 }
 
@@ -190,7 +189,8 @@ fn added(before: &str, output: &str, live: bool) -> String {
     }
 }
 
-fn text(run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
+fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
+    let History { run, attempts, events, .. } = shown;
     let is_running = run.status == "running";
     let mut facts = fields.cells(
         "id as run, job_type as job, status, why_not_running as why, schedule_state as schedule, \
@@ -218,8 +218,8 @@ fn text(run: &RunDetails, fields: &Fields) -> anyhow::Result<()> {
         print::answer("\noutput so far\n")?;
         print::excerpt(output, LINES)?;
     }
-    run.history.chunk_by(is_repeated).try_for_each(|attempts| history(attempts, run.now))?;
-    trail(&run.events, run.now)?;
+    attempts.chunk_by(is_repeated).try_for_each(|attempts| history(attempts, run.now))?;
+    trail(events, run.now)?;
     print::answer(&next_steps(run))
 }
 

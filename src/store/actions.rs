@@ -80,14 +80,12 @@ pub(crate) struct OldRuns {
 
 rows! {
     /// A run's status before the action, and whether the action was granted.
-    #[derive(Debug)]
     pub(crate) struct ActionResult {
         pub(crate) id: i64,
         pub(crate) status: String,
         pub(crate) granted: bool,
     }
 
-    #[derive(Clone, Debug)]
     pub(crate) struct Pruned {
         pub(crate) id: i64,
         pub(crate) status: String,

@@ -7,12 +7,11 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{FromRow, PgResult, column, owned, rows};
+use super::row::{FromRow, PgResult, column, owned, rows, timestamp};
 use super::runs::locked;
 use super::{Result, Store, query};
 use crate::connect::Client;
 use crate::schedule::ZoneData;
-use crate::text::timestamp;
 
 /// A tick of a worker.
 #[derive(Clone, Debug)]
@@ -23,7 +22,6 @@ pub(crate) struct Holder {
 
 rows! {
     /// The state that a tick finds when it looks for work.
-    #[derive(Debug)]
     pub(crate) struct WakeResult {
         /// The tick that has the worker's claim right.
         pub(crate) claiming_tick: Option<String>,
@@ -54,7 +52,7 @@ pub(crate) struct ClaimFilter {
 }
 
 /// The action of a definition.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DefinedAction {
     pub(crate) kind: String,
     /// JSON text; the runs of a claim share it.
@@ -63,7 +61,6 @@ pub(crate) struct DefinedAction {
 
 rows! {
     /// A run's position in the order of claims. A queue and a priority are a lane.
-    #[derive(Clone, Debug)]
     pub(crate) struct Position {
         pub(crate) queue: String,
         pub(crate) priority: i32,
@@ -114,7 +111,6 @@ impl Claim {
 
 rows! {
     /// A claimed run, with everything to execute it and to prove that its lease is held.
-    #[derive(Debug, Default)]
     pub(crate) struct Claimed {
         pub(crate) id: i64,
         pub(crate) job_type: String,
@@ -155,7 +151,6 @@ impl Claimed {
 
 rows! {
     /// A due run of a limited definition, and its place in the order of all jobs.
-    #[derive(Debug)]
     struct LimitedRun {
         id: i64,
         is_last_attempt: bool,
@@ -168,7 +163,7 @@ rows! {
 
     /// Identifies a claim, even among several claims of the same attempt. Every later write must
     /// match it and the worker's name (fencing).
-    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    #[derive(Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub(crate) struct Token {
         pub(crate) id: i64,
         pub(crate) attempt: i32,
@@ -176,14 +171,13 @@ rows! {
     }
 
     /// A run that a claim would take.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct DueRun {
         pub(crate) id: i64,
         pub(crate) job_type: String,
         pub(crate) queue: String,
         pub(crate) priority: i32,
-        #[serde(with = "timestamp")]
-        pub(crate) run_at: DateTime<Utc>,
+        pub(crate) run_at: DateTime<Utc> as "timestamp",
         /// The number of the next attempt.
         pub(crate) attempt: i32,
         pub(crate) max_attempts: i32,

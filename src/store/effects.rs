@@ -3,10 +3,9 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{owned, rows};
+use super::row::{owned, rows, timestamp};
 use super::{Result, Store, query};
 use crate::connect::Client;
-use crate::text::timestamp;
 
 /// The bytes of a result that an effect keeps.
 pub(crate) const RESULT_LIMIT: usize = 8 * 1024;
@@ -20,14 +19,13 @@ rows! {
     }
 
     /// An effect that began and did not complete.
-    #[derive(Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct OpenEffect {
         pub(crate) key: String,
         pub(crate) run_id: Option<i64>,
         pub(crate) attempt: Option<i32>,
         pub(crate) recorded_by: String,
-        #[serde(with = "timestamp")]
-        pub(crate) recorded_at: DateTime<Utc>,
+        pub(crate) recorded_at: DateTime<Utc> as "timestamp",
     }
 }
 

@@ -3,17 +3,15 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{owned, rows};
+use super::row::{owned, rows, timestamp};
 use super::{Result, Store, query};
 use crate::connect::Client;
-use crate::text::timestamp;
 
 rows! {
     /// A change that a person asked for; the fields are named as the columns are.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct Event {
-        #[serde(with = "timestamp")]
-        pub(crate) recorded_at: DateTime<Utc>,
+        pub(crate) recorded_at: DateTime<Utc> as "timestamp",
         pub(crate) action: String,
         /// The login that made the change.
         pub(crate) recorded_by: String,
@@ -23,7 +21,7 @@ rows! {
     }
 
     /// A definition, and why its schedule does not fire.
-    #[derive(Debug, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct StoredDefinition {
         pub(crate) job_type: String,
         /// JSON in the words of the file, including secrets.
@@ -32,8 +30,7 @@ rows! {
         /// `fires`, `paused` or `disabled`; `None`: no schedule, and not disabled.
         pub(crate) state: Option<String>,
         /// The start of the pause, or the time when the definition was disabled if it is known.
-        #[serde(with = "timestamp")]
-        pub(crate) since_at: Option<DateTime<Utc>>,
+        pub(crate) since_at: Option<DateTime<Utc>> as "timestamp",
         /// The user that paused or disabled it.
         pub(crate) changed_by: Option<String>,
         pub(crate) reason: Option<String>,

@@ -3,10 +3,9 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{FromRow, owned, rows};
+use super::row::{FromRow, owned, rows, timestamp};
 use super::{Result, Store, query};
 use crate::connect::Client;
-use crate::text::timestamp;
 
 /// Selects failed attempts by their end.
 #[derive(Clone, Debug)]
@@ -21,14 +20,13 @@ pub(crate) struct FailureFilter {
 
 rows! {
     /// A row of `failures`; the fields are named as the columns are.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct FailedAttempt {
         pub(crate) run_id: i64,
         pub(crate) attempt: i32,
         pub(crate) job_type: String,
         pub(crate) worker: String,
-        #[serde(with = "timestamp")]
-        pub(crate) finished_at: DateTime<Utc>,
+        pub(crate) finished_at: DateTime<Utc> as "timestamp",
         pub(crate) error_type: Option<String>,
         pub(crate) error: Option<String>,
         /// The last line of the output that is not blank.
@@ -41,17 +39,15 @@ rows! {
     }
 
     /// The failed attempts of one job on one worker with the same error.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct FailedAttempts {
         pub(crate) job_type: String,
         pub(crate) error_type: Option<String>,
         pub(crate) error: Option<String>,
         pub(crate) worker: String,
         pub(crate) failures: i64,
-        #[serde(with = "timestamp")]
-        pub(crate) first_finished_at: DateTime<Utc>,
-        #[serde(with = "timestamp")]
-        pub(crate) last_finished_at: DateTime<Utc>,
+        pub(crate) first_finished_at: DateTime<Utc> as "timestamp",
+        pub(crate) last_finished_at: DateTime<Utc> as "timestamp",
         /// The run of the newest attempt.
         pub(crate) newest_id: i64,
         /// Of the newest attempt's output.

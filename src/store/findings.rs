@@ -12,7 +12,6 @@ use crate::schedule::due::Scheduled;
 
 rows! {
     /// The facts of a finding, see look/findings.sql. Absent parts are not its subject.
-    #[derive(Clone, Debug, Default)]
     pub(crate) struct Fact {
         pub(crate) code: String,
         pub(crate) job_type: Option<String>,

@@ -5,10 +5,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{owned, rows};
+use super::row::{owned, rows, timestamp};
 use super::{Cause, Result, Store, query};
 use crate::connect::Client;
-use crate::text::timestamp;
 
 /// What a hold applies to.
 #[derive(Clone, Debug)]
@@ -21,16 +20,14 @@ pub(crate) struct HoldTarget {
 
 rows! {
     /// A hold that is in force; the fields are named as the columns are.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct Hold {
         pub(crate) scope: String,
         /// Empty for the scope `all`.
         pub(crate) name: String,
-        #[serde(with = "timestamp")]
-        pub(crate) held_at: DateTime<Utc>,
+        pub(crate) held_at: DateTime<Utc> as "timestamp",
         /// `None`: until it is released.
-        #[serde(with = "timestamp")]
-        pub(crate) held_until: Option<DateTime<Utc>>,
+        pub(crate) held_until: Option<DateTime<Utc>> as "timestamp",
         /// The login.
         pub(crate) recorded_by: String,
         pub(crate) host_user: Option<String>,

@@ -11,7 +11,6 @@ use super::{Result, Store, query, schema};
 use crate::connect::Client;
 
 rows! {
-    #[derive(Clone, Debug)]
     pub(crate) struct SessionFacts {
         /// The server process that answered.
         pub(crate) pid: i32,
@@ -36,7 +35,7 @@ rows! {
     }
 
     /// The actions that the current role may perform.
-    #[derive(Clone, Copy, Debug, Default)]
+    #[derive(Copy)]
     pub(crate) struct RoleFacts {
         pub(crate) enters: bool,
         pub(crate) enqueues: bool,
@@ -48,7 +47,6 @@ rows! {
     }
 
     /// A deviation from the role matrix; names are quoted for SQL.
-    #[derive(Clone, Debug)]
     pub(crate) struct GrantFacts {
         /// `role`, `member`, `trigger`, `rule` or `unseen`, see doctor/grants.sql.
         pub(crate) kind: String,
@@ -57,7 +55,6 @@ rows! {
     }
 
     /// An index that a migration creates.
-    #[derive(Clone, Debug)]
     pub(crate) struct IndexFacts {
         pub(crate) name: String,
         /// `None`: it is missing.
@@ -68,14 +65,12 @@ rows! {
     }
 
     /// A sequence that would return ids that its table already has.
-    #[derive(Clone, Debug)]
     pub(crate) struct SequenceFacts {
         pub(crate) name: String,
         /// The statement that corrects it.
         pub(crate) setval: String,
     }
 
-    #[derive(Clone, Debug)]
     pub(crate) struct TableFacts {
         pub(crate) name: String,
         /// The size with indexes and TOAST, as text.
@@ -91,7 +86,6 @@ rows! {
     }
 
     /// A session, transaction or slot that stops vacuum from removing dead rows.
-    #[derive(Clone, Debug)]
     pub(crate) struct HolderFacts {
         pub(crate) kind: String,
         pub(crate) name: String,

@@ -3,11 +3,10 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{PgResult, owned, rows};
+use super::row::{PgResult, owned, rows, timestamp};
 use super::{Result, Store, query};
 use crate::connect::Client;
 use crate::job::status::Status;
-use crate::text::timestamp;
 
 /// Selects runs; an absent part selects all.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +31,7 @@ pub(crate) struct RunFilter {
 
 rows! {
     /// A row of `list`; the fields are named as the columns are.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct Run {
         pub(crate) id: i64,
         pub(crate) job_type: String,
@@ -44,16 +43,11 @@ rows! {
         pub(crate) error_type: Option<String>,
         pub(crate) last_error: Option<String>,
         pub(crate) idempotency_key: Option<String>,
-        #[serde(with = "timestamp")]
-        pub(crate) run_at: DateTime<Utc>,
-        #[serde(with = "timestamp")]
-        pub(crate) created_at: DateTime<Utc>,
-        #[serde(with = "timestamp")]
-        pub(crate) started_at: Option<DateTime<Utc>>,
-        #[serde(with = "timestamp")]
-        pub(crate) failed_at: Option<DateTime<Utc>>,
-        #[serde(with = "timestamp")]
-        pub(crate) finished_at: Option<DateTime<Utc>>,
+        pub(crate) run_at: DateTime<Utc> as "timestamp",
+        pub(crate) created_at: DateTime<Utc> as "timestamp",
+        pub(crate) started_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) failed_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) finished_at: Option<DateTime<Utc>> as "timestamp",
         /// The run time of the last attempt, also while it runs.
         pub(crate) run_time_seconds: Option<f64>,
         /// By the database's clock.
@@ -62,7 +56,7 @@ rows! {
     }
 
     /// A row of `list-dead`; the fields are named as the columns are.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct DeadRun {
         pub(crate) id: i64,
         pub(crate) job_type: String,
@@ -72,26 +66,20 @@ rows! {
         pub(crate) error_type: Option<String>,
         pub(crate) last_error: Option<String>,
         pub(crate) idempotency_key: Option<String>,
-        #[serde(with = "timestamp")]
-        pub(crate) failed_at: Option<DateTime<Utc>>,
-        #[serde(with = "timestamp")]
-        pub(crate) finished_at: Option<DateTime<Utc>>,
-        #[serde(with = "timestamp")]
-        pub(crate) settled_at: Option<DateTime<Utc>>,
-        #[serde(with = "timestamp")]
-        pub(crate) created_at: DateTime<Utc>,
+        pub(crate) failed_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) finished_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) settled_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) created_at: DateTime<Utc> as "timestamp",
     }
 
     /// The dead runs of one job with the same error type.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct DeadGroup {
         pub(crate) job_type: String,
         pub(crate) error_type: Option<String>,
         pub(crate) runs: i64,
-        #[serde(with = "timestamp")]
-        pub(crate) first_finished_at: DateTime<Utc>,
-        #[serde(with = "timestamp")]
-        pub(crate) last_finished_at: DateTime<Utc>,
+        pub(crate) first_finished_at: DateTime<Utc> as "timestamp",
+        pub(crate) last_finished_at: DateTime<Utc> as "timestamp",
         pub(crate) newest_id: i64,
         /// The error of the newest run.
         pub(crate) last_error: Option<String>,

@@ -15,7 +15,7 @@ const VACUUM_TIMEOUT: Duration = Duration::from_secs(600);
 
 rows! {
     /// The figures of a load test.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct LoadFigures {
         pub(crate) runs: i64,
         pub(crate) succeeded: i64,

@@ -55,7 +55,7 @@ pub(crate) use report::{Bin, Details, Durations, FailureGroup, Job, Scope, Snaps
 pub(crate) use runs::{Finish, LeaseState, LostLease, Recorded, Renewed};
 pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};
-pub(crate) use show::{Attempt, RunDetails, StoredOutput};
+pub(crate) use show::{Attempt, History, RunDetails, StoredOutput};
 pub(crate) use status::{Figures, JobStatus, Overview, WAITS};
 
 use crate::connect::{ConnectionThread, Target};

@@ -56,7 +56,6 @@ pub(crate) struct Snapshot {
 
 rows! {
     /// Numbers of runs; `lately` means in the window.
-    #[derive(Debug)]
     pub(crate) struct Summary {
         pub(crate) database: String,
         /// Whether there is any run or definition.
@@ -82,7 +81,6 @@ rows! {
     }
 
     /// A job and the numbers of its runs in the window; durations are in seconds.
-    #[derive(Debug)]
     pub(crate) struct Job {
         pub(crate) name: String,
         pub(crate) succeeded: i64,
@@ -98,7 +96,6 @@ rows! {
     }
 
     /// The runs of a job that ended in a span of time; durations are in seconds.
-    #[derive(Debug)]
     pub(crate) struct Bin {
         /// Counted from 0.
         pub(crate) index: i32,
@@ -113,7 +110,6 @@ rows! {
     }
 
     /// Average run times of successful runs on the last day with one, in seconds.
-    #[derive(Debug, Default)]
     pub(crate) struct Durations {
         pub(crate) average: Option<f64>,
         /// A week before.
@@ -121,7 +117,6 @@ rows! {
     }
 
     /// Failed attempts of one job on one worker with the same error type.
-    #[derive(Debug)]
     pub(crate) struct FailureGroup {
         /// The newest run and its attempt.
         pub(crate) id: i64,
@@ -144,7 +139,6 @@ rows! {
         pub(crate) last_line: Option<String> = None,
     }
 
-    #[derive(Debug)]
     pub(crate) struct Running {
         pub(crate) id: i64,
         pub(crate) job: String,

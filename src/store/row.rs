@@ -14,6 +14,7 @@ use super::seconds;
 use crate::connect::{Client, Parameter};
 use crate::job::status::Status;
 use crate::schedule::due::{DueSchedule, Scheduled};
+pub(super) use crate::text::timestamp;
 
 pub(super) type PgResult<T> = std::result::Result<T, postgres::Error>;
 
@@ -144,17 +145,22 @@ impl<A: FromColumn, B: FromColumn, C: FromColumn> FromRow for (A, B, C) {
 }
 
 /// Defines structs that are read from rows: each field from the column of the same name. A field
-/// with `= value` is not a column and starts with that value.
+/// with `= value` is not a column and starts with that value. `as` names the module that writes a
+/// field to JSON.
 macro_rules! rows {
     ($(
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
-            $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty $(= $value:expr)?,)+
+            $(
+                $(#[$field_meta:meta])*
+                $field_vis:vis $field:ident: $type:ty $(as $json:literal)? $(= $value:expr)?,
+            )+
         }
     )+) => {$(
+        #[derive(Clone, Debug, Default)]
         $(#[$meta])*
         $vis struct $name {
-            $($(#[$field_meta])* $field_vis $field: $type,)+
+            $($(#[$field_meta])* $(#[serde(with = $json)])? $field_vis $field: $type,)+
         }
 
         $crate::store::row::from_row!($name { $($field $(= $value)?,)+ });

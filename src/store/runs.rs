@@ -48,7 +48,6 @@ pub(crate) struct Finish {
 
 rows! {
     /// A run whose lease expired.
-    #[derive(Debug)]
     pub(crate) struct LostLease {
         pub(crate) id: i64,
         pub(crate) job_type: String,

@@ -3,24 +3,19 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{owned, rows};
+use super::row::{owned, rows, timestamp};
 use super::{Event, Result, Store, query};
 use crate::connect::Client;
-use crate::text::timestamp;
 
 rows! {
     /// A run and the facts that decide when it starts.
-    #[derive(Debug, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct RunDetails {
         pub(crate) id: i64,
         pub(crate) job_type: String,
-        /// The payload as JSON text, including secrets, or the reason why it is unreadable.
-        #[serde(skip)]
-        pub(crate) payload: std::result::Result<String, String> = Ok(String::new()),
         pub(crate) queue: String,
         pub(crate) priority: i32,
-        #[serde(with = "timestamp")]
-        pub(crate) run_at: DateTime<Utc>,
+        pub(crate) run_at: DateTime<Utc> as "timestamp",
         pub(crate) status: String,
         pub(crate) attempts: i32,
         pub(crate) max_attempts: i32,
@@ -29,35 +24,25 @@ rows! {
         pub(crate) backoff: String,
         pub(crate) idempotency_key: Option<String>,
         pub(crate) key_scope: String,
-        #[serde(with = "timestamp")]
-        pub(crate) scheduled_for: Option<DateTime<Utc>>,
+        pub(crate) scheduled_for: Option<DateTime<Utc>> as "timestamp",
         /// No attempt starts after this time.
-        #[serde(with = "timestamp")]
-        pub(crate) expires_at: Option<DateTime<Utc>>,
+        pub(crate) expires_at: Option<DateTime<Utc>> as "timestamp",
         pub(crate) share: Option<String>,
         pub(crate) locked_by: Option<String>,
-        #[serde(with = "timestamp")]
-        pub(crate) locked_until: Option<DateTime<Utc>>,
-        #[serde(with = "timestamp")]
-        pub(crate) cancel_requested_at: Option<DateTime<Utc>>,
+        pub(crate) locked_until: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) cancel_requested_at: Option<DateTime<Utc>> as "timestamp",
         /// The end of what the running attempt has printed, at the last heartbeat.
         pub(crate) live_output: Option<String>,
         pub(crate) last_error: Option<String>,
         pub(crate) error_type: Option<String>,
-        #[serde(with = "timestamp")]
-        pub(crate) failed_at: Option<DateTime<Utc>>,
-        #[serde(with = "timestamp")]
-        pub(crate) started_at: Option<DateTime<Utc>>,
-        #[serde(with = "timestamp")]
-        pub(crate) finished_at: Option<DateTime<Utc>>,
-        #[serde(with = "timestamp")]
-        pub(crate) settled_at: Option<DateTime<Utc>>,
+        pub(crate) failed_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) started_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) finished_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) settled_at: Option<DateTime<Utc>> as "timestamp",
         /// The login that enqueued the run.
         pub(crate) enqueued_by: String,
-        #[serde(with = "timestamp")]
-        pub(crate) created_at: DateTime<Utc>,
-        #[serde(with = "timestamp")]
-        pub(crate) updated_at: DateTime<Utc>,
+        pub(crate) created_at: DateTime<Utc> as "timestamp",
+        pub(crate) updated_at: DateTime<Utc> as "timestamp",
         /// The definition has a schedule and is not enabled.
         #[serde(skip)]
         pub(crate) disabled: bool,
@@ -65,11 +50,9 @@ rows! {
         #[serde(skip)]
         pub(crate) paused_at: Option<DateTime<Utc>>,
         /// The hold that keeps the run from being claimed.
-        #[serde(with = "timestamp")]
-        pub(crate) held_at: Option<DateTime<Utc>>,
+        pub(crate) held_at: Option<DateTime<Utc>> as "timestamp",
         /// `None`: until it is released.
-        #[serde(with = "timestamp")]
-        pub(crate) held_until: Option<DateTime<Utc>>,
+        pub(crate) held_until: Option<DateTime<Utc>> as "timestamp",
         pub(crate) held_by: Option<String>,
         pub(crate) hold_reason: Option<String>,
         /// The limit of simultaneous runs of the definition.
@@ -99,21 +82,15 @@ rows! {
         /// By the database's clock.
         #[serde(skip)]
         pub(crate) now: DateTime<Utc>,
-        #[serde(skip)]
-        pub(crate) history: Vec<Attempt> = Vec::new(),
-        #[serde(skip)]
-        pub(crate) events: Vec<Event> = Vec::new(),
     }
 
     /// A finished attempt; the fields are named as the columns are.
-    #[derive(Debug, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct Attempt {
         pub(crate) attempt: i32,
         pub(crate) worker: String,
-        #[serde(with = "timestamp")]
-        pub(crate) started_at: DateTime<Utc>,
-        #[serde(with = "timestamp")]
-        pub(crate) finished_at: DateTime<Utc>,
+        pub(crate) started_at: DateTime<Utc> as "timestamp",
+        pub(crate) finished_at: DateTime<Utc> as "timestamp",
         pub(crate) run_time_seconds: f64,
         pub(crate) outcome: String,
         pub(crate) error_type: Option<String>,
@@ -127,7 +104,6 @@ rows! {
     }
 
     /// The output of an attempt, as far as the database has it.
-    #[derive(Debug)]
     pub(crate) struct StoredOutput {
         /// The attempt is running.
         pub(crate) live: bool,
@@ -139,10 +115,20 @@ rows! {
     }
 }
 
+/// A run and its history.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(crate) run: RunDetails,
+    /// The payload as JSON text, including secrets, or the reason why it is unreadable.
+    pub(crate) payload: std::result::Result<String, String>,
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) events: Vec<Event>,
+}
+
 impl Store {
     /// Returns a run and its history, with the last `characters` of each output or all of it.
     /// `None`: no such run.
-    pub(crate) fn show(&self, id: i64, characters: Option<i32>) -> Result<Option<RunDetails>> {
+    pub(crate) fn show(&self, id: i64, characters: Option<i32>) -> Result<Option<History>> {
         // A separate transaction, so that an unreadable payload does not hide the rest.
         let payload = self.transact("read the payload", move |client| {
             client.first::<String>(query!("look/read_payload"), &[&id])
@@ -154,11 +140,10 @@ impl Store {
             Err(error) => return Err(error),
         };
         self.transact("show a run", move |client| {
-            let run: Option<RunDetails> = client.first(query!("look/show"), &[&id])?;
-            let Some(run) = run else { return Ok(None) };
-            let history = client.list(query!("look/list_attempts"), &[&id, &characters])?;
+            let Some(run) = client.first(query!("look/show"), &[&id])? else { return Ok(None) };
+            let attempts = client.list(query!("look/list_attempts"), &[&id, &characters])?;
             let events = client.list(query!("look/list_events"), &[&Some(id), &None::<String>])?;
-            Ok(Some(RunDetails { payload: payload.clone(), history, events, ..run }))
+            Ok(Some(History { run, payload: payload.clone(), attempts, events }))
         })
     }
 

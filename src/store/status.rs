@@ -6,16 +6,15 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::findings::{WorkFacts, read_work};
-use super::row::{PgResult, rows};
+use super::row::{PgResult, rows, timestamp};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
 use crate::health::limits::{TICK_OVERDUE, Thresholds};
-use crate::text::timestamp;
 
 rows! {
     /// The runs of a job, counted; the fields are named as in `status --json`. A queued or failed
     /// run counts as `not_due` before its time and as `due` after it.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct JobStatus {
         pub(crate) job_type: String,
         pub(crate) not_due_runs: i64,
@@ -28,18 +27,16 @@ rows! {
         pub(crate) run_time_median_seconds: Option<f64>,
         pub(crate) run_time_p95_seconds: Option<f64>,
         pub(crate) run_time_max_seconds: Option<f64>,
-        #[serde(with = "timestamp")]
-        pub(crate) next_run_at: Option<DateTime<Utc>>,
+        pub(crate) next_run_at: Option<DateTime<Utc>> as "timestamp",
         /// `fires`, `paused` or `disabled`; `None` for an enabled definition without a schedule.
         pub(crate) state: Option<String>,
         /// The status of the job's last finished run. This field and the next are from `Figures`.
         pub(crate) last_status: Option<String> = None,
-        #[serde(with = "timestamp")]
-        pub(crate) last_succeeded_at: Option<DateTime<Utc>> = None,
+        pub(crate) last_succeeded_at: Option<DateTime<Utc>> as "timestamp" = None,
     }
 
     /// What became of a job's runs since its first one. Pruning does not lower it.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct Figures {
         pub(crate) job_type: String,
         pub(crate) succeeded: i64,
@@ -57,29 +54,25 @@ rows! {
         /// How the job's last run ended.
         #[serde(skip)]
         pub(crate) last_status: Option<String>,
-        #[serde(with = "timestamp")]
-        pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
+        pub(crate) last_succeeded_at: Option<DateTime<Utc>> as "timestamp",
     }
 
     /// A worker and its last tick.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct Worker {
         pub(crate) worker: String,
-        #[serde(with = "timestamp")]
-        pub(crate) last_tick_at: DateTime<Utc>,
+        pub(crate) last_tick_at: DateTime<Utc> as "timestamp",
         pub(crate) version: String,
     }
 
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Serialize)]
     pub(crate) struct RunningRun {
         pub(crate) id: i64,
         pub(crate) job_type: String,
         pub(crate) locked_by: String,
-        #[serde(with = "timestamp")]
-        pub(crate) started_at: Option<DateTime<Utc>>,
+        pub(crate) started_at: Option<DateTime<Utc>> as "timestamp",
         pub(crate) run_time_seconds: Option<f64>,
-        #[serde(with = "timestamp")]
-        pub(crate) locked_until: DateTime<Utc>,
+        pub(crate) locked_until: DateTime<Utc> as "timestamp",
     }
 }
 
