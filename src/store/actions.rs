@@ -1,10 +1,12 @@
-//! The actions of an operator on runs: retry, cancel, settle, remove, prune.
+//! The actions of an operator: retry, cancel, edit, settle, remove and prune runs; hold jobs,
+//! queues and workers, which claims then skip.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
-use super::row::{owned, rows};
+use super::row::{Arguments, borrowed, owned, rows, timestamp};
 use super::{Archive, Error, Kind, Result, Store, query};
 use crate::connect::Client;
 use crate::exit::Exit;
@@ -78,6 +80,15 @@ pub(crate) struct OldRuns {
     pub(crate) age: Duration,
 }
 
+/// What a hold applies to.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldTarget {
+    /// `job`, `queue`, `worker` or `all`.
+    pub(crate) scope: &'static str,
+    /// Empty for the scope `all`.
+    pub(crate) name: String,
+}
+
 rows! {
     /// A run's status before the action, and whether the action was granted.
     pub(crate) struct ActionResult {
@@ -92,6 +103,21 @@ rows! {
         pub(crate) finished_at: DateTime<Utc>,
         /// The run and its history, if it is archived.
         pub(crate) json: Option<String>,
+    }
+
+    /// A hold that is in force; the fields are named as the columns are.
+    #[derive(Serialize)]
+    pub(crate) struct Hold {
+        pub(crate) scope: String,
+        /// Empty for the scope `all`.
+        pub(crate) name: String,
+        pub(crate) held_at: DateTime<Utc> as "timestamp",
+        /// `None`: until it is released.
+        pub(crate) held_until: Option<DateTime<Utc>> as "timestamp",
+        /// The login.
+        pub(crate) recorded_by: String,
+        pub(crate) host_user: Option<String>,
+        pub(crate) reason: Option<String>,
     }
 }
 
@@ -119,52 +145,30 @@ impl Store {
                 (query!("operate/retry"), owned![*cancelled_now, *unsettled])
             }
             RunAction::Cancel => (query!("operate/cancel"), owned![]),
-            RunAction::Edit(edit) => return self.edit(ids, from, edit, cause),
+            RunAction::Edit(edit) => {
+                let Edit { queue, run_at, after, timeout, backoff, .. } = edit.clone();
+                let (priority, max_attempts) = (edit.priority, edit.max_attempts);
+                let terms = owned![queue, priority, run_at, after, max_attempts, timeout, backoff];
+                (query!("operate/edit"), terms)
+            }
             RunAction::Settle => (query!("operate/settle"), owned![]),
             RunAction::Remove => (query!("operate/remove"), owned![]),
         };
+        let payload = match action {
+            RunAction::Edit(edit) => edit.payload.clone(),
+            _ => None,
+        };
         let Cause { host_user, reason } = cause.clone();
-        let mut arguments = owned![ids, Status::words(from), host_user, reason];
+        let mut arguments = owned![ids, Status::words(from), host_user.clone(), reason.clone()];
         arguments.extend(terms);
-        self.query(action.verb(), Client::list, statement, arguments)
-    }
-
-    fn edit(
-        &self,
-        ids: Vec<i64>,
-        from: &[Status],
-        edit: &Edit,
-        cause: &Cause,
-    ) -> Result<Vec<ActionResult>> {
-        let (from, Cause { host_user, reason }) = (Status::words(from), cause.clone());
-        let edit = edit.clone();
-        self.transact("edit", move |client| {
-            let Edit { queue, priority, run_at, after, max_attempts, timeout, backoff, payload } =
-                &edit;
-            let answers: Vec<ActionResult> = client.list(
-                query!("operate/edit"),
-                &[
-                    &ids,
-                    &from,
-                    &host_user,
-                    &reason,
-                    queue,
-                    priority,
-                    run_at,
-                    after,
-                    max_attempts,
-                    timeout,
-                    backoff,
-                ],
-            )?;
+        self.transact(action.verb(), move |client| {
+            let answers: Vec<ActionResult> = client.list(statement, &borrowed(&arguments))?;
             // A separate statement, because an operator may not even name the column.
-            if let Some(payload) = payload {
+            if let Some(payload) = &payload {
                 let granted = answers.iter().filter(|answer| answer.granted);
                 let granted: Vec<_> = granted.map(|answer| answer.id).collect();
-                client.execute(
-                    query!("operate/edit_payload"),
-                    &[&granted, payload, &host_user, &reason],
-                )?;
+                let arguments: Arguments<'_> = &[&granted, payload, &host_user, &reason];
+                client.execute(query!("operate/edit_payload"), arguments)?;
             }
             Ok(answers)
         })
@@ -227,5 +231,30 @@ impl Store {
     pub(crate) fn count_old(&self, old: OldRuns) -> Result<Vec<(String, i64)>> {
         let arguments = owned![Status::words(old.statuses), old.age.as_secs_f64()];
         self.query("count old runs", Client::list, query!("operate/count_old"), arguments)
+    }
+
+    /// Keeps waiting runs from being claimed, for `lasts` or until they are released. Returns until
+    /// when.
+    pub(crate) fn hold(
+        &self,
+        target: HoldTarget,
+        lasts: Option<Duration>,
+        cause: Cause,
+    ) -> Result<Option<DateTime<Utc>>> {
+        let (HoldTarget { scope, name }, Cause { host_user, reason }) = (target, cause);
+        let lasts = lasts.map(|lasts| lasts.as_secs_f64());
+        let arguments = owned![scope, name, lasts, host_user, reason];
+        self.query("hold", Client::one, query!("operate/hold"), arguments)
+    }
+
+    /// Ends the holds of a target, or all holds. Returns those that were in force.
+    pub(crate) fn end_holds(&self, target: HoldTarget, cause: Cause) -> Result<Vec<Hold>> {
+        let arguments = owned![target.scope, target.name, cause.host_user, cause.reason];
+        self.query("release", Client::list, query!("operate/release"), arguments)
+    }
+
+    /// Returns the holds that are in force, the oldest first.
+    pub(crate) fn holds(&self) -> Result<Vec<Hold>> {
+        self.query("read holds", Client::list, query!("look/list_holds"), owned![])
     }
 }

@@ -4,9 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use serde_json::Value;
 
-use super::row::{column, owned};
+use super::row::{column, owned, rows, timestamp};
 use super::{Cause, Error, Kind, Result, Store, query};
 use crate::connect::Client;
 use crate::exit::Exit;
@@ -33,6 +34,30 @@ pub(crate) struct Applied {
     pub(crate) changed: Vec<(String, Option<Value>, Value)>,
     /// The names of the disabled or removed definitions.
     pub(crate) others: Vec<String>,
+}
+
+rows! {
+    /// A definition, and why its schedule does not fire.
+    #[derive(Serialize)]
+    pub(crate) struct StoredDefinition {
+        pub(crate) job_type: String,
+        /// JSON in the words of the file, including secrets.
+        #[serde(skip)]
+        pub(crate) keys: String,
+        /// `fires`, `paused` or `disabled`; `None`: no schedule, and not disabled.
+        pub(crate) state: Option<String>,
+        /// The start of the pause, or the time when the definition was disabled if it is known.
+        pub(crate) since_at: Option<DateTime<Utc>> as "timestamp",
+        /// The user that paused or disabled it.
+        pub(crate) changed_by: Option<String>,
+        pub(crate) reason: Option<String>,
+        #[serde(skip)]
+        pub(crate) next_run_at: Option<DateTime<Utc>>,
+        pub(crate) skipped_fires: i64,
+        /// By the database's clock.
+        #[serde(skip)]
+        pub(crate) now: DateTime<Utc>,
+    }
 }
 
 /// The longest wait for another `apply`, well within the limit of a transaction.
@@ -123,6 +148,11 @@ impl Store {
     pub(crate) fn list_schedules(&self, name: Option<String>) -> Result<Vec<Scheduled>> {
         let arguments = owned![name, true];
         self.query("read definitions", Client::list, query!("look/list_schedules"), arguments)
+    }
+
+    /// Returns all definitions by name, or the definition of that name.
+    pub(crate) fn list_definitions(&self, name: Option<String>) -> Result<Vec<StoredDefinition>> {
+        self.query("read definitions", Client::list, query!("look/list_definitions"), owned![name])
     }
 
     /// Pauses a schedule. Returns whether the definition has one; `None`: no such definition.

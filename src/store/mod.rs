@@ -8,11 +8,7 @@ mod definitions;
 mod effects;
 mod enqueue;
 mod error;
-mod events;
-mod failures;
-mod findings;
 mod finish_and_claim;
-mod holds;
 mod inspect;
 mod list;
 mod load;
@@ -29,34 +25,32 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) use actions::{ActionResult, Cause, Edit, OldRuns, Pruned, RetryTerms, RunAction};
+pub(crate) use actions::{
+    ActionResult, Cause, Edit, HoldTarget, OldRuns, Pruned, RetryTerms, RunAction,
+};
 pub(crate) use archive::Archive;
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{
     Claim, ClaimFilter, ClaimResult, Claimed, DueRun, Holder, Lane, Position, Token,
 };
-pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, Unlisted};
+pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, StoredDefinition, Unlisted};
 pub(crate) use effects::{Effect, RESULT_LIMIT};
 pub(crate) use enqueue::{Accepted, NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
-pub(crate) use events::{Event, StoredDefinition};
-pub(crate) use failures::FailureFilter;
-pub(crate) use findings::{Fact, WorkFacts};
 pub(crate) use finish_and_claim::{LockedRuns, PendingStep, StepResult};
-pub(crate) use holds::HoldTarget;
 pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, RoleFacts, SequenceFacts, SessionFacts, SnapshotFacts,
     TableFacts, ZoneFacts,
 };
-pub(crate) use list::{Run, RunFilter};
+pub(crate) use list::{FailureFilter, Run, RunFilter};
 pub(crate) use load::LoadFigures;
 pub(crate) use report::{Bin, Details, Durations, FailureGroup, Job, Scope, Snapshot, Summary};
 pub(crate) use runs::{Finish, LeaseState, LostLease, Recorded, Renewed};
 pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};
-pub(crate) use show::{Attempt, History, RunDetails, StoredOutput};
-pub(crate) use status::{Figures, JobStatus, Overview, WAITS};
+pub(crate) use show::{Attempt, Event, History, RunDetails, StoredOutput};
+pub(crate) use status::{Fact, Figures, JobStatus, Overview, WAITS, WorkFacts};
 
 use crate::connect::{ConnectionThread, Target};
 use crate::text::duration::CENTURY;

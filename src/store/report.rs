@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::findings::{WorkFacts, read_work};
 use super::row::{Arguments, FromRow, PgResult, collect, column, rows};
-use super::status::{Worker, list_workers};
+use super::status::{WorkFacts, Worker, list_workers, read_work};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
 use crate::health::limits::Thresholds;

@@ -85,6 +85,10 @@ macro_rules! owned {
 }
 pub(super) use owned;
 
+pub(super) fn borrowed(arguments: &OwnedArguments) -> Vec<&dyn Argument> {
+    column(arguments, |argument| &**argument as &dyn Argument)
+}
+
 /// Returns one column of a batch of rows: the argument of a statement that reads arrays.
 pub(super) fn column<'a, T, U>(rows: &'a [T], of: impl Fn(&'a T) -> U) -> Vec<U> {
     rows.iter().map(of).collect()

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::{self, Error, Result};
-use super::row::{Argument, Arguments, OwnedArguments, PgResult, column};
+use super::row::{Arguments, OwnedArguments, PgResult, borrowed};
 use super::{Store, query, schema};
 use crate::connect::Client;
 
@@ -73,10 +73,7 @@ impl Store {
         statement: &'static str,
         arguments: OwnedArguments,
     ) -> Result<T> {
-        self.transact(doing, move |client| {
-            let arguments = column(&arguments, |argument| &**argument as &dyn Argument);
-            read(client, statement, &arguments)
-        })
+        self.transact(doing, move |client| read(client, statement, &borrowed(&arguments)))
     }
 
     /// Sends `work` to run in a transaction. Does not wait: calls `answered` at its end.

@@ -1,10 +1,11 @@
-//! One run with everything that decides when it starts, and its history.
+//! One run with everything that decides when it starts, and its history. The trail, also that of
+//! definitions.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::row::{owned, rows, timestamp};
-use super::{Event, Result, Store, query};
+use super::{Result, Store, query};
 use crate::connect::Client;
 
 rows! {
@@ -103,6 +104,18 @@ rows! {
         pub(crate) output_truncated: bool,
     }
 
+    /// A change that a person asked for; the fields are named as the columns are.
+    #[derive(Serialize)]
+    pub(crate) struct Event {
+        pub(crate) recorded_at: DateTime<Utc> as "timestamp",
+        pub(crate) action: String,
+        /// The login that made the change.
+        pub(crate) recorded_by: String,
+        pub(crate) host_user: Option<String>,
+        pub(crate) reason: Option<String>,
+        pub(crate) detail: Option<String>,
+    }
+
     /// The output of an attempt, as far as the database has it.
     pub(crate) struct StoredOutput {
         /// The attempt is running.
@@ -151,5 +164,17 @@ impl Store {
     /// one. `None`: no such run.
     pub(crate) fn output(&self, id: i64, attempt: Option<i32>) -> Result<Option<StoredOutput>> {
         self.query("show an output", Client::first, query!("look/output"), owned![id, attempt])
+    }
+
+    /// Returns the last events of a run, also of a deleted one, the oldest first.
+    pub(crate) fn run_events(&self, run: i64) -> Result<Vec<Event>> {
+        let arguments = owned![run, None::<String>];
+        self.query("read the trail", Client::list, query!("look/list_events"), arguments)
+    }
+
+    /// Returns the last events of a definition, also of a removed one, the oldest first.
+    pub(crate) fn definition_events(&self, name: String) -> Result<Vec<Event>> {
+        let arguments = owned![None::<i64>, name];
+        self.query("read the trail", Client::list, query!("look/list_events"), arguments)
     }
 }
