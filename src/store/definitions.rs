@@ -93,11 +93,9 @@ impl Store {
             let changed = changed
                 .into_iter()
                 .map(|(name, before, after)| (name, json(before), json(after).unwrap_or_default()));
-            let statement = match others {
-                Unlisted::Disable => query!("operate/disable_others"),
-                Unlisted::Remove => query!("operate/remove_others"),
-            };
-            let others = client.list(statement, &[&names, host_user, reason])?;
+            let removes = others == Unlisted::Remove;
+            let others = client
+                .list(query!("operate/end_others"), &[&names, &removes, host_user, reason])?;
             if mode == ApplyMode::DryRun {
                 client.batch_execute("ROLLBACK AND CHAIN")?;
             }

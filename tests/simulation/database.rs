@@ -1450,7 +1450,7 @@ impl Database {
         old
     }
 
-    /// apply.sql, disable_others.sql and remove_others.sql. Returns the names of changed
+    /// apply.sql and end_others.sql. Returns the names of changed
     /// definitions, and of the others.
     pub(super) fn apply(
         &mut self,

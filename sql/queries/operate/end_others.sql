@@ -1,0 +1,40 @@
+-- Disables or deletes definitions that are missing from the file. The schedules of a disabled
+-- definition stop, and only the owner can enqueue it. A claim ends the waiting runs of a deleted
+-- one as dead.
+-- $1  the names in the file    $2  whether to delete    $3  host user    $4  reason, for the trail
+-- Returns the names of the definitions that were enabled or deleted.
+WITH disabled AS (
+    UPDATE jobctl.job_definitions AS definition
+    SET
+        enabled = false,
+        updated_at = now()
+    WHERE definition.name <> ALL ($1::text[])
+        AND definition.enabled
+        AND NOT $2::boolean
+    RETURNING definition.name
+),
+removed AS (
+    DELETE FROM jobctl.job_definitions AS definition
+    WHERE definition.name <> ALL ($1::text[])
+        AND $2::boolean
+    RETURNING definition.name
+),
+ended AS (
+    SELECT disabled.name FROM disabled
+    UNION ALL
+    SELECT removed.name FROM removed
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
+    SELECT
+        CASE WHEN $2::boolean THEN 'remove' ELSE 'disable' END,
+        ended.name,
+        $3::text,
+        $4::text,
+        'missing from the file'
+    FROM ended
+    ORDER BY ended.name
+)
+SELECT ended.name
+FROM ended
+ORDER BY ended.name
