@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::row::{FromRow, owned, rows};
+use super::row::{owned, rows};
 use super::status::list_workers;
 use super::{Result, Store, query, schema};
 use crate::connect::Client;
@@ -145,14 +145,8 @@ impl Store {
 
     pub(crate) fn inspect_snapshots(&self) -> Result<SnapshotFacts> {
         self.transact("inspect snapshots", |client| {
-            let mut facts = SnapshotFacts::default();
-            for row in client.rows(query!("doctor/snapshots"), &[])? {
-                facts.sees_all = row.try_get("sees_all")?;
-                if row.try_get::<_, Option<&str>>("kind")?.is_some() {
-                    facts.holders.push(HolderFacts::from_row(&row)?);
-                }
-            }
-            Ok(facts)
+            let sees_all = client.one(query!("doctor/sees_sessions"), &[])?;
+            Ok(SnapshotFacts { sees_all, holders: client.list(query!("doctor/snapshots"), &[])? })
         })
     }
 

@@ -1,8 +1,7 @@
 -- The sessions, prepared transactions and replication slots that stop vacuum from removing dead
--- rows, the one with the oldest snapshot first. Only a role with pg_read_all_stats sees the
--- sessions of other roles, see `sees_all`.
+-- rows, the one with the oldest snapshot first. Not every role sees the sessions of other roles,
+-- see sees_sessions.sql.
 SELECT
-    pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_all,
     holder.kind,
     holder.name,
     holder.state,
@@ -39,8 +38,5 @@ FROM (
         age(slot.xmin)
     FROM pg_replication_slots AS slot
     WHERE slot.xmin IS NOT NULL
-    UNION ALL
-    -- This row always exists, because the caller reads sees_all from it.
-    SELECT NULL, NULL, NULL, NULL, -1
 ) AS holder
 ORDER BY holder.transactions DESC
