@@ -12,7 +12,7 @@ use maud::{Markup, PreEscaped, html};
 use super::axis::{Axis, Label};
 use super::{View, anchor, name};
 use crate::health::Severity;
-use crate::store::{self, Bin, Durations, Job};
+use crate::store::{self, Bin, Job};
 use crate::text::duration;
 use crate::text::plural::{grouped, grouped_of};
 
@@ -136,11 +136,11 @@ fn lane(job: &Job, state: State, axis: &Axis) -> Markup {
                 }
                 span.numbers {
                     (numbers(job, retries))
-                    @if let Some(average) = job.durations.average {
+                    @if let Some(average) = job.average {
                         " "
                         span.quiet {
                             "takes " (duration::show(store::seconds(average)))
-                            (trend(average, &job.durations))
+                            (trend(average, job.average_before))
                         }
                     }
                 }
@@ -180,8 +180,8 @@ fn numbers(job: &Job, retries: i64) -> Markup {
 }
 
 /// How much longer or shorter the runs took than a week before.
-fn trend(average: f64, durations: &Durations) -> Markup {
-    let change = durations.average_before.map(|before| (average - before, average / before - 1.0));
+fn trend(average: f64, average_before: Option<f64>) -> Markup {
+    let change = average_before.map(|before| (average - before, average / before - 1.0));
     html! {
         @if let Some((seconds, share)) = change {
             @if seconds.abs() >= TREND.1 && share.abs() >= TREND.0 && share.is_finite() {

@@ -131,9 +131,9 @@ pub(super) fn running(view: &View<'_>) -> Markup {
                 None => span.quiet { "unknown" },
             }
         };
-        let run_name = html! { (view.job(&run.job)) " " span.quiet { (run.id) } };
+        let run_name = html! { (view.job(&run.job_type)) " " span.quiet { (run.id) } };
         let attempt = html! { (run.attempts) " of " (run.max_attempts) };
-        [run_name, since, name(&run.worker), attempt]
+        [run_name, since, name(&run.locked_by), attempt]
     })
 }
 

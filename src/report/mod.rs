@@ -11,7 +11,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::health::limits::{TICK_OVERDUE, Thresholds};
+use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, Severity};
 use crate::print;
 use crate::schedule::Zone;
@@ -89,7 +89,6 @@ impl Page {
             since: now - self.window,
             from: axis.from,
             bin,
-            silent_after: TICK_OVERDUE,
             troubled: bad.filter_map(|finding| finding.job_type).collect(),
             jobs: JOBS,
             rows: ROWS as i64,

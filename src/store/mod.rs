@@ -45,7 +45,7 @@ pub(crate) use inspect::{
 };
 pub(crate) use list::{FailureFilter, Run, RunFilter};
 pub(crate) use load::LoadFigures;
-pub(crate) use report::{Bin, Details, Durations, FailureGroup, Job, Scope, Snapshot, Summary};
+pub(crate) use report::{Bin, Details, FailureGroup, Job, Scope, Snapshot, Summary};
 pub(crate) use runs::{Finish, LeaseState, LostLease, Recorded, Renewed};
 pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::{Arguments, FromRow, PgResult, collect, column, rows};
-use super::status::{WorkFacts, Worker, list_workers, read_work};
+use super::row::{PgResult, column, rows};
+use super::status::{RunningRun, WorkFacts, Worker, list_workers, read_work};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
-use crate::health::limits::Thresholds;
+use crate::health::limits::{TICK_OVERDUE, Thresholds};
 
 /// The window and the limits of the report.
 #[derive(Clone, Debug)]
@@ -18,8 +18,6 @@ pub(crate) struct Scope {
     /// The start of the first bin, at or before `since`.
     pub(crate) from: DateTime<Utc>,
     pub(crate) bin: Duration,
-    /// A worker is silent this long after its last tick.
-    pub(crate) silent_after: Duration,
     /// Jobs with a problem, which are shown first.
     pub(crate) troubled: Vec<String>,
     /// The maximum number of jobs.
@@ -50,7 +48,7 @@ pub(crate) struct Snapshot {
     pub(crate) failures: Vec<FailureGroup>,
     pub(crate) all_failures: i64,
     pub(crate) workers: Vec<Worker>,
-    pub(crate) running: Vec<Running>,
+    pub(crate) running: Vec<RunningRun>,
 }
 
 rows! {
@@ -89,13 +87,20 @@ rows! {
         pub(crate) failed: i64,
         pub(crate) running: i64,
         pub(crate) running_since: Option<DateTime<Utc>>,
-        pub(crate) durations: Durations = Durations::default(),
+        /// The average run time of successes on the last day with one.
+        pub(crate) average: Option<f64>,
+        /// The same on a day a week before.
+        pub(crate) average_before: Option<f64>,
+        /// The number of all jobs.
+        total: i64,
         /// In order, without empty bins.
         pub(crate) bins: Vec<Bin> = Vec::new(),
     }
 
     /// The runs of a job that ended in a span of time; durations are in seconds.
     pub(crate) struct Bin {
+        /// The place of the job in the list, counted from 1.
+        place: i32,
         /// Counted from 0.
         pub(crate) index: i32,
         pub(crate) succeeded: i64,
@@ -106,13 +111,6 @@ rows! {
         /// The earliest start of a run or attempt that took longer than a bin.
         pub(crate) began: Option<DateTime<Utc>>,
         pub(crate) longest: Option<f64>,
-    }
-
-    /// Average run times of successful runs on the last day with one, in seconds.
-    pub(crate) struct Durations {
-        pub(crate) average: Option<f64>,
-        /// A week before.
-        pub(crate) average_before: Option<f64>,
     }
 
     /// Failed attempts of one job on one worker with the same error type.
@@ -134,21 +132,10 @@ rows! {
         pub(crate) waiting: i64,
         pub(crate) first_at: DateTime<Utc>,
         pub(crate) last_at: DateTime<Utc>,
+        /// The number of all groups.
+        total: i64,
         /// Of the newest attempt's output.
         pub(crate) last_line: Option<String> = None,
-    }
-
-    pub(crate) struct Running {
-        pub(crate) id: i64,
-        pub(crate) job: String,
-        pub(crate) worker: String,
-        pub(crate) attempts: i32,
-        pub(crate) max_attempts: i32,
-        /// `None` only if another program set the status.
-        pub(crate) started_at: Option<DateTime<Utc>>,
-        /// The lease expired.
-        pub(crate) is_lost: bool,
-        pub(crate) cancel_requested: bool,
     }
 }
 
@@ -167,54 +154,41 @@ impl Store {
                 client.list(query!("look/list_schedules"), &[&None::<String>, &true])?;
             let now = work.now;
             let scope = scope(now, &work);
-            let Scope { since, from, silent_after, troubled, rows, .. } = &scope;
-            let (mut jobs, all_jobs) =
-                list_with_total(client, query!("report/jobs"), &[from, troubled, &scope.jobs])?;
-            read_lanes(client, &scope, &mut jobs)?;
-            let (mut failures, all_failures) =
-                list_with_total(client, query!("report/failures"), &[since, rows])?;
+            let Scope { since, from, troubled, rows, .. } = &scope;
+            let mut jobs: Vec<Job> =
+                client.list(query!("report/jobs"), &[from, troubled, &scope.jobs])?;
+            read_bins(client, &scope, &mut jobs)?;
+            let mut failures: Vec<FailureGroup> =
+                client.list(query!("report/failures"), &[since, rows])?;
             if scope.details == Details::Output {
                 read_last_lines(client, &mut failures)?;
             }
-            let silent_after = silent_after.as_secs_f64();
+            let silent_after = TICK_OVERDUE.as_secs_f64();
             Ok(Snapshot {
                 now,
                 summary: client.one(query!("report/summary"), &[since, &silent_after])?,
                 work,
+                all_jobs: jobs.first().map_or(0, |job| job.total),
                 jobs,
-                all_jobs,
+                all_failures: failures.first().map_or(0, |failure| failure.total),
                 failures,
-                all_failures,
                 workers: list_workers(client, Some(*rows))?,
-                running: client.list(query!("report/running"), &[rows])?,
+                running: client.list(query!("look/list_running"), &[&None::<String>, rows])?,
             })
         })
     }
 }
 
-/// Reads a list whose rows all have the length of the whole list in `total`.
-fn list_with_total<T: FromRow>(
-    client: &mut Client,
-    query: &str,
-    arguments: Arguments<'_>,
-) -> PgResult<(Vec<T>, i64)> {
-    let rows = client.rows(query, arguments)?;
-    let total = rows.first().map_or(Ok(0), |row| row.try_get("total"))?;
-    Ok((collect(&rows)?, total))
-}
-
-/// Adds durations and bins to the jobs.
-fn read_lanes(client: &mut Client, scope: &Scope, jobs: &mut [Job]) -> PgResult<()> {
+/// Adds the bins to the jobs.
+fn read_bins(client: &mut Client, scope: &Scope, jobs: &mut [Job]) -> PgResult<()> {
     let names = column(jobs, |job| job.name.clone());
-    let durations: Vec<Durations> = client.list(query!("report/durations"), &[&names])?;
-    for (job, durations) in jobs.iter_mut().zip(durations) {
-        job.durations = durations;
-    }
-    let bin = scope.bin.as_secs_f64();
-    for row in client.rows(query!("report/bins"), &[&scope.from, &bin, &names])? {
-        let place = usize::try_from(row.try_get::<_, i32>("place")? - 1).ok();
-        let Some(job) = place.and_then(|place| jobs.get_mut(place)) else { continue };
-        job.bins.push(Bin::from_row(&row)?);
+    let width = scope.bin.as_secs_f64();
+    let bins: Vec<Bin> = client.list(query!("report/bins"), &[&scope.from, &width, &names])?;
+    for bin in bins {
+        let place = usize::try_from(bin.place - 1).ok();
+        if let Some(job) = place.and_then(|place| jobs.get_mut(place)) {
+            job.bins.push(bin);
+        }
     }
     Ok(())
 }

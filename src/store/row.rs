@@ -213,7 +213,7 @@ impl Client {
         query: &str,
         arguments: Arguments<'_>,
     ) -> PgResult<Vec<T>> {
-        collect(&self.rows(query, arguments)?)
+        self.rows(query, arguments)?.iter().map(T::from_row).collect()
     }
 
     /// Returns the first row, if there is one.
@@ -236,8 +236,4 @@ impl Client {
         let parameters = column(arguments, |argument| argument.typed());
         self.request(async |client| client.execute_typed(query, &parameters).await)
     }
-}
-
-pub(super) fn collect<T: FromRow>(rows: &[Row]) -> PgResult<Vec<T>> {
-    rows.iter().map(T::from_row).collect()
 }

@@ -66,6 +66,7 @@ rows! {
         pub(crate) version: String,
     }
 
+    /// A running run; `None` for its start only if another program set the status.
     #[derive(Serialize)]
     pub(crate) struct RunningRun {
         pub(crate) id: i64,
@@ -74,6 +75,15 @@ rows! {
         pub(crate) started_at: Option<DateTime<Utc>> as "timestamp",
         pub(crate) run_time_seconds: Option<f64>,
         pub(crate) locked_until: DateTime<Utc> as "timestamp",
+        #[serde(skip)]
+        pub(crate) attempts: i32,
+        #[serde(skip)]
+        pub(crate) max_attempts: i32,
+        /// The lease expired.
+        #[serde(skip)]
+        pub(crate) is_lost: bool,
+        #[serde(skip)]
+        pub(crate) cancel_requested: bool,
     }
 
     /// The facts of a finding, see look/findings.sql. Absent parts are not its subject.
@@ -140,7 +150,7 @@ impl Store {
                 jobs,
                 workers: list_workers(client, None)?,
                 longest_running: client
-                    .list(query!("look/status_running"), &[&job, &LONGEST_RUNNING])?,
+                    .list(query!("look/list_running"), &[&job, &LONGEST_RUNNING])?,
                 figures,
                 work: {
                     let jobs = job.as_ref().map(|job| vec![job.clone()]);

@@ -2,7 +2,8 @@
 -- one that waits for a retry, with a schedule, or with a problem. Jobs with a problem come first,
 -- then those with failures, then those with the most runs.
 -- $1  start of the window    $2  jobs with a problem    $3  maximum number
--- `total` counts all jobs.
+-- `total` counts all jobs. `average` is the average run time on the newest day with a success,
+-- `average_before` that on a day a week before, both in seconds; NULL without such a day.
 WITH finished AS (
     SELECT
         run.job_type AS job,
@@ -42,26 +43,54 @@ scheduled AS (
 ),
 troubled AS (
     SELECT DISTINCT job FROM unnest($2::text[]) AS job
+),
+shown AS (
+    SELECT
+        job AS name,
+        coalesce(finished.succeeded, 0) AS succeeded,
+        coalesce(finished.dead, 0) AS dead,
+        coalesce(finished.cancelled, 0) AS cancelled,
+        coalesce(waiting.failed, 0) AS failed,
+        coalesce(running.running, 0) AS running,
+        running.running_since,
+        count(*) OVER () AS total,
+        row_number() OVER (
+            ORDER BY
+                job = ANY ($2::text[]) DESC,
+                coalesce(finished.dead, 0) + coalesce(waiting.failed, 0)
+                    + coalesce(retried.failures, 0) > 0 DESC,
+                coalesce(finished.succeeded + finished.dead + finished.cancelled, 0) DESC,
+                job
+        ) AS place
+    FROM finished
+    FULL JOIN running USING (job)
+    FULL JOIN waiting USING (job)
+    FULL JOIN retried USING (job)
+    FULL JOIN scheduled USING (job)
+    FULL JOIN troubled USING (job)
 )
 SELECT
-    job AS name,
-    coalesce(finished.succeeded, 0) AS succeeded,
-    coalesce(finished.dead, 0) AS dead,
-    coalesce(finished.cancelled, 0) AS cancelled,
-    coalesce(waiting.failed, 0) AS failed,
-    coalesce(running.running, 0) AS running,
-    running.running_since,
-    count(*) OVER () AS total
-FROM finished
-FULL JOIN running USING (job)
-FULL JOIN waiting USING (job)
-FULL JOIN retried USING (job)
-FULL JOIN scheduled USING (job)
-FULL JOIN troubled USING (job)
-ORDER BY
-    job = ANY ($2::text[]) DESC,
-    coalesce(finished.dead, 0) + coalesce(waiting.failed, 0) + coalesce(retried.failures, 0) > 0
-        DESC,
-    coalesce(finished.succeeded + finished.dead + finished.cancelled, 0) DESC,
-    job
-LIMIT $3::bigint
+    shown.*,
+    newest.seconds AS average,
+    older.seconds AS average_before
+FROM shown
+LEFT JOIN LATERAL (
+    SELECT figures.day, figures.run_time_seconds / figures.succeeded AS seconds
+    FROM jobctl.daily_figures AS figures
+    WHERE figures.job_type = shown.name
+        AND figures.succeeded > 0
+    ORDER BY figures.day DESC
+    LIMIT 1
+) AS newest ON true
+LEFT JOIN LATERAL (
+    SELECT figures.run_time_seconds / figures.succeeded AS seconds
+    FROM jobctl.daily_figures AS figures
+    WHERE figures.job_type = shown.name
+        AND figures.succeeded > 0
+        -- A job may not run each day.
+        AND figures.day BETWEEN newest.day - 13 AND newest.day - 7
+    ORDER BY figures.day DESC
+    LIMIT 1
+) AS older ON true
+WHERE shown.place <= $3::bigint
+ORDER BY shown.place

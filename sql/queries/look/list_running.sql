@@ -3,10 +3,14 @@
 SELECT
     run.id,
     run.job_type,
-    run.locked_by,
+    left(run.locked_by, 255) AS locked_by,
     run.started_at,
     extract(epoch FROM now() - run.started_at)::float8 AS run_time_seconds,
-    run.locked_until
+    run.locked_until,
+    run.attempts,
+    run.max_attempts,
+    run.locked_until < now() AS is_lost,
+    run.cancel_requested_at IS NOT NULL AS cancel_requested
 FROM jobctl.job_runs AS run
 WHERE run.status = 'running'
     AND ($1::text IS NULL OR run.job_type = $1::text)
