@@ -8,7 +8,6 @@ mod definitions;
 mod effects;
 mod enqueue;
 mod error;
-mod finish_and_claim;
 mod inspect;
 mod list;
 mod load;
@@ -38,7 +37,6 @@ pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, StoredDefinition
 pub(crate) use effects::{Effect, RESULT_LIMIT};
 pub(crate) use enqueue::{Accepted, NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
-pub(crate) use finish_and_claim::{LockedRuns, PendingStep, StepResult};
 pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, RoleFacts, SequenceFacts, SessionFacts, SnapshotFacts,
     TableFacts, ZoneFacts,
@@ -46,7 +44,9 @@ pub(crate) use inspect::{
 pub(crate) use list::{FailureFilter, Run, RunFilter};
 pub(crate) use load::LoadFigures;
 pub(crate) use report::{Bin, Details, FailureGroup, Job, Scope, Snapshot, Summary};
-pub(crate) use runs::{Finish, LeaseState, LostLease, Recorded, Renewed};
+pub(crate) use runs::{
+    Finish, LeaseState, LockedRuns, LostLease, PendingStep, Recorded, Renewed, StepResult,
+};
 pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};
 pub(crate) use show::{Attempt, Event, History, RunDetails, StoredOutput};

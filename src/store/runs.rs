@@ -1,11 +1,14 @@
-//! Writes about running runs: heartbeat, finish, recover.
+//! Writes about running runs: heartbeat, finish, recover. A tick records results and claims due
+//! runs in one transaction.
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use postgres::Row;
 
+use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim};
 use super::row::{Argument, FromColumn, FromRow, PgResult, column, owned, rows};
 use super::{Error, Kind, Pending, Result, Store, Token, query};
 use crate::connect::Client;
@@ -46,6 +49,44 @@ pub(crate) struct Finish {
     pub(crate) ended_ago: Duration,
 }
 
+#[derive(Debug)]
+pub(crate) struct StepResult {
+    pub(crate) recorded: Recorded,
+    /// Runs whose results were not written because another session has locked them.
+    pub(crate) locked: Vec<i64>,
+    pub(crate) taken: ClaimResult,
+    /// The duration of the claim alone.
+    pub(crate) claiming: Duration,
+}
+
+pub(crate) struct PendingStep {
+    pub(crate) answer: Pending<StepResult>,
+    claims: Arc<Mutex<Vec<Token>>>,
+}
+
+/// The treatment of a result whose run another session has locked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum LockedRuns {
+    /// Waits, as long as for any lock.
+    Wait,
+    /// Skips the result; needs one more statement.
+    Skip,
+}
+
+impl PendingStep {
+    /// Returns the answer if it is there. With a lost connection come the claims that exist if the
+    /// transaction was committed, which is unknown.
+    pub(crate) fn poll(&self) -> Option<std::result::Result<StepResult, (Error, Vec<Token>)>> {
+        let answer = self.answer.poll()?;
+        // From now on, the connection's thread does not begin to commit.
+        let claims = || self.claims.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(answer.map_err(|error| match error.kind {
+            Kind::Lost => (error, claims()),
+            _ => (error, Vec::new()),
+        }))
+    }
+}
+
 rows! {
     /// A run whose lease expired.
     pub(crate) struct LostLease {
@@ -69,7 +110,47 @@ impl Store {
         lease: Duration,
         answered: impl FnOnce() + Send + 'static,
     ) -> Pending<Vec<Renewed>> {
-        self.send(self.limits, "renew leases", renewal(worker, held, outputs, lease), answered)
+        let (worker, held) = (worker.to_owned(), held.to_vec());
+        let work = move |client: &mut Client| {
+            renew(client, &worker, &held, &outputs, lease, &mut { REJECTIONS })
+        };
+        self.send(self.limits, "renew leases", work, answered)
+    }
+
+    /// Records results, then claims due runs: both or neither. Does not wait for the answer, but
+    /// calls `answered` when it is there.
+    pub(crate) fn finish_and_claim(
+        &self,
+        holder: &Holder,
+        ended: Vec<Finish>,
+        wanted: Option<(Claim, ClaimFilter)>,
+        locked_runs: LockedRuns,
+        answered: impl FnOnce() + Send + 'static,
+    ) -> PendingStep {
+        let holder = holder.clone();
+        let doing = if ended.is_empty() { "claim runs" } else { "record results" };
+        let claims = Arc::new(Mutex::default());
+        let made = Arc::clone(&claims);
+        let work = move |client: &mut Client| {
+            let locked = match locked_runs {
+                LockedRuns::Wait => Vec::new(),
+                LockedRuns::Skip => locked(client, &column(&ended, |one| one.token.id))?,
+            };
+            let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.token.id)).collect();
+            let recorded = match free.as_slice() {
+                [] => Recorded::new(),
+                free => finish(client, &holder.worker, free)?,
+            };
+            let began = Instant::now();
+            let taken = match &wanted {
+                Some((asked, filter)) => claim(client, &holder, asked, filter)?,
+                None => ClaimResult::default(),
+            };
+            *made.lock().unwrap_or_else(PoisonError::into_inner) =
+                taken.claimed.iter().map(Claimed::token).collect();
+            Ok(StepResult { recorded, locked, taken, claiming: began.elapsed() })
+        };
+        PendingStep { answer: self.send(self.limits, doing, work, answered), claims }
     }
 
     /// Returns runs whose lease expired, the oldest first.
@@ -108,16 +189,6 @@ impl Store {
 
 /// How many statements of a renewal may fail, until it stores no more outputs.
 const REJECTIONS: u32 = 20;
-
-fn renewal(
-    worker: &str,
-    held: &[Token],
-    outputs: Vec<Option<String>>,
-    lease: Duration,
-) -> impl Fn(&mut Client) -> PgResult<Vec<Renewed>> + Send + 'static {
-    let (worker, held) = (worker.to_owned(), held.to_vec());
-    move |client| renew(client, &worker, &held, &outputs, lease, &mut { REJECTIONS })
-}
 
 /// Renews leases and stores outputs. If the database rejects an output, bisects: each half is
 /// renewed with its outputs, and in the end only that lease without its own.

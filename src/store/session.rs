@@ -224,7 +224,10 @@ fn transaction<T>(
         };
         // Fails if the connection is lost; then the transaction has ended too.
         let _ = client.batch_execute("ROLLBACK");
-        if error::is_read_only(&error) && is_set_read_only(client) {
+        // If no setting makes the session read-only, the server is a standby.
+        if error::is_read_only(&error)
+            && matches!(client.session_state(), Ok(Some(now)) if now.read_only && !now.standby)
+        {
             return Err(Error::read_only(doing));
         }
         if !error::is_collision(&error) || retries == RETRIES {
@@ -234,9 +237,4 @@ fn transaction<T>(
         retries += 1;
         thread::sleep(Duration::from_millis(rand::random_range(1..20)));
     }
-}
-
-/// Returns whether a setting makes the session read-only; otherwise the server is a standby.
-fn is_set_read_only(client: &mut Client) -> bool {
-    matches!(client.session_state(), Ok(Some(state)) if !state.standby && state.read_only)
 }
