@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 
 use super::row::{Arguments, borrowed, owned, rows, timestamp};
 use super::{Archive, Error, Kind, Result, Store, query};
@@ -106,7 +105,6 @@ rows! {
     }
 
     /// A hold that is in force; the fields are named as the columns are.
-    #[derive(Serialize)]
     pub(crate) struct Hold {
         pub(crate) scope: String,
         /// Empty for the scope `all`.

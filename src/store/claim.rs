@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 
 use super::row::{FromRow, PgResult, column, owned, rows, timestamp};
 use super::runs::locked;
@@ -120,6 +119,7 @@ rows! {
         /// JSON text.
         pub(crate) payload: String,
         /// The definition at the time of the claim; `None` for a built-in job, or if there is none.
+        #[serde(skip)]
         pub(crate) definition: Option<DefinedAction> = None,
         /// The number of this attempt.
         pub(crate) attempt: i32,
@@ -171,7 +171,6 @@ rows! {
     }
 
     /// A run that a claim would take.
-    #[derive(Serialize)]
     pub(crate) struct DueRun {
         pub(crate) id: i64,
         pub(crate) job_type: String,

@@ -4,7 +4,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 use serde_json::Value;
 
 use super::row::{column, owned, rows, timestamp};
@@ -38,7 +37,6 @@ pub(crate) struct Applied {
 
 rows! {
     /// A definition, and why its schedule does not fire.
-    #[derive(Serialize)]
     pub(crate) struct StoredDefinition {
         pub(crate) job_type: String,
         /// JSON in the words of the file, including secrets.

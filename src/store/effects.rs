@@ -1,7 +1,6 @@
 //! Effects that happen once, recorded by their keys.
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 
 use super::row::{owned, rows, timestamp};
 use super::{Result, Store, query};
@@ -19,7 +18,6 @@ rows! {
     }
 
     /// An effect that began and did not complete.
-    #[derive(Serialize)]
     pub(crate) struct OpenEffect {
         pub(crate) key: String,
         pub(crate) run_id: Option<i64>,

@@ -1,7 +1,6 @@
 //! Lists of runs, of dead runs and of failed attempts that match a filter.
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 
 use super::row::{FromRow, PgResult, owned, rows, timestamp};
 use super::{Result, Store, query};
@@ -42,7 +41,6 @@ pub(crate) struct FailureFilter {
 
 rows! {
     /// A row of `list`; the fields are named as the columns are.
-    #[derive(Serialize)]
     pub(crate) struct Run {
         pub(crate) id: i64,
         pub(crate) job_type: String,
@@ -67,7 +65,6 @@ rows! {
     }
 
     /// A row of `list-dead`; the fields are named as the columns are.
-    #[derive(Serialize)]
     pub(crate) struct DeadRun {
         pub(crate) id: i64,
         pub(crate) job_type: String,
@@ -84,7 +81,6 @@ rows! {
     }
 
     /// The dead runs of one job with the same error type.
-    #[derive(Serialize)]
     pub(crate) struct DeadGroup {
         pub(crate) job_type: String,
         pub(crate) error_type: Option<String>,
@@ -100,7 +96,6 @@ rows! {
     }
 
     /// A row of `failures`; the fields are named as the columns are.
-    #[derive(Serialize)]
     pub(crate) struct FailedAttempt {
         pub(crate) run_id: i64,
         pub(crate) attempt: i32,
@@ -119,7 +114,6 @@ rows! {
     }
 
     /// The failed attempts of one job on one worker with the same error.
-    #[derive(Serialize)]
     pub(crate) struct FailedAttempts {
         pub(crate) job_type: String,
         pub(crate) error_type: Option<String>,

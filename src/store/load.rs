@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::row::{owned, rows};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
@@ -15,7 +13,6 @@ const VACUUM_TIMEOUT: Duration = Duration::from_secs(600);
 
 rows! {
     /// The figures of a load test.
-    #[derive(Serialize)]
     pub(crate) struct LoadFigures {
         pub(crate) runs: i64,
         pub(crate) succeeded: i64,

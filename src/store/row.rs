@@ -149,8 +149,8 @@ impl<A: FromColumn, B: FromColumn, C: FromColumn> FromRow for (A, B, C) {
 }
 
 /// Defines structs that are read from rows: each field from the column of the same name. A field
-/// with `= value` is not a column and starts with that value. `as` names the module that writes a
-/// field to JSON.
+/// with `= value` is not a column and starts with that value. In JSON the fields have these names,
+/// too; `as` names the module that writes a field.
 macro_rules! rows {
     ($(
         $(#[$meta:meta])*
@@ -161,7 +161,7 @@ macro_rules! rows {
             )+
         }
     )+) => {$(
-        #[derive(Clone, Debug, Default)]
+        #[derive(Clone, Debug, Default, serde::Serialize)]
         $(#[$meta])*
         $vis struct $name {
             $($(#[$field_meta])* $(#[serde(with = $json)])? $field_vis $field: $type,)+

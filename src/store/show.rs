@@ -2,7 +2,6 @@
 //! definitions.
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 
 use super::row::{owned, rows, timestamp};
 use super::{Result, Store, query};
@@ -10,7 +9,6 @@ use crate::connect::Client;
 
 rows! {
     /// A run and the facts that decide when it starts.
-    #[derive(Serialize)]
     pub(crate) struct RunDetails {
         pub(crate) id: i64,
         pub(crate) job_type: String,
@@ -86,7 +84,6 @@ rows! {
     }
 
     /// A finished attempt; the fields are named as the columns are.
-    #[derive(Serialize)]
     pub(crate) struct Attempt {
         pub(crate) attempt: i32,
         pub(crate) worker: String,
@@ -105,7 +102,6 @@ rows! {
     }
 
     /// A change that a person asked for; the fields are named as the columns are.
-    #[derive(Serialize)]
     pub(crate) struct Event {
         pub(crate) recorded_at: DateTime<Utc> as "timestamp",
         pub(crate) action: String,

@@ -15,7 +15,6 @@ use crate::schedule::due::Scheduled;
 rows! {
     /// The runs of a job, counted; the fields are named as in `status --json`. A queued or failed
     /// run counts as `not_due` before its time and as `due` after it.
-    #[derive(Serialize)]
     pub(crate) struct JobStatus {
         pub(crate) job_type: String,
         pub(crate) not_due_runs: i64,
@@ -37,7 +36,6 @@ rows! {
     }
 
     /// What became of a job's runs since its first one. Pruning does not lower it.
-    #[derive(Serialize)]
     pub(crate) struct Figures {
         pub(crate) job_type: String,
         pub(crate) succeeded: i64,
@@ -59,7 +57,6 @@ rows! {
     }
 
     /// A worker and its last tick.
-    #[derive(Serialize)]
     pub(crate) struct Worker {
         pub(crate) worker: String,
         pub(crate) last_tick_at: DateTime<Utc> as "timestamp",
@@ -67,7 +64,6 @@ rows! {
     }
 
     /// A running run; `None` for its start only if another program set the status.
-    #[derive(Serialize)]
     pub(crate) struct RunningRun {
         pub(crate) id: i64,
         pub(crate) job_type: String,
