@@ -128,7 +128,7 @@ impl Job {
                 .collect(),
             keys: keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
             last_runs: store.list_runs(filter, SHOWN as i64)?,
-            events: store.definition_events(self.name)?,
+            events: store.list_events(None, Some(self.name))?,
             definition,
         };
         print::object(self.output, &answer, |fields| text(&answer, &keys, fields))

@@ -117,7 +117,7 @@ fn is_waiting(run: &RunDetails) -> bool {
 
 /// The error about a run that does not exist. The trail knows runs that were pruned by id.
 fn no_run(store: &Store, id: i64) -> Fault {
-    let last = store.run_events(id).ok().and_then(|mut events| events.pop());
+    let last = store.list_events(Some(id), None).ok().and_then(|mut events| events.pop());
     let pruned = last.filter(|event| event.action == "prune").map(|event| {
         let by = event.host_user.unwrap_or(event.recorded_by);
         format!("; {by} pruned it at {}", print::instant(event.recorded_at))

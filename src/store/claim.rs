@@ -138,12 +138,6 @@ rows! {
 }
 
 impl Claimed {
-    #[cfg(test)]
-    pub(crate) fn example(id: i64) -> Self {
-        let job_type = "shell".to_owned();
-        Self { id, job_type, attempt: 1, max_attempts: 1, ..Self::default() }
-    }
-
     pub(crate) fn token(&self) -> Token {
         Token { id: self.id, attempt: self.attempt, claimed_at: self.claimed_at }
     }
@@ -376,4 +370,12 @@ fn within_limits(
     let runs = client
         .list(query!("tick/within_limits"), &[&locked, queues, &claim.at_most, excluded_runs])?;
     Ok((runs, locked.len() < due.len()))
+}
+
+#[cfg(test)]
+impl Claimed {
+    pub(crate) fn example(id: i64) -> Self {
+        let job_type = "shell".to_owned();
+        Self { id, job_type, attempt: 1, max_attempts: 1, ..Self::default() }
+    }
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::row::{FromRow, PgResult, owned, rows, timestamp};
+use super::row::{OwnedArguments, PgResult, borrowed, owned, rows, timestamp};
 use super::{Result, Store, query};
 use crate::connect::Client;
 use crate::job::status::Status;
@@ -132,10 +132,20 @@ rows! {
     }
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Order {
-    Newest,
-    LatestEnd,
+impl RunFilter {
+    /// Returns the parameters that lists and groups of runs begin with.
+    fn arguments(self) -> OwnedArguments {
+        let Self { job, queue, key, error_type, since, until, unsettled, .. } = self;
+        owned![job, queue, key, error_type, since, until, unsettled]
+    }
+}
+
+impl FailureFilter {
+    fn arguments(self, limit: i64) -> OwnedArguments {
+        let Self { since, until, jobs, worker } = self;
+        let jobs = Some(jobs).filter(|jobs| !jobs.is_empty());
+        owned![since, until, jobs, worker, limit]
+    }
 }
 
 impl Store {
@@ -143,21 +153,20 @@ impl Store {
     /// it compares, which an index has.
     pub(crate) fn list_runs(&self, filter: RunFilter, limit: i64) -> Result<Vec<Run>> {
         self.transact("list runs", move |client| {
-            let order = if filter.until.is_some() { Order::LatestEnd } else { Order::Newest };
-            let ids = list_ids(client, &filter, order, Some(limit))?;
+            let ids = list_ids(client, &filter, filter.until.is_some(), Some(limit))?;
             client.list(query!("look/list_runs"), &[&ids, &true])
         })
     }
 
     /// Returns the ids of the runs that match, the newest first.
     pub(crate) fn list_ids(&self, filter: RunFilter) -> Result<Vec<i64>> {
-        self.transact("list runs", move |client| list_ids(client, &filter, Order::Newest, None))
+        self.transact("list runs", move |client| list_ids(client, &filter, false, None))
     }
 
     /// Returns the runs that match a filter for dead runs, the latest death first.
     pub(crate) fn list_dead(&self, filter: RunFilter, limit: Option<i64>) -> Result<Vec<DeadRun>> {
         self.transact("list dead runs", move |client| {
-            let ids = list_ids(client, &filter, Order::LatestEnd, limit)?;
+            let ids = list_ids(client, &filter, true, limit)?;
             // This list does not show durations.
             client.list(query!("look/list_runs"), &[&ids, &false])
         })
@@ -165,8 +174,7 @@ impl Store {
 
     /// Counts the dead runs that match by job and error type, the largest group first.
     pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Vec<DeadGroup>> {
-        let RunFilter { job, queue, key, error_type, since, until, unsettled, .. } = filter;
-        let arguments = owned![job, queue, key, error_type, since, until, unsettled];
+        let arguments = filter.arguments();
         self.query("count dead runs", Client::list, query!("look/group_dead"), arguments)
     }
 
@@ -176,7 +184,8 @@ impl Store {
         filter: FailureFilter,
         limit: i64,
     ) -> Result<Vec<FailedAttempt>> {
-        self.failures("list failed attempts", query!("look/list_failures"), filter, limit)
+        let arguments = filter.arguments(limit);
+        self.query("list failed attempts", Client::list, query!("look/list_failures"), arguments)
     }
 
     /// Counts the failed attempts that match by job, error type, error and worker, the largest
@@ -186,47 +195,20 @@ impl Store {
         filter: FailureFilter,
         limit: i64,
     ) -> Result<Vec<FailedAttempts>> {
-        self.failures("count failed attempts", query!("look/group_failures"), filter, limit)
-    }
-
-    fn failures<R: FromRow + Send + 'static>(
-        &self,
-        doing: &'static str,
-        query: &'static str,
-        filter: FailureFilter,
-        limit: i64,
-    ) -> Result<Vec<R>> {
-        let FailureFilter { since, until, jobs, worker } = filter;
-        let jobs = Some(jobs).filter(|jobs| !jobs.is_empty());
-        self.query(doing, Client::list, query, owned![since, until, jobs, worker, limit])
+        let arguments = filter.arguments(limit);
+        self.query("count failed attempts", Client::list, query!("look/group_failures"), arguments)
     }
 }
 
 fn list_ids(
     client: &mut Client,
     filter: &RunFilter,
-    order: Order,
+    latest_end_first: bool,
     limit: Option<i64>,
 ) -> PgResult<Vec<i64>> {
-    let RunFilter { statuses, job, queue, key, error_type, since, until, .. } = filter;
-    let RunFilter { worker, had_failures, unsettled, .. } = filter;
-    let by_end = order == Order::LatestEnd;
-    let statuses = Some(Status::words(statuses)).filter(|statuses| !statuses.is_empty());
-    client.list(
-        query!("look/list_ids"),
-        &[
-            &statuses,
-            job,
-            queue,
-            key,
-            error_type,
-            since,
-            until,
-            &by_end,
-            &limit,
-            worker,
-            had_failures,
-            unsettled,
-        ],
-    )
+    let RunFilter { statuses, worker, had_failures, .. } = filter.clone();
+    let statuses = Some(Status::words(&statuses)).filter(|statuses| !statuses.is_empty());
+    let mut arguments = filter.clone().arguments();
+    arguments.extend(owned![statuses, worker, had_failures, latest_end_first, limit]);
+    client.list(query!("look/list_ids"), &borrowed(&arguments))
 }

@@ -162,15 +162,14 @@ impl Store {
         self.query("show an output", Client::first, query!("look/output"), owned![id, attempt])
     }
 
-    /// Returns the last events of a run, also of a deleted one, the oldest first.
-    pub(crate) fn run_events(&self, run: i64) -> Result<Vec<Event>> {
-        let arguments = owned![run, None::<String>];
-        self.query("read the trail", Client::list, query!("look/list_events"), arguments)
-    }
-
-    /// Returns the last events of a definition, also of a removed one, the oldest first.
-    pub(crate) fn definition_events(&self, name: String) -> Result<Vec<Event>> {
-        let arguments = owned![None::<i64>, name];
+    /// Returns the last events of a run or of a definition, the oldest first. Events stay when the
+    /// run or the definition is deleted.
+    pub(crate) fn list_events(
+        &self,
+        run: Option<i64>,
+        definition: Option<String>,
+    ) -> Result<Vec<Event>> {
+        let arguments = owned![run, definition];
         self.query("read the trail", Client::list, query!("look/list_events"), arguments)
     }
 }

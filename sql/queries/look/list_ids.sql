@@ -1,10 +1,10 @@
 -- The ids of matching runs, the newest first or the latest end first.
--- $1  statuses    $2  job    $3  queue    $4  key    $5  error type; NULL for any
--- $6  since       $7  until, exclusive; NULL for no bound. Both compare the end of a run, or its
---                 creation while it has not ended.
--- $8  whether the latest of these times comes first    $9  maximum number; NULL for all
--- $10 worker of an attempt; NULL for any      $11 whether only runs with a failed attempt match
--- $12 whether settled runs are left out
+-- $1  job      $2  queue    $3  key    $4  error type; NULL for any
+-- $5  since    $6  until, exclusive; NULL for no bound. Both compare the end of a run, or its
+--              creation while it has not ended.
+-- $7  whether settled runs are left out      $8  statuses; NULL for any
+-- $9  worker of an attempt; NULL for any     $10 whether only runs with a failed attempt match
+-- $11 whether the latest of these times comes first    $12 maximum number; NULL for all
 --
 -- Running runs are separate because they have an index of their own. They are few. The others are
 -- read in the order of an index, until enough of them match. If there is a window, waiting runs are
@@ -13,34 +13,34 @@ WITH ended_or_waiting AS (
     SELECT run.id, run.finished_at AS at
     FROM jobctl.job_runs AS run
     WHERE run.status <> 'running'
-        AND ($1::text[] IS NULL OR run.status = ANY ($1::text[]))
-        AND ($2::text IS NULL OR run.job_type = $2::text)
-        AND ($3::text IS NULL OR run.queue = $3::text)
-        AND ($4::text IS NULL OR run.idempotency_key = $4::text)
-        AND ($5::text IS NULL OR run.error_type = $5::text)
-        AND (run.settled_at IS NULL OR NOT $12::boolean)
+        AND ($8::text[] IS NULL OR run.status = ANY ($8::text[]))
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+        AND ($2::text IS NULL OR run.queue = $2::text)
+        AND ($3::text IS NULL OR run.idempotency_key = $3::text)
+        AND ($4::text IS NULL OR run.error_type = $4::text)
+        AND (run.settled_at IS NULL OR NOT $7::boolean)
         AND (
-            $6::timestamptz IS NULL AND $7::timestamptz IS NULL
-            OR run.finished_at >= coalesce($6::timestamptz, '-infinity')
-                AND run.finished_at < coalesce($7::timestamptz, 'infinity')
+            $5::timestamptz IS NULL AND $6::timestamptz IS NULL
+            OR run.finished_at >= coalesce($5::timestamptz, '-infinity')
+                AND run.finished_at < coalesce($6::timestamptz, 'infinity')
         )
         AND (
-            $10::text IS NULL
+            $9::text IS NULL
             -- The search ends at the worker's first run.
             OR run.id >= (
                 SELECT min(attempt.run_id)
                 FROM jobctl.job_attempts AS attempt
-                WHERE attempt.worker = $10::text
+                WHERE attempt.worker = $9::text
             )
             AND EXISTS (
                 SELECT
                 FROM jobctl.job_attempts AS attempt
                 WHERE attempt.run_id = run.id
-                    AND attempt.worker = $10::text
+                    AND attempt.worker = $9::text
             )
         )
         AND (
-            NOT $11::boolean
+            NOT $10::boolean
             OR EXISTS (
                 SELECT
                 FROM jobctl.job_attempts AS attempt
@@ -49,37 +49,37 @@ WITH ended_or_waiting AS (
             )
         )
     ORDER BY
-        CASE WHEN $8::boolean THEN run.finished_at END DESC,
+        CASE WHEN $11::boolean THEN run.finished_at END DESC,
         run.id DESC
-    LIMIT $9::bigint
+    LIMIT $12::bigint
 ),
 unfinished AS (
     SELECT run.id, run.created_at AS at
     FROM jobctl.job_runs AS run
     WHERE (
             run.status = 'running'
-            OR coalesce($6::timestamptz, $7::timestamptz) IS NOT NULL
+            OR coalesce($5::timestamptz, $6::timestamptz) IS NOT NULL
                 AND run.status IN ('queued', 'failed')
         )
-        AND ($1::text[] IS NULL OR run.status = ANY ($1::text[]))
-        AND ($2::text IS NULL OR run.job_type = $2::text)
-        AND ($3::text IS NULL OR run.queue = $3::text)
-        AND ($4::text IS NULL OR run.idempotency_key = $4::text)
-        AND ($5::text IS NULL OR run.error_type = $5::text)
-        AND run.created_at >= coalesce($6::timestamptz, '-infinity')
-        AND run.created_at < coalesce($7::timestamptz, 'infinity')
+        AND ($8::text[] IS NULL OR run.status = ANY ($8::text[]))
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+        AND ($2::text IS NULL OR run.queue = $2::text)
+        AND ($3::text IS NULL OR run.idempotency_key = $3::text)
+        AND ($4::text IS NULL OR run.error_type = $4::text)
+        AND run.created_at >= coalesce($5::timestamptz, '-infinity')
+        AND run.created_at < coalesce($6::timestamptz, 'infinity')
         AND (
-            $10::text IS NULL
+            $9::text IS NULL
             OR EXISTS (
                 SELECT
                 FROM jobctl.job_attempts AS attempt
                 WHERE attempt.run_id = run.id
-                    AND attempt.worker = $10::text
+                    AND attempt.worker = $9::text
             )
-            OR run.locked_by = $10::text
+            OR run.locked_by = $9::text
         )
         AND (
-            NOT $11::boolean
+            NOT $10::boolean
             OR EXISTS (
                 SELECT
                 FROM jobctl.job_attempts AS attempt
@@ -88,9 +88,9 @@ unfinished AS (
             )
         )
     ORDER BY
-        CASE WHEN $8::boolean THEN run.created_at END DESC,
+        CASE WHEN $11::boolean THEN run.created_at END DESC,
         run.id DESC
-    LIMIT $9::bigint
+    LIMIT $12::bigint
 )
 SELECT matching.id
 FROM (
@@ -99,6 +99,6 @@ FROM (
     SELECT * FROM unfinished
 ) AS matching
 ORDER BY
-    CASE WHEN $8::boolean THEN matching.at END DESC,
+    CASE WHEN $11::boolean THEN matching.at END DESC,
     matching.id DESC
-LIMIT $9::bigint
+LIMIT $12::bigint
