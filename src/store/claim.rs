@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::{FromRow, PgResult, column, owned, rows, timestamp};
+use super::row::{Argument, FromRow, PgResult, column, columns, owned, rows, timestamp};
 use super::runs::locked;
 use super::{Result, Store, query};
 use crate::connect::Client;
@@ -290,34 +290,30 @@ pub(super) fn claim(
         if claim.limits { within_limits(client, claim, wanted)? } else { (Vec::new(), false) };
     let limited = column(&within_limits, |run| run.id);
     let after = claim.after.as_deref();
-    let mut rows = client.rows(
-        query!("tick/claim"),
-        &[
-            &holder.worker,
-            &holder.tick,
-            &claim.at_most,
-            &lease.as_secs_f64(),
-            queues,
-            excluded_jobs,
-            excluded_kinds,
-            excluded_runs,
-            &after.map(|lanes| column(lanes, |lane| lane.queue.as_str())),
-            &after.map(|lanes| column(lanes, |lane| lane.priority)),
-            &after.map(|lanes| column(lanes, |lane| lane.run_at)),
-            &after.map(|lanes| column(lanes, |lane| lane.id)),
-            &claim.bytes,
-            &claim.free_threads,
-            &claim.after_lane.as_ref().map(|(queue, _)| queue),
-            &claim.after_lane.as_ref().map(|(_, priority)| priority),
-            &limited,
-            &column(&within_limits, |run| run.is_last_attempt),
-            &column(&within_limits, |run| run.payload_bytes),
-            &column(&within_limits, |run| run.place_priority),
-            &column(&within_limits, |run| run.place_queue.as_str()),
-            &column(&within_limits, |run| run.place_run_at),
-            &column(&within_limits, |run| run.place_of),
-        ],
-    )?;
+    let arguments: [&dyn Argument; 16] = [
+        &holder.worker,
+        &holder.tick,
+        &claim.at_most,
+        &lease.as_secs_f64(),
+        queues,
+        excluded_jobs,
+        excluded_kinds,
+        excluded_runs,
+        &after.map(|lanes| column(lanes, |lane| lane.queue.as_str())),
+        &after.map(|lanes| column(lanes, |lane| lane.priority)),
+        &after.map(|lanes| column(lanes, |lane| lane.run_at)),
+        &after.map(|lanes| column(lanes, |lane| lane.id)),
+        &claim.bytes,
+        &claim.free_threads,
+        &claim.after_lane.as_ref().map(|(queue, _)| queue),
+        &claim.after_lane.as_ref().map(|(_, priority)| priority),
+    ];
+    let limited_runs = columns!(
+        &within_limits;
+        id, is_last_attempt, payload_bytes, place_priority, place_queue, place_run_at, place_of,
+    );
+    let arguments = [arguments.as_slice(), &limited_runs].concat();
+    let mut rows = client.rows(query!("tick/claim"), &arguments)?;
     let mut last_lane = None;
     if let Some(row) = rows.first() {
         let queue: Option<String> = row.try_get("cut_queue")?;

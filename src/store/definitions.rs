@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::row::{column, owned, rows, timestamp};
+use super::row::{columns, owned, rows, timestamp};
 use super::{Cause, Error, Kind, Result, Store, query};
 use crate::connect::Client;
 use crate::exit::Exit;
@@ -121,21 +121,13 @@ impl Store {
             let times =
                 fires.iter().flat_map(|fire| fire.times.iter().map(|time| (fire.due.id, *time)));
             let (ids, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times.unzip();
-            let fired: Vec<(i64, Option<Vec<i64>>)> = client.list(
-                query!("tick/fire"),
-                &[
-                    &column(&fires, |fire| fire.due.id),
-                    &column(&fires, |fire| fire.due.seen),
-                    &column(&fires, |fire| fire.next),
-                    &column(&fires, |fire| fire.delay),
-                    &column(&fires, |fire| fire.missed),
-                    &ids,
-                    &nominal,
-                    &column(&fires, |fire| fire.put_off_until),
-                    &column(&fires, |fire| fire.due.schedule.as_str()),
-                    &column(&fires, |fire| fire.due.time_zone.as_str()),
-                ],
-            )?;
+            let plans = columns!(
+                &fires;
+                due.id, due.seen, next, delay, missed, put_off_until, due.schedule, due.time_zone,
+            );
+            let arguments = [plans.as_slice(), &[&ids, &nominal]].concat();
+            let fired: Vec<(i64, Option<Vec<i64>>)> =
+                client.list(query!("tick/fire"), &arguments)?;
             Ok(fired.into_iter().filter_map(|(id, runs)| Some((id, runs?))).collect())
         })
     }

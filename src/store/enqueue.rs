@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{Argument, FromRow, PgResult, column, rows};
+use super::row::{FromRow, PgResult, column, columns, rows};
 use super::{Error, Limits, Result, Store, error, query};
 use crate::connect::Client;
 use crate::exit::Exit;
@@ -211,58 +211,31 @@ fn send<T: FromRow>(
     which: &[usize],
 ) -> PgResult<Vec<T>> {
     let runs = column(which, |index| &runs[*index]);
-    let arguments: [&dyn Argument; ALL] = [
-        &column(&runs, |run| run.job_type.as_str()),
-        &column(&runs, |run| run.payload.as_str()),
-        &column(&runs, |run| run.queue.as_deref()),
-        &column(&runs, |run| run.priority),
-        &column(&runs, |run| run.run_at),
-        &column(&runs, |run| run.after),
-        &column(&runs, |run| run.max_attempts),
-        &column(&runs, |run| run.timeout),
-        &column(&runs, |run| run.backoff.as_deref()),
-        &column(&runs, |run| run.expires_in),
-        &column(&runs, |run| run.share.as_deref()),
-        &column(&runs, |run| run.key.as_deref()),
-        &column(&runs, |run| run.key_scope.as_deref()),
-        &column(&runs, |run| run.debounce),
-        &column(&runs, |run| run.debounce_max),
-        &column(&runs, |run| run.on_conflict.as_deref()),
-    ];
+    let arguments = columns!(
+        &runs;
+        job_type, payload, queue, priority, run_at, after, max_attempts, timeout, backoff,
+        expires_in, share, key, key_scope, debounce, debounce_max, on_conflict,
+    );
     client.list(statement, &arguments[..parameters])
 }
 
 /// Replaces waiting runs; returns an id or `None` per run.
 fn replace(client: &mut Client, runs: &[NewRun], which: &[usize]) -> PgResult<Vec<Option<i64>>> {
     let runs = column(which, |index| &runs[*index]);
-    client.list(
-        query!("enqueue/replace"),
-        &[
-            &column(&runs, |run| run.job_type.as_str()),
-            &column(&runs, |run| run.payload.as_str()),
-            &column(&runs, |run| run.run_at),
-            &column(&runs, |run| run.after),
-            &column(&runs, |run| run.key.as_deref()),
-            &column(&runs, |run| run.debounce),
-            &column(&runs, |run| run.debounce_max),
-            &column(&runs, |run| run.expires_in),
-            &column(&runs, |run| run.share.as_deref()),
-        ],
-    )
+    let arguments = columns!(
+        &runs;
+        job_type, payload, run_at, after, key, debounce, debounce_max, expires_in, share,
+    );
+    client.list(query!("enqueue/replace"), &arguments)
 }
 
 /// Finds the runs that hold the keys of these runs. Gives no answer for a replacement of a run of
 /// the same job: that run began to wait after the attempt to replace it, so the caller tries again.
 fn find(client: &mut Client, runs: &[NewRun], taken: &[usize]) -> PgResult<Vec<(usize, Queued)>> {
-    let found: Vec<(i64, i64, Option<bool>)> = client.list(
-        query!("enqueue/find_key"),
-        &[
-            &column(taken, |index| runs[*index].key.as_deref()),
-            &column(taken, |index| runs[*index].job_type.as_str()),
-            &column(taken, |index| runs[*index].payload.as_str()),
-            &column(taken, |index| runs[*index].key_scope.as_deref()),
-        ],
-    )?;
+    let asked = column(taken, |index| &runs[*index]);
+    let arguments = columns!(&asked; key, job_type, payload, key_scope);
+    let found: Vec<(i64, i64, Option<bool>)> =
+        client.list(query!("enqueue/find_key"), &arguments)?;
     let answer = |(ordinal, id, same): (i64, i64, Option<bool>)| {
         let index = *taken.get(usize::try_from(ordinal - 1).ok()?)?;
         let run = &runs[index];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::{PgResult, column, rows};
+use super::row::{PgResult, column, columns, rows};
 use super::status::{RunningRun, WorkFacts, Worker, list_workers, read_work};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
@@ -195,10 +195,8 @@ fn read_bins(client: &mut Client, scope: &Scope, jobs: &mut [Job]) -> PgResult<(
 
 /// Adds the last lines of output to the failures.
 fn read_last_lines(client: &mut Client, failures: &mut [FailureGroup]) -> PgResult<()> {
-    let ids = column(failures, |failure| failure.id);
-    let attempts = column(failures, |failure| failure.attempt);
     let lines: Vec<Option<String>> =
-        client.list(query!("report/last_lines"), &[&ids, &attempts])?;
+        client.list(query!("report/last_lines"), &columns!(&*failures; id, attempt))?;
     for (failure, line) in failures.iter_mut().zip(lines) {
         failure.last_line = line;
     }

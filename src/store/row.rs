@@ -94,6 +94,17 @@ pub(super) fn column<'a, T, U>(rows: &'a [T], of: impl Fn(&'a T) -> U) -> Vec<U>
     rows.iter().map(of).collect()
 }
 
+/// Returns these fields of a batch of rows as arguments, a column each.
+macro_rules! columns {
+    ($rows:expr; $($($field:ident).+),+ $(,)?) => {
+        [$(
+            &$crate::store::row::column($rows, |row| &row.$($field).+)
+                as &dyn $crate::store::row::Argument
+        ),+]
+    };
+}
+pub(super) use columns;
+
 /// A type that a row is read as: a struct of `rows!`, one column, or a tuple of columns.
 pub(super) trait FromRow: Sized {
     fn from_row(row: &Row) -> PgResult<Self>;

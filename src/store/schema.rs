@@ -7,7 +7,7 @@ use postgres::SimpleQueryMessage;
 use serde::Serialize;
 
 use super::error::UTF8_DATABASE;
-use super::row::{PgResult, column, rows};
+use super::row::{PgResult, columns, rows};
 use super::{Error, Kind, Limits, Result, Store, error, query};
 use crate::connect::Client;
 use crate::exit::Exit;
@@ -119,10 +119,9 @@ fn inspect(client: &mut Client, mode: Mode) -> PgResult<Result<&'static [Migrati
     }
     let mut applied = 0;
     if has_versions {
-        let versions = column(MIGRATIONS, |migration| migration.version);
-        let texts = column(MIGRATIONS, |migration| migration.sql);
+        let known = columns!(MIGRATIONS; version, sql);
         let migrations: Vec<(i32, bool, Vec<String>)> =
-            client.list(query!("schema/list_migrations"), &[&versions, &texts])?;
+            client.list(query!("schema/list_migrations"), &known)?;
         for (version, unchanged, missing) in migrations {
             applied = version;
             if !unchanged {

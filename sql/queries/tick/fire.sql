@@ -1,9 +1,9 @@
 -- Fires schedules, each at most once per nominal time; see the function.
 -- Arrays, one element a definition: $1  ids    $2  nominal times seen    $3  next nominal times
 -- $4  delays, seconds    $5  number of missed times, which are skipped
--- $8  put off until; NULL if the schedule is fired
--- $9  schedules, and $10 their time zones: the times were computed from them
--- Arrays, one element a fire: $6  ids    $7  nominal times
+-- $6  put off until; NULL if the schedule is fired
+-- $7  schedules, and $8 their time zones: the times were computed from them
+-- Arrays, one element a fire: $9  ids    $10 nominal times
 -- Returns a row per definition. NULL runs: another tick fired first or is firing, or the definition
 -- has changed.
 SELECT
@@ -16,7 +16,7 @@ SELECT
         schedule.next,
         ARRAY(
             SELECT nominal.at
-            FROM unnest($6::bigint[], $7::timestamptz[]) AS nominal (id, at)
+            FROM unnest($9::bigint[], $10::timestamptz[]) AS nominal (id, at)
             WHERE nominal.id = schedule.id
             ORDER BY nominal.at
         ),
@@ -30,7 +30,7 @@ FROM unnest(
     $3::timestamptz[],
     $4::float8[],
     $5::bigint[],
-    $8::timestamptz[],
-    $9::text[],
-    $10::text[]
+    $6::timestamptz[],
+    $7::text[],
+    $8::text[]
 ) AS schedule (id, seen, next, delay, missed, put_off_until, expression, time_zone)
