@@ -148,10 +148,7 @@ impl Store {
     ) -> Result<Snapshot> {
         let limits = Limits { one_moment: true, ..self.limits };
         self.transact_within(limits, "read the report", move |client| {
-            let mut work = read_work(client, None, &Thresholds::default())?;
-            // The page shows the last successes, too.
-            work.scheduled =
-                client.list(query!("look/list_schedules"), &[&None::<String>, &true])?;
+            let work = read_work(client, None, &Thresholds::default(), true)?;
             let now = work.now;
             let scope = scope(now, &work);
             let Scope { since, from, troubled, rows, .. } = &scope;

@@ -118,7 +118,7 @@ pub(crate) struct WorkFacts {
     /// By the database's clock.
     pub(crate) now: DateTime<Utc>,
     pub(crate) facts: Vec<Fact>,
-    /// The definitions of the jobs, without their last runs.
+    /// The definitions of the jobs. Only a report reads their last runs.
     pub(crate) scheduled: Vec<Scheduled>,
     /// Whether the role of this session has the privileges of an operator.
     pub(crate) operates: bool,
@@ -141,18 +141,12 @@ impl Store {
                     job.last_succeeded_at = figures.last_succeeded_at;
                 }
             }
-            Ok(Overview {
-                now: client.one(query!("look/now"), &[])?,
-                jobs,
-                workers: list_workers(client, None)?,
-                longest_running: client
-                    .list(query!("look/list_running"), &[&job, &LONGEST_RUNNING])?,
-                figures,
-                work: {
-                    let jobs = job.as_ref().map(|job| vec![job.clone()]);
-                    read_work(client, jobs.as_ref(), &Thresholds::default())?
-                },
-            })
+            let only = job.as_ref().map(|job| vec![job.clone()]);
+            let work = read_work(client, only.as_ref(), &Thresholds::default(), false)?;
+            let workers = list_workers(client, None)?;
+            let longest_running =
+                client.list(query!("look/list_running"), &[&job, &LONGEST_RUNNING])?;
+            Ok(Overview { now: work.now, jobs, workers, longest_running, figures, work })
         })
     }
 
@@ -164,7 +158,7 @@ impl Store {
     ) -> Result<WorkFacts> {
         let moment = Limits { one_moment: true, ..self.limits };
         self.transact_within(moment, "inspect the work", move |client| {
-            read_work(client, jobs.as_ref(), &limits)
+            read_work(client, jobs.as_ref(), &limits, false)
         })
     }
 
@@ -178,14 +172,16 @@ pub(super) fn list_workers(client: &mut Client, limit: Option<i64>) -> PgResult<
     client.list(query!("look/list_workers"), &[&limit, &TICK_OVERDUE.as_secs_f64()])
 }
 
-/// Reads the problems in the transaction of the caller.
+/// Reads the problems in the transaction of the caller. `with_last_runs` says whether to read how
+/// the last runs of scheduled jobs ended.
 pub(super) fn read_work(
     client: &mut Client,
     jobs: Option<&Vec<String>>,
     limits: &Thresholds,
+    with_last_runs: bool,
 ) -> PgResult<WorkFacts> {
     let mut scheduled: Vec<Scheduled> =
-        client.list(query!("look/list_schedules"), &[&None::<String>, &false])?;
+        client.list(query!("look/list_schedules"), &[&None::<String>, &with_last_runs])?;
     scheduled.retain(|one| jobs.is_none_or(|jobs| jobs.contains(&one.name)));
     let (tick_age, lag) = (limits.tick_age.as_secs_f64(), limits.lag.as_secs_f64());
     let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());
