@@ -3,14 +3,13 @@
 //! another process.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::mpsc;
-use std::task::Poll;
 
 use log::debug;
 use postgres::types::{ToSql, Type};
 use postgres::{Error, SimpleQueryMessage};
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 use tokio_postgres::AsyncMessage;
 
 use super::stream::LimitedStream;
@@ -25,46 +24,47 @@ pub(crate) struct SessionState {
     pub(crate) read_only: bool,
 }
 
-/// The driver's client and its connection. Each call drives the connection until it is answered.
-pub(super) struct AsyncClient {
-    pub(super) client: tokio_postgres::Client,
-    pub(super) connection: tokio_postgres::Connection<LimitedStream, LimitedStream>,
+/// A session. A task of the runtime moves its data while a call is waited for.
+pub(super) struct Session {
+    client: tokio_postgres::Client,
+    /// `None` once its error was returned.
+    connection: Option<JoinHandle<Result<(), Error>>>,
 }
 
-impl AsyncClient {
-    /// Sends and receives until `request` is answered. A server that closes the connection often
-    /// gives the reason in its last answer, so the connection's own error counts only without an
-    /// answer.
+impl Session {
+    pub(super) fn new(
+        client: tokio_postgres::Client,
+        mut connection: tokio_postgres::Connection<LimitedStream, LimitedStream>,
+    ) -> Self {
+        let connection = tokio::spawn(async move {
+            while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+                if let AsyncMessage::Notice(notice) = message? {
+                    debug!("database: {}: {}", notice.severity(), notice.message());
+                }
+            }
+            Ok(())
+        });
+        Self { client, connection: Some(connection) }
+    }
+
+    /// Waits for the answer to `request`. A server that closes the connection often gives the
+    /// reason in its last answer, so the connection's own error counts only without an answer.
     async fn answer<T>(
         &mut self,
         request: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let Self { client, connection } = self;
-        let mut request = pin!(request(client));
-        poll_fn(|context| {
-            let lost = loop {
-                match connection.poll_message(context) {
-                    Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
-                        debug!("database: {}: {}", notice.severity(), notice.message());
-                    }
-                    Poll::Ready(Some(Ok(_))) => {}
-                    Poll::Ready(Some(Err(error))) => break Some(error),
-                    Poll::Ready(None) | Poll::Pending => break None,
-                }
-            };
-            match (request.as_mut().poll(context), lost) {
-                (Poll::Ready(Err(error)), Some(lost)) if error.is_closed() => {
-                    Poll::Ready(Err(lost))
-                }
-                (Poll::Pending, Some(lost)) => Poll::Ready(Err(lost)),
-                (answer, _) => answer,
-            }
-        })
-        .await
+        let answer = request(&self.client).await;
+        if answer.as_ref().is_err_and(Error::is_closed)
+            && let Some(ended) = self.connection.take_if(|connection| connection.is_finished())
+            && let Ok(Err(lost)) = ended.await
+        {
+            return Err(lost);
+        }
+        answer
     }
 
     /// Returns the state of the session; `None` if the server's answer lacks it.
-    pub(super) async fn session_state(&mut self) -> Result<Option<SessionState>, Error> {
+    pub(super) async fn state(&mut self) -> Result<Option<SessionState>, Error> {
         let query = include_str!("../../sql/queries/schema/session_state.sql");
         let answers = self.answer(async |client| client.simple_query(query).await).await?;
         Ok(answers.iter().find_map(|answer| {
@@ -73,18 +73,12 @@ impl AsyncClient {
             Some(SessionState { standby: is("standby")?, read_only: is("read_only")? })
         }))
     }
-
-    /// Ends the session properly, so that the server does not log a lost connection.
-    pub(super) async fn close(self) {
-        drop(self.client);
-        let _ = self.connection.await;
-    }
 }
 
-/// The blocking form of an `AsyncClient`, for the thread that owns it.
+/// The blocking form of a `Session`, for the thread that owns it.
 pub(crate) struct Client {
     pub(super) runtime: Runtime,
-    pub(super) client: AsyncClient,
+    pub(super) session: Session,
 }
 
 impl Client {
@@ -93,7 +87,7 @@ impl Client {
         &mut self,
         request: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.runtime.block_on(self.client.answer(request))
+        self.runtime.block_on(self.session.answer(request))
     }
 
     pub(crate) fn batch_execute(&mut self, query: &str) -> Result<(), Error> {
@@ -101,7 +95,7 @@ impl Client {
     }
 
     pub(crate) fn session_state(&mut self) -> Result<Option<SessionState>, Error> {
-        self.runtime.block_on(self.client.session_state())
+        self.runtime.block_on(self.session.state())
     }
 }
 
@@ -121,7 +115,11 @@ impl ConnectionThread {
         while let Ok(call) = queue.recv() {
             call(&mut client);
         }
-        client.runtime.block_on(client.client.close());
+        // End the session properly, so that the server does not log a lost connection.
+        drop(client.session.client);
+        if let Some(connection) = client.session.connection {
+            let _ = client.runtime.block_on(connection);
+        }
         // A lookup of a host name may still run; dropping the runtime would wait for it.
         client.runtime.shutdown_background();
     }

@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::runtime;
 use tokio_postgres::tls::TlsConnect;
 
-use super::client::{AsyncClient, Client, ConnectionThread, SessionState};
+use super::client::{Client, ConnectionThread, Session};
 use super::error::ConnectError;
 use super::stream::{LimitedStream, Socket};
 use super::target::{Server, SessionAttrs, Target};
@@ -68,7 +68,7 @@ impl Target {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| ConnectError::from(error).into_fault(":"))?;
         match runtime.block_on(self.open_first_fit()) {
-            Ok(client) => Ok(Client { runtime, client }),
+            Ok(session) => Ok(Client { runtime, session }),
             Err(error) => {
                 // A lookup of a host name may still run; a plain drop would wait for it.
                 runtime.shutdown_background();
@@ -78,7 +78,7 @@ impl Target {
     }
 
     /// Opens the first session that has the wanted attributes.
-    async fn open_first_fit(&self) -> anyhow::Result<AsyncClient> {
+    async fn open_first_fit(&self) -> anyhow::Result<Session> {
         let (mut tls, mut second_choice, mut errors) = (None, None, Vec::new());
         let takes_second_choice = self.session_attrs == SessionAttrs::PreferStandby;
         for server in &self.servers {
@@ -87,27 +87,13 @@ impl Target {
                 tls = Some(self.tls.client_config()?);
             }
             let tls = tls.as_ref().filter(|_| encrypts);
-            let attempt =
-                HostAttempt { target: self, server, tls, address: None, limit: self.timeout };
-            let opened = within(self.timeout, attempt.open()).await.unwrap_or_else(|limit| {
-                let cause = format!("no answer within {}", duration::show(limit));
-                Err(ConnectError::of_network(cause))
-            });
-            let error = match opened {
-                Ok((client, None)) => {
-                    if let Some(other) = second_choice {
-                        let _ = within(self.timeout, AsyncClient::close(other)).await;
-                    }
-                    return Ok(client);
-                }
-                Ok((client, Some(_))) if takes_second_choice && second_choice.is_none() => {
-                    second_choice = Some(client);
+            let error = match within(self.timeout, self.open_server(server, tls)).await {
+                Ok((session, None)) => return Ok(session),
+                Ok((session, Some(_))) if takes_second_choice && second_choice.is_none() => {
+                    second_choice = Some(session);
                     continue;
                 }
-                Ok((client, Some(mismatch))) => {
-                    let _ = within(self.timeout, client.close()).await;
-                    ConnectError::of_session(mismatch)
-                }
+                Ok((_, Some(mismatch))) => ConnectError::of_session(mismatch),
                 Err(error) => error,
             };
             let may_differ = error.may_differ_elsewhere();
@@ -119,9 +105,55 @@ impl Target {
         second_choice.ok_or_else(|| {
             let preposition = if errors.len() == 1 { " at" } else { ":" };
             let error = errors.into_iter().reduce(|one, other| one.and(other, ", "));
-            error
-                .unwrap_or_else(|| ConnectError::of_network("no host is set"))
-                .into_fault(preposition)
+            error.expect("a target has a host").into_fault(preposition)
+        })
+    }
+
+    /// Opens a session at the first address that gives one. Also returns why it does not match
+    /// `target_session_attrs`, if it does not.
+    async fn open_server(
+        &self,
+        server: &Server,
+        tls: Option<&ClientConfig>,
+    ) -> Result<(Session, Option<&'static str>), ConnectError> {
+        let addresses = if server.is_socket() || server.address.is_some() {
+            vec![server.address]
+        } else {
+            let found = lookup_host((server.name.as_str(), server.port)).await;
+            found.map(|found| found.map(|one| Some(one.ip())).collect()).unwrap_or_default()
+        };
+        // Divide the time, so that an address that drops packets leaves time for the next one.
+        let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        let limit = self.timeout.map(|timeout| timeout / count.max(1));
+        let mut errors: Vec<ConnectError> = Vec::new();
+        for address in addresses {
+            match (Login { target: self, server, tls, address, limit }).log_in().await {
+                Ok(mut session) => {
+                    let mismatch = self.mismatch(&mut session).await?;
+                    return Ok((session, mismatch));
+                }
+                Err(error) if error.may_differ_elsewhere() => errors.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        errors.dedup_by(|one, other| one.cause == other.cause);
+        let error = errors.into_iter().reduce(|one, other| one.and(other, ", then "));
+        Err(error.unwrap_or_else(|| ConnectError::of_network("cannot resolve the host name")))
+    }
+
+    /// Returns why the session does not have the wanted attributes, if it does not.
+    async fn mismatch(&self, session: &mut Session) -> Result<Option<&'static str>, ConnectError> {
+        use SessionAttrs::{Any, PreferStandby, Primary, ReadOnly, ReadWrite, Standby};
+        if self.session_attrs == Any {
+            return Ok(None);
+        }
+        let state = session.state().await?.ok_or_else(ConnectError::not_postgresql)?;
+        Ok(match self.session_attrs {
+            ReadWrite | Primary if state.standby => Some("it is a standby"),
+            ReadWrite if state.read_only => Some("default_transaction_read_only is on"),
+            ReadOnly if !state.read_only => Some("its sessions can write"),
+            Standby | PreferStandby if !state.standby => Some("it is not a standby"),
+            Any | ReadWrite | Primary | ReadOnly | Standby | PreferStandby => None,
         })
     }
 }
@@ -130,17 +162,23 @@ fn no_thread() -> anyhow::Error {
     ConnectError::of_resources("its thread cannot start or has failed").into_fault(":")
 }
 
-/// Returns the limit if `work` takes longer.
-async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Result<T, Duration> {
-    match limit {
-        Some(limit) => tokio::time::timeout(limit, work).await.map_err(|_| limit),
-        None => Ok(work.await),
-    }
+/// Fails if `work` takes longer than `limit`.
+async fn within<T, E>(
+    limit: Option<Duration>,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, ConnectError>
+where
+    ConnectError: From<E>,
+{
+    let Some(limit) = limit else { return Ok(work.await?) };
+    tokio::time::timeout(limit, work).await.map_or_else(
+        |_| Err(ConnectError::of_network(format!("no answer within {}", duration::show(limit)))),
+        |result| Ok(result?),
+    )
 }
 
-/// An attempt to connect to one host, or to one of its addresses.
-#[derive(Clone, Copy)]
-struct HostAttempt<'a> {
+/// A login at one address of a host.
+struct Login<'a> {
     target: &'a Target,
     server: &'a Server,
     /// `None`: nothing is encrypted.
@@ -151,45 +189,10 @@ struct HostAttempt<'a> {
     limit: Option<Duration>,
 }
 
-impl HostAttempt<'_> {
-    /// Opens a session. Also returns why it does not match `target_session_attrs`, if it does not.
-    async fn open(&self) -> Result<(AsyncClient, Option<&'static str>), ConnectError> {
-        let mut client = self.open_first_address().await?;
-        let wanted = self.target.session_attrs;
-        if wanted == SessionAttrs::Any {
-            return Ok((client, None));
-        }
-        let state = client.session_state().await?;
-        let state = state.ok_or_else(ConnectError::not_postgresql)?;
-        Ok((client, mismatch(wanted, state)))
-    }
-
-    async fn open_first_address(&self) -> Result<AsyncClient, ConnectError> {
-        let Server { name, address, port, .. } = self.server;
-        let addresses = if self.server.is_socket() || address.is_some() {
-            vec![*address]
-        } else {
-            let found = lookup_host((name.as_str(), *port)).await;
-            found.map(|found| found.map(|one| Some(one.ip())).collect()).unwrap_or_default()
-        };
-        // Divide the time, so that an address that drops packets leaves time for the next one.
-        let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
-        let limit = self.target.timeout.map(|timeout| timeout / count.max(1));
-        let mut errors: Vec<ConnectError> = Vec::new();
-        for address in addresses {
-            match (Self { address, limit, ..*self }).log_in().await {
-                Err(error) if error.may_differ_elsewhere() => errors.push(error),
-                result => return result,
-            }
-        }
-        errors.dedup_by(|one, other| one.cause == other.cause);
-        let error = errors.into_iter().reduce(|one, other| one.and(other, ", then "));
-        Err(error.unwrap_or_else(|| ConnectError::of_network("cannot resolve the host name")))
-    }
-
+impl Login<'_> {
     /// Logs in with the encryption that `sslmode` prefers, then with the other kind if `sslmode`
     /// allows it.
-    async fn log_in(&self) -> Result<AsyncClient, ConnectError> {
+    async fn log_in(&self) -> Result<Session, ConnectError> {
         let (first, fallback) = match self.target.tls.mode {
             _ if self.tls.is_none() => (Encryption::Off, None),
             SslMode::Allow => (Encryption::Off, Some(Encryption::Required)),
@@ -207,10 +210,9 @@ impl HostAttempt<'_> {
         }
     }
 
-    async fn log_in_with(&self, encryption: Encryption) -> Result<AsyncClient, ConnectError> {
+    async fn log_in_with(&self, encryption: Encryption) -> Result<Session, ConnectError> {
         let Target { config, tls, forbidden_methods, .. } = self.target;
-        let socket = within(self.limit, self.open_socket()).await;
-        let mut socket = socket.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        let mut socket = within(self.limit, self.open_socket()).await?;
         let mut binding = None;
         if let Some(certificates) = self.tls {
             let name = &self.server.name;
@@ -222,7 +224,7 @@ impl HostAttempt<'_> {
             config.password(password);
         }
         let (client, connection) = config.connect_raw(stream, HandshakeDone).await?;
-        Ok(AsyncClient { client, connection })
+        Ok(Session::new(client, connection))
     }
 
     async fn open_socket(&self) -> io::Result<Box<dyn Socket>> {
@@ -248,17 +250,5 @@ impl TlsConnect<LimitedStream> for HandshakeDone {
 
     fn connect(self, stream: LimitedStream) -> Self::Future {
         ready(Ok(stream))
-    }
-}
-
-/// Returns why a session does not have the wanted attributes.
-fn mismatch(wanted: SessionAttrs, state: SessionState) -> Option<&'static str> {
-    use SessionAttrs::{Any, PreferStandby, Primary, ReadOnly, ReadWrite, Standby};
-    match wanted {
-        ReadWrite | Primary if state.standby => Some("it is a standby"),
-        ReadWrite if state.read_only => Some("default_transaction_read_only is on"),
-        ReadOnly if !state.read_only => Some("its sessions can write"),
-        Standby | PreferStandby if !state.standby => Some("it is not a standby"),
-        Any | ReadWrite | Primary | ReadOnly | Standby | PreferStandby => None,
     }
 }

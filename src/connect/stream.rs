@@ -24,7 +24,7 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
 /// Why the client reads no more from a server.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Rejection {
     Message,
     Answer,
@@ -109,8 +109,7 @@ impl LimitedStream {
         binding: Option<Vec<u8>>,
         forbidden: ForbiddenMethods,
     ) -> Self {
-        let framing = Framing { forbidden: Some(forbidden), ..Framing::default() };
-        Self { socket, binding, framing }
+        Self { socket, binding, framing: Framing { forbidden, ..Framing::default() } }
     }
 }
 
@@ -126,23 +125,20 @@ struct Framing {
     answer: usize,
     /// Bytes that the driver never frees: the server's parameters and notifications.
     kept: usize,
-    /// `None` after the first authentication request.
-    forbidden: Option<ForbiddenMethods>,
-    rejection: Option<Rejection>,
+    /// None after the first authentication request.
+    forbidden: ForbiddenMethods,
 }
 
 impl Framing {
+    /// After an error the driver reads no more.
     fn scan(&mut self, mut bytes: &[u8]) -> Result<(), Rejection> {
-        if let Some(rejection) = &self.rejection {
-            return Err(rejection.clone());
-        }
         loop {
             let (_, behind) = bytes.split_at(self.rest.min(bytes.len()));
             self.rest -= bytes.len() - behind.len();
             let Some((first, behind)) = behind.split_first() else { return Ok(()) };
             self.head.push(*first);
             bytes = behind;
-            self.scan_head().inspect_err(|rejection| self.rejection = Some(rejection.clone()))?;
+            self.scan_head()?;
         }
     }
 
@@ -155,10 +151,9 @@ impl Framing {
         }
         // The first authentication request names the method. The driver rejects a later change of
         // method.
-        if let (b'R', Some(forbidden)) = (kind, &self.forbidden) {
+        if kind == b'R' {
             let &[a, b, c, d] = body else { return Ok(()) };
-            forbidden.check(u32::from_be_bytes([a, b, c, d]))?;
-            self.forbidden = None;
+            std::mem::take(&mut self.forbidden).check(u32::from_be_bytes([a, b, c, d]))?;
         }
         self.rest = (length + 1).saturating_sub(self.head.len());
         self.head.clear();
@@ -232,11 +227,6 @@ mod tests {
             assert_eq!(
                 scan(&mut framing, &message(b'D', MESSAGE_MIB * MIB + 1)),
                 Err(Rejection::Message)
-            );
-            assert_eq!(
-                scan(&mut framing, &message(b'Z', 5)),
-                Err(Rejection::Message),
-                "the stream stays rejected"
             );
         }
     }
