@@ -128,22 +128,29 @@ fn key_values(text: &str) -> Result<Pairs, String> {
 
 /// Returns the value at the start of `text`, and the text after it.
 fn value(text: &str) -> Result<(String, &str), String> {
-    let quoted = text.strip_prefix('\'');
-    let text = quoted.unwrap_or(text);
-    let mut value = String::new();
+    let Some(quoted) = text.strip_prefix('\'') else {
+        let (value, after) = unescape(text, char::is_whitespace);
+        return Ok((value, after.unwrap_or_default()));
+    };
+    match unescape(quoted, |c| c == '\'') {
+        (value, Some(after)) => Ok((value, &after[1..])),
+        _ => Err("a single quote is not closed; close it, or write \\' for a quote".to_owned()),
+    }
+}
+
+/// Returns the text before the first character that `is_end` and has no backslash, and the rest
+/// from this character on, if there is one. Drops each backslash before another character.
+pub(super) fn unescape(text: &str, is_end: impl Fn(char) -> bool) -> (String, Option<&str>) {
+    let mut plain = String::new();
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {
         match c {
-            '\\' => value.extend(chars.next().map(|(_, escaped)| escaped)),
-            '\'' if quoted.is_some() => return Ok((value, &text[at + 1..])),
-            c if quoted.is_none() && c.is_whitespace() => return Ok((value, &text[at..])),
-            c => value.push(c),
+            '\\' => plain.push(chars.next().map_or(c, |(_, escaped)| escaped)),
+            c if is_end(c) => return (plain, Some(&text[at..])),
+            c => plain.push(c),
         }
     }
-    if quoted.is_some() {
-        return Err("a single quote is not closed; close it, or write \\' for a quote".to_owned());
-    }
-    Ok((value, ""))
+    (plain, None)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use log::warn;
 
-use super::conninfo::Pairs;
+use super::conninfo::{Pairs, unescape};
 
 /// Returns the settings of a service; `None` if the service file lacks it.
 pub(super) fn service(path: &Path, name: &str) -> Result<Option<Pairs>, String> {
@@ -64,34 +64,14 @@ pub(super) fn password(text: &str, login: [&str; 4]) -> Option<String> {
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let mut rest = line;
         for wanted in login {
-            let (field, after) = split_field(rest)?;
-            if field != "*" && unescape(field) != wanted {
+            let (field, after) = unescape(rest, |c| c == ':');
+            if field != wanted && !rest.starts_with("*:") {
                 return None;
             }
-            rest = after;
+            rest = &after?[1..];
         }
-        Some(unescape(rest)).filter(|password| !password.is_empty())
+        Some(unescape(rest, |_| false).0).filter(|password| !password.is_empty())
     })
-}
-
-/// Splits at the first colon without a backslash.
-fn split_field(line: &str) -> Option<(&str, &str)> {
-    let mut escaped = false;
-    let at = line.find(|c| {
-        let is_end = c == ':' && !escaped;
-        escaped = c == '\\' && !escaped;
-        is_end
-    })?;
-    Some((&line[..at], &line[at + 1..]))
-}
-
-fn unescape(field: &str) -> String {
-    let mut plain = String::with_capacity(field.len());
-    let mut chars = field.chars();
-    while let Some(c) = chars.next() {
-        plain.push(if c == '\\' { chars.next().unwrap_or(c) } else { c });
-    }
-    plain
 }
 
 /// Returns the name and the home of this process's user, if `/etc/passwd` has them.
