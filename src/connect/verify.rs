@@ -23,6 +23,7 @@ use x509_cert::certificate::{Certificate, Version};
 use x509_cert::crl::CertificateList;
 use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Decode, Encode, Tag, Tagged};
+use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 use super::tls::SslMode;
 
@@ -155,11 +156,9 @@ impl Rules {
             return Err(CertificateError::Expired);
         }
         let lists = self.revoked.iter().filter_map(|list| CertificateList::from_der(list).ok());
-        let mut lists = lists
-            .map(|list| list.tbs_cert_list)
-            .filter(|list| list.issuer == certificate.issuer)
-            .peekable();
-        if !self.revoked.is_empty() && lists.peek().is_none() {
+        let mut lists = lists.map(|list| list.tbs_cert_list).collect::<Vec<_>>();
+        lists.retain(|list| list.issuer == certificate.issuer);
+        if !self.revoked.is_empty() && lists.is_empty() {
             return Err(CertificateError::UnknownRevocationStatus);
         }
         for list in lists {
@@ -214,22 +213,17 @@ impl ServerCertVerifier for Verifier {
             return verify_tls12_signature(message, sent, signed, &self.algorithms);
         }
         // The same check as in rustls, which cannot parse such a certificate.
-        let certificate = parsed(sent).ok_or(CertificateError::BadEncoding)?;
-        let key = certificate.tbs_certificate.subject_public_key_info;
+        let key = public_key(sent)?;
         let kind = key.algorithm.to_der().map_err(|_| CertificateError::BadEncoding)?;
         let key = key.subject_public_key.raw_bytes();
         let schemes = self.algorithms.mapping.iter();
-        let mut algorithms =
-            schemes.filter(|(scheme, _)| *scheme == signed.scheme).flat_map(|(_, all)| all.iter());
-        let is_valid = algorithms.any(|algorithm| {
-            kind.ends_with(algorithm.public_key_alg_id().as_ref())
-                && algorithm.verify_signature(key, message, signed.signature()).is_ok()
-        });
-        if is_valid {
-            Ok(HandshakeSignatureValid::assertion())
-        } else {
-            Err(CertificateError::BadSignature.into())
-        }
+        schemes
+            .filter(|(scheme, _)| *scheme == signed.scheme)
+            .flat_map(|(_, algorithms)| algorithms.iter())
+            .filter(|algorithm| kind.ends_with(algorithm.public_key_alg_id().as_ref()))
+            .find(|algorithm| algorithm.verify_signature(key, message, signed.signature()).is_ok())
+            .map(|_| HandshakeSignatureValid::assertion())
+            .ok_or(CertificateError::BadSignature.into())
     }
 
     fn verify_tls13_signature(
@@ -241,9 +235,8 @@ impl ServerCertVerifier for Verifier {
         if !is_old(sent) {
             return verify_tls13_signature(message, sent, signed, &self.algorithms);
         }
-        let certificate = parsed(sent).ok_or(CertificateError::BadEncoding)?;
-        let key = certificate.tbs_certificate.subject_public_key_info.to_der();
-        let key = SubjectPublicKeyInfoDer::from(key.map_err(|_| CertificateError::BadEncoding)?);
+        let key = public_key(sent)?.to_der().map_err(|_| CertificateError::BadEncoding)?;
+        let key = SubjectPublicKeyInfoDer::from(key);
         verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
     }
 
@@ -254,6 +247,11 @@ impl ServerCertVerifier for Verifier {
 
 fn parsed(certificate: &CertificateDer<'_>) -> Option<Certificate> {
     Certificate::from_der(certificate).ok()
+}
+
+fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoOwned, Error> {
+    let certificate = parsed(certificate).ok_or(CertificateError::BadEncoding)?;
+    Ok(certificate.tbs_certificate.subject_public_key_info)
 }
 
 /// Returns whether the certificate is of X.509 version 1 or 2.
