@@ -13,8 +13,6 @@ mod client;
 mod conninfo;
 mod error;
 mod files;
-mod keepalive;
-mod keys;
 mod open;
 mod settings;
 mod stream;
@@ -60,7 +58,7 @@ pub(crate) fn variables(
         }
         found.push((name.to_owned(), address));
     }
-    let set = keys::KEYS.iter().filter(|(_, name)| !name.is_empty());
+    let set = settings::KEYS.iter().filter(|(_, name)| !name.is_empty());
     found.extend(set.filter_map(|(_, name)| Some(((*name).to_owned(), variable(name)?))));
     if found.iter().any(|(name, _)| name == "PGPASSWORD") {
         return Err(setting_fault("PGPASSWORD", WITH_PASSWORD));

@@ -2,14 +2,16 @@
 //! would read for the same settings, and opens no connection.
 
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::net::sockopt;
+use tokio::net::TcpStream;
 use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation};
 
-use super::keepalive::Keepalive;
 use super::settings::{Lookup, Settings};
 use super::stream::ForbiddenMethods;
 use super::tls::TlsSettings;
@@ -47,6 +49,16 @@ pub(super) struct Server {
     pub(super) password: Option<String>,
 }
 
+/// When a silent server counts as dead: libpq's keepalive settings. `None` is the system's default.
+#[derive(Clone)]
+pub(super) struct Keepalive {
+    probes: bool,
+    idle: Option<Duration>,
+    interval: Option<Duration>,
+    count: Option<u32>,
+    user_timeout_ms: Option<u32>,
+}
+
 /// libpq's `target_session_attrs`.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) enum SessionAttrs {
@@ -67,12 +79,6 @@ const SESSION_ATTRS: &[(&str, SessionAttrs)] = &[
     ("prefer-standby", SessionAttrs::PreferStandby),
 ];
 
-const CHANNEL_BINDINGS: &[(&str, ChannelBinding)] = &[
-    ("disable", ChannelBinding::Disable),
-    ("prefer", ChannelBinding::Prefer),
-    ("require", ChannelBinding::Require),
-];
-
 impl Target {
     /// Resolves `url`, or else `DATABASE_URL`. The service file and the `PG*` variables add the
     /// missing settings; the rest are libpq's defaults. `environment` looks up a variable. An error
@@ -82,14 +88,18 @@ impl Target {
         let user = user(&settings)?;
         let database = settings.text("dbname").unwrap_or(&user);
         let name = settings.text("application_name").or(settings.text("fallback_application_name"));
-        let channel_binding =
-            settings.choice("channel_binding", ChannelBinding::Prefer, CHANNEL_BINDINGS)?;
+        let bindings = [
+            ("disable", ChannelBinding::Disable),
+            ("prefer", ChannelBinding::Prefer),
+            ("require", ChannelBinding::Require),
+        ];
+        let binding = settings.choice("channel_binding", ChannelBinding::Prefer, &bindings)?;
         let mut config = Config::new();
         config
             .user(&user)
             .dbname(database)
             .application_name(name.unwrap_or("jobctl"))
-            .channel_binding(channel_binding)
+            .channel_binding(binding)
             // jobctl does the TLS handshake itself and gives the driver the encrypted stream.
             // `Direct` keeps the driver from requesting TLS again.
             .ssl_mode(SslMode::Require)
@@ -111,9 +121,7 @@ impl Target {
                 SESSION_ATTRS,
             )?,
             shuffles_hosts: settings.choice("load_balance_hosts", false, &balancing)?,
-            timeout: settings
-                .positive("connect_timeout", DEFAULT_TIMEOUT)?
-                .map(|seconds| Duration::from_secs(seconds.into())),
+            timeout: settings.seconds("connect_timeout", DEFAULT_TIMEOUT)?,
             keepalive: Keepalive::read(&settings)?,
         })
     }
@@ -126,6 +134,30 @@ impl Target {
     /// Returns whether the server must prove its identity.
     pub(crate) fn verifies(&self) -> bool {
         self.tls.verifies()
+    }
+}
+
+impl Keepalive {
+    /// The defaults detect a dead server well within a lease; the system's take two hours.
+    fn read(settings: &Settings<'_>) -> anyhow::Result<Self> {
+        Ok(Self {
+            probes: settings.number("keepalives")? != Some(0),
+            idle: settings.seconds("keepalives_idle", 10)?,
+            interval: settings.seconds("keepalives_interval", 5)?,
+            count: settings.positive("keepalives_count", 3)?,
+            user_timeout_ms: settings.positive("tcp_user_timeout", 10_000)?,
+        })
+    }
+
+    pub(super) fn apply(&self, socket: &TcpStream) -> io::Result<()> {
+        self.user_timeout_ms.map(|ms| sockopt::set_tcp_user_timeout(socket, ms)).transpose()?;
+        if self.probes {
+            sockopt::set_socket_keepalive(socket, true)?;
+            self.idle.map(|idle| sockopt::set_tcp_keepidle(socket, idle)).transpose()?;
+            self.interval.map(|every| sockopt::set_tcp_keepintvl(socket, every)).transpose()?;
+            self.count.map(|count| sockopt::set_tcp_keepcnt(socket, count)).transpose()?;
+        }
+        Ok(())
     }
 }
 
@@ -299,6 +331,17 @@ mod tests {
         assert_eq!(timeout("user=me"), Some(Duration::from_secs(10)));
         assert_eq!(timeout("connect_timeout=3"), Some(Duration::from_secs(3)));
         assert_eq!(timeout("connect_timeout=0"), None);
+    }
+
+    #[test]
+    fn keepalive_units_and_zero_follow_libpq() {
+        let read = |text: &str| {
+            let settings = Settings::collect(Some(text), &|_| None).expect("settings");
+            let keepalive = Keepalive::read(&settings).expect("numbers");
+            (keepalive.idle, keepalive.user_timeout_ms)
+        };
+        assert_eq!(read("user=me"), (Some(Duration::from_secs(10)), Some(10_000)));
+        assert_eq!(read("tcp_user_timeout=2500 keepalives_idle=0"), (None, Some(2500)));
     }
 
     #[test]
