@@ -74,46 +74,42 @@ fn date(text: &str) -> Option<DateTime<Utc>> {
 /// Describes the error of a call without a complete answer. The text of ureq's errors may contain
 /// the URL, so it is not used.
 pub(super) fn failure(error: Error, sent: Sent, total: Duration) -> Failure {
-    let tls = Failure::Tls as fn(String) -> Failure;
-    let transport = Failure::Transport as fn(String) -> Failure;
-    let (failure, why): (_, String) = match error {
-        Error::Timeout(_) => return Failure::Timeout(total),
-        Error::Other(other) => match other.downcast::<Failure>() {
-            Ok(worded) => return *worded,
-            Err(_) => (transport, "the call failed".into()),
-        },
+    let unknown = if sent == Sent::Something { "; outcome unknown" } else { "" };
+    let transport = |why: &str| Failure::Transport(format!("{why}{unknown}"));
+    let tls = |why: &str| Failure::Tls(format!("{why}{unknown}"));
+    match error {
+        Error::Timeout(_) => Failure::Timeout(total),
+        Error::Other(other) => {
+            other.downcast().map_or_else(|_| transport("the call failed"), |worded| *worded)
+        }
         Error::LargeResponseHeader(..) => {
             let limit = HEADER_LIMIT / 1024;
-            (transport, format!("the answer has a header longer than {limit} KiB"))
+            transport(&format!("the answer has a header longer than {limit} KiB"))
         }
         Error::Protocol(_) if sent == Sent::Nothing => {
-            let why = "the call can't be written as an HTTP request";
-            return Failure::BadPayload(why.to_owned());
+            Failure::BadPayload("the call can't be written as an HTTP request".to_owned())
         }
         Error::Protocol(_) => {
-            (transport, "the answer is not valid HTTP, or has more than 128 headers".into())
+            transport("the answer is not valid HTTP, or has more than 128 headers")
         }
         Error::Io(error) => {
-            let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
             match (inner, error.kind(), sent) {
-                (Some(error), ..) => (tls, tls_reason(error)),
+                (Some(error), ..) => tls(&tls_reason(error)),
                 (None, ErrorKind::UnexpectedEof, Sent::Something) => {
-                    let why = "the server closed the connection before its answer was complete";
-                    (transport, why.into())
+                    transport("the server closed the connection before its answer was complete")
                 }
                 // Only a TLS handshake reads from the server before the request is sent.
                 (None, ErrorKind::UnexpectedEof, Sent::Nothing) => {
-                    (tls, "the server closed the connection during the TLS handshake".into())
+                    tls("the server closed the connection during the TLS handshake")
                 }
-                (None, ..) => (transport, format!("the connection failed: {error}")),
+                (None, ..) => transport(&format!("the connection failed: {error}")),
             }
         }
-        Error::Rustls(error) => (tls, tls_reason(&error)),
-        Error::Tls(why) => (tls, why.into()),
-        _ => (transport, "the call failed".into()),
-    };
-    let unknown = if sent == Sent::Something { "; outcome unknown" } else { "" };
-    failure(format!("{why}{unknown}"))
+        Error::Rustls(error) => tls(&tls_reason(&error)),
+        Error::Tls(why) => tls(why),
+        _ => transport("the call failed"),
+    }
 }
 
 fn tls_reason(error: &rustls::Error) -> String {
