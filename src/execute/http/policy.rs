@@ -8,9 +8,7 @@ pub(crate) struct HostPolicy(Vec<Entry>);
 
 #[derive(Debug, Eq, PartialEq)]
 enum Entry {
-    /// `*`
-    Any,
-    /// `*.example.com`, stored as `.example.com`.
+    /// `*.example.com`, stored as `.example.com`; `*` is stored as the empty text.
     Below(String),
     Name(String),
     Address(IpAddr),
@@ -46,24 +44,23 @@ impl HostPolicy {
         if self.0.contains(&host) {
             return Some(Reach::Everywhere);
         }
-        let Entry::Name(name) = &host else {
-            return self.0.contains(&Entry::Any).then_some(Reach::Public);
+        let is_matched = |domain: &String| match &host {
+            // RFC 6761: these names always mean this host.
+            Entry::Name(name) if name == "localhost" || name.ends_with(".localhost") => false,
+            Entry::Name(name) => name.len() > domain.len() && name.ends_with(domain),
+            _ => domain.is_empty(),
         };
-        let wild = self.0.iter().any(|entry| match entry {
-            Entry::Any => true,
-            Entry::Below(domain) => name.len() > domain.len() && name.ends_with(domain),
-            Entry::Name(_) | Entry::Address(_) => false,
-        });
-        // RFC 6761: these names always mean this host.
-        let local = name == "localhost" || name.ends_with(".localhost");
-        (wild && !local).then_some(Reach::Public)
+        let mut entries = self.0.iter();
+        entries
+            .any(|entry| matches!(entry, Entry::Below(domain) if is_matched(domain)))
+            .then_some(Reach::Public)
     }
 }
 
 impl Entry {
     fn parse(entry: &str) -> Option<Self> {
         if entry == "*" {
-            return Some(Self::Any);
+            return Some(Self::Below(String::new()));
         }
         let (wild, name) = entry.strip_prefix("*.").map_or((false, entry), |domain| (true, domain));
         let is_label = |label: &str| {
