@@ -2,7 +2,6 @@
 
 mod answer;
 mod dial;
-mod endpoint;
 mod policy;
 mod request;
 mod socket;
