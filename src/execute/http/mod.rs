@@ -41,14 +41,14 @@ const IDLE_CONNECTIONS_PER_HOST: usize = 64;
 #[derive(Debug)]
 pub(super) struct Caller {
     policy: Arc<HostPolicy>,
-    // Each agent is made at its first call: only https pays for the root certificates.
-    plain: OnceLock<Agent>,
-    tls: OnceLock<Result<Agent, Failure>>,
+    // Without and with TLS. Each is made at its first call: only https pays for the root
+    // certificates.
+    agents: [OnceLock<Result<Agent, Failure>>; 2],
 }
 
 impl Caller {
     pub(super) fn new(policy: HostPolicy) -> Self {
-        Self { policy: Arc::new(policy), plain: OnceLock::new(), tls: OnceLock::new() }
+        Self { policy: Arc::new(policy), agents: Default::default() }
     }
 
     /// Makes the call on this thread. It ends soon after it is stopped, or at `timeout` (else the
@@ -102,12 +102,9 @@ impl Caller {
     }
 
     fn send(&self, request: &HttpRequest, total: Duration) -> Result<Response<Body>, Failure> {
-        let agent = if request.endpoint.is_tls() {
-            let tls = self.tls.get_or_init(|| Ok(agent(&self.policy, roots()?)));
-            tls.as_ref().map_err(Failure::clone)?
-        } else {
-            self.plain.get_or_init(|| agent(&self.policy, Vec::new()))
-        };
+        let is_tls = request.endpoint.is_tls();
+        let agent = self.agents[usize::from(is_tls)].get_or_init(|| agent(&self.policy, is_tls));
+        let agent = agent.as_ref().map_err(Failure::clone)?;
         let answer = match ask(agent, request, IDLE_LIMIT) {
             // A server may close a kept connection while the next request is on its way. There was
             // no answer, and the idempotency key makes a second request safe (RFC 9110, section
@@ -162,10 +159,16 @@ fn ended(response: Response<Body>, request: &HttpRequest, total: Duration) -> At
     }
 }
 
-fn agent(policy: &Arc<HostPolicy>, roots: Vec<Certificate<'static>>) -> Agent {
+fn agent(policy: &Arc<HostPolicy>, is_tls: bool) -> Result<Agent, Failure> {
+    let roots = if is_tls { rustls_native_certs::load_native_certs().certs } else { Vec::new() };
+    if is_tls && roots.is_empty() {
+        let why = "this host has no root certificates to trust; install them or set SSL_CERT_FILE";
+        return Err(Failure::Tls(why.to_owned()));
+    }
+    let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
     let tls = TlsConfig::builder()
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .root_certs(RootCerts::from(roots.into_iter()))
+        .root_certs(RootCerts::from(roots))
         .build();
     // Set no timeout in ureq: each call has its own timeout, and the socket checks it.
     let config = Agent::config_builder()
@@ -183,14 +186,5 @@ fn agent(policy: &Arc<HostPolicy>, roots: Vec<Certificate<'static>>) -> Agent {
         .max_idle_connections_per_host(IDLE_CONNECTIONS_PER_HOST)
         .build();
     let dialer = Dialer { policy: Arc::clone(policy), tls: RustlsConnector::default() };
-    Agent::with_parts(config, dialer, NoResolver)
-}
-
-fn roots() -> Result<Vec<Certificate<'static>>, Failure> {
-    let found = rustls_native_certs::load_native_certs().certs;
-    if found.is_empty() {
-        let why = "this host has no root certificates to trust; install them or set SSL_CERT_FILE";
-        return Err(Failure::Tls(why.to_owned()));
-    }
-    Ok(found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect())
+    Ok(Agent::with_parts(config, dialer, NoResolver))
 }
