@@ -28,9 +28,8 @@ scoped_thread_local!(static CALL_STATE: CallState);
 
 #[derive(Debug)]
 struct CallState {
-    deadline: Instant,
-    /// Set while a connection is made.
-    connect_deadline: Cell<Option<Instant>>,
+    /// When the call, or the connection that it makes now, ends with which timeout.
+    limit: Cell<(Instant, Timeout)>,
     sent: Cell<Sent>,
     /// The connection was kept after an earlier request.
     is_kept: Cell<bool>,
@@ -46,8 +45,7 @@ pub(super) enum Sent {
 /// Runs `call`. Its connections give up when it is stopped or at `deadline`.
 pub(super) fn within<T>(deadline: Instant, stop: &Stop, call: impl FnOnce() -> T) -> T {
     let state = CallState {
-        deadline,
-        connect_deadline: Cell::default(),
+        limit: Cell::new((deadline, Timeout::Global)),
         sent: Cell::new(Sent::Nothing),
         is_kept: Cell::default(),
     };
@@ -56,10 +54,7 @@ pub(super) fn within<T>(deadline: Instant, stop: &Stop, call: impl FnOnce() -> T
 
 /// Returns the time that the call on this thread has left, or its connection if that is less.
 pub(super) fn time_left() -> Duration {
-    CALL_STATE.with(|state| {
-        let connect_deadline = state.connect_deadline.get().unwrap_or(state.deadline);
-        state.deadline.min(connect_deadline).saturating_duration_since(Instant::now())
-    })
+    CALL_STATE.with(|state| state.limit.get().0.saturating_duration_since(Instant::now()))
 }
 
 /// Returns how much of its request the call on this thread has sent.
@@ -84,9 +79,11 @@ pub(super) fn begin() {
 /// Opens a new connection with its own timeout. Only the handshake was sent so far.
 pub(super) fn connect_within<T>(timeout: Duration, connect: impl FnOnce() -> T) -> T {
     CALL_STATE.with(|state| {
-        state.connect_deadline.set(Some(Instant::now() + timeout));
+        let limit = state.limit.get();
+        let own_limit = (Instant::now() + timeout, Timeout::Connect);
+        state.limit.set(if own_limit.0 < limit.0 { own_limit } else { limit });
         let connected = connect();
-        state.connect_deadline.set(None);
+        state.limit.set(limit);
         state.sent.set(Sent::Nothing);
         state.is_kept.set(false);
         connected
@@ -95,14 +92,11 @@ pub(super) fn connect_within<T>(timeout: Duration, connect: impl FnOnce() -> T) 
 
 /// Fails if the call on this thread was stopped, or its time is up.
 pub(super) fn check_time() -> Result<(), Error> {
-    let is_over = CALL_STATE.with(|state| Instant::now() >= state.deadline);
-    if is_over || STOP.with(Stop::asked).is_some() {
-        Err(Error::Timeout(Timeout::Global))
-    } else if time_left().is_zero() {
-        Err(Error::Timeout(Timeout::Connect))
-    } else {
-        Ok(())
+    if STOP.with(Stop::asked).is_some() {
+        return Err(Error::Timeout(Timeout::Global));
     }
+    let (until, timeout) = CALL_STATE.with(|state| state.limit.get());
+    if Instant::now() < until { Ok(()) } else { Err(Error::Timeout(timeout)) }
 }
 
 pub(super) struct HttpSocket {
