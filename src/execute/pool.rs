@@ -63,7 +63,6 @@ struct Task<T> {
 struct Tasks<T, R> {
     waiting: VecDeque<Task<T>>,
     running: usize,
-    idle: usize,
     ended: Vec<R>,
     /// Bytes of output in `ended`.
     bytes: usize,
@@ -73,18 +72,6 @@ struct Tasks<T, R> {
 }
 
 impl<T, R> Tasks<T, R> {
-    fn new() -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            running: 0,
-            idle: 0,
-            ended: Vec::new(),
-            bytes: 0,
-            unrecorded: 0,
-            wake_when: WakeWhen::Never,
-        }
-    }
-
     fn take(&mut self) -> Option<Task<T>> {
         let is_full = self.bytes + self.unrecorded > BYTES_UNRECORDED;
         if is_full { None } else { self.waiting.pop_front() }
@@ -114,8 +101,15 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
         bytes: fn(&R) -> usize,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        let (tasks, arrived) = (Mutex::new(Tasks::new()), Condvar::new());
-        let (work, wake) = (Box::new(work), Box::new(wake));
+        let tasks = Mutex::new(Tasks {
+            waiting: VecDeque::new(),
+            running: 0,
+            ended: Vec::new(),
+            bytes: 0,
+            unrecorded: 0,
+            wake_when: WakeWhen::Never,
+        });
+        let (arrived, work, wake) = (Condvar::new(), Box::new(work), Box::new(wake));
         Self { shared: Arc::new(Shared { tasks, arrived, work, bytes, wake }), size, threads: 0 }
     }
 
@@ -132,7 +126,8 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
         let submitted = Instant::now();
         let mut queue = self.shared.tasks();
         queue.waiting.extend(tasks.into_iter().map(|(task, stop)| Task { task, stop, submitted }));
-        let missing = queue.waiting.len().saturating_sub(queue.idle).min(self.size - self.threads);
+        let idle = self.threads - queue.running;
+        let missing = queue.waiting.len().saturating_sub(idle).min(self.size - self.threads);
         drop(queue);
         self.shared.arrived.notify_all();
         for _ in 0..missing {
@@ -206,9 +201,7 @@ impl<T, R> Shared<T, R> {
                 tasks.running += 1;
                 return task;
             }
-            tasks.idle += 1;
             tasks = self.arrived.wait(tasks).unwrap_or_else(PoisonError::into_inner);
-            tasks.idle -= 1;
         }
     }
 }
@@ -224,7 +217,8 @@ mod tests {
         let now = Instant::now();
         let stop = Arc::new(Stop::new(now, Duration::ZERO));
         let task = |task| Task { task, stop: Arc::clone(&stop), submitted: now };
-        let mut tasks = Tasks::<i64, ()>::new();
+        let pool = Pool::new(0, |_: i64, _| (), |()| 0, || ());
+        let mut tasks = pool.shared.tasks();
         tasks.waiting = [1, 2].map(task).into();
         tasks.bytes = BYTES_UNRECORDED;
         let started = |tasks: &mut Tasks<_, _>| tasks.take().map(|task| task.task);
