@@ -2,7 +2,7 @@
 //! the processes of jobs.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdout, Command, Stdio};
 use std::thread;
@@ -75,11 +75,8 @@ fn pass_on(mut stdout: ChildStdout, process: Option<&OwnedFd>, limit: usize) -> 
     let mut kept = Some(Vec::new());
     let mut chunk = [0; 8192];
     loop {
-        let mut events: Vec<_> = [Some(stdout.as_fd()), process.map(OwnedFd::as_fd)]
-            .into_iter()
-            .flatten()
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
+        let mut events = vec![PollFd::new(&stdout, PollFlags::IN)];
+        events.extend(process.map(|process| PollFd::new(process, PollFlags::IN)));
         match poll(&mut events, None) {
             Err(Errno::INTR) => continue,
             Ok(_) if events[0].revents().is_empty() => return kept,

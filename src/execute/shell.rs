@@ -45,7 +45,7 @@ pub(super) fn run(
     match stop.eventfd().and_then(|stopped| Ok((stopped, spawn(shell, identity)?))) {
         Err(error) => not_started(shell, &error),
         Ok((stopped, child)) => match Process::new(child, &shell.stdin, stop, stopped) {
-            Ok(mut process) => process.supervise(timeout),
+            Ok(process) => process.supervise(timeout),
             // The command was killed, but may already have had effects: the attempt counts.
             Err(error) => AttemptResult::unstarted(Failure::Spawn(error.to_string())),
         },
@@ -138,13 +138,9 @@ impl<'a> Process<'a> {
         stopped: BorrowedFd<'a>,
     ) -> io::Result<Self> {
         let group = Pid::from_child(&child);
-        let prepare = || {
-            child.stdin.as_ref().map_or(Ok(()), |end| ioctl_fionbio(end, true))?;
-            child.stdout.as_ref().map_or(Ok(()), |end| ioctl_fionbio(end, true))?;
-            child.stderr.as_ref().map_or(Ok(()), |end| ioctl_fionbio(end, true))?;
-            pidfd_open(group, PidfdFlags::empty())
-        };
-        let exited = match prepare() {
+        let nonblocking = |(end, _)| ioctl_fionbio(end, true);
+        let prepared = pipes(&child).into_iter().flatten().try_for_each(nonblocking);
+        let exited = match prepared.and_then(|()| pidfd_open(group, PidfdFlags::empty())) {
             Ok(exited) => exited,
             Err(error) => {
                 // jobctl is out of descriptors. It can't supervise the command, so it must kill it.
@@ -167,7 +163,7 @@ impl<'a> Process<'a> {
         })
     }
 
-    fn supervise(&mut self, timeout: Option<Duration>) -> AttemptResult {
+    fn supervise(mut self, timeout: Option<Duration>) -> AttemptResult {
         let started = Instant::now();
         let mut reason = None;
         while reason.is_none() && !self.wait(self.time_left(started, timeout)) {
@@ -193,15 +189,14 @@ impl<'a> Process<'a> {
         timeout.map_or(remaining, |limit| remaining.min(limit.saturating_sub(started.elapsed())))
     }
 
-    /// Ends the group: SIGTERM, and SIGKILL if the command does not exit in time. A stopped process
-    /// sees SIGTERM only after SIGCONT. Returns `None` if the command is stuck in the kernel.
+    /// Ends the group: SIGTERM, and SIGKILL if the command does not exit in time. Returns `None` if
+    /// the command is stuck in the kernel.
     fn end(&mut self) -> Option<ExitStatus> {
         self.is_ending = true;
         // Find strays before the signals: a process whose parent has ended is no longer a
         // descendant.
         self.strays = process_table::strays(self.group);
-        self.signal(Signal::TERM);
-        self.signal(Signal::CONT);
+        self.terminate();
         let asked = Instant::now();
         while !self.stop.is_hurried() && asked.elapsed() < self.stop.grace(KILL_GRACE) {
             if self.wait(5 * GROUP_POLL) {
@@ -209,8 +204,7 @@ impl<'a> Process<'a> {
             }
         }
         self.signal(Signal::KILL);
-        let has_exited = self.wait(DEATH_TIMEOUT);
-        if has_exited { self.child.wait().ok() } else { None }
+        if self.wait(DEATH_TIMEOUT) { self.child.wait().ok() } else { None }
     }
 
     /// Ends the remaining processes of the group, and returns a note about them. The command itself
@@ -220,8 +214,7 @@ impl<'a> Process<'a> {
         if !self.is_alive() {
             return None;
         }
-        self.signal(Signal::TERM);
-        self.signal(Signal::CONT);
+        self.terminate();
         let asked = Instant::now();
         while self.is_alive() && asked.elapsed() < LEFTOVER_GRACE + DEATH_TIMEOUT {
             if asked.elapsed() > self.stop.grace(LEFTOVER_GRACE) || self.stop.is_hurried() {
@@ -243,6 +236,12 @@ impl<'a> Process<'a> {
             poll(&mut exited, Some(&Timespec::default())) == Ok(0)
         };
         process_table::is_alive(self.group) || self.strays.iter().any(is_alive)
+    }
+
+    /// Asks the processes to end. A stopped process sees SIGTERM only after SIGCONT.
+    fn terminate(&self) {
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
     }
 
     /// Signals the group and the strays. Processes that have exited are no error.
@@ -272,17 +271,13 @@ impl<'a> Process<'a> {
     /// Sleeps until something can be moved, the child has exited, or a stop is asked for.
     fn poll(&self, at_most: Duration) -> [bool; 2] {
         let stop_flags = if self.is_ending { PollFlags::empty() } else { PollFlags::IN };
-        let mut watched = vec![
-            PollFd::new(&self.exited, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.stopped, stop_flags),
-        ];
-        let ends = [
-            (self.child.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT),
-            (self.child.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),
-            (self.child.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN),
-        ];
-        let watch = |(end, flags): (Option<_>, _)| Some(PollFd::from_borrowed_fd(end?, flags));
-        watched.extend(ends.into_iter().filter_map(watch));
+        let [stdin, stdout, stderr] = pipes(&self.child);
+        let exited = Some((self.exited.as_fd(), PollFlags::IN));
+        let mut watched: Vec<_> = [exited, Some((self.stopped, stop_flags)), stdin, stdout, stderr]
+            .into_iter()
+            .flatten()
+            .map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags))
+            .collect();
         // A poll fails only if a signal interrupts it. The caller polls again.
         let _ = poll(&mut watched, Timespec::try_from(at_most).ok().as_ref());
         [0, 1].map(|index: usize| !watched[index].revents().is_empty())
@@ -297,7 +292,7 @@ impl<'a> Process<'a> {
     }
 
     fn report(
-        &mut self,
+        self,
         reason: Option<Outcome>,
         status: Option<ExitStatus>,
         note: Option<&str>,
@@ -309,11 +304,19 @@ impl<'a> Process<'a> {
             Some(code) => Outcome::Failed(Failure::ExitCode(code)),
             None => Outcome::Failed(Failure::Signal(signal.unwrap_or(0))),
         });
-        let (stdout, stderr) = (&mut self.stdout, &mut self.stderr);
-        let output = output::join(std::mem::take(stdout), std::mem::take(stderr));
+        let output = output::join(self.stdout, self.stderr);
         let note = note.map(str::to_owned);
         AttemptResult { outcome, exit_code, signal, http_status: None, output, note }
     }
+}
+
+/// Returns the open ends of the pipes, and what each waits for.
+fn pipes(child: &Child) -> [Option<(BorrowedFd<'_>, PollFlags)>; 3] {
+    [
+        child.stdin.as_ref().map(|end| (end.as_fd(), PollFlags::OUT)),
+        child.stdout.as_ref().map(|end| (end.as_fd(), PollFlags::IN)),
+        child.stderr.as_ref().map(|end| (end.as_fd(), PollFlags::IN)),
+    ]
 }
 
 fn feed(pipe: &mut Option<ChildStdin>, rest: &mut &[u8]) {
