@@ -24,10 +24,7 @@ impl Capture {
         self.bytes += chunk.len() as u64;
         let (head, rest) = chunk.split_at(chunk.len().min(KEPT - self.head.len()));
         self.head.extend_from_slice(head);
-        let rest = &rest[rest.len().saturating_sub(KEPT)..];
-        let excess = (self.tail.len() + rest.len()).saturating_sub(KEPT);
-        self.tail.drain(..excess);
-        self.tail.extend(rest);
+        push_bounded(&mut self.tail, rest, KEPT);
     }
 
     fn left_out(&self) -> u64 {
@@ -68,10 +65,7 @@ impl LiveOutput {
 
     pub(super) fn push(&self, chunk: &[u8]) {
         let mut live = self.live();
-        let chunk = &chunk[chunk.len().saturating_sub(LIVE)..];
-        let excess = (live.tail.len() + chunk.len()).saturating_sub(LIVE);
-        live.tail.drain(..excess);
-        live.tail.extend(chunk);
+        push_bounded(&mut live.tail, chunk, LIVE);
         live.is_new = true;
     }
 
@@ -86,6 +80,13 @@ impl LiveOutput {
         let mut live = self.live();
         live.is_new = !live.tail.is_empty();
     }
+}
+
+/// Appends `chunk`, and drops all but the last `limit` bytes.
+fn push_bounded(tail: &mut VecDeque<u8>, chunk: &[u8], limit: usize) {
+    let chunk = &chunk[chunk.len().saturating_sub(limit)..];
+    tail.drain(..(tail.len() + chunk.len()).saturating_sub(limit));
+    tail.extend(chunk);
 }
 
 /// Joins both streams: stdout, a separator line, and stderr.
