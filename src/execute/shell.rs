@@ -2,9 +2,9 @@
 //! processes.
 //!
 //! Each command leads its own process group, so that its children can be stopped with it and a
-//! Ctrl-C for jobctl does not reach it. One thread supervises one command. It sleeps on the pipes,
-//! on the process itself (a pidfd) and on the `Stop`. So it needs no signal handler, and a
-//! grandchild that keeps a pipe open can't delay it.
+//! Ctrl-C for jobctl does not reach it. One thread supervises one command. It sleeps on the pipes
+//! and on the process itself (a pidfd), and checks the `Stop` after each slice of time. So it needs
+//! no signal handler, and a grandchild that keeps a pipe open can't delay it.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use super::output::{self, Capture, LiveOutput};
-use super::stop::Stop;
+use super::stop::{SLICE, Stop};
 use super::{process_table, sanitize};
 use crate::job::action::{self, Shell, ShellCommand};
 use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome};
@@ -42,9 +42,9 @@ pub(super) fn run(
     timeout: Option<Duration>,
     stop: &Stop,
 ) -> AttemptResult {
-    match stop.eventfd().and_then(|stopped| Ok((stopped, spawn(shell, identity)?))) {
+    match spawn(shell, identity) {
         Err(error) => not_started(shell, &error),
-        Ok((stopped, child)) => match Process::new(child, &shell.stdin, stop, stopped) {
+        Ok(child) => match Process::new(child, &shell.stdin, stop) {
             Ok(process) => process.supervise(timeout),
             // The command was killed, but may already have had effects: the attempt counts.
             Err(error) => AttemptResult::unstarted(Failure::Spawn(error.to_string())),
@@ -123,20 +123,12 @@ struct Process<'a> {
     stdout: Capture,
     stderr: Capture,
     stop: &'a Stop,
-    /// Readable once the stop was asked for.
-    stopped: BorrowedFd<'a>,
-    /// The command was asked to end. From now on, do not poll `stopped`: it stays readable, so
-    /// every sleep would return at once.
+    /// The command was asked to end.
     is_ending: bool,
 }
 
 impl<'a> Process<'a> {
-    fn new(
-        mut child: Child,
-        stdin: &'a str,
-        stop: &'a Stop,
-        stopped: BorrowedFd<'a>,
-    ) -> io::Result<Self> {
+    fn new(mut child: Child, stdin: &'a str, stop: &'a Stop) -> io::Result<Self> {
         let group = Pid::from_child(&child);
         let nonblocking = |(end, _)| ioctl_fionbio(end, true);
         let prepared = pipes(&child).into_iter().flatten().try_for_each(nonblocking);
@@ -158,7 +150,6 @@ impl<'a> Process<'a> {
             stdout: Capture::default(),
             stderr: Capture::default(),
             stop,
-            stopped,
             is_ending: false,
         })
     }
@@ -183,9 +174,9 @@ impl<'a> Process<'a> {
         self.report(reason, status, note)
     }
 
-    /// Returns the time until the timeout, or until the end of the lease if that comes first.
+    /// Returns the time until the next check, at most until the timeout or the end of the lease.
     fn time_left(&self, started: Instant, timeout: Option<Duration>) -> Duration {
-        let remaining = self.stop.remaining();
+        let remaining = self.stop.remaining().min(SLICE);
         timeout.map_or(remaining, |limit| remaining.min(limit.saturating_sub(started.elapsed())))
     }
 
@@ -252,35 +243,27 @@ impl<'a> Process<'a> {
         }
     }
 
-    /// Moves data until the child has exited (`true`), a stop is asked for, or the time is up. It
-    /// does not wait for other processes that keep a pipe open.
+    /// Moves data until the child has exited (`true`) or the time is up. It does not wait for other
+    /// processes that keep a pipe open.
     fn wait(&mut self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         loop {
-            let [exited, stopped] = self.poll(until.saturating_duration_since(Instant::now()));
+            let has_exited = self.poll(until.saturating_duration_since(Instant::now()));
             self.drain();
-            if exited {
-                return true;
-            }
-            if stopped || Instant::now() >= until {
-                return false;
+            if has_exited || Instant::now() >= until {
+                return has_exited;
             }
         }
     }
 
-    /// Sleeps until something can be moved, the child has exited, or a stop is asked for.
-    fn poll(&self, at_most: Duration) -> [bool; 2] {
-        let stop_flags = if self.is_ending { PollFlags::empty() } else { PollFlags::IN };
-        let [stdin, stdout, stderr] = pipes(&self.child);
-        let exited = Some((self.exited.as_fd(), PollFlags::IN));
-        let mut watched: Vec<_> = [exited, Some((self.stopped, stop_flags)), stdin, stdout, stderr]
-            .into_iter()
-            .flatten()
-            .map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags))
-            .collect();
+    /// Sleeps until something can be moved or the child has exited (`true`).
+    fn poll(&self, at_most: Duration) -> bool {
+        let mut watched = vec![PollFd::new(&self.exited, PollFlags::IN)];
+        let pipes = pipes(&self.child).into_iter().flatten();
+        watched.extend(pipes.map(|(end, flags)| PollFd::from_borrowed_fd(end, flags)));
         // A poll fails only if a signal interrupts it. The caller polls again.
         let _ = poll(&mut watched, Timespec::try_from(at_most).ok().as_ref());
-        [0, 1].map(|index: usize| !watched[index].revents().is_empty())
+        !watched[0].revents().is_empty()
     }
 
     /// Moves all data that can be moved without waiting, and closes finished pipes.

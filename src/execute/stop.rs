@@ -1,24 +1,20 @@
 //! Ends an execution from outside, and shows what it has printed. The tick asks; the executing
-//! thread checks, or sleeps on the eventfd. An execution also ends if its lease is not renewed in
-//! time, even if the tick hangs.
+//! thread checks after each `SLICE`. An execution also ends if its lease is not renewed in time,
+//! even if the tick hangs.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use rustix::event::{EventfdFlags, eventfd};
 
 use super::output::LiveOutput;
 use crate::job::attempt::StopReason;
+
+/// How long an executing thread waits before it checks whether the execution must end.
+pub(super) const SLICE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(crate) struct Stop {
     state: Mutex<State>,
     lost_grace: Duration,
-    /// Created when a command starts, because thousands of prefetched runs would need too many
-    /// descriptors.
-    eventfd: OnceLock<OwnedFd>,
     output: LiveOutput,
 }
 
@@ -33,9 +29,8 @@ impl Stop {
     /// The execution may continue until `until`, which `extend` moves. At that time its command
     /// gets SIGTERM, and SIGKILL after `lost_grace`.
     pub(crate) fn new(until: Instant, lost_grace: Duration) -> Self {
-        let state = State { asked: None, is_hurried: false, until };
-        let (state, output) = (Mutex::new(state), LiveOutput::default());
-        Self { state, lost_grace, eventfd: OnceLock::new(), output }
+        let state = Mutex::new(State { asked: None, is_hurried: false, until });
+        Self { state, lost_grace, output: LiveOutput::default() }
     }
 
     pub(crate) fn output(&self) -> &LiveOutput {
@@ -54,11 +49,7 @@ impl Stop {
 
     /// Asks the execution to end. If it was asked before, the first reason stays.
     pub(crate) fn ask(&self, why: StopReason) {
-        let mut state = self.state();
-        if state.asked.is_none() {
-            state.asked = Some(why);
-            self.wake_up();
-        }
+        self.state().asked.get_or_insert(why);
     }
 
     /// Ends the grace period of an execution that was asked to end.
@@ -87,26 +78,5 @@ impl Stop {
     /// Returns how long the execution may continue without an extension.
     pub(crate) fn remaining(&self) -> Duration {
         self.state().until.saturating_duration_since(Instant::now())
-    }
-
-    /// Returns a descriptor that becomes readable after `ask`. It is never read, so it stays
-    /// readable. Fails if the process is out of descriptors.
-    pub(crate) fn eventfd(&self) -> io::Result<BorrowedFd<'_>> {
-        let new = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        // An `ask` before the eventfd existed woke no thread. Both hold the lock, so either `ask`
-        // finds the eventfd or this finds the reason.
-        let state = self.state();
-        let eventfd = self.eventfd.get_or_init(|| new);
-        if state.asked.is_some() {
-            self.wake_up();
-        }
-        Ok(eventfd.as_fd())
-    }
-
-    fn wake_up(&self) {
-        if let Some(eventfd) = self.eventfd.get() {
-            // An eventfd rejects a write only if its counter is full. Then it is readable anyway.
-            let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
-        }
     }
 }

@@ -15,8 +15,9 @@ use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout, Ru
 use ureq::{Error, Timeout};
 
 use super::policy::{HostPolicy, Reach, bare, is_public};
-use super::socket::{self, HttpSocket, SLICE, check_time};
+use super::socket::{self, HttpSocket, check_time};
 use crate::execute::is_exhaustion;
+use crate::execute::stop::SLICE;
 use crate::job::failure::Failure;
 use crate::text::duration;
 

@@ -13,10 +13,8 @@ use ureq::unversioned::transport::{Buffers, LazyBuffers, NextTimeout, Transport}
 use ureq::{Error, Timeout};
 
 use super::HEADER_LIMIT;
-use crate::execute::Stop;
+use crate::execute::stop::{SLICE, Stop};
 
-/// How long a thread waits before it checks whether the call may continue.
-pub(super) const SLICE: Duration = Duration::from_millis(100);
 /// The size of each buffer. It exceeds the largest allowed header, because ureq takes a full buffer
 /// for the end of the stream.
 pub(super) const BUFFER: usize = HEADER_LIMIT + 16 * 1024;
