@@ -1,15 +1,11 @@
 //! Keeps the beginning and the end of a job's output, as text that PostgreSQL can store.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::job::attempt::JobOutput;
 
 /// The bytes kept from the beginning of each stream, and from its end.
 const KEPT: usize = 32 * 1024;
-
-/// The bytes kept of the output of a job that still runs.
-const LIVE: usize = 8 * 1024;
 
 /// The first and the last `KEPT` bytes of a stream, and its length.
 #[derive(Default)]
@@ -47,43 +43,8 @@ impl Capture {
     }
 }
 
-/// The end of what a running job has printed, both streams in the order of arrival.
-#[derive(Debug, Default)]
-pub(crate) struct LiveOutput(Mutex<Live>);
-
-#[derive(Debug, Default)]
-struct Live {
-    tail: VecDeque<u8>,
-    is_new: bool,
-}
-
-impl LiveOutput {
-    fn live(&self) -> MutexGuard<'_, Live> {
-        // No code under this lock can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn push(&self, chunk: &[u8]) {
-        let mut live = self.live();
-        push_bounded(&mut live.tail, chunk, LIVE);
-        live.is_new = true;
-    }
-
-    /// Returns the text if the job has printed something since the last call.
-    pub(crate) fn take_new(&self) -> Option<String> {
-        let mut live = self.live();
-        std::mem::take(&mut live.is_new).then(|| text(from_char_start(live.tail.make_contiguous())))
-    }
-
-    /// The text that was taken last did not arrive, so it counts as new again.
-    pub(crate) fn not_sent(&self) {
-        let mut live = self.live();
-        live.is_new = !live.tail.is_empty();
-    }
-}
-
 /// Appends `chunk`, and drops all but the last `limit` bytes.
-fn push_bounded(tail: &mut VecDeque<u8>, chunk: &[u8], limit: usize) {
+pub(super) fn push_bounded(tail: &mut VecDeque<u8>, chunk: &[u8], limit: usize) {
     let chunk = &chunk[chunk.len().saturating_sub(limit)..];
     tail.drain(..(tail.len() + chunk.len()).saturating_sub(limit));
     tail.extend(chunk);
@@ -110,7 +71,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
 }
 
 /// Drops the rest of a character that was cut in two.
-fn from_char_start(bytes: &[u8]) -> &[u8] {
+pub(super) fn from_char_start(bytes: &[u8]) -> &[u8] {
     &bytes[bytes.iter().take(4).position(|byte| is_char_start(*byte)).unwrap_or(0)..]
 }
 
@@ -154,19 +115,6 @@ mod tests {
     fn a_line_separates_the_two_streams() {
         assert_eq!(join(capture(&[b"a"]), capture(&[b"b"])).text, "a\n--- stderr ---\nb");
         assert_eq!(join(Capture::default(), capture(&[b"b"])).text, "--- stderr ---\nb");
-    }
-
-    #[test]
-    fn the_end_of_a_live_output_is_taken_once() {
-        let live = LiveOutput::default();
-        assert_eq!(live.take_new(), None);
-        live.push("€".repeat(LIVE).as_bytes());
-        live.push(b"last");
-        let taken = live.take_new().unwrap();
-        assert!(taken.len() <= LIVE && taken.ends_with("€last") && !taken.contains('\u{fffd}'));
-        assert_eq!(live.take_new(), None);
-        live.not_sent();
-        assert_eq!(live.take_new(), Some(taken));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use super::output::{self, Capture, LiveOutput};
+use super::output::{self, Capture};
 use super::stop::{SLICE, Stop};
 use super::{process_table, sanitize};
 use crate::job::action::{self, Shell, ShellCommand};
@@ -189,7 +189,7 @@ impl<'a> Process<'a> {
         self.strays = process_table::strays(self.group);
         self.terminate();
         let asked = Instant::now();
-        while !self.stop.is_hurried() && asked.elapsed() < self.stop.grace(KILL_GRACE) {
+        while asked.elapsed() < self.stop.grace(KILL_GRACE) {
             if self.wait(5 * GROUP_POLL) {
                 return self.child.wait().ok();
             }
@@ -208,7 +208,7 @@ impl<'a> Process<'a> {
         self.terminate();
         let asked = Instant::now();
         while self.is_alive() && asked.elapsed() < LEFTOVER_GRACE + DEATH_TIMEOUT {
-            if asked.elapsed() > self.stop.grace(LEFTOVER_GRACE) || self.stop.is_hurried() {
+            if asked.elapsed() > self.stop.grace(LEFTOVER_GRACE) {
                 self.signal(Signal::KILL);
             }
             std::thread::sleep(GROUP_POLL);
@@ -269,9 +269,8 @@ impl<'a> Process<'a> {
     /// Moves all data that can be moved without waiting, and closes finished pipes.
     fn drain(&mut self) {
         feed(&mut self.child.stdin, &mut self.stdin);
-        let live = self.stop.output();
-        collect(&mut self.child.stdout, &mut self.stdout, live);
-        collect(&mut self.child.stderr, &mut self.stderr, live);
+        collect(&mut self.child.stdout, &mut self.stdout, self.stop);
+        collect(&mut self.child.stderr, &mut self.stderr, self.stop);
     }
 
     fn report(
@@ -314,7 +313,7 @@ fn feed(pipe: &mut Option<ChildStdin>, rest: &mut &[u8]) {
     }
 }
 
-fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture, live: &LiveOutput) {
+fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture, stop: &Stop) {
     let mut chunk = [0; 16 * 1024];
     // Read a limited amount, so that an endless stream can't delay the other stream or the timeout.
     for _ in 0..16 {
@@ -324,7 +323,7 @@ fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture, live: &LiveOutp
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Ok(read) if read > 0 => {
                 capture.push(&chunk[..read]);
-                live.push(&chunk[..read]);
+                stop.record_output(&chunk[..read]);
             }
             _ => *pipe = None,
         }

@@ -2,39 +2,42 @@
 //! thread checks after each `SLICE`. An execution also ends if its lease is not renewed in time,
 //! even if the tick hangs.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::output::LiveOutput;
+use super::output;
 use crate::job::attempt::StopReason;
 
 /// How long an executing thread waits before it checks whether the execution must end.
 pub(super) const SLICE: Duration = Duration::from_millis(100);
 
+/// The bytes kept of the output of a job that still runs.
+const LIVE: usize = 8 * 1024;
+
 #[derive(Debug)]
 pub(crate) struct Stop {
     state: Mutex<State>,
     lost_grace: Duration,
-    output: LiveOutput,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct State {
     asked: Option<StopReason>,
     is_hurried: bool,
     until: Instant,
+    /// The end of what the job has printed, both streams in the order of arrival.
+    printed: VecDeque<u8>,
+    has_new_output: bool,
 }
 
 impl Stop {
     /// The execution may continue until `until`, which `extend` moves. At that time its command
     /// gets SIGTERM, and SIGKILL after `lost_grace`.
     pub(crate) fn new(until: Instant, lost_grace: Duration) -> Self {
-        let state = Mutex::new(State { asked: None, is_hurried: false, until });
-        Self { state, lost_grace, output: LiveOutput::default() }
-    }
-
-    pub(crate) fn output(&self) -> &LiveOutput {
-        &self.output
+        let (printed, has_new_output) = (VecDeque::new(), false);
+        let state = State { asked: None, is_hurried: false, until, printed, has_new_output };
+        Self { state: Mutex::new(state), lost_grace }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -65,18 +68,56 @@ impl Stop {
 
     /// Returns the time between SIGTERM and SIGKILL, at most `usual`.
     pub(crate) fn grace(&self, usual: Duration) -> Duration {
+        let State { asked, is_hurried, until, .. } = *self.state();
         // After the lease is lost, another worker may start the same run, so end soon. This is so
         // even if the execution was asked to end for another reason before.
-        let is_lost = self.asked() == Some(StopReason::LeaseLost) || self.remaining().is_zero();
-        if is_lost { usual.min(self.lost_grace) } else { usual }
-    }
-
-    pub(crate) fn is_hurried(&self) -> bool {
-        self.state().is_hurried
+        let is_lost = asked == Some(StopReason::LeaseLost) || Instant::now() >= until;
+        match (is_hurried, is_lost) {
+            (true, _) => Duration::ZERO,
+            (false, true) => usual.min(self.lost_grace),
+            (false, false) => usual,
+        }
     }
 
     /// Returns how long the execution may continue without an extension.
     pub(crate) fn remaining(&self) -> Duration {
         self.state().until.saturating_duration_since(Instant::now())
+    }
+
+    pub(super) fn record_output(&self, chunk: &[u8]) {
+        let mut state = self.state();
+        output::push_bounded(&mut state.printed, chunk, LIVE);
+        state.has_new_output = true;
+    }
+
+    /// Returns the end of the output if the job has printed something since the last call.
+    pub(crate) fn take_new_output(&self) -> Option<String> {
+        let mut state = self.state();
+        let is_new = std::mem::take(&mut state.has_new_output);
+        is_new.then(|| output::text(output::from_char_start(state.printed.make_contiguous())))
+    }
+
+    /// The output that was taken last did not arrive, so it counts as new again.
+    pub(crate) fn output_not_sent(&self) {
+        let mut state = self.state();
+        state.has_new_output = !state.printed.is_empty();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_live_output_is_taken_once() {
+        let live = Stop::new(Instant::now(), Duration::ZERO);
+        assert_eq!(live.take_new_output(), None);
+        live.record_output("€".repeat(LIVE).as_bytes());
+        live.record_output(b"last");
+        let taken = live.take_new_output().unwrap();
+        assert!(taken.len() <= LIVE && taken.ends_with("€last") && !taken.contains('\u{fffd}'));
+        assert_eq!(live.take_new_output(), None);
+        live.output_not_sent();
+        assert_eq!(live.take_new_output(), Some(taken));
     }
 }

@@ -202,7 +202,7 @@ impl Driver {
                 let room = Cell::new(if *sends_output { OUTPUT_AT_ONCE } else { 0 });
                 let new_output = |claim: &Token| {
                     let stop = running.stop(claim).filter(|_| room.get() > 0)?;
-                    let output = stop.output().take_new()?;
+                    let output = stop.take_new_output()?;
                     room.set(room.get().saturating_sub(output.len()));
                     Some(output)
                 };
@@ -275,12 +275,12 @@ impl Driver {
     fn output_sent(&mut self, renewed: &store::Result<Vec<Renewed>>) {
         self.sends_output = renewed.is_ok();
         match renewed {
-            Err(_) => self.running.stops().for_each(|stop| stop.output().not_sent()),
+            Err(_) => self.running.stops().for_each(|stop| stop.output_not_sent()),
             Ok(renewed) => renewed
                 .iter()
                 .filter(|(_, state)| *state == LeaseState::Busy)
                 .filter_map(|(claim, _)| self.running.stop(claim))
-                .for_each(|stop| stop.output().not_sent()),
+                .for_each(|stop| stop.output_not_sent()),
         }
     }
 
