@@ -171,7 +171,15 @@ impl<'a> Process<'a> {
             None => Some("the command could not be killed and may still run"),
             Some(_) => self.end_leftover(),
         };
-        self.report(reason, status, note)
+        let exit_code = status.and_then(|status| status.code());
+        let signal = status.and_then(|status| status.signal());
+        let outcome = reason.unwrap_or_else(|| match exit_code {
+            Some(0) => Outcome::Succeeded,
+            Some(code) => Outcome::Failed(Failure::ExitCode(code)),
+            None => Outcome::Failed(Failure::Signal(signal.unwrap_or(0))),
+        });
+        let (output, note) = (output::join(self.stdout, self.stderr), note.map(str::to_owned));
+        AttemptResult { outcome, exit_code, signal, http_status: None, output, note }
     }
 
     /// Returns the time until the next check, at most until the timeout or the end of the lease.
@@ -271,24 +279,6 @@ impl<'a> Process<'a> {
         feed(&mut self.child.stdin, &mut self.stdin);
         collect(&mut self.child.stdout, &mut self.stdout, self.stop);
         collect(&mut self.child.stderr, &mut self.stderr, self.stop);
-    }
-
-    fn report(
-        self,
-        reason: Option<Outcome>,
-        status: Option<ExitStatus>,
-        note: Option<&str>,
-    ) -> AttemptResult {
-        let exit_code = status.and_then(|status| status.code());
-        let signal = status.and_then(|status| status.signal());
-        let outcome = reason.unwrap_or_else(|| match exit_code {
-            Some(0) => Outcome::Succeeded,
-            Some(code) => Outcome::Failed(Failure::ExitCode(code)),
-            None => Outcome::Failed(Failure::Signal(signal.unwrap_or(0))),
-        });
-        let output = output::join(self.stdout, self.stderr);
-        let note = note.map(str::to_owned);
-        AttemptResult { outcome, exit_code, signal, http_status: None, output, note }
     }
 }
 
