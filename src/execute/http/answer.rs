@@ -10,7 +10,7 @@ use ureq::http::{Response, StatusCode};
 use ureq::{Body, Error};
 
 use super::HEADER_LIMIT;
-use super::socket::Sent;
+use super::connection::Sent;
 use crate::execute::output;
 use crate::job::attempt::JobOutput;
 use crate::job::failure::{Failure, RetryAfter};

@@ -1,10 +1,9 @@
 //! The only HTTP client: makes one call, follows its redirects, and returns the result.
 
 mod answer;
-mod dial;
+mod connection;
 mod policy;
 mod request;
-mod socket;
 
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, OnceLock};
@@ -18,9 +17,8 @@ use ureq::{Agent, AsSendBody, Body, Error};
 
 pub(crate) use policy::HostPolicy;
 
-use self::dial::{Dialer, NoResolver};
+use self::connection::{Dialer, NoResolver, Sent};
 use self::request::HttpRequest;
-use self::socket::Sent;
 use super::Stop;
 use crate::job::action::{Http, TIMEOUT_RANGE};
 use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome};
@@ -66,7 +64,8 @@ impl Caller {
             Ok(request) => request,
             Err(failure) => return AttemptResult::unstarted(failure),
         };
-        let ended = socket::within(deadline, stop, || self.follow(request, call.redirects, total));
+        let ended =
+            connection::within(deadline, stop, || self.follow(request, call.redirects, total));
         match (&ended.outcome, stop.asked()) {
             // A stop can make a call fail with any error. But if the server answered, that counts.
             (Outcome::Failed(failure), Some(why))
@@ -109,18 +108,18 @@ impl Caller {
             // A server may close a kept connection while the next request is on its way. There was
             // no answer, and the idempotency key makes a second request safe (RFC 9110, section
             // 9.2.2).
-            Err(Error::Io(error)) if socket::is_kept() && is_closed(&error) => {
+            Err(Error::Io(error)) if connection::is_kept() && is_closed(&error) => {
                 ask(agent, request, Duration::ZERO)
             }
             answer => answer,
         };
-        answer.map_err(|error| answer::failure(error, socket::sent(), total))
+        answer.map_err(|error| answer::failure(error, connection::sent(), total))
     }
 }
 
 /// Sends a request. Uses a kept connection if it has been idle for less than `idle`.
 fn ask(agent: &Agent, request: &HttpRequest, idle: Duration) -> Result<Response<Body>, Error> {
-    socket::begin();
+    connection::begin();
     let mut head = http::Request::builder().method(&request.method).uri(&request.endpoint.uri);
     if let Some(headers) = head.headers_mut() {
         *headers = request.headers();
@@ -137,7 +136,7 @@ fn is_closed(error: &io::Error) -> bool {
 
 /// The result of a call that was answered.
 fn ended(response: Response<Body>, request: &HttpRequest, total: Duration) -> AttemptResult {
-    let status = response.status().as_u16();
+    let http_status = Some(response.status().as_u16());
     let judged = answer::judge(&response);
     let (output, read) = answer::read(response.into_body());
     let (outcome, note) = match (judged, read) {
@@ -149,14 +148,7 @@ fn ended(response: Response<Body>, request: &HttpRequest, total: Duration) -> At
             (Outcome::Failed(failure), Some(request.endpoint.note()))
         }
     };
-    AttemptResult {
-        outcome,
-        exit_code: None,
-        signal: None,
-        http_status: Some(status),
-        output,
-        note,
-    }
+    AttemptResult { outcome, exit_code: None, signal: None, http_status, output, note }
 }
 
 fn agent(policy: &Arc<HostPolicy>, is_tls: bool) -> Result<Agent, Failure> {
@@ -179,9 +171,8 @@ fn agent(policy: &Arc<HostPolicy>, is_tls: bool) -> Result<Agent, Failure> {
         .user_agent(concat!("jobctl/", env!("CARGO_PKG_VERSION")))
         .accept_encoding(AutoHeaderValue::None)
         .max_response_header_size(HEADER_LIMIT)
-        .input_buffer_size(socket::BUFFER)
-        .output_buffer_size(socket::BUFFER)
-        .max_idle_age(IDLE_LIMIT)
+        .input_buffer_size(connection::BUFFER)
+        .output_buffer_size(connection::BUFFER)
         .max_idle_connections(IDLE_CONNECTIONS)
         .max_idle_connections_per_host(IDLE_CONNECTIONS_PER_HOST)
         .build();

@@ -1,0 +1,286 @@
+//! The connection of a call: looks the host up, keeps the addresses that the policy allows,
+//! connects to one of exactly these, and adds TLS. It waits in short slices, so that a call ends
+//! soon after it is stopped or its time is up.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use scoped_tls::scoped_thread_local;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, RustlsConnector, Transport,
+};
+use ureq::{Error, Timeout};
+
+use super::HEADER_LIMIT;
+use super::policy::{HostPolicy, Reach, bare, is_public};
+use crate::execute::is_exhaustion;
+use crate::execute::stop::{SLICE, Stop};
+use crate::job::failure::Failure;
+use crate::text::duration;
+
+/// The timeout of TCP and TLS together. The name lookup before them may take until the call's
+/// timeout.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// The size of each buffer. It exceeds the largest allowed header, because ureq takes a full buffer
+/// for the end of the stream.
+pub(super) const BUFFER: usize = HEADER_LIMIT + 16 * 1024;
+
+// The state of a call belongs to its thread, not to its connection: connections are pooled and
+// move between threads.
+scoped_thread_local!(static STOP: Stop);
+scoped_thread_local!(static CALL_STATE: CallState);
+
+#[derive(Debug)]
+struct CallState {
+    /// When the call, or the connection that it makes now, ends with which timeout.
+    limit: Cell<(Instant, Timeout)>,
+    sent: Cell<Sent>,
+    /// The connection was kept after an earlier request.
+    is_kept: Cell<bool>,
+}
+
+/// Whether any part of a request may have reached the server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Sent {
+    Nothing,
+    Something,
+}
+
+/// Runs `call`. Its connections give up when it is stopped or at `deadline`.
+pub(super) fn within<T>(deadline: Instant, stop: &Stop, call: impl FnOnce() -> T) -> T {
+    let state = CallState {
+        limit: Cell::new((deadline, Timeout::Global)),
+        sent: Cell::new(Sent::Nothing),
+        is_kept: Cell::default(),
+    };
+    STOP.set(stop, || CALL_STATE.set(&state, call))
+}
+
+/// Returns how much of its request the call on this thread has sent.
+pub(super) fn sent() -> Sent {
+    CALL_STATE.with(|state| state.sent.get())
+}
+
+/// Returns whether a kept connection carries the request of the call on this thread.
+pub(super) fn is_kept() -> bool {
+    CALL_STATE.with(|state| state.is_kept.get())
+}
+
+/// Records the start of a request. Until a connection is made, it counts as using a kept
+/// connection.
+pub(super) fn begin() {
+    CALL_STATE.with(|state| {
+        state.sent.set(Sent::Nothing);
+        state.is_kept.set(true);
+    });
+}
+
+/// Fails if the call on this thread was stopped, or its time is up.
+fn check_time() -> Result<(), Error> {
+    if STOP.with(Stop::asked).is_some() {
+        return Err(Error::Timeout(Timeout::Global));
+    }
+    let (until, timeout) = CALL_STATE.with(|state| state.limit.get());
+    if Instant::now() < until { Ok(()) } else { Err(Error::Timeout(timeout)) }
+}
+
+/// Wraps a failure in an error of ureq, so that ureq returns it unchanged.
+fn worded(failure: Failure) -> Error {
+    Error::Other(Box::new(failure))
+}
+
+/// Looks up nothing: ureq asks its resolver before every request, even if a pooled connection
+/// serves it. The `Dialer` looks names up.
+#[derive(Debug)]
+pub(super) struct NoResolver;
+
+impl Resolver for NoResolver {
+    fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
+        Ok(self.empty())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Dialer {
+    pub(super) policy: Arc<HostPolicy>,
+    pub(super) tls: RustlsConnector,
+}
+
+impl Dialer {
+    fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+        let not_allowed = |why: &str| worded(Failure::NotAllowed(why.to_owned()));
+        let reach = self
+            .policy
+            .reach(host)
+            .ok_or_else(|| not_allowed("--http-allow does not allow the server on this host"))?;
+        let mut found = resolve(host, port)?;
+        if reach == Reach::Public {
+            found.retain(|address| is_public(address.ip()));
+        }
+        if found.is_empty() {
+            let why = "the server has no public address; --http-allow must name it exactly";
+            return Err(not_allowed(why));
+        }
+        Ok(found)
+    }
+}
+
+impl Connector for Dialer {
+    type Out = <RustlsConnector as Connector<HttpSocket>>::Out;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails,
+        _: Option<()>,
+    ) -> Result<Option<Self::Out>, Error> {
+        let host = details.uri.host().unwrap_or_default();
+        let port = details.uri.port_u16().unwrap_or(if details.needs_tls() { 443 } else { 80 });
+        let addresses = self.addresses(host, port)?;
+        let connected = CALL_STATE.with(|state| {
+            let limit = state.limit.get();
+            let own_limit = (Instant::now() + CONNECT_LIMIT, Timeout::Connect);
+            state.limit.set(if own_limit.0 < limit.0 { own_limit } else { limit });
+            let connected =
+                connect(&addresses).and_then(|tcp| self.tls.connect(details, Some(tcp)));
+            state.limit.set(limit);
+            // Only the handshake was sent so far.
+            state.sent.set(Sent::Nothing);
+            state.is_kept.set(false);
+            connected
+        });
+        connected.map_err(|error| match error {
+            Error::Timeout(Timeout::Connect) => unconnected(&ErrorKind::TimedOut.into()),
+            other => other,
+        })
+    }
+}
+
+fn unconnected(error: &io::Error) -> Error {
+    worded(if is_exhaustion(error) {
+        Failure::Exhausted(error.to_string())
+    } else if error.kind() == ErrorKind::TimedOut {
+        let limit = duration::show(CONNECT_LIMIT);
+        Failure::Transport(format!("no connection to the server within {limit}"))
+    } else {
+        Failure::Transport(format!("cannot connect to the server: {error}"))
+    })
+}
+
+/// Looks a host up in a thread of its own, because the lookup can't be interrupted. The thread may
+/// outlive the call.
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+    let name = bare(host).to_owned();
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let look_up = move || {
+        // Sending fails only if the call has ended; then no answer is needed.
+        let _ = sender.send((name.as_str(), port).to_socket_addrs());
+    };
+    let thread = thread::Builder::new().name("resolve".to_owned());
+    thread.spawn(look_up).map_err(|error| unconnected(&error))?;
+    let found = loop {
+        match receiver.recv_timeout(SLICE) {
+            Err(RecvTimeoutError::Timeout) => check_time()?,
+            Err(RecvTimeoutError::Disconnected) => break Err(ErrorKind::BrokenPipe.into()),
+            Ok(found) => break found,
+        }
+    };
+    found
+        .map(Iterator::collect)
+        .map_err(|error| worded(Failure::Transport(format!("cannot look up the server: {error}"))))
+}
+
+/// Tries one address after the other. Each gets its share of the remaining time, so that a silent
+/// address does not take the time of the next.
+fn connect(addresses: &[SocketAddr]) -> Result<HttpSocket, Error> {
+    let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
+    for (untried, address) in (1..=addresses.len()).rev().zip(addresses) {
+        check_time()?;
+        let until = CALL_STATE.with(|state| state.limit.get().0);
+        let left = until.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(untried).unwrap_or(u32::MAX);
+        let stream = TcpStream::connect_timeout(address, share.max(Duration::from_millis(1)));
+        match stream {
+            Ok(stream) => return HttpSocket::new(stream).map_err(|error| unconnected(&error)),
+            Err(error) => last = error,
+        }
+    }
+    check_time()?;
+    Err(unconnected(&last))
+}
+
+pub(super) struct HttpSocket {
+    stream: TcpStream,
+    buffers: LazyBuffers,
+}
+
+impl HttpSocket {
+    fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(SLICE))?;
+        stream.set_write_timeout(Some(SLICE))?;
+        Ok(Self { stream, buffers: LazyBuffers::new(BUFFER, BUFFER) })
+    }
+}
+
+/// Repeats `step` until it moves some bytes. Checks the time before every step, so that a server
+/// can't extend a call by sending single bytes.
+fn retry(mut step: impl FnMut() -> io::Result<usize>) -> Result<usize, Error> {
+    use ErrorKind::{Interrupted, TimedOut, WouldBlock};
+
+    loop {
+        check_time()?;
+        match step() {
+            Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
+            moved => return Ok(moved?),
+        }
+    }
+}
+
+impl Transport for HttpSocket {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), Error> {
+        let mut rest = &self.buffers.output()[..amount];
+        while !rest.is_empty() {
+            let written = retry(|| (&self.stream).write(rest))?;
+            CALL_STATE.with(|state| state.sent.set(Sent::Something));
+            rest = &rest[written..];
+        }
+        Ok(())
+    }
+
+    fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
+        let free = self.buffers.input_append_buf();
+        let read = retry(|| (&self.stream).read(free))?;
+        self.buffers.input_appended(read);
+        Ok(read > 0)
+    }
+
+    /// An idle connection with something to read was closed, or got an unexpected answer.
+    fn is_open(&mut self) -> bool {
+        let mut idle = [PollFd::new(&self.stream, PollFlags::IN)];
+        poll(&mut idle, Some(&Timespec::default())) == Ok(0)
+    }
+}
+
+// Not derived: the buffers contain secrets, which no log may show.
+impl fmt::Debug for HttpSocket {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("HttpSocket").finish_non_exhaustive()
+    }
+}
