@@ -122,7 +122,7 @@ fn ask(agent: &Agent, request: &HttpRequest, idle: Duration) -> Result<Response<
     connection::begin();
     let mut head = http::Request::builder().method(&request.method).uri(&request.endpoint.uri);
     if let Some(headers) = head.headers_mut() {
-        *headers = request.headers();
+        headers.clone_from(&request.headers);
     }
     let (mut text, mut nothing) = (request.body, ());
     let body = text.as_mut().map_or_else(|| nothing.as_body(), AsSendBody::as_body);

@@ -25,10 +25,10 @@ pub(super) struct HttpRequest<'a> {
     pub(super) endpoint: Endpoint,
     pub(super) method: Method,
     pub(super) body: Option<&'a str>,
+    /// All headers. Those of the job are only for the origin of its URL.
+    pub(super) headers: HeaderMap,
     /// jobctl's own headers, for every server.
     own: HeaderMap,
-    /// The job's headers, only for the origin of its URL.
-    given: HeaderMap,
 }
 
 impl<'a> HttpRequest<'a> {
@@ -58,7 +58,7 @@ impl<'a> HttpRequest<'a> {
             own.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
 
-        let mut given = HeaderMap::new();
+        let mut headers = own.clone();
         for (name, value) in &call.headers {
             let filled = fill(name, value, &variable)?;
             if name.len() + filled.len() > HEADER_LIMIT {
@@ -71,19 +71,11 @@ impl<'a> HttpRequest<'a> {
                 Cow::Owned(_) => Failure::Spawn(why),
             })?;
             value.set_sensitive(true);
-            given.insert(name, value);
-        }
-        Ok(Self { endpoint, method, body, own, given })
-    }
-
-    pub(super) fn headers(&self) -> HeaderMap {
-        let mut headers = self.own.clone();
-        for (name, value) in &self.given {
-            if ![RUN_ID, ATTEMPT].contains(name) {
-                headers.insert(name, value.clone());
+            if ![RUN_ID, ATTEMPT].contains(&name) {
+                headers.insert(name, value);
             }
         }
-        headers
+        Ok(Self { endpoint, method, body, headers, own })
     }
 
     /// Returns the next request after a redirect, or `None` if jobctl does not follow the
@@ -101,14 +93,14 @@ impl<'a> HttpRequest<'a> {
         let endpoint = self.endpoint.follow(location?.to_str().ok()?)?;
         let mut next = Self { endpoint, ..self.clone() };
         if !next.endpoint.is_same_origin(&self.endpoint) {
-            next.given.clear();
+            next.headers.clone_from(&next.own);
         }
         if !is_repeated {
             (next.method, next.body) = (Method::GET, None);
             use header::{CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPECT};
             for name in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, EXPECT] {
                 next.own.remove(&name);
-                next.given.remove(&name);
+                next.headers.remove(&name);
             }
         }
         Some(next)
@@ -213,8 +205,8 @@ mod tests {
     }
 
     fn shown(request: &HttpRequest) -> Vec<String> {
-        let headers = request.headers();
-        let mut lines: Vec<String> = headers
+        let mut lines: Vec<String> = request
+            .headers
             .iter()
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
@@ -264,7 +256,7 @@ mod tests {
             let identity = AttemptIdentity { idempotency_key: key.to_owned(), ..identity() };
             let call = http(r#"{"url": "http://a/"}"#);
             let request = HttpRequest::new(&call, &identity, variable).unwrap();
-            request.headers()[IDEMPOTENCY_KEY].to_str().unwrap().to_owned()
+            request.headers[IDEMPOTENCY_KEY].to_str().unwrap().to_owned()
         };
         assert_eq!(
             ["pay 1", "pay%201", "pay%25201"].map(sent),
@@ -334,7 +326,7 @@ mod tests {
             // A redirect back to the first server does not restore the job's headers and body.
             let back =
                 next.redirected(StatusCode::FOUND, Some(&HeaderValue::from_static("https://a/")));
-            assert!(back.is_none_or(|back| back.given.is_empty() && back.body.is_none()));
+            assert!(back.is_none_or(|back| back.headers == back.own && back.body.is_none()));
         }
     }
 
