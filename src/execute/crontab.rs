@@ -1,26 +1,23 @@
 //! The crontab of this process's user, through the program `crontab`.
 
 use std::io::{self, Write};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 /// Returns the crontab; empty if the user has none.
 pub(crate) fn read_crontab() -> io::Result<String> {
-    let output = run("-l", "")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return if said.contains("no crontab for") { Ok(String::new()) } else { Err(error(&said)) };
+    match run("-l", "") {
+        Err(error) if error.to_string().contains("no crontab for") => Ok(String::new()),
+        text => String::from_utf8(text?).map_err(|_| io::Error::other("the crontab is not UTF-8")),
     }
-    String::from_utf8(output.stdout).map_err(|_| io::Error::other("the crontab is not UTF-8"))
 }
 
 /// Replaces the crontab; an empty text removes it.
 pub(crate) fn replace_crontab(text: &str) -> io::Result<()> {
-    let output = run(if text.is_empty() { "-r" } else { "-" }, text)?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(error(&said)) }
+    run(if text.is_empty() { "-r" } else { "-" }, text).map(drop)
 }
 
-fn run(argument: &str, input: &str) -> io::Result<Output> {
+/// Returns what `crontab` printed. If it failed, the error is its message.
+fn run(argument: &str, input: &str) -> io::Result<Vec<u8>> {
     let mut child = Command::new("crontab")
         .arg(argument)
         // The message about a missing crontab must be in English.
@@ -40,9 +37,10 @@ fn run(argument: &str, input: &str) -> io::Result<Output> {
             _ => {}
         }
     }
-    child.wait_with_output()
-}
-
-fn error(said: &str) -> io::Error {
-    io::Error::other(said.trim().replace('\n', "; "))
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(message.trim().replace('\n', "; ")))
 }
