@@ -17,25 +17,19 @@ pub(super) fn service(path: &Path, name: &str) -> Result<Option<Pairs>, String> 
 }
 
 fn section(text: &str, name: &str) -> Result<Option<Pairs>, String> {
-    let mut found: Option<Pairs> = None;
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        if let Some(section) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            if found.is_some() {
-                break;
-            }
-            found = (section == name).then(Pairs::new);
-        } else if let Some(pairs) = &mut found {
-            let (key, value) = line
-                .split_once('=')
-                .ok_or_else(|| format!("line {number} is not key=value; correct it"))?;
-            pairs.push((key.to_owned(), value.to_owned()));
-        }
+    let is_setting = |line: &str| !line.is_empty() && !line.starts_with('#');
+    let lines = (1..).zip(text.lines().map(str::trim));
+    let mut lines = lines.filter(|(_, line)| is_setting(line));
+    let head = format!("[{name}]");
+    if !lines.any(|(_, line)| line == head) {
+        return Ok(None);
     }
-    Ok(found)
+    let pair = |(number, line): (u32, &str)| {
+        let pair = line.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+        pair.ok_or_else(|| format!("line {number} is not key=value; correct it"))
+    };
+    let lines = lines.take_while(|(_, line)| !(line.starts_with('[') && line.ends_with(']')));
+    lines.map(pair).collect::<Result<_, _>>().map(Some)
 }
 
 /// Returns why a file cannot be read, without the system's error number.
