@@ -181,8 +181,11 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
          cat {units}/jobctl.service {units}/jobctl.timer
          {verify} verify --man=no {units}/jobctl.service {units}/jobctl.timer
          echo ==; \"$jobctl\" init --systemd
+         PGAPPNAME=shop \"$jobctl\" init --systemd --yes
+         mkdir {units}/timers.target.wants
+         ln -s {units}/jobctl.timer {units}/timers.target.wants
          echo ==; \"$jobctl\" init --remove --yes
-         ls {units}"
+         find {units} -name 'jobctl.*'"
     );
     fs::write(folder.path().join("steps"), steps).unwrap();
     let run = if is_root { "unshare --mount sh steps 2>&1" } else { "sh steps 2>&1" };
@@ -199,10 +202,19 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     let program = env!("CARGO_BIN_EXE_jobctl");
     assert!(written.contains(&format!("\nExecStart=\"{program}\" tick ")), "{done}");
     assert!(written.contains(":/50%%\"\n") && written.contains("\nPersistent=yes\n"), "{done}");
-    assert!(written.contains("daemon-reload`") && !written.contains("Unknown"), "{done}");
-    assert!(again.contains("are up to date\n"), "{done}");
-    assert!(removed.contains("the units are removed from "), "{done}");
-    assert!(!removed.lines().any(|line| line.starts_with("jobctl.")), "{done}");
+    let systemctl = if is_root { "systemctl" } else { "systemctl --user" };
+    let run = |commands: &[&str]| {
+        let commands: Vec<_> = commands.iter().map(|it| format!("{systemctl} {it}")).collect();
+        format!("{units}; run `{}`\n", commands.join(" && "))
+    };
+    assert!(!written.contains("Unknown"), "{done}");
+    assert!(written.contains(&run(&["daemon-reload", "enable --now jobctl.timer"])), "{done}");
+    // A changed unit ends the tick that has the old text.
+    let changed = run(&["daemon-reload", "stop jobctl.service", "enable --now jobctl.timer"]);
+    assert!(again.contains("are up to date\n") && again.ends_with(&changed), "{done}");
+    // The last line: no file and no link is left.
+    let stop = run(&["daemon-reload", "stop jobctl.timer jobctl.service"]);
+    assert!(removed.ends_with(&format!("the units are removed from {stop}")), "{done}");
 }
 
 #[test]

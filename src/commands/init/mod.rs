@@ -58,6 +58,7 @@ const UNITS: [(&str, &str); 2] = [
     ("jobctl.service", include_str!("jobctl.service")),
     ("jobctl.timer", include_str!("jobctl.timer")),
 ];
+const ENABLE: &str = "enable --now jobctl.timer";
 
 impl Arguments {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
@@ -157,15 +158,25 @@ impl Arguments {
             };
             written.with_context(|| format!("cannot change {}", path.display()))?;
         }
-        let user = if geteuid().is_root() { "" } else { "--user " };
-        let (done, verb) = match environment {
-            Some(_) => ("written to", "enable"),
-            None => ("removed from", "disable"),
+        let (done, commands): (_, &[&str]) = match environment {
+            // The service may run for a day with the old text; the timer starts it again.
+            Some(_) if changes.iter().any(|(_, old, _)| !old.is_empty()) => {
+                ("written to", &["stop jobctl.service", ENABLE])
+            }
+            Some(_) => ("written to", &[ENABLE]),
+            None => {
+                // `systemctl disable` reports an error after the unit's file is removed.
+                let _ = fs::remove_file(folder.join("timers.target.wants/jobctl.timer"));
+                ("removed from", &["stop jobctl.timer jobctl.service"])
+            }
         };
+        let user = if geteuid().is_root() { "" } else { "--user " };
+        let commands = ["daemon-reload"].iter().chain(commands);
+        let commands: Vec<_> = commands.map(|it| format!("systemctl {user}{it}")).collect();
         print::complain(&format!(
-            "the units are {done} {}; run `systemctl {user}daemon-reload` and `systemctl \
-             {user}{verb} --now jobctl.timer`",
-            folder.display()
+            "the units are {done} {}; run `{}`",
+            folder.display(),
+            commands.join(" && ")
         ));
         Ok(())
     }
