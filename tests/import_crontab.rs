@@ -134,6 +134,18 @@ fn a_line_of_the_system_names_its_user() {
     imported.stdout_has("\ncwd = \"/srv\"\n");
 }
 
+#[test]
+fn the_lines_of_init_are_no_jobs() {
+    let init = TestDb::new().jobctl(["init"]).run().success().stdout;
+    let crontab = format!("0 4 * * * backup\n{init}@reboot warm-up\n0 5 * * * later\n");
+    let line = crontab.lines().position(|line| line == "@reboot warm-up").unwrap() + 1;
+    let warning = format!("jobctl: -:{line}: @reboot has no equivalent: keep the line\n");
+    let imported = import(&crontab, &[]).stderr(&warning);
+    let names: Vec<_> = imported.stdout.lines().filter(|line| line.starts_with('[')).collect();
+    assert_eq!(names, ["[jobs.backup]", "[jobs.later]"]);
+    assert!(!imported.stdout.contains("env = "), "{imported}");
+}
+
 /// Names of built-in jobs, and commands without a word for a name.
 #[test]
 fn every_name_is_valid_and_unique() {

@@ -61,6 +61,12 @@ pub(super) fn replaced(text: &str, block: &str) -> Option<String> {
     (state != 1).then(|| before + block + &after)
 }
 
+/// Returns the text with empty lines in the place of the block, so that line numbers stay the same.
+pub(super) fn without_block(text: &str) -> Option<String> {
+    let lines = text.lines().count() - replaced(text, "")?.lines().count();
+    replaced(text, &"\n".repeat(lines))
+}
+
 /// Returns the lines that go, with `-`, and those that come, with `+`.
 pub(super) fn difference(old: &str, new: &str) -> Vec<String> {
     let only = |sign: char, of: &str, other: &str| {

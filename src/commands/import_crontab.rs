@@ -22,8 +22,9 @@ use crate::text::plural;
 /// Turn a crontab into a definitions file
 ///
 /// Prints the file that `apply` reads, and a warning for each line that needs a
-/// person. With --compare, it prints whether cron and jobctl start each line at the
-/// same times, and exits 1 if not. Needs no database:
+/// person. It leaves out the lines that `jobctl init` wrote. With --compare, it
+/// prints whether cron and jobctl start each line at the same times, and exits 1 if
+/// not. Needs no database:
 ///
 ///   crontab -l | jobctl import-crontab - >jobs.toml
 ///   crontab -l | jobctl import-crontab - --compare 7d
@@ -57,6 +58,8 @@ impl Arguments {
             fs::read_to_string(&self.file)
         };
         let text = text.with_context(|| format!("cannot read `{}`", self.file))?;
+        // As jobs, the lines of `init` would start ticks in ticks.
+        let text = super::crontab::without_block(&text).unwrap_or(text);
         let owner = if self.system { Owner::System } else { Owner::User };
         let zone = self.time_zone.as_ref().map_or_else(host_zone, |zone| zone.name().to_owned());
         // The host's clock only selects the times to compare.
