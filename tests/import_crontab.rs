@@ -1,6 +1,7 @@
 //! `import-crontab`: each line becomes a job that `apply` accepts, or a warning.
 
-use crate::support::{Finished, TestDb, jobctl, temp_dir};
+use crate::cron;
+use crate::support::{Finished, Invocation, TestDb, jobctl, leave_out, temp_dir};
 
 fn import(crontab: &str, flags: &[&str]) -> Finished {
     let arguments = ["import-crontab", "-", "--time-zone", "Europe/Berlin"];
@@ -132,6 +133,24 @@ fn a_line_of_the_system_names_its_user() {
         "# Cron runs it as root: let a crontab of that user tick.\n[jobs.run-parts]\nshell = ",
     );
     imported.stdout_has("\ncwd = \"/srv\"\n");
+}
+
+#[test]
+fn a_file_of_the_system_names_users_without_a_flag() {
+    if let Some(why) = cron::obstacle() {
+        return leave_out("import-crontab of a file in /etc/cron.d", why);
+    }
+    let steps = r#"
+        mount -t tmpfs tmpfs /etc/cron.d
+        echo '0 4 * * * root backup' >/etc/cron.d/app
+        mount --bind /etc/cron.d/app /etc/crontab
+        "$jobctl" import-crontab /etc/crontab
+        cd /etc/cron.d && "$jobctl" import-crontab app"#;
+    let command = format!("unshare --mount sh -euc '{}'", steps.replace('\'', r"'\''"));
+    let done = Invocation::script(&command, None).run().success();
+    assert_eq!(done.stdout.matches("[jobs.backup]\nshell = \"backup\"\n").count(), 2, "{done}");
+    let assumed = |file| format!("jobctl: the lines of {file} name a user: --system is assumed\n");
+    done.stderr(&[assumed("/etc/crontab"), assumed("app")].concat());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 use std::{env, fs};
 
@@ -28,14 +29,14 @@ use crate::text::plural;
 ///
 ///   crontab -l | jobctl import-crontab - >jobs.toml
 ///   crontab -l | jobctl import-crontab - --compare 7d
-///   jobctl import-crontab --system /etc/cron.d/app
+///   jobctl import-crontab /etc/cron.d/app
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The crontab; - for stdin
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: String,
-    /// The lines name a user, as in /etc/crontab and /etc/cron.d
+    /// The lines name a user; assumed for /etc/crontab and /etc/cron.d
     #[arg(long)]
     system: bool,
     /// Time zone of the schedules, unless CRON_TZ sets it [default: this host's]
@@ -60,7 +61,14 @@ impl Arguments {
         let text = text.with_context(|| format!("cannot read `{}`", self.file))?;
         // As jobs, the lines of `init` would start ticks in ticks.
         let text = super::crontab::without_block(&text).unwrap_or(text);
-        let owner = if self.system { Owner::System } else { Owner::User };
+        let is_system = is_of_system(&self.file);
+        if is_system && !self.system {
+            print::complain(&format!(
+                "the lines of {} name a user: --system is assumed",
+                self.file
+            ));
+        }
+        let owner = if is_system || self.system { Owner::System } else { Owner::User };
         let zone = self.time_zone.as_ref().map_or_else(host_zone, |zone| zone.name().to_owned());
         // The host's clock only selects the times to compare.
         let from = self.from.unwrap_or_else(|| SystemTime::now().into());
@@ -125,6 +133,12 @@ fn compare_job(
         }
     }
     Ok((text, false))
+}
+
+/// Returns whether cron reads a user's name in each line of this file.
+fn is_of_system(file: &str) -> bool {
+    let path = fs::canonicalize(file).unwrap_or_default();
+    path == Path::new("/etc/crontab") || path.starts_with("/etc/cron.d")
 }
 
 /// Returns the time zone of this host, or UTC if its name can't be found out.
