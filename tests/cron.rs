@@ -4,7 +4,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::support::{TestDb, leave_out, temp_dir, wait_until, wait_until_within};
@@ -225,6 +225,34 @@ fn cron_runs_every_documented_line_and_mails_findings() {
         let [line] = body.lines().collect::<Vec<_>>()[..] else { panic!("{body}") };
         let dead = "1 dead run of shell, since 20";
         assert!(line.starts_with(dead) && line.contains(&newest), "{line}");
+    }
+}
+
+/// Runs each command of the Debian package's cron file twice, with these paths instead of its own.
+fn run_package_lines(paths: &[(&str, &Path)]) -> Vec<Output> {
+    let mut file = file_of_repository("packaging/debian/jobctl.cron");
+    for (path, own) in paths {
+        file = file.replace(path, own.to_str().unwrap());
+    }
+    let commands: Vec<_> = file.lines().filter_map(|line| line.split_once(" www-data ")).collect();
+    assert_eq!(commands.len(), 3, "{file}");
+    let variables = file.lines().filter(|line| !line.starts_with('#'));
+    let variables: Vec<_> = variables.filter_map(|line| line.split_once('=')).collect();
+    let run = |command: &str| {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", command.trim()]).env_clear().envs(variables.iter().copied());
+        shell.env("HOME", "/dev/null").output().unwrap()
+    };
+    [&commands[..], &commands].concat().iter().map(|(_, command)| run(command)).collect()
+}
+
+#[test]
+fn the_lines_of_a_removed_package_do_nothing() {
+    let folder = temp_dir();
+    let program = folder.path().join("jobctl");
+    for output in run_package_lines(&[("/usr/bin/jobctl", &program)]) {
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
     }
 }
 
