@@ -256,6 +256,25 @@ fn the_lines_of_a_removed_package_do_nothing() {
     }
 }
 
+#[test]
+fn the_lines_of_the_package_mail_a_finding_once() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    db.enqueue_script("exit 64");
+    let program = Path::new(env!("CARGO_BIN_EXE_jobctl"));
+    let address = folder.path().join("jobctl.env");
+    fs::write(&address, format!("JOBCTL_DATABASE_URL='{}'\n", db.url())).unwrap();
+    let outputs = run_package_lines(&[
+        ("/usr/bin/jobctl", program),
+        ("/usr/local/sbin", program.parent().unwrap()),
+        ("/etc/jobctl/jobctl.env", &address),
+        ("/var/lib/jobctl", folder.path()),
+    ]);
+    let [_, first, _, _, second, _] = &outputs[..] else { panic!("{outputs:?}") };
+    assert!(first.stdout.starts_with(b"new: 1 dead run of shell"), "{first:?}");
+    assert!(first.stderr.is_empty(), "{first:?}");
+    assert!(second.stdout.is_empty() && second.stderr.is_empty(), "{second:?}");
+}
+
 /// A shell takes the exit status of the last command of a pipe.
 #[test]
 fn examples_report_a_failed_backup() {
