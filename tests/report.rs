@@ -269,7 +269,7 @@ fn delays_of_a_few_minutes_need_no_attention() {
     );
     says(&page(&db, &[]), "All well.");
     db.execute("DELETE FROM jobctl.job_workers");
-    says(&page(&db, &[]), "Needs attention: no worker has ever ticked jobctl doctor --crontab");
+    says(&page(&db, &[]), "Needs attention: no worker has ever ticked jobctl init --crontab");
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operates: bool) -> Option<Finding> 
     let (found, remedy) = match code {
         "worker_missing" if worker.is_empty() => (
             "no worker has ever ticked".to_owned(),
-            "`jobctl doctor --crontab` prints a line that starts ticks".to_owned(),
+            "`jobctl init --crontab` lets cron start ticks".to_owned(),
         ),
         "worker_missing" => ("no worker ticks".to_owned(), see_cron()),
         "worker_silent" => (format!("worker {worker} does not tick"), see_cron()),
@@ -215,7 +215,9 @@ fn finding(fact: &Fact, limits: &Thresholds, operates: bool) -> Option<Finding> 
         }
         _ => None,
     };
-    let severity = if WARNINGS.contains(&code) { Severity::Warn } else { Severity::Bad };
+    // Right after a migration, cron has not yet started the first tick.
+    let is_new = code == "worker_missing" && fact.detail.is_some();
+    let severity = if is_new || WARNINGS.contains(&code) { Severity::Warn } else { Severity::Bad };
     Some(Finding {
         check,
         code: Some(code),

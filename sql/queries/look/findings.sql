@@ -6,7 +6,8 @@
 -- $4  seconds that a run may be running; NULL for any number
 -- $5  seconds after which a dead run no longer counts; NULL for never
 -- $6  seconds after which a failed attempt no longer counts; NULL to count none
--- `runs` is the number of runs, attempts or effects. `detail` is an error or a duration.
+-- `runs` is the number of runs, attempts or effects. `detail` is an error or a duration, or
+-- `new` if there was no time yet for a first tick.
 WITH worker AS (
     SELECT
         worker.worker,
@@ -107,7 +108,10 @@ SELECT
     NULL::bigint AS run_id,
     latest.last_tick_at AS since_at,
     0::bigint AS runs,
-    NULL AS detail
+    CASE WHEN latest.worker IS NULL AND EXISTS (
+        SELECT FROM jobctl.schema_migrations AS migration
+        WHERE migration.applied_at > now() - make_interval(secs => $2::float8)
+    ) THEN 'new' END AS detail
 FROM ticking
 LEFT JOIN worker AS latest
     ON latest.place = 1
