@@ -318,6 +318,23 @@ fn migrate_refuses_a_schema_of_another_role_but_its_owner_may_migrate() {
 }
 
 #[test]
+fn migrate_and_init_name_the_grant_that_creates_the_schema() {
+    let db = TestDb::empty();
+    let role = Role::new(&db);
+    let grant = format!("GRANT CREATE ON DATABASE {} TO {}", db.name(), role.name());
+    let why = format!(
+        "jobctl: cannot create the schema `jobctl`: {} may not create schemas in this database; \
+         as its owner, run {grant}\n",
+        role.name()
+    );
+    for command in [&["migrate"][..], &["migrate", "--dry-run"], &["init", "--kubernetes"]] {
+        role.jobctl(command.iter().copied()).run().exits(7).stdout("").stderr(&why);
+    }
+    db.execute(&grant);
+    role.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
+}
+
+#[test]
 fn migrate_refuses_a_schema_where_other_roles_may_create() {
     let db = TestDb::empty();
     let other = Role::new(&db);

@@ -52,6 +52,7 @@ rows! {
         creators: Vec<String>,
         strangers: Vec<String>,
         encoding: String,
+        missing_grant: Option<String>,
     }
 }
 
@@ -164,6 +165,13 @@ fn check_ground(ground: Ground, mode: Mode) -> Result<()> {
     let owner = ground.owner.unwrap_or_default();
     if encoding != "UTF8" {
         privilege_fault(format!("the database's encoding is {encoding}; {UTF8_DATABASE}"))
+    } else if mode != Mode::Inspect
+        && let Some(grant) = ground.missing_grant
+    {
+        privilege_fault(format!(
+            "cannot create the schema `jobctl`: {role} may not create schemas in this database; \
+             as its owner, run {grant}"
+        ))
     } else if mode != Mode::Inspect && !ground.is_trusted {
         privilege_fault(format!(
             "the schema `jobctl` belongs to role {owner}, not to {role}; migrate as {owner}, \

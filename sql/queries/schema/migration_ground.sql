@@ -5,6 +5,7 @@
 -- `creators`: roles that may create objects in the schema without the rights of its owner.
 -- `strangers`: objects whose owner lacks the rights of the schema's owner, or is a superuser while
 -- that owner is not. Before the first migration: all objects in the schema.
+-- `missing_grant`: the statement that lets the current role create the schema.
 -- pg_depend lists all objects of a schema. Default privileges are listed too, but with deptype 'a',
 -- because they are dropped with it. Objects of the role that initdb created (10) have no row in
 -- pg_shdepend.
@@ -80,6 +81,10 @@ SELECT
         WHERE objects.is_strange OR NOT schema.has_versions
         ORDER BY 1
     ) AS strangers,
-    current_setting('server_encoding') AS encoding
+    current_setting('server_encoding') AS encoding,
+    CASE
+        WHEN schema.oid IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')
+            THEN format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
+    END AS missing_grant
 FROM (SELECT) AS always
 LEFT JOIN schema ON true
