@@ -13,7 +13,7 @@ BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
 .PHONY: help build toolchain demo test test-pg chaos simulate bench bench-quick lint workflows deny \
-	install dist test-deb test-image notes publish clean
+	install dist built-dist test-deb test-image notes publish clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 13
@@ -84,11 +84,16 @@ install: ## install the binary, its manual pages and completions under PREFIX (/
 dist: toolchain ## build the files of a release in target/dist
 	CARGO="$(CARGO)" packaging/dist "$(TARGET)/dist"
 
-test-deb: dist ## install, use, upgrade and purge the Debian package in a clean root; needs root
+# Like `install`, it builds only if a source is newer.
+built-dist:
+	@test -z "$$(find *.md Cargo.* LICENSE-* crontab.example examples man packaging sql src \
+		-newer "$(TARGET)/dist/SHA256SUMS" 2>&1)" || $(MAKE) dist
+
+test-deb: built-dist ## install, use, upgrade and purge the Debian package in a clean root; needs root
 	WITH_POSTGRES_LISTEN=127.0.0.1 JOBCTL_TEST_DATABASE_URL= tests/with-postgres \
 		packaging/test-deb "$(TARGET)"/dist/*.deb
 
-test-image: dist ## build the image and run an HTTP job in it; needs root
+test-image: built-dist ## build the image and run an HTTP job in it; needs root
 	WITH_POSTGRES_LISTEN=127.0.0.1 JOBCTL_TEST_DATABASE_URL= tests/with-postgres \
 		packaging/test-image "$(TARGET)"/dist/*-"$$(uname -m)"-unknown-linux-musl.tar.gz
 

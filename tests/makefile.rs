@@ -4,14 +4,20 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
 
 use crate::support::temp_dir;
 
 /// Runs `make` with this script instead of cargo, without the variables of an outer run.
 fn make(target: &str, cargo: &Path) -> Output {
+    make_with(&[target], cargo)
+}
+
+fn make_with(arguments: &[&str], cargo: &Path) -> Output {
     let mut make = Command::new("make");
     make.current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args([target, &format!("CARGO={}", cargo.display())]);
+        .args(arguments)
+        .arg(format!("CARGO={}", cargo.display()));
     // The script's folder is also the build folder. The address keeps `make` from starting a
     // server.
     make.env("CARGO_TARGET_DIR", cargo.parent().unwrap())
@@ -128,6 +134,29 @@ fn a_skipped_test_is_listed_and_fails_with_jobctl_test_all() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("completions for fish is left out: fish is not installed"), "{said}");
     assert_eq!(fs::read_to_string(&list).unwrap(), lines);
+}
+
+#[test]
+fn root_tests_the_files_that_another_user_built() {
+    let folder = temp_dir();
+    let cargo = folder.path().join("no-cargo");
+    for target in ["test-deb", "test-image"] {
+        for (age, builds) in [(None, true), (Some(0), false), (Some(1_000_000_000), true)] {
+            let dist = folder.path().join("dist");
+            fs::create_dir_all(&dist).unwrap();
+            fs::remove_file(dist.join("SHA256SUMS")).ok();
+            if let Some(age) = age {
+                let built = SystemTime::now() - Duration::from_secs(age);
+                let sums = fs::File::create(dist.join("SHA256SUMS")).unwrap();
+                sums.set_modified(built).unwrap();
+            }
+            // Even a dry run executes the lines that contain $(MAKE).
+            let output = make_with(&["--dry-run", target], &cargo);
+            let stdout = String::from_utf8(output.stdout).unwrap();
+            assert!(stdout.contains(&format!("packaging/{target} ")), "{stdout}");
+            assert_eq!(stdout.contains("packaging/dist "), builds, "{target}, {age:?}: {stdout}");
+        }
+    }
 }
 
 fn file_of_repository(path: &str) -> String {
