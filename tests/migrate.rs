@@ -1,6 +1,6 @@
 //! `migrate`, and the reaction of every other command to a schema of another version.
 
-use crate::support::{Role, TestDb};
+use crate::support::{Role, TestDb, temp_dir};
 
 const HISTORY: &str =
     "SELECT version, name, count(*) FROM jobctl.schema_migrations GROUP BY 1, 2 ORDER BY 1";
@@ -105,6 +105,21 @@ fn a_newer_schema_stops_every_command_before_it_writes() {
     }
     db.jobctl(["--version"]).run().success();
     assert_eq!(contents(&db), before);
+}
+
+#[test]
+fn a_quiet_tick_reports_a_newer_schema_once_an_hour() {
+    let (db, state) = (TestDb::new(), temp_dir());
+    db.execute(
+        "INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9, 'later', 'x')",
+    );
+    let tick = |flags: &[&str]| {
+        let tick = db.jobctl(["tick"]).args(flags.iter().copied());
+        tick.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(6)
+    };
+    tick(&["--quiet"]).complains_once().stderr_has("; repeated after an hour at the earliest");
+    tick(&["--quiet"]).stderr("");
+    tick(&[]).complains_once().stderr_has("the schema is at version 9");
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub(crate) struct Arguments {
     /// Only print what would be claimed
     #[arg(long)]
     dry_run: bool,
-    /// Log only warnings; an unreachable database once an hour
+    /// Log only warnings; an unreachable database or a wrong schema version once an hour
     #[arg(long)]
     pub(crate) quiet: bool,
     /// Format of the log: text, or json with one object a line
