@@ -179,14 +179,15 @@ impl FieldRule {
             Some((range, step)) => (range, Some(step)),
             None => (item, None),
         };
-        let (low, high) = match range.split_once('-') {
+        let ends = range.split_once('-').filter(|(low, high)| !low.is_empty() && !high.is_empty());
+        let (low, high) = match ends {
             None if range == "*" => (self.first, self.last),
             None if range.starts_with("**") && range.trim_start_matches('*').is_empty() => {
                 let meant = &item[range.len() - 1..];
                 return Err(format!("`{item}` in the {name} field is wrong; write `{meant}`"));
             }
             None => {
-                let value = self.value(range)?;
+                let value = self.value(if range.is_empty() { item } else { range })?;
                 if let Some(step) = step {
                     let meant = format!("{range}-{}/{step}", self.last);
                     return Err(format!(
@@ -214,9 +215,7 @@ impl FieldRule {
 
     fn value(&self, text: &str) -> Result<u32, String> {
         let mut names = self.names.split(' ');
-        if !text.is_empty()
-            && let Some(index) = names.position(|name| name.eq_ignore_ascii_case(text))
-        {
+        if let Some(index) = names.position(|name| name.eq_ignore_ascii_case(text)) {
             return Ok(self.first + index as u32);
         }
         let last = if self.is_weekday() { 7 } else { self.last };
@@ -335,7 +334,11 @@ mod tests {
             "`monday` in the day-of-week field is wrong; allowed are 0 to 7 or sun to sat",
         );
         refuses("+5 * * * *", "`+5` in the minute field is wrong; allowed are 0 to 59");
-        refuses("-5 * * * *", "`` in the minute field is wrong; allowed are 0 to 59");
+        for item in ["-", "-5", "5-", "/5"] {
+            let why = "in the minute field is wrong; allowed are 0 to 59";
+            refuses(&format!("{item} * * * *"), &format!("`{item}` {why}"));
+        }
+        refuses("-5/5 * * * *", "`-5` in the minute field is wrong; allowed are 0 to 59");
         refuses(
             "99999999999 * * * *",
             "`99999999999` in the minute field is wrong; allowed are 0 to 59",
