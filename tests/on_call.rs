@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::report::text;
 use crate::support::TestDb;
 
 /// A week of sixty thousand runs: three storms of failures that recovered, a full disk on web2,
 /// which then stopped, a queue without a worker, dead runs, and a backup that never succeeded.
-fn after_a_bad_week() -> TestDb {
+pub(crate) fn after_a_bad_week() -> TestDb {
     let db = TestDb::new();
     db.apply(
         "[jobs.mail]\nshell = 'true'\n[jobs.thumbnails]\nshell = 'true'\n\
@@ -27,9 +28,9 @@ fn after_a_bad_week() -> TestDb {
              ) AS ended;
          -- Storms: in these hours, the first attempt of every run fails.
          INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
-                 error_type, error, output)
+                 error_type, error, http_status)
              SELECT run.id, 1, 'web1', finished_at, finished_at, 'failed', 'http_status',
-                 'HTTP status 503', NULL
+                 'HTTP status 503', 503
              FROM jobctl.job_runs AS run
              WHERE EXISTS (
                  SELECT FROM generate_series(1, 3) AS storm
@@ -40,7 +41,8 @@ fn after_a_bad_week() -> TestDb {
          WITH failed AS (
              INSERT INTO jobctl.job_runs (job_type, status, attempts, failed_at, finished_at,
                      error_type, last_error)
-                 SELECT 'thumbnails', CASE WHEN n <= 20 THEN 'dead' ELSE 'succeeded' END, 2,
+                 SELECT 'thumbnails', CASE WHEN n <= 20 THEN 'dead' ELSE 'succeeded' END,
+                     CASE WHEN n <= 20 THEN 1 ELSE 2 END,
                      now() - n * interval '30 s' - interval '3 hours', now(), 'exit_code',
                      'exit status 1'
                  FROM generate_series(1, 400) AS n
@@ -112,4 +114,45 @@ fn one_command_finds_the_full_disk_on_one_host() {
     let week: Value = serde_json::from_str(&week.stdout).unwrap();
     let jobs: Vec<_> = week.as_array().unwrap().iter().map(|one| &one["job_type"]).collect();
     assert_eq!(jobs, ["mail", "thumbnails"]);
+}
+
+#[test]
+fn the_report_and_failures_name_the_same_errors() {
+    let db = after_a_bad_week();
+    let run = |script: &str, flags: [&str; 2]| {
+        db.enqueue(
+            ["shell", "--queue", "import"]
+                .into_iter()
+                .chain(flags)
+                .chain(["--", "sh", "-c", script]),
+        );
+    };
+    let retried = "case $JOBCTL_ATTEMPT in 1) exit 28 ;; 2) kill -9 $$ ;; 3) sleep 60 ;; esac";
+    run(retried, ["--timeout", "1s"]);
+    for script in ["exit 137", "exit 137", "exit 137", "exit 2"] {
+        run(script, ["--max-attempts", "1"]);
+    }
+    for _ in 1..=4 {
+        db.age();
+        db.jobctl(["tick", "--worker", "web1", "--queue", "import"]).run().success();
+    }
+    let week = db.jobctl(["failures", "--since", "7d", "--group", "--json"]).run().success();
+    let week: Value = serde_json::from_str(&week.stdout).unwrap();
+    let week = week.as_array().unwrap();
+    assert_eq!(week.len(), 7, "{week:#?}");
+    let page = db.jobctl(["report", "--since", "7d"]).run().success().stdout;
+    let page = text(&page).replace(',', "");
+    let (_, page) = page.split_once("What went wrong").unwrap();
+    let (page, _) = page.split_once("Timeline").unwrap();
+    for group in week {
+        let [job, worker, error, error_type] = ["job_type", "worker", "error", "error_type"]
+            .map(|field| group[field].as_str().unwrap());
+        let row = format!("{job} {} on {worker}: {error} {error_type}", group["failures"]);
+        assert!(page.contains(&row), "no `{row}` in\n{page}");
+    }
+    assert_eq!(page.matches("jobctl show ").count(), week.len(), "{page}");
+    for dead in ["3 dead shell 3 on web1: exit status 137", "1 dead shell 1 on web1: exit status 2"]
+    {
+        assert!(page.contains(dead), "no `{dead}` in\n{page}");
+    }
 }

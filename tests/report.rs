@@ -48,7 +48,7 @@ fn without_style(page: &str) -> String {
 }
 
 /// Returns the visible text of a page, with one space for each white space.
-fn text(page: &str) -> String {
+pub(crate) fn text(page: &str) -> String {
     let mut text = String::new();
     for piece in without_style(page).split('<').skip(1) {
         let (tag, words) = piece.split_once('>').unwrap_or((piece, ""));

@@ -351,7 +351,7 @@ fn a_viewer_sees_no_payload_command_or_output() {
             "SELECT * FROM jobctl.job_events",
             "SELECT * FROM jobctl.schema_migrations",
             "SELECT job_type, status, run_at, last_error FROM jobctl.job_runs",
-            "SELECT run_id, attempt, worker, outcome, error_type FROM jobctl.job_attempts",
+            "SELECT worker, error_type, exit_code, signal, http_status FROM jobctl.job_attempts",
             "SELECT name, schedule, next_run_at FROM jobctl.job_definitions",
         ],
         &[

@@ -51,6 +51,9 @@ GRANT SELECT (
     started_at,
     finished_at,
     outcome,
-    error_type
+    error_type,
+    exit_code,
+    signal,
+    http_status
 ) ON jobctl.job_attempts TO {role};
 GRANT SELECT (recorded_at, completed_at) ON jobctl.job_effects TO {role};

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use super::axis::Axis;
 use super::{ROWS, View, id, moment, more, name, section};
 use crate::health::limits::TICK_OVERDUE;
+use crate::job::failure::Failure;
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, Scheduled};
 use crate::store::FailureGroup;
@@ -37,10 +38,15 @@ fn badge(failure: &FailureGroup) -> Markup {
 }
 
 fn error(failure: &FailureGroup) -> Markup {
+    let error_type = failure.error_type.as_deref();
+    let counted =
+        error_type.zip(failure.number).and_then(|(of, number)| Failure::numbered(of, number));
+    let error = counted.map(|error| error.to_string()).or_else(|| failure.last_error.clone());
     html! {
         @if let Some(worker) = &failure.worker { "on " (name(worker)) ": " }
-        code { (failure.last_error.as_deref().unwrap_or("no error is recorded")) }
-        @if let Some(error_type) = &failure.error_type { " " span.quiet { (error_type) } }
+        @if let Some(error) = &error { code { (error) } }
+        @else if error_type.is_none() { "no error is recorded" }
+        @if let Some(error_type) = error_type { " " span.quiet { (error_type) } }
         @if let Some(line) = &failure.last_line { " " span.last-line { code { (line) } } }
     }
 }

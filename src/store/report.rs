@@ -113,15 +113,18 @@ rows! {
         pub(crate) longest: Option<f64>,
     }
 
-    /// Failed attempts of one job on one worker with the same error type.
+    /// Failed attempts of one job on one worker with the same error type and number.
     pub(crate) struct FailureGroup {
-        /// The newest run and its attempt.
+        /// The newest run whose error is known, and its attempt.
         pub(crate) id: i64,
         pub(crate) attempt: i32,
         pub(crate) job: String,
         pub(crate) error_type: Option<String>,
+        /// The exit status, the signal or the HTTP status, if that is the error.
+        pub(crate) number: Option<i32>,
         /// `None` for runs that no worker could claim.
         pub(crate) worker: Option<String>,
+        /// The error of this run, if it is that of its attempt.
         pub(crate) last_error: Option<String>,
         /// The number of attempts.
         pub(crate) failures: i64,
