@@ -298,7 +298,7 @@ fn a_lane_counts_the_outcomes_of_each_bin() {
     let words = "aria-label=\"5 runs succeeded, 3 failed attempts, 3 dead, 1 cancelled\"";
     assert!(page.contains(words), "{page}");
     says(&page, "hook (needs attention) ");
-    says(&page, ": 4 ok 5 ok, 3 dead, 3 failed, 1 cancelled from dead failed ok cancelled");
+    says(&page, ": 4 ok 5 ok, 3 dead, 3 failed, 1 cancelled when dead failed ok cancelled");
     for words in [": 4 ok", ": 1 cancelled", ": 2 dead", ": 1 dead, 3 failed, 1 ok"] {
         assert!(page.contains(&format!("{words}</title>")), "no {words} in\n{page}");
     }
@@ -384,11 +384,11 @@ fn durations_are_compared_with_those_of_a_week_before() {
     }
     let page = page(&db, &[]);
     for (job, words) in [
-        ("slower", "takes 45m, +50 % in a week from"),
-        ("faster", "takes 20m, -50 % in a week from"),
-        ("same", "takes 32m from"),
-        ("new", "takes 1h from"),
-        ("rare", "takes 1h from"),
+        ("slower", "takes 45m, +50 % in a week when"),
+        ("faster", "takes 20m, -50 % in a week when"),
+        ("same", "takes 32m when"),
+        ("new", "takes 1h when"),
+        ("rare", "takes 1h when"),
     ] {
         let text = text(&page);
         let (_, lane) = text.split_once(&format!("{job} (well)")).expect("a lane");
@@ -595,6 +595,24 @@ fn ten_thousand_runs_fit_into_a_page_even_if_every_job_fails_all_the_time() {
         &page,
         "And 7 more jobs; jobs with problems are shown first, then jobs with the most runs.",
     );
+}
+
+#[test]
+fn a_row_of_a_lane_says_which_time_it_covers() {
+    let db = healthy_db();
+    ended(&db, "hook", "succeeded", "3 hours", 1);
+    let ended = db.query("SELECT to_char(finished_at, 'HH24:MI') FROM jobctl.job_runs");
+    let page = page(&db, &[]);
+    let (_, row) = page.split_once("</thead><tbody><tr><th scope=\"row\">").unwrap();
+    let (from, to) = row.split_once('<').unwrap().0.split_once(" to ").unwrap();
+    let minute = |time: &str| {
+        let (hour, minute) = time[time.len() - 5..].split_once(':').unwrap();
+        hour.parse::<i32>().unwrap() * 60 + minute.parse::<i32>().unwrap()
+    };
+    let since = |time| (minute(time) - minute(from)).rem_euclid(24 * 60);
+    // Four bars of 15 minutes.
+    assert_eq!(since(to), 60, "{from} to {to}");
+    assert!(since(&ended) < 60, "{ended} is not in {from} to {to}");
 }
 
 #[test]

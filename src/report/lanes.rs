@@ -264,9 +264,10 @@ fn table(bins: &[&Bin], axis: &Axis) -> Markup {
     let row = |bins: &[&Bin]| {
         let longest = bins.iter().filter_map(|bin| bin.longest).reduce(f64::max);
         let start = bins.first().map_or(0, |bin| bin.index - bin.index % ROW);
+        let [from, to] = [start, start + ROW].map(|bin| axis.show(axis.start(bin)));
         html! {
             tr {
-                th scope="row" { (axis.show(axis.start(start))) }
+                th scope="row" { (from) " to " (to) }
                 @for (.., of) in &parts {
                     @let number = bins.iter().map(|bin| of(bin)).sum();
                     td { @if number > 0 { (grouped(number)) } }
@@ -282,7 +283,7 @@ fn table(bins: &[&Bin], axis: &Axis) -> Markup {
             table.bins {
                 thead {
                     tr {
-                        th scope="col" { "from" }
+                        th scope="col" { "when" }
                         @for (_, word, _) in &parts { th scope="col" { (word) } }
                         th scope="col" { "longest run" }
                     }
