@@ -4,9 +4,11 @@
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+use std::process::Command;
 
 use crate::cancel::{STATUSES, run_in};
-use crate::support::{Role, TestDb, leave_out, temp_dir, wait_until};
+use crate::on_call::after_a_bad_week;
+use crate::support::{Role, TestDb, leave_out, packages, temp_dir, wait_until};
 
 /// A database without problems: a worker has just ticked, and the schedule is not due.
 fn healthy_db() -> TestDb {
@@ -783,4 +785,29 @@ fn a_viewer_may_report_without_output() {
     refused.complains_once();
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["report", "--with-output"]).run().success().stdout_has("no space left");
+}
+
+#[test]
+fn axe_finds_nothing_in_the_page_of_a_bad_week() {
+    const WHAT: &str = "the report in a browser";
+    // The first package is a browser; of Debian's packages it needs libnss3.
+    let packages = "@sparticuz/chromium@147.0.0 puppeteer-core@24.43.1 axe-core@4.14.1";
+    let packages = match packages::node(packages) {
+        Ok(folder) => folder,
+        Err(why) => return leave_out(WHAT, &why),
+    };
+    let (db, folder) = (after_a_bad_week(), temp_dir());
+    let file = folder.path().join("jobs.html");
+    let page = page(&db, &["--since", "7d", "--with-output"]);
+    fs::write(&file, page).unwrap();
+    let mut node = Command::new("node");
+    node.args(["--input-type=module", "--eval", include_str!("axe.mjs")]).arg(&file);
+    // Imports are relative to the working folder. The browser is unpacked into TMPDIR.
+    node.current_dir(packages.parent().unwrap());
+    let checked = node.env("TMPDIR", folder.path()).env("HOME", folder.path()).output().unwrap();
+    let [found, errors] = [checked.stdout, checked.stderr].map(|o| String::from_utf8(o).unwrap());
+    if checked.status.code() == Some(3) {
+        return leave_out(WHAT, &errors);
+    }
+    assert_eq!((found.as_str(), errors.as_str()), ("checks: 16\n", ""));
 }

@@ -18,16 +18,18 @@ pub fn python(package: &str) -> Result<PathBuf, String> {
     installed(package, &["python3", "-m", "pip", "install", "--quiet", package, "--target"])
 }
 
-/// Returns a folder with packages of Node.js, for NODE_PATH.
-pub fn node(package: &str) -> Result<PathBuf, String> {
-    let install = ["npm", "install", "--silent", "--no-audit", "--no-fund", package, "--prefix"];
-    Ok(installed(package, &install)?.join("node_modules"))
+/// Returns a folder with these packages of Node.js, for NODE_PATH.
+pub fn node(packages: &str) -> Result<PathBuf, String> {
+    let mut install = vec!["npm", "install", "--silent", "--no-audit", "--no-fund"];
+    install.extend(packages.split(' '));
+    install.push("--prefix");
+    Ok(installed(packages, &install)?.join("node_modules"))
 }
 
 /// Installs once for all runs of the tests, into a folder of the build.
 fn installed(package: &str, install: &[&str]) -> Result<PathBuf, String> {
     let folders = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let folder = folders.join(format!("package-{package}"));
+    let folder = folders.join(format!("package-{}", package.replace([' ', '/'], "-")));
     if !folder.exists() {
         // Renamed when complete, so that two tests can install at the same time.
         let made = tempfile::tempdir_in(folders).unwrap();

@@ -1,0 +1,37 @@
+// Opens the page of argument 1 on a telephone, a tablet, a laptop and a wall monitor, light and
+// dark, with closed and open lanes. Prints what axe-core finds, pages that scroll sideways, and the
+// number of checks. Exits with 3 if the browser does not start.
+import { readFileSync } from 'node:fs';
+import chromium from '@sparticuz/chromium';
+import puppeteer from 'puppeteer-core';
+
+const axe = readFileSync('node_modules/axe-core/axe.min.js', 'utf8');
+const executablePath = await chromium.executablePath();
+const start = puppeteer.launch({ args: chromium.args, executablePath, headless: 'shell' });
+const browser = await start.catch((error) => {
+  console.error(error.message.trim().replace(/\s+/g, ' '));
+  process.exit(3);
+});
+const page = await browser.newPage();
+let checks = 0;
+for (const width of [375, 768, 1440, 2560]) {
+  for (const value of ['light', 'dark']) {
+    await page.setViewport({ width, height: 900 });
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
+    await page.goto('file://' + process.argv[1]);
+    await page.evaluate(axe);
+    for (const open of [false, true]) {
+      const found = await page.evaluate(async (open) => {
+        document.querySelectorAll('details').forEach((lane) => { lane.open = open; });
+        const { scrollWidth, clientWidth } = document.documentElement;
+        const { violations } = await window.axe.run({ resultTypes: ['violations'] });
+        const found = violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`);
+        return scrollWidth > clientWidth ? [...found, `${scrollWidth} pixels wide`] : found;
+      }, open);
+      found.forEach((one) => console.log(`${width} ${value} ${open ? 'open' : 'closed'}: ${one}`));
+      checks += 1;
+    }
+  }
+}
+await browser.close();
+console.log(`checks: ${checks}`);
