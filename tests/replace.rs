@@ -166,6 +166,37 @@ fn a_lost_run_whose_key_was_taken_is_not_tried_again() {
 }
 
 #[test]
+fn a_replaced_run_is_not_retried_beside_the_newer_one() {
+    let db = with_definition();
+    db.leaves_running();
+    answer(&db, &["a", "[1]"]);
+    db.execute(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
+             locked_until = now() + interval '1 hour', started_at = now()",
+    );
+    answer(&db, &["a", "[2]", "--on-conflict", "replace", "--in", "1h"]);
+    let retry =
+        |arguments: &[&'static str]| db.jobctl(["retry"]).args(arguments.iter().copied()).run();
+    let why = "jobctl: cannot retry run 1: run 2 replaced it; cancel that run first\n";
+    retry(&["1", "--force"]).exits(4).stdout("").stderr(why);
+    db.expire_leases();
+    db.jobctl(["tick"]).run().success();
+    db.jobctl(["show", "1"]).run().success().stdout_has("run 2 replaced it, so it is not tried");
+    retry(&["1"]).exits(4).stdout("").stderr(why);
+    retry(&["--all-cancelled", "--yes"]).success().stdout("");
+
+    db.jobctl(["cancel", "2"]).run().success();
+    db.jobctl(["show", "1"]).run().success().stdout_has("a newer run replaced it");
+    retry(&["--all-cancelled", "--dry-run"]).success().stdout("queued\t1\n");
+    // Only the newest of several runs gets the key.
+    retry(&["1", "2"]).exits(4).stdout("2\tqueued\n").stderr(why);
+    db.jobctl(["cancel", "2"]).run().success();
+    retry(&["1"]).success();
+    assert_eq!(db.of_run(1, "status, key_scope"), "queued|live");
+    assert_eq!(answer(&db, &["a", "[1]"]), "{\"id\":1,\"result\":\"existing\"}");
+}
+
+#[test]
 fn a_replacement_waits_for_a_claim_of_its_run() {
     for job in [&["a", "[1]"][..], &["shell", "{\"command\": \"true\"}"]] {
         let db = with_definition();

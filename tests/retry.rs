@@ -302,6 +302,23 @@ fn all_cancelled_undoes_a_cancel() {
 }
 
 #[test]
+fn all_cancelled_leaves_out_runs_that_no_operator_cancelled() {
+    let db = TestDb::new();
+    let [expired, dropped, failed] = ["expired", "dropped", "exit_code"].map(|error_type| {
+        let id = run_in(&db, "cancelled");
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET error_type = '{error_type}' WHERE id = {id}"
+        ));
+        id
+    });
+    let retry = ["retry", "--all-cancelled", "--yes", "--verbose"];
+    db.jobctl(retry).run().success().stdout(&format!("{failed}\tqueued\n"));
+    let retried = db.jobctl(retry).args(["--error-type", "expired"]).run().success();
+    retried.stdout(&format!("{expired}\tqueued\n"));
+    assert_eq!(db.status(dropped), "cancelled");
+}
+
+#[test]
 fn all_runs_need_yes_without_a_terminal() {
     let db = TestDb::new();
     let states = || db.query("SELECT id, status, settled_at FROM jobctl.job_runs ORDER BY id");

@@ -12,6 +12,7 @@ GRANT UPDATE (
     backoff,
     max_attempts,
     granted_attempts,
+    key_scope,
     locked_by,
     locked_until,
     live_output,

@@ -81,8 +81,8 @@ pub(super) struct Request<'a> {
     pub(super) from: &'a [Status],
     /// Returns the word for a granted request. The argument is the run's status before it.
     pub(super) granted: &'a dyn Fn(&str) -> &'static str,
-    /// Returns why a request was refused. The argument is the run's status.
-    pub(super) why: &'a dyn Fn(&str) -> String,
+    /// Returns why a request was refused. The arguments are the run's id and status.
+    pub(super) why: &'a dyn Fn(i64, &str) -> String,
 }
 
 /// The result of a request for one run.
@@ -194,7 +194,7 @@ impl Request<'_> {
         let (result, why_not_changed, exit) = match asked {
             None => ("not found", Some("no such run".to_owned()), Exit::NotFound),
             Some(asked) if asked.granted => ((self.granted)(&asked.status), None, Exit::Done),
-            Some(asked) => ("refused", Some((self.why)(&asked.status)), Exit::Conflict),
+            Some(asked) => ("refused", Some((self.why)(id, &asked.status)), Exit::Conflict),
         };
         (Answer { id, result, why_not_changed }, exit)
     }

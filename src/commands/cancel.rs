@@ -41,7 +41,7 @@ impl Arguments {
             action: RunAction::Cancel,
             from,
             granted: &|status| if status == "running" { "cancel requested" } else { "cancelled" },
-            why: &|status| {
+            why: &|_, status| {
                 format!(
                     "its status is {status}; only queued, failed and running runs can be cancelled"
                 )

@@ -63,7 +63,7 @@ impl Arguments {
             action: RunAction::Edit(edit),
             from,
             granted: &|_| "edited",
-            why: &|status| match from.iter().any(|from| from.as_str() == status) {
+            why: &|_, status| match from.iter().any(|from| from.as_str() == status) {
                 true => "its starts so far use up --max-attempts; give a larger number".to_owned(),
                 false => format!("its status is {status}; {only}"),
             },

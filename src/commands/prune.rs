@@ -98,7 +98,7 @@ impl Arguments {
                 action: RunAction::Remove,
                 from: &[Status::Succeeded, Status::Dead, Status::Cancelled],
                 granted: &|_| "deleted",
-                why: &|status| {
+                why: &|_, status| {
                     format!(
                         "its status is {status}; only succeeded, dead and cancelled runs can be \
                          deleted"

@@ -14,6 +14,9 @@ use crate::store::{RetryTerms, RunAction};
 /// history is kept. A cancelled run keeps its time if that is in the future; --now
 /// makes it due.
 ///
+/// --all-cancelled leaves out runs that a newer run replaced. It takes runs that
+/// expired or were dropped only with --error-type.
+///
 ///   jobctl retry 3 4
 ///   jobctl retry --all-dead --job send_weekly_report --since 2h
 ///   jobctl retry --all-cancelled --since 10m --dry-run
@@ -23,7 +26,7 @@ pub(crate) struct Arguments {
     /// All dead runs that are not settled; filters narrow them down
     #[arg(long, group = "All", conflicts_with = "ids")]
     all_dead: bool,
-    /// All cancelled runs; filters narrow them down
+    /// All runs that an operator cancelled; filters narrow them down
     #[arg(long, group = "All", conflicts_with = "ids")]
     all_cancelled: bool,
     /// Make cancelled runs due now, even if their time is still to come
@@ -62,9 +65,16 @@ impl Arguments {
             action: RunAction::Retry(terms),
             from,
             granted: &|_| "queued",
-            why: &|status| match status {
-                "succeeded" | "running" => format!("its status is {status}; {only}"),
-                _ => "another unfinished run has its key; cancel that run first".to_owned(),
+            why: &|id, status| {
+                if from.iter().all(|from| from.as_str() != status) {
+                    return format!("its status is {status}; {only}");
+                }
+                // Many runs are counted together, so their reason names no run.
+                let run = all.is_none().then(|| store.show(id, Some(1)).ok().flatten()).flatten();
+                match run.and_then(|run| run.run.replaced_by) {
+                    Some(newer) => format!("run {newer} replaced it; cancel that run first"),
+                    None => "another unfinished run has its key; cancel that run first".to_owned(),
+                }
             },
         };
         request.of(self.runs, &store, all.map(Status::as_str))

@@ -34,7 +34,7 @@ impl Arguments {
             action: RunAction::Settle,
             from,
             granted: &|_| "settled",
-            why: &|status| format!("its status is {status}; only dead runs can be settled"),
+            why: &|_, status| format!("its status is {status}; only dead runs can be settled"),
         };
         request.of(self.runs, &store, self.all_dead.then_some("dead"))
     }

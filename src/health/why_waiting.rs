@@ -17,12 +17,13 @@ const COUNTED: i64 = 1000;
 pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     match Status::parse(&run.status)? {
         Status::Queued | Status::Failed => Some(waiting(run, findings)),
-        Status::Running => running(run),
+        Status::Running => running(run).or_else(|| replaced(run)),
+        Status::Cancelled => replaced(run),
         Status::Dead if run.attempts >= run.max_attempts => {
             Some(format!("attempt {} of {} was the last", run.attempts, run.max_attempts))
         }
         Status::Dead => Some("its failure is permanent, so it is not retried".to_owned()),
-        Status::Succeeded | Status::Cancelled => None,
+        Status::Succeeded => None,
     }
 }
 
@@ -107,6 +108,11 @@ fn running(run: &RunDetails) -> Option<String> {
     });
     let cancelled = run.cancel_requested_at;
     expired.or(cancelled.map(|at| format!("cancel was requested {} ago", between(at, run.now))))
+}
+
+fn replaced(run: &RunDetails) -> Option<String> {
+    let by = run.replaced_by.map_or("a newer run".to_owned(), |id| format!("run {id}"));
+    (run.key_scope == "replaced").then(|| format!("{by} replaced it, so it is not tried again"))
 }
 
 /// The time between two instants, in whole seconds.

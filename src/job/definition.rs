@@ -160,7 +160,12 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         let value = accepted(keys.get(key), &mut mistakes);
         values.extend(value.map(|value| (key.to_owned(), value)));
     }
-    let (kind, action) = accepted(take_action(keys, &mut values), &mut mistakes);
+    let has_action = ["shell", "http"].iter().all(|key| !keys.has(key) || values.contains_key(*key));
+    let (kind, action) = match has_action {
+        true => accepted(take_action(keys, &mut values), &mut mistakes),
+        // The mistake in its value was found above.
+        false => Default::default(),
+    };
     let mut row = json!({
         "name": name, "kind": kind, "action": action, "time_zone": "UTC", "catch_up": "one",
         "overlap": OVERLAPS[0], "when_full": WHEN_FULL[0], "max_attempts": 10,

@@ -24,7 +24,7 @@ pub(crate) struct RunFilter {
     pub(crate) worker: Option<String>,
     /// Only runs of which an attempt failed.
     pub(crate) had_failures: bool,
-    /// Leaves out settled runs.
+    /// Leaves out settled runs, and cancelled runs that no operator cancelled.
     pub(crate) unsettled: bool,
 }
 

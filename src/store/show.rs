@@ -67,6 +67,9 @@ rows! {
         /// The run that lost its key to this one and is still running.
         #[serde(skip)]
         pub(crate) replaced_run: Option<i64>,
+        /// The unfinished run that took the key of this one.
+        #[serde(skip)]
+        pub(crate) replaced_by: Option<i64>,
         /// The number of running runs of the job.
         #[serde(skip)]
         pub(crate) running: i64,

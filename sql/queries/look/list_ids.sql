@@ -2,7 +2,9 @@
 -- $1  job      $2  queue    $3  key    $4  error type; NULL for any
 -- $5  since    $6  until, exclusive; NULL for no bound. Both compare the end of a run, or its
 --              creation while it has not ended.
--- $7  whether settled runs are left out      $8  statuses; NULL for any
+-- $7  whether settled runs are left out, and runs that a tick or a newer run cancelled. An error
+--     type selects those that a tick cancelled.
+-- $8  statuses; NULL for any
 -- $9  worker of an attempt; NULL for any     $10 whether only runs with a failed attempt match
 -- $11 whether the latest of these times comes first    $12 maximum number; NULL for all
 --
@@ -18,7 +20,18 @@ WITH ended_or_waiting AS (
         AND ($2::text IS NULL OR run.queue = $2::text)
         AND ($3::text IS NULL OR run.idempotency_key = $3::text)
         AND ($4::text IS NULL OR run.error_type = $4::text)
-        AND (run.settled_at IS NULL OR NOT $7::boolean)
+        AND (
+            NOT $7::boolean
+            OR run.settled_at IS NULL
+                AND (
+                    run.status <> 'cancelled'
+                    OR run.key_scope <> 'replaced'
+                        AND (
+                            $4::text IS NOT NULL
+                            OR coalesce(run.error_type, '') NOT IN ('expired', 'dropped')
+                        )
+                )
+        )
         AND (
             $5::timestamptz IS NULL AND $6::timestamptz IS NULL
             OR run.finished_at >= coalesce($5::timestamptz, '-infinity')

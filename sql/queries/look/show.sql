@@ -62,6 +62,14 @@ SELECT
             AND replaced.idempotency_key = run.idempotency_key
     ) AS replaced_run,
     (
+        SELECT newer.id
+        FROM jobctl.job_runs AS newer
+        WHERE newer.idempotency_key = run.idempotency_key
+            AND newer.key_scope = 'live'
+            AND newer.status IN ('queued', 'running', 'failed')
+            AND run.key_scope = 'replaced'
+    ) AS replaced_by,
+    (
         SELECT count(*)
         FROM jobctl.job_runs AS sibling
         WHERE sibling.status = 'running'

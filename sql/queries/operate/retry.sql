@@ -1,6 +1,7 @@
 -- failed, dead, cancelled, queued or (with --force) running -> queued, due now. A cancelled run
 -- keeps its time if that is still in the future. A running run is taken from its worker. If no
--- attempt is left, as many are added as the run had at first. A retried run no longer expires.
+-- attempt is left, as many are added as the run had at first. A retried run no longer expires. A
+-- run that a newer one replaced gets its live key back.
 -- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
 -- $5  whether cancelled runs are due now, too        $6  whether settled runs are left out
 -- A row per existing id that is not left out: its status before, and whether it was retried. If the
@@ -37,6 +38,7 @@ retried AS (
             ELSE run.max_attempts
         END,
         granted_attempts = coalesce(run.granted_attempts, run.max_attempts),
+        key_scope = CASE run.key_scope WHEN 'replaced' THEN 'live' ELSE run.key_scope END,
         locked_by = NULL,
         locked_until = NULL,
         live_output = NULL,
@@ -49,23 +51,24 @@ retried AS (
     WHERE run.id = asked.id
         AND asked.status = ANY ($2::text[])
         AND asked.status <> 'succeeded'
-        -- A later run may have taken the live key after this run ended. If one takes it while this
-        -- statement runs, job_runs_key rejects the statement, and jobctl sends it again.
+        -- A later run may have taken the live key, after this run ended or by replacing it. If one
+        -- takes it while this statement runs, job_runs_key rejects the statement, and jobctl sends
+        -- it again.
         AND NOT EXISTS (
             SELECT FROM jobctl.job_runs AS heir
             WHERE heir.idempotency_key = run.idempotency_key
                 AND heir.key_scope = 'live'
                 AND heir.status IN ('queued', 'running', 'failed')
-                AND run.key_scope = 'live'
+                AND run.key_scope <> 'retained'
                 AND heir.id <> run.id
         )
         -- If several of these runs ended with the same key, only the newest gets it back.
         AND NOT EXISTS (
             SELECT FROM asked AS newer
             WHERE newer.idempotency_key = run.idempotency_key
-                AND newer.key_scope = 'live'
-                AND newer.status IN ('dead', 'cancelled')
-                AND run.key_scope = 'live'
+                AND newer.key_scope <> 'retained'
+                AND newer.status IN ('running', 'dead', 'cancelled')
+                AND run.key_scope <> 'retained'
                 AND newer.id > run.id
         )
     RETURNING run.id, run.job_type
