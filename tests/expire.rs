@@ -125,6 +125,17 @@ fn a_held_run_expires_and_a_retried_one_does_not() {
 }
 
 #[test]
+fn a_cancelled_run_that_gets_back_its_time_still_expires() {
+    let db = TestDb::new();
+    db.enqueue(["shell", "--in", "1h", "--expires-in", "10m", "--", "true"]);
+    for (retry, lasts) in [(&["retry", "1"][..], "00:10:00"), (&["retry", "1", "--now"], "")] {
+        db.jobctl(["cancel", "1"]).run().success();
+        db.jobctl(retry.iter().copied()).run().success();
+        assert_eq!(db.of_run(1, "expires_at - run_at"), lasts);
+    }
+}
+
+#[test]
 fn edit_moves_expires_at_and_replace_resets_it() {
     let db = TestDb::new();
     let key = ["--key", "k", "--key-scope", "live", "--on-conflict", "replace"];

@@ -1372,12 +1372,11 @@ impl Database {
                 let attempt = it.ended_now(worker, started, "interrupted", error);
                 it.note((run.id, run.attempts), attempt);
             }
+            let keeps_time = run.status == Status::Cancelled && !terms.cancelled_now;
+            let is_later = run.run_at > it.now && !run.is_expired(it.now);
             it.write(Run {
                 status: Status::Queued,
-                run_at: match run.status {
-                    Status::Cancelled if !terms.cancelled_now => run.run_at.max(it.now),
-                    _ => it.now,
-                },
+                run_at: if keeps_time { run.run_at.max(it.now) } else { it.now },
                 max_attempts: match is_used_up {
                     true => 1_000_000.min(run.attempts + granted),
                     false => run.max_attempts,
@@ -1386,7 +1385,7 @@ impl Database {
                 locked_by: None,
                 locked_until: None,
                 cancel_requested_at: None,
-                expires_at: None,
+                expires_at: run.expires_at.filter(|_| keeps_time && is_later),
                 finished_at: None,
                 updated_at: it.now,
                 ..run

@@ -1,7 +1,7 @@
 -- failed, dead, cancelled, queued or (with --force) running -> queued, due now. A cancelled run
 -- keeps its time if that is still in the future. A running run is taken from its worker. If no
--- attempt is left, as many are added as the run had at first. A retried run no longer expires. A
--- run that a newer one replaced gets its live key back.
+-- attempt is left, as many are added as the run had at first. A retried run expires only if it
+-- keeps its time. A run that a newer one replaced gets its live key back.
 -- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
 -- $5  whether cancelled runs are due now, too        $6  whether settled runs are left out
 -- A row per existing id that is not left out: its status before, and whether it was retried. If the
@@ -43,7 +43,12 @@ retried AS (
         locked_until = NULL,
         live_output = NULL,
         cancel_requested_at = NULL,
-        expires_at = NULL,
+        expires_at = CASE
+            WHEN asked.status = 'cancelled'
+                AND NOT $5::boolean
+                AND least(run.run_at, run.expires_at) > now()
+                THEN run.expires_at
+        END,
         finished_at = NULL,
         settled_at = NULL,
         updated_at = now()
