@@ -120,6 +120,7 @@ fn a_held_run_expires_and_a_retried_one_does_not() {
     assert_expired(&db, run);
     db.jobctl(["release", "--all"]).run().success();
     db.jobctl(["retry", &run.to_string()]).run().success();
+    assert_eq!(db.of_run(run, "status, error_type, last_error"), "queued||");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(run, "status, expires_at"), "succeeded|");
 }

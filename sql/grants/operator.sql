@@ -18,6 +18,8 @@ GRANT UPDATE (
     live_output,
     cancel_requested_at,
     expires_at,
+    last_error,
+    error_type,
     finished_at,
     settled_at,
     updated_at

@@ -1352,7 +1352,7 @@ impl Database {
         from: &[Status],
         terms: RetryTerms,
     ) -> store::Result<Vec<ActionResult>> {
-        self.act("retry", ids, from, |it, run| {
+        self.act("retry", ids, from, |it, mut run| {
             // The key belongs to an unfinished run, else to the newest of the runs in `ids`.
             let has_key = |other: &Run| {
                 let is_over = matches!(other.status, Status::Dead | Status::Cancelled);
@@ -1371,6 +1371,9 @@ impl Database {
                 let started = run.started_at.unwrap_or(it.now);
                 let attempt = it.ended_now(worker, started, "interrupted", error);
                 it.note((run.id, run.attempts), attempt);
+            }
+            if run.error_type.as_deref() == Some("expired") {
+                (run.last_error, run.error_type) = (None, None);
             }
             let keeps_time = run.status == Status::Cancelled && !terms.cancelled_now;
             let is_later = run.run_at > it.now && !run.is_expired(it.now);

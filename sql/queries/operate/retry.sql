@@ -49,6 +49,12 @@ retried AS (
                 AND least(run.run_at, run.expires_at) > now()
                 THEN run.expires_at
         END,
+        -- Other errors are of an attempt, and stay.
+        last_error = CASE
+            WHEN run.error_type IN ('expired', 'dropped') THEN NULL
+            ELSE run.last_error
+        END,
+        error_type = nullif(nullif(run.error_type, 'expired'), 'dropped'),
         finished_at = NULL,
         settled_at = NULL,
         updated_at = now()
