@@ -30,10 +30,8 @@ fn held_jobs_and_queues_are_not_claimed() {
     let statuses = [limited, limited_mail, later].map(|run| db.status(run));
     assert_eq!(statuses, ["succeeded", "queued", "queued"]);
 
-    db.jobctl(["release", "--all"])
-        .run()
-        .success()
-        .stdout("job\tshell\treleased\nqueue\tmail\treleased\n");
+    db.jobctl(["release", "--job", "shell"]).run().success().stdout("job\tshell\treleased\n");
+    db.jobctl(["release", "--queue", "mail"]).run().success().stdout("queue\tmail\treleased\n");
     tick(&db, "a");
     for run in [shell, limited_mail, mail, later] {
         assert_eq!(db.status(run), "succeeded");
@@ -130,6 +128,19 @@ fn several_holds_overlap_and_release_ends_them_all() {
 }
 
 #[test]
+fn releasing_all_ends_only_the_hold_of_all() {
+    let db = TestDb::new();
+    for hold in [&["--worker", "web1"][..], &["--queue", "mail"], &["--all"]] {
+        db.jobctl(["hold"]).args(hold.iter().copied()).run().success();
+    }
+    let others = "jobctl: other holds stay in force: 2; `jobctl hold --list` prints them\n";
+    let release = db.jobctl(["release", "--all"]).run().success();
+    release.stdout("all\t\treleased\n").stderr(others);
+    let held = "SELECT scope, name FROM jobctl.job_holds ORDER BY 1";
+    assert_eq!(db.query(held), "queue|mail\nworker|web1");
+}
+
+#[test]
 fn show_names_the_hold_and_check_ignores_held_runs() {
     let db = TestDb::new();
     tick(&db, "other");
@@ -154,7 +165,7 @@ fn show_names_the_hold_and_check_ignores_held_runs() {
     db.jobctl(["check"]).run().success().stdout("");
     db.jobctl(["tick", "--worker", "b", "--queue", "b"]).run().success();
     db.jobctl(["check"]).run().success().stdout("");
-    db.jobctl(["release", "--all"]).run().success();
+    db.jobctl(["release", "--worker", "other"]).run().success();
     db.jobctl(["check"]).run().exits(1).stdout_has("worker other does not tick");
 }
 
@@ -177,7 +188,7 @@ fn holds_are_recorded_and_releasing_them_resumes_no_schedule() {
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n");
     db.jobctl(["pause", "a"]).run().success();
     db.jobctl(["hold", "--job", "a", "--reason", "incident"]).run().success();
-    db.jobctl(["release", "--all", "--reason", "over"]).run().success();
+    db.jobctl(["release", "--job", "a", "--reason", "over"]).run().success();
     assert_eq!(db.query("SELECT paused_at IS NOT NULL FROM jobctl.job_definitions"), "t");
     let trail = "SELECT string_agg(action || ' ' || job || ' ' || detail || ' ' || reason, ', ' \
         ORDER BY id) FROM jobctl.job_events WHERE detail LIKE 'job a%'";

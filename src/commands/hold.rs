@@ -55,8 +55,8 @@ pub(crate) struct Hold {
 
 /// Let held runs start again
 ///
-/// With --all, it ends every hold. Paused schedules stay paused: `resume` continues
-/// them.
+/// --all ends `hold --all`. Jobs, queues and workers that are held on their own stay
+/// held. Paused schedules stay paused: `resume` continues them.
 ///
 ///   jobctl release --queue mail
 #[derive(Args, Debug)]
@@ -139,7 +139,13 @@ struct Released {
 impl Release {
     pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
         let target = HoldTarget::from(self.target);
-        let ended = database.open()?.end_holds(target.clone(), self.reason.cause())?;
+        let store = database.open()?;
+        let ended = store.end_holds(target.clone(), self.reason.cause())?;
+        let others = if target.scope == "all" { store.holds()?.len() } else { 0 };
+        if others > 0 {
+            let why = "`jobctl hold --list` prints them";
+            print::complain(&format!("other holds stay in force: {others}; {why}"));
+        }
         if ended.is_empty() {
             let HoldTarget { scope, name } = target;
             let what = if scope == "all" { "runs".to_owned() } else { format!("{scope} {name}") };

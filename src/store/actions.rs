@@ -245,7 +245,7 @@ impl Store {
         self.query("hold", Client::one, query!("operate/hold"), arguments)
     }
 
-    /// Ends the holds of a target, or all holds. Returns those that were in force.
+    /// Ends the holds of a target. Returns those that were in force.
     pub(crate) fn end_holds(&self, target: HoldTarget, cause: Cause) -> Result<Vec<Hold>> {
         let arguments = owned![target.scope, target.name, cause.host_user, cause.reason];
         self.query("release", Client::list, query!("operate/release"), arguments)

@@ -1557,9 +1557,8 @@ impl Database {
     /// operate/release.sql; returns the number of holds that were in force.
     pub(super) fn end_holds(&mut self, target: &HoldTarget) -> usize {
         let now = self.now;
-        let is_ended = |(it, _): &mut (HoldTarget, _)| {
-            target.scope == "all" || it.scope == target.scope && it.name == target.name
-        };
+        let is_ended =
+            |(it, _): &mut (HoldTarget, _)| it.scope == target.scope && it.name == target.name;
         let ended = self.holds.extract_if(.., is_ended);
         ended.filter(|(_, until)| until.is_none_or(|until| until > now)).count()
     }

@@ -1,10 +1,9 @@
--- Ends the holds of a job, a queue or a worker; with the scope `all`, all holds.
+-- Ends the holds of a job, a queue, a worker or all of them. Other holds stay.
 -- $1  scope    $2  name, empty for all    $3  host user    $4  reason
 -- A row per ended hold that was in force.
 WITH ended AS (
     DELETE FROM jobctl.job_holds AS hold
-    WHERE $1::text = 'all'
-        OR (hold.scope = $1::text AND hold.name = $2::text)
+    WHERE hold.scope = $1::text AND hold.name = $2::text
     RETURNING hold.*
 ),
 released AS (
