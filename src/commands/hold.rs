@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
 use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
 use super::Database;
 use super::arguments::{Reason, length, worker};
-use crate::exit::{Exit, Fault};
 use crate::job::definition::queue;
 use crate::print::{self, Output, Table};
 use crate::store::HoldTarget;
@@ -56,7 +54,8 @@ pub(crate) struct Hold {
 /// Let held runs start again
 ///
 /// --all ends `hold --all`. Jobs, queues and workers that are held on their own stay
-/// held. Paused schedules stay paused: `resume` continues them.
+/// held. Paused schedules stay paused: `resume` continues them. If the target is not
+/// held, release says so and exits with 0.
 ///
 ///   jobctl release --queue mail
 #[derive(Args, Debug)]
@@ -141,16 +140,18 @@ impl Release {
         let target = HoldTarget::from(self.target);
         let store = database.open()?;
         let ended = store.end_holds(target.clone(), self.reason.cause())?;
-        let others = if target.scope == "all" { store.holds()?.len() } else { 0 };
+        let HoldTarget { scope, name } = target;
+        let others = if scope == "all" { store.holds()?.len() } else { 0 };
+        let list = "`jobctl hold --list` prints them";
         if others > 0 {
-            let why = "`jobctl hold --list` prints them";
-            print::complain(&format!("other holds stay in force: {others}; {why}"));
+            print::complain(&format!("other holds stay in force: {others}; {list}"));
         }
         if ended.is_empty() {
-            let HoldTarget { scope, name } = target;
-            let what = if scope == "all" { "runs".to_owned() } else { format!("{scope} {name}") };
-            let why = format!("{what}: not held; `jobctl hold --list` prints the holds");
-            bail!(Fault::new(Exit::NotFound, why));
+            let what = match scope {
+                "all" => "all runs".to_owned(),
+                _ => format!("{scope} {name}"),
+            };
+            print::complain(&format!("no holds of {what} are in force; {list}"));
         }
         let result = "released";
         let released =
