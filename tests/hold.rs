@@ -199,6 +199,26 @@ fn holds_are_recorded_and_releasing_them_resumes_no_schedule() {
 }
 
 #[test]
+fn a_hold_warns_of_a_queue_or_a_worker_that_nothing_names() {
+    let db = TestDb::new();
+    tick(&db, "web1");
+    db.enqueue(["shell", "--queue", "mail", "--in", "1h", "--", "true"]);
+    let no_queue = "jobctl: no waiting run, definition or worker has the queue `defualt`; it is \
+        held all the same; did you mean `default`?\n";
+    let no_worker = "jobctl: no worker has ticked as `web2`; it is held all the same; did you mean \
+        `web1`?\n";
+    for (scope, name, warning) in [
+        ("queue", "defualt", no_queue),
+        ("queue", "mail", ""),
+        ("worker", "web2", no_worker),
+        ("worker", "web1", ""),
+    ] {
+        let hold = db.jobctl(["hold", &format!("--{scope}"), name]).run().success();
+        hold.stdout(&format!("{scope}\t{name}\theld\n")).stderr(warning);
+    }
+}
+
+#[test]
 fn a_hold_needs_one_known_target() {
     let db = TestDb::new();
     db.jobctl(["hold"]).run().exits(2);

@@ -12,7 +12,7 @@ use crate::job::definition::queue;
 use crate::print::{self, Output, Table};
 use crate::store::HoldTarget;
 use crate::text::duration::{SECOND, YEAR};
-use crate::text::timestamp;
+use crate::text::{did_you_mean, timestamp};
 
 const HOLDS: Table<'_> = Table::new(
     "scope as held, name, held_at as since, held_until as until, host_user|recorded_by as by, \
@@ -121,7 +121,16 @@ impl Hold {
         }
         let target = HoldTarget::from(self.target);
         let held_until = store.hold(target.clone(), self.lasts, self.reason.cause())?;
+        let known = store.hold_names(target.clone())?;
         let HoldTarget { scope, name } = target;
+        if matches!(scope, "queue" | "worker") && !known.contains(&name) {
+            let meant = did_you_mean::suggestion(&name, known.iter().map(String::as_str));
+            let who = match scope {
+                "queue" => "waiting run, definition or worker has the queue",
+                _ => "worker has ticked as",
+            };
+            print::complain(&format!("no {who} `{name}`; it is held all the same{meant}"));
+        }
         let held = Held { scope, name, result: "held", held_until };
         let table = Table::new("scope, name, result, held_until as until", "");
         print::row(self.output, &held, &table)

@@ -245,6 +245,12 @@ impl Store {
         self.query("hold", Client::one, query!("operate/hold"), arguments)
     }
 
+    /// Returns the names that exist in the scope of a target, if it is `queue` or `worker`.
+    pub(crate) fn hold_names(&self, target: HoldTarget) -> Result<Vec<String>> {
+        let arguments = owned![target.scope, target.name];
+        self.query("read names", Client::list, query!("look/hold_names"), arguments)
+    }
+
     /// Ends the holds of a target. Returns those that were in force.
     pub(crate) fn end_holds(&self, target: HoldTarget, cause: Cause) -> Result<Vec<Hold>> {
         let arguments = owned![target.scope, target.name, cause.host_user, cause.reason];
