@@ -8,7 +8,8 @@ use crate::report::text;
 use crate::support::TestDb;
 
 /// A week of sixty thousand runs: three storms of failures that recovered, a full disk on web2,
-/// which then stopped, a queue without a worker, dead runs, and a backup that never succeeded.
+/// which then stopped, a queue without a worker, dead runs, a backup that never succeeded, and a
+/// sequence that a restore left behind its table.
 pub(crate) fn after_a_bad_week() -> TestDb {
     let db = TestDb::new();
     db.apply(
@@ -55,6 +56,7 @@ pub(crate) fn after_a_bad_week() -> TestDb {
              FROM failed;
          INSERT INTO jobctl.job_runs (job_type, queue, run_at)
              SELECT 'thumbnails', 'slow', now() - interval '2 hours' FROM generate_series(1, 5);
+         SELECT setval('jobctl.job_runs_id_seq', 1, false);
          ANALYZE jobctl.job_runs, jobctl.job_attempts",
     );
     db
@@ -79,7 +81,8 @@ fn after_a_bad_week_every_command_names_the_same_problems() {
     let named = subjects(&check["findings"]);
     let codes: Vec<_> =
         check["findings"].as_array().unwrap().iter().map(|one| one["code"].as_str()).collect();
-    let expected = ["worker_silent", "queue_unserved", "runs_dead", "job_stale"].map(Some);
+    let expected =
+        ["worker_silent", "sequence_behind", "queue_unserved", "runs_dead", "job_stale"].map(Some);
     assert_eq!(codes, expected);
     assert_eq!(subjects(&json(&["doctor", "--json"])), named);
     assert_eq!(subjects(&json(&["status", "--json"])["findings"]), named);

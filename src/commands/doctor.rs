@@ -101,7 +101,7 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
         match &work {
             Ok(work) => {
                 now = Some(work.now);
-                let checks = health::checks(&health::work(work, &limits));
+                let checks = health::checks(work, &health::work(work, &limits));
                 checks.into_iter().for_each(|finding| add(finding.check, finding));
             }
             Err(error) => add("work", health::unreadable(error)),
@@ -111,7 +111,6 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
         add("time zones", judge(&zones, |zones| health::zones(ZoneData::current(), zones)));
         let indexes = store.inspect_indexes();
         add("indexes", judge(&indexes, |indexes| health::indexes(indexes)));
-        add("sequences", judge(&store.inspect_sequences(), |behind| health::sequences(behind)));
         let tables = store.inspect_tables();
         add("vacuum", judge(&tables, |tables| health::vacuum(&session, tables)));
         let indexes = indexes.as_deref().unwrap_or_default();

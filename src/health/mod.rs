@@ -16,7 +16,7 @@ pub(crate) use server::{
     ClockFacts, ConnectionFacts, clock, connection, database, durability, grants, pooler, role,
     writes, zones,
 };
-pub(crate) use tables::{indexes, sequences, sizes, snapshots, vacuum};
+pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
 pub(crate) use work::{checks, codes, work};
 
 /// From best to worst.

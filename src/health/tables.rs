@@ -2,9 +2,7 @@
 
 use super::{Finding, bad, names, ok, some, unknown, warn};
 use crate::health::limits::TICK_OVERDUE;
-use crate::store::{
-    HolderFacts, IndexFacts, SequenceFacts, SessionFacts, SnapshotFacts, TableFacts,
-};
+use crate::store::{HolderFacts, IndexFacts, SessionFacts, SnapshotFacts, TableFacts};
 use crate::text::duration;
 use crate::text::plural;
 
@@ -33,20 +31,6 @@ pub(crate) fn indexes(facts: &[IndexFacts]) -> Finding {
     }
     let scans = facts.iter().map(|index| index.scans).sum();
     ok(format!("all {} indexes are valid, scanned {}", facts.len(), plural::of(scans, "time")))
-}
-
-/// `behind` holds the sequences that would return ids that their tables already have.
-pub(crate) fn sequences(behind: &[SequenceFacts]) -> Finding {
-    if behind.is_empty() {
-        return ok("each sequence is ahead of its table");
-    }
-    let names = names(behind, |_| true, |sequence| &sequence.name);
-    // After a switch to a logical replica, usually all are behind.
-    let statements: Vec<_> = behind.iter().map(|sequence| sequence.setval.as_str()).collect();
-    bad(
-        format!("behind the table: {}", some(&names)),
-        format!("as the schema's owner: {}", statements.join("; ")),
-    )
 }
 
 pub(crate) fn vacuum(session: &SessionFacts, tables: &[TableFacts]) -> Finding {

@@ -3,17 +3,18 @@
 
 use std::cmp::Reverse;
 
-use super::{Finding, Severity, ok, unknown};
+use super::{Finding, Severity, bad, ok, unknown};
 use crate::health::limits::Thresholds;
 use crate::schedule::due::{self, Scheduled};
-use crate::store::{self, Fact, WorkFacts};
+use crate::store::{self, Fact, SequenceFacts, WorkFacts};
 use crate::text::duration::show;
 use crate::text::plural;
 
 /// What `doctor` says if there is no finding with one of these codes. The order of the codes is the
 /// order of findings that are equally bad: likely causes first.
-const CHECKS: [(&str, &str, &[&str]); 12] = [
+const CHECKS: [(&str, &str, &[&str]); 13] = [
     ("ticks", "every worker ticks", &["worker_missing", "worker_silent"]),
+    ("sequences", "each sequence is ahead of its table", &["sequence_behind"]),
     ("definitions", "every waiting run has a definition", &["definition_missing"]),
     ("queues", "workers serve the queues of all overdue runs", &["queue_unserved"]),
     ("overdue runs", "no run in a served queue is overdue", &["runs_overdue"]),
@@ -74,6 +75,7 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     tolerate("attempts_failing", limits.failures.map_or(0, |(most, _)| most));
     let found = |fact: &Fact| finding(fact, limits, work.operates);
     let mut findings: Vec<_> = facts.iter().filter_map(found).collect();
+    findings.extend(work.sequences_behind.iter().flatten().map(sequence_behind));
     let place = |finding: &Finding| codes().position(|code| Some(code) == finding.code);
     // The sort is stable: findings with the same code keep the order of the facts.
     findings.sort_by_key(|finding| (Reverse(finding.severity), place(finding)));
@@ -81,22 +83,35 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
 }
 
 /// Returns the findings of each check of the work: its problems, or that all is well.
-pub(crate) fn checks(findings: &[Finding]) -> Vec<Finding> {
+pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
     let is_hidden = findings.iter().any(|finding| finding.code == Some("worker_missing"));
     let of_check = |(check, well, _): (&'static str, &str, _)| {
         let of_check = findings.iter().filter(move |finding| finding.check == check);
         let found: Vec<_> = of_check.cloned().collect();
-        match found.is_empty() {
-            true if HIDDEN.contains(&check) && is_hidden => {
-                let found =
-                    unknown("not checked while no worker ticks", "start ticks, see `ticks`");
-                vec![Finding { check, ..found }]
+        let none = match check {
+            "sequences" if work.sequences_behind.is_none() => unknown(
+                "this role may not read sequences",
+                "run `jobctl doctor` as the schema's owner",
+            ),
+            _ if HIDDEN.contains(&check) && is_hidden => {
+                unknown("not checked while no worker ticks", "start ticks, see `ticks`")
             }
-            true => vec![Finding { check, ..ok(well) }],
-            false => found,
-        }
+            _ => ok(well),
+        };
+        if found.is_empty() { vec![Finding { check, ..none }] } else { found }
     };
     CHECKS.into_iter().flat_map(of_check).collect()
+}
+
+fn sequence_behind(SequenceFacts { table_name, setval }: &SequenceFacts) -> Finding {
+    Finding {
+        check: "sequences",
+        code: Some("sequence_behind"),
+        ..bad(
+            format!("the sequence of jobctl.{table_name} is behind its table, so inserts fail"),
+            format!("as the schema's owner: {setval}"),
+        )
+    }
 }
 
 /// Words a fact. A code that this program does not know has no finding.

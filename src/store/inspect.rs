@@ -64,13 +64,6 @@ rows! {
         pub(crate) entries: i64,
     }
 
-    /// A sequence that would return ids that its table already has.
-    pub(crate) struct SequenceFacts {
-        pub(crate) name: String,
-        /// The statement that corrects it.
-        pub(crate) setval: String,
-    }
-
     pub(crate) struct TableFacts {
         pub(crate) name: String,
         /// The size with indexes and TOAST, as text.
@@ -132,11 +125,6 @@ impl Store {
     pub(crate) fn inspect_indexes(&self) -> Result<Vec<IndexFacts>> {
         let arguments = owned![schema::indexes()];
         self.query("inspect indexes", Client::list, query!("doctor/indexes"), arguments)
-    }
-
-    /// Returns the sequences that are behind their tables.
-    pub(crate) fn inspect_sequences(&self) -> Result<Vec<SequenceFacts>> {
-        self.query("inspect sequences", Client::list, query!("doctor/sequences"), owned![])
     }
 
     pub(crate) fn inspect_tables(&self) -> Result<Vec<TableFacts>> {

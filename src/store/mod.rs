@@ -38,8 +38,8 @@ pub(crate) use effects::{Effect, RESULT_LIMIT};
 pub(crate) use enqueue::{Accepted, NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
 pub(crate) use inspect::{
-    GrantFacts, HolderFacts, IndexFacts, RoleFacts, SequenceFacts, SessionFacts, SnapshotFacts,
-    TableFacts, ZoneFacts,
+    GrantFacts, HolderFacts, IndexFacts, RoleFacts, SessionFacts, SnapshotFacts, TableFacts,
+    ZoneFacts,
 };
 pub(crate) use list::{FailureFilter, Run, RunFilter};
 pub(crate) use load::LoadFigures;
@@ -50,7 +50,7 @@ pub(crate) use runs::{
 pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};
 pub(crate) use show::{Attempt, Event, History, RunDetails, StoredOutput};
-pub(crate) use status::{Fact, Figures, JobStatus, Overview, WAITS, WorkFacts};
+pub(crate) use status::{Fact, Figures, JobStatus, Overview, SequenceFacts, WAITS, WorkFacts};
 
 use crate::connect::{ConnectionThread, Target};
 use crate::text::duration::CENTURY;

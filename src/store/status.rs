@@ -93,6 +93,13 @@ rows! {
         pub(crate) runs: i64,
         pub(crate) detail: Option<String>,
     }
+
+    /// A sequence that would return ids that its table already has.
+    pub(crate) struct SequenceFacts {
+        pub(crate) table_name: String,
+        /// The statement that corrects it.
+        pub(crate) setval: String,
+    }
 }
 
 /// The bounds of the waits that are counted, in seconds; `jobctl.count_attempts` has the same.
@@ -118,6 +125,8 @@ pub(crate) struct WorkFacts {
     /// By the database's clock.
     pub(crate) now: DateTime<Utc>,
     pub(crate) facts: Vec<Fact>,
+    /// `None`: the role of this session may not read sequences.
+    pub(crate) sequences_behind: Option<Vec<SequenceFacts>>,
     /// The definitions of the jobs. Only a report reads their last runs.
     pub(crate) scheduled: Vec<Scheduled>,
     /// Whether the role of this session has the privileges of an operator.
@@ -190,6 +199,10 @@ pub(super) fn read_work(
     let facts = client
         .list(query!("look/findings"), &[&jobs, &tick_age, &lag, &running, &dead, &failures])?;
     let now = client.one(query!("look/now"), &[])?;
-    let operates = client.one(query!("look/operates"), &[])?;
-    Ok(WorkFacts { now, facts, scheduled, operates })
+    let (operates, sees_sequences) = client.one(query!("look/operates"), &[])?;
+    let sequences_behind = match sees_sequences {
+        true => Some(client.list(query!("look/sequences_behind"), &[])?),
+        false => None,
+    };
+    Ok(WorkFacts { now, facts, sequences_behind, scheduled, operates })
 }

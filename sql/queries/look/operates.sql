@@ -1,4 +1,12 @@
--- Whether the current role has the privileges of an operator. One row.
+-- What the current role may do and see, beyond the privileges of a viewer. One row.
 SELECT
     has_column_privilege('jobctl.job_runs', 'cancel_requested_at', 'UPDATE')
-    AND has_column_privilege('jobctl.job_definitions', 'paused_at', 'UPDATE') AS operates
+        AND has_column_privilege('jobctl.job_definitions', 'paused_at', 'UPDATE') AS operates,
+    (
+        SELECT
+            bool_and(
+                has_sequence_privilege('jobctl.' || name || '_id_seq', 'SELECT')
+                AND has_column_privilege('jobctl.' || name, 'id', 'SELECT')
+            )
+        FROM unnest('{job_runs, job_definitions, job_events}'::text[]) AS name
+    ) AS sees_sequences
