@@ -41,6 +41,7 @@ fn no_more_runs_start_than_the_rate_allows_over_all_workers() {
 fn a_burst_is_how_many_may_start_at_once() {
     let db = TestDb::new();
     db.apply("[jobs.mail]\nshell = 'true'\nrate = '86400/1d'\nburst = 2\n");
+    tick(&db, "a");
     for _ in 0..3 {
         db.enqueue(["mail"]);
     }

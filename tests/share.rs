@@ -58,6 +58,7 @@ fn turns_are_taken_within_one_claim_and_other_jobs_keep_their_place() {
 fn max_running_per_share_limits_each_share_over_all_workers() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running_per_share = 2\nmax_running = 9\n");
+    db.jobctl(["tick"]).run().success();
     run_elsewhere(&db, "acme");
     run_elsewhere(&db, "acme");
     run_elsewhere(&db, "b");

@@ -495,6 +495,18 @@ fn the_definition_explains_why_a_due_run_waits() {
         let id = enqueue_due(&db, job, 4);
         let full = format!("due 4h ago: {most} of at most {most} runs of this job are running");
         assert_eq!(why(&db, id), full);
+        // The causes that `check` names come first.
+        let is_behind = |found: &str| assert_eq!(why(&db, id), format!("due 4h ago: {found}"));
+        set_worker(&db, "6 minutes", "{}");
+        is_behind("no worker ticks");
+        set_worker(&db, "1 minute", "{mail}");
+        is_behind("no worker serves queue default, which has 1 overdue run");
+        set_worker(&db, "1 minute", "{}");
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET locked_until = now() - interval '1 hour' \
+             WHERE id = {id} - 1"
+        ));
+        is_behind("no tick has recovered 1 run of worker w with an expired lease");
     }
     let id = enqueue_due(&db, "any", 4);
     // Operators may expect a paused or disabled schedule to stop its runs; `show` says that it does
@@ -535,7 +547,9 @@ fn times_lease_and_attempts_explain_why_a_run_is_not_running() {
     assert_eq!(why(&db, running), "");
     assert!(columns(running, "cancel_requested_at = now()").starts_with("cancel was requested "));
     let lost = "locked_until = now() - interval '4 hours 5 seconds'";
-    assert_eq!(columns(running, lost), "its lease expired 4h ago; the next tick recovers it");
+    assert_eq!(columns(running, lost), "its lease expired 4h ago; no worker has ever ticked");
+    set_worker(&db, "1 minute", "{}");
+    assert_eq!(why(&db, running), "its lease expired 4h ago; the next tick recovers it");
     assert_eq!(columns(run_in(&db, "dead"), "attempts = 10"), "attempt 10 of 10 was the last");
     for status in ["succeeded", "cancelled"] {
         assert_eq!(why(&db, run_in(&db, status)), "");

@@ -100,9 +100,10 @@ impl Arguments {
     }
 }
 
-/// Returns what may keep a waiting run from being executed; nothing for other runs.
+/// Returns what may keep a waiting or lost run from being executed; nothing for other runs.
 fn findings(store: &Store, run: &RunDetails) -> store::Result<Vec<Finding>> {
-    if !is_waiting(run) {
+    let is_lost = run.locked_until.is_some_and(|until| until < run.now);
+    if !is_waiting(run) && !is_lost {
         return Ok(Vec::new());
     }
     // Explain even a short wait.

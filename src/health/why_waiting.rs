@@ -17,7 +17,7 @@ const COUNTED: i64 = 1000;
 pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     match Status::parse(&run.status)? {
         Status::Queued | Status::Failed => Some(waiting(run, findings)),
-        Status::Running => running(run).or_else(|| replaced(run)),
+        Status::Running => running(run, findings).or_else(|| replaced(run)),
         Status::Cancelled => replaced(run),
         Status::Dead if run.attempts >= run.max_attempts => {
             Some(format!("attempt {} of {} was the last", run.attempts, run.max_attempts))
@@ -62,11 +62,23 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     if let Some(id) = run.replaced_run {
         return format!("run {id} has the same key, and is still running");
     }
-    if let Some(most) = run.most_running.filter(|most| run.running >= i64::from(*most)) {
+    let full = run.most_running.filter(|most| run.running >= i64::from(*most));
+    let of_share = run.max_running_per_share;
+    let full_share = of_share.filter(|most| run.running_of_share >= i64::from(*most));
+    let keeps = |finding: &&Finding| match finding.code {
+        Some("worker_missing") => true,
+        Some("queue_unserved") => finding.queue.as_ref() == Some(&run.queue),
+        // A lost run counts as running until a tick recovers it.
+        Some("lease_lost") => full.or(full_share).is_some(),
+        _ => false,
+    };
+    if let Some(finding) = findings.iter().find(keeps) {
+        return finding.found.clone();
+    }
+    if let Some(most) = full {
         return format!("{} of at most {most} runs of this job are running", run.running);
     }
-    let of_share = run.max_running_per_share;
-    if let Some(most) = of_share.filter(|most| run.running_of_share >= i64::from(*most)) {
+    if let Some(most) = full_share {
         let share = match &run.share {
             Some(share) => format!("of share {share}"),
             None => "without a share".to_owned(),
@@ -75,14 +87,6 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     }
     if let (Some(rate), Some(at)) = (&run.rate, run.allowed_at.filter(|at| *at > run.now)) {
         return format!("its rate of {rate} is used up for another {}", between(run.now, at));
-    }
-    let keeps = |finding: &&Finding| match finding.code {
-        Some("worker_missing") => true,
-        Some("queue_unserved") => finding.queue.as_ref() == Some(&run.queue),
-        _ => false,
-    };
-    if let Some(finding) = findings.iter().find(keeps) {
-        return finding.found.clone();
     }
     let Some(served_at) = run.served_at else {
         return "no tick has served its queue yet".to_owned();
@@ -102,10 +106,12 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     }
 }
 
-fn running(run: &RunDetails) -> Option<String> {
-    let expired = run.locked_until.filter(|until| *until < run.now).map(|until| {
-        format!("its lease expired {} ago; the next tick recovers it", between(until, run.now))
-    });
+fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
+    let missing = findings.iter().find(|finding| finding.code == Some("worker_missing"));
+    let then = missing.map_or("the next tick recovers it", |missing| &missing.found);
+    let expired = run.locked_until.filter(|until| *until < run.now);
+    let expired =
+        expired.map(|until| format!("its lease expired {} ago; {then}", between(until, run.now)));
     let cancelled = run.cancel_requested_at;
     expired.or(cancelled.map(|at| format!("cancel was requested {} ago", between(at, run.now))))
 }
