@@ -166,8 +166,20 @@ fn show_names_the_hold_and_check_ignores_held_runs() {
          ticking_since = now() - interval '9 days'",
     );
     db.jobctl(["check"]).run().success().stdout("");
+    let held = "no worker claims from its queue; worker other is held by ";
+    db.jobctl(["show", &run]).run().success().stdout_has(held);
     db.jobctl(["tick", "--worker", "b", "--queue", "b"]).run().success();
     db.jobctl(["check"]).run().success().stdout("");
+    db.jobctl(["show", &run]).run().success().stdout_has(held);
+    // Another worker serves the queue, or ceased to long ago.
+    db.execute("UPDATE jobctl.job_workers SET queues = '{}' WHERE worker = 'b'");
+    db.jobctl(["show", &run]).run().success().nowhere("is held by");
+    db.execute(
+        "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '10 minutes' \
+         WHERE worker = 'b'",
+    );
+    db.jobctl(["show", &run]).run().success().stdout_has(held);
+    db.jobctl(["tick", "--worker", "b", "--queue", "b"]).run().success();
     db.jobctl(["release", "--worker", "other"]).run().success();
     db.jobctl(["check"]).run().exits(1).stdout_has("worker other does not tick");
 }

@@ -57,7 +57,12 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
         let until = run.held_until.map(|until| format!(", ends in {}", between(run.now, until)));
         let reason = run.hold_reason.as_ref().map(|reason| format!(": {reason}"));
         let [until, reason] = [until, reason].map(Option::unwrap_or_default);
-        return format!("held by {by} for {}{until}{reason}", between(at, run.now));
+        let worker = run.held_worker.as_ref();
+        let held = worker.map_or_else(
+            || "held".to_owned(),
+            |worker| format!("no worker claims from its queue; worker {worker} is held"),
+        );
+        return format!("{held} by {by} for {}{until}{reason}", between(at, run.now));
     }
     if let Some(id) = run.replaced_run {
         return format!("run {id} has the same key, and is still running");

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use super::row::{owned, rows, timestamp};
 use super::{Result, Store, query};
 use crate::connect::Client;
+use crate::health::limits::TICK_OVERDUE;
 
 rows! {
     /// A run and the facts that decide when it starts.
@@ -53,6 +54,9 @@ rows! {
         /// `None`: until it is released.
         pub(crate) held_until: Option<DateTime<Utc>> as "timestamp",
         pub(crate) held_by: Option<String>,
+        /// The held worker, if the hold is of a worker and no other one serves the queue.
+        #[serde(skip)]
+        pub(crate) held_worker: Option<String>,
         pub(crate) hold_reason: Option<String>,
         /// The limit of simultaneous runs of the definition.
         #[serde(skip)]
@@ -151,8 +155,11 @@ impl Store {
             Err(error) if error.may_be_about_rows() => Err(error.to_string()),
             Err(error) => return Err(error),
         };
+        let tick_age = TICK_OVERDUE.as_secs_f64();
         self.transact("show a run", move |client| {
-            let Some(run) = client.first(query!("look/show"), &[&id])? else { return Ok(None) };
+            let Some(run) = client.first(query!("look/show"), &[&id, &tick_age])? else {
+                return Ok(None);
+            };
             let attempts = client.list(query!("look/list_attempts"), &[&id, &characters])?;
             let events = client.list(query!("look/list_events"), &[&Some(id), &None::<String>])?;
             Ok(Some(History { run, payload: payload.clone(), attempts, events }))

@@ -1,18 +1,19 @@
 -- A run and the facts that decide when it starts: its definition, the number of running runs of its
 -- job, the number of due runs that come first, and when a worker last looked.
--- $1  run id
+-- $1  run id    $2  seconds after its last tick until a worker is silent
 -- Zero rows: no such run.
 WITH workers AS (
     SELECT
+        worker.worker,
         worker.queues,
+        EXISTS (
+            SELECT FROM jobctl.current_holds AS hold
+            WHERE hold.scope = 'worker'
+                AND hold.name = worker.worker
+        ) AS held,
         -- A tick with --linger polls many times a second, but rarely updates its row.
         CASE WHEN worker.claiming_until > now() THEN now() ELSE worker.last_tick_at END AS ticked_at
     FROM jobctl.job_workers AS worker
-    WHERE NOT EXISTS (
-        SELECT FROM jobctl.current_holds AS hold
-        WHERE hold.scope = 'worker'
-            AND hold.name = worker.worker
-    )
 )
 SELECT
     run.id,
@@ -48,6 +49,7 @@ SELECT
     hold.held_at,
     hold.held_until,
     hold.held_by,
+    hold.held_worker,
     hold.reason AS hold_reason,
     definition.most_running,
     definition.max_running_per_share,
@@ -94,25 +96,35 @@ SELECT
             LIMIT 1000
         ) AS earlier
     ) AS ahead,
-    (
-        SELECT max(workers.ticked_at)
-        FROM workers
-        WHERE cardinality(workers.queues) = 0
-            OR run.queue = ANY (workers.queues)
-    ) AS served_at,
+    serving.served_at,
     now() AS now
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type
+CROSS JOIN LATERAL (
+    SELECT
+        max(workers.ticked_at) FILTER (WHERE NOT workers.held) AS served_at,
+        array_agg(workers.worker) FILTER (WHERE workers.held) AS held_workers
+    FROM workers
+    WHERE cardinality(workers.queues) = 0
+        OR run.queue = ANY (workers.queues)
+) AS serving
 LEFT JOIN LATERAL (
     SELECT
         hold.held_at,
         hold.held_until,
         coalesce(hold.host_user, hold.recorded_by) AS held_by,
+        CASE WHEN hold.scope = 'worker' THEN hold.name END AS held_worker,
         hold.reason
     FROM jobctl.current_holds AS hold
     WHERE (hold.scope, hold.name) IN (('all', ''), ('queue', run.queue), ('job', run.job_type))
-    ORDER BY hold.held_until DESC NULLS FIRST, hold.held_at
+        -- No other worker serves the queue.
+        OR (
+            hold.scope = 'worker'
+            AND hold.name = ANY (serving.held_workers)
+            AND coalesce(serving.served_at < now() - make_interval(secs => $2::float8), true)
+        )
+    ORDER BY hold.scope = 'worker', hold.held_until DESC NULLS FIRST, hold.held_at
     LIMIT 1
 ) AS hold ON run.status IN ('queued', 'failed')
 WHERE run.id = $1::bigint
