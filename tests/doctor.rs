@@ -239,8 +239,15 @@ fn doctor_warns_of_open_effects() {
              ('done', now() - interval '25 hours', now())",
     );
     finds(&db, "effects", "warn", "1 effect began over a day ago and did not complete");
+    let example = |doctor| {
+        let all = findings(doctor);
+        all.iter().find(|finding| finding["code"] == "effect_open").unwrap()["example"].clone()
+    };
+    assert_eq!(example(db.jobctl(["doctor"])), "the oldest has the key open");
+    // A viewer may not read keys.
+    assert_eq!(example(Role::granted(&db, "viewer").jobctl(["doctor"])), Value::Null);
     db.jobctl(["once", "--settle", "done", "open"]).run().success();
-    finds(&db, "effects", "ok", "no effect is open");
+    finds(&db, "effects", "ok", "no effect has been open for over a day");
 }
 
 #[test]

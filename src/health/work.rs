@@ -28,7 +28,7 @@ const CHECKS: [(&str, &str, &[&str]); 13] = [
     ("freshness", "every job succeeded within its max_age", &["job_stale"]),
     ("timeouts", "every scheduled command has a timeout", &["timeout_missing"]),
     ("history", "no history needs to be pruned", &["prune_missing"]),
-    ("effects", "no effect is open", &["effect_open"]),
+    ("effects", "no effect has been open for over a day", &["effect_open"]),
     ("holds", "no hold is older than a day", &["hold_old"]),
 ];
 /// Checks that only a flag of `check` asks for.
@@ -223,6 +223,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operates: bool) -> Option<Finding> 
     let example = match (code, &fact.detail) {
         ("worker_missing", _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
         ("job_stale" | "hold_old", _) => None,
+        ("effect_open", key) => key.as_ref().map(|key| format!("the oldest has the key {key}")),
         (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
         ("runs_dead" | "attempts_failing", None) => Some(format!("the newest is run {run}")),
         ("queue_unserved" | "runs_overdue" | "lease_lost", None) => {

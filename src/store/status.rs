@@ -196,13 +196,17 @@ pub(super) fn read_work(
     let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());
     let (running, dead) = (seconds(limits.running), seconds(limits.dead_within));
     let failures = seconds(limits.failures.map(|(_, within)| within));
-    let facts = client
+    let mut facts: Vec<Fact> = client
         .list(query!("look/findings"), &[&jobs, &tick_age, &lag, &running, &dead, &failures])?;
     let now = client.one(query!("look/now"), &[])?;
-    let (operates, sees_sequences) = client.one(query!("look/operates"), &[])?;
+    let (operates, sees_sequences, sees_effects) = client.one(query!("look/operates"), &[])?;
     let sequences_behind = match sees_sequences {
         true => Some(client.list(query!("look/sequences_behind"), &[])?),
         false => None,
     };
+    if let Some(open) = facts.iter_mut().find(|fact| sees_effects && fact.code == "effect_open") {
+        // The key of the oldest effect.
+        open.detail = client.first(query!("effect/list_open"), &[])?;
+    }
     Ok(WorkFacts { now, facts, sequences_behind, scheduled, operates })
 }
