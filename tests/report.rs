@@ -490,8 +490,11 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
          UPDATE jobctl.job_definitions
              SET next_run_at = now() + interval '5 minutes 1 second' WHERE name = 'fires';
          INSERT INTO jobctl.job_workers (worker, version, last_tick_at)
-         VALUES ('old', '0.9', now() - interval '3 days'),
-            (repeat('x', 300), '0.9', now() - interval '4 days');
+         VALUES ('old', '0.9', now() - interval '3 days');
+         INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
+         SELECT name, '0.9', now() - interval '2 hours', now() - interval '9 days'
+         FROM unnest(ARRAY['held', repeat('x', 300)]) AS name;
+         INSERT INTO jobctl.job_holds (scope, name) VALUES ('worker', 'held');
          INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
              started_at, cancel_requested_at)
          VALUES ('fires', 'running', 2, 'w', now() + interval '1 minute',
@@ -516,7 +519,9 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
     assert!(fires.find("late late") < fires.find("held paused since"), "{fires}");
     assert!(fires.find("held paused since") < fires.find("nightly disabled"), "{fires}");
     let workers = texts("Worker Last tick", "jobctl 0");
-    assert!(workers.find("w ") < workers.find("old silent"), "{workers}");
+    assert!(workers.find("w ") < workers.find("old "), "{workers}");
+    // As in `check`: a held worker is not silent, nor one that ticked once, three days ago.
+    assert_eq!(workers.matches("silent").count(), 1, "{workers}");
     assert!(workers.contains(&format!(" {} silent", "x".repeat(255))), "{workers}");
     let running = texts("Running now", "Schedules");
     assert!(

@@ -115,8 +115,12 @@ pub(super) fn workers(view: &View<'_>) -> Markup {
     let all = (snapshot.summary.workers, "worker", html! { "their last ticks are older" });
     let columns = ["Worker", "Last tick", "Version"];
     list("Workers", columns, &none, &all, &snapshot.workers, |worker| {
+        let is_silent = view.findings.iter().any(|finding| {
+            matches!(finding.code, Some("worker_silent" | "worker_missing"))
+                && finding.worker.as_ref() == Some(&worker.worker)
+        });
         let last_tick = html! {
-            @if is_overdue(worker.last_tick_at, axis) { span.badge.warn { "silent" } " " }
+            @if is_silent { span.badge.warn { "silent" } " " }
             (moment(axis, worker.last_tick_at))
         };
         [name(&worker.worker), last_tick, html! { (worker.version) }]
