@@ -34,6 +34,16 @@ fn jobs_lists_what_definitions_run_and_why_they_do_not_fire() {
     assert!(jobs[0]["next_run_at"].is_string());
     assert_eq!(jobs[1]["executes"], "http://app.example/report?[redacted]");
     assert_eq!(jobs[1]["state"], Value::Null);
+    db.execute("UPDATE jobctl.job_definitions SET schedule = '61 * * * *' WHERE name = 'backup'");
+    let shown = [
+        json_of(&db, &["jobs"])[0].take(),
+        json_of(&db, &["job", "backup"]),
+        json_of(&db, &["status"])["jobs"][0].take(),
+    ];
+    for job in shown {
+        assert_eq!((&job["state"], &job["next_run_at"]), (&json!("broken"), &Value::Null));
+    }
+    db.apply(JOBS);
     let pause = db.jobctl(["pause", "backup", "--reason", "disk"]).env("SUDO_USER", "ana");
     pause.run().success();
     let jobs = json_of(&db, &["jobs"]);

@@ -148,6 +148,11 @@ fn delay_of(name: &str, spread: Duration) -> Duration {
     Duration::from_secs(hash.checked_rem(spread.as_secs()).unwrap_or_default())
 }
 
+/// Whether the schedule of this job is broken.
+pub(crate) fn breaks(scheduled: &[Scheduled], job: &str) -> bool {
+    scheduled.iter().any(|one| one.name == job && is_broken(one))
+}
+
 /// Whether the schedule should fire but never will: it is unreadable, or no time matches.
 pub(crate) fn is_broken(scheduled: &Scheduled) -> bool {
     first_from(scheduled, scheduled.now).is_some_and(|first| first.is_err())

@@ -10,7 +10,7 @@ use super::row::{columns, owned, rows, timestamp};
 use super::{Cause, Error, Kind, Result, Store, query};
 use crate::connect::Client;
 use crate::exit::Exit;
-use crate::schedule::due::{DueSchedule, FirePlan, Scheduled};
+use crate::schedule::due::{self, DueSchedule, FirePlan, Scheduled};
 
 /// The treatment of definitions that are missing from the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,7 +42,7 @@ rows! {
         /// JSON in the words of the file, including secrets.
         #[serde(skip)]
         pub(crate) keys: String,
-        /// `fires`, `paused` or `disabled`; `None`: no schedule, and not disabled.
+        /// `fires`, `broken`, `paused` or `disabled`; `None`: no schedule, and not disabled.
         pub(crate) state: Option<String>,
         /// The start of the pause, or the time when the definition was disabled if it is known.
         pub(crate) since_at: Option<DateTime<Utc>> as "timestamp",
@@ -140,7 +140,17 @@ impl Store {
 
     /// Returns all definitions by name, or the definition of that name.
     pub(crate) fn list_definitions(&self, name: Option<String>) -> Result<Vec<StoredDefinition>> {
-        self.query("read definitions", Client::list, query!("look/list_definitions"), owned![name])
+        self.transact("read definitions", move |client| {
+            let mut definitions: Vec<StoredDefinition> =
+                client.list(query!("look/list_definitions"), &[&name])?;
+            let scheduled: Vec<_> = client.list(query!("look/list_schedules"), &[&name, &false])?;
+            for job in &mut definitions {
+                if due::breaks(&scheduled, &job.job_type) {
+                    (job.state, job.next_run_at) = (Some("broken".to_owned()), None);
+                }
+            }
+            Ok(definitions)
+        })
     }
 
     /// Pauses a schedule. Returns whether the definition has one; `None`: no such definition.

@@ -10,7 +10,7 @@ use super::row::{PgResult, owned, rows, timestamp};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
 use crate::health::limits::{TICK_OVERDUE, Thresholds};
-use crate::schedule::due::Scheduled;
+use crate::schedule::due::{self, Scheduled};
 
 rows! {
     /// The runs of a job, counted; the fields are named as in `status --json`. A queued or failed
@@ -28,7 +28,8 @@ rows! {
         pub(crate) run_time_p95_seconds: Option<f64>,
         pub(crate) run_time_max_seconds: Option<f64>,
         pub(crate) next_run_at: Option<DateTime<Utc>> as "timestamp",
-        /// `fires`, `paused` or `disabled`; `None` for an enabled definition without a schedule.
+        /// `fires`, `broken`, `paused` or `disabled`; `None` for an enabled definition without a
+        /// schedule.
         pub(crate) state: Option<String>,
         /// The status of the job's last finished run. This field and the next are from `Figures`.
         pub(crate) last_status: Option<String> = None,
@@ -144,14 +145,17 @@ impl Store {
             let mut jobs: Vec<JobStatus> = client.list(query!("look/status_jobs"), &[&job])?;
             let figures: Vec<Figures> = client.list(query!("look/figures"), &[&job])?;
             let by_job: HashMap<_, _> = figures.iter().map(|it| (&it.job_type, it)).collect();
+            let only = job.as_ref().map(|job| vec![job.clone()]);
+            let work = read_work(client, only.as_ref(), &Thresholds::default(), false)?;
             for job in &mut jobs {
+                if due::breaks(&work.scheduled, &job.job_type) {
+                    (job.state, job.next_run_at) = (Some("broken".to_owned()), None);
+                }
                 if let Some(figures) = by_job.get(&job.job_type) {
                     job.last_status.clone_from(&figures.last_status);
                     job.last_succeeded_at = figures.last_succeeded_at;
                 }
             }
-            let only = job.as_ref().map(|job| vec![job.clone()]);
-            let work = read_work(client, only.as_ref(), &Thresholds::default(), false)?;
             let workers = list_workers(client, None)?;
             let longest_running =
                 client.list(query!("look/list_running"), &[&job, &LONGEST_RUNNING])?;
