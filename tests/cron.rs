@@ -234,7 +234,7 @@ fn run_package_lines(paths: &[(&str, &Path)]) -> Vec<Output> {
     for (path, own) in paths {
         file = file.replace(path, own.to_str().unwrap());
     }
-    let commands: Vec<_> = file.lines().filter_map(|line| line.split_once(" www-data ")).collect();
+    let commands: Vec<_> = file.lines().filter_map(|line| line.split_once(" www-data  ")).collect();
     assert_eq!(commands.len(), 3, "{file}");
     let variables = file.lines().filter(|line| !line.starts_with('#'));
     let variables: Vec<_> = variables.filter_map(|line| line.split_once('=')).collect();

@@ -424,7 +424,7 @@ fn a_narrow_terminal_shows_every_word() {
     let shown = std::fs::read_to_string(typescript).unwrap();
     assert!(shown.contains("SEVERITY  CHECK") && !shown.contains('…'), "{shown}");
     let words: Vec<_> = shown.split_whitespace().collect();
-    for word in ["`jobctl", "doctor", "--crontab`", "prints", "line"] {
+    for word in ["`jobctl", "init", "--crontab`", "lets", "cron"] {
         assert!(words.contains(&word), "{word} in {shown}");
     }
     assert!(

@@ -29,8 +29,8 @@ const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 
 /// Enqueue a job and print its run's id
 ///
-/// JOB is the name of a definition. Or it is shell or http; then the payload has the
-/// command or the call:
+/// JOB is the name of a definition. Or it is shell or http; then the payload has
+/// the command or the call:
 ///
 ///   jobctl enqueue send_weekly_report '{"user_id": 12345}'
 ///   jobctl enqueue shell -- pg_dump -f /backup/app.sql app
@@ -39,7 +39,8 @@ const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 ///
 /// A flag has precedence over the definition. Without a flag and a definition, the
 /// queue is `default`, the priority 0, the backoff exponential:1m..30m, and a run
-/// starts at most 10 times. An http job then has a timeout of 30s, a shell job none.
+/// starts at most 10 times. An http job then has a timeout of 30s, a shell job
+/// none.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

@@ -53,9 +53,9 @@ pub(crate) struct Hold {
 
 /// Let held runs start again
 ///
-/// --all ends `hold --all`. Jobs, queues and workers that are held on their own stay
-/// held. Paused schedules stay paused: `resume` continues them. If the target is not
-/// held, release says so and exits with 0.
+/// --all ends `hold --all`. Jobs, queues and workers that are held on their own
+/// stay held. Paused schedules stay paused: `resume` continues them. If the
+/// target is not held, release says so and exits with 0.
 ///
 ///   jobctl release --queue mail
 #[derive(Args, Debug)]

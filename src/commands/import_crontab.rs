@@ -24,8 +24,8 @@ use crate::text::plural;
 ///
 /// Prints the file that `apply` reads, and a warning for each line that needs a
 /// person. It leaves out the lines that `jobctl init` wrote. With --compare, it
-/// prints whether cron and jobctl start each line at the same times, and exits 1 if
-/// not. Needs no database:
+/// prints whether cron and jobctl start each line at the same times, and exits 1
+/// if not. Needs no database:
 ///
 ///   crontab -l | jobctl import-crontab - >jobs.toml
 ///   crontab -l | jobctl import-crontab - --compare 7d

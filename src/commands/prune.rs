@@ -28,9 +28,9 @@ const BATCH_TO_ARCHIVE: i64 = 100;
 ///
 /// It works in small transactions, never waits for locks and can be stopped at any
 /// time. The keys of deleted runs can be used again; recorded effects are kept. It
-/// also deletes workers that stopped: after 30 times as long as they ticked, at least
-/// a day and at most 30 days. Events of the trail are kept as long as dead runs, at
-/// least 90 days.
+/// also deletes workers that stopped: after 30 times as long as they ticked, at
+/// least a day and at most 30 days. Events of the trail are kept as long as dead
+/// runs, at least 90 days.
 ///
 ///   jobctl prune --older-than 7d --dry-run
 ///   jobctl prune --older-than 7d --archive /var/lib/jobctl/runs.jsonl

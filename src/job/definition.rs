@@ -160,7 +160,8 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         let value = accepted(keys.get(key), &mut mistakes);
         values.extend(value.map(|value| (key.to_owned(), value)));
     }
-    let has_action = ["shell", "http"].iter().all(|key| !keys.has(key) || values.contains_key(*key));
+    let has_action =
+        ["shell", "http"].iter().all(|key| !keys.has(key) || values.contains_key(*key));
     let (kind, action) = match has_action {
         true => accepted(take_action(keys, &mut values), &mut mistakes),
         // The mistake in its value was found above.
