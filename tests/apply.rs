@@ -241,8 +241,8 @@ fn an_error_names_its_line_and_applies_nothing() {
         ),
         ("[jobs.second]\nqueue = 'q'\n", 4, "job `second`: it has neither `shell` nor `http`"),
         (
-            "[jobs.second]\nshell = 'true'\ncatch_up = 'all:+5'\n",
-            6,
+            "[jobs.second]\nshell = 'true'\nschedule = '@daily'\ncatch_up = 'all:+5'\n",
+            7,
             "job `second`: `catch_up`: must be",
         ),
         (

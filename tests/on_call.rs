@@ -62,12 +62,14 @@ pub(crate) fn after_a_bad_week() -> TestDb {
     db
 }
 
-/// Returns code and subject of each bad finding.
+/// Returns code and subject of each bad finding of the work. Findings without a code are about the
+/// server, whose roles other tests change at the same time.
 fn subjects(findings: &Value) -> BTreeSet<String> {
     let subject = |finding: &Value| {
         ["code", "job_type", "queue", "worker"].map(|field| finding[field].to_string()).join(" ")
     };
-    let bad = findings.as_array().unwrap().iter().filter(|one| one["severity"] == "bad");
+    let findings = findings.as_array().unwrap().iter();
+    let bad = findings.filter(|one| one["severity"] == "bad" && one["code"].is_string());
     bad.map(subject).collect()
 }
 
@@ -122,6 +124,8 @@ fn one_command_finds_the_full_disk_on_one_host() {
 #[test]
 fn the_report_and_failures_name_the_same_errors() {
     let db = after_a_bad_week();
+    // An enqueue fails while the sequence is behind.
+    db.execute("SELECT setval('jobctl.job_runs_id_seq', max(id)) FROM jobctl.job_runs");
     let run = |script: &str, flags: [&str; 2]| {
         db.enqueue(
             ["shell", "--queue", "import"]
