@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::Reason;
 use crate::exit::Fault;
 use crate::job::definition::{self, Definition, Problem};
@@ -61,7 +61,7 @@ const TABLE: Table<'_> =
     Table::new("change, job_type as job, definition_key as key, old, new", NONE);
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let text = std::fs::read_to_string(&self.file)
             .with_context(|| format!("cannot read `{}`", self.file))?;
         let store = database.open()?;

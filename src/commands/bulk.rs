@@ -75,7 +75,7 @@ impl Selection {
 }
 
 /// The action that a command asks for, and its words.
-pub(super) struct Request<'a> {
+pub(super) struct BulkRequest<'a> {
     pub(super) action: RunAction,
     /// Statuses in which the request is granted.
     pub(super) from: &'a [Status],
@@ -87,7 +87,7 @@ pub(super) struct Request<'a> {
 
 /// The result of a request for one run.
 #[derive(Default, Serialize)]
-struct Answer {
+struct RunAnswer {
     id: i64,
     result: &'static str,
     /// Why it was refused.
@@ -109,7 +109,7 @@ struct Total {
 const LINES: Table<'_> = Table::new("id, result", "");
 const TOTALS: Table<'_> = Table::new("result, runs", "");
 
-impl Request<'_> {
+impl BulkRequest<'_> {
     /// Makes the request for these runs; in a dry run, reads what it would do.
     pub(super) fn of_ids(
         &self,
@@ -190,16 +190,16 @@ impl Request<'_> {
         Ok(exits.into_iter().max().unwrap_or(Exit::Done))
     }
 
-    fn judge(&self, id: i64, asked: Option<&ActionResult>) -> (Answer, Exit) {
+    fn judge(&self, id: i64, asked: Option<&ActionResult>) -> (RunAnswer, Exit) {
         let (result, why_not_changed, exit) = match asked {
             None => ("not found", Some("no such run".to_owned()), Exit::NotFound),
             Some(asked) if asked.granted => ((self.granted)(&asked.status), None, Exit::Done),
             Some(asked) => ("refused", Some((self.why)(id, &asked.status)), Exit::Conflict),
         };
-        (Answer { id, result, why_not_changed }, exit)
+        (RunAnswer { id, result, why_not_changed }, exit)
     }
     /// Prints the answer of each run, or how many runs have the same result.
-    fn print(&self, output: Output, answers: Vec<Answer>, verbose: bool) -> anyhow::Result<()> {
+    fn print(&self, output: Output, answers: Vec<RunAnswer>, verbose: bool) -> anyhow::Result<()> {
         let verb = self.action.verb();
         if verbose {
             return print_answers(output, answers, &LINES, |answer| {
@@ -211,7 +211,7 @@ impl Request<'_> {
             });
         }
         let mut totals = BTreeMap::<_, Total>::new();
-        for Answer { id, result, why_not_changed } in answers {
+        for RunAnswer { id, result, why_not_changed } in answers {
             let key = (why_not_changed.clone(), result);
             totals.entry(key).or_insert(Total { result, runs: 0, why_not_changed, id }).runs += 1;
         }
@@ -246,7 +246,8 @@ fn print_answers<T: Default + Serialize>(
 
 /// Prints deleted runs; in a dry run, the runs to delete.
 pub(super) fn print_deleted(output: Output, ids: Vec<i64>) -> anyhow::Result<()> {
-    let answers = ids.into_iter().map(|id| Answer { id, result: "deleted", why_not_changed: None });
+    let answers =
+        ids.into_iter().map(|id| RunAnswer { id, result: "deleted", why_not_changed: None });
     print::rows(output, &answers.collect::<Vec<_>>(), &LINES)
 }
 

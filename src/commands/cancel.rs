@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::Database;
-use super::bulk::{Request, Selection};
+use super::DatabaseFlags;
+use super::bulk::{BulkRequest, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::store::RunAction;
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let (from, all): (&[_], _) = if self.all_waiting {
             (&[Status::Queued, Status::Failed], Some("waiting"))
         } else {
@@ -37,7 +37,7 @@ impl Arguments {
         };
         self.runs.check(all.is_some(), "--all-waiting or --all")?;
         let store = database.open()?;
-        let request = Request {
+        let request = BulkRequest {
             action: RunAction::Cancel,
             from,
             granted: &|status| if status == "running" { "cancel requested" } else { "cancelled" },

@@ -11,7 +11,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{length, up_to, within};
 use super::replace_file::replace_file;
 use crate::exit::Exit;
@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let store = database.open()?;
         let arguments = format!("{self:?}");
         for job in &self.job {

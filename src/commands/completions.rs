@@ -13,7 +13,7 @@ use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::Shells;
 
-use super::{Cli, Database};
+use super::{Cli, DatabaseFlags};
 use crate::job::action;
 use crate::job::definition;
 use crate::job::status::Status;
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, _: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, _: &DatabaseFlags) -> anyhow::Result<()> {
         let mut script = Vec::new();
         Shells::builtins()
             .completer(&self.shell)
@@ -123,7 +123,7 @@ fn dead() -> Vec<CompletionCandidate> {
 fn ask(question: fn(&Store) -> anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
     let (sender, answer) = mpsc::channel();
     thread::spawn(move || {
-        let words = Database::default().open().and_then(|store| question(&store));
+        let words = DatabaseFlags::default().open().and_then(|store| question(&store));
         // After the time limit the receiver is gone.
         let _ = sender.send(words.unwrap_or_default());
     });

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 
-use super::{Database, crontab, environment, grants};
+use super::{DatabaseFlags, crontab, environment, grants};
 use crate::connect::Target;
 use crate::exit::Exit;
 use crate::health::limits::Thresholds;
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 const TABLE: Table<'_> = Table::new("severity, check, found, remedy", "");
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         if self.crontab {
             print::answer(&crontab_lines(&crontab::program()?))?;
             return Ok(Exit::Done);

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::Database;
-use super::bulk::{Request, Selection};
+use super::DatabaseFlags;
+use super::bulk::{BulkRequest, Selection};
 use super::enqueue::{Values, check_job, read_payload};
 use crate::exit::{Exit, Fault};
 use crate::job::payload;
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         self.runs.check(self.all_waiting, "--all-waiting")?;
         let payload = self.values.payload_file.as_deref().map(payload_of).transpose()?;
         let store = database.open()?;
@@ -59,7 +59,7 @@ impl Arguments {
             self.values;
         let edit =
             Edit { queue, priority, run_at, after: r#in, max_attempts, timeout, backoff, payload };
-        let request = Request {
+        let request = BulkRequest {
             action: RunAction::Edit(edit),
             from,
             granted: &|_| "edited",

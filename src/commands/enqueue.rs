@@ -11,7 +11,7 @@ use clap::{Args, ValueHint};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{Read, checked, run_key, seconds, share, time, within};
 use crate::exit::{Exit, Fault};
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
@@ -144,7 +144,7 @@ pub(super) struct Values {
 /// A line of a batch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct BatchLine {
     job_type: String,
     payload: Option<Box<RawValue>>,
     run_at: Option<String>,
@@ -175,7 +175,7 @@ struct Asked {
 }
 
 impl Arguments {
-    pub(crate) fn run(mut self: Box<Self>, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<()> {
         let batch = self.batch.take();
         let runs = match &batch {
             Some(file) => {
@@ -305,7 +305,7 @@ fn open(file: &str) -> anyhow::Result<Box<dyn io::Read>> {
 }
 
 /// Enqueues all runs or none.
-fn enqueue(database: &Database, mut runs: Vec<Asked>) -> anyhow::Result<Vec<Accepted>> {
+fn enqueue(database: &DatabaseFlags, mut runs: Vec<Asked>) -> anyhow::Result<Vec<Accepted>> {
     let total = runs.len();
     if total == 0 {
         return Ok(Vec::new());
@@ -402,7 +402,7 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), String> {
     // The parser counts lines from 1 in each part.
     let place = |why: String, column| why.replace(" at line 1 column ", column);
     payload::check_object(text)?;
-    let line: Line =
+    let line: BatchLine =
         serde_json::from_slice(text).map_err(|error| place(error.to_string(), " at column "))?;
     let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
     payload::check(payload.as_bytes())

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{HEADING, TimeZone, job, print_first, within, worker};
 use crate::print::{Output, Table};
 use crate::schedule::When;
@@ -67,7 +67,7 @@ const GROUPS: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         let AttemptFilter { job: jobs, worker, since, until, time_zone } = self.filter;
         for job in &jobs {

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::Database;
+use super::DatabaseFlags;
 use crate::print;
 
 /// Print the GRANT statements for a role; changes nothing
@@ -49,7 +49,7 @@ impl Part {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, _: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, _: &DatabaseFlags) -> anyhow::Result<()> {
         let nothing = include_str!("../../sql/grants/nothing.sql");
         // One transaction: a worker that ticks meanwhile never loses its privileges.
         let statements = format!("BEGIN;\n{nothing}{}COMMIT;\n", sql(&self.r#as));

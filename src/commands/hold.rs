@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{Reason, length, worker};
 use crate::job::definition::queue;
 use crate::print::{self, Output, Table};
@@ -33,7 +33,7 @@ const HOLDS: Table<'_> = Table::new(
 #[command(verbatim_doc_comment)]
 pub(crate) struct Hold {
     #[command(flatten)]
-    target: Target,
+    target: HoldFlags,
     /// List the holds
     #[arg(long, group = "what", conflicts_with_all = ["lasts", "reason"])]
     list: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Hold {
 #[command(verbatim_doc_comment)]
 pub(crate) struct Release {
     #[command(flatten)]
-    target: Target,
+    target: HoldFlags,
     #[command(flatten)]
     reason: Reason,
     #[command(flatten)]
@@ -72,7 +72,7 @@ pub(crate) struct Release {
 /// What to hold or to release.
 #[derive(Args, Debug)]
 #[group(id = "what", required = true, multiple = false)]
-struct Target {
+struct HoldFlags {
     /// The runs of this job
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
@@ -87,9 +87,9 @@ struct Target {
     all: bool,
 }
 
-impl From<Target> for HoldTarget {
-    fn from(target: Target) -> Self {
-        let Target { job, queue, worker, all: _ } = target;
+impl From<HoldFlags> for HoldTarget {
+    fn from(target: HoldFlags) -> Self {
+        let HoldFlags { job, queue, worker, all: _ } = target;
         let (scope, name) = match (job, queue, worker) {
             (Some(job), ..) => ("job", job),
             (_, Some(queue), _) => ("queue", queue),
@@ -110,7 +110,7 @@ struct Held {
 }
 
 impl Hold {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         if self.list {
             let (holds, now) = (store.holds()?, store.now()?);
@@ -145,7 +145,7 @@ struct Released {
 }
 
 impl Release {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let target = HoldTarget::from(self.target);
         let store = database.open()?;
         let ended = store.end_holds(target.clone(), self.reason.cause())?;

@@ -10,7 +10,7 @@ use anyhow::Context;
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{Args, ValueHint};
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{length, time};
 use crate::exit::{Exit, Fault};
 use crate::job::crontab::{self, Imported, ImportedJob, Owner};
@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, _: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, _: &DatabaseFlags) -> anyhow::Result<Exit> {
         let text = if self.file == "-" {
             io::read_to_string(io::stdin())
         } else {

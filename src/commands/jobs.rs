@@ -6,11 +6,11 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Database, list, show};
+use super::{DatabaseFlags, list, show};
 use crate::job::definition_keys;
 use crate::print::{self, Cell, Fields, Output, Table};
 use crate::schedule::Schedule;
-use crate::store::{Event, Run, RunFilter, StoredDefinition};
+use crate::store::{Run, RunFilter, StoredDefinition, TrailEvent};
 use crate::text::timestamp;
 
 /// List definitions: what they run, and which are paused
@@ -50,7 +50,7 @@ const TABLE: Table<'_> = Table::new(
 );
 
 impl Jobs {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let definitions = database.open()?.list_definitions(None)?;
         let now = definitions.first().map(|definition| definition.now);
         let jobs: Vec<_> = definitions.into_iter().map(Listed::from).collect();
@@ -99,18 +99,18 @@ pub(crate) struct Job {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct JobAnswer {
     #[serde(flatten)]
     definition: StoredDefinition,
     /// In the time zone of the schedule.
     next_times: Vec<String>,
     keys: Map<String, Value>,
     last_runs: Vec<Run>,
-    events: Vec<Event>,
+    events: Vec<TrailEvent>,
 }
 
 impl Job {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         let definition = store.list_definitions(Some(self.name.clone()))?.pop();
         let definition = definition.ok_or_else(|| super::no_definition(&store, &self.name))?;
@@ -122,7 +122,7 @@ impl Job {
         let times = schedule.iter().flat_map(|schedule| schedule.fires(now).take(SHOWN));
         let filter = RunFilter { job: Some(self.name.clone()), ..RunFilter::default() };
         let keys = definition_keys::shown(&stored);
-        let answer = Answer {
+        let answer = JobAnswer {
             next_times: times
                 .map(|fire| fire.local.to_rfc3339_opts(SecondsFormat::Secs, false))
                 .collect(),
@@ -135,7 +135,7 @@ impl Job {
     }
 }
 
-fn text(answer: &Answer, keys: &[(&'static str, Value)], fields: &Fields) -> anyhow::Result<()> {
+fn text(answer: &JobAnswer, keys: &[(&'static str, Value)], fields: &Fields) -> anyhow::Result<()> {
     let now = answer.definition.now;
     let mut facts = fields.cells(
         "job_type as job, state, since_at as since, changed_by as by, reason, \

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{Filter, HEADING, TimeZone, print_first, status, within, worker};
 use crate::job::status::Status;
 use crate::print::{Output, Table};
@@ -54,7 +54,7 @@ pub(super) const TABLE: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         let filter = RunFilter {
             worker: self.worker,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{Filter, TimeZone, within};
 use crate::job::status::Status;
 use crate::print::{self, Output, Table};
@@ -56,7 +56,7 @@ const GROUPS: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         let filter = RunFilter {
             unsettled: !self.all,

@@ -11,7 +11,7 @@ use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{length, within};
 use crate::connect::Target;
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
@@ -84,7 +84,7 @@ struct Enqueues {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let target = database.target()?;
         let store = Store::open(&target)?;
         if !self.yes && store.has_other_runs()? {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::Database;
+use super::DatabaseFlags;
 use crate::print::{self, Output, Table};
 use crate::store::{Limits, Mode, Store};
 
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let target = database.target()?;
         let mut store = Store::connect(&target)?;
         let migrations = if self.dry_run {

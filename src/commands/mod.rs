@@ -71,7 +71,7 @@ const GLOBAL: &str = "Every command";
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) database: Database,
+    pub(crate) database: DatabaseFlags,
     /// Colours: auto, always or never
     #[arg(
         long,
@@ -100,7 +100,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+            pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
                 match self {
                     $($(Self::$command(arguments) => {
                         arguments.0.run(database).map(Into::into)
@@ -157,13 +157,13 @@ impl Command {
 
 /// Where the database is.
 #[derive(Args, Debug, Default)]
-pub(crate) struct Database {
+pub(crate) struct DatabaseFlags {
     /// URL, visible in `ps`; else DATABASE_URL, else PG*
     #[arg(long, global = true, value_name = "URL", help_heading = GLOBAL)]
     database_url: Option<String>,
 }
 
-impl Database {
+impl DatabaseFlags {
     fn target(&self) -> anyhow::Result<Target> {
         let url = self.url()?;
         Target::resolve(url.as_deref(), &|name| std::env::var(name).ok())

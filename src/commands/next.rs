@@ -6,7 +6,7 @@ use chrono::{DateTime, FixedOffset, SecondsFormat, Utc};
 use clap::Args;
 use serde::Serialize;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::time;
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Format, Output, Table};
@@ -94,7 +94,7 @@ const TIMES: Table<'_> =
     Table::new("scheduled_for as at, local_time as local time, clock_change as clock change", "");
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         if let Some(expression) = &self.schedule {
             // Uses the host's clock: there is no database, and the clock only selects the lines to
             // show. `Utc::now` panics before 1970.

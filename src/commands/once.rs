@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
 use clap::{Args, ValueEnum};
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::key;
 use crate::execute::{self, Foreground};
 use crate::exit::{Exit, Fault};
@@ -81,7 +81,7 @@ enum Settle {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let store = database.open()?;
         let Some(name) = &self.key else {
             print::rows(self.output, &store.list_open_effects()?, &OPEN)?;
@@ -195,7 +195,7 @@ fn open(key: &str, begun: &str) -> Fault {
 /// tries again for a minute.
 fn record(
     store: &Store,
-    database: &Database,
+    database: &DatabaseFlags,
     write: impl Fn(&Store) -> store::Result<bool>,
 ) -> anyhow::Result<bool> {
     let is_passing = |written: &anyhow::Result<bool>| {

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::Reason;
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Output, Table};
@@ -34,7 +34,7 @@ struct Paused<'a> {
 }
 
 impl Pause {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         let paused = store.pause(self.name.clone(), self.reason.cause())?;
         if !paused.ok_or_else(|| super::no_definition(&store, &self.name))? {
@@ -76,7 +76,7 @@ struct Resumed<'a> {
 const TABLE: Table<'_> = Table::new("job_type as job, result, next_run_at as next fire", "");
 
 impl Resume {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         let cause = self.reason.cause();
         loop {

@@ -8,9 +8,9 @@ use anyhow::Context;
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{run_id, up_to};
-use super::bulk::{self, BulkFlags, Request};
+use super::bulk::{self, BulkFlags, BulkRequest};
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
@@ -83,7 +83,7 @@ impl Ages {
 
 /// How many runs of a status were deleted, or would be.
 #[derive(Default, Serialize)]
-struct Count {
+struct StatusCount {
     status: String,
     runs: i64,
 }
@@ -91,10 +91,10 @@ struct Count {
 const TABLE: Table<'_> = Table::new("status, runs", "no run is old enough");
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let store = database.open()?;
         if !self.ids.is_empty() {
-            let request = Request {
+            let request = BulkRequest {
                 action: RunAction::Remove,
                 from: &[Status::Succeeded, Status::Dead, Status::Cancelled],
                 granted: &|_| "deleted",
@@ -158,13 +158,13 @@ impl Arguments {
 fn counts(
     ages: Ages,
     mut of: impl FnMut(OldRuns) -> store::Result<Vec<(String, i64)>>,
-) -> store::Result<Vec<Count>> {
+) -> store::Result<Vec<StatusCount>> {
     let mut counts = Vec::new();
     for old in ages.old() {
         let found = of(old)?;
         counts.extend(old.statuses.iter().filter_map(|status| {
             let (status, runs) = found.iter().find(|(word, _)| word == status.as_str())?;
-            Some(Count { status: status.clone(), runs: *runs })
+            Some(StatusCount { status: status.clone(), runs: *runs })
         }));
     }
     Ok(counts)

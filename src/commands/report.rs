@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::length;
 use super::replace_file::replace_file;
 use crate::exit::Fault;
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let mut store = database.open()?;
         let now = store.now()?;
         let since = self.since.resolve(now, &self.time_zone);

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::Database;
-use super::bulk::{Request, Selection};
+use super::DatabaseFlags;
+use super::bulk::{BulkRequest, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::store::{RetryTerms, RunAction};
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let all = match (self.all_dead, self.all_cancelled) {
             (true, _) => Some(Status::Dead),
             (_, true) => Some(Status::Cancelled),
@@ -61,7 +61,7 @@ impl Arguments {
             ),
         };
         let terms = RetryTerms { cancelled_now: self.now, unsettled: all.is_some() };
-        let request = Request {
+        let request = BulkRequest {
             action: RunAction::Retry(terms),
             from,
             granted: &|_| "queued",

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::Database;
-use super::bulk::{Request, Selection};
+use super::DatabaseFlags;
+use super::bulk::{BulkRequest, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::store::RunAction;
@@ -26,11 +26,11 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         self.runs.check(self.all_dead, "--all-dead")?;
         let store = database.open()?;
         let from = &[Status::Dead];
-        let request = Request {
+        let request = BulkRequest {
             action: RunAction::Settle,
             from,
             granted: &|_| "settled",

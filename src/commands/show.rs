@@ -9,14 +9,14 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{run_id, within};
 use crate::exit::{Exit, Fault};
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
 use crate::print::{self, Cell, Fields, Output, Table};
-use crate::store::{self, Attempt, Event, History, RunDetails, Store, StoredOutput};
+use crate::store::{self, Attempt, History, RunDetails, Store, StoredOutput, TrailEvent};
 use crate::text::plural;
 
 /// The number of an output's last lines that are shown.
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
 
 /// A run and what else is known about it.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct ShowAnswer<'a> {
     #[serde(flatten)]
     run: &'a RunDetails,
     why_not_running: Option<String>,
@@ -66,11 +66,11 @@ struct Answer<'a> {
     /// Why the payload cannot be read.
     payload_error: Option<&'a str>,
     history: &'a [Attempt],
-    events: &'a [Event],
+    events: &'a [TrailEvent],
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         if self.output {
             let stored = store.output(self.id, self.attempt)?;
@@ -83,7 +83,7 @@ impl Arguments {
         let characters = i32::try_from(CHARACTERS).ok().filter(|_| !self.form.is_json());
         let shown = store.show(self.id, characters)?.ok_or_else(|| no_run(&store, self.id))?;
         let (run, payload) = (&shown.run, shown.payload.as_ref());
-        let answer = Answer {
+        let answer = ShowAnswer {
             run,
             why_not_running: why_waiting::why(run, &findings(&store, run)?),
             schedule_state: match (run.disabled, run.paused_at) {
@@ -298,7 +298,7 @@ const TRAIL: Table<'_> =
     Table::new("recorded_at as at, action, host_user|recorded_by as by, detail, reason", "");
 
 /// Prints the events of a run or of a definition for people.
-pub(super) fn trail(events: &[Event], now: DateTime<Utc>) -> anyhow::Result<()> {
+pub(super) fn trail(events: &[TrailEvent], now: DateTime<Utc>) -> anyhow::Result<()> {
     print::answer(&print::section("Trail", events, &TRAIL.since(Some(now)).wrapped())?)
 }
 

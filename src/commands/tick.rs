@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::Database;
+use super::DatabaseFlags;
 use super::arguments::{host_name, length, up_to, within, worker};
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::Fault;
@@ -93,7 +93,7 @@ const PREVIEW: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let hosts = HostPolicy::new(&self.http_allow).map_err(Fault::usage)?;
         let shell = || vec!["shell".to_owned()];
         let (excluded_jobs, excluded_kinds) = match self.shell {

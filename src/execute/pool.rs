@@ -54,14 +54,14 @@ struct Shared<T, R> {
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-struct Task<T> {
+struct QueuedTask<T> {
     task: T,
     stop: Arc<Stop>,
     submitted: Instant,
 }
 
 struct Tasks<T, R> {
-    waiting: VecDeque<Task<T>>,
+    waiting: VecDeque<QueuedTask<T>>,
     running: usize,
     ended: Vec<R>,
     /// Bytes of output in `ended`.
@@ -72,7 +72,7 @@ struct Tasks<T, R> {
 }
 
 impl<T, R> Tasks<T, R> {
-    fn take(&mut self) -> Option<Task<T>> {
+    fn take(&mut self) -> Option<QueuedTask<T>> {
         let is_full = self.bytes + self.unrecorded > BYTES_UNRECORDED;
         if is_full { None } else { self.waiting.pop_front() }
     }
@@ -125,7 +125,11 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
     pub(crate) fn submit(&mut self, tasks: Vec<(T, Arc<Stop>)>) -> io::Result<()> {
         let submitted = Instant::now();
         let mut queue = self.shared.tasks();
-        queue.waiting.extend(tasks.into_iter().map(|(task, stop)| Task { task, stop, submitted }));
+        queue.waiting.extend(tasks.into_iter().map(|(task, stop)| QueuedTask {
+            task,
+            stop,
+            submitted,
+        }));
         let idle = self.threads - queue.running;
         let missing = queue.waiting.len().saturating_sub(idle).min(self.size - self.threads);
         drop(queue);
@@ -179,13 +183,13 @@ impl<T, R> Shared<T, R> {
     fn work(&self) {
         let mut ended = None;
         loop {
-            let Task { task, stop, .. } = self.next(ended);
+            let QueuedTask { task, stop, .. } = self.next(ended);
             ended = Some((self.work)(task, &stop));
         }
     }
 
     /// Hands over the result of a task, and waits for the next one.
-    fn next(&self, ended: Option<R>) -> Task<T> {
+    fn next(&self, ended: Option<R>) -> QueuedTask<T> {
         let mut tasks = self.tasks();
         if let Some(ended) = ended {
             tasks.running -= 1;
@@ -216,7 +220,7 @@ mod tests {
     fn no_task_starts_while_too_much_output_waits_to_be_recorded() {
         let now = Instant::now();
         let stop = Arc::new(Stop::new(now, Duration::ZERO));
-        let task = |task| Task { task, stop: Arc::clone(&stop), submitted: now };
+        let task = |task| QueuedTask { task, stop: Arc::clone(&stop), submitted: now };
         let pool = Pool::new(0, |_: i64, _| (), |()| 0, || ());
         let mut tasks = pool.shared.tasks();
         tasks.waiting = [1, 2].map(task).into();

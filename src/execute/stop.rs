@@ -17,12 +17,12 @@ const LIVE: usize = 8 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Stop {
-    state: Mutex<State>,
+    state: Mutex<StopState>,
     lost_grace: Duration,
 }
 
 #[derive(Debug)]
-struct State {
+struct StopState {
     asked: Option<StopReason>,
     is_hurried: bool,
     until: Instant,
@@ -36,11 +36,11 @@ impl Stop {
     /// gets SIGTERM, and SIGKILL after `lost_grace`.
     pub(crate) fn new(until: Instant, lost_grace: Duration) -> Self {
         let (printed, has_new_output) = (VecDeque::new(), false);
-        let state = State { asked: None, is_hurried: false, until, printed, has_new_output };
+        let state = StopState { asked: None, is_hurried: false, until, printed, has_new_output };
         Self { state: Mutex::new(state), lost_grace }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StopState> {
         // No code under this lock can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,13 +62,13 @@ impl Stop {
 
     /// Returns why the execution must end, if it must.
     pub(crate) fn asked(&self) -> Option<StopReason> {
-        let State { asked, until, .. } = *self.state();
+        let StopState { asked, until, .. } = *self.state();
         asked.or_else(|| (Instant::now() >= until).then_some(StopReason::LeaseLost))
     }
 
     /// Returns the time between SIGTERM and SIGKILL, at most `usual`.
     pub(crate) fn grace(&self, usual: Duration) -> Duration {
-        let State { asked, is_hurried, until, .. } = *self.state();
+        let StopState { asked, is_hurried, until, .. } = *self.state();
         // After the lease is lost, another worker may start the same run, so end soon. This is so
         // even if the execution was asked to end for another reason before.
         let is_lost = asked == Some(StopReason::LeaseLost) || Instant::now() >= until;

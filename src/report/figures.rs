@@ -6,11 +6,11 @@ use maud::{Markup, html};
 
 use super::axis::Axis;
 use crate::print;
-use crate::store::Summary;
+use crate::store::ReportSummary;
 use crate::text::duration;
 use crate::text::plural::grouped;
 
-pub(super) fn section(summary: &Summary, axis: &Axis, window: Duration) -> Markup {
+pub(super) fn section(summary: &ReportSummary, axis: &Axis, window: Duration) -> Markup {
     let window = duration::show(window);
     let retried = match summary.retried {
         0 => format!("in the last {window}"),

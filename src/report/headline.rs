@@ -11,7 +11,7 @@ use crate::text::plural;
 const LISTED: usize = 8;
 
 /// How the jobs are doing, as an icon and a colour.
-struct State {
+struct HeadlineState {
     /// The class of its box in the style sheet.
     class: &'static str,
     /// SVG, which the style sheet colours.
@@ -20,15 +20,18 @@ struct State {
     colour: &'static str,
 }
 
-const UNUSED: State =
-    State { class: "unused", icon: include_str!("static/unused.svg"), colour: "6a727d" };
-const WELL: State =
-    State { class: "well", icon: include_str!("static/well.svg"), colour: "1a7f4b" };
-const TROUBLED: State =
-    State { class: "troubled", icon: include_str!("static/troubled.svg"), colour: "c21f2c" };
+const UNUSED: HeadlineState =
+    HeadlineState { class: "unused", icon: include_str!("static/unused.svg"), colour: "6a727d" };
+const WELL: HeadlineState =
+    HeadlineState { class: "well", icon: include_str!("static/well.svg"), colour: "1a7f4b" };
+const TROUBLED: HeadlineState = HeadlineState {
+    class: "troubled",
+    icon: include_str!("static/troubled.svg"),
+    colour: "c21f2c",
+};
 
 pub(super) struct Headline {
-    state: State,
+    state: HeadlineState,
     opening: &'static str,
     rest: String,
 }
@@ -59,7 +62,7 @@ impl Headline {
 
     /// The address of the icon in the browser's tab.
     pub(super) fn favicon(&self) -> String {
-        let State { icon, colour, .. } = self.state;
+        let HeadlineState { icon, colour, .. } = self.state;
         let shapes = icon.split_once('>').map_or("", |(_, shapes)| shapes.trim_end());
         let svg = format!(
             "<svg xmlns='http%3A//www.w3.org/2000/svg' viewBox='0 0 24 24' fill='%23{colour}'>"

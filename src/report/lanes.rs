@@ -12,7 +12,7 @@ use maud::{Markup, PreEscaped, html};
 use super::axis::{Axis, Label};
 use super::{View, anchor, name};
 use crate::health::Severity;
-use crate::store::{self, Bin, Job};
+use crate::store::{self, Bin, ReportJob};
 use crate::text::duration;
 use crate::text::plural::{grouped, grouped_of};
 
@@ -34,15 +34,15 @@ const TREND: (f64, f64) = (0.2, 1.0);
 
 /// From worst to best.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum State {
+enum LaneState {
     Bad,
     Warn,
     Good,
     Idle,
 }
 
-impl State {
-    fn of(job: &Job, view: &View<'_>) -> Self {
+impl LaneState {
+    fn of(job: &ReportJob, view: &View<'_>) -> Self {
         let mut bad = view.with_severity(Severity::Bad).into_iter();
         if bad.any(|finding| finding.job_type.as_ref() == Some(&job.name)) {
             Self::Bad
@@ -69,10 +69,10 @@ impl State {
 pub(super) fn section(view: &View<'_>) -> Markup {
     let (snapshot, axis) = (view.snapshot, &view.axis);
     let mut jobs: Vec<_> =
-        snapshot.jobs.iter().map(|job| (State::of(job, view), &job.name, job)).collect();
+        snapshot.jobs.iter().map(|job| (LaneState::of(job, view), &job.name, job)).collect();
     jobs.sort_by_key(|(state, name, _)| (*state, *name));
     let (idle, lanes): (Vec<_>, Vec<_>) =
-        jobs.into_iter().partition(|(state, ..)| *state == State::Idle);
+        jobs.into_iter().partition(|(state, ..)| *state == LaneState::Idle);
     let bin = duration::show(Duration::from_secs(axis.bin.unsigned_abs()));
     let rest = html! { "jobs with problems are shown first, then jobs with the most runs" };
     let content = html! {
@@ -115,7 +115,7 @@ fn hours(axis: &Axis) -> Markup {
     }
 }
 
-fn lane(job: &Job, state: State, axis: &Axis) -> Markup {
+fn lane(job: &ReportJob, state: LaneState, axis: &Axis) -> Markup {
     let (class, meaning) = state.dot();
     let retries = failures(job);
     let bins: Vec<_> = job.bins.iter().filter(|bin| (0..axis.bins).contains(&bin.index)).collect();
@@ -154,11 +154,11 @@ fn lane(job: &Job, state: State, axis: &Axis) -> Markup {
 }
 
 /// Failed attempts in the window that did not end a run.
-fn failures(job: &Job) -> i64 {
+fn failures(job: &ReportJob) -> i64 {
     job.bins.iter().map(|bin| bin.failed).sum()
 }
 
-fn numbers(job: &Job, retries: i64) -> Markup {
+fn numbers(job: &ReportJob, retries: i64) -> Markup {
     let part = |class, number, word| (class, number, format!("{} {word}", grouped(number)));
     let parts = [
         part("", job.succeeded, "ok"),
@@ -192,7 +192,7 @@ fn trend(average: f64, average_before: Option<f64>) -> Markup {
     }
 }
 
-fn words(job: &Job, retries: i64) -> String {
+fn words(job: &ReportJob, retries: i64) -> String {
     let counts = [
         (retries, grouped_of(retries, "failed attempt")),
         (job.dead, format!("{} dead", grouped(job.dead))),
@@ -205,16 +205,16 @@ fn words(job: &Job, retries: i64) -> String {
     std::iter::once(succeeded).chain(others).collect::<Vec<_>>().join(", ")
 }
 
-type Count = fn(&Bin) -> i64;
+type OfBin = fn(&Bin) -> i64;
 /// The parts of a bar from its base up: class, name, and the number of a bin.
-const PARTS: [(&str, &str, Count); 4] = [
+const PARTS: [(&str, &str, OfBin); 4] = [
     ("d", "dead", |bin| bin.dead),
     ("f", "failed", |bin| bin.failed),
     ("s", "ok", |bin| bin.succeeded),
     ("c", "cancelled", |bin| bin.cancelled),
 ];
 
-fn marks(job: &Job, bins: &[&Bin], axis: &Axis) -> Markup {
+fn marks(job: &ReportJob, bins: &[&Bin], axis: &Axis) -> Markup {
     let sum = |bin: &Bin| PARTS.iter().map(|(.., of)| of(bin)).sum::<i64>();
     let most = bins.iter().map(|bin| sum(bin)).max().unwrap_or(1).max(1);
     // One path for all parts of one outcome.

@@ -19,7 +19,7 @@ const FIELDS: [(u32, u32, &str); 5] = [
 /// The daemon ran for this long before, so a clock change just before the first start counts.
 const WARM_UP: TimeDelta = TimeDelta::days(1);
 
-struct Line {
+struct CronLine {
     /// Minute, hour, day of month, month, day of week.
     fields: [BTreeSet<u32>; 5],
     /// The field begins with `*`.
@@ -34,7 +34,7 @@ pub(crate) fn starts(
     from: DateTime<Utc>,
     until: DateTime<Utc>,
 ) -> Option<Vec<DateTime<Utc>>> {
-    let line = Line::read(schedule)?;
+    let line = CronLine::read(schedule)?;
     let shown = |at: DateTime<Utc>| (at + zone.offset(at)).timestamp().div_euclid(60);
     let begin = (from - WARM_UP).timestamp().div_euclid(60);
     let instants =
@@ -64,7 +64,7 @@ pub(crate) fn starts(
     Some(starts)
 }
 
-impl Line {
+impl CronLine {
     fn read(schedule: &str) -> Option<Self> {
         let fields = match schedule {
             "@yearly" | "@annually" => "0 0 1 1 *",

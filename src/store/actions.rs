@@ -105,7 +105,7 @@ rows! {
     }
 
     /// A hold that is in force; the fields are named as the columns are.
-    pub(crate) struct Hold {
+    pub(crate) struct CurrentHold {
         pub(crate) scope: String,
         /// Empty for the scope `all`.
         pub(crate) name: String,
@@ -252,13 +252,13 @@ impl Store {
     }
 
     /// Ends the holds of a target. Returns those that were in force.
-    pub(crate) fn end_holds(&self, target: HoldTarget, cause: Cause) -> Result<Vec<Hold>> {
+    pub(crate) fn end_holds(&self, target: HoldTarget, cause: Cause) -> Result<Vec<CurrentHold>> {
         let arguments = owned![target.scope, target.name, cause.host_user, cause.reason];
         self.query("release", Client::list, query!("operate/release"), arguments)
     }
 
     /// Returns the holds that are in force, the oldest first.
-    pub(crate) fn holds(&self) -> Result<Vec<Hold>> {
+    pub(crate) fn holds(&self) -> Result<Vec<CurrentHold>> {
         self.query("read holds", Client::list, query!("look/list_holds"), owned![])
     }
 }

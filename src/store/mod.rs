@@ -43,13 +43,13 @@ pub(crate) use inspect::{
 };
 pub(crate) use list::{FailureFilter, Run, RunFilter};
 pub(crate) use load::LoadFigures;
-pub(crate) use report::{Bin, Details, FailureGroup, Job, Scope, Snapshot, Summary};
+pub(crate) use report::{Bin, Details, FailureGroup, ReportJob, ReportSummary, Scope, Snapshot};
 pub(crate) use runs::{
     Finish, LeaseState, LockedRuns, LostLease, PendingStep, Recorded, Renewed, StepResult,
 };
 pub(crate) use schema::Mode;
 pub(crate) use session::{Limits, Pending};
-pub(crate) use show::{Attempt, Event, History, RunDetails, StoredOutput};
+pub(crate) use show::{Attempt, History, RunDetails, StoredOutput, TrailEvent};
 pub(crate) use status::{Fact, Figures, JobStatus, Overview, SequenceFacts, WAITS, WorkFacts};
 
 use crate::connect::{ConnectionThread, Target};

@@ -41,9 +41,9 @@ pub(crate) enum Details {
 pub(crate) struct Snapshot {
     /// By the database's clock.
     pub(crate) now: DateTime<Utc>,
-    pub(crate) summary: Summary,
+    pub(crate) summary: ReportSummary,
     pub(crate) work: WorkFacts,
-    pub(crate) jobs: Vec<Job>,
+    pub(crate) jobs: Vec<ReportJob>,
     pub(crate) all_jobs: i64,
     pub(crate) failures: Vec<FailureGroup>,
     pub(crate) all_failures: i64,
@@ -53,7 +53,7 @@ pub(crate) struct Snapshot {
 
 rows! {
     /// Numbers of runs; `lately` means in the window.
-    pub(crate) struct Summary {
+    pub(crate) struct ReportSummary {
         pub(crate) database: String,
         /// Whether there is any run or definition.
         pub(crate) used: bool,
@@ -78,7 +78,7 @@ rows! {
     }
 
     /// A job and the numbers of its runs in the window; durations are in seconds.
-    pub(crate) struct Job {
+    pub(crate) struct ReportJob {
         pub(crate) name: String,
         pub(crate) succeeded: i64,
         pub(crate) dead: i64,
@@ -155,7 +155,7 @@ impl Store {
             let now = work.now;
             let scope = scope(now, &work);
             let Scope { since, from, troubled, rows, .. } = &scope;
-            let mut jobs: Vec<Job> =
+            let mut jobs: Vec<ReportJob> =
                 client.list(query!("report/jobs"), &[from, troubled, &scope.jobs])?;
             read_bins(client, &scope, &mut jobs)?;
             let mut failures: Vec<FailureGroup> =
@@ -180,7 +180,7 @@ impl Store {
 }
 
 /// Adds the bins to the jobs.
-fn read_bins(client: &mut Client, scope: &Scope, jobs: &mut [Job]) -> PgResult<()> {
+fn read_bins(client: &mut Client, scope: &Scope, jobs: &mut [ReportJob]) -> PgResult<()> {
     let names = column(jobs, |job| job.name.clone());
     let width = scope.bin.as_secs_f64();
     let bins: Vec<Bin> = client.list(query!("report/bins"), &[&scope.from, &width, &names])?;

@@ -87,7 +87,7 @@ impl Store {
         self.transactions.set(self.transactions.get() + 1);
         let (answer, answers) = mpsc::channel();
         let checks = self.checks_version.take();
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(SharedStage::default());
         let seen = Arc::clone(&progress);
         self.thread.send(move |client| {
             // The receiver is gone if the answer comes too late.
@@ -103,7 +103,7 @@ impl Store {
 pub(crate) struct Pending<T> {
     doing: &'static str,
     answers: mpsc::Receiver<Result<T>>,
-    progress: Arc<Progress>,
+    progress: Arc<SharedStage>,
     /// After this instant the server counts as silent.
     pub(crate) until: Instant,
 }
@@ -152,7 +152,7 @@ impl<T> Drop for Pending<T> {
 /// The stage of a transaction, shared by the thread that runs it and the thread that waits for it.
 /// An abandoned transaction is not committed.
 #[derive(Default)]
-struct Progress(Mutex<Stage>);
+struct SharedStage(Mutex<Stage>);
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Stage {
@@ -164,7 +164,7 @@ enum Stage {
     Abandoned,
 }
 
-impl Progress {
+impl SharedStage {
     /// Moves to `next` unless the transaction is abandoned; returns the previous stage.
     fn enter(&self, next: Stage) -> Stage {
         let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +181,7 @@ fn transaction<T>(
     doing: &str,
     limits: Limits,
     checks: bool,
-    progress: &Progress,
+    progress: &SharedStage,
     work: &impl Fn(&mut Client) -> PgResult<T>,
 ) -> Result<T> {
     // The search path excludes `public`: a function there must not replace one of PostgreSQL's own.

@@ -109,7 +109,7 @@ rows! {
     }
 
     /// A change that a person asked for; the fields are named as the columns are.
-    pub(crate) struct Event {
+    pub(crate) struct TrailEvent {
         pub(crate) recorded_at: DateTime<Utc> as "timestamp",
         pub(crate) action: String,
         /// The login that made the change.
@@ -138,7 +138,7 @@ pub(crate) struct History {
     /// The payload as JSON text, including secrets, or the reason why it is unreadable.
     pub(crate) payload: std::result::Result<String, String>,
     pub(crate) attempts: Vec<Attempt>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<TrailEvent>,
 }
 
 impl Store {
@@ -178,7 +178,7 @@ impl Store {
         &self,
         run: Option<i64>,
         definition: Option<String>,
-    ) -> Result<Vec<Event>> {
+    ) -> Result<Vec<TrailEvent>> {
         let arguments = owned![run, definition];
         self.query("read the trail", Client::list, query!("look/list_events"), arguments)
     }

@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use rustix::process::geteuid;
 
 use super::replace_file::replace_file;
-use super::{Database, crontab};
+use super::{DatabaseFlags, crontab};
 use crate::execute::{read_crontab, replace_crontab};
 use crate::exit::{Exit, Fault};
 use crate::print;
@@ -61,7 +61,7 @@ const UNITS: [(&str, &str); 2] = [
 const ENABLE: &str = "enable --now jobctl.timer";
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         if self.remove {
             let is_installed = fs::exists(unit_folder()?.join(UNITS[0].0)).unwrap_or(false);
             if is_installed {
@@ -207,7 +207,7 @@ fn remove_state() -> anyhow::Result<()> {
     fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))
 }
 
-fn migrate(database: &Database) -> anyhow::Result<()> {
+fn migrate(database: &DatabaseFlags) -> anyhow::Result<()> {
     let target = database.target()?;
     let store = Store::connect(&target)?;
     // A worker's login may not migrate, and need not if nothing is missing.
@@ -224,7 +224,7 @@ fn migrate(database: &Database) -> anyhow::Result<()> {
 
 /// Returns the variables that a tick needs: PATH for the jobs, and the address. Shells that start
 /// shells add folders to PATH again, and cron limits the length of a line.
-fn environment(database: &Database) -> anyhow::Result<Vec<(String, String)>> {
+fn environment(database: &DatabaseFlags) -> anyhow::Result<Vec<(String, String)>> {
     let path = env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
     let mut seen = HashSet::new();
     let folders: Vec<_> = path.split(':').filter(|folder| seen.insert(*folder)).collect();

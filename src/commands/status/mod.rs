@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::Database;
+use super::DatabaseFlags;
 use crate::exit::Fault;
 use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, Severity};
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct StatusAnswer<'a> {
     #[serde(flatten)]
     overview: &'a Overview,
     findings: &'a [Finding],
@@ -75,7 +75,7 @@ const RUNNING: Table<'_> = Table::new(
 const FINDINGS: Table<'_> = Table::new("severity, found, remedy", "");
 
 impl Arguments {
-    pub(crate) fn run(self, database: &Database) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         if self.watch && !io::stdout().is_terminal() {
             return Err(Fault::usage("--watch needs a terminal; omit it in scripts").into());
         }
@@ -91,7 +91,7 @@ impl Arguments {
         match self.output.format() {
             _ if self.prometheus => print::answer(&prometheus::exposition(&overview, &findings)),
             Format::Json | Format::JsonLines => {
-                print::json(&Answer { findings: &findings, overview: &overview })
+                print::json(&StatusAnswer { findings: &findings, overview: &overview })
             }
             Format::Tsv => {
                 let (output, overview) = (self.output, &overview);
