@@ -752,7 +752,7 @@ fn a_tick_without_the_right_to_claim_finishes_its_jobs() {
         db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
     });
     gate.open();
-    tick.wait().exits(1).stderr_has("cannot postpone a run: no; 1 running");
+    tick.wait().exits(1).stderr_has("cannot put off a run: no; 1 running");
     assert_eq!([first, second].map(|id| db.status(id)), ["succeeded", "queued"]);
 }
 

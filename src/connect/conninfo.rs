@@ -1,5 +1,5 @@
-//! Parses a database address: a `postgres://` URL or libpq's `key=value` pairs. Pure; knows no key
-//! and no meaning. The `url` crate cannot parse a list of hosts with ports, as libpq does. No error
+//! Parses a database address: a `postgres://` URL or libpq's `key=value` pairs. Pure; does not
+//! check which keys exist. The `url` crate cannot parse a list of hosts with ports, as libpq does. No error
 //! repeats the text: a mistake may have put the password anywhere.
 
 use percent_encoding::percent_decode_str;

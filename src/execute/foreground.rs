@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 use super::sanitize;
 
 pub(crate) enum Foreground {
-    /// With what the command printed to stdout; `None` if it is longer than the limit.
+    /// Holds the command's stdout; `None` if it is longer than the limit.
     Succeeded(Option<Vec<u8>>),
     /// The exit status, or 128 and the signal that killed the command, as in a shell.
     Failed(u8),

@@ -45,7 +45,8 @@ impl AttemptResult {
     }
 }
 
-/// The start of a job's output or answer: valid UTF-8 without NUL, so that PostgreSQL can store it.
+/// The kept part of a job's output or of a response. It is valid UTF-8 without NUL, so that
+/// PostgreSQL can store it.
 #[derive(Debug, Default)]
 pub(crate) struct JobOutput {
     pub(crate) text: String,

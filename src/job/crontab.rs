@@ -12,9 +12,9 @@ use crate::schedule::Schedule;
 /// Whose crontab it is.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Owner {
-    /// A user's: the command follows the schedule.
+    /// A user's crontab: the command follows the schedule.
     User,
-    /// The system's: a user's name is between them.
+    /// A system crontab: a user's name stands between the schedule and the command.
     System,
 }
 

@@ -16,7 +16,8 @@ const FIELDS: [(u32, u32, &str); 5] = [
     (1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
     (0, 7, "sun mon tue wed thu fri sat sun"),
 ];
-/// The daemon ran for this long before, so a clock change just before the first start counts.
+/// The simulated daemon starts this long before the first time, so that a clock change shortly
+/// before it counts.
 const WARM_UP: TimeDelta = TimeDelta::days(1);
 
 struct CronLine {
@@ -49,10 +50,11 @@ pub(crate) fn starts(
         let current = || usize::from(line.matches(now));
         let (times, reached) = match now - before {
             1..=5 => (missed(), now),
-            // The clock went forward: times with a star once, all others that were skipped.
+            // The clock went forward. A line with a star starts once if it matches now; any other
+            // line starts once for each skipped time.
             6..=180 if line.is_wild() => (current(), now),
             6..=180 => (missed(), now),
-            // The clock went back: other times had their turn.
+            // The clock went back. Only lines with a star start again.
             -179..=0 => (if line.is_wild() { current() } else { 0 }, before),
             _ => (current(), now),
         };

@@ -45,7 +45,7 @@ pub(crate) struct ClaimFilter {
     pub(crate) excluded_jobs: Vec<String>,
     /// Excluded kinds of definitions.
     pub(crate) excluded_kinds: Vec<String>,
-    /// Excluded runs, which can be neither claimed nor postponed.
+    /// Excluded runs, which can be neither claimed nor put off.
     pub(crate) excluded_runs: Vec<i64>,
     pub(crate) lease: Duration,
 }
@@ -186,7 +186,7 @@ impl Token {
 
 impl Store {
     /// Checks the schema's version and records that the tick is alive and which `queues` it serves
-    /// (empty for all). Takes or renews the claim right for `lasts`; returns the right if no run
+    /// (empty for all). Takes or renews the claim right for `lasts`; releases the right if no run
     /// waits, unless `keep` is set.
     pub(crate) fn wake(
         &self,
@@ -250,10 +250,10 @@ impl Store {
         })
     }
 
-    /// Postpones a run that can't be claimed; does nothing if the run is not due any more.
+    /// Puts off a run that can't be claimed; does nothing if the run is not due any more.
     pub(crate) fn put_off(&self, run: i64, why: String, wait: Duration) -> Result<()> {
         let arguments = owned![run, why, wait.as_secs_f64()];
-        self.query("postpone a run", Client::execute, query!("tick/put_off"), arguments).map(drop)
+        self.query("put off a run", Client::execute, query!("tick/put_off"), arguments).map(drop)
     }
 
     /// Releases claims that were never started. Skips and returns the runs that another session
@@ -271,11 +271,11 @@ impl Store {
         })
     }
 
-    /// Returns a worker's claim right if that tick has it.
+    /// Releases a worker's claim right if that tick has it.
     pub(crate) fn leave(&self, worker: &str, tick: &str) -> Result<()> {
         let (statement, arguments) =
             (query!("tick/leave"), owned![worker.to_owned(), tick.to_owned()]);
-        self.query("return the claim right", Client::execute, statement, arguments).map(drop)
+        self.query("release the claim right", Client::execute, statement, arguments).map(drop)
     }
 }
 

@@ -31,7 +31,7 @@ rows! {
 pub(crate) enum Effect {
     /// Recorded now: the caller may perform the effect and owns this record.
     Begun(DateTime<Utc>),
-    /// With the output of the command, if it is stored.
+    /// Holds the output of the command, if it is stored.
     Completed(Option<String>),
     /// Recorded earlier, at this time, and neither completed nor removed.
     Open(DateTime<Utc>),

@@ -74,8 +74,8 @@ pub(crate) enum LockedRuns {
 }
 
 impl PendingStep {
-    /// Returns the answer if it is there. With a lost connection come the claims that exist if the
-    /// transaction was committed, which is unknown.
+    /// Returns the answer if it is there. If the connection is lost, the error carries the claims
+    /// that exist if the transaction was committed, which is unknown.
     pub(crate) fn poll(&self) -> Option<std::result::Result<StepResult, (Error, Vec<Token>)>> {
         let answer = self.answer.poll()?;
         // From now on, the connection's thread does not begin to commit.

@@ -99,7 +99,7 @@ impl Store {
     }
 }
 
-/// The answer of a running transaction.
+/// The answer that a sent transaction will give.
 pub(crate) struct Pending<T> {
     doing: &'static str,
     answers: mpsc::Receiver<Result<T>>,

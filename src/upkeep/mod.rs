@@ -1,6 +1,6 @@
 //! What every tick does for all runs of the database: it fires due schedules, recovers lost runs,
-//! cancels expired ones, and sets aside those that can't be claimed. An item that the database
-//! rejects delays no other.
+//! cancels expired ones, and ends or puts off those that can't be claimed. An item that the
+//! database rejects delays no other.
 
 mod bisect;
 mod expire;

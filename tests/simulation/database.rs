@@ -560,7 +560,7 @@ impl Database {
     }
 
     fn leave(&mut self, worker: &str, tick: &str) -> store::Result<()> {
-        self.transact("return the claim right", |it| it.return_right(worker, tick))
+        self.transact("release the claim right", |it| it.return_right(worker, tick))
     }
 
     /// leave.sql
@@ -1087,7 +1087,7 @@ impl Database {
         })?;
         if let Some((run, why)) = found {
             *error = None;
-            let put_off = self.transact("postpone a run", |it| {
+            let put_off = self.transact("put off a run", |it| {
                 let is_due = |it: &&Run, now| is_waiting(it.status) && it.run_at <= now;
                 let Some(run) = it.runs.get(&run.id).filter(|run| is_due(run, it.now)) else {
                     return Ok(());

@@ -1,7 +1,7 @@
 -- Finds grants and objects that weaken the role matrix. Reads only catalogs, which every role may
 -- read.
 -- $1  the GRANT statements of all roles of the matrix
--- A row per find: `kind`, `name` (quoted for SQL) and `has`:
+-- A row per finding: `kind`, `name` (quoted for SQL) and `has`:
 --  role: has a privilege, or may grant one, that the matrix gives to no role. PUBLIC must have none
 --  member: belongs to predefined roles that can access all tables
 --  trigger, rule: on this table, and not made by a migration

@@ -9,8 +9,8 @@
 -- pg_depend lists all objects of a schema. Default privileges are listed too, but with deptype 'a',
 -- because they are dropped with it. Objects of the role that initdb created (10) have no row in
 -- pg_shdepend.
--- A trigger's function runs with the rights of the role that writes the table. So a trigger is a
--- stranger if the owner of its function lacks the rights of the schema's owner.
+-- A trigger's function runs with the rights of the role that writes the table. So a trigger
+-- counts as a stranger if the owner of its function lacks the rights of the schema's owner.
 WITH schema AS (
     SELECT
         namespace.oid,

@@ -10,7 +10,7 @@
 -- $15 queue and $16 priority: full scan of the lanes after this lane; NULL starts at the first lane
 -- The runs of limited definitions that may be claimed, see within_limits.sql:
 -- $17 ids    $18 whether this is the last attempt    $19 bytes of payload
--- and their places in the order, which are those of other runs:
+-- and their places in the order of all jobs, see within_limits.sql:
 -- $20 priorities    $21 queues    $22 run at    $23 run ids
 -- A row per run, or one row without a run: nothing is due, all slots are taken, or another tick
 -- holds the claim right. Each row names the last lane that this claim looked at, if there may be
@@ -32,9 +32,8 @@
 -- claimed run, and does a full scan only now and then.
 --
 -- SKIP LOCKED: other hosts claim at the same time, and no claim waits for another. NO KEY UPDATE:
--- an application's foreign key to a run may be checked meanwhile. MATERIALIZED: without that fence
--- the planner may run the subquery once per candidate row of the UPDATE, and LIMIT 1 can claim
--- fifty.
+-- an application's foreign key to a run may be checked meanwhile. MATERIALIZED: otherwise the
+-- planner may run the subquery once per candidate row of the UPDATE, and LIMIT 1 can claim fifty.
 WITH RECURSIVE lanes AS (
     -- The last lane of the previous claim, or a sentinel that sorts before every lane.
     SELECT

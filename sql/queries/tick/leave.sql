@@ -1,4 +1,4 @@
--- Returns a worker's claim right.
+-- Releases a worker's claim right.
 -- $1  worker    $2  tick
 -- Zero rows: another tick has the right, or none.
 UPDATE jobctl.job_workers AS worker

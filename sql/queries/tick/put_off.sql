@@ -1,4 +1,4 @@
--- Postpones a run that can't be claimed, and records the reason. The status stays.
+-- Puts off a run that can't be claimed, and records the reason. The status stays.
 -- $1  run id    $2  reason    $3  seconds
 -- Zero rows: the run is not due any more.
 UPDATE jobctl.job_runs AS run

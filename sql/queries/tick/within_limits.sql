@@ -6,8 +6,9 @@
 -- The shares of a definition take turns, a run a turn. They begin after the share that was claimed
 -- last, by name. A probe of job_runs_waiting_of_job finds each share from the one before.
 --
--- A row per run, and the place in the order of all jobs that it takes: the first in turn takes that
--- of the oldest run, and so on. So turns do not change when the job has its turn.
+-- A row per run, with its place among the runs of all jobs. The first run in turn gets the place
+-- of the job's oldest run, the second that of the second oldest. So turns do not change when the
+-- job is served.
 WITH RECURSIVE limits AS MATERIALIZED (
     SELECT
         definition.name,
