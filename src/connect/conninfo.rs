@@ -1,6 +1,6 @@
 //! Parses a database address: a `postgres://` URL or libpq's `key=value` pairs. Pure; does not
-//! check which keys exist. The `url` crate cannot parse a list of hosts with ports, as libpq does. No error
-//! repeats the text: a mistake may have put the password anywhere.
+//! check which keys exist. The `url` crate cannot parse a list of hosts with ports, as libpq does.
+//! No error repeats the text: a mistake may have put the password anywhere.
 
 use percent_encoding::percent_decode_str;
 
