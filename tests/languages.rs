@@ -90,6 +90,19 @@ fn java_enqueues_in_its_transaction() {
 }
 
 #[test]
+fn go_enqueues_in_its_transaction() {
+    let packages = "/usr/share/gocode";
+    let driver = Path::new(packages).join("src/github.com/jackc/pgx/v4");
+    if !is_installed("go") || !driver.exists() {
+        let why = "go or golang-github-jackc-pgx-v4-dev is not installed";
+        return leave_out("enqueue from Go", why);
+    }
+    let mut go = Command::new("go");
+    go.arg("run").envs([("GO111MODULE", "off"), ("GOPATH", packages)]);
+    orders("order.go", go);
+}
+
+#[test]
 fn node_enqueues_in_its_transaction() {
     let folder = match packages::node("pg") {
         Ok(folder) => folder,
