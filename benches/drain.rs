@@ -197,7 +197,7 @@ fn payload(server: &Server) -> String {
 }
 
 /// Returns the median ratio of jobctl's rate to its reference's, from pairs of their times.
-fn compare(count: usize, rounds: Vec<(Duration, Duration)>) -> Measured {
+pub fn compare(count: usize, rounds: Vec<(Duration, Duration)>) -> Measured {
     let ratios =
         rounds.iter().map(|(ours, other)| other.as_secs_f64() / ours.as_secs_f64()).collect();
     let best = |times: Vec<Duration>| rate(count, times.into_iter().min().unwrap());

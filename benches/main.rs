@@ -28,6 +28,7 @@ mod bulk;
 mod claim;
 mod database;
 mod drain;
+mod limits;
 mod linger;
 mod look;
 mod peers;
@@ -59,7 +60,7 @@ impl Scale {
 type Measure = fn(Scale) -> Vec<Measured>;
 
 /// All measurements, in the order of the table.
-const MEASURES: [(&str, Measure); 11] = [
+const MEASURES: [(&str, Measure); 12] = [
     ("tick", short::empty_tick),
     ("enqueue", short::enqueue),
     ("shell", drain::shell),
@@ -69,6 +70,7 @@ const MEASURES: [(&str, Measure); 11] = [
     ("snapshot", drain::snapshot),
     ("linger", linger::linger),
     ("hosts", drain::hosts),
+    ("limits", limits::limits),
     ("memory", drain::memory),
     ("look", look::look),
 ];
