@@ -12,7 +12,7 @@ LEFT_OUT = $(TARGET)/tests-left-out
 BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
-.PHONY: help build toolchain demo test test-pg chaos simulate bench bench-quick lint workflows deny \
+.PHONY: help build toolchain demo test test-pg chaos simulate fuzz bench bench-quick lint workflows deny \
 	install dist built-dist test-deb test-image notes publish clean
 
 help: ## list the targets
@@ -46,6 +46,11 @@ chaos: toolchain ## crash, stop and cut off real ticks for SECONDS=180; SEED=N r
 
 simulate: ## run the tick in SEEDS=10000 simulated worlds; SEED=N replays one, HOSTS=1000 shows how it grows
 	SEEDS="$(or $(SEEDS),10000)" $(CARGO) test --locked --bin jobctl simulation -- --nocapture
+
+fuzz: toolchain ## try CASES=20000 random schedules and backoffs, and SEQUENCES=1000 of statements
+	PROPTEST_CASES="$(or $(CASES),20000)" $(CARGO) test --locked --bin jobctl -- schedule:: backoff::
+	SEQUENCES="$(or $(SEQUENCES),1000)" tests/with-postgres $(CARGO) test --locked --bin jobctl \
+		the_model_and_postgres_answer_alike
 
 bench: ## compare its speed with references and peers; under ten minutes
 	benches/peers/install "$(TARGET)/peers"

@@ -557,8 +557,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100))]
-
         #[test]
         fn times_increase_wherever_the_search_starts(
             schedule in any_schedule(), from in any_time(), between in 0.0..1.0,
