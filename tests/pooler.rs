@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -62,7 +63,8 @@ impl Pooler {
             .unwrap();
         let pooler = Self { process, folder };
         let socket = pooler.folder.path().join(".s.PGSQL.6432");
-        wait_until("the pooler to listen", || socket.exists());
+        // The file is there before the pooler listens.
+        wait_until("the pooler to listen", || UnixStream::connect(&socket).is_ok());
         Some(pooler)
     }
 
