@@ -148,9 +148,16 @@ fn delay_of(name: &str, spread: Duration) -> Duration {
     Duration::from_secs(hash.checked_rem(spread.as_secs()).unwrap_or_default())
 }
 
-/// Whether the schedule of this job is broken.
-pub(crate) fn breaks(scheduled: &[Scheduled], job: &str) -> bool {
-    scheduled.iter().any(|one| one.name == job && is_broken(one))
+/// Corrects the state and the next time of a job if its schedule is broken.
+pub(crate) fn mark_broken(
+    scheduled: &[Scheduled],
+    job: &str,
+    state: &mut Option<String>,
+    next: &mut Option<DateTime<Utc>>,
+) {
+    if scheduled.iter().any(|one| one.name == job && is_broken(one)) {
+        (*state, *next) = (Some("broken".to_owned()), None);
+    }
 }
 
 /// Whether the schedule should fire but never will: it is unreadable, or no time matches.

@@ -145,9 +145,8 @@ impl Store {
                 client.list(query!("look/list_definitions"), &[&name])?;
             let scheduled: Vec<_> = client.list(query!("look/list_schedules"), &[&name, &false])?;
             for job in &mut definitions {
-                if due::breaks(&scheduled, &job.job_type) {
-                    (job.state, job.next_run_at) = (Some("broken".to_owned()), None);
-                }
+                let StoredDefinition { job_type, state, next_run_at, .. } = job;
+                due::mark_broken(&scheduled, job_type, state, next_run_at);
             }
             Ok(definitions)
         })

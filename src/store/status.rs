@@ -148,9 +148,8 @@ impl Store {
             let only = job.as_ref().map(|job| vec![job.clone()]);
             let work = read_work(client, only.as_ref(), &Thresholds::default(), false)?;
             for job in &mut jobs {
-                if due::breaks(&work.scheduled, &job.job_type) {
-                    (job.state, job.next_run_at) = (Some("broken".to_owned()), None);
-                }
+                let JobStatus { job_type, state, next_run_at, .. } = job;
+                due::mark_broken(&work.scheduled, job_type, state, next_run_at);
                 if let Some(figures) = by_job.get(&job.job_type) {
                     job.last_status.clone_from(&figures.last_status);
                     job.last_succeeded_at = figures.last_succeeded_at;
