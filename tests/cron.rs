@@ -133,7 +133,9 @@ fn printed(url: &str, home: &Path) -> String {
     let folder = home.join("50% of Bob's");
     fs::create_dir(&folder).unwrap();
     let program = folder.join("jobctl");
-    fs::copy(env!("CARGO_BIN_EXE_jobctl"), &program).unwrap();
+    // A copy made by this process would be busy: another test may fork while the file is open.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_jobctl")).arg(&program).status();
+    assert!(copied.unwrap().success());
     let printed = Command::new(program).args(["doctor", "--crontab"]).env_clear().output().unwrap();
     assert!(printed.status.success(), "{printed:?}");
     let lines = String::from_utf8(printed.stdout).unwrap();

@@ -621,9 +621,10 @@ fn doctor_names_hosts_and_databases_with_different_zone_rules() {
 #[test]
 fn a_schedule_whose_next_time_is_too_late_is_named_and_resumed() {
     let db = healthy();
-    // A tick leaves this state if the database's clock is a day ahead.
+    // A tick leaves this state if the database's clock is two days ahead. In the minutes before the
+    // schedule's next time, one day is not enough.
     let ahead = "UPDATE jobctl.job_definitions
-        SET next_run_at = next_run_at + interval '1 day' WHERE name = 'nightly'";
+        SET next_run_at = next_run_at + interval '2 days' WHERE name = 'nightly'";
     db.execute(ahead);
     finds(
         &db,

@@ -1,4 +1,4 @@
-//! Wake, claim, release: how a tick gets runs and returns those that it did not start.
+//! Wake and claim: how a tick gets runs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,6 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::row::{Argument, FromRow, PgResult, column, columns, owned, rows, timestamp};
-use super::runs::locked;
 use super::{Result, Store, query};
 use crate::connect::Client;
 use crate::schedule::ZoneData;
@@ -254,21 +253,6 @@ impl Store {
     pub(crate) fn put_off(&self, run: i64, why: String, wait: Duration) -> Result<()> {
         let arguments = owned![run, why, wait.as_secs_f64()];
         self.query("put off a run", Client::execute, query!("tick/put_off"), arguments).map(drop)
-    }
-
-    /// Releases claims that were never started. Skips and returns the runs that another session
-    /// has locked.
-    pub(crate) fn release(&self, worker: &str, unstarted: Vec<Token>) -> Result<Vec<i64>> {
-        let worker = worker.to_owned();
-        let (ids, attempts, claimed_at) = Token::columns(&unstarted);
-        self.transact("release claims", move |client| {
-            let locked = locked(client, &ids)?;
-            client.execute(
-                query!("tick/release"),
-                &[&worker, &ids, &attempts, &claimed_at, &locked],
-            )?;
-            Ok(locked)
-        })
     }
 
     /// Releases a worker's claim right if that tick has it.

@@ -44,11 +44,11 @@ pub(crate) use inspect::{
 pub(crate) use list::{FailureFilter, Run, RunFilter};
 pub(crate) use load::LoadFigures;
 pub(crate) use report::{Bin, Details, FailureGroup, ReportJob, ReportSummary, Scope, Snapshot};
-pub(crate) use runs::{
-    Finish, LeaseState, LockedRuns, LostLease, PendingStep, Recorded, Renewed, StepResult,
-};
+#[cfg(test)]
+pub(crate) use runs::Recorded;
+pub(crate) use runs::{Finish, LeaseState, LostLease, Renewed, StepResult};
 pub(crate) use schema::Mode;
-pub(crate) use session::{Limits, Pending};
+pub(crate) use session::Limits;
 pub(crate) use show::{Attempt, History, RunDetails, StoredOutput, TrailEvent};
 pub(crate) use status::{Fact, Figures, JobStatus, Overview, SequenceFacts, WAITS, WorkFacts};
 
@@ -87,8 +87,8 @@ impl Store {
         target.clone().connect(|| ()).wait().map(|thread| Self::over(thread, Arc::default()))
     }
 
-    /// Returns a store without a check of the schema's version. When `interrupted` is set, a wait
-    /// for an answer ends early; later calls wait as usual.
+    /// Returns a store without a check of the schema's version. While `interrupted` is set, a wait
+    /// for an answer ends early.
     pub(crate) fn over(thread: ConnectionThread, interrupted: Arc<AtomicBool>) -> Self {
         let (checks_version, transactions) = (Cell::default(), Cell::default());
         Self { thread, limits: Limits::USUAL, checks_version, interrupted, transactions }

@@ -10,7 +10,7 @@ use postgres::Row;
 
 use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim};
 use super::row::{Argument, FromColumn, FromRow, PgResult, column, owned, rows};
-use super::{Error, Kind, Pending, Result, Store, Token, query};
+use super::{Error, Kind, Result, Store, Token, query};
 use crate::connect::Client;
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
@@ -52,39 +52,11 @@ pub(crate) struct Finish {
 #[derive(Debug)]
 pub(crate) struct StepResult {
     pub(crate) recorded: Recorded,
-    /// Runs whose results were not written because another session has locked them.
+    /// Runs of which nothing was written because another session has locked them.
     pub(crate) locked: Vec<i64>,
     pub(crate) taken: ClaimResult,
     /// The duration of the claim alone.
     pub(crate) claiming: Duration,
-}
-
-pub(crate) struct PendingStep {
-    pub(crate) answer: Pending<StepResult>,
-    claims: Arc<Mutex<Vec<Token>>>,
-}
-
-/// The treatment of a result whose run another session has locked.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum LockedRuns {
-    /// Waits, as long as for any lock.
-    Wait,
-    /// Skips the result; needs one more statement.
-    Skip,
-}
-
-impl PendingStep {
-    /// Returns the answer if it is there. If the connection is lost, the error carries the claims
-    /// that exist if the transaction was committed, which is unknown.
-    pub(crate) fn poll(&self) -> Option<std::result::Result<StepResult, (Error, Vec<Token>)>> {
-        let answer = self.answer.poll()?;
-        // From now on, the connection's thread does not begin to commit.
-        let claims = || self.claims.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Some(answer.map_err(|error| match error.kind {
-            Kind::Lost => (error, claims()),
-            _ => (error, Vec::new()),
-        }))
-    }
 }
 
 rows! {
@@ -101,46 +73,55 @@ rows! {
 
 impl Store {
     /// Renews the leases of `held`, and stores the output of each job so far; `None` leaves what is
-    /// stored. Does not wait for the state of each lease, but calls `answered` when it is there.
+    /// stored. Returns the state of each lease.
     pub(crate) fn heartbeat(
         &self,
         worker: &str,
         held: &[Token],
         outputs: Vec<Option<String>>,
         lease: Duration,
-        answered: impl FnOnce() + Send + 'static,
-    ) -> Pending<Vec<Renewed>> {
+    ) -> Result<Vec<Renewed>> {
         let (worker, held) = (worker.to_owned(), held.to_vec());
-        let work = move |client: &mut Client| {
+        self.transact("renew leases", move |client| {
             renew(client, &worker, &held, &outputs, lease, &mut { REJECTIONS })
-        };
-        self.send(self.limits, "renew leases", work, answered)
+        })
     }
 
-    /// Records results, then claims due runs: both or neither. Does not wait for the answer, but
-    /// calls `answered` when it is there.
+    /// Records results, releases claims that were never started, then claims due runs: all or
+    /// nothing. Waits for locked runs or skips them, which needs one more statement. If the
+    /// connection is lost, the error carries the claims that exist if the transaction was
+    /// committed, which is unknown.
     pub(crate) fn finish_and_claim(
         &self,
         holder: &Holder,
         ended: Vec<Finish>,
+        unstarted: Vec<Token>,
         wanted: Option<(Claim, ClaimFilter)>,
-        locked_runs: LockedRuns,
-        answered: impl FnOnce() + Send + 'static,
-    ) -> PendingStep {
+        skips_locked: bool,
+    ) -> std::result::Result<StepResult, (Error, Vec<Token>)> {
         let holder = holder.clone();
-        let doing = if ended.is_empty() { "claim runs" } else { "record results" };
-        let claims = Arc::new(Mutex::default());
+        let doing = match (&*ended, &*unstarted) {
+            ([], []) => "claim runs",
+            ([], _) => "release claims",
+            _ => "record results",
+        };
+        let claims = Arc::new(Mutex::<Vec<Token>>::default());
         let made = Arc::clone(&claims);
         let work = move |client: &mut Client| {
-            let locked = match locked_runs {
-                LockedRuns::Wait => Vec::new(),
-                LockedRuns::Skip => locked(client, &column(&ended, |one| one.token.id))?,
-            };
+            let runs = || column(&ended, |one| one.token.id).into_iter();
+            let runs = || runs().chain(unstarted.iter().map(|claim| claim.id)).collect::<Vec<_>>();
+            let locked = if skips_locked { locked(client, &runs())? } else { Vec::new() };
             let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.token.id)).collect();
             let recorded = match free.as_slice() {
                 [] => Recorded::new(),
                 free => finish(client, &holder.worker, free)?,
             };
+            if !unstarted.is_empty() {
+                let (ids, attempts, claimed_at) = Token::columns(&unstarted);
+                let arguments: [&dyn Argument; 5] =
+                    [&holder.worker, &ids, &attempts, &claimed_at, &locked];
+                client.execute(query!("tick/release"), &arguments)?;
+            }
             let began = Instant::now();
             let taken = match &wanted {
                 Some((asked, filter)) => claim(client, &holder, asked, filter)?,
@@ -150,7 +131,12 @@ impl Store {
                 taken.claimed.iter().map(Claimed::token).collect();
             Ok(StepResult { recorded, locked, taken, claiming: began.elapsed() })
         };
-        PendingStep { answer: self.send(self.limits, doing, work, answered), claims }
+        self.transact(doing, work).map_err(|error| {
+            // From now on, the connection's thread does not begin to commit.
+            let claims = || claims.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let claims = if error.kind == Kind::Lost { claims() } else { Vec::new() };
+            (error, claims)
+        })
     }
 
     /// Returns runs whose lease expired, the oldest first.

@@ -1,8 +1,8 @@
 //! Transactions over one connection. Each call is one transaction and leaves no state in the
 //! session, so it works behind a pooler that gives each transaction another server process.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ pub(crate) struct Limits {
     pub(crate) lock: Duration,
     /// The additional time for an answer, for the network and the thread.
     pub(crate) silence: Duration,
+    /// The longest wait for an answer after an interruption.
+    pub(crate) interrupted: Duration,
     /// Whether sequential scans are allowed. For a batch of some hundred ids, or for the first runs
     /// of a lane, the planner would rather read ten thousand rows than use the index.
     pub(crate) whole_tables: bool,
@@ -34,6 +36,7 @@ impl Limits {
         statement: Duration::from_secs(10),
         lock: Duration::from_secs(2),
         silence: Duration::from_secs(5),
+        interrupted: Duration::from_secs(1),
         whole_tables: true,
         one_moment: false,
     };
@@ -41,8 +44,6 @@ impl Limits {
 
 /// How often a transaction that conflicted with another is sent again.
 const RETRIES: usize = 5;
-/// The longest wait for an answer after an interruption.
-const INTERRUPTED: Duration = Duration::from_secs(1);
 /// How often a wait checks for an interruption.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -62,7 +63,32 @@ impl Store {
         doing: &'static str,
         work: impl Fn(&mut Client) -> PgResult<T> + Send + 'static,
     ) -> Result<T> {
-        self.send(limits, doing, work, || ()).wait(&self.interrupted)
+        self.transactions.set(self.transactions.get() + 1);
+        let (answer, answers) = mpsc::channel();
+        let checks = self.checks_version.take();
+        let progress = Arc::new(SharedStage::default());
+        let seen = Arc::clone(&progress);
+        self.thread.send(move |client| {
+            // The receiver is gone if the answer comes too late.
+            let _ = answer.send(transaction(client, doing, limits, checks, &seen, &work));
+        });
+        let mut until = Instant::now() + limits.statement + limits.silence;
+        let mut may_be_interrupted = true;
+        loop {
+            if may_be_interrupted && self.interrupted.load(Ordering::Relaxed) {
+                may_be_interrupted = false;
+                until = until.min(Instant::now() + limits.interrupted);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match answers.recv_timeout(left.min(CHECK_INTERVAL)) {
+                Ok(done) => return done,
+                Err(RecvTimeoutError::Timeout) if left > CHECK_INTERVAL => {}
+                Err(_) if progress.enter(Stage::Abandoned) == Stage::Commit => {
+                    return Err(Error::uncertain(doing, error::SILENT));
+                }
+                Err(_) => return Err(Error::silent(doing)),
+            }
+        }
     }
 
     /// Executes one statement in a transaction. `read` is the method of `Client` for its result.
@@ -74,78 +100,6 @@ impl Store {
         arguments: OwnedArguments,
     ) -> Result<T> {
         self.transact(doing, move |client| read(client, statement, &borrowed(&arguments)))
-    }
-
-    /// Sends `work` to run in a transaction. Does not wait: calls `answered` at its end.
-    pub(super) fn send<T: Send + 'static>(
-        &self,
-        limits: Limits,
-        doing: &'static str,
-        work: impl Fn(&mut Client) -> PgResult<T> + Send + 'static,
-        answered: impl FnOnce() + Send + 'static,
-    ) -> Pending<T> {
-        self.transactions.set(self.transactions.get() + 1);
-        let (answer, answers) = mpsc::channel();
-        let checks = self.checks_version.take();
-        let progress = Arc::new(SharedStage::default());
-        let seen = Arc::clone(&progress);
-        self.thread.send(move |client| {
-            // The receiver is gone if the answer comes too late.
-            let _ = answer.send(transaction(client, doing, limits, checks, &seen, &work));
-            answered();
-        });
-        let until = Instant::now() + limits.statement + limits.silence;
-        Pending { doing, answers, progress, until }
-    }
-}
-
-/// The answer that a sent transaction will give.
-pub(crate) struct Pending<T> {
-    doing: &'static str,
-    answers: mpsc::Receiver<Result<T>>,
-    progress: Arc<SharedStage>,
-    /// After this instant the server counts as silent.
-    pub(crate) until: Instant,
-}
-
-impl<T> Pending<T> {
-    /// Waits for the answer. After an interruption it waits for at most `INTERRUPTED`.
-    fn wait(mut self, interrupted: &AtomicBool) -> Result<T> {
-        let mut may_be_interrupted = !interrupted.load(Ordering::Relaxed);
-        loop {
-            let left = self.until.saturating_duration_since(Instant::now());
-            match self.answers.recv_timeout(left.min(CHECK_INTERVAL)) {
-                Ok(done) => return done,
-                Err(RecvTimeoutError::Timeout) if left > CHECK_INTERVAL => {}
-                Err(_) => return Err(self.give_up()),
-            }
-            if may_be_interrupted && interrupted.load(Ordering::Relaxed) {
-                may_be_interrupted = false;
-                self.until = self.until.min(Instant::now() + INTERRUPTED);
-            }
-        }
-    }
-
-    /// Returns the answer if it is there.
-    pub(crate) fn poll(&self) -> Option<Result<T>> {
-        match self.answers.try_recv() {
-            Ok(done) => Some(done),
-            Err(TryRecvError::Empty) if Instant::now() < self.until => None,
-            Err(_) => Some(Err(self.give_up())),
-        }
-    }
-
-    fn give_up(&self) -> Error {
-        match self.progress.enter(Stage::Abandoned) {
-            Stage::Commit => Error::uncertain(self.doing, error::SILENT),
-            Stage::Work | Stage::Abandoned => Error::silent(self.doing),
-        }
-    }
-}
-
-impl<T> Drop for Pending<T> {
-    fn drop(&mut self) {
-        self.progress.enter(Stage::Abandoned);
     }
 }
 

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::claim_cursor::ClaimCursor;
 use super::prefetch::{self, Prefetch};
-use super::request::{Wake, Woken};
 use crate::execute::PoolState;
 use crate::job::payload::PAYLOAD_LIMIT;
-use crate::store::{Claim, ClaimResult, Token};
+use crate::store::{self, Claim, ClaimResult, Token};
+use crate::upkeep::{Wake, Woken};
 
 /// How often an idle lingering tick polls. A run starts about half of this after its enqueue, for
 /// 15 short transactions a second.
@@ -32,17 +32,6 @@ pub(super) enum ClaimWhen {
     AfterRun,
 }
 
-/// What the next claim needs.
-pub(super) enum NextClaim {
-    /// Nothing: no thread is free.
-    Nothing,
-    /// The claim right.
-    Wake,
-    /// Other ticks of this worker already run `--concurrency` jobs: release the claim right.
-    Leave,
-    Claim(Claim),
-}
-
 #[derive(Debug)]
 pub(super) struct Claims {
     pub(super) prefetch: Prefetch,
@@ -58,6 +47,8 @@ pub(super) struct Claims {
     /// Whether to poll until the time is spent.
     linger: bool,
     woken: Woken,
+    /// Other ticks of this worker already run `--concurrency` jobs: they may claim.
+    gives_up_right: bool,
 }
 
 impl Claims {
@@ -72,6 +63,7 @@ impl Claims {
             left: limit,
             linger,
             woken: Woken::default(),
+            gives_up_right: false,
         }
     }
 
@@ -82,6 +74,10 @@ impl Claims {
 
     pub(super) fn other_claims(&self) -> bool {
         self.woken.other_claims
+    }
+
+    pub(super) fn gives_up_right(&self) -> bool {
+        self.gives_up_right
     }
 
     pub(super) fn right_lost(&mut self) {
@@ -123,20 +119,14 @@ impl Claims {
         }
     }
 
-    /// Decides what to do now that a claim is due. `held` is the number of runs that the tick
-    /// holds.
-    pub(super) fn next(&mut self, now: Instant, pool: &PoolState, held: usize) -> NextClaim {
-        if self.due_again.take_if(|due| now >= *due).is_some() {
-            // The claim right may have to be asked for first.
-            self.when = ClaimWhen::Now;
-        }
+    /// Returns the next claim, now that it is due and the tick has the claim right.
+    pub(super) fn next(&mut self, now: Instant, pool: &PoolState) -> Option<Claim> {
+        self.due_again.take_if(|due| now >= *due);
+        let held = pool.running + pool.waiting;
         let wanted = self.prefetch.wanted(pool.size, held).min(self.left);
         if wanted == 0 {
             self.when = ClaimWhen::AfterRun;
-            return NextClaim::Nothing;
-        }
-        if !self.has_right() {
-            return NextClaim::Wake;
+            return None;
         }
         let wanted = match self.woken.held_by_others {
             // The worker's only tick may exceed its concurrency: very short runs are prefetched.
@@ -144,10 +134,12 @@ impl Claims {
             others => wanted.min(pool.size.saturating_sub(held + others)),
         };
         if wanted == 0 {
-            return if self.wait_for_others(now) { NextClaim::Nothing } else { NextClaim::Leave };
+            self.wait_for_others(now);
+            self.gives_up_right = !self.linger;
+            return None;
         }
         let after = self.cursor.next(now);
-        NextClaim::Claim(Claim {
+        Some(Claim {
             at_most: i32::try_from(wanted).unwrap_or(i32::MAX),
             free_threads: i32::try_from(pool.size.saturating_sub(held)).unwrap_or(i32::MAX),
             bytes: i64::try_from(prefetch::BYTES_AHEAD + pool.size * PAYLOAD_LIMIT)
@@ -160,21 +152,26 @@ impl Claims {
         })
     }
 
-    /// Other ticks of this worker have the claim right or all slots. Returns whether to look again
-    /// later: only a lingering tick does.
-    fn wait_for_others(&mut self, now: Instant) -> bool {
+    /// Other ticks of this worker have the claim right or all slots. Only a lingering tick looks
+    /// again later.
+    fn wait_for_others(&mut self, now: Instant) {
         self.when = if self.linger { ClaimWhen::At(now + RIGHT_POLL) } else { ClaimWhen::AfterRun };
-        self.linger
+        self.due_again = None;
     }
 
     /// Returns what to ask when the tick wakes. It holds the claims `own`.
-    pub(super) fn wake(&self, own: impl Iterator<Item = Token>, until: Option<Instant>) -> Wake {
+    pub(super) fn wake(
+        &self,
+        own: impl Iterator<Item = Token>,
+        until: Option<Instant>,
+        claim_error: Option<store::Error>,
+    ) -> Wake {
         let keeps_right = self.linger || self.has_right();
-        Wake { keeps_right, own_claims: own.collect(), until }
+        Wake { keeps_right, own_claims: own.collect(), until, claim_error }
     }
 
     pub(super) fn woken(&mut self, now: Instant, woken: Woken) {
-        self.woken = woken;
+        (self.woken, self.gives_up_right) = (woken, false);
         if !woken.may_claim {
             self.wait_for_others(now);
         }

@@ -1,7 +1,7 @@
 //! The leases of a tick. One statement renews many of them. The tick counts a lease from before
 //! that statement was sent, so it stops the job before another worker may claim the run. Pure.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
@@ -9,7 +9,8 @@ use chrono::{DateTime, Utc};
 use crate::store::Token;
 use crate::upkeep::BatchSize;
 
-/// A claimed run that is executed, waits for a thread, or has an unrecorded result.
+/// A claimed run that is executed, waits for a thread, has an unrecorded result, or must be
+/// released.
 #[derive(Debug)]
 pub(super) struct Lease {
     expires: Instant,
@@ -36,12 +37,8 @@ impl Lease {
 pub(super) struct Leases {
     /// By claim, not by run: after a lost lease, this tick may claim the same run again.
     held: BTreeMap<Token, Lease>,
-    /// Claims that were never started and must be released, and the ends of their leases.
-    unstarted: Vec<(Token, Instant)>,
     /// How many leases one statement renews.
     batch: BatchSize,
-    /// How many claims one statement releases.
-    release_batch: BatchSize,
 }
 
 impl Leases {
@@ -53,17 +50,8 @@ impl Leases {
         self.held.keys().copied()
     }
 
-    pub(super) fn unstarted(&self) -> impl Iterator<Item = Token> {
-        self.unstarted.iter().map(|(claim, _)| *claim)
-    }
-
-    /// Returns the claims to release in the next statement.
-    pub(super) fn to_release(&self) -> Vec<Token> {
-        self.unstarted().take(self.release_batch.at_most()).collect()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
-        self.held.is_empty() && self.unstarted.is_empty()
+        self.held.is_empty()
     }
 
     /// Adds a claim. Returns the earlier claims of the same run: their leases are lost.
@@ -109,39 +97,8 @@ impl Leases {
         is_full
     }
 
-    /// Marks a claim for release. If this tick never held it, its lease ends at `expires`.
-    pub(super) fn release_later(&mut self, claim: Token, expires: Instant) {
-        let expires = self.held.remove(&claim).map_or(expires, |lease| lease.expires);
-        self.unstarted.push((claim, expires));
-    }
-
-    /// Forgets the marked claims that were released, and returns how many.
-    pub(super) fn released(&mut self, released: &HashSet<&Token>) -> usize {
-        self.release_batch.accepted();
-        self.unstarted.extract_if(.., |(claim, _)| released.contains(claim)).count()
-    }
-
-    /// The database rejected the release of these claims. Forgets the claim if it was rejected
-    /// alone, and returns it.
-    pub(super) fn release_rejected(&mut self, claims: &[Token]) -> Option<Token> {
-        self.release_batch.rejected(claims.len());
-        let [rejected] = claims else { return None };
-        self.unstarted.retain(|(claim, _)| claim != rejected);
-        Some(*rejected)
-    }
-
-    /// Drops unreleased claims whose lease ended longer than `kept` ago, and returns them. Until
-    /// then a release may still succeed: while the database is down, no other tick can recover the
-    /// run. If one did, the claim's token no longer matches, and the release changes nothing.
-    pub(super) fn drop_expired(&mut self, now: Instant, kept: Duration) -> Vec<Token> {
-        let dropped = self.unstarted.extract_if(.., |(_, expires)| now >= *expires + kept);
-        dropped.map(|(claim, _)| claim).collect()
-    }
-
     /// Returns when the first result or claim is dropped, `kept` after the end of its lease.
     pub(super) fn first_dropped(&self, kept: Duration) -> Option<Instant> {
-        let held = self.held.values().map(|lease| lease.expires);
-        let first = held.chain(self.unstarted.iter().map(|(_, expires)| *expires)).min();
-        first.map(|expires| expires + kept)
+        self.held.values().map(|lease| lease.expires + kept).min()
     }
 }

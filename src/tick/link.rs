@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::store::{self, Kind};
 
 /// The pause before a rejected statement is sent again.
-pub(super) const REJECTED_PAUSE: Duration = Duration::from_millis(200);
+const REJECTED_PAUSE: Duration = Duration::from_millis(200);
 /// A lock or a full disk that lasts this long needs a person.
 const WARN_AFTER: Duration = Duration::from_secs(5);
 /// The pause after the first failed attempt to connect. It doubles up to the longest.

@@ -2,10 +2,10 @@
 //! itself: the driver tells it each event and performs the instructions that it returns. It reads
 //! no clock, draws no random number and logs nothing, so a simulation can run it.
 //!
-//! Three things change independently. The phase (`Phase::after`) says what the tick still wants to
+//! Two things change independently. The phase (`Phase::after`) says what the tick still wants to
 //! do. The connection is there or not; without one, jobs go on until their leases are about to end.
-//! At most one request is sent at a time: the most urgent of those that are due, see
-//! `Machine::duties`.
+//! The driver waits for the answer to a request, so at most one is sent at a time: the most urgent
+//! of those that are due, see `Machine::duties`.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,18 @@ use anyhow::anyhow;
 use log::Level;
 
 use super::attempt::{Ended, JudgedAttempt, Task, subject};
-use super::claims::{Claims, NextClaim};
+use super::claims::Claims;
 use super::leases::Leases;
-use super::link::{Link, REJECTED_PAUSE};
+use super::link::Link;
 use super::prefetch;
-use super::request::{Answer, Request};
-use super::results::{self, Results};
+use super::request::{Answer, AnswerTimeout, Request};
+use super::results::{self, Done, Results};
 use super::timing::Timing;
 use crate::execute::{PoolState, WakeWhen};
 use crate::exit::Exit;
 use crate::job::attempt::StopReason;
 use crate::job::status::Status;
-use crate::store::{
-    self, Claim, Claimed, Kind, LeaseState, LockedRuns, Recorded, Renewed, StepResult, Token,
-};
+use crate::store::{self, Claim, Claimed, Kind, LeaseState, Renewed, StepResult, Token};
 use crate::text::{duration, plural};
 
 /// The tick delays results for a larger batch only while they have less output than this.
@@ -78,12 +76,11 @@ pub(super) enum Event {
 pub(super) enum Instruction {
     /// Drop the connection if there is one, and connect after a random part of this time.
     Connect(Duration),
-    Send(Request),
-    /// Shorten the timeouts of all statements; wait for the answer in flight until this time.
-    Shorten(Instant),
+    /// Send a request and wait for the answer.
+    Send(Request, AnswerTimeout),
     /// Hand runs to the pool.
     Start(Vec<Task>),
-    /// Withdraw the runs that no thread has started.
+    /// Withdraw the runs that no thread has started. The next event returns them.
     Withdraw,
     /// Let the jobs of these claims continue until this time.
     Extend(Vec<Token>, Instant),
@@ -98,7 +95,7 @@ pub(super) enum Instruction {
 }
 
 /// The phases of a tick, in their order.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Phase {
     /// The tick claims runs.
     Working,
@@ -138,7 +135,7 @@ impl Phase {
             | (Self::Working | Self::Draining | Self::Stopping | Self::Ending, PhaseEnd::Idle) => {
                 Self::Leaving
             }
-            (Self::Leaving, PhaseEnd::Idle) => Self::Done,
+            (Self::Leaving, PhaseEnd::Idle | PhaseEnd::Spent) => Self::Done,
             (phase, _) => phase,
         }
     }
@@ -151,16 +148,15 @@ impl Phase {
 
 /// The time when a statement is due, and the function that builds its request. If the function
 /// finds nothing to send, it has moved that time.
-type Duty = (Option<Instant>, fn(&mut Machine, &mut InFlight) -> Option<Request>);
+type Duty = (Option<Instant>, fn(&mut Machine, &mut Sent) -> Option<Request>);
 
-/// What the answer to the request in flight needs.
+/// What the answer to a request needs.
 #[derive(Debug)]
-struct InFlight {
-    sent: Instant,
-    /// The claims that it renews or releases.
+struct Sent {
+    at: Instant,
+    /// The claims that it renews.
     claims: Vec<Token>,
-    /// How many of the oldest results it records.
-    results: usize,
+    results: Vec<Done>,
     claim: Option<Claim>,
 }
 
@@ -171,27 +167,25 @@ pub(super) struct Machine {
     now: Instant,
     pool: PoolState,
     instructions: Vec<Instruction>,
-    /// Instructions that may wait until a request was sent.
-    later: Vec<Instruction>,
     phase: Phase,
     /// When the phase is spent.
     phase_ends: Option<Instant>,
     failure: Option<anyhow::Error>,
     link: Link,
-    in_flight: Option<InFlight>,
+    /// The request whose answer is the next event, or follows signals.
+    sent: Option<Sent>,
     leases: Leases,
     next_renewal: Instant,
-    next_release: Instant,
     next_wake: Instant,
     results: Results,
-    locked_runs: LockedRuns,
     /// See `batch_ends`.
     batching_until: Instant,
     claims: Claims,
-    /// A search for due runs that can't be claimed is running. Meanwhile the tick claims nothing.
-    is_searching: bool,
-    /// The claim's error that begins the search.
+    /// The claim's error after which the next request begins a search for runs that can't be
+    /// claimed.
     claim_error: Option<store::Error>,
+    /// Such a search is running. Meanwhile the tick claims nothing.
+    is_searching: bool,
     has_logged_unstartable: bool,
     may_prune: bool,
 }
@@ -205,22 +199,19 @@ impl Machine {
             now,
             pool: PoolState::default(),
             instructions: Vec::new(),
-            later: Vec::new(),
             phase: Phase::Working,
             phase_ends: Some(now + bounds.max_time),
             failure: None,
             link: Link::default(),
-            in_flight: None,
+            sent: None,
             leases: Leases::default(),
             next_renewal: now,
-            next_release: now,
             next_wake: now,
             results: Results::default(),
-            locked_runs: LockedRuns::Wait,
             batching_until: now,
             claims: Claims::new(bounds.limit, bounds.linger, now),
-            is_searching: false,
             claim_error: None,
+            is_searching: false,
             has_logged_unstartable: false,
             may_prune: bounds.prunes,
         }
@@ -232,37 +223,31 @@ impl Machine {
         (self.now, self.pool) = (now, pool);
         match event {
             Event::Connected => self.connected(),
-            Event::Disconnected(error) => drop(self.disconnected(error)),
+            Event::Disconnected(error) => {
+                self.disconnected(error);
+            }
             Event::Answered(answer) => self.answered(answer),
             Event::Ended(attempts) => attempts.into_iter().for_each(|ended| self.ended(ended)),
             Event::Signal => self.signal(),
             Event::Failed(error) => self.fail(error),
             Event::Time => {}
         }
-        self.advance();
-        self.send();
-        // The database works meanwhile.
-        self.instructions.append(&mut self.later);
-        while self.is_idle() {
-            self.turn(PhaseEnd::Idle);
-            self.send();
+        if self.sent.is_none() {
+            self.advance();
         }
         std::mem::take(&mut self.instructions)
     }
 
     /// Returns when the next event is `Event::Time`, if none comes before.
     pub(super) fn until(&self) -> Option<Instant> {
-        let phase_ends = self.phase_ends.filter(|_| self.may_move_on());
         if !self.link.is_up() {
             let dropped = self.leases.first_dropped(self.timing.result_kept);
-            return [phase_ends, dropped].into_iter().flatten().min();
-        }
-        if self.in_flight.is_some() {
-            return phase_ends;
+            return [self.phase_ends, dropped].into_iter().flatten().min();
         }
         let not_before = self.not_before();
         let due = self.duties().into_iter().filter_map(|(at, _)| at).chain(self.late_at());
-        due.map(|at| not_before.map_or(at, |not_before| not_before.max(at))).chain(phase_ends).min()
+        let due = due.map(|at| not_before.map_or(at, |not_before| not_before.max(at)));
+        due.chain(self.phase_ends).min()
     }
 
     /// Returns the time before which nothing is sent.
@@ -273,9 +258,7 @@ impl Machine {
     /// Returns when the pool wakes the driver. Thousands of attempts may end in a second, so not
     /// every one of them does.
     pub(super) fn wake_when(&self) -> WakeWhen {
-        if self.in_flight.is_some() {
-            WakeWhen::Never
-        } else if self.batch_ends().is_some() {
+        if self.batch_ends().is_some() {
             WakeWhen::Shortage {
                 waiting: self.claims.prefetch.refill_at(self.pool.size),
                 ended: prefetch::FULL_BATCH - self.results.waiting(),
@@ -288,7 +271,8 @@ impl Machine {
 
     /// Returns the bytes of output that wait to be recorded.
     pub(super) fn bytes(&self) -> usize {
-        self.results.bytes()
+        let sent = self.sent.iter().flat_map(|sent| &sent.results);
+        self.results.bytes() + sent.map(Done::bytes).sum::<usize>()
     }
 
     /// Whether another tick of the worker had the claim right when this one last asked for it.
@@ -314,53 +298,38 @@ impl Machine {
         self.pool.oldest.map(|submitted| submitted + self.claims.prefetch.thread_timeout())
     }
 
-    /// Whether the time of the phase may end it: a request in flight is always awaited.
-    fn may_move_on(&self) -> bool {
-        self.phase != Phase::Ending || self.in_flight.is_none()
-    }
-
-    /// Does what the time demands, whether the database answers or not.
+    /// Takes the steps that are due; sends at most one request.
     fn advance(&mut self) {
-        let is_over = self.phase_ends.is_some_and(|end| self.now >= end) && self.may_move_on();
+        let is_over = self.phase_ends.is_some_and(|end| self.now >= end);
         if is_over || self.phase == Phase::Working && self.claims.are_used_up(&self.pool) {
             self.turn(PhaseEnd::Spent);
         }
-        let can_send = self.link.is_up() && self.in_flight.is_none();
-        let is_late = can_send && self.late_at().is_some_and(|at| self.now >= at);
+        let is_late = self.link.is_up() && self.late_at().is_some_and(|at| self.now >= at);
         if self.pool.waiting > 0 && (is_late || self.phase.is_stopping()) {
-            self.instructions.push(Instruction::Withdraw);
+            return self.instructions.push(Instruction::Withdraw);
         }
-        if !self.link.is_up() {
-            self.drop_expired();
+        self.drop_expired();
+        while !self.send() && self.is_idle() {
+            self.turn(PhaseEnd::Idle);
         }
     }
 
     /// The statements that may be due, the most urgent first.
-    fn duties(&self) -> [Duty; 7] {
+    fn duties(&self) -> [Duty; 5] {
         let now = self.now;
         let (works, leaves) = (self.phase == Phase::Working, self.phase == Phase::Leaving);
         let when = |is_due: bool, at: Instant| is_due.then_some(at);
         let has_right = self.claims.has_right();
-        let leave = match self.phase {
-            Phase::Draining | Phase::Leaving => when(has_right, now),
-            // The driver waits for the answer. The database may be silent, and the jobs must be
-            // stopped in time.
-            Phase::Stopping | Phase::Ending => when(has_right, self.next_wake),
-            Phase::Working | Phase::Done => None,
-        };
-        let unstarted = self.leases.unstarted().next().is_some();
+        let wakes = has_right || self.is_searching;
+        let wake = if wakes { Some(self.next_wake) } else { self.claim_due() };
+        let claim = self.claim_due().filter(|_| has_right);
+        let step = self.results.due(now).into_iter().chain(claim).min();
+        let needs_right = works && !self.claims.gives_up_right();
         [
-            (when(!leaves && self.leases.held() > 0, self.next_renewal), Self::renew),
-            (when(!leaves && unstarted, self.next_release), Self::release_unstarted),
-            (when(works && has_right, self.next_wake), |tick, _| Some(tick.wake())),
-            (
-                self.results.due(now).into_iter().chain(self.claim_due()).min().filter(|_| !leaves),
-                Self::step,
-            ),
-            (when(works && self.is_searching, now), |tick, _| {
-                Some(Request::Search(tick.claim_error.take()))
-            }),
-            (leave, |_, _| Some(Request::Leave)),
+            (when(!leaves && !self.leases.is_empty(), self.next_renewal), Self::renew),
+            (wake.filter(|_| works), Self::wake),
+            (step.filter(|_| !leaves), Self::step),
+            (when(has_right && !needs_right, now), |_, _| Some(Request::Leave)),
             (when(leaves && self.may_prune, now), |tick, _| {
                 tick.may_prune = false;
                 Some(Request::Prune)
@@ -376,27 +345,32 @@ impl Machine {
         if may_claim { self.claims.due(self.now) } else { None }
     }
 
-    /// Sends the most urgent statement that is due, unless an answer is still missing.
-    fn send(&mut self) {
-        let is_early = self.not_before().is_some_and(|at| self.now < at);
-        if self.in_flight.is_some() || !self.link.is_up() || is_early {
-            return;
-        }
+    /// Sends the most urgent statement that is due. Returns whether there is one.
+    fn send(&mut self) -> bool {
         let now = self.now;
+        if !self.link.is_up() || self.not_before().is_some_and(|at| now < at) {
+            return false;
+        }
+        let mut sent = Sent { at: now, claims: Vec::new(), results: Vec::new(), claim: None };
         for (due, request) in self.duties() {
-            let mut sent = InFlight { sent: now, claims: Vec::new(), results: 0, claim: None };
             if due.is_some_and(|at| now >= at)
                 && let Some(request) = request(self, &mut sent)
             {
-                self.in_flight = Some(sent);
-                self.instructions.push(Instruction::Send(request));
-                return;
+                self.sent = Some(sent);
+                let until = self.phase_ends.filter(|_| self.phase >= Phase::Stopping);
+                // Jobs must learn of a signal.
+                let holds = !self.leases.is_empty();
+                let interrupted = if holds { Duration::ZERO } else { self.bounds.grace };
+                let timeout = AnswerTimeout { until, interrupted };
+                self.instructions.push(Instruction::Send(request, timeout));
+                return true;
             }
         }
         self.link.accepted();
+        false
     }
 
-    fn renew(&mut self, sent: &mut InFlight) -> Option<Request> {
+    fn renew(&mut self, sent: &mut Sent) -> Option<Request> {
         // Skip leases that have just begun: a tick may hold thousands of very short runs.
         let before = self.now + self.timing.lease - self.timing.heartbeat / 5;
         let (claims, next) = self.leases.to_renew(self.now, before);
@@ -409,59 +383,53 @@ impl Machine {
         Some(Request::Renew(sent.claims.clone()))
     }
 
-    fn release_unstarted(&mut self, sent: &mut InFlight) -> Option<Request> {
-        self.drop_expired();
-        sent.claims = self.leases.to_release();
-        (!sent.claims.is_empty()).then(|| Request::Release(sent.claims.clone()))
-    }
-
-    fn wake(&mut self) -> Request {
+    fn wake(&mut self, _: &mut Sent) -> Option<Request> {
         self.next_wake = self.now + self.timing.heartbeat;
         // The next renewal may be due right after this request, and must not wait long.
-        let until = (self.leases.held() > 0).then(|| self.now + self.timing.heartbeat / 4);
-        Request::Wake(self.claims.wake(self.leases.tokens(), until))
+        let is_limited = !self.leases.is_empty() || self.is_searching;
+        let until = is_limited.then(|| self.now + self.timing.heartbeat / 4);
+        let claim_error = self.claim_error.take();
+        Some(Request::Wake(self.claims.wake(self.leases.tokens(), until, claim_error)))
     }
 
-    /// Records results and claims runs, to start now or within the prefetch window.
-    fn step(&mut self, sent: &mut InFlight) -> Option<Request> {
-        if self.results.unblock_if_due(self.now) {
+    /// Records results, releases claims that were not started, and claims runs, to start now or
+    /// within the prefetch window.
+    fn step(&mut self, sent: &mut Sent) -> Option<Request> {
+        let (results, are_sent_again) = self.results.take(self.now);
+        sent.results = results;
+        if are_sent_again {
             self.claims.claim_soon();
         }
-        sent.results = self.results.batch();
-        if self.claim_due().is_some_and(|at| self.now >= at) {
-            let recorded = sent.results + self.results.blocked();
-            let held = self.leases.held().saturating_sub(recorded);
-            match self.claims.next(self.now, &self.pool, held) {
-                NextClaim::Nothing => {}
-                NextClaim::Wake => return Some(self.wake()),
-                NextClaim::Leave => return Some(Request::Leave),
-                NextClaim::Claim(claim) => sent.claim = Some(claim),
-            }
+        if self.claims.has_right() && self.claim_due().is_some_and(|at| self.now >= at) {
+            sent.claim = self.claims.next(self.now, &self.pool);
         }
-        (sent.results > 0 || sent.claim.is_some()).then(|| Request::Step {
-            results: self.results.oldest(sent.results, self.now),
+        (!sent.results.is_empty() || sent.claim.is_some()).then(|| Request::Step {
+            results: sent.results.iter().filter_map(|done| done.finish(self.now)).collect(),
+            unstarted: sent.results.iter().filter_map(Done::unstarted).collect(),
             claim: sent.claim.clone(),
-            locked_runs: self.locked_runs,
+            // Only the first try waits for a lock.
+            skips_locked: are_sent_again,
         })
     }
 
     fn answered(&mut self, answer: Answer) {
-        let Some(sent) = self.in_flight.take() else { return };
+        let Some(sent) = self.sent.take() else { return };
         let done = match answer {
-            Answer::Wake(woken) => woken
-                .map(|woken| self.claims.woken(self.now, woken))
-                .inspect_err(|_| self.claims.pause(self.now)),
+            Answer::Wake { woken, is_searching } => {
+                self.is_searching = is_searching;
+                if is_searching {
+                    self.next_wake = self.now;
+                }
+                woken
+                    .map(|woken| self.claims.woken(self.now, woken))
+                    .inspect_err(|_| self.claims.pause(self.now))
+            }
             Answer::Renew(renewed) => self.renewed(&sent, renewed),
             Answer::Step(Ok(step)) => {
                 self.stepped(sent, step);
                 Ok(())
             }
-            Answer::Step(Err((error, claims))) => self.step_failed(&sent, error, claims),
-            Answer::Release(locked) => self.released(&sent, locked),
-            Answer::Search { is_done, result } => {
-                self.is_searching = !is_done;
-                result
-            }
+            Answer::Step(Err((error, claims))) => self.step_failed(sent, error, claims),
             Answer::Leave(left) => left.map(|()| self.claims.right_lost()),
             Answer::Prune => Ok(()),
         };
@@ -473,11 +441,7 @@ impl Machine {
     }
 
     /// Takes the state of leases. Stops runs that were cancelled or lost.
-    fn renewed(
-        &mut self,
-        sent: &InFlight,
-        answer: store::Result<Vec<Renewed>>,
-    ) -> store::Result<()> {
+    fn renewed(&mut self, sent: &Sent, answer: store::Result<Vec<Renewed>>) -> store::Result<()> {
         let heartbeat = self.timing.heartbeat;
         let answers = match answer {
             Ok(answers) => answers,
@@ -503,8 +467,8 @@ impl Machine {
                 return Err(error);
             }
         };
-        let stop_at = sent.sent + self.timing.stop_after;
-        let expires = sent.sent + self.timing.lease;
+        let stop_at = sent.at + self.timing.stop_after;
+        let expires = sent.at + self.timing.lease;
         let mut extended = Vec::with_capacity(answers.len());
         let mut stops = Vec::new();
         for (claim, state) in answers {
@@ -517,7 +481,7 @@ impl Machine {
                         stops.push(Instruction::Stop(claim, StopReason::Cancelled));
                     }
                 }
-                LeaseState::Busy => lease.renew_from(Some(sent.sent + heartbeat)),
+                LeaseState::Busy => lease.renew_from(Some(sent.at + heartbeat)),
                 LeaseState::Lost => {
                     lease.renew_from(None);
                     stops.push(Instruction::Stop(claim, StopReason::LeaseLost));
@@ -527,48 +491,53 @@ impl Machine {
         self.instructions.push(Instruction::Extend(extended, stop_at));
         self.instructions.extend(stops);
         if !self.leases.accepted(sent.claims.len()) {
-            self.next_renewal = sent.sent + heartbeat;
+            self.next_renewal = sent.at + heartbeat;
         }
         Ok(())
     }
 
-    fn stepped(&mut self, sent: InFlight, step: StepResult) {
+    fn stepped(&mut self, sent: Sent, step: StepResult) {
         let StepResult { recorded, locked, taken, claiming } = step;
         self.link.accepted();
-        self.observe_answer(&sent);
-        self.recorded(sent.results, &recorded, &locked);
-        let Some(claim) = sent.claim else { return };
-        let holds = !taken.claimed.is_empty() || self.leases.held() > 0;
-        self.claims.claimed(self.now, &claim, sent.sent, claiming, &taken, holds);
-        if self.results.waiting() > 0 {
-            // Runs ended meanwhile.
-            self.claims.claim_soon();
-        }
-        if self.phase.is_stopping() {
-            // A signal came before the answer, so these runs must not start.
-            self.release(taken.claimed.iter().map(Claimed::token), sent.sent);
-        } else {
-            self.start(taken.claimed, sent.sent);
-        }
-    }
-
-    fn observe_answer(&mut self, sent: &InFlight) {
-        self.claims.prefetch.observe_answer(self.now - sent.sent);
-        self.batching_until = self.now + self.claims.prefetch.window();
-    }
-
-    fn recorded(&mut self, count: usize, recorded: &Recorded, locked: &[i64]) {
-        let again = self.now + LOCKED_PAUSE;
-        for (judged, status) in self.results.recorded(count, recorded, locked, again) {
-            self.leases.remove(&judged.run.token());
+        self.observe_answer(sent.at);
+        self.results.accepted();
+        let mut is_released = false;
+        for done in sent.results {
+            let claim = done.token();
+            if locked.contains(&claim.id) {
+                self.results.send_again(done, self.now + LOCKED_PAUSE);
+                continue;
+            }
+            self.leases.remove(&claim);
+            let Done::Judged(judged) = done else {
+                is_released = true;
+                continue;
+            };
+            let status = recorded.get(&claim).copied();
             if matches!(status, Some(Status::Failed | Status::Queued)) {
                 self.claims.due_again(self.now, judged.next_status.wait);
             }
-            self.later.push(Instruction::Recorded(Box::new(judged), status));
+            self.instructions.push(Instruction::Recorded(judged, status));
         }
-        if self.results.blocked() == 0 {
-            self.locked_runs = LockedRuns::Wait;
+        let Some(claim) = sent.claim else {
+            if is_released && self.claims.is_idle() {
+                self.claims.claim_soon();
+            }
+            return;
+        };
+        let holds = !taken.claimed.is_empty() || !self.leases.is_empty();
+        self.claims.claimed(self.now, &claim, sent.at, claiming, &taken, holds);
+        if self.phase.is_stopping() {
+            // A signal came before the answer, so these runs must not start.
+            self.release(taken.claimed.iter().map(Claimed::token), sent.at);
+        } else {
+            self.start(taken.claimed, sent.at);
         }
+    }
+
+    fn observe_answer(&mut self, sent: Instant) {
+        self.claims.prefetch.observe_answer(self.now - sent);
+        self.batching_until = self.now + self.claims.prefetch.window();
     }
 
     /// Hands claimed runs to the pool. The claim was sent at `sent`.
@@ -595,43 +564,41 @@ impl Machine {
     /// must not delay the others.
     fn step_failed(
         &mut self,
-        sent: &InFlight,
+        sent: Sent,
         error: store::Error,
-        claims: Vec<Token>,
+        made: Vec<Token>,
     ) -> store::Result<()> {
-        self.observe_answer(sent);
-        self.release(claims, sent.sent);
+        self.observe_answer(sent.at);
+        self.release(made, sent.at);
         // The claim may have caused the error, so send the results without a claim next time.
         self.claims.pause(self.now);
-        if error.kind == Kind::Busy && sent.results > 0 {
-            self.locked_runs = LockedRuns::Skip;
-        }
+        let count = sent.results.len();
+        self.results.failed(sent.results, self.now);
         if !error.may_be_about_rows() {
             return Err(error);
         }
-        if sent.results == 0 {
+        if count == 0 {
             (self.is_searching, self.claim_error) = (true, Some(error));
+            self.next_wake = self.now;
             return Ok(());
         }
         if sent.claim.is_some() {
             return Ok(());
         }
         let is_data = error.kind == Kind::Data;
-        let Some(judged) = self.results.rejected(sent.results) else { return Ok(()) };
-        let (id, subject) = (judged.run.id, subject(&judged.run));
-        if is_data && judged.strip() {
-            self.log(Level::Warn, format!("run {id}: output not stored: {error}"));
-        } else if is_data || self.now >= judged.finished + self.timing.stop_after {
+        let Some(mut done) = self.results.rejected(count) else { return Ok(()) };
+        let subject = done.subject();
+        if is_data && done.strip() {
+            self.log(Level::Warn, format!("run {}: output not stored: {error}", done.token().id));
+            self.results.send_again(done, self.now);
+        } else if is_data || done.has_waited(self.now, self.timing.stop_after) {
             // Sending it again may help after an unexpected error, but not if the data is the
             // cause.
-            let run = self.results.drop_oldest().run;
-            self.leases.remove(&run.token());
-            self.log(
-                Level::Error,
-                format!("{subject}: {error}; another tick recovers it after its lease"),
-            );
+            self.leases.remove(&done.token());
+            let line = format!("{subject}: {error}; another tick recovers it after its lease");
+            self.log(Level::Error, line);
         } else {
-            self.results.block_oldest(self.now + RESULT_PAUSE);
+            self.results.send_again(done, self.now + RESULT_PAUSE);
             return Err(error);
         }
         Ok(())
@@ -642,7 +609,7 @@ impl Machine {
             Ended::Judged(judged) => {
                 let took = judged.finished - judged.started;
                 self.claims.prefetch.observe(took, judged.run.payload.len());
-                self.results.push(*judged);
+                self.results.push(Done::Judged(judged));
                 self.claims.claim_soon();
             }
             Ended::Unstarted(run) => self.unstarted(&run),
@@ -659,39 +626,15 @@ impl Machine {
 
     fn unstarted(&mut self, run: &Claimed) {
         self.claims.unstarted();
-        self.release([run.token()], self.now);
+        self.results.push(Done::Unstarted(run.token()));
     }
 
-    /// Marks claims for release. If the tick does not hold them, they were sent at `sent`.
+    /// Releases claims that were sent at `sent` and not started.
     fn release(&mut self, claims: impl IntoIterator<Item = Token>, sent: Instant) {
-        let expires = sent + self.timing.lease;
-        claims.into_iter().for_each(|claim| self.leases.release_later(claim, expires));
-        self.next_release = self.now;
-    }
-
-    fn released(&mut self, sent: &InFlight, answer: store::Result<Vec<i64>>) -> store::Result<()> {
-        let locked = match answer {
-            Ok(locked) => locked,
-            // One rejected claim must not keep the others.
-            Err(error) if error.may_be_about_rows() => {
-                if let Some(claim) = self.leases.release_rejected(&sent.claims) {
-                    let line = format!(
-                        "run {}: {error}; another tick recovers it after its lease",
-                        claim.id
-                    );
-                    self.log(Level::Error, line);
-                }
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        // Others may have been marked meanwhile.
-        let released = sent.claims.iter().filter(|claim| !locked.contains(&claim.id)).collect();
-        if self.leases.released(&released) > 0 && self.claims.is_idle() {
-            self.claims.claim_soon();
+        for claim in claims {
+            self.leases.add(claim, self.now, sent + self.timing.lease);
+            self.results.push(Done::Unstarted(claim));
         }
-        self.next_release = self.now + REJECTED_PAUSE;
-        Ok(())
     }
 
     fn connected(&mut self) {
@@ -699,9 +642,6 @@ impl Machine {
         self.next_renewal = self.now;
         // Runs may have been released meanwhile.
         self.claims.claim_soon();
-        if self.phase.is_stopping() {
-            self.shorten(Duration::ZERO);
-        }
     }
 
     /// Decides after an error of the database whether to try again, to drain, or to end.
@@ -721,7 +661,7 @@ impl Machine {
             return;
         }
         self.link.rejected(self.now);
-        let is_free = self.is_free();
+        let is_free = self.leases.is_empty();
         let lasts = self.link.rejected_for(self.now) >= self.timing.stop_after;
         match error.kind {
             Kind::Busy if self.lingers() || !is_free => self.warn(&error),
@@ -756,13 +696,11 @@ impl Machine {
     /// jobs continue until their leases are about to end. Returns whether it reconnects for the
     /// first time since a request succeeded.
     fn disconnected(&mut self, error: anyhow::Error) -> bool {
-        self.in_flight = None;
         self.is_searching = false;
-        self.results.unblock();
         self.claims.right_lost();
         // A lingering tick reconnects after a working session. If that fails it exits, and cron
         // starts the next tick.
-        let is_over = self.is_free() && !(self.lingers() && self.link.has_answered());
+        let is_over = self.leases.is_empty() && !(self.lingers() && self.link.has_answered());
         let (is_first, pause) = self.link.lost(error);
         if is_over {
             self.turn(PhaseEnd::Failure);
@@ -780,16 +718,19 @@ impl Machine {
     /// while the database is down, no other tick can recover the run. If one did, the claim's token
     /// no longer matches, and the result does not change the run.
     fn drop_expired(&mut self) {
-        let (now, kept) = (self.now, self.timing.result_kept);
-        let leases = &self.leases;
-        let is_over = |claim: &Token| leases.get(claim).is_none_or(|it| now >= it.expires() + kept);
-        for judged in self.results.drop_if(is_over) {
-            self.leases.remove(&judged.run.token());
-            let subject = subject(&judged.run);
-            self.log(Level::Warn, format!("{subject}: result not recorded, lease lost"));
-        }
-        for claim in self.leases.drop_expired(now, kept) {
-            self.log(Level::Warn, format!("run {}: claim not released, lease lost", claim.id));
+        let (now, kept, leases) = (self.now, self.timing.result_kept, &self.leases);
+        let is_up = self.link.is_up();
+        let is_over = |done: &Done| {
+            (!is_up || done.unstarted().is_some())
+                && leases.get(&done.token()).is_none_or(|lease| now >= lease.expires() + kept)
+        };
+        for done in self.results.drop_if(is_over) {
+            self.leases.remove(&done.token());
+            let line = match &done {
+                Done::Judged(judged) => format!("{}: result not recorded", subject(&judged.run)),
+                Done::Unstarted(claim) => format!("run {}: claim not released", claim.id),
+            };
+            self.log(Level::Warn, format!("{line}, lease lost"));
         }
     }
 
@@ -815,7 +756,6 @@ impl Machine {
         if self.phase == before {
             return;
         }
-        let holds = self.leases.held() > 0;
         self.phase_ends = None;
         match self.phase {
             Phase::Working | Phase::Draining => {}
@@ -824,35 +764,25 @@ impl Machine {
                 let line = format!("stopping: {running} running, grace {}", duration::show(grace));
                 self.log(Level::Info, line);
                 self.phase_ends = Some(self.now + grace);
-                self.shorten(grace);
             }
             Phase::Ending => {
                 let claims: Vec<_> = self.leases.tokens().collect();
                 let stop = |claim| Instruction::Stop(claim, StopReason::Interrupted);
                 self.instructions.extend(claims.into_iter().map(stop));
+                let holds = self.leases.held() > self.results.unstarted();
                 let timeout = if holds { END_TIMEOUT } else { IDLE_END_TIMEOUT };
                 self.phase_ends = Some(self.now + timeout);
             }
             Phase::Leaving => {
                 self.may_prune &= !before.is_stopping() && self.failure.is_none();
-                if before.is_stopping() {
-                    self.instructions.push(Instruction::Shorten(self.now + IDLE_END_TIMEOUT));
-                }
+                self.phase_ends = before.is_stopping().then(|| self.now + IDLE_END_TIMEOUT);
             }
             Phase::Done => self.exit(),
         }
     }
 
-    /// Shortens all timeouts of a stopping tick, if nothing runs. It waits for an answer at most
-    /// for the grace period, and a second for the last statements.
-    fn shorten(&mut self, grace: Duration) {
-        if self.leases.held() == 0 {
-            self.instructions.push(Instruction::Shorten(self.now + grace.max(IDLE_END_TIMEOUT)));
-        }
-    }
-
     fn exit(&mut self) {
-        let claims: Vec<_> = self.leases.tokens().chain(self.leases.unstarted()).collect();
+        let claims: Vec<_> = self.leases.tokens().collect();
         for claim in &claims {
             let line = format!(
                 "run {}: not released at the exit; another tick recovers it after its lease",
@@ -871,23 +801,15 @@ impl Machine {
         self.instructions.push(Instruction::Exit(result));
     }
 
-    /// Whether the tick holds no run and no result.
-    fn is_free(&self) -> bool {
-        self.leases.is_empty() && self.results.is_empty()
-    }
-
     /// Whether nothing is left to do in this phase.
     fn is_idle(&self) -> bool {
-        let is_free = self.is_free() && self.in_flight.is_none();
+        let is_free = self.leases.is_empty();
         match self.phase {
             Phase::Working => {
                 is_free && self.link.is_up() && self.claims.is_idle() && !self.is_searching
             }
             Phase::Draining | Phase::Stopping | Phase::Ending => is_free,
-            Phase::Leaving => {
-                let is_left = !self.claims.has_right() && !self.may_prune;
-                self.in_flight.is_none() && (is_left || !self.link.is_up())
-            }
+            Phase::Leaving => !self.link.is_up() || !self.claims.has_right() && !self.may_prune,
             Phase::Done => false,
         }
     }

@@ -9,7 +9,6 @@ mod attempt;
 mod claim_cursor;
 mod claims;
 mod database;
-mod id;
 mod leases;
 mod link;
 mod machine;
@@ -17,34 +16,33 @@ mod prefetch;
 mod request;
 mod results;
 mod running;
-mod signals;
 mod summary;
 mod timing;
+mod wakes;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use log::{Level, log_enabled};
-use signal_hook::iterator::Signals;
 
 use crate::connect::{PendingConnection, Target};
-use crate::execute::{Executor, Pool, Stop};
-use crate::store::{self, ClaimFilter, Claimed, Holder, LeaseState, OldRuns, Renewed, Token};
+use crate::execute::{Executor, Pool, Stop, WakeWhen};
+use crate::store::{self, ClaimFilter, Claimed, Holder, LeaseState, OldRuns, Renewed};
 use crate::text::duration;
-use attempt::{Ended, Task, subject};
+use crate::upkeep::tick_id;
+use attempt::{Ended, Task};
 use database::Database;
 pub(crate) use machine::Bounds;
 use machine::{Event, Instruction, Machine};
-use request::Answer;
+use request::{Answer, AnswerTimeout, Request};
 use running::RunningRuns;
 use summary::Summary;
 use timing::Timing;
+use wakes::Wakes;
 
 /// A renewal has about this many bytes of output. The rest is sent with the next one.
 const OUTPUT_AT_ONCE: usize = 256 * 1024;
@@ -61,14 +59,6 @@ pub(crate) struct Plan {
     pub(crate) prune: Vec<OldRuns>,
 }
 
-/// Wakes the driver.
-enum WakeUp {
-    Signal,
-    /// The pool reached the state that the machine waits for, the database answered, or the attempt
-    /// to connect ended.
-    Something,
-}
-
 /// Performs what the machine decides.
 struct Driver {
     target: Target,
@@ -81,12 +71,8 @@ struct Driver {
     holder: Holder,
     pool: Pool<Claimed, Ended>,
     running: RunningRuns,
-    wakes: Receiver<WakeUp>,
-    waker: Sender<WakeUp>,
-    /// Caught signals, until a thread forwards them.
-    signals: Option<Signals>,
-    /// A signal sets this flag.
-    interrupted: Arc<AtomicBool>,
+    wakes: Wakes,
+    was_interrupted: bool,
     /// Events for the machine, the oldest first.
     events: VecDeque<Event>,
     started: Instant,
@@ -99,12 +85,10 @@ struct Driver {
 /// Runs a tick to its end. A failed job is not an error. After an error of the database, held runs
 /// are left to their leases.
 pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<()> {
-    let (signals, interrupted) = signals::catch().context("cannot catch signals")?;
-    let (waker, wakes) = mpsc::channel();
+    let wakes = Wakes::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.filter.lease);
-    let wake = wake_up(&waker);
     let execute = move |run, stop: &Stop| attempt::execute(run, &executor, stop);
-    let pool = Pool::new(plan.concurrency, execute, Ended::bytes, wake);
+    let pool = Pool::new(plan.concurrency, execute, Ended::bytes, wakes.waker());
     let started = Instant::now();
     let mut machine = Machine::new(plan.bounds, timing, started);
     let mut driver = Driver {
@@ -118,9 +102,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         pool,
         running: RunningRuns::default(),
         wakes,
-        waker,
-        signals: Some(signals),
-        interrupted,
+        was_interrupted: false,
         events: VecDeque::new(),
         started,
         runs_started: 0,
@@ -129,10 +111,13 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
     };
     driver.connect();
     // Create the id now, while the server starts a process for the connection.
-    driver.holder.tick = id::new();
+    driver.holder.tick = tick_id::new();
     loop {
         let event = driver.next_event(&machine);
-        for instruction in machine.on(Instant::now(), driver.pool.state(), event) {
+        let instructions = machine.on(Instant::now(), driver.pool.state(), event);
+        // While the driver waits for an answer, the pool does not wake it.
+        driver.pool.wake_when(WakeWhen::Never, machine.bytes());
+        for instruction in instructions {
             if let Instruction::Exit(result) = instruction {
                 if result.is_ok() && log_enabled!(Level::Info) && io::stderr().is_terminal() {
                     driver.log_summary(machine.other_claims());
@@ -144,7 +129,6 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
             }
             driver.perform(instruction);
         }
-        driver.forward_signals();
     }
 }
 
@@ -154,38 +138,18 @@ impl Driver {
         if let Some(event) = self.events.pop_front() {
             return event;
         }
-        let is_reached = self.pool.wake_when(machine.wake_when(), machine.bytes());
-        let until = if is_reached { Some(Instant::now()) } else { self.until(machine.until()) };
-        let now = Instant::now();
-        let longest = Duration::from_secs(3600);
-        let wait = until.map_or(longest, |until| until.saturating_duration_since(now).min(longest));
-        let wake = self.wakes.recv_timeout(wait).ok();
-        self.take_wakes(wake);
-        for (claim, job, line) in self.running.long(Instant::now()) {
-            log::info!(run = claim.id, job = job, attempt = claim.attempt; "{line}");
+        if !self.pool.wake_when(machine.wake_when(), machine.bytes()) {
+            self.wakes.wait(machine.until().into_iter().chain(self.connect_at).min());
         }
+        self.take_signals();
         // Judged attempts first: the next statement records them.
         let ended = self.pool.ended();
         if !ended.is_empty() {
             self.forget(ended.iter().map(Ended::run));
             self.events.push_back(Event::Ended(ended));
         }
-        if let Some(answer) = self.database.as_mut().and_then(Database::poll) {
-            if let Answer::Renew(renewed) = &answer {
-                self.output_sent(renewed);
-            }
-            self.events.push_back(Event::Answered(answer));
-        }
         self.connect();
         self.events.pop_front().unwrap_or(Event::Time)
-    }
-
-    /// Returns when the next step is due if nothing wakes the driver before.
-    fn until(&mut self, machine: Option<Instant>) -> Option<Instant> {
-        let forward = self.signals.as_ref().map(|_| self.started + signals::FORWARD_AFTER);
-        let answer = self.database.as_mut().and_then(Database::until);
-        let times = [machine, forward, answer, self.connect_at, self.running.until()];
-        times.into_iter().flatten().min()
     }
 
     fn perform(&mut self, instruction: Instruction) {
@@ -196,29 +160,7 @@ impl Driver {
                 self.connect_at = Some(Instant::now() + pause);
                 self.connect();
             }
-            Instruction::Send(request) => {
-                let Self { database, plan, holder, timing, running, sends_output, .. } = self;
-                let wake = wake_up(&self.waker);
-                let room = Cell::new(if *sends_output { OUTPUT_AT_ONCE } else { 0 });
-                let new_output = |claim: &Token| {
-                    let stop = running.stop(claim).filter(|_| room.get() > 0)?;
-                    let output = stop.take_new_output()?;
-                    room.set(room.get().saturating_sub(output.len()));
-                    Some(output)
-                };
-                let send = |database: &mut Database| {
-                    database.send(request, plan, holder, timing, new_output, wake)
-                };
-                if let Some(answer) = database.as_mut().and_then(send) {
-                    self.take_wakes(None);
-                    self.events.push_back(Event::Answered(answer));
-                }
-            }
-            Instruction::Shorten(until) => {
-                if let Some(database) = &mut self.database {
-                    database.shorten(self.timing.last_limits, until);
-                }
-            }
+            Instruction::Send(request, timeout) => self.send(request, timeout),
             Instruction::Start(tasks) => self.start(tasks),
             Instruction::Withdraw => {
                 let withdrawn = self.pool.withdraw();
@@ -248,11 +190,30 @@ impl Driver {
         }
     }
 
+    /// Sends a request, and waits for the answer. Signals that came meanwhile precede it.
+    fn send(&mut self, request: Request, timeout: AnswerTimeout) {
+        let Self { database: Some(database), plan, holder, timing, running, .. } = self else {
+            return;
+        };
+        let room = Cell::new(if self.sends_output { OUTPUT_AT_ONCE } else { 0 });
+        let answer = database.ask(request, timeout, (plan, holder, timing), |claim| {
+            running.log_if_long(claim, Instant::now());
+            let stop = running.stop(claim).filter(|_| room.get() > 0)?;
+            let output = stop.take_new_output()?;
+            room.set(room.get().saturating_sub(output.len()));
+            Some(output)
+        });
+        if let Answer::Renew(renewed) = &answer {
+            self.output_sent(renewed);
+        }
+        self.take_signals();
+        self.events.push_back(Event::Answered(answer));
+    }
+
     fn start(&mut self, tasks: Vec<Task>) {
         self.runs_started += tasks.len();
         let (running, now) = (&mut self.running, Instant::now());
         let with_stop = |Task { run, until, stopped }| {
-            log::debug!("{}: claimed", subject(&run));
             let stop = Arc::new(Stop::new(until, self.timing.lost_grace));
             if let Some(why) = stopped {
                 stop.ask(why);
@@ -288,7 +249,7 @@ impl Driver {
     fn log_summary(&self, other_claims: bool) {
         let Bounds { limit, max_time, .. } = self.plan.bounds;
         let reason = match () {
-            () if self.interrupted.load(Ordering::Relaxed) => Some("a signal came"),
+            () if self.was_interrupted => Some("a signal came"),
             () if self.runs_started >= limit => Some("--limit is reached"),
             () if self.started.elapsed() >= max_time => Some("--max-time is over"),
             () if other_claims => Some("another tick of this worker claims"),
@@ -301,18 +262,16 @@ impl Driver {
         log::info!("{}", self.summary.line(due, DUE_COUNTED, reason));
     }
 
-    fn take_wakes(&mut self, mut wake: Option<WakeUp>) {
-        while let Some(woken) = wake.take().or_else(|| self.wakes.try_recv().ok()) {
-            if matches!(woken, WakeUp::Signal) {
-                self.events.push_back(Event::Signal);
-            }
-        }
+    fn take_signals(&mut self) {
+        let signals = self.wakes.take();
+        self.was_interrupted |= signals > 0;
+        self.events.extend((0..signals).map(|_| Event::Signal));
     }
 
     /// Begins to connect when it is time, and takes the connection when it is there.
     fn connect(&mut self) {
         if self.connect_at.take_if(|at| Instant::now() >= *at).is_some() {
-            self.connecting = Some(self.target.clone().connect(wake_up(&self.waker)));
+            self.connecting = Some(self.target.clone().connect(self.wakes.waker()));
         }
         let Some(result) = self.connecting.as_ref().and_then(PendingConnection::poll) else {
             return;
@@ -320,32 +279,12 @@ impl Driver {
         self.connecting = None;
         self.events.push_back(match result {
             Ok(thread) => {
-                let interrupted = Arc::clone(&self.interrupted);
-                self.database = Some(Database::over(thread, self.timing.limits, interrupted));
+                self.database = Some(Database::over(thread, self.wakes.interrupted()));
                 Event::Connected
             }
             Err(error) => Event::Disconnected(error),
         });
     }
-
-    /// Forwards signals as soon as there may be something to stop: runs are being claimed.
-    fn forward_signals(&mut self) {
-        let is_early = self.database.as_mut().and_then(Database::until).is_none()
-            && self.started.elapsed() < signals::FORWARD_AFTER;
-        let Some(signals) = self.signals.take_if(|_| !is_early) else { return };
-        let waker = self.waker.clone();
-        if let Err(error) = signals::forward(signals, move || waker.send(WakeUp::Signal)) {
-            let error = anyhow::Error::new(error).context("cannot catch signals");
-            self.events.push_back(Event::Failed(error));
-        }
-    }
-}
-
-/// Returns a function that wakes the driver.
-fn wake_up(waker: &Sender<WakeUp>) -> impl Fn() + Send + Sync + 'static {
-    let waker = waker.clone();
-    // Sending fails only if the tick has ended; then no wake-up is needed.
-    move || drop(waker.send(WakeUp::Something))
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! The durations of a tick, all derived from the lease. Pure.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::request::AnswerTimeout;
 use crate::store::Limits;
 
 /// The longest time between two renewals of a lease, so that a request to cancel is seen soon.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Stop the job this long before its lease ends.
 const MARGIN: Duration = Duration::from_secs(15);
-/// The timeout of each last statement of a tick that runs nothing.
-const LAST_STATEMENT: Duration = Duration::from_millis(500);
+/// A tick that stops waits at least this long for an answer.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
@@ -28,8 +29,6 @@ pub(super) struct Timing {
     pub(super) result_kept: Duration,
     /// A statement that takes longer would endanger the next renewal.
     pub(super) limits: Limits,
-    /// The limits of a stopping tick that runs nothing.
-    pub(super) last_limits: Limits,
 }
 
 impl Timing {
@@ -43,12 +42,6 @@ impl Timing {
             whole_tables: false,
             ..Limits::USUAL
         };
-        let last_limits = Limits {
-            statement: LAST_STATEMENT.min(limits.statement),
-            lock: (LAST_STATEMENT / 2).min(limits.lock),
-            silence: LAST_STATEMENT.min(limits.silence),
-            ..limits
-        };
         Self {
             lease,
             heartbeat,
@@ -57,7 +50,20 @@ impl Timing {
             lost_grace: Duration::from_secs(1).min(margin / 3),
             result_kept: 3 * lease,
             limits,
-            last_limits,
+        }
+    }
+
+    /// Returns the limits of a statement that is sent `now`.
+    pub(super) fn limits_of(&self, timeout: AnswerTimeout, now: Instant) -> Limits {
+        let interrupted = timeout.interrupted.max(LAST_ANSWER);
+        let limits = Limits { interrupted, ..self.limits };
+        let Some(until) = timeout.until else { return limits };
+        let half = until.saturating_duration_since(now).max(LAST_ANSWER) / 2;
+        Limits {
+            statement: half.min(limits.statement),
+            lock: (half / 2).min(limits.lock),
+            silence: half.min(limits.silence),
+            ..limits
         }
     }
 }

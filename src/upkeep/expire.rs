@@ -10,7 +10,7 @@ use crate::text::plural;
 const EXPIRED_AT_ONCE: usize = 500;
 
 /// Cancels expired runs as long as there is time.
-pub(crate) fn expire(store: &Store, has_time: impl Fn() -> bool) -> store::Result<()> {
+pub(super) fn expire(store: &Store, has_time: impl Fn() -> bool) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     let mut total = 0;
     loop {

@@ -5,13 +5,18 @@
 mod bisect;
 mod expire;
 mod fire;
+mod prune;
 mod recover;
+pub(crate) mod tick_id;
 mod unclaimable;
+mod wake;
 
 pub(crate) use bisect::BatchSize;
 #[cfg(test)]
 pub(crate) use bisect::Bisection;
-pub(crate) use expire::expire;
+use expire::expire;
 pub(crate) use fire::fire;
-pub(crate) use recover::recover;
+pub(crate) use prune::prune;
+use recover::recover;
 pub(crate) use unclaimable::UnclaimableSearch;
+pub(crate) use wake::{Upkeep, Wake, Woken};

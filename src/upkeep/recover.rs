@@ -17,7 +17,7 @@ const RECOVERED_AT_ONCE: usize = 500;
 
 /// Recovers the runs whose leases ran out. A run whose every attempt kills its worker is marked
 /// dead here.
-pub(crate) fn recover(store: &Store, has_time: impl Fn() -> bool) -> store::Result<()> {
+pub(super) fn recover(store: &Store, has_time: impl Fn() -> bool) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
     loop {

@@ -217,10 +217,24 @@ impl Checks {
                     let is_early = old.expires_at.is_none_or(|at| at > database.now);
                     is(is_early, "cancelled before it expired")?;
                 }
+                // A search has put it off.
+                Request::Wake(_) => is(old.finished_at.is_some() || was_running, "put off")?,
                 Request::Step { results, claim: wanted, .. } => {
-                    let mut all = results.iter().zip(*tokens);
+                    let (tokens, unstarted) = tokens.split_at(results.len());
+                    let mut all = results.iter().zip(tokens);
                     let result = all.find(|(_, of)| is_held(worker, of)).map(|(it, _)| it);
-                    is(was_running && result.is_none(), "a result of a lost lease")?;
+                    let is_released = was_running
+                        && result.is_none()
+                        && unstarted.iter().any(|of| of.id == run.id);
+                    if is_released {
+                        let is_fenced = unstarted.iter().any(|of| is_held(worker, of));
+                        is(!is_fenced, "a lost claim was released")?;
+                        is(self.started.contains(&token(old)), "a started attempt was released")?;
+                        let attempts = old.attempts - i32::from(!is_running);
+                        is(run.attempts != attempts, "released twice")?;
+                    }
+                    let is_lost = was_running && !is_released && result.is_none();
+                    is(is_lost, "a result of a lost lease")?;
                     if let Some(result) = result.filter(|_| run.status == Status::Failed) {
                         let asked = result.next_status.error_type != Some("http_status");
                         let least = wait_after(old.attempts, &old.backoff, 0.0);
@@ -236,7 +250,8 @@ impl Checks {
                         is(is_expired, "an expired run was claimed")?;
                         let is_held = database.is_held(run) || database.holds_worker(worker);
                         is(is_held, "a held run was claimed")?;
-                        is(run.attempts != old.attempts + 1, "a claim does not count its attempt")?;
+                        let attempts = old.attempts + i32::from(!is_released);
+                        is(run.attempts != attempts, "a claim does not count its attempt")?;
                         self.claimed_by.insert(claim, tick.number);
                     }
                 }
@@ -244,13 +259,6 @@ impl Checks {
                     let is_fenced = tokens.iter().any(|of| is_held(worker, of));
                     is(!is_fenced || held != Some(claim), "a lost lease was renewed")?;
                 }
-                Request::Release(_) => {
-                    let is_fenced = tokens.iter().any(|of| is_held(worker, of));
-                    is(!is_fenced, "a lost claim was released")?;
-                    is(self.started.contains(&token(old)), "a started attempt was released")?;
-                    is(run.attempts != old.attempts - 1, "released twice")?;
-                }
-                Request::Search(_) => is(old.finished_at.is_some() || was_running, "put off")?,
                 _ => return Err(format!("changed by {request:?}")),
             },
         }

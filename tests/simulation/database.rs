@@ -21,12 +21,12 @@ use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
     self, ActionResult, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun, Finish,
-    HoldTarget, Holder, Kind, LeaseState, LockedRuns, NewRun, OldRuns, Position, Queued, Recorded,
-    Renewed, RetryTerms, StepResult, Token, Unlisted,
+    HoldTarget, Holder, Kind, LeaseState, NewRun, OldRuns, Position, Queued, Recorded, Renewed,
+    RetryTerms, StepResult, Token, Unlisted,
 };
-use crate::tick::request::{Answer, Request, Wake, Woken};
+use crate::tick::request::{Answer, Request};
 use crate::tick::timing::Timing;
-use crate::upkeep::Bisection;
+use crate::upkeep::{Bisection, Wake, Woken};
 
 type Time = DateTime<Utc>;
 /// The waiting runs by queue and priority, the oldest first.
@@ -316,31 +316,21 @@ impl Database {
     ) -> Answer {
         let worker = session.holder.worker.clone();
         match request {
-            Request::Wake(asked) => Answer::Wake(self.wake(session, asked, random)),
+            Request::Wake(asked) => {
+                let woken = self.wake(session, asked, random);
+                Answer::Wake { woken, is_searching: session.search.is_some() }
+            }
             Request::Renew(claims) => {
                 let lease = session.timing.lease;
                 Answer::Renew(self.transact("renew leases", |it| it.renew(&worker, claims, lease)))
             }
-            Request::Step { results, claim, locked_runs } => {
-                let doing = if results.is_empty() { "claim runs" } else { "record results" };
-                let claim = claim.as_ref();
-                let step = |it: &mut Self| it.step(session, results, claim, *locked_runs);
+            Request::Step { results, unstarted, claim, skips_locked } => {
+                let (claim, skips) = (claim.as_ref(), *skips_locked);
+                let step = |it: &mut Self| it.step(session, results, unstarted, claim, skips);
                 // The claims of a lost answer are for the world to add.
-                Answer::Step(self.transact(doing, step).map_err(|error| (error, Vec::new())))
-            }
-            Request::Release(claims) => {
-                Answer::Release(self.transact("release claims", |it| it.release(&worker, claims)))
-            }
-            Request::Search(Some(error)) => {
-                let error = store::Error::new(error.kind, error.exit, error.to_string());
-                let suspects = Bisection::of(self.preview(&worker, &session.filter, 5000));
-                session.search = Some((suspects, Some(error)));
-                Answer::Search { is_done: false, result: Ok(()) }
-            }
-            Request::Search(None) => {
-                let result = self.search(session);
-                session.search.take_if(|(suspects, _)| suspects.is_done());
-                Answer::Search { is_done: session.search.is_none(), result }
+                Answer::Step(
+                    self.transact("record results", step).map_err(|error| (error, Vec::new())),
+                )
             }
             Request::Leave => Answer::Leave(self.leave(&worker, &session.holder.tick)),
             Request::Prune => {
@@ -491,22 +481,22 @@ struct Seen {
 
 /// The requests of a tick.
 impl Database {
-    /// As `tick::database::wake`.
+    /// As `Upkeep::wake`.
     fn wake(
         &mut self,
-        session: &Session,
+        session: &mut Session,
         asked: &Wake,
         random: Random<'_>,
     ) -> store::Result<Woken> {
-        let Holder { worker, tick } = &session.holder;
+        let Holder { worker, tick } = &session.holder.clone();
         let has_time = asked.until.is_none_or(|until| session.now < until);
-        let report = |it: &mut Self| {
+        let report = |it: &mut Self, session: &Session| {
             it.transact("look for due runs", |it| it.report(session, asked.keeps_right))
         };
-        let mut seen = report(self)?;
+        let mut seen = report(self, session)?;
         if let Some(dead) = seen.claiming_tick.clone().filter(|it| session.dead.contains(it)) {
             self.leave(worker, &dead)?;
-            seen = report(self)?;
+            seen = report(self, session)?;
         }
         if seen.fires && has_time {
             self.fire()?;
@@ -518,7 +508,7 @@ impl Database {
             self.expire_all()?;
         }
         if seen.fires || seen.lost {
-            seen = report(self)?;
+            seen = report(self, session)?;
         }
         let may_claim = seen.claiming_tick.as_ref() == Some(tick);
         let mut held_by_others = 0;
@@ -529,6 +519,19 @@ impl Database {
                     && !asked.own_claims.iter().any(|claim| self.held(worker, claim) == Some(*run))
             };
             held_by_others = self.running().filter(is_held).count();
+        }
+        if let Some(error) = &asked.claim_error {
+            let error = store::Error::new(error.kind, error.exit, error.to_string());
+            let suspects = Bisection::of(self.preview(worker, &session.filter, 5000));
+            session.search = Some((suspects, Some(error)));
+        }
+        while session.search.is_some() {
+            let step = self.search(session);
+            session.search.take_if(|(suspects, _)| suspects.is_done());
+            step?;
+            if !has_time {
+                break;
+            }
         }
         let other_claims = !may_claim && seen.claiming_tick.is_some();
         Ok(Woken { may_claim, other_claims, held_by_others, limits: seen.limits })
@@ -596,16 +599,19 @@ impl Database {
         &mut self,
         session: &Session,
         results: &[Finish],
+        unstarted: &[Token],
         claim: Option<&Claim>,
-        locked_runs: LockedRuns,
+        skips_locked: bool,
     ) -> Result<StepResult> {
-        let is_skipped =
-            |result: &Finish| locked_runs == LockedRuns::Skip && self.is_locked(result.token.id);
-        let (locked, free): (Vec<_>, Vec<_>) = results.iter().partition(|it| is_skipped(it));
-        let mut locked: Vec<_> = locked.into_iter().map(|result| result.token.id).collect();
+        let mut locked: Vec<_> = results.iter().map(|it| it.token.id).collect();
+        locked.extend(unstarted.iter().map(|claim| claim.id));
+        locked.retain(|id| skips_locked && self.is_locked(*id));
         locked.sort_unstable();
         locked.dedup();
+        let free: Vec<_> = results.iter().filter(|it| !locked.contains(&it.token.id)).collect();
         let recorded = self.finish(&session.holder.worker, &free)?;
+        let free: Vec<_> = unstarted.iter().filter(|it| !locked.contains(&it.id)).collect();
+        self.release(&session.holder.worker, &free)?;
         let taken = match claim {
             Some(claim) => self.claim(&session.holder, claim, &session.filter)?,
             None => ClaimResult::default(),
@@ -903,12 +909,13 @@ impl Database {
     }
 
     /// locked.sql and release.sql
-    fn release(&mut self, worker: &str, claims: &[Token]) -> Result<Vec<i64>> {
+    fn release(&mut self, worker: &str, claims: &[&Token]) -> Result<()> {
         let now = self.now;
-        let mut locked: Vec<_> =
-            claims.iter().map(|claim| claim.id).filter(|id| self.is_locked(*id)).collect();
-        for claim in claims.iter().filter(|claim| !locked.contains(&claim.id)) {
+        for claim in claims {
             let Some(run) = self.held(worker, claim) else { continue };
+            if self.is_locked(run.id) {
+                return Err(Cause::Locked);
+            }
             let is_cancelled = run.cancel_requested_at.is_some();
             self.write(Run {
                 status: if is_cancelled { Status::Cancelled } else { Status::Queued },
@@ -920,9 +927,7 @@ impl Database {
                 ..run.clone()
             })?;
         }
-        locked.sort_unstable();
-        locked.dedup();
-        Ok(locked)
+        Ok(())
     }
 
     /// note_lost.sql

@@ -29,11 +29,12 @@ use crate::job::status::Status;
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
     self, ApplyMode, Cause, Claim, ClaimFilter, Finish, HoldTarget, Holder, Kind, Lane, Limits,
-    LockedRuns, NewRun, OldRuns, Position, RetryTerms, RunAction, Store, Token, Unlisted,
+    NewRun, OldRuns, Position, RetryTerms, RunAction, Store, Token, Unlisted,
 };
-use crate::tick::request::{Answer, Request, Wake};
+use crate::tick::request::{Answer, AnswerTimeout, Request};
 use crate::tick::timing::Timing;
 use crate::tick::{self, Bounds, Plan};
+use crate::upkeep::{Wake, tick_id};
 
 /// The first time of the clock, in microseconds.
 const BEGINNING: i64 = 1_800_000_000_000_000;
@@ -204,7 +205,7 @@ fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
 
 fn said_of(answer: Answer) -> String {
     match answer {
-        Answer::Wake(woken) => said(woken),
+        Answer::Wake { woken, is_searching } => format!("{} {is_searching}", said(woken)),
         Answer::Renew(renewed) => said(renewed.map(|mut renewed| {
             renewed.sort_by_key(|(claim, _)| *claim);
             renewed
@@ -214,8 +215,6 @@ fn said_of(answer: Answer) -> String {
             let recorded: BTreeMap<_, _> = step.recorded.into_iter().collect();
             format!("{recorded:?} {:?} {:#?}", sorted(step.locked), step.taken)
         }
-        Answer::Release(locked) => said(locked.map(sorted)),
-        Answer::Search { is_done, result } => format!("{is_done} {}", said(result)),
         Answer::Leave(done) => said(done),
         Answer::Prune => String::new(),
     }
@@ -228,19 +227,22 @@ fn actions(answer: store::Result<Vec<store::ActionResult>>) -> String {
 /// Makes the request again: requests are not `Clone`.
 fn again(request: &Request) -> Request {
     match request {
-        Request::Wake(asked) => Request::Wake(asked.clone()),
-        Request::Renew(claims) => Request::Renew(claims.clone()),
-        Request::Step { results, claim, locked_runs } => Request::Step {
-            results: results.clone(),
-            claim: claim.clone(),
-            locked_runs: *locked_runs,
-        },
-        Request::Release(claims) => Request::Release(claims.clone()),
-        Request::Search(error) => Request::Search(
-            error
+        Request::Wake(asked) => Request::Wake(Wake {
+            keeps_right: asked.keeps_right,
+            own_claims: asked.own_claims.clone(),
+            until: asked.until,
+            claim_error: asked
+                .claim_error
                 .as_ref()
                 .map(|error| store::Error::new(error.kind, error.exit, error.to_string())),
-        ),
+        }),
+        Request::Renew(claims) => Request::Renew(claims.clone()),
+        Request::Step { results, unstarted, claim, skips_locked } => Request::Step {
+            results: results.clone(),
+            unstarted: unstarted.clone(),
+            claim: claim.clone(),
+            skips_locked: *skips_locked,
+        },
         Request::Leave => Request::Leave,
         Request::Prune => Request::Prune,
     }
@@ -261,25 +263,17 @@ impl Tick {
         let filter = filter(&mut Random(0));
         let (worker, prune) = (String::new(), Vec::new());
         Self {
-            database: tick::database::Database::over(connect(url), limits(LOCK), Arc::default()),
+            database: tick::database::Database::over(connect(url), Arc::default()),
             plan: Plan { worker, filter, concurrency: 100, bounds, prune },
             holder: Holder { worker: String::new(), tick: String::new() },
-            timing: Timing::of(LEASE),
+            timing: Timing { limits: limits(LOCK), ..Timing::of(LEASE) },
         }
     }
 
     fn perform(&mut self, request: Request) -> Answer {
-        let (wake_up, woken) = mpsc::channel();
         let Self { database, plan, holder, timing } = self;
-        let wake = move || _ = wake_up.send(());
-        database.send(request, plan, holder, timing, |_| None, wake).unwrap_or_else(|| {
-            loop {
-                woken.recv().unwrap();
-                if let Some(answer) = database.poll() {
-                    return answer;
-                }
-            }
-        })
+        let timeout = AnswerTimeout { until: None, interrupted: LEASE };
+        database.ask(request, timeout, (plan, holder, timing), |_| None)
     }
 }
 
@@ -393,10 +387,14 @@ impl Real {
     fn reset(&mut self, sessions: &[Session]) {
         self.locker.rows("ROLLBACK");
         for (tick, session) in self.ticks.iter_mut().zip(sessions) {
-            while !matches!(
-                tick.perform(Request::Search(None)),
-                Answer::Search { is_done: true, .. }
-            ) {}
+            let end = || Wake {
+                keeps_right: false,
+                own_claims: Vec::new(),
+                until: None,
+                claim_error: None,
+            };
+            // It may still be searching for runs that can't be claimed.
+            tick.perform(Request::Wake(end()));
             tick.holder = session.holder.clone();
             tick.plan.worker.clone_from(&session.holder.worker);
             tick.plan.filter = session.filter.clone();
@@ -445,8 +443,8 @@ impl Real {
         let patient = limits(Duration::from_secs(5));
         let [first, second] = self.ticks.get_disjoint_mut([0, 1]).unwrap();
         let [one, other] = &mut self.operators;
-        first.database.shorten(patient, Instant::now());
-        second.database.shorten(patient, Instant::now());
+        first.timing.limits = patient;
+        second.timing.limits = patient;
         one.limit(patient);
         other.limit(patient);
         let party = |operation: &Operation, tick, store| match operation {
@@ -474,7 +472,7 @@ impl Real {
             format!("{order}{} {}", one.join().unwrap(), other.join().unwrap())
         });
         for tick in &mut self.ticks[..2] {
-            tick.database.shorten(limits(LOCK), Instant::now());
+            tick.timing.limits = limits(LOCK);
         }
         self.operators.iter_mut().for_each(|store| store.limit(limits(LOCK)));
         said
@@ -584,7 +582,7 @@ struct Sequence {
 impl Sequence {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        let own = tick::id::new();
+        let own = tick_id::new();
         let host = own.split('.').next().unwrap_or_default();
         let crashed = format!("{host}.5000000.0");
         let session = |(worker, tick): &(&str, &str)| {
@@ -660,21 +658,18 @@ impl Sequence {
         let tick = |request| Operation::Tick(index, request);
         match kind {
             0..26 => tick(self.step(index)),
-            26..35 => tick(Request::Renew(self.tokens(index))),
-            35..42 => tick(Request::Release(self.tokens(index))),
-            42..56 => {
+            26..42 => tick(Request::Renew(self.tokens(index))),
+            42..64 if !(56..60).contains(&kind) => {
                 let own_claims = self.tokens(index);
                 let random = &mut self.random;
                 let keeps_right = random.percent(50);
                 let until = random.percent(10).then(Instant::now);
-                tick(Request::Wake(Wake { keeps_right, own_claims, until }))
+                let claim_error =
+                    (kind >= 60).then(|| store::Error::new(Kind::Data, Exit::CouldNot, "no"));
+                tick(Request::Wake(Wake { keeps_right, own_claims, until, claim_error }))
             }
             56..58 => tick(Request::Leave),
             58..60 => tick(Request::Prune),
-            60..62 => {
-                tick(Request::Search(Some(store::Error::new(Kind::Data, Exit::CouldNot, "no"))))
-            }
-            62..64 => tick(Request::Search(None)),
             64..72 => Operation::Enqueue(match (seed % 200, step) {
                 // More lanes than a claim looks at.
                 (0, 5) => (0..1003).map(run_of_lane).collect(),
@@ -769,8 +764,9 @@ impl Sequence {
                 _ if claims.is_empty() => Operation::Cancel(vec![run], Status::ALL.to_vec()),
                 _ => {
                     let results = vec![self.finish(*claims.last().unwrap())];
-                    let locked_runs = LockedRuns::Wait;
-                    Operation::Tick(index, Request::Step { results, claim: None, locked_runs })
+                    let (unstarted, claim, skips_locked) = (Vec::new(), None, false);
+                    let step = Request::Step { results, unstarted, claim, skips_locked };
+                    Operation::Tick(index, step)
                 }
             }
         });
@@ -807,6 +803,7 @@ impl Sequence {
     fn step(&mut self, index: usize) -> Request {
         let results = if self.random.percent(60) { self.tokens(index) } else { Vec::new() };
         let results: Vec<_> = results.into_iter().map(|token| self.finish(token)).collect();
+        let unstarted = if self.random.percent(25) { self.tokens(index) } else { Vec::new() };
         let random = &mut self.random;
         let mut after = BTreeMap::new();
         for position in &self.positions {
@@ -825,8 +822,7 @@ impl Sequence {
             release_right: random.percent(30),
             limits: random.percent(85),
         });
-        let locked_runs = random.of(&[LockedRuns::Wait, LockedRuns::Skip]);
-        Request::Step { results, claim, locked_runs }
+        Request::Step { results, unstarted, claim, skips_locked: random.percent(50) }
     }
 
     fn finish(&mut self, token: Token) -> Finish {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::super::attempt::{Ended, Task};
 use super::super::machine::{Event, Instruction};
-use super::super::request::{Answer, Request};
+use super::super::request::{Answer, AnswerTimeout, Request};
 use crate::store::{self, Claim, Claimed, Token};
 
 /// A claim as `RUN/ATTEMPT@SECONDS`.
@@ -54,8 +54,9 @@ pub(super) fn event(event: &Event) -> String {
 pub(super) fn instruction(instruction: &Instruction, now: Instant) -> String {
     let after = |until: &Instant| format!("in {:?}", until.saturating_duration_since(now));
     match instruction {
-        Instruction::Send(it) => format!("Send {}", request(it)),
-        Instruction::Shorten(until) => format!("Shorten {}", after(until)),
+        Instruction::Send(it, AnswerTimeout { until, .. }) => {
+            format!("Send {} {}", until.as_ref().map(after).unwrap_or_default(), request(it))
+        }
         Instruction::Start(tasks) => {
             let word = |task: &Task| {
                 format!("{} until {} {:?}", run(&task.run), after(&task.until), task.stopped)
@@ -88,26 +89,28 @@ fn request(request: &Request) -> String {
     match request {
         Request::Wake(asked) => {
             let own = list(&asked.own_claims, claim);
-            format!("Wake keeps {} own {own}", asked.keeps_right)
+            let error = asked.claim_error.as_ref().map(store::Error::to_string);
+            format!("Wake keeps {} own {own} after {error:?}", asked.keeps_right)
         }
-        Request::Step { results, claim: claims, locked_runs } => {
+        Request::Step { results, unstarted, claim: claims, skips_locked } => {
             let word =
                 |it: &store::Finish| format!("{} {}", claim(&it.token), it.next_status.outcome);
+            let (results, unstarted) = (list(results, word), list(unstarted, claim));
             let claims = claims.as_ref().map(wanted);
-            format!("Step results {} claim {claims:?} locked {locked_runs:?}", list(results, word))
+            let skips = if *skips_locked { " skips locked" } else { "" };
+            format!("Step results {results} unstarted {unstarted} claim {claims:?}{skips}")
         }
         Request::Renew(claims) => format!("Renew {}", list(claims, claim)),
-        Request::Release(claims) => format!("Release {}", list(claims, claim)),
-        Request::Search(error) => {
-            format!("Search after {:?}", error.as_ref().map(|it| it.to_string()))
-        }
         Request::Leave | Request::Prune => format!("{request:?}"),
     }
 }
 
 pub(super) fn answer(answer: &Answer) -> String {
     match answer {
-        Answer::Wake(it) => format!("Wake {}", result(it, |it| format!("{it:?}"))),
+        Answer::Wake { woken, is_searching } => {
+            let woken = result(woken, |it| format!("{it:?}"));
+            format!("Wake {woken} searching {is_searching}")
+        }
         Answer::Renew(it) => {
             let word = |(it, state): &store::Renewed| format!("{} {state:?}", claim(it));
             format!("Renew {}", result(it, |it| list(it, word)))
@@ -123,10 +126,6 @@ pub(super) fn answer(answer: &Answer) -> String {
         }
         Answer::Step(Err((error, made))) => {
             format!("Step {:?}: {error}, perhaps {}", error.kind, list(made, claim))
-        }
-        Answer::Release(it) => format!("Release {}", result(it, |it| format!("locked {it:?}"))),
-        Answer::Search { is_done, result: it } => {
-            format!("Search done {is_done} {}", result(it, |()| String::new()))
         }
         Answer::Leave(it) => format!("Leave {}", result(it, |()| String::new())),
         Answer::Prune => "Prune".to_owned(),

@@ -14,7 +14,7 @@ use super::Time;
 use super::database::Session;
 use crate::execute::{PoolState, WakeWhen};
 use crate::job::attempt::StopReason;
-use crate::store::{Claimed, Limits, Token};
+use crate::store::{Claimed, Token};
 
 /// src/execute/shell.rs has the same times.
 const KILL_GRACE: Duration = Duration::from_secs(5);
@@ -254,9 +254,8 @@ pub(super) struct Exchange {
     pub(super) request: Request,
     pub(super) sent: Instant,
     pub(super) until: Instant,
-    /// Whether the driver waits for the answer and does nothing else.
-    pub(super) blocks: bool,
-    pub(super) is_interruptible: bool,
+    /// How long to wait after a signal.
+    pub(super) interrupted: Duration,
     /// The claims that exist if the transaction is committed.
     pub(super) made: Vec<Token>,
 }
@@ -267,9 +266,7 @@ pub(super) struct Tick {
     pub(super) host: usize,
     pub(super) machine: Machine,
     pub(super) timing: Timing,
-    pub(super) limits: Limits,
     pub(super) pool: Pool,
-    pub(super) started: Instant,
     pub(super) events: VecDeque<Event>,
     pub(super) instructions: VecDeque<Instruction>,
     pub(super) session: Session,
@@ -283,9 +280,8 @@ pub(super) struct Tick {
     pub(super) answer: Option<Answer>,
     /// When the request of the latest answer was sent.
     pub(super) sent: Instant,
-    /// Signals that were not delivered, and whether one interrupts waits.
+    /// Signals that were not delivered.
     pub(super) signals: usize,
-    pub(super) is_interrupted: bool,
     pub(super) stopping_since: Option<Time>,
     /// The latest timer; an older one does nothing.
     pub(super) timer: u64,

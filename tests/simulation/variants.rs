@@ -132,8 +132,8 @@ impl Variant {
                 let is_same = |claim: &Token, attempts| claim.attempt == attempts;
                 results.iter_mut().for_each(|result| row(&mut result.token, is_same));
             }
-            (Self::ReleaseUnfenced, Request::Release(claims)) => {
-                claims.iter_mut().for_each(|claim| row(claim, |_, _| true));
+            (Self::ReleaseUnfenced, Request::Step { unstarted, .. }) => {
+                unstarted.iter_mut().for_each(|claim| row(claim, |_, _| true));
             }
             (Self::NoBackoff, Request::Step { results, .. }) => {
                 results.iter_mut().for_each(|result| result.next_status.wait = Duration::ZERO);
@@ -205,7 +205,7 @@ impl Variant {
 
     pub(super) fn answer(self, answer: &mut Answer) {
         match (self, answer) {
-            (Self::EveryTickClaims, Answer::Wake(Ok(woken))) => {
+            (Self::EveryTickClaims, Answer::Wake { woken: Ok(woken), .. }) => {
                 (woken.may_claim, woken.held_by_others) = (true, 0);
             }
             (Self::CancelIgnoredAtClaim, Answer::Step(Ok(step))) => {

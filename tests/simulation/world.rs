@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta};
 
 use super::super::attempt::{Ended, JudgedAttempt, Task};
 use super::super::machine::{Bounds, Event, Instruction, Machine};
-use super::super::request::{Answer, Request};
+use super::super::request::{Answer, AnswerTimeout, Request};
 use super::super::timing::Timing;
 use super::checks::{By, Checks};
 use super::database::{Database, Run, Session, Write};
@@ -376,10 +376,8 @@ impl World {
             name,
             host: number,
             machine: Machine::new(bounds, timing, now),
-            limits: timing.limits,
             pool: Pool::new(host.concurrency, timing.lost_grace),
             timing,
-            started: now,
             events: VecDeque::new(),
             instructions: VecDeque::new(),
             session: Session::new(holder, filter, Timing::of(self.lease), now),
@@ -391,7 +389,6 @@ impl World {
             answer: None,
             sent: now,
             signals: 0,
-            is_interrupted: false,
             stopping_since: None,
             timer: 0,
             is_asleep: false,
@@ -436,7 +433,7 @@ impl World {
             if let Some(until) = tick.blocked_until(now) {
                 return self.sleep(tick, Some(until));
             }
-            if tick.exchange.as_ref().is_some_and(|exchange| exchange.blocks) {
+            if tick.exchange.is_some() {
                 tick.is_woken = false;
                 self.take_signals(tick);
                 let answer = self.poll(tick, now);
@@ -478,8 +475,7 @@ impl World {
         {
             self.fill(tick);
         }
-        let answer = tick.exchange.as_ref().map(|exchange| exchange.until);
-        let until = [tick.machine.until(), answer, tick.connect_at].into_iter().flatten().min();
+        let until = [tick.machine.until(), tick.connect_at].into_iter().flatten().min();
         let is_reached = tick.pool.wakes();
         if !is_reached && !tick.is_woken && until.is_none_or(|until| until > now) {
             self.sleep(tick, until);
@@ -495,8 +491,6 @@ impl World {
             }
             tick.events.push_back(Event::Ended(ended));
         }
-        let answer = self.poll(tick, now);
-        tick.events.extend(answer.map(Event::Answered));
         self.connect(tick, now);
         Some(tick.events.pop_front().unwrap_or(Event::Time))
     }
@@ -507,17 +501,10 @@ impl World {
     }
 
     fn signal(&mut self, tick: &mut Tick) {
-        let now = self.clock(tick);
-        tick.is_interrupted = true;
-        let earliest = tick.started + Duration::from_millis(100);
-        if now < earliest && tick.exchange.is_none() {
-            let at = self.hosts[tick.host].clock.when(earliest);
-            return self.push(at, What::Signal(tick.number));
-        }
         tick.signals += 1;
-        if let Some(exchange) = tick.exchange.as_mut().filter(|exchange| exchange.is_interruptible)
-        {
-            exchange.until = exchange.until.min(now + Duration::from_secs(1));
+        let now = self.clock(tick);
+        if let Some(exchange) = &mut tick.exchange {
+            exchange.until = exchange.until.min(now + exchange.interrupted);
         }
         self.wake(tick);
     }
@@ -532,7 +519,6 @@ impl World {
         }
         if let Some(opened) = tick.opened.take() {
             tick.connected = opened;
-            tick.limits = tick.timing.limits;
             tick.events.push_back(match opened {
                 Some(_) => Event::Connected,
                 None => Event::Disconnected(anyhow::anyhow!("no connection")),
@@ -562,13 +548,7 @@ impl World {
                 tick.connect_at = Some(now + pause.mul_f64(0.5 + self.random.unit() / 2.0));
                 self.connect(tick, now);
             }
-            Instruction::Send(request) => self.send(tick, request, now),
-            Instruction::Shorten(until) => {
-                tick.limits = tick.timing.last_limits;
-                if let Some(exchange) = &mut tick.exchange {
-                    exchange.until = exchange.until.min(until);
-                }
-            }
+            Instruction::Send(request, timeout) => self.send(tick, request, timeout, now),
             Instruction::Start(tasks) => self.submit(tick, tasks),
             Instruction::Withdraw => {
                 let runs: Vec<_> = tick.pool.waiting.drain(..).map(|(task, _)| task.run).collect();
@@ -576,7 +556,7 @@ impl World {
                     tick.pool.stops.remove(&run.token());
                 }
                 let unstarted = runs.into_iter().map(Ended::Unstarted).collect();
-                tick.events.push_back(Event::Ended(unstarted));
+                tick.events.push_front(Event::Ended(unstarted));
             }
             Instruction::Extend(claims, until) => {
                 for claim in claims {
@@ -763,7 +743,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, tick: &mut Tick, request: Request, now: Instant) {
+    fn send(&mut self, tick: &mut Tick, request: Request, timeout: AnswerTimeout, now: Instant) {
         if tick.connected.is_none() || tick.exchange.is_some() {
             self.checks.fail(format!("{} sends without a session: {request:?}", tick.name));
             return;
@@ -772,14 +752,17 @@ impl World {
         tick.second.1 += 1;
         let number = self.statements;
         let parts = if matches!(request, Request::Wake(_)) { 4 } else { 1 };
-        let blocks = !matches!(request, Request::Renew(_) | Request::Step { .. });
+        let limits = tick.timing.limits_of(timeout, now);
+        let mut until = now + (limits.statement + limits.silence) * parts;
+        if tick.signals > 0 {
+            until = until.min(now + limits.interrupted);
+        }
         tick.exchange = Some(Exchange {
             number,
             request,
             sent: now,
-            until: now + (tick.limits.statement + tick.limits.silence) * parts,
-            blocks,
-            is_interruptible: blocks && !tick.is_interrupted,
+            until,
+            interrupted: limits.interrupted,
             made: Vec::new(),
         });
         let fault = self.fault();
@@ -821,7 +804,7 @@ impl World {
         };
         let mut delay = self.travel();
         if is_slow {
-            let longest = tick.limits.statement.as_nanos() as u64 * 3 / 2;
+            let longest = tick.timing.limits.statement.as_nanos() as u64 * 3 / 2;
             delay += self.random.below(longest);
             // The slowest answer may be the last one for a long time.
             if self.random.chance(40) {
@@ -891,7 +874,7 @@ impl World {
         self.note(|| format!("   database: {}", history::answer(&answer)));
         // Most statements of a lingering tick find nothing.
         let is_empty = match &answer {
-            Answer::Step(Ok(step)) => step.recorded.is_empty() && step.taken.claimed.is_empty(),
+            Answer::Step(Ok(step)) => tokens.is_empty() && step.taken.claimed.is_empty(),
             _ => false,
         };
         let by = By::Tick {
@@ -903,7 +886,7 @@ impl World {
         if !is_empty {
             self.checks.changed(&self.database, &by, self.now);
         }
-        if matches!(answer, Answer::Wake(Ok(_))) {
+        if matches!(answer, Answer::Wake { woken: Ok(_), .. }) {
             self.checks.woken(&self.database, tick.number);
         }
         match fault {
@@ -1028,7 +1011,7 @@ impl World {
 impl Tick {
     /// Returns until when the driver waits for an answer and does nothing else.
     fn blocked_until(&self, now: Instant) -> Option<Instant> {
-        let exchange = self.exchange.as_ref().filter(|exchange| exchange.blocks)?;
+        let exchange = self.exchange.as_ref()?;
         (self.answer.is_none() && now < exchange.until).then_some(exchange.until)
     }
 }
@@ -1036,8 +1019,10 @@ impl Tick {
 /// The claims that a request names.
 fn tokens(request: &Request) -> Vec<Token> {
     match request {
-        Request::Step { results, .. } => results.iter().map(|result| result.token).collect(),
-        Request::Renew(claims) | Request::Release(claims) => claims.clone(),
+        Request::Step { results, unstarted, .. } => {
+            results.iter().map(|result| result.token).chain(unstarted.iter().copied()).collect()
+        }
+        Request::Renew(claims) => claims.clone(),
         _ => Vec::new(),
     }
 }
@@ -1054,11 +1039,9 @@ fn busy() -> store::Error {
 fn refusal(request: &Request, error: store::Error, made: Vec<Token>) -> Answer {
     let made = if error.kind == Kind::Lost { made } else { Vec::new() };
     match request {
-        Request::Wake(_) => Answer::Wake(Err(error)),
+        Request::Wake(_) => Answer::Wake { woken: Err(error), is_searching: false },
         Request::Renew(_) => Answer::Renew(Err(error)),
         Request::Step { .. } => Answer::Step(Err((error, made))),
-        Request::Release(_) => Answer::Release(Err(error)),
-        Request::Search(_) => Answer::Search { is_done: true, result: Err(error) },
         Request::Leave => Answer::Leave(Err(error)),
         Request::Prune => Answer::Prune,
     }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, getpid, test_kill_process};
 
 /// Returns a name for this tick: `HOST.PID.RANDOM`. HOST identifies this boot of the kernel and the
 /// pid namespace; a pid has no meaning outside of them.
-pub(super) fn new() -> String {
+pub(crate) fn new() -> String {
     // The system's generator: setting up another one would take 10 % of an idle tick's CPU time.
     let random = SysRng.try_next_u64().unwrap_or_default();
     format!("{}.{}.{random:016x}", host(), getpid().as_raw_nonzero())

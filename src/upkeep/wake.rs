@@ -1,0 +1,147 @@
+//! The wake of a tick, which is repeated every few seconds: it takes or renews its worker's claim
+//! right. Then it works for all runs: fires schedules, recovers lost runs, ends expired ones.
+
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use log::Level;
+
+use super::{UnclaimableSearch, expire, fire, recover, tick_id};
+use crate::store::{self, ClaimFilter, Holder, Store, Token};
+
+/// A tick wakes.
+#[derive(Debug)]
+pub(crate) struct Wake {
+    /// Whether to take the claim right even if no run waits.
+    pub(crate) keeps_right: bool,
+    /// The claims of this tick, to count the runs that other ticks of the worker hold. Their number
+    /// is not enough, because some of them may be lost.
+    pub(crate) own_claims: Vec<Token>,
+    /// When to stop, because renewals and results come first.
+    pub(crate) until: Option<Instant>,
+    /// A search for runs that can't be claimed begins, because a claim failed with this error.
+    pub(crate) claim_error: Option<store::Error>,
+}
+
+/// A tick has woken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Woken {
+    /// Whether the tick has its worker's claim right.
+    pub(crate) may_claim: bool,
+    /// Whether another tick of the worker has it.
+    pub(crate) other_claims: bool,
+    /// The runs that other ticks of the worker hold; 0 without the claim right.
+    pub(crate) held_by_others: usize,
+    /// Whether some definition limits how many of its runs may run at once.
+    pub(crate) limits: bool,
+}
+
+/// A tick, and the work that it does for all runs.
+pub(crate) struct Upkeep<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) holder: &'a Holder,
+    pub(crate) filter: &'a mut ClaimFilter,
+    /// The maximum of runs that the worker executes at a time.
+    pub(crate) concurrency: usize,
+    /// How long the claim right lasts if it is not renewed.
+    pub(crate) right: Duration,
+    pub(crate) search: &'a mut Option<UnclaimableSearch>,
+}
+
+impl Upkeep<'_> {
+    /// Takes or renews the claim right, fires schedules, recovers lost runs, ends expired ones, and
+    /// searches for due runs that can't be claimed.
+    pub(crate) fn wake(&mut self, asked: Wake) -> store::Result<Woken> {
+        let Self { store, holder, right, .. } = *self;
+        let has_time = || asked.until.is_none_or(|until| Instant::now() < until);
+        let queues = self.filter.queues.clone();
+        let report = || store.wake(holder, &queues, right, asked.keeps_right);
+        let mut seen = report()?;
+        if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| tick_id::is_dead(tick)) {
+            store.leave(&holder.worker, dead)?;
+            seen = report()?;
+        }
+        if seen.fires {
+            fire(store, has_time)?;
+        }
+        if seen.lost {
+            recover(store, has_time)?;
+        }
+        if seen.expired {
+            expire(store, has_time)?;
+        }
+        if seen.fires || seen.lost {
+            // Fired or recovered runs may be due.
+            seen = report()?;
+        }
+        let may_claim = seen.claiming_tick.as_ref() == Some(&holder.tick);
+        let mut held_by_others = 0;
+        let mut why = None;
+        if may_claim {
+            held_by_others = store.held_by_others(&holder.worker, &asked.own_claims)?;
+            let held = held_by_others + asked.own_claims.len();
+            let is_full = held_by_others > 0 && held >= self.concurrency;
+            let text = "other ticks of this worker use all of --concurrency";
+            why = is_full.then(|| (Level::Info, text.to_owned()));
+        } else if seen.claiming_tick.is_some() {
+            why = Some(why_not(&seen.claiming_queues, &queues));
+        }
+        if let Some((level, why)) = why {
+            self.log_why_due_runs_wait(level, &why)?;
+        }
+        self.search_unclaimable(asked.claim_error, has_time)?;
+        let other_claims = !may_claim && seen.claiming_tick.is_some();
+        Ok(Woken { may_claim, other_claims, held_by_others, limits: seen.limits })
+    }
+
+    /// Begins or continues a search for due runs that can't be claimed.
+    fn search_unclaimable(
+        &mut self,
+        begins: Option<store::Error>,
+        has_time: impl Fn() -> bool,
+    ) -> store::Result<()> {
+        let Self { store, holder, ref mut filter, ref mut search, .. } = *self;
+        let worker = &holder.worker;
+        if let Some(error) = begins {
+            **search = Some(UnclaimableSearch::among_due(store, worker, filter, error)?);
+        }
+        while let Some(running) = search.as_mut() {
+            let step = running.step(store, worker, filter);
+            search.take_if(|search| search.is_done());
+            step?;
+            if !has_time() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Logs once why due runs wait, and the remedy. `level` is below a warning if the runs will
+    /// soon be claimed anyway, because cron mails warnings.
+    fn log_why_due_runs_wait(&self, level: Level, why: &str) -> store::Result<()> {
+        static LOGGED: Once = Once::new();
+        let worker = &self.holder.worker;
+        if log::log_enabled!(level)
+            && !LOGGED.is_completed()
+            && !self.store.preview(worker, self.filter, 1)?.is_empty()
+        {
+            let worker = worker.escape_debug();
+            let remedy = "give this tick its own --worker";
+            LOGGED.call_once(|| {
+                log::log!(level, "worker {worker}: runs are due, but {why}; {remedy}");
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Returns why this tick claims nothing from its `own` queues: the tick that has the claim right
+/// claims from the queues `claiming` (empty: from all).
+fn why_not(claiming: &[String], own: &[String]) -> (Level, String) {
+    let is_served = |queue: &String| claiming.contains(queue);
+    if claiming.is_empty() || !own.is_empty() && own.iter().all(is_served) {
+        return (Level::Info, "another tick of this worker claims them".to_owned());
+    }
+    let queues = claiming.join(",");
+    (Level::Warn, format!("another tick of this worker claims only from queue {queues}"))
+}
