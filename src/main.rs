@@ -2,6 +2,7 @@
 //!
 //! This file parses the command line, runs the command, and prints its error in one line.
 
+mod attempt;
 mod commands;
 mod connect;
 mod execute;

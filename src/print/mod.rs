@@ -4,6 +4,7 @@ mod fields;
 mod log_writer;
 mod progress;
 mod rate_limit;
+mod summary;
 mod table;
 
 use std::fmt::Write as _;
@@ -26,6 +27,7 @@ pub(crate) use fields::Fields;
 pub(crate) use log_writer::finish;
 pub(crate) use progress::Progress;
 pub(crate) use rate_limit::{complain_hourly, state_folder};
+pub(crate) use summary::Summary;
 pub(crate) use table::{Cell, Colour, Table, instant, relative, set_colour};
 
 /// Characters of a fact that people see.

@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::claims::ClaimWhen;
 use crate::store::{Claim, ClaimResult, Lane, Position};
 
 /// A full scan that took longer than `SLOW + SLOW_PER_RUN * runs` has probably read dead rows.
@@ -82,12 +81,12 @@ impl ClaimCursor {
     /// Returns the time of the next claim after a continued claim that found too few runs. Normally
     /// a full scan follows immediately. If the last full scan claimed all due runs and the tick
     /// still `holds` runs, the next one waits until `full_scan_from`.
-    pub(super) fn after_short(&mut self, holds: bool) -> ClaimWhen {
+    pub(super) fn after_short(&mut self, now: Instant, holds: bool) -> Instant {
         match self.full_scan_from {
-            Some(from) if holds && self.found_all() => ClaimWhen::At(from),
+            Some(from) if holds && self.found_all() => from,
             _ => {
                 self.scan_fully();
-                ClaimWhen::Now
+                now
             }
         }
     }
@@ -170,10 +169,7 @@ mod tests {
         );
         assert_eq!(positions(&cursor, now + slow * SHARE), None);
         // There may be more in other lanes.
-        assert_eq!(
-            (cursor.after_short(true), positions(&cursor, now + slow)),
-            (ClaimWhen::Now, None)
-        );
+        assert_eq!((cursor.after_short(now, true), positions(&cursor, now + slow)), (now, None));
     }
 
     #[test]
@@ -195,13 +191,10 @@ mod tests {
             &taken([run(None, 1), run(Some("a"), 2)]),
         );
         assert_eq!(positions(&cursor, now + quick), Some(vec![("a".to_owned(), 2)]));
-        assert_eq!(cursor.after_short(true), ClaimWhen::At(now + quick * SHARE));
+        assert_eq!(cursor.after_short(now, true), now + quick * SHARE);
         assert_eq!(positions(&cursor, now + quick), Some(vec![("a".to_owned(), 2)]));
         // A tick that holds no run must not wait.
-        assert_eq!(
-            (cursor.after_short(false), positions(&cursor, now + quick)),
-            (ClaimWhen::Now, None)
-        );
+        assert_eq!((cursor.after_short(now, false), positions(&cursor, now + quick)), (now, None));
     }
 
     #[test]

@@ -23,20 +23,12 @@ const RIGHT_POLL: Duration = Duration::from_secs(1);
 /// this long.
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum ClaimWhen {
-    Now,
-    /// At this instant, or when a run has ended.
-    At(Instant),
-    /// When a run has ended: nothing is due, or no thread is free.
-    AfterRun,
-}
-
 #[derive(Debug)]
 pub(super) struct Claims {
     pub(super) prefetch: Prefetch,
     cursor: ClaimCursor,
-    when: ClaimWhen,
+    /// When to claim; `None`: when a run has ended, because no run is due or no thread is free.
+    when: Option<Instant>,
     not_before: Instant,
     /// When the latest run with a very short backoff is due again.
     due_again: Option<Instant>,
@@ -56,7 +48,7 @@ impl Claims {
         Self {
             prefetch: Prefetch::default(),
             cursor: ClaimCursor::default(),
-            when: ClaimWhen::Now,
+            when: Some(now),
             not_before: now,
             due_again: None,
             skipped_since: None,
@@ -91,21 +83,18 @@ impl Claims {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.when == ClaimWhen::AfterRun && self.due_again.is_none()
+        self.when.is_none() && self.due_again.is_none()
     }
 
     /// Returns when to claim; `None`: when a run has ended.
-    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
-        match self.when {
-            ClaimWhen::Now => Some(self.not_before.max(now)),
-            ClaimWhen::At(instant) => Some(instant.max(self.not_before)),
-            ClaimWhen::AfterRun => self.due_again.map(|due| due.max(self.not_before)),
-        }
+    pub(super) fn due(&self) -> Option<Instant> {
+        let due = self.when.into_iter().chain(self.due_again).min();
+        due.map(|due| due.max(self.not_before))
     }
 
     /// A run ended or was released, so that others may be claimed.
-    pub(super) fn claim_soon(&mut self) {
-        self.when = ClaimWhen::Now;
+    pub(super) fn claim_soon(&mut self, now: Instant) {
+        self.when = Some(now);
     }
 
     pub(super) fn pause(&mut self, now: Instant) {
@@ -125,7 +114,7 @@ impl Claims {
         let held = pool.running + pool.waiting;
         let wanted = self.prefetch.wanted(pool.size, held).min(self.left);
         if wanted == 0 {
-            self.when = ClaimWhen::AfterRun;
+            self.when = None;
             return None;
         }
         let wanted = match self.woken.held_by_others {
@@ -155,7 +144,7 @@ impl Claims {
     /// Other ticks of this worker have the claim right or all slots. Only a lingering tick looks
     /// again later.
     fn wait_for_others(&mut self, now: Instant) {
-        self.when = if self.linger { ClaimWhen::At(now + RIGHT_POLL) } else { ClaimWhen::AfterRun };
+        self.when = self.linger.then(|| now + RIGHT_POLL);
         self.due_again = None;
     }
 
@@ -198,12 +187,11 @@ impl Claims {
         self.skipped_since = skipped.then(|| self.skipped_since.unwrap_or(now));
         let waits = self.skipped_since.is_some_and(|since| now < since + DEFINITION_TIMEOUT);
         self.when = match () {
-            () if !short => ClaimWhen::Now,
-            () if waits => ClaimWhen::At(now + DEFINITION_POLL),
-            () if claim.after.is_some() => self.cursor.after_short(holds),
-            () if !self.cursor.found_all() => ClaimWhen::Now,
-            () if self.linger => ClaimWhen::At(now + LINGER_POLL),
-            () => ClaimWhen::AfterRun,
+            () if !short => Some(now),
+            () if waits => Some(now + DEFINITION_POLL),
+            () if claim.after.is_some() => Some(self.cursor.after_short(now, holds)),
+            () if !self.cursor.found_all() => Some(now),
+            () => self.linger.then(|| now + LINGER_POLL),
         };
         self.left = self.left.saturating_sub(taken.claimed.len());
     }

@@ -2,7 +2,7 @@
 //! that statement was sent, so it stops the job before another worker may claim the run. Pure.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 
@@ -95,10 +95,5 @@ impl Leases {
         let is_full = size >= self.batch.at_most();
         self.batch.accepted();
         is_full
-    }
-
-    /// Returns when the first result or claim is dropped, `kept` after the end of its lease.
-    pub(super) fn first_dropped(&self, kept: Duration) -> Option<Instant> {
-        self.held.values().map(|lease| lease.expires + kept).min()
     }
 }

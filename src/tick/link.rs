@@ -12,14 +12,13 @@ const WARN_AFTER: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Link {
     is_up: bool,
-    /// This session answered a request.
-    has_answered: bool,
-    /// How often the connection was lost since the last successful request.
+    /// How often the connection was lost or refused since the last answer. It is 1 before the first
+    /// answer.
     losses: u32,
-    /// Why the connection was lost, until a request succeeds again.
+    /// Why it was lost, until the next answer.
     lost: Option<anyhow::Error>,
     /// Since when the database has rejected results or claims.
     rejected_since: Option<Instant>,
@@ -29,12 +28,25 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// A link that waits for its first connection.
+    pub(super) fn new() -> Self {
+        Self {
+            is_up: false,
+            losses: 1,
+            lost: None,
+            rejected_since: None,
+            has_warned: false,
+            paused_until: None,
+        }
+    }
+
     pub(super) fn is_up(&self) -> bool {
         self.is_up
     }
 
+    /// Whether the latest session has answered.
     pub(super) fn has_answered(&self) -> bool {
-        self.has_answered
+        self.losses == 0
     }
 
     pub(super) fn paused_until(&self) -> Option<Instant> {
@@ -42,12 +54,10 @@ impl Link {
     }
 
     pub(super) fn connected(&mut self) {
-        (self.is_up, self.has_answered) = (true, false);
+        self.is_up = true;
     }
 
-    /// A request succeeded.
-    pub(super) fn succeeded(&mut self) {
-        self.has_answered = true;
+    pub(super) fn answered(&mut self) {
         (self.losses, self.lost) = (0, None);
     }
 
@@ -58,7 +68,7 @@ impl Link {
 
     /// The database rejected a statement, which is sent again after a pause.
     pub(super) fn rejected(&mut self, now: Instant) {
-        self.has_answered = true;
+        self.answered();
         self.paused_until = Some(now + REJECTED_PAUSE);
         self.rejected_since.get_or_insert(now);
     }
@@ -77,17 +87,15 @@ impl Link {
         self.rejected_since.map_or(Duration::ZERO, |since| now - since)
     }
 
-    /// The connection was lost, or could not be made. Returns whether this is the first loss since
-    /// the last success, and the pause before the next attempt to connect.
-    pub(super) fn lost(&mut self, why: anyhow::Error) -> (bool, Duration) {
-        self.is_up = false;
-        let is_first = self.lost.replace(why).is_none();
+    /// The connection was lost or refused. Returns the pause before the next attempt to connect.
+    pub(super) fn lost(&mut self, why: anyhow::Error) -> Duration {
+        (self.is_up, self.lost) = (false, Some(why));
         let pause = match self.losses {
             0 => Duration::ZERO,
             losses => LONGEST_PAUSE.min(FIRST_PAUSE * (1 << (losses - 1).min(10))),
         };
         self.losses += 1;
-        (is_first, pause)
+        pause
     }
 
     pub(super) fn take_lost(&mut self) -> Option<anyhow::Error> {

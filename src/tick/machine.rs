@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use log::Level;
 
-use super::attempt::{Ended, JudgedAttempt, Task, subject};
 use super::claims::Claims;
 use super::leases::Leases;
 use super::link::Link;
@@ -20,6 +19,7 @@ use super::prefetch;
 use super::request::{Answer, AnswerTimeout, Request};
 use super::results::{self, Done, Results};
 use super::timing::Timing;
+use crate::attempt::{Ended, JudgedAttempt, Task, subject};
 use crate::execute::{PoolState, WakeWhen};
 use crate::exit::Exit;
 use crate::job::attempt::StopReason;
@@ -202,7 +202,7 @@ impl Machine {
             phase: Phase::Working,
             phase_ends: Some(now + bounds.max_time),
             failure: None,
-            link: Link::default(),
+            link: Link::new(),
             sent: None,
             leases: Leases::default(),
             next_renewal: now,
@@ -223,9 +223,7 @@ impl Machine {
         (self.now, self.pool) = (now, pool);
         match event {
             Event::Connected => self.connected(),
-            Event::Disconnected(error) => {
-                self.disconnected(error);
-            }
+            Event::Disconnected(error) => self.disconnected(error),
             Event::Answered(answer) => self.answered(answer),
             Event::Ended(attempts) => attempts.into_iter().for_each(|ended| self.ended(ended)),
             Event::Signal => self.signal(),
@@ -241,8 +239,9 @@ impl Machine {
     /// Returns when the next event is `Event::Time`, if none comes before.
     pub(super) fn until(&self) -> Option<Instant> {
         if !self.link.is_up() {
-            let dropped = self.leases.first_dropped(self.timing.result_kept);
-            return [self.phase_ends, dropped].into_iter().flatten().min();
+            let leases = self.results.claims().filter_map(|claim| self.leases.get(&claim));
+            let dropped = leases.map(|lease| lease.expires() + self.timing.result_kept);
+            return dropped.chain(self.phase_ends).min();
         }
         let not_before = self.not_before();
         let due = self.duties().into_iter().filter_map(|(at, _)| at).chain(self.late_at());
@@ -342,7 +341,7 @@ impl Machine {
             && !self.is_searching
             // Before jobs print more output, record the output that is waiting.
             && self.results.bytes() <= results::BYTES_AT_ONCE;
-        if may_claim { self.claims.due(self.now) } else { None }
+        if may_claim { self.claims.due() } else { None }
     }
 
     /// Sends the most urgent statement that is due. Returns whether there is one.
@@ -398,7 +397,7 @@ impl Machine {
         let (results, are_sent_again) = self.results.take(self.now);
         sent.results = results;
         if are_sent_again {
-            self.claims.claim_soon();
+            self.claims.claim_soon(self.now);
         }
         if self.claims.has_right() && self.claim_due().is_some_and(|at| self.now >= at) {
             sent.claim = self.claims.next(self.now, &self.pool);
@@ -435,7 +434,7 @@ impl Machine {
         };
         // `Ok`: the session works, even if it rejected some rows.
         match done {
-            Ok(()) => self.link.succeeded(),
+            Ok(()) => self.link.answered(),
             Err(error) => self.on_error(error),
         }
     }
@@ -521,7 +520,7 @@ impl Machine {
         }
         let Some(claim) = sent.claim else {
             if is_released && self.claims.is_idle() {
-                self.claims.claim_soon();
+                self.claims.claim_soon(self.now);
             }
             return;
         };
@@ -610,7 +609,7 @@ impl Machine {
                 let took = judged.finished - judged.started;
                 self.claims.prefetch.observe(took, judged.run.payload.len());
                 self.results.push(Done::Judged(judged));
-                self.claims.claim_soon();
+                self.claims.claim_soon(self.now);
             }
             Ended::Unstarted(run) => self.unstarted(&run),
             Ended::Unstartable(run, why) => {
@@ -641,7 +640,7 @@ impl Machine {
         self.link.connected();
         self.next_renewal = self.now;
         // Runs may have been released meanwhile.
-        self.claims.claim_soon();
+        self.claims.claim_soon(self.now);
     }
 
     /// Decides after an error of the database whether to try again, to drain, or to end.
@@ -653,12 +652,12 @@ impl Machine {
             return;
         }
         if error.kind == Kind::Lost {
-            let cause = error.for_log();
-            if self.disconnected(error.into()) {
-                let line = format!("{cause}; {} running, reconnecting", self.pool.running);
+            if self.link.has_answered() && self.reconnects() {
+                let running = self.pool.running;
+                let line = format!("{}; {running} running, reconnecting", error.for_log());
                 self.log(Level::Warn, line);
             }
-            return;
+            return self.disconnected(error.into());
         }
         self.link.rejected(self.now);
         let is_free = self.leases.is_empty();
@@ -692,22 +691,24 @@ impl Machine {
         self.log(Level::Debug, error.to_string());
     }
 
-    /// Reacts to a lost or refused connection. The tick reconnects while it holds something; its
-    /// jobs continue until their leases are about to end. Returns whether it reconnects for the
-    /// first time since a request succeeded.
-    fn disconnected(&mut self, error: anyhow::Error) -> bool {
+    /// Reacts to a lost or refused connection. Jobs continue until their leases are about to end.
+    fn disconnected(&mut self, error: anyhow::Error) {
         self.is_searching = false;
         self.claims.right_lost();
-        // A lingering tick reconnects after a working session. If that fails it exits, and cron
-        // starts the next tick.
-        let is_over = self.leases.is_empty() && !(self.lingers() && self.link.has_answered());
-        let (is_first, pause) = self.link.lost(error);
-        if is_over {
+        let reconnects = self.reconnects();
+        let pause = self.link.lost(error);
+        if reconnects {
+            self.instructions.push(Instruction::Connect(pause));
+        } else {
             self.turn(PhaseEnd::Failure);
-            return false;
         }
-        self.instructions.push(Instruction::Connect(pause));
-        is_first
+    }
+
+    /// Whether to connect again: while the tick holds claims, or lingers. A lingering tick
+    /// reconnects after a session that has answered. If that fails, it exits, and cron starts the
+    /// next tick.
+    fn reconnects(&self) -> bool {
+        !self.leases.is_empty() || self.lingers() && self.link.has_answered()
     }
 
     fn lingers(&self) -> bool {

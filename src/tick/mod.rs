@@ -5,7 +5,6 @@
 //! If the process crashes anywhere in this code, its leases expire and another tick recovers the
 //! runs.
 
-mod attempt;
 mod claim_cursor;
 mod claims;
 mod database;
@@ -16,7 +15,6 @@ mod prefetch;
 mod request;
 mod results;
 mod running;
-mod summary;
 mod timing;
 mod wakes;
 
@@ -29,18 +27,18 @@ use std::time::Instant;
 use anyhow::Context;
 use log::{Level, log_enabled};
 
+use crate::attempt::{self, Ended, Task};
 use crate::connect::{PendingConnection, Target};
 use crate::execute::{Executor, Pool, Stop, WakeWhen};
+use crate::print::Summary;
 use crate::store::{self, ClaimFilter, Claimed, Holder, LeaseState, OldRuns, Renewed};
 use crate::text::duration;
 use crate::upkeep::tick_id;
-use attempt::{Ended, Task};
 use database::Database;
 pub(crate) use machine::Bounds;
 use machine::{Event, Instruction, Machine};
 use request::{Answer, AnswerTimeout, Request};
 use running::RunningRuns;
-use summary::Summary;
 use timing::Timing;
 use wakes::Wakes;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::attempt::{JudgedAttempt, subject};
+use crate::attempt::{JudgedAttempt, subject};
 use crate::store::{Finish, Token};
 use crate::upkeep::BatchSize;
 
@@ -90,6 +90,10 @@ impl Results {
 
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    pub(super) fn claims(&self) -> impl Iterator<Item = Token> {
+        self.waiting.iter().map(|waiting| waiting.done.token())
     }
 
     /// Returns how many claims must be released.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::attempt::subject;
+use crate::attempt::subject;
 use crate::execute::Stop;
 use crate::store::{Claimed, Token};
 use crate::text::duration;

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::super::attempt::Task;
 use super::super::request::{Answer, Request};
 use super::database::{Database, Run};
 use super::host::{Host, Stage, Tick};
 use super::{Time, seconds};
+use crate::attempt::Task;
 use crate::job::attempt::StopReason;
 use crate::job::backoff::wait_after;
 use crate::job::status::Status;

@@ -4,9 +4,9 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use super::super::attempt::{Ended, Task};
 use super::super::machine::{Event, Instruction};
 use super::super::request::{Answer, AnswerTimeout, Request};
+use crate::attempt::{Ended, Task};
 use crate::store::{self, Claim, Claimed, Token};
 
 /// A claim as `RUN/ATTEMPT@SECONDS`.

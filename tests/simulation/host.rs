@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::super::attempt::{Ended, Task};
 use super::super::machine::{Event, Instruction, Machine};
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::Time;
 use super::database::Session;
+use crate::attempt::{Ended, Task};
 use crate::execute::{PoolState, WakeWhen};
 use crate::job::attempt::StopReason;
 use crate::store::{Claimed, Token};

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 
-use super::super::attempt::Ended;
 use super::super::machine::{Event, Instruction};
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::database::Database;
+use crate::attempt::Ended;
 use crate::job::attempt::StopReason;
 use crate::store::{LeaseState, Token};
 

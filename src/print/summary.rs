@@ -4,7 +4,7 @@ use crate::job::status::Status;
 
 /// Results by the status of their runs.
 #[derive(Debug, Default)]
-pub(super) struct Summary {
+pub(crate) struct Summary {
     succeeded: u64,
     failed: u64,
     dead: u64,
@@ -14,7 +14,7 @@ pub(super) struct Summary {
 
 impl Summary {
     /// Counts a result that was recorded with this status of the run; `None`: the lease was lost.
-    pub(super) fn count(&mut self, status: Option<Status>) {
+    pub(crate) fn count(&mut self, status: Option<Status>) {
         *match status {
             Some(Status::Succeeded) => &mut self.succeeded,
             Some(Status::Failed) => &mut self.failed,
@@ -25,7 +25,7 @@ impl Summary {
 
     /// `due` is the number of due runs, at most `most` + 1; `None`: it could not be counted.
     /// `reason` says why the tick stopped; `None`: it can claim nothing more.
-    pub(super) fn line(&self, due: Option<usize>, most: usize, reason: Option<&str>) -> String {
+    pub(crate) fn line(&self, due: Option<usize>, most: usize, reason: Option<&str>) -> String {
         let Self { succeeded, failed, dead, other } = self;
         let other = if *other > 0 { format!(", {other} stopped") } else { String::new() };
         let still = match due {

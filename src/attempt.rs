@@ -18,17 +18,17 @@ use crate::text::duration;
 
 /// A claimed run on its way to a thread.
 #[derive(Debug)]
-pub(super) struct Task {
-    pub(super) run: Claimed,
+pub(crate) struct Task {
+    pub(crate) run: Claimed,
     /// When its execution ends, unless the lease is renewed.
-    pub(super) until: Instant,
+    pub(crate) until: Instant,
     /// Why the run must not start.
-    pub(super) stopped: Option<StopReason>,
+    pub(crate) stopped: Option<StopReason>,
 }
 
 /// What became of a claimed run.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     Judged(Box<JudgedAttempt>),
     /// It was stopped before it could start.
     Unstarted(Claimed),
@@ -37,7 +37,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    pub(super) fn run(&self) -> &Claimed {
+    pub(crate) fn run(&self) -> &Claimed {
         match self {
             Self::Judged(judged) => &judged.run,
             Self::Unstarted(run) | Self::Unstartable(run, _) => run,
@@ -45,13 +45,13 @@ impl Ended {
     }
 
     /// Returns the bytes of output.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         if let Self::Judged(judged) = self { judged.bytes() } else { 0 }
     }
 }
 
 /// Executes a run on the calling thread, and judges the result.
-pub(super) fn execute(run: Claimed, executor: &Executor, stop: &Stop) -> Ended {
+pub(crate) fn execute(run: Claimed, executor: &Executor, stop: &Stop) -> Ended {
     if stop.asked().is_some() {
         return Ended::Unstarted(run);
     }
@@ -108,11 +108,11 @@ fn action(run: &Claimed) -> Result<Action, Failure> {
 /// An attempt that ended, and the run's next status. It is judged once, even if recording it takes
 /// several tries.
 #[derive(Debug)]
-pub(super) struct JudgedAttempt {
-    pub(super) run: Claimed,
-    pub(super) started: Instant,
-    pub(super) finished: Instant,
-    pub(super) next_status: NextStatus,
+pub(crate) struct JudgedAttempt {
+    pub(crate) run: Claimed,
+    pub(crate) started: Instant,
+    pub(crate) finished: Instant,
+    pub(crate) next_status: NextStatus,
     result: AttemptResult,
     /// The database rejected its texts.
     is_stripped: bool,
@@ -120,7 +120,7 @@ pub(super) struct JudgedAttempt {
 
 impl JudgedAttempt {
     /// Judges an attempt that has just ended. `random` in 0..1 is the jitter.
-    pub(super) fn new(
+    pub(crate) fn new(
         run: Claimed,
         result: AttemptResult,
         is_permanent: bool,
@@ -142,12 +142,12 @@ impl JudgedAttempt {
     }
 
     /// The bytes of output.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.result.output.text.len()
     }
 
     /// Removes the texts, which the database rejected. Returns false if that was done before.
-    pub(super) fn strip(&mut self) -> bool {
+    pub(crate) fn strip(&mut self) -> bool {
         self.result.output.text = "[output could not be stored]".to_owned();
         self.result.note = None;
         let error = &mut self.next_status.error;
@@ -156,7 +156,7 @@ impl JudgedAttempt {
     }
 
     /// Returns the arguments of a statement that is sent now.
-    pub(super) fn finish(&self, now: Instant) -> Finish {
+    pub(crate) fn finish(&self, now: Instant) -> Finish {
         let Self { run, started, finished, next_status, result, .. } = self;
         let output = &result.output;
         Finish {
@@ -178,7 +178,7 @@ impl JudgedAttempt {
     }
 
     /// Logs a result that was recorded with this status of the run; `None`: the lease was lost.
-    pub(super) fn log(&self, status: Option<Status>) {
+    pub(crate) fn log(&self, status: Option<Status>) {
         let (level, line) = self.log_line(status);
         let Claimed { id, job_type, attempt, .. } = &self.run;
         let status = status.map_or("lost", Status::as_str);
@@ -187,7 +187,7 @@ impl JudgedAttempt {
 
     /// Returns the log line about a result that was recorded with this status of the run; `None`:
     /// the lease was lost.
-    pub(super) fn log_line(&self, status: Option<Status>) -> (Level, String) {
+    pub(crate) fn log_line(&self, status: Option<Status>) -> (Level, String) {
         let Self { run, started, finished, next_status, result, .. } = self;
         let subject = subject(run);
         let Some(status) = status else {
@@ -225,6 +225,6 @@ impl JudgedAttempt {
 }
 
 /// Returns the subject of a log line: `run 42 shell attempt 1/10`.
-pub(super) fn subject(run: &Claimed) -> String {
+pub(crate) fn subject(run: &Claimed) -> String {
     attempt::describe(run.id, &run.job_type, run.attempt, run.max_attempts)
 }
