@@ -30,17 +30,17 @@ pub(crate) struct Task {
 #[derive(Debug)]
 pub(crate) enum Ended {
     Judged(Box<JudgedAttempt>),
-    /// It was stopped before it could start.
+    /// It was stopped or withdrawn before it could start.
     Unstarted(Claimed),
-    /// This host can't start it now.
-    Unstartable(Claimed, Failure),
+    /// This host lacks memory, processes or descriptors to start it now.
+    Exhausted(Claimed, Failure),
 }
 
 impl Ended {
     pub(crate) fn run(&self) -> &Claimed {
         match self {
             Self::Judged(judged) => &judged.run,
-            Self::Unstarted(run) | Self::Unstartable(run, _) => run,
+            Self::Unstarted(run) | Self::Exhausted(run, _) => run,
         }
     }
 
@@ -71,7 +71,7 @@ pub(crate) fn execute(run: Claimed, executor: &Executor, stop: &Stop) -> Ended {
         (AttemptResult::unstarted(failure), false)
     });
     if let Outcome::Failed(why @ Failure::Exhausted(_)) = result.outcome {
-        return Ended::Unstartable(run, why);
+        return Ended::Exhausted(run, why);
     }
     let times = (started, Instant::now());
     let judged = JudgedAttempt::new(run, result, is_permanent, times, rand::random());
@@ -127,7 +127,7 @@ impl JudgedAttempt {
         (started, finished): (Instant, Instant),
         random: f64,
     ) -> Self {
-        // The database's time, less the short wait for a thread.
+        // Approximates the database's time: it is behind by the wait for a thread.
         let now = run.claimed_at + (finished - started);
         let next_status = NextStatus::of(
             &result,
@@ -146,7 +146,7 @@ impl JudgedAttempt {
         self.result.output.text.len()
     }
 
-    /// Removes the texts, which the database rejected. Returns false if that was done before.
+    /// Replaces the texts, which the database rejected. Returns false if that was done before.
     pub(crate) fn strip(&mut self) -> bool {
         self.result.output.text = "[output could not be stored]".to_owned();
         self.result.note = None;
@@ -206,11 +206,13 @@ impl JudgedAttempt {
             ) => String::new(),
             _ => format!(" after {}", duration::show(*finished - *started)),
         };
-        let what = match (&result.outcome, &next_status.error) {
-            (Outcome::Failed(_) | Outcome::Stopped(StopReason::LeaseLost), Some(error)) => error,
-            (Outcome::Stopped(StopReason::Interrupted), _) => "interrupted",
-            (Outcome::Stopped(StopReason::Cancelled), _) => "cancelled",
-            _ => "succeeded",
+        let what = match &result.outcome {
+            Outcome::Succeeded => "succeeded",
+            Outcome::Stopped(StopReason::Interrupted) => "interrupted",
+            Outcome::Stopped(StopReason::Cancelled) => "cancelled",
+            Outcome::Failed(_) | Outcome::Stopped(StopReason::LeaseLost) => {
+                next_status.error.as_deref().unwrap_or("failed")
+            }
         };
         let next = match status {
             Status::Failed => format!(", next attempt in {}", duration::show(next_status.wait)),

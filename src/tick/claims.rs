@@ -9,13 +9,13 @@ use crate::job::payload::PAYLOAD_LIMIT;
 use crate::store::{self, Claim, ClaimResult, Token};
 use crate::upkeep::{Wake, Woken};
 
-/// How often an idle lingering tick polls. A run starts about half of this after its enqueue, for
-/// 15 short transactions a second.
+/// How often an idle lingering tick polls. On average a run starts half of this after its enqueue.
+/// This costs 15 short transactions a second.
 const LINGER_POLL: Duration = Duration::from_millis(65);
 /// The pause after a claim that skipped a definition with `max_running`, because another session
 /// has locked it.
 const DEFINITION_POLL: Duration = Duration::from_millis(30);
-/// How long the tick repeats such claims, instead of ending when it is idle.
+/// How long the tick repeats claims that skip a locked definition, before it counts as idle.
 const DEFINITION_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often to check whether another tick of the worker has released the claim right.
 const RIGHT_POLL: Duration = Duration::from_secs(1);
@@ -27,10 +27,11 @@ const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Claims {
     pub(super) prefetch: Prefetch,
     cursor: ClaimCursor,
-    /// When to claim; `None`: when a run has ended, because no run is due or no thread is free.
+    /// When to claim, or without the claim right, when to ask for it. `None`: when a run has ended,
+    /// because no run is due or no thread is free.
     when: Option<Instant>,
     not_before: Instant,
-    /// When the latest run with a very short backoff is due again.
+    /// When the run that was recorded last is due again, if its backoff is very short.
     due_again: Option<Instant>,
     /// Since when every claim has skipped a limited definition that another session has locked.
     skipped_since: Option<Instant>,
@@ -39,7 +40,7 @@ pub(super) struct Claims {
     /// Whether to poll until the time is spent.
     linger: bool,
     woken: Woken,
-    /// Other ticks of this worker already run `--concurrency` jobs: they may claim.
+    /// Other ticks of this worker use all of `--concurrency`, so one of them claims next.
     gives_up_right: bool,
 }
 
@@ -72,6 +73,7 @@ impl Claims {
         self.gives_up_right
     }
 
+    /// The tick has released or lost the claim right.
     pub(super) fn right_lost(&mut self) {
         self.woken.may_claim = false;
     }
@@ -131,6 +133,7 @@ impl Claims {
         Some(Claim {
             at_most: i32::try_from(wanted).unwrap_or(i32::MAX),
             free_threads: i32::try_from(pool.size.saturating_sub(held)).unwrap_or(i32::MAX),
+            // Enough for the largest payload on each thread.
             bytes: i64::try_from(prefetch::BYTES_AHEAD + pool.size * PAYLOAD_LIMIT)
                 .unwrap_or(i64::MAX),
             // Only a full scan shows that nothing is due, unless it skips a locked definition.
@@ -180,7 +183,9 @@ impl Claims {
         self.cursor.observe(claim, sent, took, taken);
         let short = claim.is_short(&taken.claimed);
         self.prefetch.observe_claim(&taken.claimed, short);
-        self.woken.may_claim = !(short && claim.release_right);
+        if short && claim.release_right {
+            self.right_lost();
+        }
         // Another session has locked a limited definition. Another tick's claim unlocks it soon; a
         // person's open transaction may keep the lock for hours.
         let skipped = short && taken.skipped;

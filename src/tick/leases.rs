@@ -56,6 +56,7 @@ impl Leases {
 
     /// Adds a claim. Returns the earlier claims of the same run: their leases are lost.
     pub(super) fn add(&mut self, claim: Token, now: Instant, expires: Instant) -> Vec<Token> {
+        // Tokens sort by the id of their run first.
         let first = Token { attempt: 0, claimed_at: DateTime::<Utc>::MIN_UTC, ..claim };
         let earlier = self.held.range(first..).map(|(held, _)| *held);
         let earlier = earlier.take_while(|held| held.id == claim.id).collect();

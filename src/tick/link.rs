@@ -6,7 +6,7 @@ use crate::store::{self, Kind};
 
 /// The pause before a rejected statement is sent again.
 const REJECTED_PAUSE: Duration = Duration::from_millis(200);
-/// A lock or a full disk that lasts this long needs a person.
+/// If a lock or a full disk lasts this long, a person must act: log a warning.
 const WARN_AFTER: Duration = Duration::from_secs(5);
 /// The pause after the first failed attempt to connect. It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -15,12 +15,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Link {
     is_up: bool,
-    /// How often the connection was lost or refused since the last answer. It is 1 before the first
-    /// answer.
+    /// How often the connection was lost or refused since the last answer. It starts at 1, because
+    /// a connection without an answer does not count as working.
     losses: u32,
     /// Why it was lost, until the next answer.
     lost: Option<anyhow::Error>,
-    /// Since when the database has rejected results or claims.
+    /// Since when statements have been rejected, while no results or claims were accepted.
     rejected_since: Option<Instant>,
     has_warned: bool,
     /// Until this time the tick sends nothing.

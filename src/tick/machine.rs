@@ -1,11 +1,11 @@
-//! The state machine of a tick. It has the whole state and takes every decision, but does nothing
-//! itself: the driver tells it each event and performs the instructions that it returns. It reads
-//! no clock, draws no random number and logs nothing, so a simulation can run it.
+//! The state machine of a tick. It decides everything about runs, leases and the connection, but
+//! does nothing itself: the driver tells it each event and performs the instructions that it
+//! returns. It reads no clock, draws no random number and logs nothing, so a simulation can run it.
 //!
-//! Two things change independently. The phase (`Phase::after`) says what the tick still wants to
-//! do. The connection is there or not; without one, jobs go on until their leases are about to end.
-//! The driver waits for the answer to a request, so at most one is sent at a time: the most urgent
-//! of those that are due, see `Machine::duties`.
+//! Two things change independently. The phase (`Phase::after`) is how far the tick is on its way to
+//! the exit. The connection is there or not; without one, jobs go on until their leases are about
+//! to end. The driver waits for the answer to a request, so at most one is sent at a time: the most
+//! urgent of those that are due, see `Machine::duties`.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,10 @@ use log::Level;
 use super::claims::Claims;
 use super::leases::Leases;
 use super::link::Link;
+use super::pending_writes::{self, PendingWrite, PendingWrites};
+use super::phase::{Phase, PhaseEnd};
 use super::prefetch;
 use super::request::{Answer, AnswerTimeout, Request};
-use super::results::{self, Done, Results};
 use super::timing::Timing;
 use crate::attempt::{Ended, JudgedAttempt, Task, subject};
 use crate::execute::{PoolState, WakeWhen};
@@ -36,13 +37,13 @@ const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 const RESULT_PAUSE: Duration = Duration::from_secs(2);
 /// How long to wait for jobs after they were asked to stop. Then the process exits without them.
 const END_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a tick that runs nothing waits before it exits.
+/// How long a tick that runs nothing waits for the database before it exits.
 const IDLE_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How much and how long a tick works.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The maximum of runs to start.
+    /// The maximum number of runs to start.
     pub(crate) limit: usize,
     /// The tick claims nothing after this time.
     pub(crate) max_time: Duration,
@@ -74,7 +75,7 @@ pub(super) enum Event {
 /// What the driver must do. It performs instructions in their order.
 #[derive(Debug)]
 pub(super) enum Instruction {
-    /// Drop the connection if there is one, and connect after a random part of this time.
+    /// Drop the connection if there is one, and connect after 50 to 100 % of this time.
     Connect(Duration),
     /// Send a request and wait for the answer.
     Send(Request, AnswerTimeout),
@@ -94,69 +95,23 @@ pub(super) enum Instruction {
     Exit(anyhow::Result<()>),
 }
 
-/// The phases of a tick, in their order.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Phase {
-    /// The tick claims runs.
-    Working,
-    /// It claims nothing more. Running jobs may finish.
-    Draining,
-    /// A signal came. Running jobs may finish within the grace period.
-    Stopping,
-    /// All jobs were asked to stop.
-    Ending,
-    /// Nothing runs. The tick releases the claim right and deletes old runs.
-    Leaving,
-    Done,
+/// A statement that may be due.
+#[derive(Clone, Copy, Debug)]
+enum Duty {
+    Renew,
+    Wake,
+    Step,
+    Leave,
+    Prune,
 }
 
-/// What ends a phase.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum PhaseEnd {
-    /// The time of the phase is over, `--limit` is reached, or the database accepts no claims of
-    /// this program.
-    Spent,
-    Signal,
-    /// The tick can't go on.
-    Failure,
-    /// The tick holds nothing, and nothing is left to do.
-    Idle,
-}
-
-impl Phase {
-    /// The phase that follows; docs/architecture.md draws this table.
-    pub(super) fn after(self, end: PhaseEnd) -> Self {
-        match (self, end) {
-            (Self::Working, PhaseEnd::Spent) => Self::Draining,
-            (Self::Working | Self::Draining, PhaseEnd::Signal) => Self::Stopping,
-            (Self::Working | Self::Draining | Self::Stopping, PhaseEnd::Failure)
-            | (Self::Stopping, PhaseEnd::Signal | PhaseEnd::Spent) => Self::Ending,
-            (Self::Ending, PhaseEnd::Spent)
-            | (Self::Working | Self::Draining | Self::Stopping | Self::Ending, PhaseEnd::Idle) => {
-                Self::Leaving
-            }
-            (Self::Leaving, PhaseEnd::Idle | PhaseEnd::Spent) => Self::Done,
-            (phase, _) => phase,
-        }
-    }
-
-    /// Whether running jobs were asked to stop, or will be.
-    fn is_stopping(self) -> bool {
-        matches!(self, Self::Stopping | Self::Ending)
-    }
-}
-
-/// The time when a statement is due, and the function that builds its request. If the function
-/// finds nothing to send, it has moved that time.
-type Duty = (Option<Instant>, fn(&mut Machine, &mut Sent) -> Option<Request>);
-
-/// What the answer to a request needs.
+/// What the machine keeps of a request until the answer.
 #[derive(Debug)]
 struct Sent {
     at: Instant,
-    /// The claims that it renews.
-    claims: Vec<Token>,
-    results: Vec<Done>,
+    /// The claims whose leases it renews.
+    renewed: Vec<Token>,
+    writes: Vec<PendingWrite>,
     claim: Option<Claim>,
 }
 
@@ -172,21 +127,20 @@ pub(super) struct Machine {
     phase_ends: Option<Instant>,
     failure: Option<anyhow::Error>,
     link: Link,
-    /// The request whose answer is the next event, or follows signals.
+    /// The request that has no answer yet. Signals and ended attempts may come before the answer.
     sent: Option<Sent>,
     leases: Leases,
     next_renewal: Instant,
     next_wake: Instant,
-    results: Results,
+    writes: PendingWrites,
     /// See `batch_ends`.
     batching_until: Instant,
     claims: Claims,
-    /// The claim's error after which the next request begins a search for runs that can't be
-    /// claimed.
+    /// The claim's error after which the next wake begins a search for runs that can't be claimed.
     claim_error: Option<store::Error>,
-    /// Such a search is running. Meanwhile the tick claims nothing.
+    /// Such a search is running or begins next. Meanwhile the tick claims nothing.
     is_searching: bool,
-    has_logged_unstartable: bool,
+    has_logged_exhausted: bool,
     may_prune: bool,
 }
 
@@ -207,18 +161,17 @@ impl Machine {
             leases: Leases::default(),
             next_renewal: now,
             next_wake: now,
-            results: Results::default(),
+            writes: PendingWrites::default(),
             batching_until: now,
             claims: Claims::new(bounds.limit, bounds.linger, now),
             claim_error: None,
             is_searching: false,
-            has_logged_unstartable: false,
+            has_logged_exhausted: false,
             may_prune: bounds.prunes,
         }
     }
 
-    /// Takes an event that happened at `now`, when the pool was in this state, and returns what to
-    /// do.
+    /// Takes an event at `now`, when the pool is in this state, and returns what to do.
     pub(super) fn on(&mut self, now: Instant, pool: PoolState, event: Event) -> Vec<Instruction> {
         (self.now, self.pool) = (now, pool);
         match event {
@@ -239,13 +192,13 @@ impl Machine {
     /// Returns when the next event is `Event::Time`, if none comes before.
     pub(super) fn until(&self) -> Option<Instant> {
         if !self.link.is_up() {
-            let leases = self.results.claims().filter_map(|claim| self.leases.get(&claim));
+            let leases = self.writes.tokens().filter_map(|claim| self.leases.get(&claim));
             let dropped = leases.map(|lease| lease.expires() + self.timing.result_kept);
             return dropped.chain(self.phase_ends).min();
         }
         let not_before = self.not_before();
         let due = self.duties().into_iter().filter_map(|(at, _)| at).chain(self.late_at());
-        let due = due.map(|at| not_before.map_or(at, |not_before| not_before.max(at)));
+        let due = due.map(|at| at.max(not_before.unwrap_or(at)));
         due.chain(self.phase_ends).min()
     }
 
@@ -254,14 +207,15 @@ impl Machine {
         self.link.paused_until().max(self.batch_ends())
     }
 
-    /// Returns when the pool wakes the driver. Thousands of attempts may end in a second, so not
-    /// every one of them does.
+    /// Returns when the pool wakes the driver. During the delay of a batch a single ended attempt
+    /// does not: thousands may end in a second.
     pub(super) fn wake_when(&self) -> WakeWhen {
         if self.batch_ends().is_some() {
+            // The delay ends before a difference is negative.
             WakeWhen::Shortage {
                 waiting: self.claims.prefetch.refill_at(self.pool.size),
-                ended: prefetch::FULL_BATCH - self.results.waiting(),
-                bytes: BATCH_BYTES - self.results.bytes(),
+                ended: prefetch::FULL_BATCH - self.writes.waiting(),
+                bytes: BATCH_BYTES - self.writes.bytes(),
             }
         } else {
             WakeWhen::Ended
@@ -270,8 +224,8 @@ impl Machine {
 
     /// Returns the bytes of output that wait to be recorded.
     pub(super) fn bytes(&self) -> usize {
-        let sent = self.sent.iter().flat_map(|sent| &sent.results);
-        self.results.bytes() + sent.map(Done::bytes).sum::<usize>()
+        let sent = self.sent.iter().flat_map(|sent| &sent.writes);
+        self.writes.bytes() + sent.map(PendingWrite::bytes).sum::<usize>()
     }
 
     /// Whether another tick of the worker had the claim right when this one last asked for it.
@@ -279,15 +233,15 @@ impl Machine {
         self.claims.other_claims()
     }
 
-    /// Returns the time until which the next request is delayed, for a larger batch: all threads
-    /// have work, no lease needs to be renewed, and the results take little memory.
+    /// Returns until when the next request is delayed for a larger batch. It is only delayed while
+    /// all threads have work, no lease needs to be renewed, and the results take little memory.
     fn batch_ends(&self) -> Option<Instant> {
         let until = self.batching_until.min(self.next_renewal);
         let is_delayed = self.now < until
             && self.phase == Phase::Working
             && self.pool.waiting > self.claims.prefetch.refill_at(self.pool.size)
-            && self.results.waiting() < prefetch::FULL_BATCH
-            && self.results.bytes() < BATCH_BYTES;
+            && self.writes.waiting() < prefetch::FULL_BATCH
+            && self.writes.bytes() < BATCH_BYTES;
         is_delayed.then_some(until)
     }
 
@@ -303,6 +257,7 @@ impl Machine {
         if is_over || self.phase == Phase::Working && self.claims.are_used_up(&self.pool) {
             self.turn(PhaseEnd::Spent);
         }
+        // Without a connection, withdrawn runs could not be released.
         let is_late = self.link.is_up() && self.late_at().is_some_and(|at| self.now >= at);
         if self.pool.waiting > 0 && (is_late || self.phase.is_stopping()) {
             return self.instructions.push(Instruction::Withdraw);
@@ -313,26 +268,24 @@ impl Machine {
         }
     }
 
-    /// The statements that may be due, the most urgent first.
-    fn duties(&self) -> [Duty; 5] {
+    /// Returns the statements that may be due and when, the most urgent first.
+    fn duties(&self) -> [(Option<Instant>, Duty); 5] {
         let now = self.now;
-        let (works, leaves) = (self.phase == Phase::Working, self.phase == Phase::Leaving);
+        let (is_working, is_leaving) = (self.phase == Phase::Working, self.phase == Phase::Leaving);
         let when = |is_due: bool, at: Instant| is_due.then_some(at);
         let has_right = self.claims.has_right();
+        // Without the claim right, a wake takes the place of the claim: it asks for the right.
         let wakes = has_right || self.is_searching;
         let wake = if wakes { Some(self.next_wake) } else { self.claim_due() };
         let claim = self.claim_due().filter(|_| has_right);
-        let step = self.results.due(now).into_iter().chain(claim).min();
-        let needs_right = works && !self.claims.gives_up_right();
+        let step = self.writes.due(now).into_iter().chain(claim).min();
+        let needs_right = is_working && !self.claims.gives_up_right();
         [
-            (when(!leaves && !self.leases.is_empty(), self.next_renewal), Self::renew),
-            (wake.filter(|_| works), Self::wake),
-            (step.filter(|_| !leaves), Self::step),
-            (when(has_right && !needs_right, now), |_, _| Some(Request::Leave)),
-            (when(leaves && self.may_prune, now), |tick, _| {
-                tick.may_prune = false;
-                Some(Request::Prune)
-            }),
+            (when(!is_leaving && !self.leases.is_empty(), self.next_renewal), Duty::Renew),
+            (wake.filter(|_| is_working), Duty::Wake),
+            (step.filter(|_| !is_leaving), Duty::Step),
+            (when(has_right && !needs_right, now), Duty::Leave),
+            (when(is_leaving && self.may_prune, now), Duty::Prune),
         ]
     }
 
@@ -340,7 +293,7 @@ impl Machine {
         let may_claim = self.phase == Phase::Working
             && !self.is_searching
             // Before jobs print more output, record the output that is waiting.
-            && self.results.bytes() <= results::BYTES_AT_ONCE;
+            && self.writes.bytes() <= pending_writes::BYTES_AT_ONCE;
         if may_claim { self.claims.due() } else { None }
     }
 
@@ -350,11 +303,21 @@ impl Machine {
         if !self.link.is_up() || self.not_before().is_some_and(|at| now < at) {
             return false;
         }
-        let mut sent = Sent { at: now, claims: Vec::new(), results: Vec::new(), claim: None };
-        for (due, request) in self.duties() {
-            if due.is_some_and(|at| now >= at)
-                && let Some(request) = request(self, &mut sent)
-            {
+        let mut sent = Sent { at: now, renewed: Vec::new(), writes: Vec::new(), claim: None };
+        let due = self.duties().into_iter().filter(|(at, _)| at.is_some_and(|at| now >= at));
+        for (_, duty) in due {
+            // `None`: there is nothing to send before a later time.
+            let request = match duty {
+                Duty::Renew => self.renew(&mut sent),
+                Duty::Wake => Some(self.wake()),
+                Duty::Step => self.step(&mut sent),
+                Duty::Leave => Some(Request::Leave),
+                Duty::Prune => {
+                    self.may_prune = false;
+                    Some(Request::Prune)
+                }
+            };
+            if let Some(request) = request {
                 self.sent = Some(sent);
                 let until = self.phase_ends.filter(|_| self.phase >= Phase::Stopping);
                 // Jobs must learn of a signal.
@@ -378,33 +341,34 @@ impl Machine {
             self.next_renewal = next.map_or(usual, |next| usual.min(next));
             return None;
         }
-        sent.claims = claims;
-        Some(Request::Renew(sent.claims.clone()))
+        sent.renewed = claims;
+        Some(Request::Renew(sent.renewed.clone()))
     }
 
-    fn wake(&mut self, _: &mut Sent) -> Option<Request> {
+    fn wake(&mut self) -> Request {
         self.next_wake = self.now + self.timing.heartbeat;
         // The next renewal may be due right after this request, and must not wait long.
         let is_limited = !self.leases.is_empty() || self.is_searching;
         let until = is_limited.then(|| self.now + self.timing.heartbeat / 4);
         let claim_error = self.claim_error.take();
-        Some(Request::Wake(self.claims.wake(self.leases.tokens(), until, claim_error)))
+        Request::Wake(self.claims.wake(self.leases.tokens(), until, claim_error))
     }
 
     /// Records results, releases claims that were not started, and claims runs, to start now or
     /// within the prefetch window.
     fn step(&mut self, sent: &mut Sent) -> Option<Request> {
-        let (results, are_sent_again) = self.results.take(self.now);
-        sent.results = results;
+        let (writes, are_sent_again) = self.writes.take(self.now);
+        sent.writes = writes;
         if are_sent_again {
+            // They may free places of a limited definition.
             self.claims.claim_soon(self.now);
         }
         if self.claims.has_right() && self.claim_due().is_some_and(|at| self.now >= at) {
             sent.claim = self.claims.next(self.now, &self.pool);
         }
-        (!sent.results.is_empty() || sent.claim.is_some()).then(|| Request::Step {
-            results: sent.results.iter().filter_map(|done| done.finish(self.now)).collect(),
-            unstarted: sent.results.iter().filter_map(Done::unstarted).collect(),
+        (!sent.writes.is_empty() || sent.claim.is_some()).then(|| Request::Step {
+            results: sent.writes.iter().filter_map(|write| write.finish(self.now)).collect(),
+            unstarted: sent.writes.iter().filter_map(PendingWrite::released).collect(),
             claim: sent.claim.clone(),
             // Only the first try waits for a lock.
             skips_locked: are_sent_again,
@@ -446,13 +410,13 @@ impl Machine {
             Ok(answers) => answers,
             // One rejected lease must not cost the others theirs.
             Err(error) if error.may_be_about_rows() => {
-                self.leases.rejected(sent.claims.len());
-                let [claim] = &*sent.claims else { return Ok(()) };
-                let is_data = error.kind == Kind::Data;
+                self.leases.rejected(sent.renewed.len());
+                let [claim] = &*sent.renewed else { return Ok(()) };
+                let again = (error.kind != Kind::Data).then(|| self.now + heartbeat / 5);
                 if let Some(lease) = self.leases.get_mut(claim) {
-                    lease.renew_from((!is_data).then(|| self.now + heartbeat / 5));
+                    lease.renew_from(again);
                 }
-                if !is_data {
+                if again.is_some() {
                     return Err(error);
                 }
                 let line =
@@ -489,7 +453,7 @@ impl Machine {
         }
         self.instructions.push(Instruction::Extend(extended, stop_at));
         self.instructions.extend(stops);
-        if !self.leases.accepted(sent.claims.len()) {
+        if !self.leases.accepted(sent.renewed.len()) {
             self.next_renewal = sent.at + heartbeat;
         }
         Ok(())
@@ -499,26 +463,27 @@ impl Machine {
         let StepResult { recorded, locked, taken, claiming } = step;
         self.link.accepted();
         self.observe_answer(sent.at);
-        self.results.accepted();
+        self.writes.accepted();
         let mut is_released = false;
-        for done in sent.results {
-            let claim = done.token();
-            if locked.contains(&claim.id) {
-                self.results.send_again(done, self.now + LOCKED_PAUSE);
+        for write in sent.writes {
+            let token = write.token();
+            if locked.contains(&token.id) {
+                self.writes.send_again(write, self.now + LOCKED_PAUSE);
                 continue;
             }
-            self.leases.remove(&claim);
-            let Done::Judged(judged) = done else {
+            self.leases.remove(&token);
+            let PendingWrite::Record(judged) = write else {
                 is_released = true;
                 continue;
             };
-            let status = recorded.get(&claim).copied();
+            let status = recorded.get(&token).copied();
             if matches!(status, Some(Status::Failed | Status::Queued)) {
                 self.claims.due_again(self.now, judged.next_status.wait);
             }
             self.instructions.push(Instruction::Recorded(judged, status));
         }
         let Some(claim) = sent.claim else {
+            // The released runs are due again. A tick that polls finds them anyway.
             if is_released && self.claims.is_idle() {
                 self.claims.claim_soon(self.now);
             }
@@ -553,6 +518,7 @@ impl Machine {
             tasks.push(Task { run, until: sent + self.timing.stop_after, stopped });
         }
         if !tasks.is_empty() {
+            // The driver hands them to the pool after this call.
             self.pool.waiting += tasks.len();
             self.pool.oldest.get_or_insert(self.now);
             self.instructions.push(Instruction::Start(tasks));
@@ -568,36 +534,35 @@ impl Machine {
         made: Vec<Token>,
     ) -> store::Result<()> {
         self.observe_answer(sent.at);
+        // The lost transaction may have been committed.
         self.release(made, sent.at);
         // The claim may have caused the error, so send the results without a claim next time.
         self.claims.pause(self.now);
-        let count = sent.results.len();
-        self.results.failed(sent.results, self.now);
-        if !error.may_be_about_rows() {
-            return Err(error);
+        let is_about_rows = error.may_be_about_rows();
+        if !is_about_rows || sent.claim.is_some() && !sent.writes.is_empty() {
+            self.writes.failed(sent.writes, self.now);
+            return if is_about_rows { Ok(()) } else { Err(error) };
         }
-        if count == 0 {
+        if sent.writes.is_empty() {
             (self.is_searching, self.claim_error) = (true, Some(error));
             self.next_wake = self.now;
             return Ok(());
         }
-        if sent.claim.is_some() {
-            return Ok(());
-        }
         let is_data = error.kind == Kind::Data;
-        let Some(mut done) = self.results.rejected(count) else { return Ok(()) };
-        let subject = done.subject();
-        if is_data && done.strip() {
-            self.log(Level::Warn, format!("run {}: output not stored: {error}", done.token().id));
-            self.results.send_again(done, self.now);
-        } else if is_data || done.has_waited(self.now, self.timing.stop_after) {
+        let Some(mut write) = self.writes.rejected(sent.writes, self.now) else { return Ok(()) };
+        let token = write.token();
+        if is_data && write.strip() {
+            self.log(Level::Warn, format!("run {}: output not stored: {error}", token.id));
+            self.writes.send_again(write, self.now);
+        } else if is_data || write.has_waited(self.now, self.timing.stop_after) {
             // Sending it again may help after an unexpected error, but not if the data is the
             // cause.
-            self.leases.remove(&done.token());
+            self.leases.remove(&token);
+            let subject = write.subject();
             let line = format!("{subject}: {error}; another tick recovers it after its lease");
             self.log(Level::Error, line);
         } else {
-            self.results.send_again(done, self.now + RESULT_PAUSE);
+            self.writes.send_again(write, self.now + RESULT_PAUSE);
             return Err(error);
         }
         Ok(())
@@ -608,13 +573,13 @@ impl Machine {
             Ended::Judged(judged) => {
                 let took = judged.finished - judged.started;
                 self.claims.prefetch.observe(took, judged.run.payload.len());
-                self.results.push(Done::Judged(judged));
+                self.writes.push(PendingWrite::Record(judged));
                 self.claims.claim_soon(self.now);
             }
             Ended::Unstarted(run) => self.unstarted(&run),
-            Ended::Unstartable(run, why) => {
+            Ended::Exhausted(run, why) => {
                 // Once, because cron mails the log.
-                if !std::mem::replace(&mut self.has_logged_unstartable, true) {
+                if !std::mem::replace(&mut self.has_logged_exhausted, true) {
                     self.log(Level::Warn, format!("{}: {why}; claim released", subject(&run)));
                 }
                 self.claims.pause(self.now);
@@ -625,14 +590,14 @@ impl Machine {
 
     fn unstarted(&mut self, run: &Claimed) {
         self.claims.unstarted();
-        self.results.push(Done::Unstarted(run.token()));
+        self.writes.push(PendingWrite::Release(run.token()));
     }
 
     /// Releases claims that were sent at `sent` and not started.
     fn release(&mut self, claims: impl IntoIterator<Item = Token>, sent: Instant) {
         for claim in claims {
             self.leases.add(claim, self.now, sent + self.timing.lease);
-            self.results.push(Done::Unstarted(claim));
+            self.writes.push(PendingWrite::Release(claim));
         }
     }
 
@@ -660,27 +625,23 @@ impl Machine {
             return self.disconnected(error.into());
         }
         self.link.rejected(self.now);
-        let is_free = self.leases.is_empty();
+        let holds = !self.leases.is_empty();
         let lasts = self.link.rejected_for(self.now) >= self.timing.stop_after;
-        match error.kind {
-            Kind::Busy if self.lingers() || !is_free => self.warn(&error),
-            // The schema was migrated, or no run can be claimed. Running jobs may finish: their
-            // leases and results are not affected.
-            Kind::Fatal | Kind::Data
-                if (error.exit == Exit::Schema || error.kind == Kind::Data)
-                    && self.phase == Phase::Working
-                    && !is_free =>
-            {
-                self.log(Level::Warn, format!("{error}; {} running", self.pool.running));
-                self.failure.get_or_insert(error.into());
-                self.turn(PhaseEnd::Spent);
-            }
-            // The error may pass. Jobs continue as in an outage, until their leases are about to
-            // end.
-            Kind::Fatal | Kind::Data if !is_free && self.phase != Phase::Ending && !lasts => {
-                self.warn(&error);
-            }
-            _ => self.fail(error.into()),
+        // The schema was migrated, or no run can be claimed. Leases and results are not affected.
+        let rejects_claims = error.kind == Kind::Data || error.exit == Exit::Schema;
+        let may_pass = match error.kind {
+            Kind::Busy => holds || self.lingers(),
+            // Jobs continue as in an outage, until their leases are about to end.
+            _ => holds && self.phase != Phase::Ending && !lasts,
+        };
+        if rejects_claims && holds && self.phase == Phase::Working {
+            self.log(Level::Warn, format!("{error}; {} running", self.pool.running));
+            self.failure.get_or_insert(error.into());
+            self.turn(PhaseEnd::Spent);
+        } else if may_pass {
+            self.warn(&error);
+        } else {
+            self.fail(error.into());
         }
     }
 
@@ -695,6 +656,7 @@ impl Machine {
     fn disconnected(&mut self, error: anyhow::Error) {
         self.is_searching = false;
         self.claims.right_lost();
+        // Ask this before `lost`, which forgets that the session has answered.
         let reconnects = self.reconnects();
         let pause = self.link.lost(error);
         if reconnects {
@@ -715,23 +677,22 @@ impl Machine {
         self.bounds.linger && self.phase == Phase::Working
     }
 
-    /// Drops results and claims whose lease ended long ago. Until then recording may still succeed:
+    /// Drops results and claims whose lease ended long ago. Until then the write may still succeed:
     /// while the database is down, no other tick can recover the run. If one did, the claim's token
-    /// no longer matches, and the result does not change the run.
+    /// no longer matches, and the write does not change the run. Over a connection, a result is
+    /// kept, because it belongs to the history.
     fn drop_expired(&mut self) {
         let (now, kept, leases) = (self.now, self.timing.result_kept, &self.leases);
         let is_up = self.link.is_up();
-        let is_over = |done: &Done| {
-            (!is_up || done.unstarted().is_some())
-                && leases.get(&done.token()).is_none_or(|lease| now >= lease.expires() + kept)
+        let is_over = |write: &PendingWrite| {
+            (!is_up || write.released().is_some())
+                && leases.get(&write.token()).is_none_or(|lease| now >= lease.expires() + kept)
         };
-        for done in self.results.drop_if(is_over) {
-            self.leases.remove(&done.token());
-            let line = match &done {
-                Done::Judged(judged) => format!("{}: result not recorded", subject(&judged.run)),
-                Done::Unstarted(claim) => format!("run {}: claim not released", claim.id),
-            };
-            self.log(Level::Warn, format!("{line}, lease lost"));
+        for write in self.writes.drop_if(is_over) {
+            self.leases.remove(&write.token());
+            let is_release = write.released().is_some();
+            let what = if is_release { "claim not released" } else { "result not recorded" };
+            self.log(Level::Warn, format!("{}: {what}, lease lost", write.subject()));
         }
     }
 
@@ -770,12 +731,13 @@ impl Machine {
                 let claims: Vec<_> = self.leases.tokens().collect();
                 let stop = |claim| Instruction::Stop(claim, StopReason::Interrupted);
                 self.instructions.extend(claims.into_iter().map(stop));
-                let holds = self.leases.held() > self.results.unstarted();
+                let holds = self.leases.held() > self.writes.releases();
                 let timeout = if holds { END_TIMEOUT } else { IDLE_END_TIMEOUT };
                 self.phase_ends = Some(self.now + timeout);
             }
             Phase::Leaving => {
                 self.may_prune &= !before.is_stopping() && self.failure.is_none();
+                // Only a tick that was asked to stop has little time.
                 self.phase_ends = before.is_stopping().then(|| self.now + IDLE_END_TIMEOUT);
             }
             Phase::Done => self.exit(),
@@ -817,30 +779,5 @@ impl Machine {
 
     fn log(&mut self, level: Level, line: String) {
         self.instructions.push(Instruction::Log(level, line));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_diagram_of_the_phases_is_current() {
-        use {Phase::*, PhaseEnd::*};
-        let phases = [Working, Draining, Stopping, Ending, Leaving, Done];
-        let mut diagram = String::from("stateDiagram-v2\n");
-        for from in phases {
-            for to in phases.into_iter().filter(|to| *to != from) {
-                let causes = [Spent, Signal, Failure, Idle].into_iter();
-                let causes: Vec<_> = causes
-                    .filter(|cause| from.after(*cause) == to)
-                    .map(|cause| format!("{cause:?}").to_lowercase())
-                    .collect();
-                if !causes.is_empty() {
-                    diagram += &format!("    {from:?} --> {to:?}: {}\n", causes.join(", "));
-                }
-            }
-        }
-        assert!(include_str!("../../docs/architecture.md").contains(&diagram), "{diagram}");
     }
 }

@@ -1,4 +1,5 @@
-//! One tick: recover lost leases, then claim and execute until nothing is due or the time is spent.
+//! One tick: takes the claim right, fires schedules and recovers lost runs; then claims and
+//! executes until no run is due or the time is spent.
 //! `machine.rs` decides. This file waits for the next event (an answer of the database, an ended
 //! attempt, a signal or a time), tells the machine, and performs its instructions.
 //!
@@ -11,9 +12,10 @@ mod database;
 mod leases;
 mod link;
 mod machine;
+mod pending_writes;
+mod phase;
 mod prefetch;
 mod request;
-mod results;
 mod running;
 mod timing;
 mod wakes;
@@ -50,7 +52,7 @@ const DUE_COUNTED: usize = 1000;
 pub(crate) struct Plan {
     pub(crate) worker: String,
     pub(crate) filter: ClaimFilter,
-    /// The maximum of threads, and of runs that this worker executes at a time.
+    /// The maximum number of threads, and of runs that this worker executes at a time.
     pub(crate) concurrency: usize,
     pub(crate) bounds: Bounds,
     /// Old runs that may be deleted, some per tick.
@@ -80,8 +82,8 @@ struct Driver {
     sends_output: bool,
 }
 
-/// Runs a tick to its end. A failed job is not an error. After an error of the database, held runs
-/// are left to their leases.
+/// Runs a tick to its end. A failed job is not an error. If the tick must exit while it holds runs,
+/// their leases expire and another tick recovers them.
 pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<()> {
     let wakes = Wakes::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.filter.lease);
@@ -113,7 +115,8 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
     loop {
         let event = driver.next_event(&machine);
         let instructions = machine.on(Instant::now(), driver.pool.state(), event);
-        // While the driver waits for an answer, the pool does not wake it.
+        // While the driver waits for an answer, the pool does not wake it, but must know how much
+        // output waits to be recorded.
         driver.pool.wake_when(WakeWhen::Never, machine.bytes());
         for instruction in instructions {
             if let Instruction::Exit(result) = instruction {
@@ -140,9 +143,11 @@ impl Driver {
             self.wakes.wait(machine.until().into_iter().chain(self.connect_at).min());
         }
         self.take_signals();
-        // Judged attempts first: the next statement records them.
+        // Ended attempts precede a new connection: its first statement records them.
         let ended = self.pool.ended();
         if !ended.is_empty() {
+            let is_unstarted = |ended: &&Ended| !matches!(ended, Ended::Judged(_));
+            self.runs_started -= ended.iter().filter(is_unstarted).count();
             self.forget(ended.iter().map(Ended::run));
             self.events.push_back(Event::Ended(ended));
         }
@@ -190,15 +195,16 @@ impl Driver {
 
     /// Sends a request, and waits for the answer. Signals that came meanwhile precede it.
     fn send(&mut self, request: Request, timeout: AnswerTimeout) {
-        let Self { database: Some(database), plan, holder, timing, running, .. } = self else {
-            return;
-        };
-        let room = Cell::new(if self.sends_output { OUTPUT_AT_ONCE } else { 0 });
+        let Self { database, plan, holder, timing, running, .. } = self;
+        let database = database.as_mut().expect("the machine sends only over a connection");
+        if let Request::Renew(claims) = &request {
+            claims.iter().for_each(|claim| running.log_if_long(claim, Instant::now()));
+        }
+        let output_left = Cell::new(if self.sends_output { OUTPUT_AT_ONCE } else { 0 });
         let answer = database.ask(request, timeout, (plan, holder, timing), |claim| {
-            running.log_if_long(claim, Instant::now());
-            let stop = running.stop(claim).filter(|_| room.get() > 0)?;
+            let stop = running.stop(claim).filter(|_| output_left.get() > 0)?;
             let output = stop.take_new_output()?;
-            room.set(room.get().saturating_sub(output.len()));
+            output_left.set(output_left.get().saturating_sub(output.len()));
             Some(output)
         });
         if let Answer::Renew(renewed) = &answer {

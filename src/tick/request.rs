@@ -8,9 +8,9 @@ use crate::upkeep::{Wake, Woken};
 /// How long to wait for an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnswerTimeout {
-    /// Not longer than until this time.
+    /// Wait until this time at most.
     pub(super) until: Option<Instant>,
-    /// Not longer than this after a signal.
+    /// After a signal, wait this long at most.
     pub(super) interrupted: Duration,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Request {
     Prune,
 }
 
-/// The answer to a request, with the same name.
+/// The answer to the request of the same name.
 #[derive(Debug)]
 pub(super) enum Answer {
     Wake {

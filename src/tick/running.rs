@@ -1,4 +1,4 @@
-//! The runs that a tick has handed to its threads, until they end. Pure.
+//! The runs that a tick has handed to its threads, until they end.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -21,13 +21,13 @@ pub(super) struct Timing {
     pub(super) right: Duration,
     /// A job must stop this long after its last successful renewal was sent.
     pub(super) stop_after: Duration,
-    /// The time between SIGTERM and SIGKILL after that, for the command and then for the
-    /// processes that it leaves behind. Both end before the lease does.
+    /// When the lease is lost: the time between SIGTERM and SIGKILL, once for the command and once
+    /// for the processes that it leaves behind. Both end before the lease does.
     pub(super) lost_grace: Duration,
     /// How long an unrecorded result or an unreleased claim is kept after the end of its lease,
     /// because the database may come back.
     pub(super) result_kept: Duration,
-    /// A statement that takes longer would endanger the next renewal.
+    /// The limits of each statement, so short that a slow one does not endanger the next renewal.
     pub(super) limits: Limits,
 }
 
@@ -58,6 +58,7 @@ impl Timing {
         let interrupted = timeout.interrupted.max(LAST_ANSWER);
         let limits = Limits { interrupted, ..self.limits };
         let Some(until) = timeout.until else { return limits };
+        // The wait ends after both, the limit of the statement and the silence.
         let half = until.saturating_duration_since(now).max(LAST_ANSWER) / 2;
         Limits {
             statement: half.min(limits.statement),

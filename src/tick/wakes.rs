@@ -62,6 +62,7 @@ impl Wakes {
 
     /// Returns how many signals have come since the last call.
     pub(super) fn take(&mut self) -> usize {
+        // A signal that comes in between is returned, too; at worst it shortens one wait.
         self.interrupted.store(false, Ordering::Relaxed);
         self.signals.pending().count()
     }

@@ -9,7 +9,7 @@ use log::Level;
 use super::{UnclaimableSearch, expire, fire, recover, tick_id};
 use crate::store::{self, ClaimFilter, Holder, Store, Token};
 
-/// A tick wakes.
+/// A tick asks for this when it wakes.
 #[derive(Debug)]
 pub(crate) struct Wake {
     /// Whether to take the claim right even if no run waits.
@@ -23,7 +23,7 @@ pub(crate) struct Wake {
     pub(crate) claim_error: Option<store::Error>,
 }
 
-/// A tick has woken.
+/// A tick has learned this when it woke.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Woken {
     /// Whether the tick has its worker's claim right.
@@ -36,12 +36,12 @@ pub(crate) struct Woken {
     pub(crate) limits: bool,
 }
 
-/// A tick, and the work that it does for all runs.
+/// The session of a tick that wakes.
 pub(crate) struct Upkeep<'a> {
     pub(crate) store: &'a Store,
     pub(crate) holder: &'a Holder,
     pub(crate) filter: &'a mut ClaimFilter,
-    /// The maximum of runs that the worker executes at a time.
+    /// The maximum number of runs that the worker executes at a time.
     pub(crate) concurrency: usize,
     /// How long the claim right lasts if it is not renewed.
     pub(crate) right: Duration,
@@ -75,22 +75,18 @@ impl Upkeep<'_> {
             seen = report()?;
         }
         let may_claim = seen.claiming_tick.as_ref() == Some(&holder.tick);
-        let mut held_by_others = 0;
-        let mut why = None;
-        if may_claim {
-            held_by_others = store.held_by_others(&holder.worker, &asked.own_claims)?;
-            let held = held_by_others + asked.own_claims.len();
-            let is_full = held_by_others > 0 && held >= self.concurrency;
-            let text = "other ticks of this worker use all of --concurrency";
-            why = is_full.then(|| (Level::Info, text.to_owned()));
-        } else if seen.claiming_tick.is_some() {
-            why = Some(why_not(&seen.claiming_queues, &queues));
-        }
-        if let Some((level, why)) = why {
+        let other_claims = !may_claim && seen.claiming_tick.is_some();
+        let own = &asked.own_claims;
+        let held_by_others =
+            if may_claim { store.held_by_others(&holder.worker, own)? } else { 0 };
+        if held_by_others > 0 && held_by_others + own.len() >= self.concurrency {
+            let why = "other ticks of this worker use all of --concurrency";
+            self.log_why_due_runs_wait(Level::Info, why)?;
+        } else if other_claims {
+            let (level, why) = why_not(&seen.claiming_queues, &queues);
             self.log_why_due_runs_wait(level, &why)?;
         }
         self.search_unclaimable(asked.claim_error, has_time)?;
-        let other_claims = !may_claim && seen.claiming_tick.is_some();
         Ok(Woken { may_claim, other_claims, held_by_others, limits: seen.limits })
     }
 
@@ -100,14 +96,15 @@ impl Upkeep<'_> {
         begins: Option<store::Error>,
         has_time: impl Fn() -> bool,
     ) -> store::Result<()> {
-        let Self { store, holder, ref mut filter, ref mut search, .. } = *self;
-        let worker = &holder.worker;
+        let worker = &self.holder.worker;
         if let Some(error) = begins {
-            **search = Some(UnclaimableSearch::among_due(store, worker, filter, error)?);
+            let search = UnclaimableSearch::among_due(self.store, worker, self.filter, error)?;
+            *self.search = Some(search);
         }
-        while let Some(running) = search.as_mut() {
-            let step = running.step(store, worker, filter);
-            search.take_if(|search| search.is_done());
+        while let Some(search) = self.search.as_mut() {
+            let step = search.step(self.store, worker, self.filter);
+            // The last step may fail. Then the search is over, too.
+            self.search.take_if(|search| search.is_done());
             step?;
             if !has_time() {
                 break;

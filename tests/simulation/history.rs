@@ -40,7 +40,7 @@ pub(super) fn event(event: &Event) -> String {
             format!("{} {}", claim(&judged.run.token()), judged.next_status.outcome)
         }
         Ended::Unstarted(it) => format!("{} unstarted", run(it)),
-        Ended::Unstartable(it, _) => format!("{} unstartable", run(it)),
+        Ended::Exhausted(it, _) => format!("{} exhausted", run(it)),
     };
     match event {
         Event::Disconnected(error) => format!("Disconnected: {error}"),

@@ -35,6 +35,7 @@ variants! {
     LostResultWritten 500 "the result of a lost lease is written",
     FenceWithoutTime 2000 "a claim is known by its number only, not by its time",
     ReleaseUnfenced 6000 "a claim that is lost is released",
+    UnstartedForgotten 500 "claims that were not started are not released",
     EveryTickClaims 100 "a tick claims without the claim right",
     NeverLeaves 100 "a tick that ends keeps the claim right",
     CancelIgnoredAtClaim 500 "a claimed run starts although it was cancelled",
@@ -135,6 +136,7 @@ impl Variant {
             (Self::ReleaseUnfenced, Request::Step { unstarted, .. }) => {
                 unstarted.iter_mut().for_each(|claim| row(claim, |_, _| true));
             }
+            (Self::UnstartedForgotten, Request::Step { unstarted, .. }) => unstarted.clear(),
             (Self::NoBackoff, Request::Step { results, .. }) => {
                 results.iter_mut().for_each(|result| result.next_status.wait = Duration::ZERO);
             }

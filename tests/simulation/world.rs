@@ -615,7 +615,7 @@ impl World {
                 tick.pool.ended.push(Ended::Unstarted(run));
             } else if job.outcome == 4 {
                 let why = Failure::Exhausted("no memory".to_owned());
-                tick.pool.ended.push(Ended::Unstartable(run, why));
+                tick.pool.ended.push(Ended::Exhausted(run, why));
             } else {
                 self.note(|| format!("{} starts {} {job:?}", tick.name, history::claim(&claim)));
                 let running = self.ticks.iter().flatten().map(|other| &**other);
