@@ -223,6 +223,22 @@ fn a_lingering_tick_survives_the_end_of_its_session() {
 }
 
 #[test]
+fn a_lingering_tick_survives_an_outage() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let flags = ["--linger", "--max-time", "1h"];
+    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    db.wait_for_status(db.enqueue(["shell", "--", "true"]), "succeeded");
+    let connections = proxy.connections();
+    proxy.cut();
+    wait_until("two refusals", || proxy.connections() >= connections + 2);
+    proxy.restore();
+    db.wait_for_status(db.enqueue(["shell", "--", "true"]), "succeeded");
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+}
+
+#[test]
 fn a_lingering_tick_reconnects_when_its_session_ends_before_its_first_exchange() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

@@ -345,20 +345,23 @@ fn a_signal_reaches_the_jobs_even_if_the_database_is_silent() {
 
 #[test]
 fn a_signal_stops_a_tick_that_waits_for_a_renewal() {
-    let db = TestDb::new();
-    let proxy = Proxy::to(&db);
-    let gate = Gate::new();
-    let id = gate.enqueue(&db);
-    let flags = ["--grace", "0s", "--lease", "1m"];
-    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
-    gate.wait_for_starts(1);
-    proxy.freeze_after("renews the leases");
-    wait_until("the renewal", || proxy.is_frozen());
-    tick.signal(Signal::TERM);
-    wait_until("the job to be ended", || !gate.has_processes());
-    proxy.restore();
-    tick.wait().success().stderr_has("the database does not answer; 1 running, reconnecting");
-    assert_eq!(db.of_run(id, "status, attempts, locked_by"), "queued|1|");
+    // A second signal skips the grace period, also if both come during the wait.
+    for (grace, signals) in [("0s", &[Signal::TERM][..]), ("1h", &[Signal::TERM, Signal::INT])] {
+        let db = TestDb::new();
+        let proxy = Proxy::to(&db);
+        let gate = Gate::new();
+        let id = gate.enqueue(&db);
+        let flags = ["--grace", grace, "--lease", "1m"];
+        let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        gate.wait_for_starts(1);
+        proxy.freeze_after("renews the leases");
+        wait_until("the renewal", || proxy.is_frozen());
+        signals.iter().for_each(|signal| tick.signal(*signal));
+        wait_until("the job to be ended", || !gate.has_processes());
+        proxy.restore();
+        tick.wait().success().stderr_has("the database does not answer; 1 running, reconnecting");
+        assert_eq!(db.of_run(id, "status, attempts, locked_by"), "queued|1|");
+    }
 }
 
 #[test]

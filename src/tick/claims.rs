@@ -112,7 +112,10 @@ impl Claims {
 
     /// Returns the next claim, now that it is due and the tick has the claim right.
     pub(super) fn next(&mut self, now: Instant, pool: &PoolState) -> Option<Claim> {
-        self.due_again.take_if(|due| now >= *due);
+        if self.due_again.take_if(|due| now >= *due).is_some() {
+            // If the claim fails, it is tried again.
+            self.when = Some(now);
+        }
         let held = pool.running + pool.waiting;
         let wanted = self.prefetch.wanted(pool.size, held).min(self.left);
         if wanted == 0 {

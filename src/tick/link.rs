@@ -12,11 +12,12 @@ const WARN_AFTER: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Link {
     is_up: bool,
-    /// How often the connection was lost or refused since the last answer. It starts at 1, because
-    /// a connection without an answer does not count as working.
+    /// The latest session has answered.
+    has_answered: bool,
+    /// How often the connection was lost or refused since the last answer.
     losses: u32,
     /// Why it was lost, until the next answer.
     lost: Option<anyhow::Error>,
@@ -28,25 +29,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A link that waits for its first connection.
-    pub(super) fn new() -> Self {
-        Self {
-            is_up: false,
-            losses: 1,
-            lost: None,
-            rejected_since: None,
-            has_warned: false,
-            paused_until: None,
-        }
-    }
-
     pub(super) fn is_up(&self) -> bool {
         self.is_up
     }
 
-    /// Whether the latest session has answered.
     pub(super) fn has_answered(&self) -> bool {
-        self.losses == 0
+        self.has_answered
     }
 
     pub(super) fn paused_until(&self) -> Option<Instant> {
@@ -54,11 +42,11 @@ impl Link {
     }
 
     pub(super) fn connected(&mut self) {
-        self.is_up = true;
+        (self.is_up, self.has_answered) = (true, false);
     }
 
     pub(super) fn answered(&mut self) {
-        (self.losses, self.lost) = (0, None);
+        (self.has_answered, self.losses, self.lost) = (true, 0, None);
     }
 
     /// Results and claims were accepted, or there was nothing to send.

@@ -105,6 +105,16 @@ enum Duty {
     Prune,
 }
 
+/// A search for due runs that can't be claimed. While there is one, the tick claims nothing.
+#[derive(Debug)]
+enum Search {
+    None,
+    /// The next wake begins it, because a claim failed with this error.
+    Begins(store::Error),
+    /// The next wake continues it.
+    Running,
+}
+
 /// What the machine keeps of a request until the answer.
 #[derive(Debug)]
 struct Sent {
@@ -136,10 +146,7 @@ pub(super) struct Machine {
     /// See `batch_ends`.
     batching_until: Instant,
     claims: Claims,
-    /// The claim's error after which the next wake begins a search for runs that can't be claimed.
-    claim_error: Option<store::Error>,
-    /// Such a search is running or begins next. Meanwhile the tick claims nothing.
-    is_searching: bool,
+    search: Search,
     has_logged_exhausted: bool,
     may_prune: bool,
 }
@@ -156,7 +163,7 @@ impl Machine {
             phase: Phase::Working,
             phase_ends: Some(now + bounds.max_time),
             failure: None,
-            link: Link::new(),
+            link: Link::default(),
             sent: None,
             leases: Leases::default(),
             next_renewal: now,
@@ -164,8 +171,7 @@ impl Machine {
             writes: PendingWrites::default(),
             batching_until: now,
             claims: Claims::new(bounds.limit, bounds.linger, now),
-            claim_error: None,
-            is_searching: false,
+            search: Search::None,
             has_logged_exhausted: false,
             may_prune: bounds.prunes,
         }
@@ -274,12 +280,16 @@ impl Machine {
         let (is_working, is_leaving) = (self.phase == Phase::Working, self.phase == Phase::Leaving);
         let when = |is_due: bool, at: Instant| is_due.then_some(at);
         let has_right = self.claims.has_right();
-        // Without the claim right, a wake takes the place of the claim: it asks for the right.
-        let wakes = has_right || self.is_searching;
-        let wake = if wakes { Some(self.next_wake) } else { self.claim_due() };
-        let claim = self.claim_due().filter(|_| has_right);
-        let step = self.writes.due(now).into_iter().chain(claim).min();
         let needs_right = is_working && !self.claims.gives_up_right();
+        let claim = self.claim_due();
+        let wake = match (self.is_searching(), has_right) {
+            // The search must not delay results.
+            (true, _) => when(!self.has_writes(), self.next_wake),
+            (false, true) => when(needs_right, self.next_wake),
+            // A wake takes the place of the claim: it asks for the right.
+            (false, false) => claim,
+        };
+        let step = self.writes.due(now).into_iter().chain(claim.filter(|_| has_right)).min();
         [
             (when(!is_leaving && !self.leases.is_empty(), self.next_renewal), Duty::Renew),
             (wake.filter(|_| is_working), Duty::Wake),
@@ -289,9 +299,18 @@ impl Machine {
         ]
     }
 
+    fn is_searching(&self) -> bool {
+        !matches!(self.search, Search::None)
+    }
+
+    /// Whether there is something to write now.
+    fn has_writes(&self) -> bool {
+        self.writes.due(self.now).is_some_and(|at| self.now >= at)
+    }
+
     fn claim_due(&self) -> Option<Instant> {
         let may_claim = self.phase == Phase::Working
-            && !self.is_searching
+            && !self.is_searching()
             // Before jobs print more output, record the output that is waiting.
             && self.writes.bytes() <= pending_writes::BYTES_AT_ONCE;
         if may_claim { self.claims.due() } else { None }
@@ -318,12 +337,12 @@ impl Machine {
                 }
             };
             if let Some(request) = request {
-                self.sent = Some(sent);
                 let until = self.phase_ends.filter(|_| self.phase >= Phase::Stopping);
-                // Jobs must learn of a signal.
-                let holds = !self.leases.is_empty();
-                let interrupted = if holds { Duration::ZERO } else { self.bounds.grace };
+                // Jobs must learn of a signal, but a claim alone is worth waiting for.
+                let is_claim = self.leases.is_empty() && sent.claim.is_some();
+                let interrupted = if is_claim { self.bounds.grace } else { Duration::ZERO };
                 let timeout = AnswerTimeout { until, interrupted };
+                self.sent = Some(sent);
                 self.instructions.push(Instruction::Send(request, timeout));
                 return true;
             }
@@ -348,9 +367,12 @@ impl Machine {
     fn wake(&mut self) -> Request {
         self.next_wake = self.now + self.timing.heartbeat;
         // The next renewal may be due right after this request, and must not wait long.
-        let is_limited = !self.leases.is_empty() || self.is_searching;
+        let is_limited = !self.leases.is_empty() || self.is_searching();
         let until = is_limited.then(|| self.now + self.timing.heartbeat / 4);
-        let claim_error = self.claim_error.take();
+        let claim_error = match std::mem::replace(&mut self.search, Search::None) {
+            Search::Begins(error) => Some(error),
+            Search::None | Search::Running => None,
+        };
         Request::Wake(self.claims.wake(self.leases.tokens(), until, claim_error))
     }
 
@@ -370,8 +392,8 @@ impl Machine {
             results: sent.writes.iter().filter_map(|write| write.finish(self.now)).collect(),
             unstarted: sent.writes.iter().filter_map(PendingWrite::released).collect(),
             claim: sent.claim.clone(),
-            // Only the first try waits for a lock.
-            skips_locked: are_sent_again,
+            // Only the first try to record a result waits for a lock.
+            skips_locked: are_sent_again || sent.writes.iter().any(|it| it.released().is_some()),
         })
     }
 
@@ -379,9 +401,8 @@ impl Machine {
         let Some(sent) = self.sent.take() else { return };
         let done = match answer {
             Answer::Wake { woken, is_searching } => {
-                self.is_searching = is_searching;
                 if is_searching {
-                    self.next_wake = self.now;
+                    (self.search, self.next_wake) = (Search::Running, self.now);
                 }
                 woken
                     .map(|woken| self.claims.woken(self.now, woken))
@@ -491,6 +512,10 @@ impl Machine {
         };
         let holds = !taken.claimed.is_empty() || !self.leases.is_empty();
         self.claims.claimed(self.now, &claim, sent.at, claiming, &taken, holds);
+        if self.has_writes() {
+            // Runs ended meanwhile.
+            self.claims.claim_soon(self.now);
+        }
         if self.phase.is_stopping() {
             // A signal came before the answer, so these runs must not start.
             self.release(taken.claimed.iter().map(Claimed::token), sent.at);
@@ -544,8 +569,7 @@ impl Machine {
             return if is_about_rows { Ok(()) } else { Err(error) };
         }
         if sent.writes.is_empty() {
-            (self.is_searching, self.claim_error) = (true, Some(error));
-            self.next_wake = self.now;
+            (self.search, self.next_wake) = (Search::Begins(error), self.now);
             return Ok(());
         }
         let is_data = error.kind == Kind::Data;
@@ -654,21 +678,18 @@ impl Machine {
 
     /// Reacts to a lost or refused connection. Jobs continue until their leases are about to end.
     fn disconnected(&mut self, error: anyhow::Error) {
-        self.is_searching = false;
+        self.search = Search::None;
         self.claims.right_lost();
-        // Ask this before `lost`, which forgets that the session has answered.
-        let reconnects = self.reconnects();
         let pause = self.link.lost(error);
-        if reconnects {
+        if self.reconnects() {
             self.instructions.push(Instruction::Connect(pause));
         } else {
             self.turn(PhaseEnd::Failure);
         }
     }
 
-    /// Whether to connect again: while the tick holds claims, or lingers. A lingering tick
-    /// reconnects after a session that has answered. If that fails, it exits, and cron starts the
-    /// next tick.
+    /// Whether to connect again: while the tick holds claims, or lingers. A lingering tick exits
+    /// once a session ends without an answer, and cron starts the next tick.
     fn reconnects(&self) -> bool {
         !self.leases.is_empty() || self.lingers() && self.link.has_answered()
     }
@@ -731,7 +752,9 @@ impl Machine {
                 let claims: Vec<_> = self.leases.tokens().collect();
                 let stop = |claim| Instruction::Stop(claim, StopReason::Interrupted);
                 self.instructions.extend(claims.into_iter().map(stop));
-                let holds = self.leases.held() > self.writes.releases();
+                let sent = self.sent.iter().flat_map(|sent| &sent.writes);
+                let releases = sent.filter(|write| write.released().is_some()).count();
+                let holds = self.leases.held() > releases + self.writes.releases();
                 let timeout = if holds { END_TIMEOUT } else { IDLE_END_TIMEOUT };
                 self.phase_ends = Some(self.now + timeout);
             }
@@ -769,7 +792,7 @@ impl Machine {
         let is_free = self.leases.is_empty();
         match self.phase {
             Phase::Working => {
-                is_free && self.link.is_up() && self.claims.is_idle() && !self.is_searching
+                is_free && self.link.is_up() && self.claims.is_idle() && !self.is_searching()
             }
             Phase::Draining | Phase::Stopping | Phase::Ending => is_free,
             Phase::Leaving => !self.link.is_up() || !self.claims.has_right() && !self.may_prune,

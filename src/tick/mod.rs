@@ -142,8 +142,17 @@ impl Driver {
         if !self.pool.wake_when(machine.wake_when(), machine.bytes()) {
             self.wakes.wait(machine.until().into_iter().chain(self.connect_at).min());
         }
-        self.take_signals();
-        // Ended attempts precede a new connection: its first statement records them.
+        self.take_events();
+        self.connect();
+        self.events.pop_front().unwrap_or(Event::Time)
+    }
+
+    /// Takes signals and ended attempts. They precede a new connection and an answer, so the next
+    /// statement records them.
+    fn take_events(&mut self) {
+        let signals = self.wakes.take();
+        self.was_interrupted |= signals > 0;
+        self.events.extend((0..signals).map(|_| Event::Signal));
         let ended = self.pool.ended();
         if !ended.is_empty() {
             let is_unstarted = |ended: &&Ended| !matches!(ended, Ended::Judged(_));
@@ -151,8 +160,6 @@ impl Driver {
             self.forget(ended.iter().map(Ended::run));
             self.events.push_back(Event::Ended(ended));
         }
-        self.connect();
-        self.events.pop_front().unwrap_or(Event::Time)
     }
 
     fn perform(&mut self, instruction: Instruction) {
@@ -193,7 +200,7 @@ impl Driver {
         }
     }
 
-    /// Sends a request, and waits for the answer. Signals that came meanwhile precede it.
+    /// Sends a request, and waits for the answer.
     fn send(&mut self, request: Request, timeout: AnswerTimeout) {
         let Self { database, plan, holder, timing, running, .. } = self;
         let database = database.as_mut().expect("the machine sends only over a connection");
@@ -210,7 +217,7 @@ impl Driver {
         if let Answer::Renew(renewed) = &answer {
             self.output_sent(renewed);
         }
-        self.take_signals();
+        self.take_events();
         self.events.push_back(Event::Answered(answer));
     }
 
@@ -264,12 +271,6 @@ impl Driver {
         let count = |database: &Database| database.count_due(&self.plan, most).ok();
         let due = self.database.as_ref().and_then(count);
         log::info!("{}", self.summary.line(due, DUE_COUNTED, reason));
-    }
-
-    fn take_signals(&mut self) {
-        let signals = self.wakes.take();
-        self.was_interrupted |= signals > 0;
-        self.events.extend((0..signals).map(|_| Event::Signal));
     }
 
     /// Begins to connect when it is time, and takes the connection when it is there.

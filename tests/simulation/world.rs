@@ -435,7 +435,7 @@ impl World {
             }
             if tick.exchange.is_some() {
                 tick.is_woken = false;
-                self.take_signals(tick);
+                Self::take_events(tick);
                 let answer = self.poll(tick, now);
                 tick.events.extend(answer.map(Event::Answered));
             }
@@ -482,7 +482,14 @@ impl World {
             return None;
         }
         tick.is_woken = false;
-        self.take_signals(tick);
+        Self::take_events(tick);
+        self.connect(tick, now);
+        Some(tick.events.pop_front().unwrap_or(Event::Time))
+    }
+
+    fn take_events(tick: &mut Tick) {
+        let signals = std::mem::take(&mut tick.signals);
+        tick.events.extend((0..signals).map(|_| Event::Signal));
         let ended = std::mem::take(&mut tick.pool.ended);
         tick.pool.bytes = 0;
         if !ended.is_empty() {
@@ -491,13 +498,6 @@ impl World {
             }
             tick.events.push_back(Event::Ended(ended));
         }
-        self.connect(tick, now);
-        Some(tick.events.pop_front().unwrap_or(Event::Time))
-    }
-
-    fn take_signals(&mut self, tick: &mut Tick) {
-        let signals = std::mem::take(&mut tick.signals);
-        tick.events.extend((0..signals).map(|_| Event::Signal));
     }
 
     fn signal(&mut self, tick: &mut Tick) {
