@@ -108,9 +108,12 @@ impl Store {
         let claims = Arc::new(Mutex::<Vec<Token>>::default());
         let made = Arc::clone(&claims);
         let work = move |client: &mut Client| {
-            let runs = || column(&ended, |one| one.token.id).into_iter();
-            let runs = || runs().chain(unstarted.iter().map(|claim| claim.id)).collect::<Vec<_>>();
-            let locked = if skips_locked { locked(client, &runs())? } else { Vec::new() };
+            let locked = if skips_locked {
+                let tokens = ended.iter().map(|one| one.token).chain(unstarted.iter().copied());
+                locked(client, &tokens.map(|token| token.id).collect::<Vec<_>>())?
+            } else {
+                Vec::new()
+            };
             let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.token.id)).collect();
             let recorded = match free.as_slice() {
                 [] => Recorded::new(),
@@ -231,13 +234,13 @@ fn renewed(row: &Row) -> PgResult<Renewed> {
 }
 
 /// Returns the runs that another session has locked. This transaction locks the others.
-pub(super) fn locked(client: &mut Client, runs: &[i64]) -> PgResult<Vec<i64>> {
+fn locked(client: &mut Client, runs: &[i64]) -> PgResult<Vec<i64>> {
     client.list(query!("tick/locked"), &[&runs])
 }
 
 /// Records the results of attempts in one statement. In the history, an attempt that lost its lease
 /// gets that as its result.
-pub(super) fn finish(client: &mut Client, worker: &str, ended: &[&Finish]) -> PgResult<Recorded> {
+fn finish(client: &mut Client, worker: &str, ended: &[&Finish]) -> PgResult<Recorded> {
     let arguments: [&dyn Argument; 18] = [
         &worker,
         &column(ended, |one| one.token.id),

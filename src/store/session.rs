@@ -73,10 +73,9 @@ impl Store {
             let _ = answer.send(transaction(client, doing, limits, checks, &seen, &work));
         });
         let mut until = Instant::now() + limits.statement + limits.silence;
-        let mut may_be_interrupted = true;
         loop {
-            if may_be_interrupted && self.interrupted.load(Ordering::Relaxed) {
-                may_be_interrupted = false;
+            if self.interrupted.load(Ordering::Relaxed) {
+                // The first of these times stays.
                 until = until.min(Instant::now() + limits.interrupted);
             }
             let left = until.saturating_duration_since(Instant::now());

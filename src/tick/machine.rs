@@ -7,6 +7,7 @@
 //! to end. The driver waits for the answer to a request, so at most one is sent at a time: the most
 //! urgent of those that are due, see `Machine::duties`.
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -440,9 +441,7 @@ impl Machine {
                 if again.is_some() {
                     return Err(error);
                 }
-                let line =
-                    format!("run {}: {error}; another tick recovers it after its lease", claim.id);
-                self.log(Level::Error, line);
+                self.leave_to_lease(&format!("run {}", claim.id), &error);
                 return Ok(());
             }
             Err(error) => {
@@ -582,9 +581,7 @@ impl Machine {
             // Sending it again may help after an unexpected error, but not if the data is the
             // cause.
             self.leases.remove(&token);
-            let subject = write.subject();
-            let line = format!("{subject}: {error}; another tick recovers it after its lease");
-            self.log(Level::Error, line);
+            self.leave_to_lease(&write.subject(), &error);
         } else {
             self.writes.send_again(write, self.now + RESULT_PAUSE);
             return Err(error);
@@ -770,11 +767,7 @@ impl Machine {
     fn exit(&mut self) {
         let claims: Vec<_> = self.leases.tokens().collect();
         for claim in &claims {
-            let line = format!(
-                "run {}: not released at the exit; another tick recovers it after its lease",
-                claim.id
-            );
-            self.log(Level::Error, line);
+            self.leave_to_lease(&format!("run {}", claim.id), &"not released at the exit");
         }
         let result = match self.failure.take().or_else(|| self.link.take_lost()) {
             Some(failure) => Err(failure),
@@ -798,6 +791,12 @@ impl Machine {
             Phase::Leaving => !self.link.is_up() || !self.claims.has_right() && !self.may_prune,
             Phase::Done => false,
         }
+    }
+
+    /// Logs that this tick can do no more for a run, and why.
+    fn leave_to_lease(&mut self, subject: &str, why: &dyn Display) {
+        let line = format!("{subject}: {why}; another tick recovers it after its lease");
+        self.log(Level::Error, line);
     }
 
     fn log(&mut self, level: Level, line: String) {

@@ -39,7 +39,7 @@ impl PendingWrite {
         if let Self::Record(judged) = self { judged.bytes() } else { 0 }
     }
 
-    /// Removes the texts, which the database rejected. Returns false if there are none.
+    /// Replaces the texts, which the database rejected. Returns false if there are none.
     pub(super) fn strip(&mut self) -> bool {
         if let Self::Record(judged) = self { judged.strip() } else { false }
     }
@@ -127,7 +127,7 @@ impl PendingWrites {
         };
         let taken: Vec<_> =
             self.waiting.extract_if(.., fits).map(|waiting| waiting.write).collect();
-        self.count_bytes();
+        self.bytes -= bytes_of(&taken);
         (taken, are_sent_again)
     }
 
@@ -138,9 +138,9 @@ impl PendingWrites {
 
     /// A statement with these failed. They are sent again from `now` on, before the others.
     pub(super) fn failed(&mut self, sent: Vec<PendingWrite>, now: Instant) {
+        self.bytes += bytes_of(&sent);
         let again = sent.into_iter().map(|write| Waiting { write, again: Some(now) });
         self.waiting.splice(..0, again);
-        self.count_bytes();
     }
 
     /// The database rejected a statement with only these. Returns a single one; keeps several, and
@@ -161,13 +161,12 @@ impl PendingWrites {
     /// Drops and returns those that are `over`.
     pub(super) fn drop_if(&mut self, over: impl Fn(&PendingWrite) -> bool) -> Vec<PendingWrite> {
         let dropped = self.waiting.extract_if(.., |waiting| over(&waiting.write));
-        let dropped = dropped.map(|waiting| waiting.write).collect();
-        self.count_bytes();
+        let dropped: Vec<_> = dropped.map(|waiting| waiting.write).collect();
+        self.bytes -= bytes_of(&dropped);
         dropped
     }
+}
 
-    /// Counts the bytes after results have come or left.
-    fn count_bytes(&mut self) {
-        self.bytes = self.waiting.iter().map(|waiting| waiting.write.bytes()).sum();
-    }
+fn bytes_of(writes: &[PendingWrite]) -> usize {
+    writes.iter().map(PendingWrite::bytes).sum()
 }

@@ -54,8 +54,8 @@ impl Upkeep<'_> {
     pub(crate) fn wake(&mut self, asked: Wake) -> store::Result<Woken> {
         let Self { store, holder, right, .. } = *self;
         let has_time = || asked.until.is_none_or(|until| Instant::now() < until);
-        let queues = self.filter.queues.clone();
-        let report = || store.wake(holder, &queues, right, asked.keeps_right);
+        let queues = &self.filter.queues;
+        let report = || store.wake(holder, queues, right, asked.keeps_right);
         let mut seen = report()?;
         if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| tick_id::is_dead(tick)) {
             store.leave(&holder.worker, dead)?;
@@ -83,7 +83,7 @@ impl Upkeep<'_> {
             let why = "other ticks of this worker use all of --concurrency";
             self.log_why_due_runs_wait(Level::Info, why)?;
         } else if other_claims {
-            let (level, why) = why_not(&seen.claiming_queues, &queues);
+            let (level, why) = why_not(&seen.claiming_queues, queues);
             self.log_why_due_runs_wait(level, &why)?;
         }
         self.search_unclaimable(asked.claim_error, has_time)?;
