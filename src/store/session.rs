@@ -75,7 +75,7 @@ impl Store {
         let mut until = Instant::now() + limits.statement + limits.silence;
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
-                // The first of these times stays.
+                // `until` only gets earlier, so the first check after the interruption decides.
                 until = until.min(Instant::now() + limits.interrupted);
             }
             let left = until.saturating_duration_since(Instant::now());

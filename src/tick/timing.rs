@@ -58,7 +58,7 @@ impl Timing {
         let interrupted = timeout.interrupted.max(LAST_ANSWER);
         let limits = Limits { interrupted, ..self.limits };
         let Some(until) = timeout.until else { return limits };
-        // The wait ends after both, the limit of the statement and the silence.
+        // The limits of the statement and of the silence add up to the wait.
         let half = until.saturating_duration_since(now).max(LAST_ANSWER) / 2;
         Limits {
             statement: half.min(limits.statement),

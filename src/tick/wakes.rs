@@ -13,7 +13,7 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
 pub(super) struct Wakes {
-    /// Each signal writes a byte to its pipe, and each waker a zero.
+    /// Into its pipe, each signal writes a byte that is not zero, and each waker a zero.
     signals: SignalDelivery<UnixStream, SignalOnly>,
     sender: Arc<UnixStream>,
     /// Set by a signal, until `take` has returned it.

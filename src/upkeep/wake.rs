@@ -9,7 +9,7 @@ use log::Level;
 use super::{UnclaimableSearch, expire, fire, recover, tick_id};
 use crate::store::{self, ClaimFilter, Holder, Store, Token};
 
-/// A tick asks for this when it wakes.
+/// The request of a tick that wakes.
 #[derive(Debug)]
 pub(crate) struct Wake {
     /// Whether to take the claim right even if no run waits.
@@ -23,7 +23,7 @@ pub(crate) struct Wake {
     pub(crate) claim_error: Option<store::Error>,
 }
 
-/// A tick has learned this when it woke.
+/// What a tick learns when it wakes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Woken {
     /// Whether the tick has its worker's claim right.
