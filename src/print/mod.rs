@@ -8,7 +8,7 @@ mod summary;
 mod table;
 
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write};
 use std::sync::OnceLock;
 
 use anyhow::Context;
@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::exit::Fault;
-use crate::text::plain::{commands_terminals, plain};
+use crate::text::plain::{self, commands_terminals, plain};
 use log_writer::LogWriter;
 
 pub(crate) use fields::Fields;
@@ -250,12 +250,12 @@ pub(crate) fn complain(line: &str) {
     // The log lines before it come first.
     finish();
     // If stderr is closed, nothing else can report it.
-    let _ = writeln!(io::stderr(), "jobctl: {}", plain(line));
+    let _ = writeln!(io::stderr(), "jobctl: {}", plain::line(line));
 }
 
 /// Writes the error about a command line to stderr, in several lines.
 pub(crate) fn explain(lines: &str) {
-    let lines: Vec<_> = lines.lines().map(plain).collect();
+    let lines: Vec<_> = lines.lines().map(plain::line).collect();
     let _ = writeln!(io::stderr(), "jobctl: {}", lines.join("\n"));
 }
 
@@ -278,7 +278,7 @@ pub(crate) fn confirm(question: &str) -> anyhow::Result<bool> {
     }
     let _ = write!(io::stderr(), "{} [y/N] ", plain(question));
     let mut line = String::new();
-    io::stdin().read_line(&mut line).context("cannot read the answer")?;
+    io::stdin().lock().take(100).read_line(&mut line).context("cannot read the answer")?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
@@ -302,10 +302,14 @@ pub(crate) fn start_log(level: LevelFilter, format: LogFormat) -> anyhow::Result
     }
     builder.format(move |buffer, record| {
         let (time, message) = (buffer.timestamp().to_string(), record.args().to_string());
+        let message = plain::cut(&message);
         let level = record.level().as_str().to_ascii_lowercase();
         if format == LogFormat::Json {
-            let mut line =
-                vec![("time", time.into()), ("level", level.into()), ("message", message.into())];
+            let mut line = vec![
+                ("time", time.into()),
+                ("level", level.into()),
+                ("message", message.as_ref().into()),
+            ];
             let keys = ATTEMPT_KEYS.into_iter();
             line.extend(keys.filter_map(|key| {
                 let value = known(record, key)?;
