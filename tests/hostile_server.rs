@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::fake_server::{FakeServer, columns, complete, head, message, ready, row};
-use crate::support::{Finished, jobctl};
+use crate::support::{Finished, jobctl, temp_dir};
 
 /// Commands that read from the server.
 const COMMANDS: [&[&str]; 14] = [
@@ -130,6 +130,89 @@ fn an_endless_answer_is_read_up_to_a_limit() {
     refuses(&server, &["list"]).stderr_has("the database sends an answer of more than 256 MiB");
     // Some more bytes may be in the buffers of the sockets.
     assert!(sent.load(Ordering::Relaxed) < 300 * 1024 * 1024);
+}
+
+/// Sends a message until the client closes the connection, and counts the bytes.
+fn send_endlessly(client: &mut TcpStream, message: &[u8], sent: &AtomicUsize) -> io::Result<()> {
+    let many = message.repeat((64 * 1024 / message.len()).max(1));
+    loop {
+        client.write_all(&many)?;
+        sent.fetch_add(many.len(), Ordering::Relaxed);
+    }
+}
+
+/// The driver needs some hundred bytes for each message, however short it is.
+#[test]
+fn an_endless_answer_of_tiny_messages_is_read_up_to_a_limit() {
+    let notice = message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mx\0\0");
+    for tiny in [row(&["x"]), row(&[]), message(b'C', b"\0"), message(b'I', &[]), notice] {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&sent);
+        let server = FakeServer::start(after_begin(move |client| {
+            client.write_all(&opening())?;
+            send_endlessly(client, &tiny, &counter)
+        }));
+        refuses(&server, &["list"]);
+        // Some more bytes may be in the buffers of the sockets.
+        assert!(sent.load(Ordering::Relaxed) < 100 * 1024 * 1024, "{sent:?}");
+    }
+}
+
+#[test]
+fn an_endless_answer_to_the_login_is_read_up_to_a_limit() {
+    let parameter = |name: &str| message(b'S', format!("{name}\0x\0").as_bytes());
+    let notice = message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mx\0\0");
+    let key = message(b'K', &[0; 8]);
+    let many: Vec<u8> = (0..10_000).flat_map(|n| parameter(&format!("p{n}"))).collect();
+    for (logged_in, endless) in
+        [(false, notice.clone()), (true, notice), (true, parameter("a")), (true, key), (true, many)]
+    {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&sent);
+        let login = move |client: &mut TcpStream| {
+            if logged_in {
+                client.write_all(&message(b'R', &[0; 4]))?;
+            }
+            send_endlessly(client, &endless, &counter)
+        };
+        let server = FakeServer::start_with_login(login, |_, _| Ok(()));
+        refuses(&server, &["tick"]).stderr_has("cannot connect to the database");
+        assert!(sent.load(Ordering::Relaxed) < 20 * 1024 * 1024, "{sent:?}");
+    }
+}
+
+#[test]
+fn a_long_error_is_printed_without_its_middle() {
+    let error = |bytes: usize| {
+        let text = "x".repeat(bytes);
+        message(b'E', format!("SFATAL\0VFATAL\0C57P03\0M{text}\0\0").as_bytes())
+    };
+    let login = move |client: &mut TcpStream| client.write_all(&error(60_000_000));
+    let rejected = FakeServer::start_with_login(login, |_, _| Ok(()));
+    let login = move |client: &mut TcpStream| client.write_all(&error(500_000));
+    let long = FakeServer::start_with_login(login, |_, _| Ok(()));
+    let later = FakeServer::start(move |_, client| client.write_all(&error(60_000_000)));
+    for (server, remedy) in [
+        (
+            rejected,
+            "; is PostgreSQL running there? set --database-url, DATABASE_URL or the PG* \
+                    variables",
+        ),
+        (long, "; try again in a moment"),
+        (later, "; try again"),
+    ] {
+        for command in [&["list"][..], &["tick", "--quiet", "--log-format", "json"]] {
+            let state = temp_dir();
+            let refused = jobctl(command.iter().copied())
+                .env("JOBCTL_DATABASE_URL", &server.url())
+                .env("XDG_STATE_HOME", state.path().to_str().unwrap())
+                .run()
+                .exits(5)
+                .stderr_has(remedy);
+            let lines = refused.stderr.lines().count();
+            assert_eq!((lines, refused.stderr.len() < 5000), (1, true), "{refused}");
+        }
+    }
 }
 
 #[test]

@@ -195,11 +195,11 @@ impl From<io::Error> for ConnectError {
             return Self::of_tls(tls);
         }
         match (inner.and_then(|inner| inner.downcast_ref()), Errno::from_io_error(&error)) {
-            (Some(Rejection::Message | Rejection::Answer), _) => Self::not_postgresql(),
             (Some(rejection @ Rejection::AuthMethod(_)), _) => {
                 let remedy = "check the address, and pg_hba.conf on the server";
                 Self::new(FailureKind::Settings, rejection.to_string(), remedy)
             }
+            (Some(_), _) => Self::not_postgresql(),
             (None, Some(Errno::MFILE | Errno::NFILE)) => {
                 Self::of_resources("out of file descriptors (ulimit -n)")
             }

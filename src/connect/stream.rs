@@ -1,6 +1,7 @@
 //! The decrypted bytes of a connection. Limits and `require_auth` apply before the driver reads the
 //! server's bytes, because the driver keeps whole messages and answers in memory.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -16,7 +17,18 @@ use super::settings::Settings;
 const MESSAGE_MIB: usize = 64;
 /// The largest answer to one statement: some hundred thousand listed runs.
 const ANSWER_MIB: usize = 256;
+/// The largest answers to a login, with all notices. Before its end, any server may answer.
+const LOGIN_MIB: usize = 1;
 const MIB: usize = 1024 * 1024;
+/// The memory that the driver needs for a message besides its bytes counts, too: otherwise, an
+/// answer of tiny messages would need twenty times its size.
+const MESSAGE_COST: usize = 128;
+/// The most parameters, such as `server_version`, of which a server reports values. The driver
+/// keeps the last value of each.
+const MOST_PARAMETERS: usize = 1000;
+/// The longest name of a parameter, and its longest report. PostgreSQL reports about 15 parameters.
+const PARAMETER_NAME: usize = 64;
+const PARAMETER_REPORT: usize = 64 * 1024;
 
 /// A socket, encrypted or not.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -28,6 +40,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 pub(crate) enum Rejection {
     Message,
     Answer,
+    Login,
+    Parameters,
     /// The server asks for this forbidden authentication method.
     AuthMethod(&'static str),
 }
@@ -37,6 +51,8 @@ impl fmt::Display for Rejection {
         let (data, limit) = match self {
             Self::Message => ("a row", MESSAGE_MIB),
             Self::Answer => ("an answer", ANSWER_MIB),
+            Self::Login => ("an answer to the login", LOGIN_MIB),
+            Self::Parameters => return formatter.write_str("the database reports odd parameters"),
             Self::AuthMethod(method) => {
                 let rule = "which require_auth forbids";
                 return write!(formatter, "the server asks for authentication by {method}, {rule}");
@@ -121,10 +137,12 @@ struct Framing {
     head: Vec<u8>,
     /// Bytes of the message still to come after its head.
     rest: usize,
-    /// Bytes since the server was last ready for a statement.
+    /// Whether the server was ready for a statement.
+    is_logged_in: bool,
+    /// Bytes since the server was last ready for a statement, with the cost of the messages.
     answer: usize,
-    /// Bytes that the driver never frees: the server's parameters and notifications.
-    kept: usize,
+    /// The names of the reported parameters.
+    parameters: BTreeSet<Vec<u8>>,
     /// None after the first authentication request.
     forbidden: ForbiddenMethods,
 }
@@ -149,6 +167,17 @@ impl Framing {
         if length > MESSAGE_MIB * MIB {
             return Err(Rejection::Message);
         }
+        if kind == b'S' {
+            match body.iter().position(|byte| *byte == 0) {
+                _ if length > PARAMETER_REPORT => return Err(Rejection::Parameters),
+                Some(end) => drop(self.parameters.insert(body[..end].to_vec())),
+                None if body.len() < PARAMETER_NAME.min(length.saturating_sub(4)) => return Ok(()),
+                None => return Err(Rejection::Parameters),
+            }
+            if self.parameters.len() > MOST_PARAMETERS {
+                return Err(Rejection::Parameters);
+            }
+        }
         // The first authentication request names the method. The driver rejects a later change of
         // method.
         if kind == b'R' {
@@ -157,13 +186,16 @@ impl Framing {
         }
         self.rest = (length + 1).saturating_sub(self.head.len());
         self.head.clear();
-        match kind {
-            b'Z' => self.answer = 0,
-            b'A' | b'S' => self.kept += length,
-            _ => self.answer += length,
+        if kind == b'Z' {
+            (self.answer, self.is_logged_in) = (0, true);
+            return Ok(());
         }
-        let is_within_limit = self.answer.max(self.kept) <= ANSWER_MIB * MIB;
-        if is_within_limit { Ok(()) } else { Err(Rejection::Answer) }
+        self.answer += length + MESSAGE_COST;
+        match self.is_logged_in {
+            false if self.answer > LOGIN_MIB * MIB => Err(Rejection::Login),
+            true if self.answer > ANSWER_MIB * MIB => Err(Rejection::Answer),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -207,6 +239,10 @@ impl TlsStream for LimitedStream {
 mod tests {
     use super::*;
 
+    fn logged_in() -> Framing {
+        Framing { is_logged_in: true, ..Framing::default() }
+    }
+
     fn message(kind: u8, length: usize) -> Vec<u8> {
         let mut bytes = vec![kind];
         bytes.extend(u32::try_from(length).expect("a length").to_be_bytes());
@@ -216,14 +252,17 @@ mod tests {
     #[test]
     fn a_too_long_message_is_rejected_at_its_head() {
         for sizes in [1, 3, 5] {
-            let mut framing = Framing::default();
+            let mut framing = logged_in();
             let scan = |framing: &mut Framing, bytes: &[u8]| {
                 bytes.chunks(sizes).try_for_each(|chunk| framing.scan(chunk))
             };
             let mut fits = message(b'D', 4 + 300);
             fits.extend([b'x'; 300]);
             assert_eq!(scan(&mut framing, &fits), Ok(()));
-            assert_eq!((framing.rest, framing.head.len(), framing.answer), (0, 0, 304));
+            assert_eq!(
+                (framing.rest, framing.head.len(), framing.answer),
+                (0, 0, 304 + MESSAGE_COST)
+            );
             assert_eq!(
                 scan(&mut framing, &message(b'D', MESSAGE_MIB * MIB + 1)),
                 Err(Rejection::Message)
@@ -238,19 +277,43 @@ mod tests {
             framing.rest = 0;
             Ok(())
         };
-        let mut framing = Framing::default();
+        let mut framing = logged_in();
         for _ in 0..20 {
             (0..3).try_for_each(|_| row(&mut framing, b'D')).expect("within the limit");
             framing.scan(b"Z\0\0\0\x05I").expect("the end of the answer");
         }
         assert_eq!((0..5).try_for_each(|_| row(&mut framing, b'D')), Err(Rejection::Answer));
-        // Data that the driver never drops always counts.
+    }
+
+    #[test]
+    fn before_the_end_of_the_login_a_server_may_say_little() {
         let mut framing = Framing::default();
-        let kept = (0..5).try_for_each(|_| {
-            framing.scan(b"Z\0\0\0\x05I")?;
-            row(&mut framing, b'S')
-        });
-        assert_eq!(kept, Err(Rejection::Answer));
+        assert_eq!(framing.scan(&message(b'E', 2 * MIB)), Err(Rejection::Login));
+        let mut framing = Framing::default();
+        let notice = [message(b'N', 5), b"\0".to_vec()].concat();
+        let said = (0..1_000_000).take_while(|_| framing.scan(&notice).is_ok()).count();
+        assert!(said < 10_000, "{said}");
+    }
+
+    #[test]
+    fn a_server_may_report_a_parameter_often_but_not_many_parameters() {
+        for sizes in [1, 3, 50] {
+            let mut framing = logged_in();
+            let mut report = |number: usize| {
+                let body = format!("p{number:05}\0value\0");
+                let report = [message(b'S', 4 + body.len()), body.into_bytes()].concat();
+                let ready = b"Z\0\0\0\x05I".chunks(sizes);
+                report.chunks(sizes).chain(ready).try_for_each(|chunk| framing.scan(chunk))
+            };
+            for number in 0..MOST_PARAMETERS {
+                report(number).and_then(|()| report(number)).expect("few parameters");
+            }
+            assert_eq!(report(MOST_PARAMETERS), Err(Rejection::Parameters));
+        }
+        for body in [&b"x"[..], &[b'x'; 100]] {
+            let report = [message(b'S', 4 + body.len()), body.to_vec()].concat();
+            assert_eq!(logged_in().scan(&report), Err(Rejection::Parameters));
+        }
     }
 
     #[test]

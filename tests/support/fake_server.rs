@@ -15,13 +15,24 @@ impl FakeServer {
     pub fn start(
         answer: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
+        Self::start_with_login(
+            |client| client.write_all(&[message(b'R', &[0; 4]), ready()].concat()),
+            answer,
+        )
+    }
+
+    /// Starts it. `login` answers the client's first message.
+    pub fn start_with_login(
+        login: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+        answer: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answer = Arc::new(answer);
+        let answers = Arc::new((login, answer));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let answer = Arc::clone(&answer);
-                thread::spawn(move || serve(client, &*answer));
+                let answers = Arc::clone(&answers);
+                thread::spawn(move || serve(client, &answers.0, &answers.1));
             }
         });
         Self { port }
@@ -34,6 +45,7 @@ impl FakeServer {
 
 fn serve(
     mut client: TcpStream,
+    login: &dyn Fn(&mut TcpStream) -> io::Result<()>,
     answer: &dyn Fn(&str, &mut TcpStream) -> io::Result<()>,
 ) -> io::Result<()> {
     loop {
@@ -44,7 +56,7 @@ fn serve(
             break;
         }
     }
-    client.write_all(&[message(b'R', &[0; 4]), ready()].concat())?;
+    login(&mut client)?;
     let mut statement = String::new();
     loop {
         let mut kind = [0];
