@@ -13,6 +13,9 @@
 #[allow(dead_code, unused_imports)]
 #[path = "../src/execute/mod.rs"]
 mod execute;
+#[allow(dead_code, unused_imports)]
+#[path = "../src/files/mod.rs"]
+mod files;
 #[allow(dead_code)]
 #[path = "../src/job/mod.rs"]
 mod job;

@@ -7,6 +7,7 @@ mod commands;
 mod connect;
 mod execute;
 mod exit;
+mod files;
 mod health;
 mod job;
 mod print;

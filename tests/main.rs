@@ -34,6 +34,7 @@ mod exhausted;
 mod expire;
 mod failures;
 mod fencing;
+mod files;
 mod hold;
 mod host_clock;
 mod host_policy;

@@ -181,9 +181,9 @@ fn endless_input_is_refused_in_little_memory() {
     let db = TestDb::new();
     for arguments in [
         "shell --payload-file -",
-        "shell --payload-file /dev/zero",
+        "shell --payload-file /dev/stdin",
         "--batch -",
-        "--batch /dev/zero",
+        "--batch /dev/stdin",
     ] {
         let script =
             format!("ulimit -d 32768; yes 1 | tr -d '\\n' | \"$jobctl\" enqueue {arguments}");

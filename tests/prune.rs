@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
 use crate::cancel::{STATUSES, run_in};
@@ -333,9 +334,30 @@ fn an_archive_holds_the_deleted_runs_with_their_history() {
 fn runs_that_cannot_be_archived_are_not_deleted() {
     let db = TestDb::new();
     insert_succeeded(&db, 3);
-    let full = prune_into(&db, Path::new("/dev/full")).run().exits(1);
-    full.stderr_has("cannot write the archive: No space left on device");
+    let folder = temp_dir();
+    let file = folder.path().join("runs.jsonl");
+    fs::write(&file, "first\n").unwrap();
+    // The file may have at most 512 bytes, which is less than three runs.
+    let limited = prune_into(&db, &file).after("trap '' XFSZ; ulimit -f 1");
+    limited.run().exits(1).stderr_has("cannot write the archive: File too large");
     assert_eq!(ids(&db).len(), 3);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "first\n");
+}
+
+#[test]
+fn a_lock_of_another_program_on_the_archive_is_named() {
+    let db = TestDb::new();
+    insert_succeeded(&db, 1);
+    let folder = temp_dir();
+    let file = folder.path().join("runs.jsonl");
+    let reader = fs::File::create(&file).unwrap();
+    flock(&reader, FlockOperation::LockShared).unwrap();
+    let refused = prune_into(&db, &file).run().exits(1).complains_once();
+    refused.stderr_has("cannot write the archive: another program has kept a lock (flock) on the ");
+    assert_eq!(ids(&db).len(), 1);
+    flock(&reader, FlockOperation::Unlock).unwrap();
+    prune_into(&db, &file).run().success();
+    assert_eq!(archived(&file).len(), 1);
 }
 
 #[test]

@@ -9,11 +9,18 @@ use serde_json::Value;
 use super::DatabaseFlags;
 use super::arguments::Reason;
 use crate::exit::Fault;
+use crate::files::{self, MIB};
 use crate::job::definition::{self, Definition, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Output, Table};
 use crate::store::{Applied, ApplyMode, Unlisted};
+use crate::text::plural;
 use crate::upkeep;
+
+/// The longest file that is read.
+const FILE_LIMIT: u64 = 4 * MIB;
+/// Mistakes that are printed; one at the beginning of a file can cause many.
+const MOST_PROBLEMS: usize = 50;
 
 /// Make the job definitions match a TOML file
 ///
@@ -26,7 +33,7 @@ use crate::upkeep;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// A TOML file, like examples/jobs.toml
+    /// A TOML file of at most 4 MiB and 10,000 jobs, like examples/jobs.toml; - for stdin
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: String,
     /// Only print what would change
@@ -62,7 +69,8 @@ const TABLE: Table<'_> =
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        let text = std::fs::read_to_string(&self.file)
+        let text = files::input(&self.file)
+            .and_then(|file| files::read_text(file, FILE_LIMIT))
             .with_context(|| format!("cannot read `{}`", self.file))?;
         let store = database.open()?;
         let definitions = definition::read(&text, store.now()?).map_err(|problems| {
@@ -70,7 +78,12 @@ impl Arguments {
                 format!("nothing is applied: {}:{line}: {what}", self.file)
             };
             // `main` prints the last one.
-            let mut lines: Vec<_> = problems.iter().map(of).collect();
+            let mut lines: Vec<_> = problems.iter().take(MOST_PROBLEMS).map(of).collect();
+            let others = problems.len() - lines.len();
+            if others > 0 {
+                let others = plural::of(others as i64, "more mistake");
+                lines.push(format!("nothing is applied: {}: {others}", self.file));
+            }
             let last = lines.pop().unwrap_or_default();
             lines.iter().for_each(|line| print::complain(line));
             Fault::usage(last)

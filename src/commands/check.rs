@@ -1,8 +1,9 @@
 //! `jobctl check`: prints nothing while all is well, else a line for each problem.
 
-use std::fs;
+use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -13,8 +14,8 @@ use serde_json::json;
 
 use super::DatabaseFlags;
 use super::arguments::{length, up_to, within};
-use super::replace_file::replace_file;
 use crate::exit::Exit;
+use crate::files::{Folder, SETTINGS_LIMIT};
 use crate::health::limits::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
 use crate::health::{self, Finding, Severity};
 use crate::print::{self, Output, Table};
@@ -120,7 +121,10 @@ impl Arguments {
 }
 
 /// A file that remembers what `check` printed for the same flags and the same database.
-struct Memory(PathBuf);
+struct Memory {
+    folder: PathBuf,
+    name: OsString,
+}
 
 /// The content of the file.
 #[derive(Default, Deserialize, Serialize)]
@@ -135,7 +139,7 @@ impl Memory {
         let folder = print::state_folder().context("--repeat needs HOME or XDG_STATE_HOME")?;
         let mut hasher = DefaultHasher::new();
         arguments.hash(&mut hasher);
-        Ok(Self(folder.join(format!("check-{:016x}.json", hasher.finish()))))
+        Ok(Self { folder, name: format!("check-{:016x}.json", hasher.finish()).into() })
     }
 
     /// Prints the findings, the new ones first. Prints none if no finding is new and the last were
@@ -146,7 +150,9 @@ impl Memory {
         now: DateTime<Utc>,
         repeat: Duration,
     ) -> anyhow::Result<()> {
-        let read = fs::read(&self.0).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let folder = Folder::own(&self.folder);
+        let read = folder.as_ref().ok().and_then(|it| it.read(&self.name, SETTINGS_LIMIT).ok());
+        let read = read.and_then(|text| serde_json::from_slice(&text).ok());
         let previous: Remembered = read.unwrap_or_default();
         let subjects: Vec<_> = findings.iter().map(Finding::subject).collect();
         let (known, new): (Vec<_>, Vec<_>) =
@@ -160,12 +166,10 @@ impl Memory {
         print::answer(&lines)?;
         let printed_at = if lines.is_empty() { previous.printed_at } else { now };
         let text = serde_json::to_vec(&Remembered { printed_at, subjects })?;
-        let folder = self.0.parent().unwrap_or(Path::new("/"));
-        let written = fs::create_dir_all(folder)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| replace_file(&self.0, &text, "remove it"));
+        let written: io::Result<()> = folder.and_then(|it| it.replace(&self.name, &text));
         if let Err(error) = written {
-            print::complain(&format!("cannot write {}: {error:#}", self.0.display()));
+            let file = self.folder.join(&self.name);
+            print::complain(&format!("cannot write {}: {error}", file.display()));
         }
         Ok(())
     }

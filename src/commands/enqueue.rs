@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _};
+use std::io::{BufRead, BufReader, Read as _};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use super::DatabaseFlags;
 use super::arguments::{Read, checked, run_key, seconds, share, time, within};
 use crate::exit::{Exit, Fault};
+use crate::files;
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
 use crate::job::definition;
@@ -297,11 +298,8 @@ pub(super) fn read_payload(file: &str) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn open(file: &str) -> anyhow::Result<Box<dyn io::Read>> {
-    if file == "-" {
-        return Ok(Box::new(io::stdin()));
-    }
-    Ok(Box::new(File::open(file).with_context(|| format!("cannot open `{file}`"))?))
+fn open(file: &str) -> anyhow::Result<File> {
+    files::input(file).with_context(|| format!("cannot open `{file}`"))
 }
 
 /// Enqueues all runs or none.

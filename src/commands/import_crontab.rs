@@ -1,7 +1,6 @@
 //! `jobctl import-crontab`: turns a crontab into a definitions file.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use std::{env, fs};
@@ -13,6 +12,7 @@ use clap::{Args, ValueHint};
 use super::DatabaseFlags;
 use super::arguments::{length, time};
 use crate::exit::{Exit, Fault};
+use crate::files::{self, SETTINGS_LIMIT};
 use crate::job::crontab::{self, Imported, ImportedJob, Owner};
 use crate::job::definition::{self, Definition};
 use crate::print;
@@ -33,7 +33,7 @@ use crate::text::plural;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// The crontab; - for stdin
+    /// The crontab, of at most 1 MiB; - for stdin
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: String,
     /// The lines name a user; assumed for /etc/crontab and /etc/cron.d
@@ -53,12 +53,9 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, _: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let text = if self.file == "-" {
-            io::read_to_string(io::stdin())
-        } else {
-            fs::read_to_string(&self.file)
-        };
-        let text = text.with_context(|| format!("cannot read `{}`", self.file))?;
+        let text = files::input(&self.file)
+            .and_then(|file| files::read_text(file, SETTINGS_LIMIT))
+            .with_context(|| format!("cannot read `{}`", self.file))?;
         // As jobs, the lines of `init` would start ticks in ticks.
         let text = super::crontab::without_block(&text).unwrap_or(text);
         let is_system = is_of_system(&self.file);
@@ -145,11 +142,13 @@ fn is_of_system(file: &str) -> bool {
 fn host_zone() -> String {
     let linked = fs::canonicalize("/etc/localtime").ok();
     let linked = linked.as_ref().and_then(|path| path.to_str()?.split_once("/zoneinfo/"));
-    let candidates = [
-        env::var("TZ").ok(),
-        linked.map(|(_, name)| name.to_owned()),
-        fs::read_to_string("/etc/timezone").ok(),
-    ];
+    let candidates =
+        [env::var("TZ").ok(), linked.map(|(_, name)| name.to_owned()), time_zone_file()];
     let mut names = candidates.into_iter().flatten().map(|name| name.trim().to_owned());
     names.find(|name| Zone::parse(name).is_ok()).unwrap_or_else(|| "UTC".to_owned())
+}
+
+fn time_zone_file() -> Option<String> {
+    let file = files::open(Path::new("/etc/timezone")).ok()?;
+    files::read_text(file, SETTINGS_LIMIT).ok()
 }

@@ -27,7 +27,6 @@ mod next;
 mod once;
 mod pause;
 mod prune;
-mod replace_file;
 mod report;
 mod retry;
 mod settle;

@@ -8,8 +8,8 @@ use clap::Args;
 
 use super::DatabaseFlags;
 use super::arguments::length;
-use super::replace_file::replace_file;
 use crate::exit::Fault;
+use crate::files;
 use crate::print;
 use crate::report::Page;
 use crate::schedule::{When, Zone};
@@ -67,7 +67,7 @@ impl Arguments {
         let snapshot = store.report(move |now, work| scope_page.scope(now, work))?;
         let html = page.render(&snapshot);
         match self.output.filter(|file| file.as_os_str() != "-") {
-            Some(file) => replace_file(&file, html.as_bytes(), "omit -o to write to stdout")
+            Some(file) => files::replace(&file, html.as_bytes())
                 .with_context(|| format!("cannot write {}", file.display())),
             None => print::answer(&html),
         }

@@ -1,6 +1,6 @@
 //! Files that libpq reads too: the service file, the pass file, and the system's list of users.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,29 @@ use std::path::{Path, PathBuf};
 use log::warn;
 
 use super::conninfo::{Pairs, unescape};
+use crate::files::{self, MIB, SETTINGS_LIMIT};
+
+/// The longest list of the host's users that is read.
+const USERS_LIMIT: u64 = 64 * MIB;
+
+/// The longest list of certificates that is read.
+const CERTIFICATES_LIMIT: u64 = 16 * MIB;
+
+/// Returns the content of an open file of certificates or keys.
+pub(super) fn certificates(file: File) -> Result<Vec<u8>, String> {
+    files::read(file, CERTIFICATES_LIMIT).map_err(|error| reason(&error))
+}
+
+/// Opens a file that a setting names.
+pub(super) fn open(path: &Path) -> Result<File, String> {
+    files::open(path).map_err(|error| reason(&error))
+}
 
 /// Returns the settings of a service; `None` if the service file lacks it.
 pub(super) fn service(path: &Path, name: &str) -> Result<Option<Pairs>, String> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| format!("{}; correct PGSERVICEFILE", reason(&error)))?;
+    let text = open(path)
+        .and_then(|file| files::read_text(file, SETTINGS_LIMIT).map_err(|error| reason(&error)))
+        .map_err(|cause| format!("{cause}; correct PGSERVICEFILE"))?;
     section(&text, name)
 }
 
@@ -36,20 +54,21 @@ fn section(text: &str, name: &str) -> Result<Option<Pairs>, String> {
 pub(super) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "the file does not exist".to_owned(),
+        io::ErrorKind::Other => error.to_string(),
         kind => format!("the file cannot be read ({kind})"),
     }
 }
 
 /// Returns the text of the pass file, if it exists and, as libpq demands, is private.
 pub(super) fn pass_file(path: &Path) -> Option<String> {
-    let metadata = fs::metadata(path).ok()?;
-    let text = if !metadata.is_file() {
-        Err("it is not a plain file".to_owned())
-    } else if metadata.mode() & 0o077 != 0 {
-        Err("other users can read it; run `chmod 600`".to_owned())
-    } else {
-        fs::read_to_string(path).map_err(|error| reason(&error))
+    let read = |file: File| match file.metadata() {
+        Ok(metadata) if metadata.mode() & 0o077 != 0 => {
+            Err("other users can read it; run `chmod 600`".to_owned())
+        }
+        _ => files::read_text(file, SETTINGS_LIMIT).map_err(|error| reason(&error)),
     };
+    fs::metadata(path).ok()?;
+    let text = open(path).and_then(read);
     text.inspect_err(|cause| warn!("the pass file {} is ignored: {cause}", path.display())).ok()
 }
 
@@ -70,7 +89,8 @@ pub(super) fn password(text: &str, login: [&str; 4]) -> Option<String> {
 
 /// Returns the name and the home of this process's user, if `/etc/passwd` has them.
 pub(super) fn account() -> Option<(String, PathBuf)> {
-    entry(&fs::read_to_string("/etc/passwd").ok()?, rustix::process::geteuid().as_raw())
+    let users = files::open(Path::new("/etc/passwd")).ok()?;
+    entry(&files::read_text(users, USERS_LIMIT).ok()?, rustix::process::geteuid().as_raw())
 }
 
 fn entry(text: &str, uid: u32) -> Option<(String, PathBuf)> {

@@ -241,8 +241,6 @@ fn find_key(name: &str, value: &str) -> Result<Option<&'static str>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[track_caller]
@@ -298,8 +296,8 @@ mod tests {
     #[test]
     fn a_service_ranks_between_the_address_and_the_environment() {
         let home = tempfile::tempdir().expect("a directory");
-        fs::write(home.path().join(".pg_service.conf"), "[s]\nhost=s\nport=3\nuser=s\n")
-            .expect("written");
+        let text = b"[s]\nhost=s\nport=3\nuser=s\n";
+        crate::files::replace(&home.path().join(".pg_service.conf"), text).expect("written");
         let environment =
             [("HOME", home.path().to_str().expect("UTF-8")), ("PGPORT", "1"), ("PGDATABASE", "e")];
         let expected =

@@ -348,7 +348,8 @@ mod tests {
     fn the_pass_file_is_read_for_each_host_only_if_it_is_private() {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join(".pgpass");
-        fs::write(&path, "h1:*:*:me:s3cret1\nlocalhost:*:*:me:s3cret2\n").expect("written");
+        let text = b"h1:*:*:me:s3cret1\nlocalhost:*:*:me:s3cret2\n";
+        crate::files::replace(&path, text).expect("written");
         let find = |mode, url| {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
             let environment =

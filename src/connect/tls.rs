@@ -2,7 +2,6 @@
 //! rules about certificates are in `verify`.
 
 use std::fmt::Display;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -256,7 +255,7 @@ fn file_fault(key: &str, path: &Path, cause: impl Display) -> anyhow::Error {
 fn read_pem_file<T: PemObject>(path: Option<&Path>, key: &str) -> anyhow::Result<Vec<T>> {
     let Some(path) = path else { return Ok(Vec::new()) };
     let fault = |cause: &dyn Display| file_fault(key, path, format!("{cause}; correct {key}"));
-    let text = fs::read(path).map_err(|error| fault(&files::reason(&error)))?;
+    let text = files::open(path).and_then(files::certificates).map_err(|why| fault(&why))?;
     let items: Vec<T> =
         T::pem_slice_iter(&text).collect::<Result<_, _>>().map_err(|error| fault(&error))?;
     if items.is_empty() { Err(fault(&"it has no such item in PEM form")) } else { Ok(items) }
@@ -264,14 +263,15 @@ fn read_pem_file<T: PemObject>(path: Option<&Path>, key: &str) -> anyhow::Result
 
 fn read_private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
     let fault = |cause: &str| file_fault("sslkey", path, cause);
-    let metadata = fs::metadata(path)
-        .map_err(|error| fault(&format!("{}; correct sslkey", files::reason(&error))))?;
+    let unreadable = |why: String| fault(&format!("{why}; correct sslkey"));
+    let file = files::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(|error| unreadable(files::reason(&error)))?;
     // As in libpq, a key of root may be readable by a group that all services are in.
     let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
     if metadata.mode() & forbidden != 0 {
         return Err(fault("other users can read it; run `chmod 600`"));
     }
-    PrivateKeyDer::from_pem_file(path)
+    PrivateKeyDer::from_pem_slice(&files::certificates(file).map_err(unreadable)?)
         .map_err(|_| fault("it has no private key in plain PEM form; decrypt an encrypted key"))
 }
 

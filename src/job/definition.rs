@@ -11,7 +11,7 @@ use crate::job::backoff;
 use crate::job::payload;
 use crate::schedule::{Schedule, Zone};
 use crate::text::did_you_mean;
-use crate::text::duration;
+use crate::text::{duration, plural};
 
 /// A job as the file defines it.
 #[derive(Clone, Debug)]
@@ -55,20 +55,23 @@ const LONGEST_AGE: Duration = Duration::from_secs(366 * 86400);
 /// The maximum of N in `catch_up = "all:N"`.
 const CATCH_UP_LIMIT: usize = 1000;
 
+/// The most jobs of a file. Reading that many takes about 100 MB.
+const MOST_JOBS: usize = 10_000;
+
 /// Reads a file. A schedule must fire after `now`. Returns one mistake per job, by line.
 pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Vec<Problem>> {
-    let line_of = |offset: usize| 1 + text[..offset.min(text.len())].matches('\n').count();
+    let at = |offset: usize, what| Problem { line: offset, what };
     let file = DeTable::parse(text).map_err(|error| {
         let what = error.message().replace('\n', " ");
         let span = error.span().unwrap_or_default();
         // The parser does not name a duplicate key, and only its message shows that error.
         let key = text.get(span.clone()).filter(|_| what == "duplicate key");
         let key = key.map(|key| format!(" `{key}`")).unwrap_or_default();
-        vec![Problem { line: line_of(span.start), what: what + &key }]
+        numbered(text, vec![at(span.start, what + &key)])
     })?;
     let (mut definitions, mut problems) = (Vec::new(), Vec::new());
     for (key, value) in file.get_ref() {
-        let here = |what: String| Problem { line: line_of(key.span().start), what };
+        let here = |what: String| at(key.span().start, what);
         if key.get_ref() != "jobs" {
             let known = did_you_mean::suggestion(key.get_ref(), ["jobs"]);
             let what = format!("unknown key `{}`; a file holds [jobs.NAME] tables", key.get_ref());
@@ -79,18 +82,34 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Ve
             problems.push(here("`jobs` holds [jobs.NAME] tables".to_owned()));
             continue;
         };
+        if jobs.len() > MOST_JOBS {
+            let most = plural::grouped_of(MOST_JOBS as i64, "job");
+            problems.push(here(format!("more than {most}; remove some, or enqueue runs instead")));
+            continue;
+        }
         for (name, job) in jobs {
             match read_job(name.get_ref(), job.get_ref(), now) {
                 Ok(definition) => definitions.push(definition),
-                Err(mistakes) => problems.extend(mistakes.into_iter().map(|mistake| Problem {
-                    line: line_of(mistake.place.unwrap_or(name.span().start)),
-                    what: format!("job `{}`: {}", name.get_ref().escape_debug(), mistake.why),
+                Err(mistakes) => problems.extend(mistakes.into_iter().map(|mistake| {
+                    let what = format!("job `{}`: {}", name.get_ref().escape_debug(), mistake.why);
+                    at(mistake.place.unwrap_or(name.span().start), what)
                 })),
             }
         }
     }
+    if problems.is_empty() { Ok(definitions) } else { Err(numbered(text, problems)) }
+}
+
+/// Sorts problems by their offsets in the text, and replaces each offset by the line.
+fn numbered(text: &str, mut problems: Vec<Problem>) -> Vec<Problem> {
     problems.sort_by_key(|problem| problem.line);
-    if problems.is_empty() { Ok(definitions) } else { Err(problems) }
+    let (mut line, mut counted) = (1, 0);
+    for problem in &mut problems {
+        let offset = problem.line.min(text.len());
+        line += text[counted..offset].matches('\n').count();
+        (problem.line, counted) = (line, offset);
+    }
+    problems
 }
 
 /// A mistake in a job.

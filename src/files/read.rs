@@ -1,0 +1,53 @@
+//! Reads files. A device never ends and a named pipe may never begin, so neither is opened; a file
+//! may be larger than memory, so each is read up to a limit.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::{MIB, not_a_file};
+
+/// What a shell passes for `<(COMMAND)`: pipes that have a writer already.
+const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
+
+/// Opens a plain file, or a descriptor of this process such as /dev/stdin.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    if DESCRIPTORS.iter().any(|folder| path.starts_with(folder)) {
+        return options.open(path);
+    }
+    // Without this flag, the opening of a named pipe waits for its writer.
+    options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
+}
+
+/// Opens a file, or stdin if its name is `-`.
+pub(crate) fn input(name: &str) -> io::Result<File> {
+    if name == "-" {
+        return Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?));
+    }
+    open(Path::new(name))
+}
+
+/// Reads a file of at most `limit` bytes to its end.
+pub(crate) fn read(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let mib = limit / MIB;
+        return Err(io::Error::other(format!("it is longer than {mib} MiB; name another file")));
+    }
+    Ok(bytes)
+}
+
+/// Reads a text of at most `limit` bytes to its end.
+pub(crate) fn read_text(file: File, limit: u64) -> io::Result<String> {
+    String::from_utf8(read(file, limit)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}

@@ -1,0 +1,214 @@
+//! Writes files. jobctl often runs as root, and in folders that other users can write. So that they
+//! can't choose which file it changes, which users read it, or which rights it has, one rule holds:
+//!
+//! - A link is followed only if it belongs to this user or to root.
+//! - A file of another user is never written to, and lends its permissions to no file.
+//! - A new file gets a name that did not exist, and its permissions before its content.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, openat, readlinkat,
+    renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::{not_a_file, read};
+
+/// The kernel's limit on links in a path.
+const LINKS: usize = 40;
+/// The permissions that a file may lend to the one that replaces it: no setuid bit, not executable.
+const LENT: u32 = 0o666;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// Opens a folder, also one whose names this user can't list.
+const FOLDER: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Opens no link and waits for no writer of a named pipe.
+const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+/// An open folder. It stays the same if another user moves a folder of its path.
+pub(crate) struct Folder(OwnedFd);
+
+impl Folder {
+    /// Opens the folder of a file, and returns the file's name there. Creates missing folders if
+    /// `creates` is set.
+    fn of(file: &Path, creates: bool) -> io::Result<(Self, OsString)> {
+        let reversed = |path: &Path| -> Vec<OsString> {
+            path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
+        };
+        let mut parts = reversed(&std::path::absolute(file)?);
+        let (mut path, mut links) = (PathBuf::from("/"), 0);
+        let mut folder = openat(CWD, "/", FOLDER, Mode::empty())?;
+        while let Some(part) = parts.pop() {
+            match statat(&folder, &part, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(link) if file_type(&link) == FileType::Symlink => {
+                    if !is_own(&link) && link.st_uid != 0 {
+                        let link = path.join(&part);
+                        return Err(io::Error::other(format!(
+                            "{} is a link of another user; remove it, or name another file",
+                            link.display()
+                        )));
+                    }
+                    links += 1;
+                    if links > LINKS {
+                        return Err(Errno::LOOP.into());
+                    }
+                    let target = readlinkat(&folder, &part, Vec::new())?;
+                    parts.extend(reversed(Path::new(OsStr::from_bytes(target.as_bytes()))));
+                    continue;
+                }
+                _ if parts.is_empty() => return Ok((Self(folder), part)),
+                Err(Errno::NOENT) if creates => make_folder(&folder, &part)?,
+                seen => drop(seen?),
+            }
+            folder = openat(&folder, &part, FOLDER, Mode::empty())?;
+            path.push(part);
+        }
+        Err(not_a_file())
+    }
+
+    /// Opens a folder that only this user can write, or creates it.
+    pub(crate) fn own(path: &Path) -> io::Result<Self> {
+        let (above, name) = Self::of(path, true)?;
+        make_folder(&above.0, &name)?;
+        let folder = openat(&above.0, &name, FOLDER, Mode::empty())?;
+        let seen = fstat(&folder)?;
+        if !is_own(&seen) || seen.st_mode & WRITABLE_BY_OTHERS != 0 {
+            let path = path.display();
+            return Err(io::Error::other(format!("another user can write to the folder {path}")));
+        }
+        Ok(Self(folder))
+    }
+
+    /// Replaces a file atomically: a reader finds the old text or the new text, never a part. An
+    /// own file keeps its permissions.
+    pub(crate) fn replace(&self, name: &OsStr, text: &[u8]) -> io::Result<()> {
+        let lent = match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => None,
+            seen => {
+                let seen = seen?;
+                // Renaming over a device would put a file in place of /dev/null.
+                if file_type(&seen) != FileType::RegularFile {
+                    return Err(not_a_file());
+                }
+                Some(Mode::from(seen.st_mode & LENT)).filter(|_| is_own(&seen))
+            }
+        };
+        let new = format!(".{}.{:08x}", name.to_string_lossy(), rand::random::<u32>());
+        // Until it has its permissions, only this user can open it.
+        let first = if lent.is_some() { Mode::RUSR | Mode::WUSR } else { Mode::from(LENT) };
+        let mut file = self.new_file(new.as_ref(), first)?;
+        let written = lent
+            .map_or(Ok(()), |lent| fchmod(&file, lent).map_err(io::Error::from))
+            .and_then(|()| file.write_all(text))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| Ok(renameat(&self.0, &new, &self.0, name)?));
+        if written.is_err() {
+            // The error of the write matters, not that of the clean-up.
+            let _ = self.remove(new.as_ref());
+        }
+        written
+    }
+
+    /// Creates a file that only this user can read. Fails if the name exists.
+    pub(crate) fn create(&self, name: &OsStr, text: &[u8]) -> io::Result<()> {
+        self.new_file(name, Mode::RUSR | Mode::WUSR)?.write_all(text)
+    }
+
+    fn new_file(&self, name: &OsStr, mode: Mode) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | SAFELY;
+        Ok(File::from(openat(&self.0, name, flags, mode)?))
+    }
+
+    /// Reads an own file of at most `limit` bytes.
+    pub(crate) fn read(&self, name: &OsStr, limit: u64) -> io::Result<Vec<u8>> {
+        let file = openat(&self.0, name, OFlags::RDONLY | SAFELY, Mode::empty())?;
+        check_own(&fstat(&file)?)?;
+        read(File::from(file), limit)
+    }
+
+    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, AtFlags::empty())?)
+    }
+
+    /// Opens the folder once more, in a way that allows it to be listed and synchronised.
+    fn listable(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(openat(&self.0, ".", flags, Mode::empty())?)
+    }
+
+    /// Returns the names in the folder, and when each was modified, in seconds since 1970.
+    pub(crate) fn list(&self) -> io::Result<Vec<(OsString, i64)>> {
+        let mut found = Vec::new();
+        for entry in Dir::new(self.listable()?)? {
+            let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+            // Another process may have removed it.
+            if let Ok(seen) = statat(&self.0, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                found.push((name, seen.st_mtime));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Replaces a file atomically; follows links to it.
+pub(crate) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
+    let (folder, name) = Folder::of(file, false)?;
+    folder.replace(&name, text)
+}
+
+/// Replaces a file atomically, or creates it with its folders.
+pub(crate) fn replace_or_create(file: &Path, text: &[u8]) -> io::Result<()> {
+    let (folder, name) = Folder::of(file, true)?;
+    folder.replace(&name, text)
+}
+
+/// Opens an own file to read it and to append to it, or creates one that only this user can read.
+pub(crate) fn append_to(file: &Path) -> io::Result<File> {
+    let (folder, name) = Folder::of(file, false)?;
+    match statat(&folder.0, &name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => {}
+        // Opening a device can have an effect.
+        seen => check_own(&seen?)?,
+    }
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | SAFELY;
+    let opened = openat(&folder.0, &name, flags, Mode::RUSR | Mode::WUSR)?;
+    check_own(&fstat(&opened)?)?;
+    // Without this, a crash of the host could lose a new file's name.
+    File::from(folder.listable()?).sync_all()?;
+    Ok(File::from(opened))
+}
+
+fn make_folder(above: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    match mkdirat(above, name, Mode::RWXU) {
+        Err(Errno::EXIST) => Ok(()),
+        made => Ok(made?),
+    }
+}
+
+fn file_type(seen: &Stat) -> FileType {
+    FileType::from_raw_mode(seen.st_mode)
+}
+
+fn is_own(seen: &Stat) -> bool {
+    seen.st_uid == geteuid().as_raw()
+}
+
+/// Checks that another user can neither write to a file nor has made it a second name of another.
+fn check_own(seen: &Stat) -> io::Result<()> {
+    if file_type(seen) != FileType::RegularFile {
+        Err(not_a_file())
+    } else if !is_own(seen) || seen.st_mode & WRITABLE_BY_OTHERS != 0 {
+        Err(io::Error::other("another user can write to it; name another file"))
+    } else if seen.st_nlink > 1 {
+        Err(io::Error::other("it has a second name, a hard link; name another file"))
+    } else {
+        Ok(())
+    }
+}
