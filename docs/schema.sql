@@ -1,6 +1,6 @@
 CREATE SCHEMA jobctl;
 CREATE DOMAIN jobctl.caller AS name
-	CONSTRAINT caller_is_current_user CHECK ((VALUE = CURRENT_USER));
+	CONSTRAINT caller_is_current_user CHECK (((VALUE = CURRENT_USER) IS TRUE));
 CREATE FUNCTION jobctl.count_attempts(job_types text[], statuses text[], outcomes text[], run_times double precision[], waits double precision[]) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -153,7 +153,7 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT action_is_bounded CHECK ((action_bytes <= (4 * 262144))),
     CONSTRAINT backoff_is_known CHECK ((backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'::text)),
-    CONSTRAINT burst_in_range CHECK (((burst IS NULL) OR (((burst >= 1) AND (burst <= 999999)) AND (rate IS NOT NULL)))),
+    CONSTRAINT burst_in_range CHECK (((burst IS NULL) OR ((burst >= 1) AND (burst <= 999999) AND (rate IS NOT NULL)))),
     CONSTRAINT catch_up_is_known CHECK ((catch_up ~ '^(skip|one|all(:[1-9][0-9]{0,3})?)$'::text)),
     CONSTRAINT enqueue_may_set_is_known CHECK ((enqueue_may_set <@ ARRAY['queue'::text, 'priority'::text, 'timeout'::text, 'max_attempts'::text, 'backoff'::text])),
     CONSTRAINT enqueuers_are_names CHECK ((array_position(enqueuers, NULL::text) IS NULL)),
@@ -247,16 +247,16 @@ CREATE FUNCTION jobctl.effect_result(key text, caller jobctl.caller DEFAULT CURR
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
-    found record;
+    recorded record;
 BEGIN
-    SELECT effect.recorded_by, effect.result INTO found
+    SELECT effect.recorded_by, effect.result INTO recorded
     FROM jobctl.job_effects AS effect
     WHERE effect.key = effect_result.key;
-    IF jobctl.may_settle(caller, found.recorded_by) IS FALSE THEN
+    IF FOUND AND jobctl.may_settle(caller, recorded.recorded_by) IS NOT TRUE THEN
         RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can read it', key
             USING ERRCODE = '42501';
     END IF;
-    RETURN found.result;
+    RETURN recorded.result;
 END
 $$;
 CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
@@ -502,16 +502,16 @@ BEGIN
     END LOOP;
 END
 $$;
-CREATE FUNCTION jobctl.refuse_fewer_attempts() RETURNS trigger
+CREATE FUNCTION jobctl.refuse_update() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
-    RAISE EXCEPTION 'attempts of run % can only go down when its claim is released', OLD.id
+    RAISE EXCEPTION '% of run % can only %', TG_ARGV[0], OLD.id, TG_ARGV[1]
         USING ERRCODE = 'check_violation', CONSTRAINT = TG_NAME;
 END
 $$;
-CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_in interval, share text, takes_key boolean) RETURNS bigint
+CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, takes_key boolean) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -526,8 +526,8 @@ BEGIN
             least(replace_waiting.run_at, run.created_at + replace_waiting.debounce_max),
             CASE run.status WHEN 'failed' THEN run.run_at END
         ),
-        expires_at = replace_waiting.run_at + replace_waiting.expires_in,
-        share = replace_waiting.share,
+        expires_at = replace_waiting.expires_at,
+        share = coalesce(replace_waiting.share, run.share),
         updated_at = now()
     WHERE run.idempotency_key = replace_waiting.key
         AND run.key_scope = 'live'
@@ -556,11 +556,17 @@ CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at tim
 DECLARE
     definition jobctl.job_definitions;
     beyond text;
+    expires_at timestamptz;
     replaces boolean :=
         coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
     is_full boolean := false;
     is_same boolean;
     size integer := octet_length(try_enqueue.payload::text);
+    invisible CONSTANT text := E'['
+        '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
+        '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
+        '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
+        '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]';
 BEGIN
     SELECT * INTO definition FROM jobctl.job_definitions WHERE name = try_enqueue.job;
     IF NOT FOUND THEN
@@ -640,8 +646,8 @@ BEGIN
         WHEN length(try_enqueue.backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
         WHEN octet_length(try_enqueue.key) NOT BETWEEN 1 AND 255
-            OR try_enqueue.key ~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'
-            THEN 'key must be 1 to 255 bytes without control characters, '
+            OR try_enqueue.key ~ ('^(-|jobctl-run-)|' || invisible)
+            THEN 'key must be 1 to 255 bytes without control and invisible characters, '
                 'and must not begin with - or jobctl-run-'
         WHEN try_enqueue.key_scope NOT IN ('retained', 'live')
             THEN 'key_scope must be retained or live'
@@ -666,12 +672,11 @@ BEGIN
         WHEN try_enqueue.debounce_max NOT BETWEEN try_enqueue.debounce AND '3650 days'
             THEN 'debounce_max is out of range; allowed are the debounce to 3650 days'
         WHEN try_enqueue.expires_in NOT BETWEEN '1 second' AND '3650 days'
-            OR try_enqueue.run_at + try_enqueue.expires_in >= '10000-01-01 00:00Z'
             THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
         WHEN octet_length(try_enqueue.share) NOT BETWEEN 1 AND 255
-            OR try_enqueue.share ~ E'^-|[\\u0001-\\u001f\\u007f-\\u009f]'
-            THEN 'share must be 1 to 255 bytes without control characters, and must not begin '
-                'with -'
+            OR try_enqueue.share ~ ('^-|' || invisible)
+            THEN 'share must be 1 to 255 bytes without control and invisible characters, '
+                'and must not begin with -'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
         WHEN size > 4 * 262144
@@ -704,7 +709,14 @@ BEGIN
         RETURN;
     END IF;
     run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
-    expires_in := coalesce(expires_in, definition.expires);
+    expires_at := run_at + coalesce(expires_in, definition.expires);
+    IF expires_at >= '10000-01-01 00:00Z' THEN
+        code := '22023';
+        reason := 'expires_in is out of range; the run would expire after the year 9999';
+        RETURN;
+    END IF;
+    -- Claims begin with the earliest run_at: a time in the past would pass the runs that wait.
+    run_at := greatest(run_at, now());
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
         -- Reads at most max_waiting entries of job_runs_waiting_of_job: the order of its columns
         -- keeps the planner from other indexes. A number in a row would be written by all enqueues
@@ -723,16 +735,20 @@ BEGIN
     -- program chose this id itself. If the sequence is behind its table, all five ids are taken.
     FOR try IN 1..5 LOOP
         IF replaces THEN
-            id := jobctl.replace_waiting(
-                definition.name,
-                try_enqueue.key,
-                coalesce(try_enqueue.payload, '{}'),
-                run_at,
-                try_enqueue.debounce_max,
-                expires_in,
-                try_enqueue.share,
-                NOT is_full
-            );
+            BEGIN
+                id := jobctl.replace_waiting(
+                    definition.name,
+                    try_enqueue.key,
+                    coalesce(try_enqueue.payload, '{}'),
+                    run_at,
+                    try_enqueue.debounce_max,
+                    expires_at,
+                    try_enqueue.share,
+                    NOT is_full
+                );
+            EXCEPTION WHEN integrity_constraint_violation THEN
+                RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
+            END;
             IF id IS NOT NULL THEN
                 result := 'replaced';
                 RETURN;
@@ -765,7 +781,7 @@ BEGIN
             coalesce(try_enqueue.backoff, definition.backoff),
             try_enqueue.key,
             coalesce(try_enqueue.key_scope, 'retained'),
-            try_enqueue.run_at + try_enqueue.expires_in,
+            expires_at,
             try_enqueue.share
         WHERE NOT is_full
         ON CONFLICT DO NOTHING
@@ -773,7 +789,11 @@ BEGIN
         IF FOUND THEN
             result := 'enqueued';
             IF definition.when_full = 'drop_oldest' AND definition.max_waiting IS NOT NULL THEN
-                PERFORM jobctl.drop_oldest(definition.name, definition.max_waiting);
+                BEGIN
+                    PERFORM jobctl.drop_oldest(definition.name, definition.max_waiting);
+                EXCEPTION WHEN integrity_constraint_violation THEN
+                    RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
+                END;
             END IF;
             RETURN;
         END IF;
@@ -834,7 +854,7 @@ CREATE TABLE jobctl.job_holds (
     name text DEFAULT ''::text NOT NULL,
     held_at timestamp with time zone DEFAULT now() NOT NULL,
     held_until timestamp with time zone,
-    recorded_by text DEFAULT SESSION_USER NOT NULL,
+    recorded_by text DEFAULT concat_ws(' as '::text, SESSION_USER, NULLIF(CURRENT_USER, SESSION_USER)) NOT NULL,
     host_user text,
     reason text,
     CONSTRAINT all_has_no_name CHECK (((scope = 'all'::text) = (name = ''::text))),
@@ -925,7 +945,7 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT backoff_is_known CHECK (((backoff = 'exponential:1m..30m'::text) OR (backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'::text))),
     CONSTRAINT job_type_is_short CHECK (((length(job_type) >= 1) AND (length(job_type) <= 63))),
     CONSTRAINT key_is_1_to_255_bytes CHECK (((octet_length(idempotency_key) >= 1) AND (octet_length(idempotency_key) <= 255))),
-    CONSTRAINT key_is_plain_and_not_reserved CHECK ((idempotency_key !~ '^(-|jobctl-run-)|[\u0001-\u001f\u007f-\u009f]'::text)),
+    CONSTRAINT key_is_plain_and_not_reserved CHECK ((idempotency_key !~ '^(-|jobctl-run-)|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
     CONSTRAINT key_scope_is_known CHECK ((key_scope = ANY (ARRAY['retained'::text, 'live'::text, 'replaced'::text]))),
     CONSTRAINT max_attempts_in_range CHECK (((max_attempts >= 1) AND (max_attempts <= 1000000))),
     CONSTRAINT only_dead_is_settled CHECK (((status = 'dead'::text) OR (settled_at IS NULL))),
@@ -935,7 +955,7 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT queue_is_short_and_plain CHECK (((queue = 'default'::text) OR (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text))),
     CONSTRAINT run_at_is_a_date CHECK (((run_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT share_is_1_to_255_bytes CHECK (((octet_length(share) >= 1) AND (octet_length(share) <= 255))),
-    CONSTRAINT share_is_plain CHECK ((share !~ '^-|[\u0001-\u001f\u007f-\u009f]'::text)),
+    CONSTRAINT share_is_plain CHECK ((share !~ '^-|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
     CONSTRAINT starts_are_bounded CHECK (((attempts >= 0) AND (attempts <= max_attempts))),
     CONSTRAINT status_is_known CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'dead'::text, 'cancelled'::text]))),
     CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
@@ -991,7 +1011,7 @@ CREATE TABLE jobctl.job_effects (
     completed_at timestamp with time zone,
     result text,
     CONSTRAINT key_is_1_to_255_bytes CHECK (((octet_length(key) >= 1) AND (octet_length(key) <= 255))),
-    CONSTRAINT key_is_plain CHECK ((key !~ '^-|[\u0001-\u001f\u007f-\u009f]'::text)),
+    CONSTRAINT key_is_plain CHECK ((key !~ '^-|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
     CONSTRAINT only_completed_has_a_result CHECK (((completed_at IS NOT NULL) OR (result IS NULL))),
     CONSTRAINT result_is_bounded CHECK ((octet_length(result) <= 8192)),
     CONSTRAINT times_are_dates CHECK (((LEAST(recorded_at, completed_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(recorded_at, completed_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
@@ -1002,7 +1022,7 @@ CREATE TABLE jobctl.job_events (
     action text NOT NULL,
     run_id bigint,
     job text,
-    recorded_by text DEFAULT SESSION_USER NOT NULL,
+    recorded_by text DEFAULT concat_ws(' as '::text, SESSION_USER, NULLIF(CURRENT_USER, SESSION_USER)) NOT NULL,
     host_user text,
     reason text,
     detail text,
@@ -1098,7 +1118,8 @@ CREATE INDEX job_runs_replaced ON jobctl.job_runs USING btree (idempotency_key) 
 CREATE INDEX job_runs_running ON jobctl.job_runs USING btree (job_type, locked_by) WHERE (status = 'running'::text);
 CREATE INDEX job_runs_waiting ON jobctl.job_runs USING btree (queue, priority, run_at, id) WHERE (status = ANY (ARRAY['queued'::text, 'failed'::text]));
 CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, COALESCE(share, ''::text), priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
-CREATE TRIGGER attempts_only_go_up AFTER UPDATE OF attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.attempts < old.attempts) AND ((new.attempts < (old.attempts - 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_fewer_attempts();
+CREATE TRIGGER attempts_only_go_up AFTER UPDATE OF attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.attempts < old.attempts) AND ((new.attempts < (old.attempts - 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_update('attempts', 'go down when its claim is released');
 CREATE TRIGGER deleted_runs_have_no_history AFTER DELETE ON jobctl.job_runs REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
 CREATE TRIGGER effects_are_settled_by_their_recorder BEFORE DELETE OR UPDATE ON jobctl.job_effects FOR EACH ROW WHEN ((old.recorded_by <> CURRENT_USER)) EXECUTE FUNCTION jobctl.keep_effect();
+CREATE TRIGGER key_scope_only_follows_a_replacement AFTER UPDATE OF key_scope ON jobctl.job_runs FOR EACH ROW WHEN (((new.key_scope <> old.key_scope) AND (new.idempotency_key = old.idempotency_key) AND ((old.key_scope <> 'replaced'::text) OR (new.key_scope <> 'live'::text)) AND ((old.key_scope <> 'live'::text) OR (new.key_scope <> 'replaced'::text) OR (old.status <> 'running'::text)))) EXECUTE FUNCTION jobctl.refuse_update('key_scope', 'change between live and replaced');
 CREATE TRIGGER no_runs_have_no_history AFTER TRUNCATE ON jobctl.job_runs FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();

@@ -39,7 +39,7 @@ fn a_batch_line_has_a_key_for_every_flag() {
     let db = TestDb::new();
     let lines = concat!(
         r#"{"job_type": "shell", "payload": {"command": "true"}, "priority": -5, "#,
-        r#""queue": "mail", "run_at": "2026-03-29T08:00:00+02:00", "idempotency_key": "k", "#,
+        r#""queue": "mail", "run_at": "2126-03-29T08:00:00+02:00", "idempotency_key": "k", "#,
         r#""max_attempts": 3, "timeout": "1h", "backoff": "fixed:1m"}"#,
         "\n",
         r#"{"job_type": "http", "payload": {"url": "http://127.0.0.1/"}, "in": "1d"}"#,
@@ -58,7 +58,7 @@ shell|{"command": "true"}||default|0|10||exponential:1m..30m||t"#;
     assert_eq!(db.query(columns), expected);
     let run_at =
         "SELECT run_at AT TIME ZONE 'UTC' FROM jobctl.job_runs WHERE idempotency_key = 'k'";
-    assert_eq!(db.query(run_at), "2026-03-29 06:00:00");
+    assert_eq!(db.query(run_at), "2126-03-29 06:00:00");
 }
 
 #[test]

@@ -110,13 +110,15 @@ fn a_result_in_sql_is_kept_with_its_effect() {
     let long = "SELECT jobctl.record_effect('long', repeat('x', 8193))";
     let refused = db.client().simple_query(long).unwrap_err();
     assert_eq!(refused.code().map(|code| code.code()), Some("22023"));
-    // Another role can not read it.
+    // Another role can not read it, and learns nothing about a key without a record.
     let [ours, theirs] = ["effects", "effects"].map(|part| Role::granted(&db, part));
     let result = "SELECT jobctl.effect_result('ours')";
     ours.client().simple_query("SELECT jobctl.record_effect('ours', 'secret')").unwrap();
     ours.client().simple_query(result).unwrap();
     let refused = theirs.client().simple_query(result).unwrap_err();
     assert_eq!(refused.code().map(|code| code.code()), Some("42501"));
+    let absent = theirs.client().query_one("SELECT jobctl.effect_result('absent')", &[]).unwrap();
+    assert_eq!(absent.get::<_, Option<String>>(0), None);
 }
 
 #[test]

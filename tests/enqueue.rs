@@ -32,15 +32,15 @@ fn every_flag_sets_its_column() {
     for (flag, value, expression, expected) in [
         (
             "--run-at",
-            "2026-03-29T08:00:00+02:00",
+            "2126-03-29T08:00:00+02:00",
             "run_at AT TIME ZONE 'UTC'",
-            "2026-03-29 06:00:00",
+            "2126-03-29 06:00:00",
         ),
         (
             "--run-at",
-            "2026-03-29T08:00:00.5Z",
+            "2126-03-29T08:00:00.5Z",
             "run_at AT TIME ZONE 'UTC'",
-            "2026-03-29 08:00:00.5",
+            "2126-03-29 08:00:00.5",
         ),
         ("--run-at", "9999-12-31T23:59:59Z", "run_at AT TIME ZONE 'UTC'", "9999-12-31 23:59:59"),
         ("--in", "90s", "run_at - created_at", "00:01:30"),
@@ -254,7 +254,7 @@ fn a_key_has_1_to_255_bytes_and_no_control_characters() {
         &"é".repeat(128),
         &"x".repeat(3000),
     ] {
-        let why = "a key must have 1 to 255 bytes without control characters";
+        let why = "a key must have 1 to 255 bytes without control and invisible characters";
         db.jobctl(["enqueue", "--key", key]).args(SHELL).run().exits(2).stdout("").stderr_has(why);
         let line = format!(
             r#"{{"job_type":"shell","payload":{{"command":"true"}},"idempotency_key":{}}}"#,

@@ -95,7 +95,10 @@ fn a_role_cannot_enqueue_in_the_name_of_another() {
             assert_eq!(code(&other, &sql), "23514", "{sql}");
         }
     }
-    assert_eq!(code(&other, "SELECT jobctl.enqueue('receipt', caller => NULL)"), "42501");
+    assert_eq!(code(&other, "SELECT jobctl.enqueue('receipt', caller => NULL)"), "23514");
+    let unchecked = "(SELECT current_user::jobctl.caller WHERE false)";
+    let sql = format!("SELECT jobctl.enqueue('receipt', caller => {unchecked})");
+    assert_eq!(code(&other, &sql), "42501");
     for sql in [
         "CREATE TEMP TABLE mine (caller jobctl.caller)",
         "CREATE TEMP TABLE mine AS SELECT current_user::jobctl.caller AS caller",
@@ -368,4 +371,107 @@ fn only_the_owner_may_enqueue_a_disabled_definition() {
     }
     db.enqueue(["gone"]);
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
+}
+
+#[test]
+fn a_rejected_change_shows_no_other_row() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.a]\nshell = 'cat'\nexpires = '1d'\n
+         [jobs.full]\nshell = 'cat'\nmax_waiting = 1\nwhen_full = 'drop_oldest'\n",
+    );
+    let [victim, other] = ["enqueuer", "enqueuer"].map(|part| Role::granted(&db, part));
+    let live = "key => 'k', key_scope => 'live'";
+    let sql = format!("SELECT jobctl.enqueue('a', '\"SECRET\"', {live}, run_in => '1 hour')");
+    victim.client().batch_execute(&sql).unwrap();
+    victim.client().batch_execute("SELECT jobctl.enqueue('full', '\"SECRET\"')").unwrap();
+    // The owner of the database may add constraints.
+    db.execute(
+        "ALTER TABLE jobctl.job_runs ADD CONSTRAINT ours CHECK (payload <> '[7]') NOT VALID;
+         ALTER TABLE jobctl.job_runs ADD CONSTRAINT kept CHECK (status <> 'cancelled');
+         ALTER TABLE jobctl.job_runs ADD CONSTRAINT one_share UNIQUE (share)",
+    );
+    other.client().batch_execute("SELECT jobctl.enqueue('full', share => 'x')").unwrap_err();
+    db.execute("INSERT INTO jobctl.job_runs (job_type, share) VALUES ('a', 'x')");
+    let replace = format!("{live}, on_conflict => 'replace'");
+    for (given, code) in [
+        (format!("'a', '[1]', {replace}, run_at => '9999-12-31 23:00Z'"), "22023"),
+        ("'a', run_at => '9999-12-31 23:00Z'".to_owned(), "22023"),
+        ("'a', run_at => '9999-12-31 23:00Z', expires_in => '3650 days'".to_owned(), "22023"),
+        (format!("'a', to_jsonb(repeat('x', 1048576)), {replace}"), "22023"),
+        (format!("'a', '[1]', {replace}, share => E'a\\nb'"), "22023"),
+        (format!("'a', '[7]', {replace}"), "23514"),
+        (format!("'a', '[1]', {replace}, share => 'x'"), "23505"),
+        ("'full', '[1]'".to_owned(), "23514"),
+    ] {
+        let refused = other.client().simple_query(&format!("SELECT jobctl.enqueue({given})"));
+        let refused = refused.expect_err(&given);
+        let refused = refused.as_db_error().unwrap();
+        assert_eq!(refused.code().code(), code, "{given}: {refused:?}");
+        let shown = format!("{refused:?}");
+        for secret in ["SECRET", victim.name(), "Failing row", "Key ("] {
+            assert!(!shown.contains(secret), "{given}: {shown}");
+        }
+    }
+}
+
+/// A run with a time in the past is due now. It does not pass the runs that already wait.
+#[test]
+fn a_time_in_the_past_is_now() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'cat'\n");
+    let live = ["--key", "k", "--key-scope", "live"];
+    let past = ["--run-at", "0001-01-01T00:00:00Z"];
+    let mut ids = Vec::new();
+    for job in [&["a"][..], &["shell", r#"{"command": "true"}"#]] {
+        let enqueue = |flags: &[&'static str]| {
+            db.enqueue(job.iter().copied().chain(flags.iter().copied()).chain(past))
+        };
+        ids.push(enqueue(&[]));
+        ids.push(enqueue(&live));
+        let replace = [&live[..], &["--on-conflict", "replace", "--expires-in", "1h"]].concat();
+        assert_eq!(enqueue(&replace), ids[ids.len() - 1]);
+        db.execute("UPDATE jobctl.job_runs SET idempotency_key = NULL");
+        let line = format!(
+            r#"{{"job_type": "{}", "payload": {}, "run_at": "{}"}}"#,
+            job[0],
+            job.get(1).unwrap_or(&"{}"),
+            past[1]
+        );
+        let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().success();
+        ids.push(batch.stdout.trim().parse().unwrap());
+    }
+    let sql = "SELECT jobctl.enqueue('a', run_at => '0001-01-01', expires_in => '1 hour')";
+    ids.push(db.query(sql).parse().unwrap());
+    let edited = db.enqueue(["a", "--in", "1h"]);
+    db.jobctl(["edit", &edited.to_string()]).args(past).run().success();
+    ids.push(edited);
+    for id in &ids {
+        assert_eq!(db.of_run(*id, "run_at >= created_at, run_at <= now()"), "t|t", "{id}");
+    }
+    // The expiry counts from the time that was given.
+    let expired = [ids[1], ids[4], ids[6]].map(|id| db.of_run(id, "expires_at"));
+    assert_eq!(expired, ["0001-01-01 01:00:00+00"; 3]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(ids[1]), "cancelled");
+    assert_eq!(db.status(ids[0]), "succeeded");
+}
+
+#[test]
+fn a_replacement_keeps_the_share_unless_it_names_another() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'cat'\n");
+    for job in [&["a"][..], &["shell", r#"{"command": "true"}"#]] {
+        let key = ["--key", job[0], "--key-scope", "live"];
+        let enqueue = |flags: &[&'static str]| {
+            db.enqueue(job.iter().copied().chain(key).chain(flags.iter().copied()))
+        };
+        let id = enqueue(&["--share", "acme", "--priority", "7", "--expires-in", "1h"]);
+        let replaced = |flags: &[&'static str]| {
+            assert_eq!(enqueue(&[&["--on-conflict", "replace"], flags].concat()), id);
+            db.of_run(id, "share, priority, expires_at IS NULL")
+        };
+        assert_eq!(replaced(&["--priority", "9"]), "acme|7|t");
+        assert_eq!(replaced(&["--share", "bolt", "--expires-in", "1h"]), "bolt|7|f");
+    }
 }

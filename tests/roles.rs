@@ -569,6 +569,208 @@ fn every_role_except_the_enqueuer_reads_the_status() {
     Role::granted(&db, "viewer").jobctl(["next"]).run().success().stdout_has("nightly");
 }
 
+/// The value for a parameter of a function of the schema, with which it would read or change
+/// something that most roles may not.
+fn argument<'a>(name: &str, due: &'a str, times: &'a str) -> &'a str {
+    match name {
+        "job" => "'closed'",
+        "key" => "'taken'",
+        "payload" => "'[1]'",
+        "key_scope" => "'live'",
+        "on_conflict" => "'replace'",
+        "queue" | "share" | "result" => "'x'",
+        "priority" | "most" | "missed" => "0",
+        "max_attempts" | "run_id" | "attempt" => "1",
+        // The job `nightly`, by its name.
+        "definition_id" => "2",
+        "run_at" | "expires_at" => "now()",
+        "timeout" | "expires_in" => "'1 minute'",
+        "backoff" => "'fixed:1m'",
+        "caller" | "role" => "CURRENT_USER",
+        "recorded_by" => "'postgres'",
+        "takes_key" => "true",
+        "job_types" => "'{nightly}'",
+        "statuses" => "'{dead}'",
+        "outcomes" => "'{failed}'",
+        "run_times" | "waits" => "'{1}'",
+        "definition" => "NULL",
+        "schedule" => "'@yearly'",
+        "time_zone" => "'UTC'",
+        "seen" => due,
+        "times" => times,
+        "next" => "'2100-01-01 00:00Z'",
+        "delay" => "'0'",
+        "run_in" | "debounce" | "debounce_max" | "put_off_until" => "NULL",
+        _ => panic!("a value for the parameter {name}"),
+    }
+}
+
+/// The rows that most roles may neither read nor change.
+const PROTECTED: &str = "SELECT
+    (SELECT md5(string_agg(run::text, ';' ORDER BY id)) FROM jobctl.job_runs AS run
+         WHERE id <= {last}),
+    (SELECT count(*) FROM jobctl.job_runs WHERE id > {last} AND job_type <> 'nightly'),
+    (SELECT count(*) FROM jobctl.job_runs WHERE id > {last}),
+    (SELECT md5(string_agg(effect::text, ';' ORDER BY key)) FROM jobctl.job_effects AS effect),
+    (SELECT md5(string_agg(jobctl.definition_keys(definition)::text, ';' ORDER BY id))
+         FROM jobctl.job_definitions AS definition)";
+
+#[test]
+fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.closed]\nshell = 'cat'\nenqueuers = []\npayload = { pin = 'SECRET' }\n
+         [jobs.nightly]\nshell = 'cat'\nschedule = '@yearly'\npayload = { pin = 'SECRET' }\n",
+    );
+    let taken = ["--key", "taken", "--key-scope", "live", "--in", "1h"];
+    let last = db.enqueue(["closed", "\"SECRET\""].into_iter().chain(taken)).to_string();
+    db.execute(
+        "SELECT jobctl.record_effect('taken', 'SECRET');
+         UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())
+         WHERE name = 'nightly'",
+    );
+    let due =
+        "SELECT quote_literal(next_run_at) FROM jobctl.job_definitions WHERE name = 'nightly'";
+    let due = db.query(due);
+    let times = format!("ARRAY[{due}]");
+    let mut client = db.client();
+    let functions = client
+        .query(
+            "SELECT proname::text, coalesce(proargnames[:pronargs], '{}'), ARRAY(
+                 SELECT format_type(type, NULL) FROM unnest(proargtypes) WITH ORDINALITY
+                     AS argument (type, number) ORDER BY number
+             )
+             FROM pg_proc WHERE pronamespace = 'jobctl'::regnamespace ORDER BY proname",
+            &[],
+        )
+        .unwrap();
+    let mut calls = Vec::new();
+    for function in &functions {
+        let [name, names, types] = [0, 1, 2];
+        let (name, names) = (function.get::<_, &str>(name), function.get::<_, Vec<&str>>(names));
+        let types = function.get::<_, Vec<&str>>(types);
+        let given: Vec<_> = names.iter().map(|name| argument(name, &due, &times)).collect();
+        let call = |null: &dyn Fn(usize) -> Option<String>| {
+            let values = given.iter().zip(&types).enumerate().map(|(at, (value, kind))| {
+                null(at).unwrap_or_else(|| format!("({value})::{kind}"))
+            });
+            format!("SELECT jobctl.{name}({})", values.collect::<Vec<_>>().join(", "))
+        };
+        calls.push(call(&|_| None));
+        calls.push(call(&|_| Some("NULL".to_owned())));
+        for at in 0..given.len() {
+            let (value, kind) = (given[at], types[at]);
+            for null in [
+                "NULL".to_owned(),
+                format!("NULL::{kind}"),
+                format!("(SELECT ({value})::{kind} WHERE false)"),
+            ] {
+                calls.push(call(&|other| (other == at).then(|| null.clone())));
+            }
+        }
+    }
+    let mut run = |role: &str, call: &str| {
+        client.batch_execute(&format!("BEGIN; SET LOCAL ROLE {role}")).unwrap();
+        let said = client.simple_query(call).map_or_else(
+            |error| format!("{:?}", error.as_db_error().unwrap()),
+            |rows| {
+                rows.iter().fold("answered".to_owned(), |said, message| match message {
+                    postgres::SimpleQueryMessage::Row(row) if !row.is_empty() => {
+                        said + " " + row.get(0).unwrap_or_default()
+                    }
+                    _ => said,
+                })
+            },
+        );
+        if !said.starts_with("answered") {
+            client.batch_execute("ROLLBACK; BEGIN").unwrap();
+        }
+        let row =
+            client.simple_query(&format!("RESET ROLE; {}", PROTECTED.replace("{last}", &last)));
+        let row = row.unwrap().into_iter().find_map(|message| match message {
+            postgres::SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        client.batch_execute("ROLLBACK").unwrap();
+        let row = row.unwrap();
+        (said, [0, 1, 2, 3, 4].map(|at| row.get(at).unwrap().to_owned()))
+    };
+    let (_, before) = run("postgres", "SELECT");
+    // The calls are worth a check: as the owner they read the secret and change the rows.
+    let owners: Vec<_> = calls.iter().map(|call| run("postgres", call)).collect();
+    assert!(owners.iter().any(|(said, _)| said.contains("SECRET")));
+    for at in [0, 2] {
+        assert!(owners.iter().any(|(_, after)| after[at] != before[at]), "{at}");
+    }
+    let mut roles = vec![("no set", Role::new(&db))];
+    roles.extend(PARTS.map(|part| (part, Role::granted(&db, part))));
+    let mut otherwise = String::new();
+    for (part, role) in &roles {
+        // A worker fires schedules; an operator may enqueue and replace.
+        let kept: &[usize] = match *part {
+            "worker" => &[0, 1, 3, 4],
+            "operator" => &[3, 4],
+            _ => &[0, 1, 2, 3, 4],
+        };
+        for call in &calls {
+            let (said, after) = run(role.name(), call);
+            let reads = said.contains("SECRET") && !["worker", "operator"].contains(part);
+            if reads || kept.iter().any(|at| after[*at] != before[*at]) {
+                otherwise += &format!("{part}: {call}: {said}\n");
+            }
+        }
+    }
+    assert_eq!(otherwise, "");
+}
+
+#[test]
+fn a_change_by_a_function_names_its_owner_beside_the_login() {
+    let db = furnished();
+    let [operator, victim] = ["operator", "operator"].map(|part| Role::granted(&db, part));
+    db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", operator.name()));
+    operator
+        .client()
+        .batch_execute(
+            "CREATE FUNCTION trap.spring() RETURNS void LANGUAGE sql SECURITY DEFINER AS $$
+                 INSERT INTO jobctl.job_events (action, job) VALUES ('pause', 'a');
+                 INSERT INTO jobctl.job_holds (scope, name) VALUES ('job', 'a') $$;
+             GRANT USAGE ON SCHEMA trap TO PUBLIC",
+        )
+        .unwrap();
+    victim.jobctl(["pause", "nightly"]).run().success();
+    victim.client().batch_execute("SELECT trap.spring()").unwrap();
+    let (operator, victim) = (operator.name(), victim.name());
+    let by = "SELECT recorded_by FROM jobctl.job_events WHERE action = 'pause' ORDER BY id";
+    assert_eq!(db.query(by), format!("{victim}\n{victim} as {operator}"));
+    assert_eq!(
+        db.query("SELECT recorded_by FROM jobctl.job_holds"),
+        format!("{victim} as {operator}")
+    );
+}
+
+#[test]
+fn an_operator_cannot_replace_a_payload_through_the_scope_of_its_key() {
+    let db = furnished();
+    let operator = Role::granted(&db, "operator");
+    let retained = db.enqueue(["a", "[1]", "--key", "r", "--in", "1h"]);
+    let live = db.enqueue(["a", "[1]", "--key", "l", "--key-scope", "live", "--in", "1h"]);
+    for (id, scope) in [(retained, "live"), (retained, "replaced"), (live, "retained")] {
+        let sql = format!("UPDATE jobctl.job_runs SET key_scope = '{scope}' WHERE id = {id}");
+        for mut client in [operator.client(), db.client()] {
+            let refused = client.batch_execute(&sql).expect_err(&sql);
+            let refused = refused.as_db_error().unwrap();
+            assert_eq!(refused.constraint(), Some("key_scope_only_follows_a_replacement"), "{sql}");
+        }
+    }
+    // Only a run that is running can be replaced.
+    let sql = format!("UPDATE jobctl.job_runs SET key_scope = 'replaced' WHERE id = {live}");
+    operator.client().batch_execute(&sql).unwrap_err();
+    let replace = "SELECT jobctl.enqueue('a', '[2]', key => 'r', key_scope => 'live', \
+                   on_conflict => 'replace')";
+    operator.client().batch_execute(replace).unwrap();
+    assert_eq!(db.of_run(retained, "payload, key_scope"), "[1]|retained");
+}
+
 #[test]
 fn grants_change_nothing_and_reject_an_impossible_role_name() {
     for part in PARTS {

@@ -7,9 +7,10 @@
 -- evaluates the default. Inside a SECURITY DEFINER function, current_user is the function's owner.
 -- session_user can not replace it: when a superuser runs VACUUM, PostgreSQL evaluates a table's
 -- expressions with the rights of the table's owner. The check accepts only the name of the current
--- role, and no other role may store values of this type.
+-- role, and no other role may store values of this type. A subquery without rows is NULL without a
+-- check, so the functions give NULL no rights.
 CREATE DOMAIN jobctl.caller AS name
-    CONSTRAINT caller_is_current_user CHECK (VALUE = CURRENT_USER);
+    CONSTRAINT caller_is_current_user CHECK ((VALUE = CURRENT_USER) IS TRUE);
 
 REVOKE ALL ON TYPE jobctl.caller FROM PUBLIC;
 
@@ -62,7 +63,8 @@ CREATE TABLE jobctl.job_definitions (
     -- How many may start at once after a pause; NULL for as many as the rate names.
     burst integer
         CONSTRAINT burst_in_range
-            CHECK (burst IS NULL OR burst BETWEEN 1 AND 999999 AND rate IS NOT NULL),
+            -- With BETWEEN, pg_dump would write it in another way after a restore.
+            CHECK (burst IS NULL OR burst >= 1 AND burst <= 999999 AND rate IS NOT NULL),
     most_at_once integer
         GENERATED ALWAYS AS (coalesce(burst, split_part(rate, '/', 1)::integer)) STORED,
     -- The time from which all starts so far are within the rate. The generic cell rate algorithm
@@ -189,12 +191,19 @@ CREATE TABLE jobctl.job_runs (
     idempotency_key text
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(idempotency_key) BETWEEN 1 AND 255)
         -- The prefix jobctl-run- is reserved for the keys of runs without a key of their own.
-        -- Scripts would pass a key that begins with - as an option.
-        CONSTRAINT key_is_plain_and_not_reserved
-            CHECK (idempotency_key !~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'),
+        -- Scripts would pass a key that begins with - as an option. src/text/plain.rs has the same
+        -- control and invisible characters, which make two keys look alike.
+        CONSTRAINT key_is_plain_and_not_reserved CHECK (
+            idempotency_key !~ E'^(-|jobctl-run-)|['
+                '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
+                '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
+                '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
+                '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]'
+        ),
     -- A retained key is taken while its run is kept, a live key while its run is unfinished. A run
     -- whose live key a newer run took while it was running has the scope `replaced`: it holds no
-    -- key, and is not tried again. The newer run is not claimed before this one ends.
+    -- key, and is not tried again. The newer run is not claimed before this one ends. See the
+    -- trigger key_scope_only_follows_a_replacement.
     key_scope text NOT NULL DEFAULT 'retained'
         CONSTRAINT key_scope_is_known CHECK (key_scope IN ('retained', 'live', 'replaced')),
     scheduled_for timestamptz,
@@ -204,7 +213,13 @@ CREATE TABLE jobctl.job_runs (
     -- turns between its shares. Runs without a share are one share together.
     share text COLLATE "C"
         CONSTRAINT share_is_1_to_255_bytes CHECK (octet_length(share) BETWEEN 1 AND 255)
-        CONSTRAINT share_is_plain CHECK (share !~ E'^-|[\\u0001-\\u001f\\u007f-\\u009f]'),
+        CONSTRAINT share_is_plain CHECK (
+            share !~ E'^-|['
+                '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
+                '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
+                '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
+                '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]'
+        ),
     locked_by text,
     locked_until timestamptz,
     cancel_requested_at timestamptz,
@@ -384,7 +399,13 @@ CREATE INDEX job_figures_job ON jobctl.job_figures (job_type, day, part);
 CREATE TABLE jobctl.job_effects (
     key text PRIMARY KEY
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255)
-        CONSTRAINT key_is_plain CHECK (key !~ E'^-|[\\u0001-\\u001f\\u007f-\\u009f]'),
+        CONSTRAINT key_is_plain CHECK (
+            key !~ E'^-|['
+                '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
+                '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
+                '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
+                '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]'
+        ),
     run_id bigint,
     attempt integer,
     -- The role that recorded the effect, see may_settle.
@@ -454,7 +475,8 @@ CREATE TABLE jobctl.job_holds (
     -- NULL: until it is released.
     held_until timestamptz,
     -- As in job_events.
-    recorded_by text NOT NULL DEFAULT SESSION_USER,
+    recorded_by text NOT NULL
+        DEFAULT concat_ws(' as ', SESSION_USER, nullif(CURRENT_USER, SESSION_USER)),
     host_user text,
     reason text,
     CONSTRAINT all_has_no_name CHECK ((scope = 'all') = (name = '')),
@@ -481,8 +503,10 @@ CREATE TABLE jobctl.job_events (
     -- pruned by age.
     run_id bigint,
     job text,
-    -- The login. `jobctl grants` lets no role set this or the time.
-    recorded_by text NOT NULL DEFAULT SESSION_USER,
+    -- The login, and the current role if it is another: after SET ROLE, or in a SECURITY DEFINER
+    -- function. `jobctl grants` lets no role set this or the time.
+    recorded_by text NOT NULL
+        DEFAULT concat_ws(' as ', SESSION_USER, nullif(CURRENT_USER, SESSION_USER)),
     -- The user and the host of the command, as the command reports them.
     host_user text,
     reason text,
@@ -649,9 +673,10 @@ AS $$
     ))
 $$;
 
--- Gives a waiting run with a live key a new payload and a new time, which for debounced runs is at
--- most `debounce_max` after its creation. Returns its id. Waits for an open claim of the run. A
--- failed run keeps its backoff.
+-- Gives a waiting run with a live key a new payload, a new expiry, and a new time, which for
+-- debounced runs is at most `debounce_max` after its creation. A share replaces the old one unless
+-- it is NULL. Returns the run's id. Waits for an open claim of the run. A failed run keeps its
+-- backoff.
 --
 -- Returns NULL if no run of the job waits with this key. If a run of the job is running with it,
 -- and `takes_key` is true, that run loses the key, so that a new run can have it.
@@ -661,7 +686,7 @@ CREATE FUNCTION jobctl.replace_waiting(
     payload jsonb,
     run_at timestamptz,
     debounce_max interval,
-    expires_in interval,
+    expires_at timestamptz,
     share text,
     takes_key boolean
 )
@@ -680,8 +705,8 @@ BEGIN
             least(replace_waiting.run_at, run.created_at + replace_waiting.debounce_max),
             CASE run.status WHEN 'failed' THEN run.run_at END
         ),
-        expires_at = replace_waiting.run_at + replace_waiting.expires_in,
-        share = replace_waiting.share,
+        expires_at = replace_waiting.expires_at,
+        share = coalesce(replace_waiting.share, run.share),
         updated_at = now()
     WHERE run.idempotency_key = replace_waiting.key
         AND run.key_scope = 'live'
@@ -710,7 +735,9 @@ $$;
 -- id, if the definition is full and drops new runs. Returns the code and the reason of a refusal.
 -- The reason tells no more than the errors of `enqueue`: if another job's run has the key, only
 -- that the key is taken. The checks are made here because a failed CHECK shows the whole row,
--- including the payload, to the caller and in the server's log.
+-- including the payload, to the caller and in the server's log. A constraint may still reject the
+-- change of an existing run: then the error is raised again without that row. The INSERT is not
+-- guarded: it shows values of the caller, and each guard would cost a subtransaction.
 --
 -- If another open transaction has the key, waits for it, but no longer than the lock timeout.
 CREATE FUNCTION jobctl.try_enqueue(
@@ -745,11 +772,17 @@ AS $$
 DECLARE
     definition jobctl.job_definitions;
     beyond text;
+    expires_at timestamptz;
     replaces boolean :=
         coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
     is_full boolean := false;
     is_same boolean;
     size integer := octet_length(try_enqueue.payload::text);
+    invisible CONSTANT text := E'['
+        '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
+        '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
+        '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
+        '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]';
 BEGIN
     SELECT * INTO definition FROM jobctl.job_definitions WHERE name = try_enqueue.job;
     IF NOT FOUND THEN
@@ -829,8 +862,8 @@ BEGIN
         WHEN length(try_enqueue.backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
         WHEN octet_length(try_enqueue.key) NOT BETWEEN 1 AND 255
-            OR try_enqueue.key ~ E'^(-|jobctl-run-)|[\\u0001-\\u001f\\u007f-\\u009f]'
-            THEN 'key must be 1 to 255 bytes without control characters, '
+            OR try_enqueue.key ~ ('^(-|jobctl-run-)|' || invisible)
+            THEN 'key must be 1 to 255 bytes without control and invisible characters, '
                 'and must not begin with - or jobctl-run-'
         WHEN try_enqueue.key_scope NOT IN ('retained', 'live')
             THEN 'key_scope must be retained or live'
@@ -855,12 +888,11 @@ BEGIN
         WHEN try_enqueue.debounce_max NOT BETWEEN try_enqueue.debounce AND '3650 days'
             THEN 'debounce_max is out of range; allowed are the debounce to 3650 days'
         WHEN try_enqueue.expires_in NOT BETWEEN '1 second' AND '3650 days'
-            OR try_enqueue.run_at + try_enqueue.expires_in >= '10000-01-01 00:00Z'
             THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
         WHEN octet_length(try_enqueue.share) NOT BETWEEN 1 AND 255
-            OR try_enqueue.share ~ E'^-|[\\u0001-\\u001f\\u007f-\\u009f]'
-            THEN 'share must be 1 to 255 bytes without control characters, and must not begin '
-                'with -'
+            OR try_enqueue.share ~ ('^-|' || invisible)
+            THEN 'share must be 1 to 255 bytes without control and invisible characters, '
+                'and must not begin with -'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
         WHEN size > 4 * 262144
@@ -893,7 +925,14 @@ BEGIN
         RETURN;
     END IF;
     run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
-    expires_in := coalesce(expires_in, definition.expires);
+    expires_at := run_at + coalesce(expires_in, definition.expires);
+    IF expires_at >= '10000-01-01 00:00Z' THEN
+        code := '22023';
+        reason := 'expires_in is out of range; the run would expire after the year 9999';
+        RETURN;
+    END IF;
+    -- Claims begin with the earliest run_at: a time in the past would pass the runs that wait.
+    run_at := greatest(run_at, now());
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
         -- Reads at most max_waiting entries of job_runs_waiting_of_job: the order of its columns
         -- keeps the planner from other indexes. A number in a row would be written by all enqueues
@@ -912,16 +951,20 @@ BEGIN
     -- program chose this id itself. If the sequence is behind its table, all five ids are taken.
     FOR try IN 1..5 LOOP
         IF replaces THEN
-            id := jobctl.replace_waiting(
-                definition.name,
-                try_enqueue.key,
-                coalesce(try_enqueue.payload, '{}'),
-                run_at,
-                try_enqueue.debounce_max,
-                expires_in,
-                try_enqueue.share,
-                NOT is_full
-            );
+            BEGIN
+                id := jobctl.replace_waiting(
+                    definition.name,
+                    try_enqueue.key,
+                    coalesce(try_enqueue.payload, '{}'),
+                    run_at,
+                    try_enqueue.debounce_max,
+                    expires_at,
+                    try_enqueue.share,
+                    NOT is_full
+                );
+            EXCEPTION WHEN integrity_constraint_violation THEN
+                RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
+            END;
             IF id IS NOT NULL THEN
                 result := 'replaced';
                 RETURN;
@@ -954,7 +997,7 @@ BEGIN
             coalesce(try_enqueue.backoff, definition.backoff),
             try_enqueue.key,
             coalesce(try_enqueue.key_scope, 'retained'),
-            try_enqueue.run_at + try_enqueue.expires_in,
+            expires_at,
             try_enqueue.share
         WHERE NOT is_full
         ON CONFLICT DO NOTHING
@@ -962,7 +1005,11 @@ BEGIN
         IF FOUND THEN
             result := 'enqueued';
             IF definition.when_full = 'drop_oldest' AND definition.max_waiting IS NOT NULL THEN
-                PERFORM jobctl.drop_oldest(definition.name, definition.max_waiting);
+                BEGIN
+                    PERFORM jobctl.drop_oldest(definition.name, definition.max_waiting);
+                EXCEPTION WHEN integrity_constraint_violation THEN
+                    RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
+                END;
             END IF;
             RETURN;
         END IF;
@@ -1322,16 +1369,16 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    found record;
+    recorded record;
 BEGIN
-    SELECT effect.recorded_by, effect.result INTO found
+    SELECT effect.recorded_by, effect.result INTO recorded
     FROM jobctl.job_effects AS effect
     WHERE effect.key = effect_result.key;
-    IF jobctl.may_settle(caller, found.recorded_by) IS FALSE THEN
+    IF FOUND AND jobctl.may_settle(caller, recorded.recorded_by) IS NOT TRUE THEN
         RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can read it', key
             USING ERRCODE = '42501';
     END IF;
-    RETURN found.result;
+    RETURN recorded.result;
 END
 $$;
 
@@ -1389,13 +1436,13 @@ CREATE TRIGGER no_runs_have_no_history
 -- Workers may update `attempts`. Without this trigger a worker could start a run more often than
 -- max_attempts allows. Only a release may decrement the number. AFTER and WHEN, because a BEFORE
 -- trigger would lock each row of a claim a second time.
-CREATE FUNCTION jobctl.refuse_fewer_attempts()
+CREATE FUNCTION jobctl.refuse_update()
 RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RAISE EXCEPTION 'attempts of run % can only go down when its claim is released', OLD.id
+    RAISE EXCEPTION '% of run % can only %', TG_ARGV[0], OLD.id, TG_ARGV[1]
         USING ERRCODE = 'check_violation', CONSTRAINT = TG_NAME;
 END
 $$;
@@ -1411,7 +1458,20 @@ CREATE TRIGGER attempts_only_go_up
             OR NEW.status NOT IN ('queued', 'cancelled')
         )
     )
-    EXECUTE FUNCTION jobctl.refuse_fewer_attempts();
+    EXECUTE FUNCTION jobctl.refuse_update('attempts', 'go down when its claim is released');
+
+-- Operators may update `key_scope`: a retry gives a replaced run its live key back. Without this
+-- trigger an operator could make any key live, replace the run's payload, and undo that.
+CREATE TRIGGER key_scope_only_follows_a_replacement
+    AFTER UPDATE OF key_scope ON jobctl.job_runs
+    FOR EACH ROW
+    WHEN (
+        NEW.key_scope <> OLD.key_scope
+        AND NEW.idempotency_key = OLD.idempotency_key
+        AND (OLD.key_scope, NEW.key_scope) <> ('replaced', 'live')
+        AND (OLD.key_scope, NEW.key_scope, OLD.status) <> ('live', 'replaced', 'running')
+    )
+    EXECUTE FUNCTION jobctl.refuse_update('key_scope', 'change between live and replaced');
 
 -- Adds attempts that have just ended to the figures: arrays of equal length, one element an
 -- attempt, or a run that expired. `statuses` are those of the runs now; run times and waits, in

@@ -21,6 +21,7 @@ use crate::print::{self, Output, Table, instant};
 use crate::schedule::{When, Zone};
 use crate::store::{Cause, RunFilter, Store};
 use crate::text::duration;
+use crate::text::plain::is_plain;
 pub(super) use crate::text::timestamp::parse as time;
 
 /// The heading of the flags that select runs.
@@ -232,8 +233,8 @@ pub(super) fn run_id(text: &str) -> Result<i64, String> {
 
 /// Checks a worker's name.
 pub(super) fn worker(text: &str) -> Result<String, String> {
-    let fits = (1..=255).contains(&text.len()) && !text.chars().any(char::is_control);
-    checked(text, fits, "a worker's name has 1 to 255 bytes and no control characters")
+    let fits = (1..=255).contains(&text.len()) && is_plain(text);
+    checked(text, fits, "a worker's name has 1 to 255 bytes and no control or invisible characters")
 }
 
 /// Checks the key of an effect.
@@ -258,9 +259,10 @@ pub(super) fn share(text: &str) -> Result<String, String> {
 
 /// Scripts would pass a text that begins with - as an option.
 fn short_text(what: &str, text: &str) -> Result<String, String> {
-    let is_plain = !text.starts_with('-') && !text.chars().any(char::is_control);
-    let rule = "must have 1 to 255 bytes without control characters, and must not begin with -";
-    checked(text, is_plain && (1..=255).contains(&text.len()), &format!("a {what} {rule}"))
+    let fits = !text.starts_with('-') && is_plain(text) && (1..=255).contains(&text.len());
+    let rule = "must have 1 to 255 bytes without control and invisible characters, \
+                and must not begin with -";
+    checked(text, fits, &format!("a {what} {rule}"))
 }
 
 /// Returns a text that fits, else the rule that it breaks.

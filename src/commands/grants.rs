@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 
 use super::DatabaseFlags;
 use crate::print;
+use crate::text::plain::is_plain;
 
 /// Print the GRANT statements for a role; changes nothing
 ///
@@ -72,8 +73,8 @@ fn role(text: &str) -> Result<String, String> {
         // SQL accepts neither as a role's name, even in quotes.
         "public" => Err("PUBLIC means every role; name one role".to_owned()),
         "none" => Err("no role can have this name".to_owned()),
-        _ if !(1..=63).contains(&text.len()) || text.chars().any(char::is_control) => {
-            Err("a role's name has 1 to 63 bytes and no control characters".to_owned())
+        _ if !(1..=63).contains(&text.len()) || !is_plain(text) => {
+            Err("a role's name has 1 to 63 bytes and no control or invisible characters".to_owned())
         }
         _ => Ok(format!("\"{}\"", text.replace('"', "\"\""))),
     }

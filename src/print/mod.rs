@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::exit::Fault;
-use crate::text::plain::{self, commands_terminals, plain};
+use crate::text::plain::{self, is_invisible, plain};
 use log_writer::LogWriter;
 
 pub(crate) use fields::Fields;
@@ -214,8 +214,10 @@ fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<String> {
     let mut text = String::with_capacity(json.len() + 1);
     for c in json.chars() {
         // serde_json escapes ASCII control characters only.
-        if c >= '\u{7f}' && commands_terminals(c) {
-            let _ = write!(text, "\\u{:04x}", u32::from(c));
+        if c >= '\u{7f}' && is_invisible(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
         } else {
             text.push(c);
         }

@@ -1,4 +1,4 @@
-//! Makes text safe to print: it cannot control the terminal. Pure.
+//! Makes text safe to print: it cannot control the terminal or hide characters. Pure.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -26,11 +26,11 @@ pub(crate) fn cut(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text with control characters and direction marks escaped; it stays on one line.
+/// Returns the text with control and invisible characters escaped; it stays on one line.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
-        if commands_terminals(c) {
+        if is_invisible(c) {
             let _ = write!(plain, "{}", c.escape_default());
         } else {
             plain.push(c);
@@ -39,14 +39,36 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// Returns whether a character changes the terminal instead of being shown: a control character or
-/// a direction mark.
-pub(crate) fn commands_terminals(c: char) -> bool {
-    let is_direction = matches!(
+/// Returns whether a text has neither control nor invisible characters.
+pub(crate) fn is_plain(text: &str) -> bool {
+    !text.chars().any(is_invisible)
+}
+
+/// Returns whether a character is not shown: a control character, which may change the terminal, a
+/// direction mark, or one without width, which makes two texts look alike. The constraints of
+/// `jobctl.job_runs` reject the same.
+pub(crate) fn is_invisible(c: char) -> bool {
+    let has_no_width = matches!(
         c,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
     );
-    c.is_control() || is_direction
+    c.is_control() || has_no_width
 }
 
 #[cfg(test)]

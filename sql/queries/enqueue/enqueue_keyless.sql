@@ -21,7 +21,7 @@ SELECT
     asked.payload::jsonb,
     coalesce(asked.queue, 'default'),
     coalesce(asked.priority, 0),
-    due.at,
+    greatest(due.at, now()),
     coalesce(asked.max_attempts, 10),
     make_interval(secs => asked.timeout),
     coalesce(asked.backoff, 'exponential:1m..30m'),

@@ -9,13 +9,9 @@ SELECT jobctl.replace_waiting(
     line.job_type,
     line.idempotency_key,
     line.payload::jsonb,
-    coalesce(
-        line.run_at,
-        now() + make_interval(secs => coalesce(line.seconds, line.debounce)),
-        now()
-    ),
+    greatest(due.at, now()),
     make_interval(secs => line.debounce_max),
-    make_interval(secs => line.expires_in),
+    due.at + make_interval(secs => line.expires_in),
     line.share,
     true
 ) AS id
@@ -41,4 +37,11 @@ FROM unnest(
     share,
     ordinal
 )
+CROSS JOIN LATERAL (
+    SELECT coalesce(
+        line.run_at,
+        now() + make_interval(secs => coalesce(line.seconds, line.debounce)),
+        now()
+    ) AS at
+) AS due
 ORDER BY line.ordinal

@@ -9,7 +9,10 @@ WITH wanted AS (
     SELECT
         $5::text AS queue,
         $6::integer AS priority,
-        coalesce($7::timestamptz, now() + make_interval(secs => $8::float8)) AS run_at,
+        -- As in try_enqueue, no time in the past.
+        CASE WHEN num_nonnulls($7::timestamptz, $8::float8) > 0
+            THEN greatest($7::timestamptz, now() + make_interval(secs => coalesce($8::float8, 0)))
+        END AS run_at,
         $9::integer AS max_attempts,
         make_interval(secs => $10::float8) AS timeout,
         $11::text AS backoff
