@@ -94,6 +94,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
             "environment",
             "role",
             "grants",
+            "objects",
             "ticks",
             "sequences",
             "definitions",
@@ -442,10 +443,10 @@ fn each_breach_of_the_role_matrix_is_found() {
     let _members_change = PREDEFINED_ROLES.write().unwrap_or_else(PoisonError::into_inner);
     let db = healthy_db();
     let (app, group) = (Role::granted(&db, "worker"), Role::new(&db));
-    let (app, group) = (app.name(), group.name());
-    db.execute(
-        "CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
-    );
+    let viewer = Role::granted(&db, "viewer");
+    let (worker, app, group, viewer_name) = (&app, app.name(), group.name(), viewer.name());
+    let owner = format!("{group}_owner");
+    db.execute(&format!("CREATE ROLE {owner}"));
     let cases = [
         ("GRANT INSERT ON jobctl.job_runs TO {app}", "{app} has INSERT on job_runs{beyond}"),
         (
@@ -456,6 +457,28 @@ fn each_breach_of_the_role_matrix_is_found() {
         (
             "GRANT UPDATE (payload) ON jobctl.job_runs TO {app}",
             "{app} has UPDATE (payload) on job_runs{beyond}",
+        ),
+        // What other sets have.
+        (
+            "GRANT UPDATE (key_scope) ON jobctl.job_runs TO {app}",
+            "{app} has UPDATE (key_scope) on job_runs{beyond}",
+        ),
+        (
+            "GRANT SELECT (payload), UPDATE (status) ON jobctl.job_runs TO {viewer}",
+            "{viewer} has SELECT (payload), UPDATE (status) on job_runs{beyond}",
+        ),
+        (
+            "GRANT SELECT ON jobctl.job_effects TO {viewer}",
+            "{viewer} has SELECT on job_effects{beyond}",
+        ),
+        (
+            "GRANT EXECUTE ON FUNCTION jobctl.fire TO {viewer}",
+            "{viewer} has EXECUTE on fire{beyond}",
+        ),
+        (
+            "GRANT USAGE ON SCHEMA jobctl TO {group}; GRANT SELECT (output) ON jobctl.job_attempts
+                 TO {group}",
+            "{group} has SELECT (output) on job_attempts{beyond}",
         ),
         (
             "GRANT TRUNCATE ON jobctl.job_effects TO {app}",
@@ -474,6 +497,10 @@ fn each_breach_of_the_role_matrix_is_found() {
             "{app} has EXECUTE on forget_history{beyond}",
         ),
         ("GRANT USAGE ON TYPE jobctl.caller TO {app}", "{app} has USAGE on caller{beyond}"),
+        (
+            "ALTER DEFAULT PRIVILEGES IN SCHEMA jobctl GRANT SELECT ON TABLES TO {viewer}",
+            "{viewer} has SELECT on objects of later migrations{beyond}",
+        ),
         (
             "GRANT SELECT ON jobctl.dead_runs TO PUBLIC",
             "PUBLIC, which means every role, has SELECT on dead_runs",
@@ -497,48 +524,41 @@ fn each_breach_of_the_role_matrix_is_found() {
             "{group} is a member of pg_read_all_data, pg_write_all_data, \
              which has access to every table",
         ),
-        (
-            "CREATE TRIGGER t BEFORE UPDATE ON jobctl.job_runs
-                 FOR EACH ROW EXECUTE FUNCTION public.mine()",
-            "trigger t on job_runs does not belong to jobctl and can change what runs",
-        ),
-        (
-            "CREATE RULE \"R\" AS ON DELETE TO jobctl.job_runs DO INSTEAD NOTHING",
-            "rule \"R\" on job_runs does not belong to jobctl and can change what runs",
-        ),
-        (
-            "ALTER TABLE jobctl.job_runs ENABLE ROW LEVEL SECURITY",
-            "row level security without a policy hides all rows of job_runs \
-             from every role but the owner",
-        ),
     ];
     let undo = format!(
-        "REVOKE INSERT, TRIGGER, REFERENCES, UPDATE, UPDATE (payload) ON jobctl.job_runs FROM {app};
-         REVOKE TRUNCATE ON jobctl.job_effects FROM {app};
-         REVOKE GRANT OPTION FOR SELECT ON jobctl.job_runs FROM {app};
-         REVOKE USAGE ON SEQUENCE jobctl.job_runs_id_seq FROM {app};
-         REVOKE EXECUTE ON FUNCTION jobctl.forget_history FROM {app};
+        "REVOKE ALL ON ALL TABLES IN SCHEMA jobctl FROM {app}, {viewer_name}, {group}, PUBLIC;
+         REVOKE ALL ON ALL ROUTINES IN SCHEMA jobctl FROM {app}, {viewer_name}, PUBLIC;
+         REVOKE ALL ON ALL SEQUENCES IN SCHEMA jobctl FROM {app};
+         REVOKE USAGE ON SCHEMA jobctl FROM {group};
          REVOKE USAGE ON TYPE jobctl.caller FROM {app};
-         REVOKE SELECT ON jobctl.dead_runs FROM PUBLIC;
-         REVOKE EXECUTE ON FUNCTION jobctl.fire FROM PUBLIC;
+         ALTER DEFAULT PRIVILEGES IN SCHEMA jobctl REVOKE ALL ON TABLES FROM {viewer_name};
          REVOKE pg_read_all_data, pg_write_all_data FROM {app}, {group};
          REVOKE pg_execute_server_program, pg_read_server_files, pg_write_server_files FROM {app};
-         REVOKE {group} FROM {app};
-         DROP TRIGGER IF EXISTS t ON jobctl.job_runs;
-         DROP RULE IF EXISTS \"R\" ON jobctl.job_runs;
-         ALTER TABLE jobctl.job_runs DISABLE ROW LEVEL SECURITY;
-         GRANT UPDATE (status, attempts) ON jobctl.job_runs TO {app}"
+         REVOKE {group} FROM {app}"
     );
-    let beyond = ", which `jobctl grants` gives to no role";
+    let beyond = ", beyond its sets of `jobctl grants`";
     let fill = |text: &str| {
-        text.replace("{app}", app).replace("{group}", group).replace("{beyond}", beyond)
+        let text = text.replace("{app}", app).replace("{group}", group);
+        text.replace("{viewer}", viewer_name).replace("{beyond}", beyond)
     };
+    let none = "no role has more privileges than `jobctl grants` gives";
     for (change, found) in cases {
-        finds(&db, "grants", "ok", "no role has more privileges than `jobctl grants` gives");
+        finds(&db, "grants", "ok", none);
         db.execute(&fill(change));
         finds(&db, "grants", "bad", &fill(found));
         db.execute(&undo);
+        worker.grant("worker");
+        viewer.grant("viewer");
     }
+    // The documented addition for `tick --prune`, and a part of the viewer's set.
+    db.execute(&fill(
+        "GRANT DELETE ON jobctl.job_runs, jobctl.job_events TO {app};
+         GRANT USAGE ON SCHEMA jobctl TO {group}; GRANT SELECT ON jobctl.dead_runs TO {group}",
+    ));
+    finds(&db, "grants", "ok", none);
+    // Combined sets.
+    worker.grant("worker,enqueuer,effects");
+    finds(&db, "grants", "ok", none);
     // Each role gets its own line.
     db.execute(&fill("GRANT INSERT ON jobctl.job_runs, jobctl.job_definitions TO {app}, {group}"));
     let all = findings(db.jobctl(["doctor"]));
@@ -557,7 +577,196 @@ fn each_breach_of_the_role_matrix_is_found() {
         &(remedy
             + &format!("REVOKE INSERT ON jobctl.job_runs, jobctl.job_definitions FROM {group}")),
     );
-    finds(&db, "grants", "ok", "no role has more privileges than `jobctl grants` gives");
+    finds(&db, "grants", "ok", none);
+    // Members of the owner may do everything.
+    let give = "SELECT format('ALTER %s %s OWNER TO ', kind, object) FROM (
+             SELECT 'TABLE', oid::regclass::text FROM pg_class
+             WHERE relnamespace = 'jobctl'::regnamespace AND relkind IN ('r', 'v')
+             UNION ALL SELECT 'FUNCTION', oid::regprocedure::text FROM pg_proc
+             WHERE pronamespace = 'jobctl'::regnamespace
+             UNION ALL SELECT 'DOMAIN', 'jobctl.caller'
+             UNION ALL SELECT 'SCHEMA', 'jobctl') AS owned (kind, object)";
+    let give = |to: &str| {
+        for statement in db.query(give).lines() {
+            db.execute(&format!("{statement} {to}"));
+        }
+    };
+    give(&owner);
+    db.execute(&format!("GRANT {owner} TO {group}; GRANT {group} TO {viewer_name}"));
+    let mut members = [group, viewer_name];
+    members.sort_unstable();
+    let members = members.join(", ");
+    let found =
+        format!("{members} may do everything as a member of {owner}, which owns the schema");
+    finds(&db, "grants", "warn", &found);
+    give("CURRENT_USER");
+    db.execute(&format!("DROP ROLE {owner}"));
+}
+
+/// Everything that the owner of the schema, or a superuser, can change in it.
+#[test]
+fn each_change_of_the_schema_is_found() {
+    let change_function =
+        |name: &str, change: &str| format!("ALTER FUNCTION jobctl.{name} {change}");
+    let reset = change_function("enqueue", "RESET ALL");
+    let invoker = change_function("may_settle", "SECURITY INVOKER");
+    let path = change_function("effect_result", "SET search_path = public");
+    let foreign =
+        |object: &str| format!("{object} does not belong to jobctl and can change what runs");
+    let changed = |object: &str| format!("{object} is not as `jobctl migrate` made it");
+    let mine = "CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS
+         'BEGIN RETURN NEW; END'";
+    let cases = [
+        (
+            "CREATE OR REPLACE FUNCTION jobctl.is_operator(role name) RETURNS boolean LANGUAGE sql
+                 STABLE SET search_path = pg_catalog, pg_temp AS 'SELECT true'",
+            changed("function is_operator"),
+        ),
+        (&reset, changed("function enqueue")),
+        (&invoker, changed("function may_settle")),
+        (&path, changed("function effect_result")),
+        (
+            "CREATE FUNCTION jobctl.enqueue(job varchar) RETURNS bigint LANGUAGE sql AS 'SELECT 1'",
+            changed("function enqueue"),
+        ),
+        (
+            "CREATE FUNCTION jobctl.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+            foreign("function mine"),
+        ),
+        (
+            "ALTER DOMAIN jobctl.caller DROP CONSTRAINT caller_is_current_user",
+            changed("type caller"),
+        ),
+        (
+            "ALTER DOMAIN jobctl.caller DROP CONSTRAINT caller_is_current_user;
+             ALTER DOMAIN jobctl.caller ADD CONSTRAINT caller_is_current_user CHECK (true)",
+            changed("type caller"),
+        ),
+        ("CREATE TYPE jobctl.mine AS ENUM ('a')", foreign("type mine")),
+        ("ALTER TABLE jobctl.job_runs DROP CONSTRAINT share_is_plain", changed("table job_runs")),
+        (
+            "ALTER TABLE jobctl.job_runs DROP CONSTRAINT status_is_known;
+             ALTER TABLE jobctl.job_runs ADD CONSTRAINT status_is_known CHECK (true)",
+            changed("table job_runs"),
+        ),
+        (
+            "ALTER TABLE jobctl.job_events ALTER recorded_by SET DEFAULT 'x'",
+            changed("table job_events"),
+        ),
+        ("ALTER TABLE jobctl.job_runs ADD COLUMN x int", changed("table job_runs")),
+        ("ALTER TABLE jobctl.job_runs ALTER job_type DROP NOT NULL", changed("table job_runs")),
+        ("ALTER TABLE jobctl.job_runs ALTER share TYPE text", changed("table job_runs")),
+        ("ALTER TABLE jobctl.job_effects SET UNLOGGED", changed("table job_effects")),
+        (
+            "ALTER TABLE jobctl.job_effects DROP CONSTRAINT job_effects_pkey",
+            "constraint job_effects_pkey is missing".to_owned(),
+        ),
+        (
+            "ALTER TABLE jobctl.job_runs ADD CONSTRAINT mine UNIQUE (job_type)",
+            foreign("constraint mine of job_runs"),
+        ),
+        (
+            "ALTER TABLE jobctl.job_attempts
+                 ADD CONSTRAINT mine FOREIGN KEY (run_id) REFERENCES jobctl.job_runs",
+            foreign("constraint mine of job_attempts"),
+        ),
+        (
+            "CREATE TABLE public.mine () INHERITS (jobctl.job_runs)",
+            foreign("table public.mine, a child of job_runs,"),
+        ),
+        (
+            "ALTER TABLE jobctl.job_runs DISABLE TRIGGER attempts_only_go_up",
+            changed("trigger attempts_only_go_up on job_runs"),
+        ),
+        (
+            "CREATE TRIGGER t BEFORE UPDATE ON jobctl.job_runs
+                 FOR EACH ROW EXECUTE FUNCTION public.mine()",
+            foreign("trigger t on job_runs"),
+        ),
+        (
+            "CREATE TRIGGER t BEFORE INSERT ON jobctl.job_effects
+                 FOR EACH ROW EXECUTE FUNCTION jobctl.refuse_update()",
+            foreign("trigger t on job_effects"),
+        ),
+        (
+            "CREATE RULE \"R\" AS ON DELETE TO jobctl.job_runs DO INSTEAD NOTHING",
+            foreign("rule \"R\" on job_runs"),
+        ),
+        (
+            "ALTER TABLE jobctl.job_runs ENABLE ROW LEVEL SECURITY",
+            "row level security without a policy hides all rows of job_runs \
+             from every role but the owner"
+                .to_owned(),
+        ),
+        (
+            "ALTER TABLE jobctl.job_runs ENABLE ROW LEVEL SECURITY;
+             CREATE POLICY p ON jobctl.job_runs USING (false)",
+            foreign("policy p on job_runs"),
+        ),
+        (
+            "CREATE OR REPLACE VIEW jobctl.dead_runs AS
+                 SELECT id, job_type, queue, attempts, max_attempts, error_type,
+                     payload::text AS last_error, failed_at, finished_at, created_at
+                 FROM jobctl.job_runs",
+            changed("view dead_runs"),
+        ),
+        ("CREATE VIEW jobctl.mine AS SELECT payload FROM jobctl.job_runs", foreign("view mine")),
+        ("CREATE TABLE jobctl.mine (n int)", foreign("table mine")),
+        ("CREATE SEQUENCE jobctl.mine", foreign("sequence mine")),
+        (
+            "CREATE MATERIALIZED VIEW jobctl.mine AS SELECT payload FROM jobctl.job_runs",
+            foreign("materialized view mine"),
+        ),
+        (
+            "DROP INDEX jobctl.job_runs_key;
+             CREATE INDEX job_runs_key ON jobctl.job_runs (idempotency_key)",
+            changed("index job_runs_key"),
+        ),
+        ("CREATE UNIQUE INDEX mine ON jobctl.job_runs (id, status)", foreign("index mine")),
+    ];
+    let ok = "all objects of the schema are as `jobctl migrate` made them";
+    let found = |db: &TestDb| {
+        let all = findings(db.jobctl(["doctor"]));
+        let (severity, found, remedy) = find(&all, "objects");
+        assert_eq!(all.iter().filter(|finding| finding["check"] == "objects").count(), 1);
+        (severity, found, remedy)
+    };
+    for (change, expected) in cases {
+        let db = TestDb::new();
+        db.execute(&format!("{mine}; {change}"));
+        let (severity, is, remedy) = found(&db);
+        assert_eq!((severity.as_str(), is.as_str()), ("bad", expected.as_str()), "{change}");
+        // The remedy for a foreign object removes it.
+        if let Some(statement) = remedy.strip_prefix("drop it unless you trust it: ") {
+            db.execute(statement);
+            let (severity, is, _) = found(&db);
+            let is_unseen = is.starts_with("row level security");
+            assert!(is == ok && severity == "ok" || is_unseen, "{statement}: {is}");
+        }
+    }
+    let db = TestDb::new();
+    // Settings of the role do not matter, and an index that makes reports faster is allowed.
+    db.execute(&format!(
+        "CREATE INDEX mine ON jobctl.job_runs (created_at);
+         ALTER DATABASE {0} SET TimeZone = 'Asia/Tokyo';
+         ALTER DATABASE {0} SET DateStyle = 'German';
+         ALTER DATABASE {0} SET IntervalStyle = 'sql_standard'",
+        db.name()
+    ));
+    assert_eq!(found(&db), ("ok".to_owned(), ok.to_owned(), String::new()));
+    for part in ["viewer", "enqueuer"] {
+        let all = findings(Role::granted(&db, part).jobctl(["doctor"]));
+        assert_eq!(find(&all, "objects").1, ok, "{part}");
+    }
+    db.execute(
+        "CREATE FUNCTION public.spy() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
+         CREATE EVENT TRIGGER spy ON ddl_command_end EXECUTE FUNCTION public.spy()",
+    );
+    let (severity, is, remedy) = found(&db);
+    assert_eq!(severity, "warn");
+    assert_eq!(is, "event trigger spy can run code with the rights of `jobctl migrate`");
+    db.execute(remedy.strip_prefix("drop it unless you trust it: ").unwrap());
+    assert_eq!(found(&db).1, ok);
 }
 
 #[test]
@@ -569,7 +778,8 @@ fn doctor_finds_objects_of_other_roles() {
         other.name()
     ));
     let why = "the schema `jobctl` has objects of other roles in it: ";
-    finds(&db, "schema", "bad", &format!("{why}table jobctl.misc"));
+    let (verdict, found, _) = find(&findings(db.jobctl(["doctor"])), "schema");
+    assert_eq!((verdict.as_str(), found), ("bad", format!("{why}table jobctl.misc")));
     // An owner of the schema could replace tables of a superuser in it.
     db.execute(&format!("DROP TABLE jobctl.misc; ALTER SCHEMA jobctl OWNER TO {}", other.name()));
     let (verdict, found, _) = find(&findings(db.jobctl(["doctor"])), "schema");

@@ -87,7 +87,7 @@ fn continues_after_a_restore(format: &str, restored: &TestDb) {
     restore(format, &file, restored);
 
     let doctor = restored.jobctl(["doctor"]).run().stdout;
-    for check in ["schema", "sequences", "indexes"] {
+    for check in ["schema", "objects", "sequences", "indexes"] {
         assert!(doctor.contains(&format!("ok\t{check}\t")), "{doctor}");
     }
     assert_eq!(restored.enqueue(key), done, "the key is still taken");

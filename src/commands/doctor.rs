@@ -93,9 +93,13 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
     if is_ours {
         add("role", judge(&store.inspect_role(), |may| health::role(&session, *may)));
         let grants = store.inspect_grants(grants::matrix());
-        let grants = grants
-            .map_or_else(|error| vec![health::unreadable(&error)], |facts| health::grants(&facts));
-        grants.into_iter().for_each(|finding| add("grants", finding));
+        for finding in judge_all(&grants, |facts| health::grants(facts)) {
+            add("grants", finding);
+        }
+        let objects = store.inspect_objects();
+        for finding in judge_all(&objects, |facts| health::objects(facts)) {
+            add("objects", finding);
+        }
         let limits = Thresholds::default();
         let work = store.inspect_work(None, limits);
         match &work {
@@ -124,6 +128,11 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
 /// Judges facts that may not be readable.
 fn judge<T>(facts: &store::Result<T>, judge: impl Fn(&T) -> Finding) -> Finding {
     facts.as_ref().map_or_else(health::unreadable, judge)
+}
+
+/// Judges facts that may not be readable and have a finding each.
+fn judge_all<T>(facts: &store::Result<T>, judge: impl Fn(&T) -> Vec<Finding>) -> Vec<Finding> {
+    facts.as_ref().map_or_else(|error| vec![health::unreadable(error)], judge)
 }
 
 /// Compares the host's clock to the database's.

@@ -58,9 +58,12 @@ impl Arguments {
     }
 }
 
-/// The GRANT statements of all roles; `doctor` compares the actual privileges with them.
-pub(super) fn matrix() -> String {
-    sql(Part::value_variants())
+/// The GRANT statements of each set; `doctor` compares the actual privileges with them. The first
+/// set may be granted in part. The last one is a worker that prunes, see docs/security.md.
+pub(super) fn matrix() -> Vec<String> {
+    let sets = [Part::Viewer, Part::Enqueuer, Part::Effects, Part::Worker, Part::Operator];
+    let pruner = Part::Worker.sql().to_owned() + include_str!("../../sql/grants/pruner.sql");
+    sets.into_iter().map(|part| part.sql().to_owned()).chain([pruner]).collect()
 }
 
 fn sql(parts: &[Part]) -> String {

@@ -13,8 +13,8 @@ use crate::store;
 use crate::text::{duration, plural, timestamp};
 
 pub(crate) use server::{
-    ClockFacts, ConnectionFacts, clock, connection, database, durability, grants, pooler, role,
-    writes, zones,
+    ClockFacts, ConnectionFacts, clock, connection, database, durability, grants, objects, pooler,
+    role, writes, zones,
 };
 pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
 pub(crate) use work::{checks, codes, work};

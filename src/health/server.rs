@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Finding, bad, names, ok, some, unknown, warn};
 use crate::schedule::{Zone, ZoneData};
-use crate::store::{self, GrantFacts, RoleFacts, SessionFacts, ZoneFacts};
+use crate::store::{self, GrantFacts, ObjectFacts, RoleFacts, SessionFacts, ZoneFacts};
 use crate::text::duration;
 
 /// Clocks that NTP synchronizes differ by less than this.
@@ -156,47 +156,64 @@ pub(crate) fn role(session: &SessionFacts, may: RoleFacts) -> Finding {
     )
 }
 
-/// Checks that roles, triggers and policies match the role matrix of `jobctl grants`. Returns a
-/// finding for each deviation.
+/// Checks that roles have no more privileges than the role matrix of `jobctl grants` gives. Returns
+/// a finding for each deviation.
 pub(crate) fn grants(facts: &[GrantFacts]) -> Vec<Finding> {
     if facts.is_empty() {
         return vec![ok("no role has more privileges than `jobctl grants` gives")];
     }
-    facts.iter().map(deviation).collect()
+    let finding = |GrantFacts { kind, name, has }: &GrantFacts| {
+        let has = some(has);
+        match kind.as_str() {
+            "role" if name == "PUBLIC" => {
+                bad(format!("PUBLIC, which means every role, has {has}"), "revoke it FROM PUBLIC")
+            }
+            "role" => bad(
+                format!("{name} has {has}, beyond its sets of `jobctl grants`"),
+                format!(
+                    "as the schema's owner: jobctl grants --role {name} --as WHAT | psql; \
+                     it revokes the rest"
+                ),
+            ),
+            "member" => bad(
+                format!("{name} is a member of {has}, which has access to every table"),
+                format!("REVOKE {has} FROM {name}"),
+            ),
+            _ => warn(
+                format!("{has} may do everything as a member of {name}, which owns the schema"),
+                format!("unless you trust it: REVOKE {name} FROM {has}"),
+            ),
+        }
+    };
+    facts.iter().map(finding).collect()
 }
 
-fn deviation(GrantFacts { kind, name, has }: &GrantFacts) -> Finding {
-    let has = some(has);
-    match kind.as_str() {
-        "role" if name == "PUBLIC" => {
-            bad(format!("PUBLIC, which means every role, has {has}"), "revoke it FROM PUBLIC")
-        }
-        "role" => bad(
-            format!("{name} has {has}, which `jobctl grants` gives to no role"),
-            format!(
-                "as the schema's owner: jobctl grants --role {name} --as WHAT | psql; \
-                 it revokes the rest"
-            ),
-        ),
-        "member" => bad(
-            format!("{name} is a member of {has}, which has access to every table"),
-            format!("REVOKE {has} FROM {name}"),
-        ),
+/// Checks that the schema is as the migrations made it. Returns a finding for each deviation.
+pub(crate) fn objects(facts: &[ObjectFacts]) -> Vec<Finding> {
+    if facts.is_empty() {
+        return vec![ok("all objects of the schema are as `jobctl migrate` made them")];
+    }
+    const RESTORE: &str = "as the schema's owner: restore it, see docs/schema.sql of this version";
+    let finding = |ObjectFacts { kind, object, statement }: &ObjectFacts| match kind.as_str() {
+        "changed" => bad(format!("{object} is not as `jobctl migrate` made it"), RESTORE),
+        "missing" => bad(format!("{object} is missing"), RESTORE),
         "unseen" => bad(
             format!(
-                "row level security without a policy hides all rows of {name} \
+                "row level security without a policy hides all rows of {object} \
                  from every role but the owner"
             ),
-            format!("ALTER TABLE jobctl.{name} DISABLE ROW LEVEL SECURITY"),
+            statement.as_str(),
+        ),
+        "event trigger" => warn(
+            format!("event trigger {object} can run code with the rights of `jobctl migrate`"),
+            format!("drop it unless you trust it: {statement}"),
         ),
         _ => bad(
-            format!("{kind} {name} on {has} does not belong to jobctl and can change what runs"),
-            format!(
-                "drop it unless you trust it: DROP {} {name} ON jobctl.{has}",
-                kind.to_uppercase()
-            ),
+            format!("{object} does not belong to jobctl and can change what runs"),
+            format!("drop it unless you trust it: {statement}"),
         ),
-    }
+    };
+    facts.iter().map(finding).collect()
 }
 
 /// jobctl does not depend on the host's clock, but cron does, and so does a script that computes

@@ -48,10 +48,19 @@ rows! {
 
     /// A deviation from the role matrix; names are quoted for SQL.
     pub(crate) struct GrantFacts {
-        /// `role`, `member`, `trigger`, `rule` or `unseen`, see doctor/grants.sql.
+        /// `role`, `member` or `owner`, see doctor/grants.sql.
         pub(crate) kind: String,
         pub(crate) name: String,
         pub(crate) has: Vec<String>,
+    }
+
+    /// An object that differs from what the migrations make.
+    pub(crate) struct ObjectFacts {
+        /// `changed`, `missing`, `foreign`, `unseen` or `event trigger`, see doctor/objects.sql.
+        pub(crate) kind: String,
+        pub(crate) object: String,
+        /// The statement that removes it; empty for an object of jobctl.
+        pub(crate) statement: String,
     }
 
     /// An index that a migration creates.
@@ -116,9 +125,18 @@ impl Store {
         self.query("inspect the role", Client::one, query!("doctor/role"), owned![])
     }
 
-    /// Returns deviations from the role matrix of these GRANT statements.
-    pub(crate) fn inspect_grants(&self, matrix: String) -> Result<Vec<GrantFacts>> {
+    /// Returns deviations from the role matrix: the GRANT statements of each set, the viewer's
+    /// first.
+    pub(crate) fn inspect_grants(&self, matrix: Vec<String>) -> Result<Vec<GrantFacts>> {
         self.query("inspect grants", Client::list, query!("doctor/grants"), owned![matrix])
+    }
+
+    /// Returns the objects that differ from what the migrations make.
+    pub(crate) fn inspect_objects(&self) -> Result<Vec<ObjectFacts>> {
+        self.transact("inspect objects", |client| {
+            client.execute(query!("doctor/plain_texts"), &[])?;
+            client.list(query!("doctor/objects"), &[&schema::DEFINITIONS])
+        })
     }
 
     /// Returns the indexes that the migrations create, by name.

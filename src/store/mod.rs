@@ -38,8 +38,8 @@ pub(crate) use effects::{Effect, RESULT_LIMIT};
 pub(crate) use enqueue::{Accepted, NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
 pub(crate) use inspect::{
-    GrantFacts, HolderFacts, IndexFacts, RoleFacts, SessionFacts, SnapshotFacts, TableFacts,
-    ZoneFacts,
+    GrantFacts, HolderFacts, IndexFacts, ObjectFacts, RoleFacts, SessionFacts, SnapshotFacts,
+    TableFacts, ZoneFacts,
 };
 pub(crate) use list::{FailureFilter, Run, RunFilter};
 pub(crate) use load::LoadFigures;

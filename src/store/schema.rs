@@ -29,6 +29,9 @@ static MIGRATIONS: &[Migration] = &[Migration {
     sql: include_str!("../../sql/migrations/0001_initial.sql"),
 }];
 
+/// The schema after all migrations, as `pg_dump` writes it; a test keeps the file current.
+pub(super) const DEFINITIONS: &str = include_str!("../../docs/schema.sql");
+
 const VERSION_TABLE: &str = include_str!("../../sql/migrations/0000_version_table.sql");
 
 /// A migration may work on a big table for long. It waits for a lock only briefly, because enqueues

@@ -1,12 +1,11 @@
--- Finds grants and objects that weaken the role matrix. Reads only catalogs, which every role may
--- read.
--- $1  the GRANT statements of all roles of the matrix
+-- Finds grants that weaken the role matrix. Reads only catalogs, which every role may read.
+-- $1  the GRANT statements of each set of the matrix, the viewer's first
 -- A row per finding: `kind`, `name` (quoted for SQL) and `has`:
---  role: has a privilege, or may grant one, that the matrix gives to no role. PUBLIC must have none
+--  role: has a privilege, or may grant one, that is in none of its sets. A role has the sets of
+--        which it has all privileges, and may have a part of the viewer's. PUBLIC must have none
 --  member: belongs to predefined roles that can access all tables
---  trigger, rule: on this table, and not made by a migration
---  unseen: a table whose rows are hidden by row level security without a policy
--- Roles with the rights of the schema's owner are left out.
+--  owner: has members, which have all its rights; superusers are left out
+-- Roles with the rights of the schema's owner are left out of the first two.
 -- Zero rows: nothing weakens the matrix.
 WITH schema AS (
     SELECT
@@ -19,78 +18,108 @@ WITH schema AS (
 relations AS (
     SELECT
         relation.oid,
-        relation.relname AS name,
+        relation.relname::text AS name,
         relation.relacl AS privileges,
-        relation.relrowsecurity AS row_security,
         -- The matrix grants on ALL TABLES cover tables and views.
-        CASE WHEN relation.relkind <> 'S' THEN 'ALL TABLES' END AS family
+        relation.relkind IN ('r', 'v') AS is_table
     FROM schema
     JOIN pg_class AS relation ON relation.relnamespace = schema.oid
 ),
-matrix AS (
-    SELECT
+matrix AS MATERIALIZED (
+    SELECT DISTINCT
+        set.number,
+        coalesce(relations.name, object[2], 'SCHEMA') AS object,
         privilege[1] AS privilege,
-        listed[1] AS column_name,
-        coalesce(object[1], object[2], 'SCHEMA') AS object
-    FROM regexp_matches($1::text, 'GRANT (.*?)\sON\s(.*?)\sTO\s', 'g') AS statement,
-        regexp_matches(statement[2], '(ALL TABLES)|jobctl[.](\w+)|SCHEMA jobctl', 'g') AS object,
+        listed[1] AS column_name
+    FROM unnest($1::text[]) WITH ORDINALITY AS set (statements, number)
+    CROSS JOIN LATERAL
+        regexp_matches(set.statements, 'GRANT (.*?)\sON\s(.*?)\sTO\s', 'g') AS statement
+    CROSS JOIN LATERAL
+        regexp_matches(statement[2], '(ALL TABLES) IN|jobctl[.](\w+)|^SCHEMA', 'g') AS object
+    CROSS JOIN LATERAL
         regexp_matches(statement[1], '([A-Z]+)(?:\s*[(]([^)]*)[)])?', 'g') AS privilege
     LEFT JOIN LATERAL regexp_matches(privilege[2], '\w+', 'g') AS listed ON true
+    LEFT JOIN relations ON object[1] = 'ALL TABLES' AND relations.is_table
 ),
 granted AS (
-    SELECT 'SCHEMA' AS object, NULL AS family, NULL AS column_name, schema.privileges
+    SELECT 'SCHEMA' AS object, NULL::text AS column_name, schema.privileges
     FROM schema
     UNION ALL
-    SELECT relations.name, relations.family, NULL, relations.privileges
+    SELECT relations.name, NULL, relations.privileges
     FROM relations
     UNION ALL
-    SELECT relations.name, relations.family, attribute.attname, attribute.attacl
+    SELECT relations.name, attribute.attname, attribute.attacl
     FROM relations
     JOIN pg_attribute AS attribute
         ON attribute.attrelid = relations.oid AND NOT attribute.attisdropped
     UNION ALL
     -- The default without an ACL: every role may call a function.
-    SELECT
-        function.proname,
-        NULL,
-        NULL,
-        coalesce(function.proacl, acldefault('f', function.proowner))
+    SELECT function.proname, NULL, coalesce(function.proacl, acldefault('f', function.proowner))
     FROM schema
     JOIN pg_proc AS function ON function.pronamespace = schema.oid
     UNION ALL
     -- Likewise every role may store values of a domain. Tables make types too.
-    SELECT type.typname, NULL, NULL, coalesce(type.typacl, acldefault('T', type.typowner))
+    SELECT type.typname, NULL, coalesce(type.typacl, acldefault('T', type.typowner))
     FROM schema
     JOIN pg_type AS type ON type.typnamespace = schema.oid AND type.typtype = 'd'
+    UNION ALL
+    SELECT 'objects of later migrations', NULL, later.defaclacl
+    FROM schema
+    JOIN pg_default_acl AS later ON later.defaclnamespace = schema.oid
 ),
-beyond AS (
+held AS MATERIALIZED (
     SELECT
         acl.grantee,
         granted.object,
-        string_agg(
-            acl.privilege_type
-                || coalesce(' (' || granted.column_name || ')', '')
-                || CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END,
-            ', '
-            ORDER BY acl.privilege_type, granted.column_name
-        ) AS privileges
+        granted.column_name,
+        acl.privilege_type AS privilege,
+        acl.is_grantable
     FROM schema, granted, aclexplode(granted.privileges) AS acl
-    WHERE
-        CASE acl.grantee
-            WHEN 0 THEN true
-            ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE')
-        END
-        AND (
-            acl.grantee = 0
-            OR acl.is_grantable
-            OR NOT EXISTS (
-                SELECT FROM matrix
-                WHERE matrix.privilege = acl.privilege_type
-                    AND matrix.object IN (granted.object, granted.family)
-                    AND (matrix.column_name IS NULL OR matrix.column_name = granted.column_name)
-            )
+    WHERE CASE acl.grantee
+        WHEN 0 THEN true
+        ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE')
+    END
+),
+complete AS (
+    SELECT held.grantee, matrix.number
+    FROM matrix
+    JOIN held ON held.object = matrix.object AND held.privilege = matrix.privilege
+    WHERE held.column_name IS NULL OR held.column_name = matrix.column_name
+    GROUP BY held.grantee, matrix.number
+    HAVING count(DISTINCT matrix) = (
+        SELECT count(*) FROM matrix AS other WHERE other.number = matrix.number
+    )
+),
+given AS (
+    SELECT complete.grantee, matrix.object, matrix.privilege, matrix.column_name
+    FROM complete
+    JOIN matrix ON matrix.number = complete.number
+    UNION
+    SELECT held.grantee, matrix.object, matrix.privilege, matrix.column_name
+    FROM held
+    JOIN matrix ON matrix.number = 1 AND held.grantee <> 0
+),
+beyond AS (
+    SELECT
+        held.grantee,
+        held.object,
+        string_agg(
+            held.privilege
+                || coalesce(' (' || held.column_name || ')', '')
+                || CASE WHEN held.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END,
+            ', '
+            ORDER BY held.privilege, held.column_name
+        ) AS privileges
+    FROM held
+    WHERE held.is_grantable
+        OR NOT EXISTS (
+            SELECT FROM given
+            WHERE given.grantee = held.grantee
+                AND given.object = held.object
+                AND given.privilege = held.privilege
+                AND (given.column_name IS NULL OR given.column_name = held.column_name)
         )
-    GROUP BY acl.grantee, granted.object
+    GROUP BY held.grantee, held.object
 )
 SELECT
     'role' AS kind,
@@ -120,19 +149,13 @@ WHERE predefined.rolname IN (
     AND NOT pg_has_role(belongs.member, schema.owner, 'USAGE')
 GROUP BY belongs.member
 UNION ALL
-SELECT 'trigger', quote_ident(trigger.tgname), ARRAY[quote_ident(relations.name)]
-FROM schema, relations
-JOIN pg_trigger AS trigger ON trigger.tgrelid = relations.oid
-JOIN pg_proc AS function ON function.oid = trigger.tgfoid
-WHERE NOT trigger.tgisinternal AND function.pronamespace <> schema.oid
-UNION ALL
-SELECT 'rule', quote_ident(rule.rulename), ARRAY[quote_ident(relations.name)]
-FROM relations
-JOIN pg_rewrite AS rule ON rule.ev_class = relations.oid
-WHERE rule.rulename <> '_RETURN'
-UNION ALL
-SELECT 'unseen', quote_ident(relations.name), '{}'
-FROM relations
-WHERE relations.row_security
-    AND NOT EXISTS (SELECT FROM pg_policy AS policy WHERE policy.polrelid = relations.oid)
+SELECT
+    'owner',
+    schema.owner::regrole::text,
+    array_agg(quote_ident(member.rolname) ORDER BY member.rolname)
+FROM schema, pg_roles AS member
+WHERE member.oid <> schema.owner
+    AND NOT member.rolsuper
+    AND pg_has_role(member.oid, schema.owner, 'MEMBER')
+GROUP BY schema.owner
 ORDER BY 1, 2
