@@ -82,7 +82,7 @@ fn check_is_silent_while_all_is_well() {
     assert_prints(db.jobctl(["check"]), FINE);
     let json: Value =
         serde_json::from_str(&db.jobctl(["check", "--json"]).run().success().stdout).unwrap();
-    assert_eq!(json, json!({"fine": true, "findings": []}));
+    assert_eq!(json, json!({"fine": true, "findings": [], "facts": []}));
 }
 
 /// The line about dead runs.

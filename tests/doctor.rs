@@ -108,6 +108,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
             "history",
             "effects",
             "holds",
+            "pauses",
             "time zones",
             "indexes",
             "vacuum",

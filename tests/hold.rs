@@ -1,6 +1,11 @@
-//! `hold` keeps waiting runs from being claimed; `release` lets them start.
+//! `hold` keeps waiting runs from being claimed; `release` lets them start. All
+//! commands name holds and pauses from the first minute; they are problems if they seem forgotten.
 
-use crate::support::{Gate, TestDb, wait_until};
+use serde_json::Value;
+
+use crate::report::text;
+use crate::retry::answer_at_terminal;
+use crate::support::{Gate, Role, TestDb, wait_until};
 
 fn tick(db: &TestDb, worker: &str) {
     db.jobctl(["tick", "--worker", worker]).run().success();
@@ -185,12 +190,13 @@ fn show_names_the_hold_and_check_ignores_held_runs() {
 }
 
 #[test]
-fn a_hold_older_than_a_day_is_a_finding() {
+fn a_hold_older_than_a_day_is_a_problem() {
     let db = TestDb::new();
     tick(&db, "a");
     db.jobctl(["hold", "--queue", "mail", "--reason", "SMTP is down"]).run().success();
-    db.jobctl(["doctor"]).run().stdout_has("no hold is older than a day");
+    assert_eq!(db.jobctl(["check"]).run().success().stdout, "");
     db.execute("UPDATE jobctl.job_holds SET held_at = now() - interval '25 hours'");
+    db.jobctl(["check"]).run().exits(1).stdout_has("queue mail is held by ");
     let findings = db.jobctl(["doctor"]).run().stdout;
     assert!(findings.contains("queue mail is held by "), "{findings}");
     assert!(findings.contains(": SMTP is down"), "{findings}");
@@ -239,4 +245,220 @@ fn a_hold_needs_one_known_target() {
     db.jobctl(["hold", "--queue", "no queue"]).run().exits(2);
     db.jobctl(["hold", "--job", "missing"]).run().exits(3).stderr_has("no definition `missing`");
     db.jobctl(["hold", "--all", "--for", "0s"]).run().exits(2);
+}
+
+/// Returns the findings and the facts of `check`, as `severity code job queue worker`.
+fn checked(db: &TestDb) -> Vec<String> {
+    let check: Value =
+        serde_json::from_str(&db.jobctl(["check", "--json"]).run().stdout).expect("JSON");
+    let of = |field: &str| check[field].as_array().unwrap().clone();
+    assert_eq!(check["fine"], of("findings").is_empty());
+    let all = of("findings").into_iter().chain(of("facts"));
+    let fields = ["severity", "code", "job_type", "queue", "worker"];
+    let words = all.map(|one| fields.map(|field| one[field].as_str().unwrap_or("-").to_owned()));
+    words.map(|words| words.join(" ")).collect()
+}
+
+/// A database whose worker has just ticked, with a scheduled job.
+fn db_with_schedule() -> TestDb {
+    let db = TestDb::new();
+    tick(&db, "web1");
+    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@yearly'\ntimeout = '1h'\n");
+    db
+}
+
+#[test]
+fn every_command_names_a_hold_from_its_first_minute() {
+    let db = db_with_schedule();
+    db.enqueue(["nightly"]);
+    db.enqueue(["nightly"]);
+    db.jobctl(["hold", "--all", "--reason", "SMTP is down"]).run().success();
+    let at_terminal = |command: &str| answer_at_terminal(&db, command, "").0;
+    let jobctl = |words: &[&str]| db.jobctl(words.iter().copied()).run().stdout;
+    // Cron mails what `check` prints.
+    db.jobctl(["check"]).run().success().stdout("").stderr("");
+    assert_eq!(jobctl(&["check", "--repeat", "1h"]), "");
+    let check = at_terminal("check");
+    assert!(check.starts_with("Script") && check.contains("\ninfo: all runs are held"), "{check}");
+    for shown in [
+        &check,
+        &at_terminal("next"),
+        &at_terminal("next nightly"),
+        &at_terminal("jobs"),
+        &at_terminal("job nightly"),
+        &jobctl(&["doctor"]),
+        &jobctl(&["status"]),
+        &jobctl(&["status", "--format", "table"]),
+        &jobctl(&["report"]),
+    ] {
+        assert!(shown.contains("all runs are held by "), "{shown}");
+        assert!(shown.contains(": SMTP is down"), "{shown}");
+    }
+    let page = text(&jobctl(&["report"]));
+    assert!(page.contains("Stopped on purpose: all runs are held by "), "{page}");
+    assert!(page.contains("(2 due runs wait)") && !page.contains("All well"), "{page}");
+    let metrics = jobctl(&["status", "--prometheus"]);
+    assert!(metrics.contains("jobctl_facts{code=\"runs_held\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("jobctl_findings{code=\"runs_held\"} 0\n"), "{metrics}");
+    let tick = at_terminal("tick");
+    assert!(tick.contains("still due: nothing is due; 2 due runs are held\r\n"), "{tick}");
+    let tick = at_terminal("tick --dry-run");
+    assert!(tick.contains("2 due runs are held\r\n"), "{tick}");
+    db.jobctl(["release", "--all"]).run().success();
+    assert_eq!(checked(&db), [""; 0]);
+    assert!(!at_terminal("next").contains("held"));
+    assert!(!at_terminal("tick --dry-run").contains("held"));
+    assert!(text(&jobctl(&["report"])).contains("All well. "));
+}
+
+#[test]
+fn a_tick_counts_the_runs_that_each_hold_keeps_from_it() {
+    let db = db_with_schedule();
+    db.enqueue(["nightly"]);
+    let tick = |flags: &str| {
+        let shown = answer_at_terminal(&db, &format!("tick --dry-run {flags}"), "").0;
+        shown.contains("\njobctl: 1 due run is held\r\n")
+    };
+    for target in [["--queue", "default"], ["--job", "nightly"], ["--worker", "web1"]] {
+        db.jobctl(["hold"]).args(target).run().success();
+        assert!(tick("--worker web1"), "{target:?}");
+        db.jobctl(["release"]).args(target).run().success();
+    }
+    assert!(!tick("--worker web1"));
+    db.jobctl(["hold", "--queue", "default"]).run().success();
+    assert!(!tick("--queue mail"));
+}
+
+#[test]
+fn a_hold_is_a_problem_if_it_seems_forgotten() {
+    for (target, subject) in [
+        (["--all", ""], "- - -"),
+        (["--queue", "default"], "- default -"),
+        (["--job", "nightly"], "nightly - -"),
+        (["--worker", "web1"], "- - web1"),
+    ] {
+        let db = db_with_schedule();
+        let target = target.into_iter().filter(|word| !word.is_empty());
+        let hold = |flags: &[&str]| {
+            db.execute("DELETE FROM jobctl.job_holds");
+            db.jobctl(["hold"]).args(target.clone()).args(flags.iter().copied()).run().success();
+        };
+        let [bad, info] = ["bad", "info"].map(|severity| format!("{severity} runs_held {subject}"));
+        let age = |ago: &str| {
+            db.execute(&format!("UPDATE jobctl.job_holds SET held_at = now() - interval '{ago}'"));
+        };
+        hold(&[]);
+        age("23 hours");
+        assert_eq!(checked(&db), [&*info]);
+        age("25 hours");
+        assert_eq!(checked(&db), [&*bad]);
+        hold(&["--for", "2h"]);
+        age("25 hours");
+        assert_eq!(checked(&db), [&*info]);
+
+        let run = db.enqueue(["nightly"]);
+        due(&db, run, "9 minutes");
+        hold(&[]);
+        assert_eq!(checked(&db), [&*info]);
+        due(&db, run, "11 minutes");
+        assert_eq!(checked(&db), [&*bad]);
+        hold(&["--for", "2h"]);
+        assert_eq!(checked(&db), [&*info]);
+    }
+}
+
+fn due(db: &TestDb, run: i64, ago: &str) {
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET run_at = now() - interval '{ago}' WHERE id = {run}"
+    ));
+}
+
+#[test]
+fn a_hold_may_keep_runs_that_no_schedule_waits_for() {
+    let db = db_with_schedule();
+    let run = db.enqueue(["shell", "--", "true"]);
+    due(&db, run, "5 hours");
+    db.jobctl(["hold", "--all"]).run().success();
+    assert_eq!(checked(&db), ["info runs_held - - -"]);
+    db.jobctl(["release", "--all"]).run().success();
+
+    // Another worker starts the scheduled runs of a held one.
+    let run = db.enqueue(["nightly"]);
+    due(&db, run, "9 minutes");
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id <> {run}"));
+    tick_other_queue(&db);
+    db.jobctl(["hold", "--worker", "web1"]).run().success();
+    due(&db, run, "11 minutes");
+    assert_eq!(checked(&db), ["bad runs_held - - web1"]);
+    db.execute("UPDATE jobctl.job_workers SET queues = '{default}' WHERE worker = 'web2'");
+    let checked = checked(&db);
+    assert_eq!(checked, ["bad runs_overdue nightly - -", "info runs_held - - web1"]);
+}
+
+fn tick_other_queue(db: &TestDb) {
+    db.jobctl(["tick", "--worker", "web2", "--queue", "other"]).run().success();
+}
+
+#[test]
+fn a_check_of_one_job_names_only_its_holds() {
+    let db = db_with_schedule();
+    db.enqueue(["nightly"]);
+    for target in [["--job", "shell"], ["--queue", "mail"], ["--queue", "default"]] {
+        db.jobctl(["hold"]).args(target).run().success();
+    }
+    let facts = |job: &str| {
+        let check = db.jobctl(["check", "--json", "--job", job]).run().success().stdout;
+        let check: Value = serde_json::from_str(&check).unwrap();
+        let facts = check["facts"].as_array().unwrap().iter();
+        facts.map(|one| one["found"].to_string()).collect::<String>()
+    };
+    assert!(facts("nightly").starts_with("\"queue default is held by "), "{}", facts("nightly"));
+    assert!(facts("shell").starts_with("\"job shell is held by "), "{}", facts("shell"));
+}
+
+#[test]
+fn check_names_paused_schedules_and_disabled_jobs_with_a_max_age() {
+    let db = TestDb::new();
+    tick(&db, "web1");
+    let jobs = "[jobs.paused]\nshell = 'true'\nschedule = '@yearly'\ntimeout = '1h'\n
+        max_age = '26h'\n[jobs.enqueued]\nshell = 'true'\nmax_age = '26h'\n";
+    db.apply(&format!("{jobs}[jobs.backup]\nshell = 'true'\nmax_age = '26h'\n"));
+    db.jobctl(["pause", "paused", "--reason", "disk is full"]).run().success();
+    // Without a schedule, a pause has no effect.
+    db.jobctl(["pause", "enqueued"]).run().success();
+    db.apply(jobs);
+    assert_eq!(checked(&db), ["info schedule_paused paused - -", "info job_disabled backup - -"]);
+    let viewer = Role::granted(&db, "viewer");
+    let facts = viewer.jobctl(["check", "--json"]).run().success().stdout;
+    assert!(facts.contains("\"found\":\"schedule paused is paused by "), "{facts}");
+    assert!(facts.contains(": disk is full\""), "{facts}");
+    assert!(facts.contains("\"its max_age of 1d 2h is not checked\""), "{facts}");
+    assert!(facts.contains("so its max_age of 1d 2h is not checked\""), "{facts}");
+    assert!(
+        facts.contains(
+            "\"as an operator: `jobctl resume paused`, or set `enabled = false` in its file\""
+        ),
+        "{facts}"
+    );
+    let page = text(&db.jobctl(["report"]).run().success().stdout);
+    assert!(page.contains("Stopped on purpose: schedule paused is paused by "), "{page}");
+    let at_terminal = |command: &str| answer_at_terminal(&db, command, "").0;
+    assert!(at_terminal("check").contains("info: job backup is disabled by "));
+    assert!(!at_terminal("tick").contains("paused"));
+    db.execute(
+        "UPDATE jobctl.job_definitions SET
+             next_run_at = CASE WHEN schedule IS NOT NULL THEN now() - interval '2 days' END,
+             paused_at = now() - interval '23 hours', created_at = now() - interval '9 days'",
+    );
+    let tick = at_terminal("tick");
+    assert!(tick.contains("nothing is due; 1 due schedule is paused\r\n"), "{tick}");
+    // The times of a pause are skipped on purpose. The job that applications enqueue is stale.
+    let stale = "bad job_stale enqueued - -";
+    let [paused, backup] = ["schedule_paused paused - -", "info job_disabled backup - -"];
+    assert_eq!(checked(&db), [stale, &format!("info {paused}"), backup]);
+    db.execute("UPDATE jobctl.job_definitions SET paused_at = now() - interval '25 hours'");
+    assert_eq!(checked(&db), [stale, &format!("bad {paused}"), backup]);
+    let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
+    assert!(metrics.contains("jobctl_facts{code=\"job_disabled\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("jobctl_findings{code=\"schedule_paused\"} 1\n"), "{metrics}");
 }

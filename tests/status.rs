@@ -64,7 +64,7 @@ fn sample_db() -> TestDb {
         "UPDATE jobctl.job_definitions SET next_run_at = '2126-01-05 03:00+00' WHERE name \
         = 'backup'",
     );
-    db.jobctl(["pause", "report"]).run().success();
+    db.execute("UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'report'");
     insert_waiting(&db, "mail", "queued", 3600);
     insert_waiting(&db, "mail", "queued", -60);
     insert_waiting(&db, "mail", "queued", -90);
@@ -124,7 +124,8 @@ fn an_empty_database_has_an_empty_status() {
     assert_eq!(finished.stdout.lines().count(), 1, "{finished}");
     assert_eq!(lines(&finished, "finding")[0][2], "no worker has ever ticked");
     let samples = parse(&db.jobctl(["status", "--prometheus"]).run().success().stdout);
-    assert!(samples.iter().all(|(name, ..)| name == "jobctl_findings"));
+    let names: HashSet<_> = samples.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, HashSet::from(["jobctl_findings", "jobctl_facts"]));
     assert_eq!(value(&samples, "jobctl_findings", &[("code", "worker_missing")]), Some(1.0));
     assert_eq!(value(&samples, "jobctl_findings", &[("code", "runs_dead")]), Some(0.0));
     let mut json: Value =
@@ -305,7 +306,14 @@ fn json_is_one_object_with_the_same_facts() {
     let codes: Vec<_> = findings.as_array().unwrap().iter().map(|one| &one["code"]).collect();
     assert_eq!(
         codes,
-        ["worker_silent", "runs_overdue", "schedule_skipping", "runs_dead", "timeout_missing"]
+        [
+            "worker_silent",
+            "runs_overdue",
+            "schedule_skipping",
+            "runs_dead",
+            "timeout_missing",
+            "schedule_paused"
+        ]
     );
     assert_eq!(json, expected);
 }
@@ -337,6 +345,18 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
          5m (such as run 5)
          bad 1 dead run of backup, for 2d (the `jobctl list-dead --job backup`;
          newest is run 7) then retry or settle them
+
+         Stopped on purpose
+
+         SEVERITY FOUND REMEDY
+         info schedule report is paused, for `jobctl resume report`, or set
+         `enabled = false` in its file
+
+         Warnings
+
+         SEVERITY FOUND REMEDY
+         warn backup has no timeout: if one run add a timeout to the definition
+         hangs, its schedule stops
 
          Jobs
 

@@ -29,7 +29,10 @@ use crate::text::plain::plain;
 ///   */5 * * * * jobctl check --max-lag 30m --repeat 1h
 ///
 /// --repeat remembers the printed problems in ~/.local/state/jobctl. A database
-/// that can't be reached is exit 5, with its line on stderr.
+/// that can't be reached is exit 5, with its line on stderr. Holds and paused
+/// schedules are problems if they do not end and are older than a day, and holds
+/// also if they keep a scheduled job late. Until then, --json and a terminal show
+/// them as facts.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -105,16 +108,24 @@ impl Arguments {
         };
         let work = store.inspect_work(jobs, limits)?;
         let mut findings = health::work(&work, &limits);
-        findings.retain(|finding| finding.severity == Severity::Bad);
+        findings.retain(|finding| matches!(finding.severity, Severity::Bad | Severity::Info));
+        let (findings, facts): (Vec<_>, Vec<_>) =
+            findings.into_iter().partition(|finding| finding.severity == Severity::Bad);
         if self.output.asks_for_tsv() {
             print::rows(self.output, &findings, &Table::new("", ""))?;
         } else if self.output.is_json() {
-            print::json(&json!({"fine": findings.is_empty(), "findings": findings}))?;
+            let fine = findings.is_empty();
+            print::json(&json!({"fine": fine, "findings": findings, "facts": facts}))?;
         } else if let Some(repeat) = self.repeat {
             let memory = Memory::of(&format!("{arguments} {}", database.target()?))?;
             memory.print(&findings, work.now, repeat)?;
         } else {
             print::answer(&findings.iter().map(line).collect::<String>())?;
+        }
+        // Cron mails all output, and a fact needs no mail.
+        if self.output.is_for_people() {
+            let facts = facts.iter().map(|fact| format!("info: {}", line(fact)));
+            print::answer(&facts.collect::<String>())?;
         }
         Ok(if findings.is_empty() { Exit::Done } else { Exit::CouldNot })
     }

@@ -24,7 +24,8 @@ const HOLDS: Table<'_> = Table::new(
 ///
 /// Running runs finish, and runs can still be enqueued, by schedules too. A worker
 /// that is held starts nothing, so its host can be shut down. `pause` stops a
-/// schedule instead.
+/// schedule instead. Without --for, `check` reports a hold after a day, or if it
+/// keeps runs of a scheduled job late.
 ///
 ///   jobctl hold --queue mail --for 2h --reason "SMTP is down"
 ///   jobctl hold --worker web2

@@ -51,10 +51,12 @@ const TABLE: Table<'_> = Table::new(
 
 impl Jobs {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        let definitions = database.open()?.list_definitions(None)?;
+        let store = database.open()?;
+        let definitions = store.list_definitions(None)?;
         let now = definitions.first().map(|definition| definition.now);
         let jobs: Vec<_> = definitions.into_iter().map(Listed::from).collect();
-        print::rows(self.output, &jobs, &TABLE.since(now))
+        print::rows(self.output, &jobs, &TABLE.since(now))?;
+        super::hint_holds(&store, self.output, None)
     }
 }
 
@@ -128,10 +130,11 @@ impl Job {
                 .collect(),
             keys: keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
             last_runs: store.list_runs(filter, SHOWN as i64)?,
-            events: store.list_events(None, Some(self.name))?,
+            events: store.list_events(None, Some(self.name.clone()))?,
             definition,
         };
-        print::object(self.output, &answer, |fields| text(&answer, &keys, fields))
+        print::object(self.output, &answer, |fields| text(&answer, &keys, fields))?;
+        super::hint_holds(&store, self.output, Some(self.name))
     }
 }
 

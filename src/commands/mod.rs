@@ -42,8 +42,10 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::connect::{self, Target};
 use crate::exit::{Exit, Fault};
+use crate::health;
+use crate::health::limits::Thresholds;
 use crate::job::action;
-use crate::print::{self, Colour};
+use crate::print::{self, Colour, Output};
 use crate::schedule::ZoneData;
 use crate::schedule::due::Scheduled;
 use crate::store::{self, Store};
@@ -255,6 +257,21 @@ pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
             fault.or_else(|| cause.downcast_ref::<store::Error>().map(|error| error.exit))
         })
         .unwrap_or(Exit::CouldNot)
+}
+
+/// Names the holds that are in force to a person at a terminal: all of them, or those that concern
+/// one job.
+fn hint_holds(store: &Store, output: Output, job: Option<String>) -> anyhow::Result<()> {
+    if output.is_for_people() {
+        let limits = Thresholds::default();
+        let work = store.inspect_work(job.map(|job| vec![job]), limits)?;
+        let holds = health::work(&work, &limits).into_iter();
+        for hold in holds.filter(|finding| finding.code == Some("runs_held")) {
+            let remedy = hold.remedy.as_deref().unwrap_or_default();
+            print::hint(output, &format!("{}; {remedy}", hold.aged(work.now)));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the definition of that name. The error suggests a similar name.

@@ -8,6 +8,7 @@ use super::DatabaseFlags;
 use super::arguments::{host_name, length, up_to, within, worker};
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::Fault;
+use crate::health;
 use crate::print::{self, LogFormat, Output, Table};
 use crate::store::ClaimFilter;
 use crate::text::duration::{DAY, SECOND};
@@ -111,8 +112,12 @@ impl Arguments {
         let worker = self.worker.unwrap_or_else(host_name);
         if self.dry_run {
             let at_most = self.limit.map_or(i64::MAX, i64::from);
-            let runs = database.open()?.preview(&worker, &filter, at_most)?;
-            return print::rows(self.output, &runs, &PREVIEW);
+            let store = database.open()?;
+            let runs = store.preview(&worker, &filter, at_most)?;
+            print::rows(self.output, &runs, &PREVIEW)?;
+            let stopped = store.count_stopped(worker, filter.queues, i64::MAX)?;
+            print::hint(self.output, &health::left_alone(&stopped, i64::MAX));
+            return Ok(());
         }
         let plan = Plan {
             worker,

@@ -2,6 +2,7 @@
 
 pub(crate) mod limits;
 mod server;
+mod stopped;
 mod tables;
 pub(crate) mod why_waiting;
 mod work;
@@ -16,6 +17,7 @@ pub(crate) use server::{
     ClockFacts, ConnectionFacts, clock, connection, database, durability, grants, objects, pooler,
     role, writes, zones,
 };
+pub(crate) use stopped::{STOPPED, left_alone};
 pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
 pub(crate) use work::{checks, codes, work};
 
@@ -25,6 +27,8 @@ pub(crate) use work::{checks, codes, work};
 pub(crate) enum Severity {
     #[default]
     Ok,
+    /// Stopped on purpose.
+    Info,
     /// The role may not see the facts.
     Unknown,
     /// Worth knowing; the work goes on.
@@ -98,6 +102,22 @@ fn warn(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
 
 fn bad(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding::new(Severity::Bad, found, remedy)
+}
+
+/// The most findings of one kind that a list shows before other things.
+const LISTED: usize = 8;
+
+/// Returns the first findings in their order, and the number of the others. Each code has its turn,
+/// so that many old findings with one code do not hide the newest with another.
+pub(crate) fn first<'a>(findings: &[&'a Finding]) -> (Vec<&'a Finding>, usize) {
+    let by_code = findings.chunk_by(|a, b| a.code == b.code);
+    let ranked = by_code.flat_map(|of_code| of_code.iter().enumerate());
+    let mut shown: Vec<_> = ranked.enumerate().collect();
+    shown.sort_by_key(|(_, (rank, _))| *rank);
+    shown.truncate(LISTED);
+    shown.sort_by_key(|(place, _)| *place);
+    let more = findings.len() - shown.len();
+    (shown.into_iter().map(|(_, (_, finding))| *finding).collect(), more)
 }
 
 /// The finding if the facts of a check cannot be read.
@@ -188,7 +208,8 @@ mod tests {
     #[test]
     fn severities_are_ordered_from_best_to_worst() {
         assert!(
-            Severity::Ok < Severity::Unknown
+            Severity::Ok < Severity::Info
+                && Severity::Info < Severity::Unknown
                 && Severity::Unknown < Severity::Warn
                 && Severity::Warn < Severity::Bad
         );

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Finding, Severity, bad, ok, unknown};
+use super::{Finding, Severity, bad, ok, stopped, unknown};
 use crate::health::limits::Thresholds;
 use crate::schedule::due::{self, Scheduled};
 use crate::store::{self, Fact, SequenceFacts, WorkFacts};
@@ -12,7 +12,7 @@ use crate::text::plural;
 
 /// What `doctor` says if there is no finding with one of these codes. The order of the codes is the
 /// order of findings that are equally bad: likely causes first.
-const CHECKS: [(&str, &str, &[&str]); 13] = [
+const CHECKS: [(&str, &str, &[&str]); 14] = [
     ("ticks", "every worker ticks", &["worker_missing", "worker_silent"]),
     ("sequences", "each sequence is ahead of its table", &["sequence_behind"]),
     ("definitions", "every waiting run has a definition", &["definition_missing"]),
@@ -29,17 +29,23 @@ const CHECKS: [(&str, &str, &[&str]); 13] = [
     ("timeouts", "every scheduled command has a timeout", &["timeout_missing"]),
     ("history", "no history needs to be pruned", &["prune_missing"]),
     ("effects", "no effect has been open for over a day", &["effect_open"]),
-    ("holds", "no hold is older than a day", &["hold_old"]),
+    ("holds", "nothing is held", &["runs_held"]),
+    ("pauses", "no schedule is paused", &["schedule_paused", "job_disabled"]),
 ];
 /// Checks that only a flag of `check` asks for.
 const ON_REQUEST: [(&str, &str); 2] = [("run times", "run_long"), ("failures", "attempts_failing")];
 /// Checks that are skipped while no worker ticks, because missing ticks cause their problems.
 const HIDDEN: [&str; 3] = ["queues", "overdue runs", "schedules"];
 /// Codes that are worth knowing, while the work goes on.
-const WARNINGS: [&str; 4] = ["timeout_missing", "prune_missing", "effect_open", "hold_old"];
+const WARNINGS: [&str; 3] = ["timeout_missing", "prune_missing", "effect_open"];
 /// Returns the codes of all findings, in their order.
 pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
     checks_and_codes().map(|(_, code)| code)
+}
+
+/// Returns the check of a code, and the code.
+pub(super) fn check_of(code: &str) -> Option<(&'static str, &'static str)> {
+    checks_and_codes().find(|(_, known)| *known == code)
 }
 
 fn checks_and_codes() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -73,8 +79,11 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     };
     tolerate("runs_dead", limits.dead);
     tolerate("attempts_failing", limits.failures.map_or(0, |(most, _)| most));
-    let found = |fact: &Fact| finding(fact, limits, work.operates);
+    // A viewer or a worker may not run the commands of some remedies.
+    let operator = if work.operates { "" } else { "as an operator: " };
+    let found = |fact: &Fact| finding(fact, limits, operator);
     let mut findings: Vec<_> = facts.iter().filter_map(found).collect();
+    findings.extend(work.stopped.iter().filter_map(|it| stopped::finding(it, work.now, operator)));
     findings.extend(work.sequences_behind.iter().flatten().map(sequence_behind));
     let place = |finding: &Finding| codes().position(|code| Some(code) == finding.code);
     // The sort is stable: findings with the same code keep the order of the facts.
@@ -115,16 +124,14 @@ fn sequence_behind(SequenceFacts { table_name, setval }: &SequenceFacts) -> Find
 }
 
 /// Words a fact. A code that this program does not know has no finding.
-fn finding(fact: &Fact, limits: &Thresholds, operates: bool) -> Option<Finding> {
-    let (check, code) = checks_and_codes().find(|(_, code)| *code == fact.code)?;
+fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> {
+    let (check, code) = check_of(&fact.code)?;
     let job = fact.job_type.as_deref().unwrap_or_default();
     let queue = fact.queue.as_deref().unwrap_or_default();
     let worker = fact.worker.as_deref().unwrap_or_default();
     let run = fact.run_id.unwrap_or_default();
     let runs = |adjective: &str| plural::of(fact.runs, &format!("{adjective}run"));
     let is = if fact.runs == 1 { "is" } else { "are" };
-    // A viewer or a worker may not run these commands.
-    let operator = if operates { "" } else { "as an operator: " };
     let see_cron = || format!("see cron on {worker}, its mail, and the log of its ticks");
     let (found, remedy) = match code {
         "worker_missing" if worker.is_empty() => (
@@ -208,21 +215,11 @@ fn finding(fact: &Fact, limits: &Thresholds, operates: bool) -> Option<Finding> 
                  `jobctl once --settle`; `jobctl once --list` has their keys"
             ),
         ),
-        "hold_old" => {
-            let (held, flag) = match (&fact.job_type, &fact.queue, &fact.worker) {
-                (Some(job), ..) => (format!("job {job} is"), format!("--job {job}")),
-                (_, Some(queue), _) => (format!("queue {queue} is"), format!("--queue {queue}")),
-                (.., Some(name)) => (format!("worker {name} is"), format!("--worker {name}")),
-                _ => ("all runs are".to_owned(), "--all".to_owned()),
-            };
-            let by = fact.detail.as_deref().unwrap_or_default();
-            (format!("{held} held by {by}"), format!("{operator}`jobctl release {flag}`"))
-        }
         _ => return None,
     };
     let example = match (code, &fact.detail) {
         ("worker_missing", _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
-        ("job_stale" | "hold_old", _) => None,
+        ("job_stale", _) => None,
         ("effect_open", key) => key.as_ref().map(|key| format!("the oldest has the key {key}")),
         (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
         ("runs_dead" | "attempts_failing", None) => Some(format!("the newest is run {run}")),

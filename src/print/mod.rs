@@ -90,6 +90,11 @@ impl Output {
         matches!(self.format(), Format::Json | Format::JsonLines)
     }
 
+    /// Whether a person reads the answer at a terminal.
+    pub(crate) fn is_for_people(self) -> bool {
+        self.format() == Format::Table && io::stdout().is_terminal()
+    }
+
     /// Whether TSV was asked for, and is not only the default without a terminal.
     pub(crate) fn asks_for_tsv(self) -> bool {
         self.header || self.format == Some(Format::Tsv)
@@ -263,7 +268,7 @@ pub(crate) fn explain(lines: &str) {
 
 /// Writes a hint to stderr if a person reads the answer at a terminal.
 pub(crate) fn hint(output: Output, line: &str) {
-    if output.format() == Format::Table && io::stdout().is_terminal() && !line.is_empty() {
+    if output.is_for_people() && !line.is_empty() {
         complain(line);
     }
 }

@@ -24,8 +24,15 @@ impl Summary {
     }
 
     /// `due` is the number of due runs, at most `most` + 1; `None`: it could not be counted.
-    /// `reason` says why the tick stopped; `None`: it can claim nothing more.
-    pub(crate) fn line(&self, due: Option<usize>, most: usize, reason: Option<&str>) -> String {
+    /// `reason` says why the tick stopped; `None`: it can claim nothing more. `left` says what it
+    /// left alone on purpose, if anything.
+    pub(crate) fn line(
+        &self,
+        due: Option<usize>,
+        most: usize,
+        reason: Option<&str>,
+        left: &str,
+    ) -> String {
         let Self { succeeded, failed, dead, other } = self;
         let other = if *other > 0 { format!(", {other} stopped") } else { String::new() };
         let still = match due {
@@ -37,7 +44,8 @@ impl Summary {
             Some(1..) => "nothing more can be claimed now",
             _ => "nothing is due",
         });
-        format!("{succeeded} succeeded, {failed} failed, {dead} dead{other}{still}: {reason}")
+        let left = if left.is_empty() { String::new() } else { format!("; {left}") };
+        format!("{succeeded} succeeded, {failed} failed, {dead} dead{other}{still}: {reason}{left}")
     }
 }
 
@@ -49,10 +57,12 @@ mod tests {
     fn a_summary_counts_results_and_says_why_the_tick_stopped() {
         let mut summary = Summary::default();
         let says = |summary: &Summary, due, reason, text: &str| {
-            assert_eq!(summary.line(Some(due), 1000, reason), text);
+            assert_eq!(summary.line(Some(due), 1000, reason, ""), text);
         };
         let nothing = "0 succeeded, 0 failed, 0 dead, 0 still due: nothing is due";
         says(&summary, 0, None, nothing);
+        let held = summary.line(Some(0), 1000, None, "12 due runs are held");
+        assert_eq!(held, format!("{nothing}; 12 due runs are held"));
         for status in [Status::Succeeded, Status::Succeeded, Status::Failed, Status::Dead] {
             summary.count(Some(status));
         }

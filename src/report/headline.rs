@@ -3,12 +3,9 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::View;
-use crate::health::{Finding, Severity};
+use crate::health::{self, Finding, Severity};
 use crate::text::duration::show;
 use crate::text::plural;
-
-/// The most problems that the headline lists.
-const LISTED: usize = 8;
 
 /// How the jobs are doing, as an icon and a colour.
 struct HeadlineState {
@@ -24,6 +21,8 @@ const UNUSED: HeadlineState =
     HeadlineState { class: "unused", icon: include_str!("static/unused.svg"), colour: "6a727d" };
 const WELL: HeadlineState =
     HeadlineState { class: "well", icon: include_str!("static/well.svg"), colour: "1a7f4b" };
+const STOPPED: HeadlineState =
+    HeadlineState { class: "stopped", icon: include_str!("static/stopped.svg"), colour: "925d00" };
 const TROUBLED: HeadlineState = HeadlineState {
     class: "troubled",
     icon: include_str!("static/troubled.svg"),
@@ -42,15 +41,17 @@ impl Headline {
         let (state, opening, rest) = if !summary.used {
             let rest = "This database has no job and no run.".to_owned();
             (UNUSED, "Nothing here yet.", rest)
-        } else if view.with_severity(Severity::Bad).is_empty() {
+        } else if !view.with_severity(Severity::Bad).is_empty() {
+            (TROUBLED, "Needs attention:", String::new())
+        } else if !view.with_severity(Severity::Info).is_empty() {
+            (STOPPED, "Stopped on purpose:", String::new())
+        } else {
             let ran = match summary.succeeded {
                 0 => "Nothing ran".to_owned(),
                 runs => plural::grouped_of(runs, "run") + " succeeded",
             };
             let window = show(view.window);
             (WELL, "All well.", format!("{ran} in the last {window}; nothing is dead or late."))
-        } else {
-            (TROUBLED, "Needs attention:", String::new())
         };
         Self { state, opening, rest }
     }
@@ -71,19 +72,23 @@ impl Headline {
     }
 
     pub(super) fn markup(&self, view: &View<'_>) -> Markup {
-        let (bad, warnings) =
-            (view.with_severity(Severity::Bad), view.with_severity(Severity::Warn));
+        let [bad, facts, warnings] = [Severity::Bad, Severity::Info, Severity::Warn]
+            .map(|severity| view.with_severity(severity));
         let number = i64::try_from(warnings.len()).unwrap_or(i64::MAX);
         html! {
             div.headline.(self.state.class) {
                 (PreEscaped(self.state.icon))
                 div {
                     p { strong { (self.opening) } " " (self.rest) }
-                    @if !bad.is_empty() { (list(&bad, view)) }
+                    @if !bad.is_empty() {
+                        (list(&bad, "check", view))
+                        @if !facts.is_empty() { p { strong { "Stopped on purpose:" } } }
+                    }
+                    @if !facts.is_empty() { (list(&facts, "doctor", view)) }
                     @if !warnings.is_empty() {
                         details {
                             summary { (plural::of(number, "warning")) }
-                            (list(&warnings, view))
+                            (list(&warnings, "doctor", view))
                         }
                     }
                 }
@@ -92,13 +97,13 @@ impl Headline {
     }
 }
 
-fn list(findings: &[&Finding], view: &View<'_>) -> Markup {
+/// Lists the first findings, and the number of the others with the command that lists them.
+fn list(findings: &[&Finding], command: &str, view: &View<'_>) -> Markup {
+    let (shown, more) = health::first(findings);
     html! {
         ul {
-            @for finding in findings.iter().take(LISTED) { li { (item(finding, view)) } }
-            @if let Some(more @ 1..) = findings.len().checked_sub(LISTED) {
-                li { (more) " more; " code { "jobctl doctor" } " lists all" }
-            }
+            @for finding in shown { li { (item(finding, view)) } }
+            @if more > 0 { li { "and " (more) " more: " code { "jobctl " (command) } } }
         }
     }
 }

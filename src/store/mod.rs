@@ -50,7 +50,10 @@ pub(crate) use runs::{Finish, LeaseState, LostLease, Renewed, StepResult};
 pub(crate) use schema::Mode;
 pub(crate) use session::Limits;
 pub(crate) use show::{Attempt, History, RunDetails, StoredOutput, TrailEvent};
-pub(crate) use status::{Fact, Figures, JobStatus, Overview, SequenceFacts, WAITS, WorkFacts};
+pub(crate) use status::{
+    Fact, Figures, JobStatus, Overview, SequenceFacts, StoppedCounts, StoppedFacts, WAITS,
+    WorkFacts,
+};
 
 use crate::connect::{ConnectionThread, Target};
 use crate::text::duration::CENTURY;

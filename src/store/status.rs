@@ -95,6 +95,32 @@ rows! {
         pub(crate) detail: Option<String>,
     }
 
+    /// A hold, a paused schedule or a disabled job, see look/stopped.sql.
+    pub(crate) struct StoppedFacts {
+        pub(crate) code: String,
+        pub(crate) job_type: Option<String>,
+        pub(crate) queue: Option<String>,
+        pub(crate) worker: Option<String>,
+        pub(crate) since_at: Option<DateTime<Utc>>,
+        pub(crate) until_at: Option<DateTime<Utc>>,
+        pub(crate) stopped_by: Option<String>,
+        pub(crate) reason: Option<String>,
+        /// Due runs that wait for the release.
+        pub(crate) runs: i64,
+        /// One of these runs is late, and its job has a schedule.
+        pub(crate) keeps_late: bool,
+        /// In seconds.
+        pub(crate) max_age: Option<f64>,
+    }
+
+    /// What a tick leaves alone on purpose.
+    pub(crate) struct StoppedCounts {
+        /// Due runs that a hold keeps from its worker.
+        pub(crate) runs: i64,
+        /// Due schedules that are paused.
+        pub(crate) schedules: i64,
+    }
+
     /// A sequence that would return ids that its table already has.
     pub(crate) struct SequenceFacts {
         pub(crate) table_name: String,
@@ -126,6 +152,8 @@ pub(crate) struct WorkFacts {
     /// By the database's clock.
     pub(crate) now: DateTime<Utc>,
     pub(crate) facts: Vec<Fact>,
+    /// Everything that was stopped on purpose.
+    pub(crate) stopped: Vec<StoppedFacts>,
     /// `None`: the role of this session may not read sequences.
     pub(crate) sequences_behind: Option<Vec<SequenceFacts>>,
     /// The definitions of the jobs. Only a report reads their last runs.
@@ -174,6 +202,17 @@ impl Store {
         })
     }
 
+    /// Counts what a tick of this worker leaves alone on purpose: at most `most` runs.
+    pub(crate) fn count_stopped(
+        &self,
+        worker: String,
+        queues: Vec<String>,
+        most: i64,
+    ) -> Result<StoppedCounts> {
+        let arguments = owned![queues, worker, most];
+        self.query("count held runs", Client::one, query!("tick/count_stopped"), arguments)
+    }
+
     /// Returns whether any run of this job is kept, defined or not.
     pub(crate) fn has_runs(&self, job: String) -> Result<bool> {
         self.query("look for runs", Client::one, query!("look/has_runs"), owned![job])
@@ -201,6 +240,7 @@ pub(super) fn read_work(
     let failures = seconds(limits.failures.map(|(_, within)| within));
     let mut facts: Vec<Fact> = client
         .list(query!("look/findings"), &[&jobs, &tick_age, &lag, &running, &dead, &failures])?;
+    let stopped = client.list(query!("look/stopped"), &[&jobs, &tick_age, &lag])?;
     let now = client.one(query!("look/now"), &[])?;
     let (operates, sees_sequences, sees_effects) = client.one(query!("look/operates"), &[])?;
     let sequences_behind = match sees_sequences {
@@ -211,5 +251,5 @@ pub(super) fn read_work(
         // The key of the oldest effect.
         open.detail = client.first(query!("effect/list_open"), &[])?;
     }
-    Ok(WorkFacts { now, facts, sequences_behind, scheduled, operates })
+    Ok(WorkFacts { now, facts, stopped, sequences_behind, scheduled, operates })
 }

@@ -8,6 +8,7 @@ use super::Plan;
 use super::request::{Answer, AnswerTimeout, Request};
 use super::timing::Timing;
 use crate::connect::ConnectionThread;
+use crate::health;
 use crate::store::{self, Holder, Store, Token};
 use crate::upkeep::{self, UnclaimableSearch, Upkeep};
 
@@ -61,6 +62,13 @@ impl Database {
     /// Returns the number of due runs that match, at most `most`.
     pub(super) fn count_due(&self, plan: &Plan, most: i64) -> store::Result<usize> {
         self.store.preview(&plan.worker, &plan.filter, most).map(|due| due.len())
+    }
+
+    /// Says what the tick leaves alone on purpose, such as held runs.
+    pub(super) fn left_alone(&self, plan: &Plan, most: i64) -> store::Result<String> {
+        let Plan { worker, filter, .. } = plan;
+        let counts = self.store.count_stopped(worker.clone(), filter.queues.clone(), most)?;
+        Ok(health::left_alone(&counts, most - 1))
     }
 
     pub(super) fn transactions(&self) -> u64 {

@@ -270,7 +270,9 @@ impl Driver {
         let most = DUE_COUNTED as i64 + 1;
         let count = |database: &Database| database.count_due(&self.plan, most).ok();
         let due = self.database.as_ref().and_then(count);
-        log::info!("{}", self.summary.line(due, DUE_COUNTED, reason));
+        let left = |database: &Database| database.left_alone(&self.plan, most).ok();
+        let left = self.database.as_ref().and_then(left).unwrap_or_default();
+        log::info!("{}", self.summary.line(due, DUE_COUNTED, reason, &left));
     }
 
     /// Begins to connect when it is time, and takes the connection when it is there.

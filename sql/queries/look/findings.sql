@@ -67,11 +67,12 @@ waiting AS (
                 ('queue', grouped.queue),
                 ('job', grouped.job_type)
             )
-        ) OR EXISTS (
+        ) AS held,
+        EXISTS (
             SELECT FROM worker
             WHERE worker.held
                 AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
-        ) AS held
+        ) AS served_by_held
     FROM (
         SELECT
             run.job_type,
@@ -148,6 +149,7 @@ CROSS JOIN ticking
 WHERE waiting.late > 0
     AND NOT waiting.held
     AND NOT waiting.served
+    AND NOT waiting.served_by_held
     AND ticking.workers > 0
 GROUP BY waiting.queue
 UNION ALL
@@ -288,7 +290,8 @@ LEFT JOIN LATERAL (
         AND definition.max_age IS NOT NULL
 ) AS success ON true
 WHERE definition.enabled
-    AND definition.paused_at IS NULL
+    -- A pause has no effect on a job without a schedule.
+    AND (definition.paused_at IS NULL OR definition.schedule IS NULL)
     AND greatest(success.finished_at, definition.created_at) < now() - definition.max_age
 UNION ALL
 -- One run that hangs would stop all later ones.
@@ -345,17 +348,4 @@ WHERE effect.completed_at IS NULL
     AND effect.recorded_at < now() - interval '1 day'
     AND $1::text[] IS NULL
 HAVING count(*) > 0
-UNION ALL
-SELECT
-    'hold_old',
-    CASE WHEN hold.scope = 'job' THEN hold.name END,
-    CASE WHEN hold.scope = 'queue' THEN hold.name END,
-    CASE WHEN hold.scope = 'worker' THEN hold.name END,
-    NULL,
-    hold.held_at,
-    0,
-    concat_ws(': ', coalesce(hold.host_user, hold.recorded_by), hold.reason)
-FROM jobctl.current_holds AS hold
-WHERE hold.held_at < now() - interval '1 day'
-    AND (hold.scope <> 'job' OR $1::text[] IS NULL OR hold.name = ANY ($1::text[]))
-ORDER BY since_at, job_type, queue, worker, run_id
+ORDER BY job_type, queue, worker, run_id

@@ -120,14 +120,16 @@ impl Arguments {
 /// Returns the status as people see it.
 fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<String> {
     let Overview { now, mut jobs, workers, longest_running, .. } = overview;
-    findings.retain(|finding| finding.severity == Severity::Bad);
+    findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
+    let of = |severity| findings.iter().filter(move |finding| finding.severity == severity);
+    let [bad, facts, warnings] = [Severity::Bad, Severity::Info, Severity::Warn]
+        .map(|severity| of(severity).collect::<Vec<_>>());
     // The most troubled first.
     jobs.sort_by_cached_key(|job| {
         let name = Some(&job.job_type);
-        let finding = findings.iter().position(|finding| finding.job_type.as_ref() == name);
+        let finding = bad.iter().position(|finding| finding.job_type.as_ref() == name);
         (finding.unwrap_or(usize::MAX), job.dead_runs == 0, job.failed_runs == 0)
     });
-    findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
     let now = Some(now);
     let ended: Vec<_> = jobs
         .iter()
@@ -136,7 +138,9 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Stri
     let results = "Results (SUCCEEDED to LONGEST: last 24 hours)";
     // Several tables, so that none is wider than a terminal.
     let sections = [
-        print::section("Needs attention", &findings, &FINDINGS.wrapped())?,
+        section("Needs attention", &bad, "check")?,
+        section("Stopped on purpose", &facts, "doctor")?,
+        section("Warnings", &warnings, "doctor")?,
         match jobs.is_empty() {
             true => "\nNo definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n"
                 .to_owned(),
@@ -147,4 +151,15 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Stri
         print::section("Running longest", &longest_running, &RUNNING.since(now))?,
     ];
     Ok(sections.concat().trim_start().to_owned())
+}
+
+/// Returns the first findings as a table, and the number of the others with the command that lists
+/// them.
+fn section(heading: &str, findings: &[&Finding], command: &str) -> anyhow::Result<String> {
+    let (shown, more) = health::first(findings);
+    let table = print::section(heading, &shown, &FINDINGS.wrapped())?;
+    Ok(match more {
+        0 => table,
+        _ => format!("{table} and {more} more: `jobctl {command}`\n"),
+    })
 }

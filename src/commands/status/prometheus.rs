@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
 
-use crate::health::{self, Finding};
+use crate::health::{self, Finding, Severity};
 use crate::store::{Figures, JobStatus, Overview, WAITS};
 use crate::text::plain::plain;
 
@@ -17,12 +17,18 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
     let Overview { jobs, figures, workers, .. } = overview;
     let mut text = String::new();
     let mut write = |kind, name, help, samples| text += &metric(kind, name, help, samples);
-    let findings = health::codes().map(|code| {
+    let (facts, problems): (Vec<_>, Vec<_>) =
+        findings.iter().partition(|finding| finding.severity == Severity::Info);
+    let count = |findings: &[&Finding], code| {
         let count = findings.iter().filter(|finding| finding.code == Some(code)).count();
         ("", label("code", code), count as f64)
-    });
+    };
+    let problems = health::codes().map(|code| count(&problems, code)).collect();
     let help = "Problems that jobctl check or doctor reports, by code.";
-    write("gauge", "jobctl_findings", help, findings.collect());
+    write("gauge", "jobctl_findings", help, problems);
+    let facts = health::STOPPED.into_iter().map(|code| count(&facts, code)).collect();
+    let help = "Holds, paused schedules and disabled jobs that are no problem, by code.";
+    write("gauge", "jobctl_facts", help, facts);
     let by_status = |job: &JobStatus| {
         [
             ("queued", job.not_due_runs + job.due_runs - job.failed_runs),

@@ -1,0 +1,117 @@
+-- Lists holds in force, paused schedules, and disabled jobs that have a max_age; see
+-- src/health/stopped.rs.
+-- $1  jobs; NULL for all
+-- $2  seconds after its last tick until a worker is silent
+-- $3  seconds after which a due run is late
+-- `runs` is the number of due runs that a hold keeps from starting. `keeps_late` says that one of
+-- them is late and belongs to a job with a schedule. `max_age` is in seconds.
+WITH due AS MATERIALIZED (
+    SELECT
+        grouped.*,
+        grouped.is_late AND EXISTS (
+            SELECT FROM jobctl.job_definitions AS definition
+            WHERE definition.name = grouped.job_type
+                AND definition.enabled
+                AND definition.schedule IS NOT NULL
+        ) AS is_late_scheduled
+    FROM (
+        SELECT
+            run.job_type,
+            run.queue,
+            count(*) AS runs,
+            min(run.run_at) < now() - make_interval(secs => $3::float8) AS is_late
+        FROM jobctl.job_runs AS run
+        WHERE run.status IN ('queued', 'failed')
+            AND run.run_at <= now()
+            AND coalesce(run.expires_at > now(), true)
+            AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+        GROUP BY run.job_type, run.queue
+    ) AS grouped
+),
+serving AS (
+    SELECT worker.queues
+    FROM jobctl.job_workers AS worker
+    WHERE (
+        worker.last_tick_at > now() - make_interval(secs => $2::float8)
+        OR coalesce(worker.claiming_until > now(), false)
+    )
+        AND NOT EXISTS (
+            SELECT FROM jobctl.current_holds AS hold
+            WHERE hold.scope = 'worker'
+                AND hold.name = worker.worker
+        )
+)
+SELECT
+    'runs_held' AS code,
+    CASE WHEN hold.scope = 'job' THEN hold.name END AS job_type,
+    CASE WHEN hold.scope = 'queue' THEN hold.name END AS queue,
+    CASE WHEN hold.scope = 'worker' THEN hold.name END AS worker,
+    hold.held_at AS since_at,
+    hold.held_until AS until_at,
+    coalesce(hold.host_user, hold.recorded_by) AS stopped_by,
+    hold.reason,
+    kept.runs,
+    kept.keeps_late,
+    NULL::float8 AS max_age
+FROM jobctl.current_holds AS hold
+LEFT JOIN jobctl.job_workers AS worker
+    ON hold.scope = 'worker'
+    AND worker.worker = hold.name
+CROSS JOIN LATERAL (
+    SELECT
+        coalesce(sum(due.runs), 0)::bigint AS runs,
+        coalesce(bool_or(due.is_late_scheduled), false) AS keeps_late
+    FROM due
+    WHERE CASE hold.scope
+        WHEN 'job' THEN due.job_type = hold.name
+        WHEN 'queue' THEN due.queue = hold.name
+        -- Other workers may start the runs of a held one.
+        WHEN 'worker' THEN (worker.queues = '{}' OR due.queue = ANY (worker.queues))
+            AND NOT EXISTS (
+                SELECT FROM serving
+                WHERE serving.queues = '{}'
+                    OR due.queue = ANY (serving.queues)
+            )
+        ELSE true
+    END
+) AS kept
+WHERE $1::text[] IS NULL
+    OR CASE hold.scope
+        WHEN 'job' THEN hold.name = ANY ($1::text[])
+        WHEN 'queue' THEN kept.runs > 0
+        ELSE true
+    END
+UNION ALL
+SELECT
+    CASE WHEN definition.enabled THEN 'schedule_paused' ELSE 'job_disabled' END,
+    definition.name,
+    NULL,
+    NULL,
+    CASE WHEN definition.enabled THEN definition.paused_at ELSE event.recorded_at END,
+    NULL,
+    coalesce(event.host_user, event.recorded_by),
+    event.reason,
+    0,
+    false,
+    extract(epoch FROM definition.max_age)::float8
+FROM jobctl.job_definitions AS definition
+LEFT JOIN LATERAL (
+    SELECT event.*
+    FROM jobctl.job_events AS event
+    WHERE event.run_id IS NULL
+        AND event.job = definition.name
+        AND CASE
+            WHEN definition.enabled
+                THEN event.action = 'pause' AND event.recorded_at >= definition.paused_at
+            ELSE event.action IN ('add', 'disable')
+        END
+    ORDER BY event.id DESC
+    LIMIT 1
+) AS event ON true
+WHERE CASE
+    WHEN definition.enabled
+        THEN definition.schedule IS NOT NULL AND definition.paused_at IS NOT NULL
+    ELSE definition.max_age IS NOT NULL
+END
+    AND ($1::text[] IS NULL OR definition.name = ANY ($1::text[]))
+ORDER BY job_type, queue, worker

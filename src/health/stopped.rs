@@ -1,0 +1,87 @@
+//! Findings about holds, paused schedules and disabled jobs, which were stopped on purpose. They
+//! are facts from the first minute, and problems if they seem forgotten. Pure.
+
+use chrono::{DateTime, Utc};
+
+use super::work::check_of;
+use super::{Finding, Severity};
+use crate::store::{self, StoppedCounts, StoppedFacts};
+use crate::text::duration::{DAY, show};
+use crate::text::plural;
+
+/// The codes of these findings.
+pub(crate) const STOPPED: [&str; 3] = ["runs_held", "schedule_paused", "job_disabled"];
+
+/// Words a fact. A code that this program does not know has no finding.
+pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -> Option<Finding> {
+    let (check, code) = check_of(&fact.code)?;
+    let by = fact.stopped_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let why = fact.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let job = fact.job_type.as_deref().unwrap_or_default();
+    let max_age = fact.max_age.map(|seconds| show(store::seconds(seconds)));
+    let mut notes = Vec::new();
+    let (found, remedy) = match code {
+        "runs_held" => {
+            let (held, flag) = match (&fact.job_type, &fact.queue, &fact.worker) {
+                (Some(job), ..) => (format!("job {job} is"), format!("--job {job}")),
+                (_, Some(queue), _) => (format!("queue {queue} is"), format!("--queue {queue}")),
+                (.., Some(name)) => (format!("worker {name} is"), format!("--worker {name}")),
+                _ => ("all runs are".to_owned(), "--all".to_owned()),
+            };
+            if fact.runs > 0 {
+                let wait = if fact.runs == 1 { "waits" } else { "wait" };
+                notes.push(format!("{} {wait}", plural::of(fact.runs, "due run")));
+            }
+            if let Some(until) = fact.until_at {
+                notes.push(format!("until {}", until.format("%Y-%m-%d %H:%M UTC")));
+            }
+            let forget = fact.worker.as_ref().map(|name| format!(", or `jobctl forget {name}`"));
+            let forget = forget.unwrap_or_default();
+            (format!("{held} held{by}{why}"), format!("{operator}`jobctl release {flag}`{forget}"))
+        }
+        "schedule_paused" => {
+            if let Some(max_age) = max_age {
+                notes.push(format!("its max_age of {max_age} is not checked"));
+            }
+            (
+                format!("schedule {job} is paused{by}{why}"),
+                format!("{operator}`jobctl resume {job}`, or set `enabled = false` in its file"),
+            )
+        }
+        "job_disabled" => (
+            format!(
+                "job {job} is disabled{by}{why}, so its max_age of {} is not checked",
+                max_age.unwrap_or_default()
+            ),
+            "enable it in its file, or remove its max_age there".to_owned(),
+        ),
+        _ => return None,
+    };
+    let is_old = fact.since_at.is_some_and(|at| (now - at).to_std().is_ok_and(|age| age > DAY));
+    let ends = fact.until_at.is_some() || code == "job_disabled";
+    let is_forgotten = !ends && (is_old || fact.keeps_late);
+    Some(Finding {
+        check,
+        code: Some(code),
+        job_type: fact.job_type.clone(),
+        queue: fact.queue.clone(),
+        worker: fact.worker.clone(),
+        since_at: fact.since_at,
+        example: (!notes.is_empty()).then(|| notes.join(", ")),
+        ..Finding::new(if is_forgotten { Severity::Bad } else { Severity::Info }, found, remedy)
+    })
+}
+
+/// Says what a tick leaves alone; empty if that is nothing. `most` + 1 runs mean more than `most`.
+pub(crate) fn left_alone(counts: &StoppedCounts, most: i64) -> String {
+    let StoppedCounts { runs, schedules } = *counts;
+    let is = |number: i64| if number == 1 { "is" } else { "are" };
+    let held = match runs {
+        0 => None,
+        _ if runs > most => Some(format!("over {most} due runs are held")),
+        _ => Some(format!("{} {} held", plural::of(runs, "due run"), is(runs))),
+    };
+    let paused = (schedules > 0)
+        .then(|| format!("{} {} paused", plural::of(schedules, "due schedule"), is(schedules)));
+    held.into_iter().chain(paused).collect::<Vec<_>>().join(", ")
+}
