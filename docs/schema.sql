@@ -1026,7 +1026,7 @@ CREATE TABLE jobctl.job_events (
     host_user text,
     reason text,
     detail text,
-    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text, 'edit'::text, 'settle'::text, 'prune'::text, 'pause'::text, 'resume'::text, 'hold'::text, 'release'::text, 'add'::text, 'change'::text, 'enable'::text, 'disable'::text, 'remove'::text]))),
+    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text, 'edit'::text, 'settle'::text, 'prune'::text, 'pause'::text, 'resume'::text, 'hold'::text, 'release'::text, 'forget'::text, 'add'::text, 'change'::text, 'enable'::text, 'disable'::text, 'remove'::text]))),
     CONSTRAINT texts_are_short CHECK ((GREATEST(length(host_user), length(reason), length(detail)) <= 1000)),
     CONSTRAINT times_are_dates CHECK (((recorded_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (recorded_at < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 );
@@ -1051,11 +1051,12 @@ CREATE TABLE jobctl.job_workers (
     version text NOT NULL,
     last_tick_at timestamp with time zone NOT NULL,
     ticking_since timestamp with time zone DEFAULT now() NOT NULL,
-    missed_for interval GENERATED ALWAYS AS (LEAST(GREATEST(
+    missed_for interval GENERATED ALWAYS AS (
 CASE
-    WHEN (isfinite(last_tick_at) AND isfinite(ticking_since)) THEN (last_tick_at - ticking_since)
-    ELSE NULL::interval
-END, '00:00:00'::interval), '1 day'::interval)) STORED NOT NULL,
+    WHEN ((NOT isfinite(last_tick_at)) OR (NOT isfinite(ticking_since))) THEN '00:00:00'::interval
+    WHEN ((last_tick_at - ticking_since) >= '1 day'::interval) THEN '100 years'::interval
+    ELSE GREATEST((last_tick_at - ticking_since), '00:00:00'::interval)
+END) STORED NOT NULL,
     queues text[] DEFAULT '{}'::text[] NOT NULL,
     claiming_tick text,
     claiming_until timestamp with time zone,

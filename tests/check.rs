@@ -216,11 +216,49 @@ fn check_reports_workers_without_recent_ticks() {
     insert_worker(&db, "web2", "1 second");
     insert_worker(&db, "web3", "3 hours");
     insert_worker(&db, "web4", "2 days");
-    let lines = [
-        silent("worker web1 does not tick, since T", "web1"),
-        silent("worker web3 does not tick, since T", "web3"),
-    ];
+    let gone = |worker| {
+        let line = silent(&format!("worker {worker} does not tick, since T"), worker);
+        format!("{line}; if it is gone: `jobctl forget {worker}`")
+    };
+    let lines = ["web3", "web1", "web4"].map(gone);
     assert_prints(db.jobctl(["check"]), &lines.join("\n"));
+}
+
+#[test]
+fn a_worker_that_ticked_for_a_day_is_reported_until_it_is_forgotten() {
+    let db = db_with_worker();
+    let ticked = |worker: &str, ticked: &str| {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
+             VALUES ('{worker}', '0.1.0', now() - interval '40 days',
+                 now() - interval '40 days' - interval '{ticked}')"
+        ));
+    };
+    db.apply("[jobs.mail]\nshell = 'true'\n");
+    ticked("friday", "24 hours");
+    ticked("pod", "23 hours 59 minutes");
+    ticked("by-hand", "0");
+    let silent = || {
+        let check: Value =
+            serde_json::from_str(&db.jobctl(["check", "--json"]).run().stdout).unwrap();
+        let workers = check["findings"].as_array().unwrap().iter();
+        workers.map(|one| one["worker"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(silent(), ["friday"]);
+    db.jobctl(["prune"]).run().success();
+    let workers = "SELECT worker FROM jobctl.job_workers ORDER BY 1";
+    assert_eq!(db.query(workers), "friday\nweb1");
+    db.jobctl(["status"]).run().success().stdout_has("worker\tfriday\t");
+    let page = db.jobctl(["report"]).run().success().stdout;
+    assert!(page.contains("<a href=\"#workers\">worker friday does not tick</a>"), "{page}");
+    assert!(crate::report::text(&page).contains("Workers ticking 1 of 2 "), "{page}");
+    db.jobctl(["tick", "--worker", "friday"]).run().success();
+    assert_eq!(silent(), [""; 0]);
+    db.execute("DELETE FROM jobctl.job_workers WHERE worker = 'friday'");
+    ticked("friday", "9 days");
+    db.jobctl(["forget", "friday"]).run().success().stdout("friday\tforgotten\n").stderr("");
+    assert_eq!(silent(), [""; 0]);
+    assert_eq!(db.query(workers), "web1");
 }
 
 #[test]

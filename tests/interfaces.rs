@@ -121,7 +121,8 @@ fn insert_sample_rows(db: &TestDb) {
          [jobs.paused]\nshell = 'true'\nschedule = '0 3 * * *'\n[jobs.plain]\nshell = 'true'\n",
     );
     db.execute(
-        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ('web1', '1', now());
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ('web1', '1', now()),
+             ('gone', '1', now());
          INSERT INTO jobctl.job_figures (job_type, last_status, last_ended_at, last_succeeded_at) \
              VALUES ('nightly', 'succeeded', now(), now()), ('plain', 'dead', now(), NULL); \
          UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'paused';
@@ -252,6 +253,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     );
     interfaces.rows("hold --list", &["hold --list"]);
     interfaces.rows("release", &["release --all"]);
+    interfaces.rows("forget (an object)", &["forget gone"]);
     interfaces.rows("pause (an object)", &["pause nightly"]);
     interfaces.rows("resume (an object)", &["resume nightly", "resume plain"]);
     // A single run has no rate.

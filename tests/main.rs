@@ -35,6 +35,7 @@ mod expire;
 mod failures;
 mod fencing;
 mod files;
+mod forget;
 mod hold;
 mod host_clock;
 mod host_policy;

@@ -151,9 +151,9 @@ fn prune_deletes_workers_without_recent_ticks() {
     db.execute(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
          SELECT name, '', now() - age::interval, now() - age::interval - ticked::interval
-         FROM (VALUES ('here', '0', '1 year'), ('gone', '31 days', '2 days'), ('holds', '31 \
-         days', '2 days'),
-            ('away', '29 days', '2 days'), ('pod-1', '25 hours', '0'), ('pod-2', '23 hours', '0')
+         FROM (VALUES ('here', '0', '1 year'), ('gone', '31 hours', '1 hour'),
+            ('holds', '31 hours', '1 hour'), ('away', '29 hours', '1 hour'),
+            ('host', '9 years', '1 day'), ('pod-1', '25 hours', '0'), ('pod-2', '23 hours', '0')
          ) AS worker (name, age, ticked);
          INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, \
          started_at)
@@ -161,11 +161,11 @@ fn prune_deletes_workers_without_recent_ticks() {
     );
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["prune", "--dry-run"]).run().success();
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers"), "6");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers"), "7");
     operator.jobctl(["prune"]).run().success().stdout("");
     assert_eq!(
         db.query("SELECT worker FROM jobctl.job_workers ORDER BY 1"),
-        "away\nhere\nholds\npod-2"
+        "away\nhere\nholds\nhost\npod-2"
     );
 }
 

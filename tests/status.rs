@@ -340,7 +340,8 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
 
          SEVERITY FOUND REMEDY
          bad worker web2 does not tick, for 5m see cron on web2, its mail, and
-         the log of its ticks
+         the log of its ticks; if it is
+         gone: `jobctl forget web2`
          bad 1 run of mail is overdue, for 2h `jobctl show 5` says why
          5m (such as run 5)
          bad 1 dead run of backup, for 2d (the `jobctl list-dead --job backup`;

@@ -434,19 +434,15 @@ CREATE TABLE jobctl.job_workers (
     last_tick_at timestamptz NOT NULL,
     -- The first tick of the current series; a gap of an hour starts a new series.
     ticking_since timestamptz NOT NULL DEFAULT now(),
-    -- How long `check` reports this worker after it stops: as long as it ticked before, at most a
-    -- day. So a worker that ticked only once, by hand or in its own container, is not reported.
+    -- How long `check` reports this worker after it stops: as long as it ticked before. So a worker
+    -- that ticked only once, by hand or in its own container, is not reported. After a day of ticks
+    -- it is a century: until it ticks again or `jobctl forget` deletes it.
     missed_for interval NOT NULL GENERATED ALWAYS AS (
-        least(
-            greatest(
-                CASE
-                    WHEN isfinite(last_tick_at) AND isfinite(ticking_since)
-                        THEN last_tick_at - ticking_since
-                END,
-                interval '0'
-            ),
-            interval '1 day'
-        )
+        CASE
+            WHEN NOT isfinite(last_tick_at) OR NOT isfinite(ticking_since) THEN interval '0'
+            WHEN last_tick_at - ticking_since >= interval '1 day' THEN interval '100 years'
+            ELSE greatest(last_tick_at - ticking_since, interval '0')
+        END
     ) STORED,
     -- The queues of the tick that may claim, or else of the last tick; empty for all queues.
     queues text[] NOT NULL DEFAULT '{}',
@@ -496,7 +492,7 @@ CREATE TABLE jobctl.job_events (
         CONSTRAINT action_is_known CHECK (
             action IN (
                 'retry', 'cancel', 'edit', 'settle', 'prune', 'pause', 'resume', 'hold', 'release',
-                'add', 'change', 'enable', 'disable', 'remove'
+                'forget', 'add', 'change', 'enable', 'disable', 'remove'
             )
         ),
     -- No foreign key: the event outlives its run. NULL for a definition, and if many runs were

@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
         value_parser = up_to(YEAR)
     )]
     max_lag: Duration,
-    /// Longest time without a tick of a worker; reports a stopped worker for up to a day
+    /// Longest time without a tick of a worker; see `jobctl forget`
     #[arg(
         long,
         value_name = "DURATION",

@@ -13,6 +13,7 @@ mod edit;
 mod enqueue;
 mod environment;
 mod failures;
+mod forget;
 mod grants;
 mod help;
 mod hold;
@@ -148,6 +149,7 @@ commands! {
     Resume(pause::Resume),
     Hold(hold::Hold),
     Release(hold::Release),
+    Forget(forget::Arguments),
 }
 
 impl Command {

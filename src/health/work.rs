@@ -139,7 +139,10 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
             "`jobctl init --crontab` lets cron start ticks".to_owned(),
         ),
         "worker_missing" => ("no worker ticks".to_owned(), see_cron()),
-        "worker_silent" => (format!("worker {worker} does not tick"), see_cron()),
+        "worker_silent" => (
+            format!("worker {worker} does not tick"),
+            format!("{}; if it is gone: {operator}`jobctl forget {worker}`", see_cron()),
+        ),
         "definition_missing" => (
             format!("{job} has no definition; {} will end dead", runs("waiting ")),
             "`jobctl apply` a file that defines the job, or cancel the runs".to_owned(),

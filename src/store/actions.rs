@@ -96,6 +96,13 @@ rows! {
         pub(crate) granted: bool,
     }
 
+    /// Whether a worker was deleted.
+    pub(crate) struct ForgetResult {
+        pub(crate) forgotten: bool,
+        pub(crate) last_tick_at: DateTime<Utc>,
+        pub(crate) now: DateTime<Utc>,
+    }
+
     pub(crate) struct Pruned {
         pub(crate) id: i64,
         pub(crate) status: String,
@@ -223,6 +230,16 @@ impl Store {
     pub(crate) fn forget_workers(&self) -> Result<()> {
         let statement = query!("operate/forget_workers");
         self.query("delete old workers", Client::execute, statement, owned![]).map(drop)
+    }
+
+    /// Deletes a worker and its holds, unless it ticks now or holds runs. `None`: no such worker.
+    pub(crate) fn forget_worker(
+        &self,
+        worker: String,
+        cause: Cause,
+    ) -> Result<Option<ForgetResult>> {
+        let arguments = owned![worker, cause.host_user, cause.reason];
+        self.query("forget the worker", Client::first, query!("operate/forget"), arguments)
     }
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.

@@ -1,0 +1,67 @@
+//! `jobctl forget`: removes a worker that is gone for good.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::DatabaseFlags;
+use super::arguments::{Reason, worker};
+use crate::exit::{Exit, Fault};
+use crate::health::limits::TICK_OVERDUE;
+use crate::print::{self, Output, Table};
+use crate::store::HoldTarget;
+use crate::text::did_you_mean;
+
+/// Stop reporting a worker that is gone for good
+///
+/// A worker that ticked regularly for a day and then stopped is reported until it
+/// ticks again or is forgotten. This also ends the holds of the worker. If its
+/// name ticks again, the worker is known again.
+///
+///   jobctl forget web1 --reason 'the host was replaced'
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// The worker's name, as `jobctl status` shows it
+    #[arg(value_name = "WORKER", value_parser = worker)]
+    worker: String,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Default, Serialize)]
+struct Forgotten {
+    worker: String,
+    result: &'static str,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
+        let store = database.open()?;
+        let worker = self.worker;
+        let Some(known) = store.forget_worker(worker.clone(), self.reason.cause())? else {
+            let scope = HoldTarget { scope: "worker", name: worker.clone() };
+            let names = store.hold_names(scope)?;
+            let meant = did_you_mean::suggestion(&worker, names.iter().map(String::as_str));
+            let why = format!("cannot forget {worker}: no worker has ticked by this name{meant}");
+            return Err(Fault::new(Exit::NotFound, why).into());
+        };
+        if !known.forgotten {
+            let why = format!(
+                "cannot forget {worker}: it still ticks or holds runs; remove its crontab line, \
+                 and wait until its runs have ended"
+            );
+            return Err(Fault::new(Exit::Conflict, why).into());
+        }
+        let age = (known.now - known.last_tick_at).to_std().unwrap_or_default();
+        if age < TICK_OVERDUE {
+            print::complain(&format!(
+                "{worker} ticked {}; its next tick starts runs again, so remove its crontab line",
+                print::relative(known.last_tick_at, known.now)
+            ));
+        }
+        let forgotten = Forgotten { worker, result: "forgotten" };
+        print::row(self.output, &forgotten, &Table::new("worker, result", ""))
+    }
+}
