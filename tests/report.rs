@@ -214,6 +214,12 @@ fn findings_and_names_link_to_the_lanes_of_their_jobs() {
     ended(&db, "hook", "dead", "2 hours", 2);
     // Nothing has run, but a finding names the job; and a job that no definition may have.
     db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES ('removed one')");
+    db.apply(
+        "[jobs.hook]\nshell = 'true'\n[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n\
+         [jobs.enqueued]\nshell = 'true'\n[jobs.unused]\nshell = 'true'\n",
+    );
+    db.enqueue(["enqueued", "--in", "1h"]);
+    db.enqueue(["enqueued"]);
     let shown = page(&db, &[]);
     for link in [
         "<a href=\"#job-hook\">2 dead runs of hook</a>, for 2h",
@@ -221,6 +227,9 @@ fn findings_and_names_link_to_the_lanes_of_their_jobs() {
         "</span> <a href=\"#job-hook\">hook<wbr></a>",
         "<details class=\"lane\" id=\"job-hook\">",
         "<li id=\"job-nightly\">",
+        "<li id=\"job-unused\">",
+        "<details class=\"lane\" id=\"job-enqueued\">",
+        "aria-label=\"0 runs succeeded, 2 queued\"",
     ] {
         assert!(shown.contains(link), "no {link} in\n{shown}");
     }
@@ -600,7 +609,7 @@ fn ten_thousand_runs_fit_into_a_page_even_if_every_job_fails_all_the_time() {
     let page = page(&db, &[]);
     says(
         &page,
-        "And 7 more jobs; jobs with problems are shown first, then jobs with the most runs.",
+        "And 8 more jobs; jobs with problems are shown first, then jobs with the most runs.",
     );
 }
 

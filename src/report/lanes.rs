@@ -38,6 +38,7 @@ enum LaneState {
     Bad,
     Warn,
     Good,
+    Waiting,
     Idle,
 }
 
@@ -50,6 +51,8 @@ impl LaneState {
             Self::Warn
         } else if job.succeeded + job.cancelled + job.running > 0 {
             Self::Good
+        } else if job.queued > 0 {
+            Self::Waiting
         } else {
             Self::Idle
         }
@@ -61,6 +64,7 @@ impl LaneState {
             Self::Bad => ("bad", "needs attention"),
             Self::Warn => ("warn", "had failures"),
             Self::Good => ("good", "well"),
+            Self::Waiting => ("idle", "waiting"),
             Self::Idle => ("idle", "idle"),
         }
     }
@@ -166,6 +170,7 @@ fn numbers(job: &ReportJob, retries: i64) -> Markup {
         part("warn", retries, "failed"),
         part("", job.cancelled, "cancelled"),
         part("", job.running, "running"),
+        part("", job.queued, "queued"),
     ];
     let parts: Vec<_> = parts.into_iter().filter(|(_, number, _)| *number > 0).collect();
     html! {
@@ -198,6 +203,7 @@ fn words(job: &ReportJob, retries: i64) -> String {
         (job.dead, format!("{} dead", grouped(job.dead))),
         (job.cancelled, format!("{} cancelled", grouped(job.cancelled))),
         (job.running, format!("{} running", grouped(job.running))),
+        (job.queued, format!("{} queued", grouped(job.queued))),
         (job.failed, format!("{} waiting for a retry", grouped(job.failed))),
     ];
     let others = counts.into_iter().filter(|(number, _)| *number > 0).map(|(_, words)| words);

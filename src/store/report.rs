@@ -83,6 +83,7 @@ rows! {
         pub(crate) succeeded: i64,
         pub(crate) dead: i64,
         pub(crate) cancelled: i64,
+        pub(crate) queued: i64,
         /// Runs that wait for another attempt now.
         pub(crate) failed: i64,
         pub(crate) running: i64,

@@ -1,6 +1,6 @@
--- The jobs that a report shows: with a run or a failed attempt in the window, with a running run or
--- one that waits for a retry, with a schedule, or with a problem. Jobs with a problem come first,
--- then those with failures, then those with the most runs.
+-- The jobs that a report shows: with a run or a failed attempt in the window, with a running or
+-- waiting run, with an enabled definition, or with a problem. Jobs with a problem come first, then
+-- those with failures, then those with the most runs.
 -- $1  start of the window    $2  jobs with a problem    $3  maximum number
 -- `total` counts all jobs. `average` is the average run time on the newest day with a success,
 -- `average_before` that on a day a week before, both in seconds; NULL without such a day.
@@ -21,9 +21,12 @@ running AS (
     GROUP BY run.job_type
 ),
 waiting AS (
-    SELECT run.job_type AS job, count(*) AS failed
+    SELECT
+        run.job_type AS job,
+        count(*) FILTER (WHERE run.status = 'queued') AS queued,
+        count(*) FILTER (WHERE run.status = 'failed') AS failed
     FROM jobctl.job_runs AS run
-    WHERE run.status = 'failed'
+    WHERE run.status IN ('queued', 'failed')
     GROUP BY run.job_type
 ),
 retried AS (
@@ -35,11 +38,10 @@ retried AS (
         AND attempt.finished_at >= $1::timestamptz
     GROUP BY run.job_type
 ),
-scheduled AS (
+defined AS (
     SELECT definition.name AS job
     FROM jobctl.job_definitions AS definition
     WHERE definition.enabled
-        AND definition.schedule IS NOT NULL
 ),
 troubled AS (
     SELECT DISTINCT job FROM unnest($2::text[]) AS job
@@ -50,6 +52,7 @@ shown AS (
         coalesce(finished.succeeded, 0) AS succeeded,
         coalesce(finished.dead, 0) AS dead,
         coalesce(finished.cancelled, 0) AS cancelled,
+        coalesce(waiting.queued, 0) AS queued,
         coalesce(waiting.failed, 0) AS failed,
         coalesce(running.running, 0) AS running,
         running.running_since,
@@ -60,13 +63,14 @@ shown AS (
                 coalesce(finished.dead, 0) + coalesce(waiting.failed, 0)
                     + coalesce(retried.failures, 0) > 0 DESC,
                 coalesce(finished.succeeded + finished.dead + finished.cancelled, 0) DESC,
+                coalesce(waiting.queued, 0) DESC,
                 job
         ) AS place
     FROM finished
     FULL JOIN running USING (job)
     FULL JOIN waiting USING (job)
     FULL JOIN retried USING (job)
-    FULL JOIN scheduled USING (job)
+    FULL JOIN defined USING (job)
     FULL JOIN troubled USING (job)
 )
 SELECT
