@@ -113,9 +113,10 @@ fn check_reports_dead_runs_until_they_are_retried() {
     assert_prints(db.jobctl(["check"]), &dead("1 dead run", "mail", first, "exit status 3"));
     let second = insert_dead(&db, "send_receipt", "1 minute", "HTTP status 503");
     let third = insert_dead(&db, "mail", "2 minutes", "exit status 4");
+    // The job with the newest death comes first.
     let all = [
-        dead("2 dead runs", "mail", third, "exit status 4"),
         dead("1 dead run", "send_receipt", second, "HTTP status 503"),
+        dead("2 dead runs", "mail", third, "exit status 4"),
     ];
     assert_prints(db.jobctl(["check"]), &all.join("\n"));
     assert_prints(db.jobctl(["check", "--max-dead", "2"]), &all.join("\n"));
@@ -137,7 +138,7 @@ fn check_reports_runs_that_are_due_longer_than_max_lag() {
     let mail = insert_due(&db, "mail", "3 hours");
     insert_due(&db, "mail", "15 minutes");
     insert_due(&db, "mail", "5 minutes");
-    let lines = [overdue("2 runs", "mail", mail), overdue("1 run", "backup", backup)];
+    let lines = [overdue("1 run", "backup", backup), overdue("2 runs", "mail", mail)];
     assert_prints(db.jobctl(["check"]), &lines.join("\n"));
     assert_prints(db.jobctl(["check", "--max-lag", "150m"]), &overdue("1 run", "mail", mail));
     assert_prints(db.jobctl(["check", "--max-lag", "4h"]), FINE);

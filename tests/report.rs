@@ -236,6 +236,42 @@ fn findings_and_names_link_to_the_lanes_of_their_jobs() {
 }
 
 #[test]
+fn lists_show_the_gravest_and_newest_findings_and_the_number_of_the_others() {
+    let db = healthy_db();
+    for number in 1..=5 {
+        ended(&db, &format!("old{number}"), "dead", &format!("{} days", 10 + number), 2);
+    }
+    for number in 1..=9 {
+        ended(&db, &format!("new{number}"), "dead", &format!("{number} hours"), 1);
+    }
+    // A job that began to fail long ago, too.
+    ended(&db, "old5", "dead", "30 minutes", 1);
+    for number in 1..=9 {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type, queue, run_at)
+             VALUES ('hook', 'q{number}', now() - interval '{number} days')"
+        ));
+    }
+    db.execute("UPDATE jobctl.job_workers SET queues = '{default}'");
+    let status = db.jobctl(["status", "--format", "table"]).run().success().stdout;
+    let page = page(&db, &[]);
+    let lists = [
+        text(&page).split_once("Needs attention: ").unwrap().1.to_owned(),
+        status.split_once("REMEDY\n").unwrap().1.to_owned(),
+    ];
+    for list in lists {
+        let (list, after) = list.split_once(" and 15 more: ").unwrap_or_else(|| panic!("{list}"));
+        assert!(after.trim_start_matches('`').starts_with("jobctl check"), "{after}");
+        let places: Vec<_> = ["q1", "q2", "q3", "q4", "old5", "new1", "new2", "new3"]
+            .iter()
+            .map(|name| list.find(name).unwrap_or_else(|| panic!("{name}: {list}")))
+            .collect();
+        assert!(places.is_sorted(), "{places:?}");
+    }
+    assert_eq!(db.jobctl(["check"]).run().exits(1).stdout.lines().count(), 23);
+}
+
+#[test]
 fn the_icon_in_the_tab_has_the_colour_of_the_state() {
     let colour = |page: &str| {
         let (_, after) = page.split_once("viewBox='0 0 24 24' fill='%23").expect("an icon");

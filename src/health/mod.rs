@@ -57,6 +57,9 @@ pub(crate) struct Finding {
     pub(crate) run_id: Option<i64>,
     #[serde(with = "timestamp")]
     pub(crate) since_at: Option<DateTime<Utc>>,
+    /// When the problem last grew, if that was after `since_at`.
+    #[serde(skip)]
+    pub(crate) newest_at: Option<DateTime<Utc>>,
 }
 
 impl Finding {

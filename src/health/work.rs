@@ -54,7 +54,7 @@ fn checks_and_codes() -> impl Iterator<Item = (&'static str, &'static str)> {
     usual.chain(ON_REQUEST)
 }
 
-/// Returns the problems of the work, the worst first.
+/// Returns the problems of the work: the worst first, then likely causes, then the newest.
 pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     let mut facts = work.facts.clone();
     let failing = |code: &str, fails: fn(&Scheduled) -> bool| {
@@ -86,8 +86,11 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     findings.extend(work.stopped.iter().filter_map(|it| stopped::finding(it, work.now, operator)));
     findings.extend(work.sequences_behind.iter().flatten().map(sequence_behind));
     let place = |finding: &Finding| codes().position(|code| Some(code) == finding.code);
-    // The sort is stable: findings with the same code keep the order of the facts.
-    findings.sort_by_key(|finding| (Reverse(finding.severity), place(finding)));
+    // The sort is stable: findings that are equally old keep the order of the facts.
+    findings.sort_by_key(|finding| {
+        let newest = finding.newest_at.or(finding.since_at);
+        (Reverse(finding.severity), place(finding), Reverse(newest))
+    });
     findings
 }
 
@@ -242,6 +245,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
         worker: fact.worker.clone(),
         run_id: fact.run_id,
         since_at: fact.since_at,
+        newest_at: fact.newest_at,
         example,
         ..Finding::new(severity, found, remedy)
     })

@@ -93,6 +93,7 @@ rows! {
         pub(crate) since_at: Option<DateTime<Utc>>,
         pub(crate) runs: i64,
         pub(crate) detail: Option<String>,
+        pub(crate) newest_at: Option<DateTime<Utc>>,
     }
 
     /// A hold, a paused schedule or a disabled job, see look/stopped.sql.

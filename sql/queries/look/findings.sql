@@ -1,5 +1,5 @@
 -- The problems of the work: a row per finding, with the facts of its sentence, see
--- src/health/work.rs. Of those with one code, the longest-standing come first.
+-- src/health/work.rs.
 -- $1  jobs; NULL for all
 -- $2  seconds after its last tick until a worker is silent
 -- $3  seconds after which a due run, a due schedule or an expired lease is late
@@ -7,7 +7,8 @@
 -- $5  seconds after which a dead run no longer counts; NULL for never
 -- $6  seconds after which a failed attempt no longer counts; NULL to count none
 -- `runs` is the number of runs, attempts or effects. `detail` is an error or a duration, or
--- `new` if there was no time yet for a first tick.
+-- `new` if there was no time yet for a first tick. `newest_at` is when the problem last grew, if
+-- that was after `since_at`.
 WITH worker AS (
     SELECT
         worker.worker,
@@ -112,7 +113,8 @@ SELECT
     CASE WHEN latest.worker IS NULL AND EXISTS (
         SELECT FROM jobctl.schema_migrations AS migration
         WHERE migration.applied_at > now() - make_interval(secs => $2::float8)
-    ) THEN 'new' END AS detail
+    ) THEN 'new' END AS detail,
+    NULL::timestamptz AS newest_at
 FROM ticking
 LEFT JOIN worker AS latest
     ON latest.place = 1
@@ -127,6 +129,7 @@ SELECT
     NULL,
     worker.last_tick_at,
     0,
+    NULL,
     NULL
 FROM worker
 CROSS JOIN ticking
@@ -143,6 +146,7 @@ SELECT
     min(waiting.id),
     min(waiting.since_at),
     sum(waiting.late)::bigint,
+    NULL,
     NULL
 FROM waiting
 CROSS JOIN ticking
@@ -161,6 +165,7 @@ SELECT
     NULL,
     NULL,
     sum(waiting.runs)::bigint,
+    NULL,
     NULL
 FROM waiting
 WHERE NOT waiting.defined
@@ -174,6 +179,7 @@ SELECT
     min(waiting.id),
     min(waiting.since_at),
     sum(waiting.late)::bigint,
+    NULL,
     NULL
 FROM waiting
 WHERE waiting.late > 0
@@ -190,6 +196,7 @@ SELECT
     min(run.id),
     min(run.locked_until),
     count(*),
+    NULL,
     NULL
 FROM jobctl.job_runs AS run
 WHERE run.status = 'running'
@@ -205,6 +212,7 @@ SELECT
     NULL,
     definition.next_run_at,
     0,
+    NULL,
     NULL
 FROM definition
 CROSS JOIN ticking
@@ -221,7 +229,8 @@ SELECT
     newest.id,
     dead.since_at,
     dead.runs,
-    left(newest.last_error, 10000)
+    left(newest.last_error, 10000),
+    dead.newest_at
 FROM dead
 CROSS JOIN LATERAL (
     SELECT run.id, run.last_error
@@ -242,6 +251,7 @@ SELECT
     run.id,
     run.started_at,
     1,
+    NULL,
     NULL
 FROM jobctl.job_runs AS run
 WHERE run.status = 'running'
@@ -256,7 +266,8 @@ SELECT
     failing.run_id,
     NULL,
     failing.attempts,
-    left(failing.last_error, 10000)
+    left(failing.last_error, 10000),
+    NULL
 FROM (
     SELECT DISTINCT ON (run.job_type)
         run.job_type,
@@ -281,7 +292,8 @@ SELECT
     NULL,
     greatest(success.finished_at, definition.created_at),
     0,
-    extract(epoch FROM definition.max_age)::text
+    extract(epoch FROM definition.max_age)::text,
+    NULL
 FROM definition
 LEFT JOIN LATERAL (
     SELECT max(figures.last_succeeded_at) AS finished_at
@@ -303,6 +315,7 @@ SELECT
     NULL,
     NULL,
     0,
+    NULL,
     NULL
 FROM definition
 WHERE definition.enabled
@@ -321,6 +334,7 @@ SELECT
     NULL,
     oldest.finished_at,
     0,
+    NULL,
     NULL
 FROM (
     SELECT min(run.finished_at) AS finished_at
@@ -342,6 +356,7 @@ SELECT
     NULL,
     min(effect.recorded_at),
     count(*),
+    NULL,
     NULL
 FROM jobctl.job_effects AS effect
 WHERE effect.completed_at IS NULL
