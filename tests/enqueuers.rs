@@ -449,6 +449,12 @@ fn a_time_in_the_past_is_now() {
     for id in &ids {
         assert_eq!(db.of_run(*id, "run_at >= created_at, run_at <= now()"), "t|t", "{id}");
     }
+    // A run that was enqueued long ago becomes due now, and not at the time of its enqueue.
+    let parked = ["a", "--key", "parked", "--key-scope", "live"];
+    let id = db.enqueue(parked.into_iter().chain(["--in", "3650d"]));
+    db.execute("UPDATE jobctl.job_runs SET created_at = now() - interval '1 day'");
+    db.enqueue(parked.into_iter().chain(["--debounce", "0s", "--debounce-max", "0s"]));
+    assert_eq!(db.of_run(id, "run_at BETWEEN now() - interval '1 minute' AND now()"), "t");
     // The expiry counts from the time that was given.
     let expired = [ids[1], ids[4], ids[6]].map(|id| db.of_run(id, "expires_at"));
     assert_eq!(expired, ["0001-01-01 01:00:00+00"; 3]);

@@ -73,8 +73,9 @@ fn a_debounced_run_starts_at_most_debounce_max_after_its_creation() {
     let debounce = ["a", "--debounce", "10m", "--debounce-max", "1h"];
     answer(&db, &debounce);
     assert_eq!(db.of_run(1, "run_at - created_at"), "00:10:00");
+    // After debounce_max the run is due now.
     for (age, expected) in
-        [("30 minutes", "00:40:00"), ("55 minutes", "01:00:00"), ("2 hours", "01:00:00")]
+        [("30 minutes", "00:40:00"), ("55 minutes", "01:00:00"), ("2 hours", "02:00:00")]
     {
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET created_at = now() - interval '{age}' WHERE id = 1"
@@ -84,10 +85,13 @@ fn a_debounced_run_starts_at_most_debounce_max_after_its_creation() {
         let wait = "date_trunc('minute', run_at - created_at + interval '1 second')";
         assert_eq!(db.of_run(1, wait), expected, "{age}");
     }
+    // Then it keeps its place among the runs that are due.
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '30 minutes' WHERE id = 1");
     let sql = "SELECT jobctl.enqueue('a', '[2]', key => 'k', key_scope => 'live', \
                debounce => '10 minutes', debounce_max => '1 hour')";
     assert_eq!(db.query(sql), "1");
-    assert_eq!(db.of_run(1, "payload, run_at - created_at"), "[2]|01:00:00");
+    let place = "payload, date_trunc('minute', now() - run_at)";
+    assert_eq!(db.of_run(1, place), "[2]|00:30:00");
 }
 
 #[test]

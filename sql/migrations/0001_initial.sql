@@ -699,6 +699,8 @@ BEGIN
         payload = replace_waiting.payload,
         run_at = greatest(
             least(replace_waiting.run_at, run.created_at + replace_waiting.debounce_max),
+            -- A due run keeps its place. No other run becomes due in the past, see try_enqueue.
+            least(run.run_at, now()),
             CASE run.status WHEN 'failed' THEN run.run_at END
         ),
         expires_at = replace_waiting.expires_at,

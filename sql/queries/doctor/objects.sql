@@ -6,7 +6,7 @@
 --  changed, missing: an object of jobctl; no statement
 --  foreign: not an object of jobctl. Indexes that only make queries faster are left out
 --  unseen: a table whose rows are hidden by row level security without a policy
---  event trigger: can run code of its owner in `migrate`
+--  event trigger: can run code in `migrate`; those of extensions are left out
 -- Zero rows: the schema is as the migrations made it.
 WITH expected AS MATERIALIZED (
     -- Only versions before 16 write the table before a column of a view.
@@ -267,4 +267,10 @@ SELECT
     'DROP EVENT TRIGGER ' || quote_ident(trigger.evtname)
 FROM pg_event_trigger AS trigger
 WHERE trigger.evtenabled <> 'D'
+    AND NOT EXISTS (
+        SELECT FROM pg_depend AS extension
+        WHERE extension.classid = 'pg_event_trigger'::regclass
+            AND extension.objid = trigger.oid
+            AND extension.deptype = 'e'
+    )
 ORDER BY 1, 2
