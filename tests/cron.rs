@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use crate::import_crontab::{INPUTS, not_imported};
 use crate::support::{TestDb, leave_out, temp_dir, wait_until, wait_until_within};
 
 /// Cron as if it were alone on the machine, with one crontab: $1 is put in root's place, and $3 in
@@ -159,6 +160,13 @@ fn cron_runs_every_documented_line_and_mails_findings() {
     let dead = db.enqueue_script("exit 64");
     db.jobctl(["tick", "--quiet"]).run().success();
     let [id, of_doctor] = [&db, &doctor].map(|db| db.enqueue_script("env"));
+    let inputs: Vec<_> = (0..)
+        .zip(INPUTS)
+        .map(|(number, (line, expected))| {
+            let out = folder.path().join(format!("out.{number}"));
+            (line.replace("OUT", out.to_str().unwrap()), out, expected)
+        })
+        .collect();
     // A variable holds for the lines below it.
     let lines = [
         filled_in(
@@ -168,6 +176,7 @@ fn cron_runs_every_documented_line_and_mails_findings() {
         ),
         checks(folder.path()),
         "MAILTO=\"\"\n".to_owned(),
+        inputs.iter().map(|(line, ..)| format!("* * * * * {line}\n")).collect(),
         printed(&doctor.url(), folder.path()),
     ]
     .concat();
@@ -198,6 +207,10 @@ fn cron_runs_every_documented_line_and_mails_findings() {
         db.status(id) == "succeeded"
     });
     wait_until("both checks", || fine.exists() && !mails(&programs).is_empty());
+    for (line, out, expected) in &inputs {
+        let written = || fs::read_to_string(out).is_ok_and(|text| text == *expected);
+        wait_until(&format!("the input of `{line}`"), written);
+    }
     // The daemon's end ends its ticks, so their last lines must have been written.
     let finished = format!("run {of_doctor} shell attempt 1/10: succeeded");
     let log = folder.path().join("jobctl.log");
@@ -227,6 +240,27 @@ fn cron_runs_every_documented_line_and_mails_findings() {
         let [line] = body.lines().collect::<Vec<_>>()[..] else { panic!("{body}") };
         let dead = "1 dead run of shell, since 20";
         assert!(line.starts_with(dead) && line.contains(&newest), "{line}");
+    }
+}
+
+#[test]
+fn crontab_accepts_the_lines_that_only_jobctl_leaves_out() {
+    if let Some(why) = obstacle() {
+        return leave_out("the lines that crontab refuses", why);
+    }
+    let folder = temp_dir();
+    for (number, (line, _)) in not_imported().iter().enumerate() {
+        fs::write(folder.path().join(format!("{number:03}")), format!("{line}\n")).unwrap();
+    }
+    let steps = "mount -t tmpfs tmpfs /var/spool/cron/crontabs
+                 for file in *; do crontab \"$file\" 2>/dev/null && echo true || echo false; done";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-euc", steps]).current_dir(folder.path());
+    let done = unshare.output().unwrap();
+    let accepted = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(accepted.lines().count(), not_imported().len(), "{accepted}");
+    for ((line, is_accepted), found) in not_imported().iter().zip(accepted.lines()) {
+        assert_eq!(found, is_accepted.to_string(), "{line}");
     }
 }
 

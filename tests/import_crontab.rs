@@ -1,11 +1,21 @@
 //! `import-crontab`: each line becomes a job that `apply` accepts, or a warning.
 
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
 use crate::cron;
-use crate::support::{Finished, Invocation, TestDb, jobctl, leave_out, temp_dir};
+use crate::support::{Finished, Invocation, TestDb, jobctl, leave_out, packages, temp_dir};
 
 fn import(crontab: &str, flags: &[&str]) -> Finished {
     let arguments = ["import-crontab", "-", "--time-zone", "Europe/Berlin"];
-    jobctl(arguments.into_iter().chain(flags.iter().copied())).stdin(crontab).run().success()
+    jobctl(arguments.into_iter().chain(flags.iter().copied())).stdin(crontab).run()
+}
+
+/// The first line of each job.
+fn names(imported: &Finished) -> Vec<&str> {
+    imported.stdout.lines().filter(|line| line.starts_with("[jobs.")).collect()
 }
 
 const CRONTAB: &str = "\
@@ -31,7 +41,7 @@ const DEFINITIONS: &str = r#"# All jobs of the shop
 
 # Paths
 
-# Line 5 is left out: MAILTO has no equivalent: run `jobctl check` from cron, which mails its lines
+# Line 5: MAILTO has no equivalent: run `jobctl check` from cron, which mails its lines
 
 # Exports the orders
 [jobs.export-orders]
@@ -53,7 +63,7 @@ catch_up = "skip"
 max_attempts = 1
 
 [jobs.mail]
-shell = "{ mail -s Hello ana\n} <<'END_OF_INPUT'\nDear Ana,\nit is 100% done\nEND_OF_INPUT"
+shell = "exec <<'END'\nDear Ana,\nit is 100% done\nEND\nmail -s Hello ana"
 env = { PATH = "/srv/app/bin:/usr/bin" }
 schedule = "0 9 * * *"
 time_zone = "Europe/Berlin"
@@ -83,7 +93,7 @@ max_attempts = 1
 
 #[test]
 fn each_line_becomes_a_job_or_a_warning() {
-    let imported = import(CRONTAB, &[]).stdout(DEFINITIONS);
+    let imported = import(CRONTAB, &[]).exits(1).stdout(DEFINITIONS);
     let lines: Vec<_> = imported.stderr.lines().collect();
     assert_eq!(lines.len(), 4, "{imported}");
     assert!(lines[1] == "jobctl: -:11: @reboot has no equivalent: keep the line", "{imported}");
@@ -118,7 +128,8 @@ fn cron_and_jobctl_are_compared_line_by_line() {
 #[test]
 fn a_job_reads_the_text_after_a_percent_sign() {
     let db = TestDb::new();
-    db.apply(&import("0 9 * * * cat # the input%Dear Ana,%it is 100\\% done\n", &[]).stdout);
+    let crontab = "0 9 * * * cat # the input%Dear Ana,%it is 100\\% done\n";
+    db.apply(&import(crontab, &[]).success().stdout);
     let id = db.enqueue(["cat"]);
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.of_attempt(id, 1, "output"), "Dear Ana,\nit is 100% done\n");
@@ -128,7 +139,7 @@ fn a_job_reads_the_text_after_a_percent_sign() {
 fn a_line_of_the_system_names_its_user() {
     let line =
         "HOME=/srv\n17 * * * * root test -x /bin/a || { cd / && run-parts /etc/cron.hourly; }\n";
-    let imported = import(line, &["--system"]).stderr("");
+    let imported = import(line, &["--system"]).success().stderr("");
     let imported = imported.stdout_has(
         "# Cron runs it as root: let a crontab of that user tick.\n[jobs.run-parts]\nshell = ",
     );
@@ -160,8 +171,7 @@ fn the_lines_of_init_are_no_jobs() {
     let line = crontab.lines().position(|line| line == "@reboot warm-up").unwrap() + 1;
     let warning = format!("jobctl: -:{line}: @reboot has no equivalent: keep the line\n");
     let imported = import(&crontab, &[]).stderr(&warning);
-    let names: Vec<_> = imported.stdout.lines().filter(|line| line.starts_with('[')).collect();
-    assert_eq!(names, ["[jobs.backup]", "[jobs.later]"]);
+    assert_eq!(names(&imported), ["[jobs.backup]", "[jobs.later]"]);
     assert!(!imported.stdout.contains("env = "), "{imported}");
 }
 
@@ -170,28 +180,266 @@ fn the_lines_of_init_are_no_jobs() {
 fn every_name_is_valid_and_unique() {
     let lines = ["/usr/bin/http", "\"$JOB\" ", "42", "./--x", "a/$(b)", "true"];
     let crontab: String = lines.iter().map(|line| format!("@hourly {line}\n")).collect();
-    let imported = import(&crontab, &[]).stderr("");
-    assert_eq!(imported.stdout.matches("[jobs.").count(), lines.len(), "{imported}");
+    let imported = import(&crontab, &[]).success().stderr("");
+    assert_eq!(names(&imported).len(), lines.len(), "{imported}");
     TestDb::new().apply(&imported.stdout);
 }
 
 #[test]
 fn a_job_is_named_after_the_program_that_does_the_work() {
     // The first is the line of Debian's certbot.
+    let commands = [
+        (
+            "test -x /usr/bin/certbot -a \\! -d /run/systemd/system && perl -e 'sleep \
+          int(rand(43200))' && certbot -q renew",
+            "certbot",
+        ),
+        (". /etc/profile; nice sleep 5; /usr/bin/backup --all", "backup"),
+        ("source /etc/profile && bin/orders", "orders"),
+        ("set -e; cd /srv/app; ./mails.sh", "mails.sh"),
+        ("env -u TERM LANG=C /srv/app/bin/invoices --all", "invoices"),
+        ("/usr/bin/flock -w 5 -n /run/lock/feed.lock /srv/app/bin/feed", "feed"),
+        ("(flock -n 9 || exit 1; rotate) 9>/run/lock/rotate", "rotate"),
+        ("docker exec -u app -t web php artisan queue:prune", "artisan"),
+        ("docker start -a reports", "reports"),
+        ("/usr/bin/docker compose exec -T db pg_dump -Fc app", "db"),
+        ("sudo -u www-data /usr/bin/php -d memory_limit=1G /srv/thumbs.php", "thumbs.php"),
+        ("su - app -c 'cd /srv/app && bin/digest'", "digest"),
+        ("timeout -k 5 -s KILL 10m ionice -c 3 vacuum.sh", "vacuum.sh"),
+        ("ssh -i /root/.ssh/id app@db1 /srv/dump", "dump"),
+    ];
+    let crontab: String =
+        commands.iter().map(|(command, _)| format!("@daily {command}\n")).collect();
+    let imported = import(&crontab, &[]).success().stderr("");
+    let expected = commands.map(|(_, name)| match name.contains('.') {
+        true => format!("[jobs.\"{name}\"]"),
+        false => format!("[jobs.{name}]"),
+    });
+    assert_eq!(names(&imported), expected);
+}
+
+/// Lines with an input, and what they write to the file `OUT` under cron.
+pub(crate) const INPUTS: [(&str, &str); 21] = [
+    ("cat >OUT%Dear Ana,%it is 100\\% done", "Dear Ana,\nit is 100% done\n"),
+    ("cat >OUT%", ""),
+    ("cat >OUT%%", "\n"),
+    ("cat >OUT%a%", "a\n"),
+    ("cat >OUT% a%%", " a\n\n"),
+    ("cat >OUT%a\\\\%b\\\\c\\d", "a\\%b\\\\c\\d\n"),
+    ("cat >OUT%$HOME `id` 'a'", "$HOME `id` 'a'\n"),
+    ("cat >OUT%END%exit 1%END_2%b", "END\nexit 1\nEND_2\nb\n"),
+    ("(cat; echo end) >OUT%a", "a\nend\n"),
+    ("{ cat; echo end; } >OUT%a", "a\nend\n"),
+    ("cat | tr a b >OUT%a", "b\n"),
+    ("cat >OUT & wait%a", ""),
+    ("cat >OUT # comment%a", "a\n"),
+    ("if cat >OUT; then echo end >>OUT; fi%a", "a\nend\n"),
+    ("while read -r line; do echo \"<$line>\"; done >OUT%a%b", "<a>\n<b>\n"),
+    ("read -r one; (read -r two; echo $two $one) >OUT%a%b", "b a\n"),
+    ("cat /dev/null >OUT; exec cat >>OUT%a", "a\n"),
+    ("cat >OUT </dev/null%a", ""),
+    ("cat >OUT; echo \\%\\a >>OUT; : \\\\%a", "a\n%a\n"),
+    ("awk 'BEGIN { print \"a\\\\b\\tc\" }' >OUT%", "a\u{8}\tc\n"),
+    ("cat >OUT;%a", "a\n"),
+];
+
+/// Runs the job that a line becomes, with a shell in the place of cron's.
+fn run_imported(line: &str, shell: &str, set: &str) {
+    let imported = import(&format!("{set}@daily {line}\n"), &[]).success().stderr("").stdout;
+    let command = imported.lines().find_map(|line| line.strip_prefix("shell = ")).unwrap();
+    let words = match serde_json::from_str(command).unwrap() {
+        Value::String(command) => {
+            format!("{shell} -c").split(' ').map(str::to_owned).chain([command]).collect()
+        }
+        list => serde_json::from_value::<Vec<String>>(list).unwrap(),
+    };
+    let done = Command::new(&words[0]).args(&words[1..]).env("LC_ALL", "C").output().unwrap();
+    assert!(done.status.success() && done.stderr.is_empty(), "{line} {shell}: {done:?}");
+}
+
+#[test]
+fn each_shell_passes_the_input_as_cron_does() {
+    let folder = temp_dir();
+    let out = folder.path().join("out");
+    let shells = ["dash", "bash", "busybox sh"].map(|shell| (shell, String::new()));
+    let set = ["/bin/bash", "/bin/dash"].map(|shell| (shell, format!("SHELL={shell}\n")));
+    for (shell, set) in shells.into_iter().chain(set) {
+        let program = shell.split(' ').next().unwrap();
+        if !packages::is_installed(program) {
+            leave_out("the input of imported lines", &format!("{program} is not installed"));
+            continue;
+        }
+        for (line, expected) in INPUTS {
+            let line = line.replace("OUT", out.to_str().unwrap());
+            run_imported(&line, shell, &set);
+            assert_eq!(fs::read_to_string(&out).unwrap(), expected, "{line} {shell}");
+            fs::remove_file(&out).unwrap();
+        }
+    }
+}
+
+/// Lines of a user's crontab, and whether Debian's `crontab` accepts them. jobctl imports none.
+pub(crate) fn not_imported() -> Vec<(String, bool)> {
+    let too_long = |length| format!("@daily {}", "a".repeat(length));
+    let accepted = [
+        "@reboot warm-up",
+        "* * * * *",
+        "@daily",
+        "0 0 5 * * 1 /srv/backup",
+        "0 0 5 * * mon-fri /srv/backup",
+        "0 0 5 * * 1 2026 /srv/backup",
+        "5; * * * * backup",
+        "*x * * * * backup",
+        "0~30 * * * * backup",
+        "0 0 * * 5#2 backup",
+        "* * * * *backup now",
+        "0 0 30 2 * backup",
+        "@daily root /bin/sh /srv/backup",
+        "@daily root test -x /srv/backup",
+        "* * * * * jobctl tick --quiet",
+        "* * * * * . /etc/jobctl.env && '/opt/my jobctl/bin/jobctl' --database-url a check",
+        "@daily tar cf backup-$(date +%F).tar /srv",
+        "@daily tar cf \"backup-`date +%F`.tar\" /srv",
+        "@daily find /srv -printf '%p'",
+        "@daily gzip ${file%.log}",
+        "@daily (date +%F; backup)",
+    ];
+    let refused = [
+        "0 5 3 * * * * /srv/backup",
+        "0 0 5 * * */2 /srv/backup",
+        "@daily * /srv/backup",
+        "0 30 5 * * 1 /srv/backup",
+        "5/10 * * * * backup",
+        "1,,2 * * * * backup",
+        "60 * * * * backup",
+        "H * * * * backup",
+        "0 0 L * * backup",
+        "0 0 ? * * backup",
+        "-*/15 * * * * backup",
+        "@Daily backup",
+        "@every 5m backup",
+        "* * * * backup",
+        "nonsense",
+        "NAME=",
+        "NAME='a",
+        "NAME='a' b",
+        "NAME OTHER=a",
+        "\u{feff}@daily backup",
+        &too_long(999),
+        &too_long(1200),
+    ];
+    let accepted = accepted.into_iter().map(|line| (line.to_owned(), true));
+    accepted.chain(refused.into_iter().map(|line| (line.to_owned(), false))).collect()
+}
+
+#[test]
+fn a_line_that_only_jobctl_leaves_out_sets_the_exit_status() {
+    for (line, is_accepted) in not_imported() {
+        let imported = import(&format!("{line}\n"), &[]).exits(i32::from(is_accepted));
+        let imported = imported.complains_once().stdout_has("# Line 1 is left out: ");
+        assert_eq!(names(&imported), [""; 0], "{line}");
+    }
+    let imported = import(&format!("@daily {}\nMAILTO=\"\"\n", "a".repeat(998)), &[]);
+    assert_eq!(names(&imported.success().stderr("")).len(), 1);
+}
+
+#[test]
+fn a_file_that_cron_ignores_is_not_imported() {
+    let too_long = "#\n".repeat(10_001);
+    for (crontab, cause) in [
+        ("# Jobs\n@daily a\n@daily b", "whose last line has no newline; end line 3 with one"),
+        ("NAME=a", "end line 1 with one"),
+        (&too_long, "of more than 10000 lines"),
+    ] {
+        let refused = import(crontab, &[]).exits(1).stdout("").complains_once();
+        refused.stderr_has("jobctl: cannot import `-`: cron ignores a file ").stderr_has(cause);
+    }
+    for crontab in ["@daily a\n# b", "@daily a\n\t", &"@daily a\n".repeat(10_000)] {
+        import(crontab, &[]).success().stderr("");
+    }
+    import("", &[]).success().stdout("").stderr("");
+}
+
+#[test]
+fn a_warning_names_the_cause() {
     let crontab = "\
-        @daily test -x /usr/bin/certbot -a \\! -d /run/systemd/system && perl -e 'sleep \
-        int(rand(43200))' && certbot -q renew\n\
-        @daily . /etc/profile; nice sleep 5; /usr/bin/backup --all\n";
-    let names = import(crontab, &[]).stderr("").stdout;
-    let names: Vec<_> = names.lines().filter(|line| line.starts_with('[')).collect();
-    assert_eq!(names, ["[jobs.certbot]", "[jobs.backup]"]);
+        0 5 3 * * * * /srv/backup\n\
+        @daily root cd /srv && ./backup\n\
+        * * * * * jobctl check --quiet\n\
+        @daily tar cf $(date +%F).tar /srv\n\
+        NAME=\n";
+    let causes = "\
+        jobctl: -:1: the command begins with `*`: cron has five fields, not more\n\
+        jobctl: -:2: `root` is a user, not a program; add --system, or write the program's path\n\
+        jobctl: -:3: `jobctl check` can't be a job: keep the line\n\
+        jobctl: -:4: a bare `%` ends the command before its closing `)`: was `\\%` meant?\n\
+        jobctl: -:5: cron refuses a variable without a value; write `\"\"`\n";
+    import(crontab, &[]).exits(1).stderr(causes);
+    let system = "@daily /srv/backup --all\n0 5 3 * * * * root backup\n0 0 5 * * 1 root backup\n";
+    let cause = "is not a user; without --system, lines name none\n";
+    let causes = ["/srv/backup", "*", "1"].iter().zip(1..);
+    let causes: String =
+        causes.map(|(word, line)| format!("jobctl: -:{line}: `{word}` {cause}")).collect();
+    import(system, &["--system"]).exits(1).stderr(&causes);
+}
+
+/// `backup` is a user of Debian, and so are `daemon` and `games` of other systems, too.
+#[test]
+fn a_user_is_not_a_program_unless_such_a_program_exists() {
+    let folder = temp_dir();
+    fs::write(folder.path().join("daemon"), "").unwrap();
+    let crontab = "@daily daemon /srv/a\n@daily daemon -x /srv/a\n@daily daemon >a 2>&1\n\
+                   @daily daemon\n@daily nosuchuser /srv/a\n";
+    let imported = import(crontab, &[]).exits(1).stderr_has("-:1: `daemon` is a user");
+    assert_eq!(names(&imported.complains_once()).len(), 4);
+    let path = format!("PATH=/usr/bin:{}\n", folder.path().display());
+    import(&(path + crontab), &[]).success().stderr("");
+}
+
+#[test]
+fn bytes_that_are_not_utf8_concern_only_their_line() {
+    let crontab = b"# F\xfcr alle\n@daily backup # f\xfcr alle\n@daily a\n@daily b\0\n";
+    let arguments = ["import-crontab", "-", "--time-zone", "UTC"];
+    let imported = jobctl(arguments).stdin(*crontab).run().exits(1);
+    let cause = "it is not UTF-8 text; convert the file\n";
+    let imported =
+        imported.stderr(&[2, 4].map(|line| format!("jobctl: -:{line}: {cause}")).concat());
+    assert_eq!(names(&imported), ["[jobs.a]"]);
+    imported.stdout_has("# F\u{fffd}r alle\n");
+}
+
+#[test]
+fn a_lock_that_fails_becomes_a_skipped_overlap() {
+    let skipped = [
+        "flock -n /run/a.lock a",
+        "/usr/bin/flock -xn /run/a.lock a",
+        "cd /srv && nice flock --nonblock /run/a.lock -c 'a; b'",
+        "(flock -E 0 -n 9 || exit 1; a) 9>/run/a.lock",
+        "flock --timeout 5 /run/a.lock a",
+        "flock -w 0.5 /run/a.lock a",
+        "run-one a",
+    ];
+    let allowed = ["flock /run/a.lock a -n", "flock -x /run/a.lock a -w", "a -n flock", "a flock"];
+    for (commands, overlap) in [(&skipped[..], "skip"), (&allowed[..], "allow")] {
+        let crontab: String = commands.iter().map(|it| format!("@daily {it}\n")).collect();
+        let imported = import(&crontab, &[]).success().stderr("").stdout;
+        let found = imported.matches(&format!("\noverlap = \"{overlap}\"\n")).count();
+        assert_eq!(found, commands.len(), "{imported}");
+    }
+}
+
+#[test]
+fn variables_are_read_as_cron_reads_them() {
+    let crontab = "A-B = a b \n'C' =\"'c'\"\nD=\" d \"\nE=''\nF=f=1 # f\n@daily a\n";
+    let env = r#"env = { A-B = "a b", C = "c", D = " d ", E = "", F = "f=1 # f" }"#;
+    import(crontab, &[]).success().stderr("").stdout_has(env);
 }
 
 #[test]
 fn the_time_zone_is_that_of_the_host() {
     let folder = temp_dir();
     let crontab = folder.path().join("crontab");
-    std::fs::write(&crontab, "@daily backup\n").unwrap();
+    fs::write(&crontab, "@daily backup\n").unwrap();
     let import = jobctl(["import-crontab", crontab.to_str().unwrap()]).env("TZ", "Asia/Tokyo");
     import.run().success().stderr("").stdout_has("\ntime_zone = \"Asia/Tokyo\"\n");
     jobctl(["import-crontab", "/nowhere"]).run().exits(1).complains_once();

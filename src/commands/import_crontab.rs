@@ -1,6 +1,7 @@
 //! `jobctl import-crontab`: turns a crontab into a definitions file.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use std::{env, fs};
@@ -23,9 +24,9 @@ use crate::text::plural;
 /// Turn a crontab into a definitions file
 ///
 /// Prints the file that `apply` reads, and a warning for each line that needs a
-/// person. It leaves out the lines that `jobctl init` wrote. With --compare, it
-/// prints whether cron and jobctl start each line at the same times, and exits 1
-/// if not. Needs no database:
+/// person. It exits 1 if it left out a line that cron runs, other than those of
+/// `jobctl init`. With --compare, it prints whether cron and jobctl start each
+/// line at the same times, and exits 1 if not. Needs no database:
 ///
 ///   crontab -l | jobctl import-crontab - >jobs.toml
 ///   crontab -l | jobctl import-crontab - --compare 7d
@@ -53,11 +54,17 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, _: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let text = files::input(&self.file)
-            .and_then(|file| files::read_text(file, SETTINGS_LIMIT))
+        let bytes = files::input(&self.file)
+            .and_then(|file| files::read(file, SETTINGS_LIMIT))
             .with_context(|| format!("cannot read `{}`", self.file))?;
+        // Comments may have any encoding; a command that is not UTF-8 is left out.
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some(why) = crontab::refusal(&text) {
+            let why = format!("cannot import `{}`: {why}", self.file);
+            return Err(Fault::new(Exit::CouldNot, why).into());
+        }
         // As jobs, the lines of `init` would start ticks in ticks.
-        let text = super::crontab::without_block(&text).unwrap_or(text);
+        let text = super::crontab::without_block(&text).unwrap_or_else(|| text.into_owned());
         let is_system = is_of_system(&self.file);
         if is_system && !self.system {
             print::complain(&format!(
@@ -69,7 +76,7 @@ impl Arguments {
         let zone = self.time_zone.as_ref().map_or_else(host_zone, |zone| zone.name().to_owned());
         // The host's clock only selects the times to compare.
         let from = self.from.unwrap_or_else(|| SystemTime::now().into());
-        let imported = crontab::import(&text, owner, &zone, from);
+        let imported = crontab::import(&text, owner, &zone, from, &is_account);
         for (line, why) in &imported.warnings {
             print::complain(&format!("{}:{line}: {why}", self.file));
         }
@@ -77,7 +84,7 @@ impl Arguments {
             Some(length) => compare(&imported, from, from + length)?,
             None => print::answer(&imported.file).map(|()| true)?,
         };
-        Ok(if is_same { Exit::Done } else { Exit::CouldNot })
+        Ok(if is_same && !imported.is_incomplete { Exit::Done } else { Exit::CouldNot })
     }
 }
 
@@ -108,9 +115,8 @@ fn compare_job(
     let zone = Zone::parse(&job.time_zone)?;
     let show = |at: DateTime<Utc>| zone.local(at).to_rfc3339_opts(SecondsFormat::Secs, false);
     let head = format!("line {}, {}: ", job.line, job.name);
-    let Some(by_cron) = cron::starts(&job.schedule, &zone, from, until) else {
-        return Ok((format!("{head}cron rejects `{}`\n", job.schedule), false));
-    };
+    let by_cron = cron::starts(&job.schedule, &zone, from, until);
+    let by_cron = by_cron.ok_or("cron refuses the schedule")?;
     let schedule = defined.and_then(|definition| definition.schedule.as_ref());
     let schedule = schedule.ok_or("the definition has no schedule")?;
     let by_jobctl = schedule.missed(from, until, usize::MAX).0;
@@ -136,6 +142,17 @@ fn compare_job(
 fn is_of_system(file: &str) -> bool {
     let path = fs::canonicalize(file).unwrap_or_default();
     path == Path::new("/etc/crontab") || path.starts_with("/etc/cron.d")
+}
+
+/// Returns whether a word is a user of this host, and not a program in this `PATH` or jobctl's own.
+fn is_account(word: &str, path: Option<&str>) -> bool {
+    let accounts = files::open(Path::new("/etc/passwd"))
+        .and_then(|file| files::read_text(file, SETTINGS_LIMIT))
+        .unwrap_or_default();
+    let paths = [path.map(OsString::from), env::var_os("PATH")];
+    let is_program = |path: OsString| env::split_paths(&path).any(|it| it.join(word).exists());
+    accounts.lines().any(|line| line.split(':').next() == Some(word))
+        && !paths.into_iter().flatten().any(is_program)
 }
 
 /// Returns the time zone of this host, or UTC if its name can't be found out.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::definition::check_name;
 use super::definition_keys::toml;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, cron};
 
 /// Whose crontab it is.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -24,6 +24,8 @@ pub(crate) struct Imported {
     pub(crate) file: String,
     /// Line numbers from 1, and why the line needs a person.
     pub(crate) warnings: Vec<(usize, String)>,
+    /// A line that cron accepts is not in the file.
+    pub(crate) is_incomplete: bool,
     pub(crate) jobs: Vec<ImportedJob>,
 }
 
@@ -44,21 +46,104 @@ const NOT_CARRIED: [(&str, &str); 4] = [
     ("CONTENT_TYPE", "jobctl sends no mail"),
     ("CONTENT_TRANSFER_ENCODING", "jobctl sends no mail"),
 ];
-/// Words of a command that say nothing about its purpose.
-const WRAPPERS: [&str; 18] = [
-    "bash", "chronic", "exec", "flock", "ionice", "nice", "nohup", "perl", "php", "python",
-    "python3", "ruby", "run-one", "sh", "sudo", "then", "timeout", "true",
+/// Programs that start another one: their name, the options that have a value, and the number of
+/// their own words before the other program.
+const WRAPPERS: [(&str, &str, usize); 40] = [
+    ("bash", "O", 0),
+    ("bundle", "", 1),
+    ("chronic", "", 0),
+    ("chroot", "", 1),
+    ("dash", "", 0),
+    ("docker", "efuvwp", 2),
+    ("docker-compose", "efuvwp", 2),
+    ("env", "uSC", 0),
+    ("eval", "", 0),
+    ("exec", "a", 0),
+    ("flock", "wEc", 1),
+    ("ionice", "cn", 0),
+    ("java", "p", 0),
+    ("kubectl", "nc", 2),
+    ("nice", "n", 0),
+    ("node", "r", 0),
+    ("nohup", "", 0),
+    ("npm", "", 1),
+    ("npx", "p", 0),
+    ("perl", "I", 0),
+    ("php", "dc", 0),
+    ("podman", "efuvwp", 2),
+    ("poetry", "", 1),
+    ("python", "WX", 0),
+    ("python3", "WX", 0),
+    ("ruby", "I", 0),
+    ("run-one", "", 0),
+    ("runuser", "ugs", 0),
+    ("setpriv", "", 0),
+    ("setsid", "", 0),
+    ("sh", "", 0),
+    ("ssh", "iopFlJ", 1),
+    ("su", "sg", 1),
+    ("sudo", "ugCpDR", 0),
+    ("systemd-cat", "tp", 0),
+    ("systemd-run", "pu", 0),
+    ("then", "", 0),
+    ("time", "fo", 0),
+    ("timeout", "sk", 0),
+    ("true", "", 0),
 ];
 /// First words of commands that only prepare the job, as in `[ -x /usr/bin/a ] && /usr/bin/a`.
-const PREPARATIONS: [&str; 10] =
-    [".", "[", "[[", "cd", "command", "export", "if", "sleep", "test", "umask"];
+const PREPARATIONS: [&str; 17] = [
+    ".", "[", "[[", "cd", "command", "exit", "export", "if", "mkdir", "set", "sleep", "source",
+    "test", "trap", "ulimit", "umask", "unset",
+];
+/// Cron refuses longer commands, in bytes.
+const LONGEST_COMMAND: usize = 998;
+/// Cron refuses longer crontabs, in lines.
+const LONGEST_CRONTAB: usize = 10_000;
+
+/// Why a line is not in the file.
+struct LeftOut {
+    why: String,
+    /// Cron runs no crontab with this line, so no job is missing.
+    cron_refuses: bool,
+}
+
+impl<T: Into<String>> From<T> for LeftOut {
+    fn from(why: T) -> Self {
+        Self { why: why.into(), cron_refuses: false }
+    }
+}
+
+fn refused(why: impl Into<String>) -> LeftOut {
+    LeftOut { why: why.into(), cron_refuses: true }
+}
+
+/// Returns why cron ignores the whole file.
+pub(crate) fn refusal(text: &str) -> Option<String> {
+    let count = text.lines().count();
+    if count > LONGEST_CRONTAB {
+        return Some(format!("cron ignores a file of more than {LONGEST_CRONTAB} lines; split it"));
+    }
+    let last = text.lines().next_back()?.trim();
+    let is_open = !text.ends_with('\n') && !last.is_empty() && !last.starts_with('#');
+    is_open.then(|| {
+        format!("cron ignores a file whose last line has no newline; end line {count} with one")
+    })
+}
 
 /// Reads a crontab. `time_zone` holds for the jobs until a line sets `CRON_TZ`. A schedule must
-/// fire after `now`.
-pub(crate) fn import(text: &str, owner: Owner, time_zone: &str, now: DateTime<Utc>) -> Imported {
+/// fire after `now`. `is_account` returns whether a word is a user of this host, and not a program
+/// in this `PATH`.
+pub(crate) fn import(
+    text: &str,
+    owner: Owner,
+    time_zone: &str,
+    now: DateTime<Utc>,
+    is_account: &dyn Fn(&str, Option<&str>) -> bool,
+) -> Imported {
     let mut import = Import {
         owner,
         now,
+        is_account,
         time_zone: time_zone.to_owned(),
         shell: None,
         environment: BTreeMap::new(),
@@ -67,15 +152,16 @@ pub(crate) fn import(text: &str, owner: Owner, time_zone: &str, now: DateTime<Ut
         imported: Imported::default(),
     };
     for (number, line) in (1..).zip(text.lines()) {
-        import.line(number, line.trim_end_matches('\r').trim_start());
+        import.line(number, line.trim_end_matches('\r').trim_start_matches([' ', '\t']));
     }
     import.write_comments();
     import.imported
 }
 
-struct Import {
+struct Import<'a> {
     owner: Owner,
     now: DateTime<Utc>,
+    is_account: &'a dyn Fn(&str, Option<&str>) -> bool,
     time_zone: String,
     /// `SHELL`, unless it is `sh`.
     shell: Option<String>,
@@ -86,16 +172,20 @@ struct Import {
     imported: Imported,
 }
 
-impl Import {
+impl Import<'_> {
     fn line(&mut self, number: usize, line: &str) {
         if line.is_empty() {
             // A comment apart from a job is about the file.
             self.write_comments();
         } else if let Some(comment) = line.strip_prefix('#') {
             self.comments.push(format!("#{}", without_control(comment)));
+        } else if line.contains(['\0', char::REPLACEMENT_CHARACTER]) {
+            self.imported.is_incomplete = true;
+            self.leave_out(number, "it is not UTF-8 text; convert the file", line);
         } else if let Some((name, value)) = variable(line) {
             self.set(number, &name, value);
-        } else if let Err(why) = self.job(number, line) {
+        } else if let Err(LeftOut { why, cron_refuses }) = self.job(number, line) {
+            self.imported.is_incomplete |= !cron_refuses;
             self.leave_out(number, &why, line);
         }
     }
@@ -121,35 +211,66 @@ impl Import {
         }
     }
 
-    /// Writes the job of a line. An error says why the line can't be a job.
-    fn job(&mut self, number: usize, line: &str) -> Result<(), String> {
+    /// Writes the job of a line.
+    fn job(&mut self, number: usize, line: &str) -> Result<(), LeftOut> {
         let words = if line.starts_with('@') { 1 } else { 5 };
-        let (schedule, rest) = split_words(line, words)
-            .ok_or("it is neither a variable, nor a schedule and a command")?;
+        let (schedule, rest) = split_words(line, words).ok_or_else(|| {
+            refused(match line.ends_with('=') {
+                true => "cron refuses a variable without a value; write `\"\"`",
+                false => "it is neither a variable, nor a schedule and a command",
+            })
+        })?;
+        if schedule == "@reboot" {
+            return Err("@reboot has no equivalent: keep the line".into());
+        }
+        let first = Schedule::parse(&schedule, &self.time_zone).and_then(|it| it.first(self.now));
+        if !cron::accepts(&schedule) {
+            let why = first.err();
+            return Err(refused(why.unwrap_or_else(|| format!("cron refuses `{schedule}`"))));
+        }
+        first?;
         let (user, command) = match self.owner {
             Owner::User => (None, rest),
             Owner::System => split_words(rest, 1)
                 .map(|(user, command)| (Some(user), command))
-                .ok_or("the command after the user is missing")?,
+                .ok_or_else(|| refused("the user is missing"))?,
         };
-        if schedule == "@reboot" {
-            return Err("@reboot has no equivalent: keep the line".to_owned());
+        match &user {
+            Some(user) => check_user(user)?,
+            None => self.check_first_word(command)?,
         }
-        Schedule::parse(&schedule, &self.time_zone)?.first(self.now)?;
+        if command.len() > LONGEST_COMMAND {
+            let length = command.len();
+            return Err(refused(format!(
+                "cron refuses a command of more than {LONGEST_COMMAND} bytes, and this one has \
+                 {length}; put it into a script"
+            )));
+        }
         let (command, input) = split_input(command);
         let command = command.trim();
         if command.is_empty() {
-            return Err("the command is missing".to_owned());
+            return Err("the command is missing".into());
+        }
+        if let Some(subcommand) = own_subcommand(command) {
+            return Err(format!("`jobctl {subcommand}` can't be a job: keep the line").into());
+        }
+        if let Some(open) = input.as_ref().and_then(|_| left_open(command)) {
+            let why = format!(
+                "a bare `%` ends the command before its closing `{open}`: was `\\%` meant?"
+            );
+            return Err(why.into());
         }
         let name = self.name(command);
-        // Cron passes the text after a `%` to the command.
-        let command = match input {
-            Some(input) => format!("{{ {command}\n}} <<'END_OF_INPUT'\n{input}\nEND_OF_INPUT"),
-            None => command.to_owned(),
-        };
-        let command = match &self.shell {
-            Some(shell) => json!([shell, "-c", command]),
-            None => json!(command),
+        let overlap = if skips_overlap(command) { "skip" } else { "allow" };
+        let command = match (&self.shell, input.map(|input| redirection(&input))) {
+            (None, None) => json!(command),
+            // Not after the command, which may be a list, end in a comment or read another input.
+            (None, Some(input)) => json!(format!("exec {input}\n{command}")),
+            (Some(shell), None) => json!([shell, "-c", command]),
+            // Not each SHELL knows here-documents.
+            (Some(shell), Some(input)) => {
+                json!(["/bin/sh", "-c", format!("exec \"$0\" -c \"$1\" {input}"), shell, command])
+            }
         };
         let mut keys = vec![("shell", command)];
         if !self.environment.is_empty() {
@@ -161,7 +282,7 @@ impl Import {
             ("schedule", json!(schedule)),
             ("time_zone", json!(self.time_zone)),
             // Cron starts a job again while it runs, forgets missed times, and never retries.
-            ("overlap", json!("allow")),
+            ("overlap", json!(overlap)),
             ("catch_up", json!("skip")),
             ("max_attempts", json!(1)),
         ]);
@@ -183,12 +304,35 @@ impl Import {
         Ok(())
     }
 
+    /// Checks that the command of a user's crontab begins with a program.
+    fn check_first_word(&self, command: &str) -> Result<(), LeftOut> {
+        let mut words = command.split([' ', '\t']).filter(|word| !word.is_empty());
+        let (word, next) = (words.next().unwrap_or_default(), words.next());
+        if is_field(word) && (next.is_some() || word.starts_with('*')) {
+            let why = format!("the command begins with `{word}`: cron has five fields, not more");
+            return Err(LeftOut { why, cron_refuses: word.starts_with('*') });
+        }
+        let is_command = |word: &str| {
+            word.starts_with(|c: char| c.is_ascii_alphabetic() || "/.[({\"'$~".contains(c))
+        };
+        let path = self.environment.get("PATH").map(String::as_str);
+        if next.is_some_and(is_command) && (self.is_account)(word, path) {
+            return Err(format!(
+                "`{word}` is a user, not a program; add --system, or write the program's path"
+            )
+            .into());
+        }
+        Ok(())
+    }
+
     /// Keeps the line as a comment.
     fn leave_out(&mut self, number: usize, why: &str, line: &str) {
         self.imported.warnings.push((number, why.to_owned()));
         self.write_comments();
         let file = &mut self.imported.file;
-        file.extend([&format!("# Line {number} is left out: "), &*without_control(why), "\n"]);
+        // A variable stays in the crontab; a job is missing.
+        let what = if line.is_empty() { "" } else { " is left out" };
+        file.extend([&format!("# Line {number}{what}: "), &*without_control(why), "\n"]);
         if !line.is_empty() {
             file.extend(["#     ", &without_control(line), "\n"]);
         }
@@ -216,68 +360,205 @@ impl Import {
     }
 }
 
+/// Checks a system crontab's sixth word.
+fn check_user(user: &str) -> Result<(), LeftOut> {
+    let is_name = user.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if is_name && !user.contains('/') && !is_field(user) {
+        return Ok(());
+    }
+    Err(format!("`{user}` is not a user; without --system, lines name none").into())
+}
+
+/// Returns whether a word can be a sixth field: of a day of the week, or of a year.
+fn is_field(word: &str) -> bool {
+    let is_number = word.chars().all(|c| c.is_ascii_digit() || "*/,-?#L".contains(c));
+    !word.is_empty() && (is_number || Schedule::parse(&format!("0 0 * * {word}"), "UTC").is_ok())
+}
+
+/// Returns the words of each simple command, also of those within quotes.
+fn simple_commands(command: &str) -> impl Iterator<Item = Vec<&str>> {
+    let separators = |c: char| c.is_whitespace() || "(){}<>\"'`$".contains(c);
+    command
+        .split(['&', '|', ';', '{', '\n'])
+        .map(move |command| command.split(separators).filter(|word| !word.is_empty()).collect())
+}
+
+fn file_name(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or_default()
+}
+
 /// Returns the file name of the first program that is neither a wrapper nor a preparation, without
 /// characters that a job's name may not have.
 fn program(command: &str) -> String {
-    let commands = command.split(['&', '|', ';', '{', '\n']);
     let prepares = |word: &str| PREPARATIONS.contains(&word);
-    let is_work = |command: &&str| command.split_whitespace().next().is_some_and(|w| !prepares(w));
-    let file = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
-    let is_program = |word: &String| {
-        word.starts_with(|c: char| c.is_ascii_alphabetic())
-            && !word.contains('=')
-            && !WRAPPERS.contains(&word.as_str())
-    };
-    let separators = |c: char| c.is_whitespace() || "(){}<>\"'`$".contains(c);
     // After a wrapper, too: `nice sleep 5; /usr/bin/a`.
-    let program = commands
-        .filter(is_work)
-        .filter_map(|command| command.split(separators).map(file).find(is_program))
+    let program = simple_commands(command)
+        .filter(|words| !words.first().is_some_and(|word| prepares(word)))
+        .filter_map(|words| worker(&words))
         .find(|program| !prepares(program));
     let program = program.unwrap_or_default();
     program.chars().filter(|c| c.is_ascii_alphanumeric() || "_.-".contains(*c)).collect()
 }
 
-/// Reads `NAME = value`; blanks and matching quotes around both are dropped, as in cron.
-fn variable(line: &str) -> Option<(String, String)> {
-    let (name, value) = line.split_once('=')?;
-    let unquoted = |text: &str| {
-        let text = text.trim();
-        let inner = ['"', '\'']
+/// Returns the program of a simple command that no wrapper is; else the last word of a wrapper, as
+/// the container of `docker start app`.
+fn worker<'a>(words: &[&'a str]) -> Option<&'a str> {
+    let is_program = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
+    let (mut with_value, mut own, mut is_value, mut last) = ("", 0, false, None);
+    for word in words {
+        if std::mem::take(&mut is_value) || word.contains('=') {
+            continue;
+        }
+        if let Some(option) = word.strip_prefix('-') {
+            let letter = option.chars().next_back().filter(|_| !option.starts_with('-'));
+            is_value = letter.is_some_and(|letter| with_value.contains(letter));
+            continue;
+        }
+        let word = file_name(word);
+        if own > 0 {
+            own -= 1;
+            last = Some(word).filter(is_program);
+        } else if let Some((_, options, words)) = WRAPPERS.iter().find(|(name, ..)| *name == word) {
+            (with_value, own) = (options, *words);
+        } else if is_program(&word) {
+            return Some(word);
+        }
+    }
+    last
+}
+
+/// Returns the subcommand of jobctl that can't be a job: it wakes the jobs, or watches them.
+fn own_subcommand(command: &str) -> Option<&str> {
+    let watches = |word: &&str| ["tick", "check", "doctor"].contains(word);
+    simple_commands(command).find_map(|words| {
+        words.into_iter().skip_while(|word| file_name(word) != "jobctl").find(watches)
+    })
+}
+
+/// Returns whether the command fails while another one holds its lock. Cron ignores that failure.
+fn skips_overlap(command: &str) -> bool {
+    let gives_up = |words: &[&str]| match words.split_first() {
+        Some((&word, words)) if file_name(word) == "flock" => words
             .iter()
-            .find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote).map(str::to_owned));
-        inner.unwrap_or_else(|| text.to_owned())
+            .take_while(|word| word.starts_with(|c: char| c == '-' || c.is_ascii_digit()))
+            .any(|option| match option.strip_prefix("--") {
+                Some(long) => ["nonb", "nb", "timeout", "wait"].iter().any(|o| long.starts_with(o)),
+                None => option.starts_with('-') && option.contains(['n', 'w']),
+            }),
+        Some((&word, _)) => file_name(word) == "run-one",
+        None => false,
     };
-    let name = unquoted(name);
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    is_name.then(|| (name, unquoted(value)))
+    simple_commands(command).any(|words| (0..words.len()).any(|from| gives_up(&words[from..])))
+}
+
+/// Returns the character that must close a quote, a parenthesis or a brace of the command.
+fn left_open(command: &str) -> Option<char> {
+    let mut closing = Vec::new();
+    let mut before = ' ';
+    let mut characters = command.chars();
+    while let Some(c) = characters.next() {
+        let within = closing.last().copied();
+        match (within, c) {
+            (Some('\''), _) if c != '\'' => {}
+            (_, '\\') => {
+                characters.next();
+            }
+            (Some(closes), _) if closes == c => {
+                closing.pop();
+            }
+            (_, '`') if closing.contains(&'`') => {
+                while closing.pop().is_some_and(|open| open != '`') {}
+            }
+            (_, '`') => closing.push(c),
+            (_, '(') if within != Some('"') || before == '$' => closing.push(')'),
+            (_, '{') if within != Some('"') || before == '$' => closing.push('}'),
+            (Some('"'), _) => {}
+            (_, '\'' | '"') => closing.push(c),
+            // A comment.
+            (_, '#') if before.is_whitespace() || ";&|(".contains(before) => break,
+            _ => {}
+        }
+        before = c;
+    }
+    closing.last().copied()
+}
+
+/// Reads `NAME = value` as Debian's cron does; quotes around both are dropped.
+fn variable(line: &str) -> Option<(String, String)> {
+    let (name, rest) = match unquote(line) {
+        Some(quoted) => quoted?,
+        None => line.split_at(line.find(|c: char| c == '=' || c.is_ascii_whitespace())?),
+    };
+    let value = rest.trim_start().strip_prefix('=')?.trim();
+    let value = match unquote(value) {
+        // Cron drops a second pair of quotes, too.
+        Some(quoted) => quoted.filter(|(_, rest)| rest.is_empty()).map(|(value, _)| {
+            unquote(value).flatten().filter(|(_, rest)| rest.is_empty()).map_or(value, |it| it.0)
+        })?,
+        None => Some(value).filter(|value| !value.is_empty())?,
+    };
+    let is_name = !name.is_empty() && !name.contains('=');
+    is_name.then(|| (name.to_owned(), value.to_owned()))
+}
+
+/// Returns the text within quotes, and the rest. `None`: it does not begin with a quote;
+/// `Some(None)`: the quote is not closed.
+fn unquote(text: &str) -> Option<Option<(&str, &str)>> {
+    let quote = text.chars().next().filter(|c| "\"'".contains(*c))?;
+    Some(text[1..].split_once(quote))
 }
 
 /// Splits after this many words. Blanks between the words become one.
 fn split_words(line: &str, count: usize) -> Option<(String, &str)> {
     let (mut words, mut rest) = (Vec::new(), line);
     for _ in 0..count {
-        let (word, others) = rest.split_once([' ', '\t'])?;
-        words.push(word);
-        rest = others.trim_start();
+        let (word, others) = rest.split_at(rest.find([' ', '\t']).unwrap_or(rest.len()));
+        words.push(Some(word).filter(|word| !word.is_empty())?);
+        rest = others.trim_start_matches([' ', '\t']);
     }
-    (!rest.is_empty()).then(|| (words.join(" "), rest))
+    Some((words.join(" "), rest))
 }
 
-/// Splits at the first bare `%`. In the input, further ones are ends of lines; `\%` is a `%`.
-fn split_input(command: &str) -> (String, Option<String>) {
-    let (mut parts, mut part) = (Vec::new(), String::new());
-    let mut characters = command.chars().peekable();
+/// Splits at the first bare `%`. Cron passes the rest to the command; it ends in a newline then,
+/// unless it is empty.
+///
+/// In the command, `\%` is a `%` and `\\` is a `\`. In the input, `\%` is a `%`, even after a `\`,
+/// and each other `%` is the end of a line.
+fn split_input(line: &str) -> (String, Option<String>) {
+    let mut command = String::new();
+    let mut characters = line.chars();
     while let Some(c) = characters.next() {
-        match c {
-            '\\' if characters.peek() == Some(&'%') => part.extend(characters.next()),
-            '%' => parts.push(std::mem::take(&mut part)),
-            c => part.push(c),
+        match (c, characters.as_str().chars().next()) {
+            ('%', _) => {
+                let lines = characters.as_str().replace("\\%", "\0");
+                let mut input = lines.replace('%', "\n").replace('\0', "%");
+                if !input.is_empty() && !input.ends_with('\n') {
+                    input.push('\n');
+                }
+                return (command, Some(input));
+            }
+            ('\\', Some('%' | '\\')) => command.extend(characters.next()),
+            // The next character is not special.
+            ('\\', next) => {
+                characters.next();
+                command.push(c);
+                command.extend(next);
+            }
+            _ => command.push(c),
         }
     }
-    parts.push(part);
-    let command = parts.remove(0);
-    (command, Some(parts.join("\n")).filter(|_| !parts.is_empty()))
+    (command, None)
+}
+
+/// Returns the shell's redirection of stdin from this text.
+fn redirection(input: &str) -> String {
+    if input.is_empty() {
+        return "</dev/null".to_owned();
+    }
+    let ends = std::iter::once("END".to_owned()).chain((2..).map(|n| format!("END_{n}")));
+    let is_free = |end: &String| input.lines().all(|line| line != end);
+    let end = ends.into_iter().find(is_free).unwrap_or_default();
+    format!("<<'{end}'\n{input}{end}")
 }
 
 fn quoted(name: &str) -> String {

@@ -3,6 +3,8 @@
 //! of local time are the same.
 
 use std::collections::BTreeSet;
+use std::iter::StepBy;
+use std::ops::RangeInclusive;
 
 use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc};
 
@@ -25,6 +27,11 @@ struct CronLine {
     fields: [BTreeSet<u32>; 5],
     /// The field begins with `*`.
     stars: [bool; 5],
+}
+
+/// Returns whether cron accepts a schedule. It ignores a whole crontab that has another one.
+pub(crate) fn accepts(schedule: &str) -> bool {
+    CronLine::read(schedule).is_some()
 }
 
 /// Returns the starts after `from` and up to `until`. Two equal instants mean that
@@ -80,9 +87,7 @@ impl CronLine {
         let mut line =
             Self { fields: Default::default(), stars: fields.map(|f| f.starts_with('*')) };
         for ((text, rule), values) in fields.iter().zip(FIELDS).zip(&mut line.fields) {
-            for range in text.split(',') {
-                values.extend(read_range(range, rule)?);
-            }
+            *values = read_field(text, rule)?;
         }
         // Sunday has two numbers.
         let weekdays = &mut line.fields[4];
@@ -109,26 +114,51 @@ impl CronLine {
     }
 }
 
+/// Reads a list of values and ranges. Like cron, ignores the text after it: `5;` is a `5`.
+fn read_field(text: &str, rule: (u32, u32, &str)) -> Option<BTreeSet<u32>> {
+    let (mut values, mut rest) = (BTreeSet::new(), text);
+    loop {
+        let (range, after) = read_range(rest, rule)?;
+        values.extend(range);
+        match after.strip_prefix(',') {
+            Some(next) => rest = next,
+            None => return Some(values),
+        }
+    }
+}
+
 /// Reads a value, or a range that may have a step. A range that runs backwards holds nothing.
-fn read_range(text: &str, (first, last, names): (u32, u32, &str)) -> Option<Vec<u32>> {
-    let value = |text: &str| {
-        let named = names.split(' ').position(|name| name.eq_ignore_ascii_case(text));
-        match named.filter(|_| !text.is_empty()) {
-            Some(index) => Some(first + index as u32),
-            None => text.parse().ok().filter(|value| (first..=last).contains(value)),
+fn read_range<'a>(
+    text: &'a str,
+    (first, last, names): (u32, u32, &str),
+) -> Option<(StepBy<RangeInclusive<u32>>, &'a str)> {
+    let word = |text: &'a str| {
+        text.split_at(text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len()))
+    };
+    let value = |text: &'a str| {
+        let (word, rest) = word(text);
+        let named = names.split(' ').position(|name| name.eq_ignore_ascii_case(word));
+        let value = match named.filter(|_| !word.is_empty()) {
+            Some(index) => first + index as u32,
+            None => word.parse().ok()?,
+        };
+        (first..=last).contains(&value).then_some((value, rest))
+    };
+    let (low, high, rest) = if let Some(rest) = text.strip_prefix('*') {
+        (first, last, rest)
+    } else {
+        let (low, rest) = value(text)?;
+        match rest.strip_prefix('-') {
+            Some(rest) => value(rest).map(|(high, rest)| (low, high, rest))?,
+            None if rest.starts_with('/') => return None,
+            None => (low, low, rest),
         }
     };
-    let (range, step) = match text.split_once('/') {
-        Some((range, step)) => (range, Some(step.parse().ok().filter(|step| *step > 0)?)),
-        None => (text, None),
+    let (step, rest) = match rest.strip_prefix('/').map(word) {
+        Some((step, rest)) => (step.parse().ok().filter(|step| *step > 0)?, rest),
+        None => (1, rest),
     };
-    let (low, high) = match (range, range.split_once('-')) {
-        ("*", _) => (first, last),
-        (_, Some((low, high))) => (value(low)?, value(high)?),
-        (_, None) if step.is_none() => (value(range)?, value(range)?),
-        (_, None) => return None,
-    };
-    Some((low..=high).step_by(step.unwrap_or(1)).collect())
+    Some(((low..=high).step_by(step), rest))
 }
 
 #[cfg(test)]
@@ -175,12 +205,15 @@ mod tests {
 
     #[test]
     fn ranges_are_read_as_cron_reads_them() {
-        let numbers = |text, field: usize| read_range(text, FIELDS[field]);
-        assert_eq!(numbers("10-30/10", 0), Some(vec![10, 20, 30]));
-        assert_eq!(numbers("mon-FRI/2", 4), Some(vec![1, 3, 5]));
-        assert_eq!(numbers("*/6", 1), Some(vec![0, 6, 12, 18]));
-        assert_eq!(numbers("sat-sun", 4), Some(vec![]));
-        for wrong in ["5/10", "60", "*/0", "", "a", "1-"] {
+        let numbers = |text, field: usize| read_field(text, FIELDS[field]);
+        let list = |numbers: &[u32]| Some(numbers.iter().copied().collect());
+        assert_eq!(numbers("10-30/10", 0), list(&[10, 20, 30]));
+        assert_eq!(numbers("mon-FRI/2", 4), list(&[1, 3, 5]));
+        assert_eq!(numbers("*/6", 1), list(&[0, 6, 12, 18]));
+        assert_eq!(numbers("sat-sun", 4), list(&[]));
+        assert_eq!(numbers("5;x", 0), list(&[5]));
+        assert_eq!(numbers("3,1-2-7,4", 0), list(&[1, 2, 3]));
+        for wrong in ["5/10", "60", "*/0", "", "a", "1-", "1,", "1,,2", "*/5x", "L", "?", "-*"] {
             assert_eq!(numbers(wrong, 0), None, "{wrong}");
         }
     }
