@@ -3,6 +3,7 @@
 
 mod actions;
 mod archive;
+mod bisect;
 mod claim;
 mod definitions;
 mod effects;
@@ -28,6 +29,7 @@ pub(crate) use actions::{
     ActionResult, Cause, Edit, HoldTarget, OldRuns, Pruned, RetryTerms, RunAction,
 };
 pub(crate) use archive::Archive;
+pub(crate) use bisect::{BatchSize, Bisection};
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{

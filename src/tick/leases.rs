@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 
-use crate::store::Token;
-use crate::upkeep::BatchSize;
+use crate::store::{BatchSize, Token};
 
 /// A claimed run that is executed, waits for a thread, has an unrecorded result, or must be
 /// released.

@@ -4,8 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::attempt::{JudgedAttempt, subject};
-use crate::store::{Finish, Token};
-use crate::upkeep::BatchSize;
+use crate::store::{BatchSize, Finish, Token};
 
 /// The maximum size of the output in one statement, in bytes.
 pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;

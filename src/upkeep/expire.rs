@@ -2,8 +2,7 @@
 
 use std::sync::Once;
 
-use super::bisect::Bisection;
-use crate::store::{self, Store};
+use crate::store::{self, Bisection, Store};
 use crate::text::plural;
 
 /// Expired runs that are looked up at a time.

@@ -1,8 +1,7 @@
 //! Fires the schedules whose time has come.
 
-use super::bisect::Bisection;
 use crate::schedule::due::{self, FirePlan};
-use crate::store::{self, Store};
+use crate::store::{self, Bisection, Store};
 
 /// Fires due schedules as long as there is time. A schedule that can't fire is logged and put off,
 /// so it delays no other.

@@ -2,7 +2,6 @@
 //! cancels expired ones, and ends or puts off those that can't be claimed. An item that the
 //! database rejects delays no other.
 
-mod bisect;
 mod expire;
 mod fire;
 mod prune;
@@ -11,9 +10,6 @@ pub(crate) mod tick_id;
 mod unclaimable;
 mod wake;
 
-pub(crate) use bisect::BatchSize;
-#[cfg(test)]
-pub(crate) use bisect::Bisection;
 use expire::expire;
 pub(crate) use fire::fire;
 pub(crate) use prune::prune;

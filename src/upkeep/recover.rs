@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use rand::seq::SliceRandom;
 
-use super::bisect::Bisection;
 use crate::job::attempt;
 use crate::job::backoff::wait_after;
 use crate::job::status::Status;
-use crate::store::{self, LostLease, Store};
+use crate::store::{self, Bisection, LostLease, Store};
 use crate::text::duration;
 
 /// Lost leases recovered per statement.

@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use super::bisect::Bisection;
-use crate::store::{self, ClaimFilter, DueRun, Kind, Store};
+use crate::store::{self, Bisection, ClaimFilter, DueRun, Kind, Store};
 use crate::text::duration;
 
 /// The number of due runs to search.

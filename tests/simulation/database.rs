@@ -20,13 +20,13 @@ use crate::job::status::Status;
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
-    self, ActionResult, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun, Finish,
-    HoldTarget, Holder, Kind, LeaseState, NewRun, OldRuns, Position, Queued, Recorded, Renewed,
-    RetryTerms, StepResult, Token, Unlisted,
+    self, ActionResult, Bisection, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun,
+    Finish, HoldTarget, Holder, Kind, LeaseState, NewRun, OldRuns, Position, Queued, Recorded,
+    Renewed, RetryTerms, StepResult, Token, Unlisted,
 };
 use crate::tick::request::{Answer, Request};
 use crate::tick::timing::Timing;
-use crate::upkeep::{Bisection, Wake, Woken};
+use crate::upkeep::{Wake, Woken};
 
 type Time = DateTime<Utc>;
 /// The waiting runs by queue and priority, the oldest first.

@@ -1,6 +1,6 @@
 //! Bisection: finds the items that the database rejects, so that they do not delay the others.
 
-use crate::store;
+use super::{Error, Result};
 
 /// The maximum of items per transaction, because a transaction locks their rows until it ends.
 const AT_ONCE: usize = 500;
@@ -52,8 +52,8 @@ impl<T> Bisection<T> {
     /// row caused, the next step tries the same part again.
     pub(crate) fn step(
         &mut self,
-        attempt: impl FnOnce(&[T]) -> store::Result<()>,
-    ) -> store::Result<Option<(T, store::Error)>> {
+        attempt: impl FnOnce(&[T]) -> Result<()>,
+    ) -> Result<Option<(T, Error)>> {
         let size = self.size.at_most().min(AT_ONCE).min(self.untried.len());
         match attempt(&self.untried[..size]) {
             Err(error) if !error.may_be_about_rows() => return Err(error),
@@ -72,12 +72,12 @@ impl<T> Bisection<T> {
 mod tests {
     use super::*;
     use crate::exit::Exit;
-    use crate::store::{Error, Kind};
+    use crate::store::Kind;
 
     fn rejected<T>(
         all: Vec<T>,
-        mut attempt: impl FnMut(&[T]) -> store::Result<()>,
-    ) -> store::Result<Vec<(T, Error)>> {
+        mut attempt: impl FnMut(&[T]) -> Result<()>,
+    ) -> Result<Vec<(T, Error)>> {
         let mut bisection = Bisection::of(all);
         let mut found = Vec::new();
         while !bisection.is_done() {
