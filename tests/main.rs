@@ -12,6 +12,7 @@ mod support;
 mod apply;
 mod backoff;
 mod batch;
+mod bulk;
 mod cancel;
 mod chaos;
 mod check;

@@ -401,3 +401,100 @@ fn concurrent_prunes_share_an_archive() {
     ids.sort_unstable();
     assert_eq!(ids, (1..=1000).collect::<Vec<_>>());
 }
+
+/// Adds a table of another program whose rows keep runs from being deleted.
+fn keep(db: &TestDb, runs: &str) {
+    db.execute(&format!(
+        "CREATE TABLE invoices (run bigint CONSTRAINT invoiced REFERENCES jobctl.job_runs);
+         INSERT INTO invoices {runs}"
+    ));
+}
+
+const WHY: &str = concat!(
+    "update or delete on table \"job_runs\" violates foreign key constraint \"invoiced\" on ",
+    "table \"invoices\"",
+);
+
+#[test]
+fn runs_that_the_database_keeps_do_not_stop_pruning() {
+    let db = TestDb::new();
+    insert_succeeded(&db, 1200);
+    let dead = insert_aged(&db, "dead", 91);
+    keep(&db, &format!("VALUES (7), (1100), ({dead})"));
+    let prune = db.jobctl(["prune"]).run().exits(1).stdout("succeeded\t1198\n");
+    prune.stderr(&format!(
+        "jobctl: cannot prune 2 runs, such as run 1100: {WHY}\njobctl: cannot prune run {dead}: \
+         {WHY}\n"
+    ));
+    assert_eq!(ids(&db), [7, 1100, dead]);
+    db.jobctl(["prune", "--verbose"]).run().exits(1).stdout("");
+    db.execute("DROP TABLE invoices");
+    db.jobctl(["prune"]).run().success().stdout("succeeded\t2\ndead\t1\n").stderr("");
+}
+
+#[test]
+fn runs_that_the_database_keeps_do_not_stop_the_archive() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let file = folder.path().join("runs.jsonl");
+    insert_succeeded(&db, 200);
+    keep(&db, "VALUES (150)");
+    prune_into(&db, &file).run().exits(1).stderr_has("cannot prune run 150: ");
+    assert_eq!(ids(&db), [150]);
+    let archived = archived(&file);
+    assert!(archived.len() == 199 && archived.iter().all(|run| run["id"] != 150));
+}
+
+#[test]
+fn runs_that_the_database_keeps_do_not_stop_the_pruning_of_ticks() {
+    let db = TestDb::new();
+    insert_succeeded(&db, 3);
+    let dead = insert_aged(&db, "dead", 91);
+    keep(&db, "VALUES (2)");
+    let tick = db.jobctl(["tick", "--prune"]).run().success();
+    tick.stderr_has(&format!("info  cannot prune run 2: {WHY}")).stderr_has("3 old runs pruned");
+    assert!(dead > 2);
+    assert_eq!(ids(&db), [2]);
+}
+
+#[test]
+fn ticks_prune_behind_thousands_of_runs_that_the_database_keeps() {
+    let db = TestDb::new();
+    // The newest of the old runs; all others are kept.
+    insert_succeeded(&db, 1);
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at)
+         SELECT 'shell', 'succeeded', 1, now() - interval '60 days' - n * interval '1 second'
+         FROM generate_series(1, 1500) AS n",
+    );
+    keep(&db, "SELECT id FROM jobctl.job_runs WHERE id > 1");
+    wait_until("a tick to try the newest", || {
+        db.jobctl(["tick", "--prune", "--quiet"]).run().success();
+        !ids(&db).contains(&1)
+    });
+    assert_eq!(ids(&db).len(), 1500);
+}
+
+#[test]
+fn events_and_workers_that_the_database_keeps_do_not_stop_pruning() {
+    let db = TestDb::new();
+    insert_succeeded(&db, 1);
+    db.execute(
+        "INSERT INTO jobctl.job_events (action, recorded_at)
+         SELECT 'prune', now() - interval '1 year' FROM generate_series(1, 3);
+         INSERT INTO jobctl.job_workers (worker, version, last_tick_at)
+         SELECT name, '', now() - interval '1 year' FROM unnest('{a,b,c}'::text[]) AS name;
+         CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN RAISE ''it is kept''; END';
+         CREATE TRIGGER keep BEFORE DELETE ON jobctl.job_events FOR EACH ROW
+             WHEN (OLD.id = 2) EXECUTE FUNCTION keep();
+         CREATE TRIGGER keep BEFORE DELETE ON jobctl.job_workers FOR EACH ROW
+             WHEN (OLD.worker = 'b') EXECUTE FUNCTION keep()",
+    );
+    db.jobctl(["prune"]).run().exits(1).stdout("succeeded\t1\n").stderr(
+        "jobctl: cannot prune event 2: it is kept\njobctl: cannot prune worker b: it is kept\n",
+    );
+    let left = "SELECT string_agg(id::text, ' ') FROM jobctl.job_events WHERE recorded_at < now()";
+    assert_eq!(db.query(&format!("{left} - interval '1 day'")), "2");
+    assert_eq!(db.query("SELECT worker FROM jobctl.job_workers"), "b");
+}

@@ -88,6 +88,19 @@ fn many_ticks_at_once_recover_each_run_once() {
 }
 
 #[test]
+fn runs_that_cannot_be_recovered_do_not_stop_the_others() {
+    let db = TestDb::new();
+    db.leaves_running();
+    // The rejected ones were lost first.
+    insert_lost(&db, 600, "UPDATE jobctl.job_runs SET locked_until = now() - interval '1 hour'");
+    crate::bulk::reject(&db, "OLD.id <= 600");
+    insert_lost(&db, 300, "");
+    db.jobctl(["tick"]).run().success().stderr_has(" is kept");
+    let statuses = "SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1";
+    assert_eq!(db.query(statuses), "dead|300\nrunning|600");
+}
+
+#[test]
 fn a_lost_run_with_a_cancel_request_is_cancelled() {
     let db = TestDb::new();
     insert_lost(&db, 1, "UPDATE jobctl.job_runs SET max_attempts = 10");

@@ -10,11 +10,8 @@ use super::arguments::{Filter, Reason, TimeZone, run_id};
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
-use crate::store::{self, ActionResult, RunAction, RunFilter, Store};
+use crate::store::{self, ActionResult, Bisection, Kind, RunAction, RunFilter, Store};
 use crate::text::plural;
-
-/// Runs per statement.
-const BATCH: usize = 1000;
 
 /// The flags of commands that may change many runs.
 #[derive(Args, Debug)]
@@ -85,6 +82,16 @@ pub(super) struct BulkRequest<'a> {
     pub(super) why: &'a dyn Fn(i64, &str) -> String,
 }
 
+/// What the database did about a request for one run.
+enum RunResult {
+    NotFound,
+    /// Another session has locked the run, and still has after a wait.
+    Locked,
+    /// The database rejects the change for this reason.
+    Rejected(String),
+    Answer(ActionResult),
+}
+
 /// The result of a request for one run.
 #[derive(Default, Serialize)]
 struct RunAnswer {
@@ -148,41 +155,32 @@ impl BulkRequest<'_> {
             return Err(Fault::new(Exit::CouldNot, format!("{matching} left unchanged")).into());
         }
         // Runs whose status changed meanwhile no longer match; skip them.
-        let matches = |answer: &ActionResult| {
-            answer.granted || self.from.iter().any(|status| status.as_str() == answer.status)
+        let matches = |result: &RunResult| match result {
+            RunResult::NotFound => false,
+            RunResult::Locked | RunResult::Rejected(_) => true,
+            RunResult::Answer(ActionResult { status, granted, .. }) => {
+                *granted || self.from.iter().any(|from| from.as_str() == status)
+            }
         };
-        self.in_batches(&ids, &flags, output, store, |answer| answer.is_some_and(matches))
+        self.in_batches(&ids, &flags, output, store, matches)
     }
 
-    /// Makes the request in batches, within the time limit of a statement. The last batch comes
-    /// first: of several finished runs with one live key, a retry gives it to the newest. Prints
-    /// the results in the order of the ids, also if a batch fails. `counts` selects the answers
-    /// that have a result; a run that does not exist has no answer.
+    /// Makes the request in batches. Prints the results in the order of the ids, also if the
+    /// request fails for the rest. `counts` selects the answers that have a result.
     fn in_batches(
         &self,
         ids: &[i64],
         flags: &BulkFlags,
         output: Output,
         store: &Store,
-        counts: impl Fn(Option<&ActionResult>) -> bool,
+        counts: impl Fn(&RunResult) -> bool,
     ) -> anyhow::Result<Exit> {
-        let (cause, progress) = (flags.reason.cause(), Progress::of(Some(ids.len())));
-        let (mut found, mut done) = (HashMap::new(), 0);
-        let asked = ids.rchunks(BATCH).try_for_each(|batch| {
-            let answers = match flags.dry_run {
-                true => store.dry_run(batch.to_vec(), self.from),
-                false => store.act(&self.action, batch.to_vec(), self.from, &cause),
-            }?;
-            found.extend(answers.into_iter().map(|answer| (answer.id, answer)));
-            done += batch.len();
-            progress.show(done);
-            Ok::<_, store::Error>(())
-        });
-        progress.clear();
-        let found = ids[ids.len() - done..].iter().map(|id| (*id, found.get(id)));
-        let counted = found.filter(|(_, answer)| counts(*answer));
+        let mut results = HashMap::new();
+        let asked = self.request(ids, flags, store, &mut results);
+        let results = ids.iter().filter_map(|id| Some((*id, results.get(id)?)));
+        let counted = results.filter(|(_, result)| counts(result));
         let (answers, exits): (Vec<_>, Vec<_>) =
-            counted.map(|(id, answer)| self.judge(id, answer)).unzip();
+            counted.map(|(id, result)| self.judge(id, result)).unzip();
         if asked.is_ok() || !answers.is_empty() {
             self.print(output, answers, flags.verbose)?;
         }
@@ -190,14 +188,79 @@ impl BulkRequest<'_> {
         Ok(exits.into_iter().max().unwrap_or(Exit::Done))
     }
 
-    fn judge(&self, id: i64, asked: Option<&ActionResult>) -> (RunAnswer, Exit) {
-        let (result, why_not_changed, exit) = match asked {
-            None => ("not found", Some("no such run".to_owned()), Exit::NotFound),
-            Some(asked) if asked.granted => ((self.granted)(&asked.status), None, Exit::Done),
-            Some(asked) => ("refused", Some((self.why)(id, &asked.status)), Exit::Conflict),
+    /// Adds the result of each run, as far as the database answers. Runs that another session has
+    /// locked come last: the request waits for them once, and then reports those that are still
+    /// locked.
+    fn request(
+        &self,
+        ids: &[i64],
+        flags: &BulkFlags,
+        store: &Store,
+        results: &mut HashMap<i64, RunResult>,
+    ) -> store::Result<()> {
+        let (cause, progress) = (flags.reason.cause(), Progress::of(Some(ids.len())));
+        let act = |skips_locked| {
+            let (action, from, cause) = (&self.action, self.from, &cause);
+            move |part: &[i64]| match flags.dry_run {
+                true => store.dry_run(part.to_vec(), from).map(|answers| (answers, Vec::new())),
+                false => store.act(action, part.to_vec(), from, cause, skips_locked),
+            }
+        };
+        // The last ids come first: of several finished runs with one live key, a retry gives it to
+        // the newest.
+        let mut left: Vec<_> = ids.iter().rev().copied().collect();
+        let mut asked = Ok(());
+        for skips_locked in [true, false, true] {
+            let mut locked = Vec::new();
+            let mut search = Bisection::of(left);
+            while asked.is_ok() && !search.is_done() {
+                let step = search.step(|part| {
+                    let (answers, skipped) = act(skips_locked)(part)?;
+                    results.extend(part.iter().map(|id| (*id, RunResult::NotFound)));
+                    results.extend(skipped.iter().map(|id| (*id, RunResult::Locked)));
+                    let answers = answers.into_iter();
+                    results.extend(answers.map(|answer| (answer.id, RunResult::Answer(answer))));
+                    locked.extend(skipped);
+                    Ok(())
+                });
+                match step {
+                    // All that are left were locked before. This was the wait for them.
+                    Err(error) if !skips_locked && error.kind == Kind::Busy => {
+                        locked.extend(search.into_untried());
+                        break;
+                    }
+                    Err(error) => asked = Err(error),
+                    Ok(Some((id, why))) => {
+                        results.insert(id, RunResult::Rejected(why.cause().to_owned()));
+                    }
+                    Ok(None) => {}
+                }
+                progress.show(results.len());
+            }
+            left = locked;
+        }
+        progress.clear();
+        asked
+    }
+
+    fn judge(&self, id: i64, result: &RunResult) -> (RunAnswer, Exit) {
+        let (result, why_not_changed, exit) = match result {
+            RunResult::NotFound => ("not found", Some("no such run".to_owned()), Exit::NotFound),
+            RunResult::Locked => {
+                let why = "another transaction has locked it; try again";
+                ("locked", Some(why.to_owned()), Exit::Conflict)
+            }
+            RunResult::Rejected(why) => ("rejected", Some(why.clone()), Exit::CouldNot),
+            RunResult::Answer(ActionResult { status, granted: true, .. }) => {
+                ((self.granted)(status), None, Exit::Done)
+            }
+            RunResult::Answer(ActionResult { status, .. }) => {
+                ("refused", Some((self.why)(id, status)), Exit::Conflict)
+            }
         };
         (RunAnswer { id, result, why_not_changed }, exit)
     }
+
     /// Prints the answer of each run, or how many runs have the same result.
     fn print(&self, output: Output, answers: Vec<RunAnswer>, verbose: bool) -> anyhow::Result<()> {
         let verb = self.action.verb();

@@ -15,22 +15,24 @@ use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
 use crate::store;
-use crate::store::{Archive, Cause, OldRuns, Pruned, RunAction, RunFilter, Store};
+use crate::store::{Archive, OldRuns, Pruned, RunAction, RunFilter, Store};
 use crate::text::duration::CENTURY;
 use crate::text::plural;
+use crate::upkeep::{Kept, Pruning};
 
-/// Runs deleted per statement, and so per transaction: about 30 ms.
+/// Runs to look up at a time.
 const BATCH: i64 = 1000;
-/// Runs per transaction with an archive: they are read, payloads and outputs included.
+/// Fewer with an archive: they are read in one transaction, payloads and outputs included.
 const BATCH_TO_ARCHIVE: i64 = 100;
 
 /// Delete old finished runs with their history, oldest first
 ///
 /// It works in small transactions, never waits for locks and can be stopped at any
-/// time. The keys of deleted runs can be used again; recorded effects are kept. It
-/// also deletes workers that stopped: after 30 times as long as they ticked, at
-/// least a day and at most 30 days. Events of the trail are kept as long as dead
-/// runs, at least 90 days.
+/// time. It names runs that the database keeps, for example for a foreign key of
+/// another program, deletes the others, and exits with 1. The keys of deleted runs
+/// can be used again; recorded effects are kept. It also deletes workers that
+/// stopped: after 30 times as long as they ticked, at least a day and at most 30
+/// days. Events of the trail are kept as long as dead runs, at least 90 days.
 ///
 ///   jobctl prune --older-than 7d --dry-run
 ///   jobctl prune --older-than 7d --archive /var/lib/jobctl/runs.jsonl
@@ -122,7 +124,7 @@ impl Arguments {
                 return Err(Fault::new(Exit::CouldNot, "cannot prune: not confirmed").into());
             }
         }
-        let mut ids = Vec::new();
+        let (mut ids, mut kept) = (Vec::new(), Vec::new());
         let counts = if dry_run {
             count()?
         } else {
@@ -137,20 +139,23 @@ impl Arguments {
                 progress.show(done);
                 ids.extend(runs.iter().filter(|_| verbose).map(|run| run.id));
             };
-            let deleted = counts(self.ages, |old| {
-                delete(&store, old, &cause, archive.as_ref(), &mut deleted_some)
-            });
+            let pruning =
+                Pruning { store: &store, cause: &cause, archive: archive.as_ref(), time: None };
+            let deleted =
+                counts(self.ages, |old| delete(&pruning, old, &mut deleted_some, &mut kept));
             progress.clear();
             let deleted = deleted?;
-            store.forget_workers()?;
+            forget_workers(&store, &mut kept)?;
             deleted
         };
+        kept.iter().for_each(|line| print::complain(line));
+        let exit = if kept.is_empty() { Exit::Done } else { Exit::CouldNot };
         if verbose {
             bulk::print_deleted(self.output, ids)?;
-            return Ok(Exit::Done);
+            return Ok(exit);
         }
         print::rows(self.output, &counts, &TABLE)?;
-        Ok(Exit::Done)
+        Ok(exit)
     }
 }
 
@@ -186,27 +191,43 @@ fn old_ids(store: &Store, ages: Ages) -> store::Result<Vec<i64>> {
 }
 
 /// Deletes batch by batch until there are no more; returns how many of each status. Calls
-/// `deleted_some` with each batch.
+/// `deleted_some` with each batch. Adds a line to `kept` for each reason why the database keeps
+/// some.
 fn delete(
-    store: &Store,
+    pruning: &Pruning<'_>,
     old: OldRuns,
-    cause: &Cause,
-    archive: Option<&Archive>,
     deleted_some: &mut impl FnMut(&[Pruned]),
+    kept: &mut Vec<String>,
 ) -> store::Result<Vec<(String, i64)>> {
     let mut deleted = HashMap::<String, i64>::new();
+    let (mut runs, mut events) = (Kept::default(), Kept::default());
+    let at_once = if pruning.archive.is_some() { BATCH_TO_ARCHIVE } else { BATCH };
     let mut last = None;
-    let at_once = if archive.is_some() { BATCH_TO_ARCHIVE } else { BATCH };
     loop {
-        let mut batch = store.prune(old, last.as_ref(), at_once, cause, archive)?;
+        let (batch, next) = pruning.batch(old, last.as_ref(), at_once, &mut runs)?;
         for run in &batch {
             *deleted.entry(run.status.clone()).or_default() += 1;
         }
         deleted_some(&batch);
-        let is_last = (batch.len() as i64) < at_once;
-        last = batch.pop();
-        if is_last {
-            return Ok(deleted.into_iter().collect());
+        last = next;
+        if last.is_none() {
+            break;
         }
     }
+    pruning.events(old, &mut events)?;
+    kept.extend(runs.lines("run"));
+    kept.extend(events.lines("event"));
+    Ok(deleted.into_iter().collect())
+}
+
+/// Deletes workers that stopped long ago.
+fn forget_workers(store: &Store, kept: &mut Vec<String>) -> store::Result<()> {
+    let mut workers = Kept::default();
+    workers.add(store::bisect(
+        store.old_workers()?,
+        || true,
+        |names| store.forget_workers(names.to_vec()),
+    )?);
+    kept.extend(workers.lines("worker"));
+    Ok(())
 }

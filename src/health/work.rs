@@ -208,8 +208,11 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
             "add a timeout to the definition".to_owned(),
         ),
         "prune_missing" => (
-            "the history is large and is not pruned".to_owned(),
-            format!("{operator}let a crontab run `jobctl prune` every day"),
+            "over 1,000 runs finished over 100 days ago".to_owned(),
+            format!(
+                "{operator}let a crontab run `jobctl prune` every day; it names runs that the \
+                 database keeps"
+            ),
         ),
         "effect_open" => (
             format!(

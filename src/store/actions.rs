@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::{Arguments, borrowed, owned, rows, timestamp};
+use super::row::{Argument, Arguments, borrowed, owned, rows, timestamp};
 use super::{Archive, Error, Kind, Result, Store, query};
 use crate::connect::Client;
 use crate::exit::Exit;
@@ -103,10 +103,14 @@ rows! {
         pub(crate) now: DateTime<Utc>,
     }
 
+    pub(crate) struct OldRun {
+        pub(crate) id: i64,
+        pub(crate) finished_at: DateTime<Utc>,
+    }
+
     pub(crate) struct Pruned {
         pub(crate) id: i64,
         pub(crate) status: String,
-        pub(crate) finished_at: DateTime<Utc>,
         /// The run and its history, if it is archived.
         pub(crate) json: Option<String>,
     }
@@ -137,14 +141,16 @@ impl Store {
         self.query("read runs", Client::list, query!("operate/dry_run"), arguments)
     }
 
-    /// Performs an action on runs.
+    /// Performs an action on runs. Skips runs that another session has locked, and returns them
+    /// too; or waits for them.
     pub(crate) fn act(
         &self,
         action: &RunAction,
         ids: Vec<i64>,
         from: &[Status],
         cause: &Cause,
-    ) -> Result<Vec<ActionResult>> {
+        skips_locked: bool,
+    ) -> Result<(Vec<ActionResult>, Vec<i64>)> {
         let (statement, terms) = match action {
             RunAction::Retry(RetryTerms { cancelled_now, unsettled }) => {
                 (query!("operate/retry"), owned![*cancelled_now, *unsettled])
@@ -164,10 +170,17 @@ impl Store {
             _ => None,
         };
         let Cause { host_user, reason } = cause.clone();
-        let mut arguments = owned![ids, Status::words(from), host_user.clone(), reason.clone()];
-        arguments.extend(terms);
+        let mut rest = owned![Status::words(from), host_user.clone(), reason.clone()];
+        rest.extend(terms);
         self.transact(action.verb(), move |client| {
-            let answers: Vec<ActionResult> = client.list(statement, &borrowed(&arguments))?;
+            let locked: Vec<i64> = match skips_locked {
+                true => client.list(query!("operate/locked"), &[&ids])?,
+                false => Vec::new(),
+            };
+            let free: Vec<_> = ids.iter().copied().filter(|id| !locked.contains(id)).collect();
+            let mut arguments: Vec<&dyn Argument> = vec![&free];
+            arguments.extend(borrowed(&rest));
+            let answers: Vec<ActionResult> = client.list(statement, &arguments)?;
             // A separate statement, because an operator may not even name the column.
             if let Some(payload) = &payload {
                 let granted = answers.iter().filter(|answer| answer.granted);
@@ -175,7 +188,7 @@ impl Store {
                 let arguments: Arguments<'_> = &[&granted, payload, &host_user, &reason];
                 client.execute(query!("operate/edit_payload"), arguments)?;
             }
-            Ok(answers)
+            Ok((answers, locked))
         })
     }
 
@@ -184,34 +197,35 @@ impl Store {
         self.query("read runs", Client::list, query!("look/job_types"), owned![ids])
     }
 
-    /// Deletes at most `limit` old runs and their history: the oldest that come after `after`.
-    /// Fewer deleted runs mean that no more are left. With dead runs, deletes events of that age.
-    /// Appends the runs to the archive before the commit, so a crash in between leaves duplicates.
-    pub(crate) fn prune(
+    /// Returns at most `limit` old runs, the oldest that come after `after`.
+    pub(crate) fn old_runs(
         &self,
         old: OldRuns,
-        after: Option<&Pruned>,
+        after: Option<&OldRun>,
         limit: i64,
+    ) -> Result<Vec<OldRun>> {
+        let (finished_at, id) = after.map(|last| (last.finished_at, last.id)).unzip();
+        let (statuses, age) = (Status::words(old.statuses), old.age.as_secs_f64());
+        let arguments = owned![statuses, age, finished_at, id, limit];
+        self.query("look for old runs", Client::list, query!("operate/old_runs"), arguments)
+    }
+
+    /// Deletes those of the runs that are old, and their history. Appends them to the archive
+    /// before the commit, so a crash in between leaves duplicates.
+    pub(crate) fn prune(
+        &self,
+        ids: Vec<i64>,
+        old: OldRuns,
         cause: &Cause,
         archive: Option<&Archive>,
     ) -> Result<Vec<Pruned>> {
         let Cause { host_user, reason } = cause.clone();
-        let (finished_at, id) = after.map(|last| (last.finished_at, last.id)).unzip();
         let (statuses, age) = (Status::words(old.statuses), old.age.as_secs_f64());
         let archive = archive.cloned();
         let pruned = self.transact("prune", move |client| {
             let pruned: Vec<Pruned> = client.list(
                 query!("operate/prune"),
-                &[
-                    &statuses,
-                    &age,
-                    &finished_at,
-                    &id,
-                    &limit,
-                    &host_user,
-                    &reason,
-                    &archive.is_some(),
-                ],
+                &[&ids, &statuses, &age, &host_user, &reason, &archive.is_some()],
             )?;
             let Some(archive) = &archive else { return Ok(Ok(pruned)) };
             let appended = archive.append(pruned.iter().filter_map(|run| run.json.as_deref()));
@@ -222,14 +236,31 @@ impl Store {
         })?;
         pruned.map_err(|error| {
             let why = format!("cannot write the archive: {error}; these runs are not deleted");
-            Error::new(Kind::Fatal, Exit::CouldNot, why)
+            Error::new(Kind::Busy, Exit::CouldNot, why)
         })
     }
 
-    /// Deletes the rows of workers that stopped long ago.
-    pub(crate) fn forget_workers(&self) -> Result<()> {
+    /// Returns events of the trail that are older than `age` and than 90 days, the oldest first.
+    pub(crate) fn old_events(&self, age: Duration, limit: i64) -> Result<Vec<i64>> {
+        let arguments = owned![age.as_secs_f64(), limit];
+        self.query("look for old events", Client::list, query!("operate/old_events"), arguments)
+    }
+
+    /// Deletes events of the trail.
+    pub(crate) fn prune_events(&self, ids: Vec<i64>) -> Result<()> {
+        let statement = query!("operate/prune_events");
+        self.query("prune", Client::execute, statement, owned![ids]).map(drop)
+    }
+
+    /// Returns the workers that stopped long ago.
+    pub(crate) fn old_workers(&self) -> Result<Vec<String>> {
+        self.query("look for old workers", Client::list, query!("operate/old_workers"), owned![])
+    }
+
+    /// Deletes those of the workers that stopped long ago.
+    pub(crate) fn forget_workers(&self, names: Vec<String>) -> Result<()> {
         let statement = query!("operate/forget_workers");
-        self.query("delete old workers", Client::execute, statement, owned![]).map(drop)
+        self.query("delete old workers", Client::execute, statement, owned![names]).map(drop)
     }
 
     /// Deletes a worker and its holds, unless it ticks now or holds runs. `None`: no such worker.

@@ -32,6 +32,20 @@ impl BatchSize {
     }
 }
 
+/// Tries all items while there is time. Returns the rejected ones and the reasons.
+pub(crate) fn bisect<T>(
+    items: Vec<T>,
+    has_time: impl Fn() -> bool,
+    mut attempt: impl FnMut(&[T]) -> Result<()>,
+) -> Result<Vec<(T, Error)>> {
+    let mut search = Bisection::of(items);
+    let mut rejected = Vec::new();
+    while !search.is_done() && has_time() {
+        rejected.extend(search.step(&mut attempt)?);
+    }
+    Ok(rejected)
+}
+
 /// A search for rejected items. Each step is one transaction, so the caller can renew leases in
 /// between.
 pub(crate) struct Bisection<T> {
@@ -48,16 +62,24 @@ impl<T> Bisection<T> {
         self.untried.is_empty()
     }
 
-    /// Tries the next part. Returns a rejected single item and the reason. After an error that no
-    /// row caused, the next step tries the same part again.
+    /// Returns the items that no step has accepted or found rejected.
+    pub(crate) fn into_untried(self) -> Vec<T> {
+        self.untried
+    }
+
+    /// Tries the next part. Returns a rejected single item and the reason. A part that takes too
+    /// long is tried in smaller parts, too. After an error that no row caused, the next step tries
+    /// the same part again.
     pub(crate) fn step(
         &mut self,
         attempt: impl FnOnce(&[T]) -> Result<()>,
     ) -> Result<Option<(T, Error)>> {
         let size = self.size.at_most().min(AT_ONCE).min(self.untried.len());
         match attempt(&self.untried[..size]) {
+            Err(error) if size > 1 && (error.may_be_about_rows() || error.is_too_slow()) => {
+                self.size.rejected(size);
+            }
             Err(error) if !error.may_be_about_rows() => return Err(error),
-            Err(_) if size > 1 => self.size.rejected(size),
             Err(error) => return Ok(self.untried.drain(..size).next().map(|item| (item, error))),
             Ok(()) => {
                 self.untried.drain(..size);
@@ -74,29 +96,21 @@ mod tests {
     use crate::exit::Exit;
     use crate::store::Kind;
 
-    fn rejected<T>(
-        all: Vec<T>,
-        mut attempt: impl FnMut(&[T]) -> Result<()>,
-    ) -> Result<Vec<(T, Error)>> {
-        let mut bisection = Bisection::of(all);
-        let mut found = Vec::new();
-        while !bisection.is_done() {
-            found.extend(bisection.step(&mut attempt)?);
-        }
-        Ok(found)
-    }
-
     #[test]
     fn bisection_tries_items_in_order_and_finds_the_rejected_ones() {
         let mut accepted = Vec::new();
-        let found = rejected((0..1700).collect(), |part: &[i32]| {
-            assert!(part.len() <= AT_ONCE);
-            if part.iter().any(|item| item % 400 == 7) {
-                return Err(Error::new(Kind::Data, Exit::CouldNot, "no"));
-            }
-            accepted.extend_from_slice(part);
-            Ok(())
-        });
+        let found = bisect(
+            (0..1700).collect(),
+            || true,
+            |part: &[i32]| {
+                assert!(part.len() <= AT_ONCE);
+                if part.iter().any(|item| item % 400 == 7) {
+                    return Err(Error::new(Kind::Data, Exit::CouldNot, "no"));
+                }
+                accepted.extend_from_slice(part);
+                Ok(())
+            },
+        );
         let found: Vec<_> = found.unwrap().into_iter().map(|(item, _)| item).collect();
         assert_eq!(found, [7, 407, 807, 1207, 1607]);
         assert_eq!(accepted, (0..1700).filter(|item| !found.contains(item)).collect::<Vec<_>>());
@@ -105,10 +119,11 @@ mod tests {
     #[test]
     fn rejected_items_are_each_tried_alone_once() {
         let mut attempts = 0;
-        let found = rejected(vec![(); 256], |_| {
+        let reject = |_: &[()]| {
             attempts += 1;
             Err(Error::new(Kind::Data, Exit::CouldNot, "no"))
-        });
+        };
+        let found = bisect(vec![(); 256], || true, reject);
         assert_eq!((found.unwrap().len(), attempts), (256, 256 + 8));
     }
 }

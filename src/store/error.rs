@@ -60,6 +60,16 @@ impl Error {
         self.kind == Kind::Data || self.kind == Kind::Fatal && self.exit == Exit::CouldNot
     }
 
+    /// Returns whether the statement took too long. It may succeed with fewer rows.
+    pub(crate) fn is_too_slow(&self) -> bool {
+        self.kind == Kind::Busy && self.remedy == NARROW_DOWN
+    }
+
+    /// Returns the cause without the action that failed.
+    pub(crate) fn cause(&self) -> &str {
+        self.cause.split_once(": ").map_or(&self.cause, |(_, cause)| cause)
+    }
+
     /// The server did not answer within the limits of a statement.
     pub(super) fn silent(doing: &str) -> Self {
         Self::lost(format!("cannot {doing}: {SILENT}"), "try again later")
@@ -129,6 +139,7 @@ pub(crate) const WRITABLE: &str = "turn it off with ALTER ROLE or ALTER DATABASE
 pub(crate) const UTF8_DATABASE: &str =
     "create a database with `createdb --encoding UTF8 --template template0 NAME`";
 
+const NARROW_DOWN: &str = "try again, or narrow it down";
 const BROKEN: &str = "the database sent an invalid answer";
 const CHECK_ADDRESS: &str = "check that the address is right";
 pub(super) const SILENT: &str = "the database does not answer";
@@ -211,7 +222,7 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
     let fatal = |exit, remedy| (Kind::Fatal, exit, remedy);
     match code.code() {
         "55P03" | "40001" | "40P01" => busy("another session holds a lock; try again"),
-        "57014" => busy("try again, or narrow it down"),
+        "57014" => busy(NARROW_DOWN),
         // The server ended the session because a transaction was idle for too long.
         "25P03" => lost("try again"),
         "25P04" => lost("try again, or set transaction_timeout higher for this role, or to 0"),

@@ -26,10 +26,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) use actions::{
-    ActionResult, Cause, Edit, HoldTarget, OldRuns, Pruned, RetryTerms, RunAction,
+    ActionResult, Cause, Edit, HoldTarget, OldRun, OldRuns, Pruned, RetryTerms, RunAction,
 };
 pub(crate) use archive::Archive;
-pub(crate) use bisect::{BatchSize, Bisection};
+pub(crate) use bisect::{BatchSize, Bisection, bisect};
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{

@@ -142,10 +142,10 @@ impl Store {
         })
     }
 
-    /// Returns runs whose lease expired, the oldest first.
-    pub(crate) fn lost_leases(&self, limit: usize) -> Result<Vec<LostLease>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.query("look for lost leases", Client::list, query!("tick/lost_leases"), owned![limit])
+    /// Returns runs whose lease expired, except `rejected`, in random order.
+    pub(crate) fn lost_leases(&self, limit: usize, rejected: Vec<i64>) -> Result<Vec<LostLease>> {
+        let arguments = owned![i64::try_from(limit).unwrap_or(i64::MAX), rejected];
+        self.query("look for lost leases", Client::list, query!("tick/lost_leases"), arguments)
     }
 
     /// Takes runs with lost leases (id, attempt, wait) from their workers. Returns the recovered

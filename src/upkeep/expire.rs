@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use crate::store::{self, Bisection, Store};
+use crate::store::{self, Store};
 use crate::text::plural;
 
 /// Expired runs that are looked up at a time.
@@ -15,15 +15,12 @@ pub(super) fn expire(store: &Store, has_time: impl Fn() -> bool) -> store::Resul
     loop {
         let expired = store.expired(EXPIRED_AT_ONCE)?;
         let (found, mut ended) = (expired.len(), 0);
-        let mut search = Bisection::of(expired);
-        while !search.is_done() && has_time() {
-            let rejected = search.step(|ids| {
-                ended += store.expire(ids)?;
-                Ok(())
-            })?;
-            if let Some((id, why)) = rejected {
-                LOGGED.call_once(|| log::error!("run {id}: {why}"));
-            }
+        let rejected = store::bisect(expired, &has_time, |ids| {
+            ended += store.expire(ids)?;
+            Ok(())
+        })?;
+        if let Some((id, why)) = rejected.first() {
+            LOGGED.call_once(|| log::error!("run {id}: {why}"));
         }
         total += ended;
         // If none was cancelled, other sessions have locked them or the database rejects them.

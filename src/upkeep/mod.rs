@@ -12,7 +12,7 @@ mod wake;
 
 use expire::expire;
 pub(crate) use fire::fire;
-pub(crate) use prune::prune;
+pub(crate) use prune::{Kept, Pruning, prune};
 use recover::recover;
 pub(crate) use unclaimable::UnclaimableSearch;
 pub(crate) use wake::{Upkeep, Wake, Woken};

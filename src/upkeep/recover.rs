@@ -3,12 +3,10 @@
 use std::sync::Once;
 use std::time::Duration;
 
-use rand::seq::SliceRandom;
-
 use crate::job::attempt;
 use crate::job::backoff::wait_after;
 use crate::job::status::Status;
-use crate::store::{self, Bisection, LostLease, Store};
+use crate::store::{self, LostLease, Store};
 use crate::text::duration;
 
 /// Lost leases recovered per statement.
@@ -19,26 +17,22 @@ const RECOVERED_AT_ONCE: usize = 500;
 pub(super) fn recover(store: &Store, has_time: impl Fn() -> bool) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
+    let mut rejected = Vec::new();
     loop {
-        let lost = store.lost_leases(RECOVERED_AT_ONCE)?;
-        let wait = |attempt, backoff| wait_after(attempt, backoff, rand::random());
-        let waits: Vec<_> =
-            lost.iter().map(|run| (run.id, run.attempt, wait(run.attempt, &run.backoff))).collect();
-        // If the database rejects many of these runs, time may run out. In random order, each
-        // recovery tries other runs first.
-        let mut shuffled = waits.clone();
-        shuffled.shuffle(&mut rand::rng());
+        let lost = store.lost_leases(RECOVERED_AT_ONCE, rejected.clone())?;
+        let wait = |run: &LostLease| {
+            (run.id, run.attempt, wait_after(run.attempt, &run.backoff, rand::random()))
+        };
+        let waits: Vec<_> = lost.iter().map(wait).collect();
         let mut recovered = Vec::new();
-        let mut search = Bisection::of(shuffled);
-        while !search.is_done() && has_time() {
-            let rejected = search.step(|part| {
-                recovered.extend(store.recover(part, WHAT)?);
-                Ok(())
-            })?;
-            if let Some((wait, why)) = rejected {
-                LOGGED.call_once(|| log::error!("run {}: {why}", wait.0));
-            }
+        let found = store::bisect(waits.clone(), &has_time, |part| {
+            recovered.extend(store.recover(part, WHAT)?);
+            Ok(())
+        })?;
+        if let Some((wait, why)) = found.first() {
+            LOGGED.call_once(|| log::error!("run {}: {why}", wait.0));
         }
+        rejected.extend(found.into_iter().map(|((id, ..), _)| id));
         for (run, (.., wait)) in lost.iter().zip(&waits) {
             if let Some((_, status)) = recovered.iter().find(|(id, _)| *id == run.id) {
                 log_recovered(run, *status, *wait);

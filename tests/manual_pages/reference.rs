@@ -12,13 +12,17 @@ pub(super) const MARKER: &str =
 /// The exit statuses of every command.
 pub(super) const EXIT_STATUSES: [(u8, &str); 10] = [
     (0, "done; also a tick whose jobs failed, and an enqueue that found its key"),
-    (1, "the command failed; also if `check` or `doctor` found a problem"),
+    (
+        1,
+        "the command failed, or the database rejected a part of its changes; also if `check` or \
+         `doctor` found a problem",
+    ),
     (2, "wrong usage; nothing was tried"),
     (3, "no such run or definition"),
     (
         4,
-        "conflict: the status of the run, the schedule or the effect forbids it, the definition is \
-         disabled, or the key belongs to a run with another job or payload",
+        "conflict: the status of the run, the schedule or the effect forbids it, another transaction \
+         has locked the run, the definition is disabled, or the key belongs to a run with another job or payload",
     ),
     (5, "the database can't be reached, or can't answer now"),
     (6, "the schema is older or newer than the program, or was not created by it"),

@@ -297,19 +297,17 @@ impl Party<'_> {
             (Self::Tick(_), _) => unreachable!(),
         };
         let cause = Cause { host_user: "ana@web1".to_owned(), reason: None };
+        let act = |action: &RunAction, ids: &[i64], from: &[Status]| {
+            let answers = store.act(action, ids.to_vec(), from, &cause, false);
+            actions(answers.map(|(answers, _)| answers))
+        };
         match operation {
             Operation::Enqueue(runs) => {
                 said(store.enqueue(runs.iter().map(copy).collect(), |_| ()))
             }
-            Operation::Retry(ids, from, terms) => {
-                actions(store.act(&RunAction::Retry(*terms), ids.clone(), from, &cause))
-            }
-            Operation::Cancel(ids, from) => {
-                actions(store.act(&RunAction::Cancel, ids.clone(), from, &cause))
-            }
-            Operation::Remove(ids, from) => {
-                actions(store.act(&RunAction::Remove, ids.clone(), from, &cause))
-            }
+            Operation::Retry(ids, from, terms) => act(&RunAction::Retry(*terms), ids, from),
+            Operation::Cancel(ids, from) => act(&RunAction::Cancel, ids, from),
+            Operation::Remove(ids, from) => act(&RunAction::Remove, ids, from),
             Operation::Pause(name) => said(store.pause(name.clone(), cause)),
             Operation::Resume(name) => {
                 // As `jobctl resume`.

@@ -325,7 +325,8 @@ WHERE definition.enabled
     AND definition.kind = 'shell'
     AND definition.timeout IS NULL
 UNION ALL
--- By default, `jobctl prune` keeps no run for longer. A small history needs no pruning.
+-- By default, `jobctl prune` keeps no run for longer, except those that the database keeps. A small
+-- history needs no pruning.
 SELECT
     'prune_missing',
     NULL,
@@ -337,9 +338,12 @@ SELECT
     NULL,
     NULL
 FROM (
-    SELECT min(run.finished_at) AS finished_at
+    SELECT run.finished_at
     FROM jobctl.job_runs AS run
     WHERE run.finished_at IS NOT NULL
+    ORDER BY run.finished_at
+    OFFSET 1000
+    LIMIT 1
 ) AS oldest
 JOIN pg_class AS relation
     ON relation.oid = to_regclass('jobctl.job_runs')

@@ -1,7 +1,8 @@
--- Deletes workers that hold nothing and stopped long ago: for 30 times `missed_for`, and for at
--- least a day.
+-- Deletes workers that stopped long ago, see old_workers.sql.
+-- $1  names
 DELETE FROM jobctl.job_workers AS worker
-WHERE worker.last_tick_at < now() - greatest(30 * worker.missed_for, interval '1 day')
+WHERE worker.worker = ANY ($1::text[])
+    AND worker.last_tick_at < now() - greatest(30 * worker.missed_for, interval '1 day')
     AND NOT EXISTS (
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status = 'running'

@@ -1,5 +1,6 @@
--- Runs whose lease expired, the oldest first. recover.sql checks them again.
--- $1  maximum number
+-- Runs whose lease expired. recover.sql checks them again.
+-- $1  maximum number    $2  ids of runs to skip
+-- In random order: if the database rejects many of these runs, each tick tries others first.
 SELECT
     run.id,
     run.job_type,
@@ -10,5 +11,6 @@ SELECT
 FROM jobctl.job_runs AS run
 WHERE run.status = 'running'
     AND run.locked_until < now()
-ORDER BY run.locked_until
+    AND run.id <> ALL ($2::bigint[])
+ORDER BY random()
 LIMIT $1::bigint
