@@ -204,6 +204,49 @@ fn an_effect_left_open_by_a_crash_waits_for_a_person() {
 }
 
 #[test]
+fn settle_can_give_the_output_of_the_command() {
+    let db = TestDb::new();
+    let settle = |arguments: &[&'static str]| {
+        db.jobctl(["once", "--settle"]).args(arguments.iter().copied()).run()
+    };
+    let output = || db.jobctl(["once", "k", "--", "echo", "again"]).run().success();
+    db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+    settle(&["redo", "k", "--result", "payment-17"]).exits(2).complains_once();
+    settle(&["done", "k"]).success();
+    output().stdout("");
+    settle(&["done", "k", "--result", "payment-17"]).success();
+    output().stdout("payment-17\n");
+    // A result stays.
+    settle(&["done", "k", "--result", "payment-18"]).exits(4).stderr_has("is not open");
+    output().stdout("payment-17\n");
+    db.execute("DELETE FROM jobctl.job_effects");
+    db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+    // With its newline, 8 KiB.
+    let long = "x".repeat(8 * 1024 - 1);
+    let done =
+        |text: &str| db.jobctl(["once", "--settle", "done", "k", "--result"]).args([text]).run();
+    done(&(long.clone() + "x")).exits(2).stderr_has("must have text, at most 8 KiB");
+    done(&long).success();
+    output().stdout(&(long + "\n"));
+}
+
+#[test]
+fn a_job_whose_effect_is_open_ends_dead_at_once() {
+    let db = TestDb::new();
+    db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+    let once = format!("'{}' once k -- echo done", env!("CARGO_BIN_EXE_jobctl"));
+    let id = db.enqueue_script(&once);
+    let tick = || db.jobctl(["tick"]).env("DATABASE_URL", &db.url()).run().success();
+    tick();
+    assert_eq!(db.of_run(id, "status, attempts, last_error"), "dead|1|exit status 8");
+    db.jobctl(["check"]).run().exits(1).stdout_has("1 dead run of shell");
+    db.jobctl(["once", "--settle", "redo", "k"]).run().success();
+    db.jobctl(["retry", &id.to_string()]).run().success();
+    tick();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+}
+
+#[test]
 fn the_exit_status_is_seen_even_if_the_caller_ignores_sigchld() {
     let (db, counter) = (TestDb::new(), Counter::new());
     for (script, status, known) in [("exit 7", 7, ""), ("true", 0, "k|||t"), ("true", 0, "k|||t")] {

@@ -10,7 +10,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 57] = [
+const REFUSED: [(&[&str], &str, &str); 58] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -51,6 +51,7 @@ const REFUSED: [(&[&str], &str, &str); 57] = [
     (&["next", "--schedule", "@daily"], "--from", "noon"),
     (&["next", "--schedule", "@daily"], "--count", "0"),
     (&["once", "k"], "--settle", "somehow"),
+    (&["once", "k", "--settle", "done"], "--result", "\n"),
     (&["check"], "--max-dead", "x"),
     (&["check"], "--max-dead-within", "5"),
     (&["check"], "--max-lag", "5"),

@@ -33,6 +33,8 @@ fn only_exit_status_0_succeeds_and_every_other_result_is_recorded() {
         ("exit 0", "succeeded", "", "", "0|"),
         ("exit 1", "failed", "exit_code", "exit status 1", "1|"),
         ("exit 2", "failed", "exit_code", "exit status 2", "2|"),
+        ("exit 7", "failed", "exit_code", "exit status 7", "7|"),
+        ("exit 8", "dead", "exit_code", "exit status 8", "8|"),
         ("exit 63", "failed", "exit_code", "exit status 63", "63|"),
         ("exit 64", "dead", "exit_code", "exit status 64", "64|"),
         ("exit 65", "dead", "exit_code", "exit status 65", "65|"),

@@ -224,7 +224,7 @@ impl BulkRequest<'_> {
                     Ok(())
                 });
                 match step {
-                    // All that are left were locked before. This was the wait for them.
+                    // These runs were locked before. This was the wait for them.
                     Err(error) if !skips_locked && error.kind == Kind::Busy => {
                         locked.extend(search.into_untried());
                         break;

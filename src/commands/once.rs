@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use clap::{Args, ValueEnum};
 
 use super::DatabaseFlags;
-use super::arguments::key;
+use super::arguments::{checked, key};
 use crate::execute::{self, Foreground};
 use crate::exit::{Exit, Fault};
 use crate::job::action;
@@ -30,7 +30,7 @@ const RETRY_TIME: Duration = MINUTE;
 /// `once` prints the output that the command had, and exits with 0. If a crash
 /// left KEY open, or another `once` still uses it, the command does not run:
 /// exit 8. Then find out whether the effect happened, and settle the key with
-/// --settle.
+/// --settle. As the exit status of a job, 8 is permanent: the run is dead at once.
 ///
 /// The output is stored if it is text of at most 8 KiB; otherwise a warning says
 /// so. So if a script with several `once` steps is restarted, the finished steps
@@ -41,7 +41,7 @@ const RETRY_TIME: Duration = MINUTE;
 /// the command ends, `once` tries again for a minute.
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
-///   jobctl once --settle done invoice:4711
+///   jobctl once --settle done invoice:4711 --result payment-17
 ///   jobctl once --list
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
@@ -60,6 +60,9 @@ pub(crate) struct Arguments {
     /// Settle an open key: done if its effect happened, redo if it did not
     #[arg(long, value_name = "WHAT")]
     settle: Option<Settle>,
+    /// With --settle done: what the command printed, at most 8 KiB; its newline is added
+    #[arg(long, value_name = "TEXT", requires = "settle", value_parser = result)]
+    result: Option<String>,
     /// List the open keys
     #[arg(long, conflicts_with_all = ["key", "command", "settle"])]
     list: bool,
@@ -82,6 +85,9 @@ enum Settle {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
+        if let (Some(Settle::Redo), Some(_)) = (self.settle, &self.result) {
+            bail!(Fault::usage("only --settle done has a --result"));
+        }
         let store = database.open()?;
         let Some(name) = &self.key else {
             print::rows(self.output, &store.list_open_effects()?, &OPEN)?;
@@ -89,7 +95,7 @@ impl Arguments {
         };
         let key = plain(name);
         if let Some(settle) = self.settle {
-            if !write(&store, settle, name, None, None)? {
+            if !write(&store, settle, name, None, self.result.as_deref())? {
                 let why = format!("cannot settle `{key}`: it is not open");
                 bail!(Fault::new(Exit::Conflict, why));
             }
@@ -168,7 +174,14 @@ impl Arguments {
     }
 }
 
-/// Settles a key; returns whether it was open.
+/// Reads a result. Like an output, it ends with a newline.
+fn result(text: &str) -> Result<String, String> {
+    let line = format!("{}\n", text.strip_suffix('\n').unwrap_or(text));
+    let fits = (2..=RESULT_LIMIT).contains(&line.len());
+    checked(&line, fits, "must have text, at most 8 KiB")
+}
+
+/// Settles a key; returns whether it was open, or had no result and has one now.
 fn write(
     store: &Store,
     settle: Settle,

@@ -87,7 +87,8 @@ impl Failure {
     /// HTTP statuses that RFC 9110 and RFC 6585 do not call temporary.
     fn kind(&self) -> (&'static str, bool) {
         match self {
-            Self::ExitCode(code) => ("exit_code", matches!(code, 64 | 65 | 77 | 78)),
+            // 8 is the status of `jobctl once` for an open effect: a person must settle its key.
+            Self::ExitCode(code) => ("exit_code", matches!(code, 8 | 64 | 65 | 77 | 78)),
             Self::Signal(_) => ("signal", false),
             Self::Timeout(_) => ("timeout", false),
             Self::Spawn(_) | Self::Exhausted(_) => ("spawn", false),

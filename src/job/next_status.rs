@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_permanent_failure_is_dead_at_once() {
-        for code in [64, 65, 77, 78] {
+        for code in [8, 64, 65, 77, 78] {
             becomes(Outcome::Failed(Failure::ExitCode(code)), 1, Status::Dead, 0);
         }
         for status in [301, 308, 400, 401, 403, 404, 410, 422] {

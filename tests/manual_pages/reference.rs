@@ -21,8 +21,9 @@ pub(super) const EXIT_STATUSES: [(u8, &str); 10] = [
     (3, "no such run or definition"),
     (
         4,
-        "conflict: the status of the run, the schedule or the effect forbids it, another transaction \
-         has locked the run, the definition is disabled, or the key belongs to a run with another job or payload",
+        "conflict: the status of the run, the schedule or the effect forbids it, another \
+         transaction has locked the run, the definition is disabled, or the key belongs to a run \
+         with another job or payload",
     ),
     (5, "the database can't be reached, or can't answer now"),
     (6, "the schema is older or newer than the program, or was not created by it"),

@@ -1,4 +1,4 @@
--- Open -> completed.
+-- Open -> completed. A completed effect without a result can get one.
 -- $1  key   $2  recorded_at of the caller's record; NULL: any   $3  output of the command, or NULL
 -- Zero rows: the effect is not open, or another caller recorded it again meanwhile. A caller may
 -- complete its effect twice, because the answer to its first statement may be lost.
@@ -8,6 +8,8 @@ SET
     result = coalesce(effect.result, $3::text)
 WHERE effect.key = $1::text
     AND CASE
-        WHEN $2::timestamptz IS NULL THEN effect.completed_at IS NULL
+        WHEN $2::timestamptz IS NULL
+            THEN effect.completed_at IS NULL
+                OR (effect.result IS NULL AND $3::text IS NOT NULL)
         ELSE effect.recorded_at = $2::timestamptz
     END
