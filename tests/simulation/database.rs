@@ -1264,7 +1264,7 @@ impl Database {
         let number = |own: Option<i32>, of: fn(&Spec) -> i32, default| {
             own.or(spec.map(of)).unwrap_or(default)
         };
-        let run_at = new.run_at.or(new.after.map(after)).unwrap_or(now);
+        let asked = new.run_at.or(new.after.map(after)).unwrap_or(now);
         let expires = new.expires_in.or(spec.and_then(|spec| spec.expires));
         Run {
             id: self.last_run,
@@ -1273,7 +1273,7 @@ impl Database {
             payload: new.payload.clone(),
             queue: text(&new.queue, |spec| &spec.queue, "default"),
             priority: number(new.priority, |spec| spec.priority, 0),
-            run_at,
+            run_at: asked.max(now),
             status: Status::Queued,
             attempts: 0,
             max_attempts: number(new.max_attempts, |spec| spec.max_attempts, 10),
@@ -1283,7 +1283,7 @@ impl Database {
             key: new.key.clone(),
             key_scope: new.scope().to_owned(),
             scheduled_for: None,
-            expires_at: expires.map(|expires| run_at + seconds(expires)),
+            expires_at: expires.map(|expires| asked + seconds(expires)),
             share: new.share.clone(),
             locked_by: None,
             locked_until: None,
