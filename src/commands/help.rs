@@ -23,7 +23,7 @@ pub(super) fn grouped(command: Command) -> Command {
     }
     // clap would put an empty line before it.
     let after = built.get_after_help().map(ToString::to_string).unwrap_or_default();
-    built.help_template(format!("{template}\n{{options}}\n{after}"))
+    built.help_template(format!("{template}{{options}}\n{after}"))
 }
 
 /// Builds the flags of all subcommands; clap builds only those of the given one.
