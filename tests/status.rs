@@ -522,6 +522,9 @@ fn watch_redraws_until_ctrl_c() {
     };
     assert!(screens.iter().all(fits), "{shown:?}");
     assert!(!shown.contains(" shell "), "{shown:?}");
+    // Headings and rows of the jobs, their results and the workers.
+    let last = screens.last().unwrap();
+    assert!(last.contains("\nand ") && last.contains(" more lines\u{1b}[K"), "{last:?}");
     db.jobctl(["status", "--watch"])
         .run()
         .exits(2)

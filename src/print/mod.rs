@@ -231,13 +231,18 @@ fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Replaces the contents of the terminal by a text. Cuts it below, not above.
+/// Replaces the contents of the terminal by a text. Cuts it below, not above, and says how many
+/// lines are left out.
 pub(crate) fn redraw(text: &str) -> anyhow::Result<()> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).map(|size| size.ws_row.into());
     let rows = size.ok().filter(|rows| *rows > 1).unwrap_or(usize::MAX);
     // Overwrites the lines in place, because an empty screen would flicker.
-    let lines = text.lines().take(rows - 1).map(|line| format!("{line}\x1b[K\n"));
-    answer(&format!("\x1b[H{}\x1b[J", lines.collect::<String>()))
+    let mut lines: Vec<_> = text.lines().map(|line| format!("{line}\x1b[K\n")).collect();
+    if lines.len() >= rows {
+        let more = lines.split_off(rows.saturating_sub(2)).len();
+        lines.push(format!("and {more} more lines\x1b[K\n"));
+    }
+    answer(&format!("\x1b[H{}\x1b[J", lines.concat()))
 }
 
 /// Writes an answer to stdout. If the reader has closed its pipe, it needs no more: no error.
