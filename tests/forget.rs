@@ -64,6 +64,15 @@ fn a_worker_at_work_is_not_forgotten() {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_events WHERE action = 'forget'"), "0");
     gate.open();
     tick.wait().success();
+    let lasts = |lasts: &str| {
+        db.execute(&format!(
+            "UPDATE jobctl.job_workers
+             SET claiming_tick = 't', claiming_until = now() + interval '{lasts}'"
+        ));
+    };
+    lasts("1 minute");
+    db.jobctl(["forget", "web1"]).run().exits(4).stdout("").stderr(refusal);
+    lasts("-1 minute");
     let forget = db.jobctl(["forget", "web1"]).run().success().stdout("web1\tforgotten\n");
     forget.stderr_has("jobctl: web1 ticked ").stderr_has("its next tick starts runs again");
 }
