@@ -180,7 +180,7 @@ fn the_id_is_printed_bare_or_as_json() {
         db.jobctl(["enqueue", "--json", "--key", "k"]).args(SHELL).run().success().stderr("");
     let id = db.query("SELECT max(id) FROM jobctl.job_runs");
     assert_eq!(finished.stdout, format!("{{\"id\":{id},\"result\":\"enqueued\"}}\n"));
-    let again = format!("{{\"id\":{id},\"result\":\"existing\"}}\n");
+    let again = format!("{{\"id\":{id},\"result\":\"existing\",\"status\":\"queued\"}}\n");
     db.jobctl(["enqueue", "--json", "--key", "k"])
         .args(SHELL)
         .run()
@@ -399,4 +399,63 @@ fn errors_name_a_sequence_behind_its_table_and_use_few_ids() {
     refused
         .complains_once()
         .stderr_has("the sequence of jobctl.job_definitions is behind its table");
+}
+
+#[test]
+fn an_enqueue_tells_that_the_run_of_its_key_has_ended_or_is_due_later() {
+    let db = TestDb::new();
+    db.leaves_running();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    for job in [&["a"][..], &["shell", "--", "true"]] {
+        let key = ["enqueue", "--json", "--key", job[0]];
+        let enqueue = |more: &[&'static str]| {
+            db.jobctl(key).args(more.iter().copied()).args(job.iter().copied()).run().success()
+        };
+        let id = serde_json::from_str::<serde_json::Value>(&enqueue(&["--in", "1h"]).stdout);
+        let id = id.unwrap()["id"].as_i64().unwrap();
+        let existing = |rest: &str| format!("{{\"id\":{id},\"result\":\"existing\",{rest}}}\n");
+        // At the same time, the time asked for is later.
+        enqueue(&["--in", "1h"]).stdout(&existing("\"status\":\"queued\"")).stderr("");
+        let later = enqueue(&["--in", "30m"]);
+        let due = db.of_run(id, "to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS')");
+        later.stderr_has(&format!("jobctl: run {id} has the key and is due at {due}"));
+        let columns = |status: &str| match status {
+            "running" => ", attempts = 1, locked_by = 'w', locked_until = now() + interval '1 h'",
+            "failed" => ", locked_by = NULL, locked_until = NULL",
+            _ => ", locked_by = NULL, locked_until = NULL, finished_at = now()",
+        };
+        for status in ["running", "failed", "succeeded", "cancelled", "dead"] {
+            db.execute(&format!(
+                "UPDATE jobctl.job_runs SET status = '{status}' {} WHERE id = {id}",
+                columns(status)
+            ));
+            let answer = enqueue(&[]).stdout(&existing(&format!("\"status\":\"{status}\"")));
+            if matches!(status, "cancelled" | "dead") {
+                answer.stderr(&format!(
+                    "jobctl: run {id} has the key and is {status}, so nothing will run; `jobctl \
+                     retry {id}`, or use another key\n"
+                ));
+            } else {
+                answer.stderr("");
+            }
+        }
+        // The answer stays the id.
+        let plain = db.jobctl(["enqueue", "--key", job[0]]).args(job.iter().copied());
+        plain.run().success().stdout(&format!("{id}\n"));
+    }
+    let line = |key| {
+        let payload = r#"{"command": ["true"]}"#;
+        format!(r#"{{"job_type": "shell", "payload": {payload}, "idempotency_key": "{key}"}}"#)
+    };
+    let batch = || {
+        let lines = [line("x"), line("y"), line("z")].join("\n");
+        db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success()
+    };
+    let ids = batch().stderr("").stdout;
+    db.jobctl(["cancel"]).args(ids.lines().take(2)).run().success();
+    let first = ids.lines().next().unwrap();
+    batch().stdout(&ids).stderr(&format!(
+        "jobctl: 2 runs have the keys, such as run {first}, which is cancelled, so nothing will \
+         run; `jobctl retry {first}`, or use another key\n"
+    ));
 }

@@ -142,7 +142,10 @@ fn a_new_run_waits(limit: &str) {
         second.replace("enqueued", "replaced")
     );
     // The other enqueues see the run that waits.
-    assert_eq!(answer(&db, &["a", "[3]"]), second.replace("enqueued", "existing"));
+    assert_eq!(
+        answer(&db, &["a", "[3]"]),
+        second.replace("enqueued\"", "existing\",\"status\":\"queued\"")
+    );
     db.jobctl(["enqueue", "a", "[4]"]).args(KEY).run().exits(4);
     assert_eq!(db.of_run(1, "status, payload, key_scope"), "running|[1]|replaced");
     gate.open();
@@ -197,7 +200,10 @@ fn a_replaced_run_is_not_retried_beside_the_newer_one() {
     db.jobctl(["cancel", "2"]).run().success();
     retry(&["1"]).success();
     assert_eq!(db.of_run(1, "status, key_scope"), "queued|live");
-    assert_eq!(answer(&db, &["a", "[1]"]), "{\"id\":1,\"result\":\"existing\"}");
+    assert_eq!(
+        answer(&db, &["a", "[1]"]),
+        "{\"id\":1,\"result\":\"existing\",\"status\":\"queued\"}"
+    );
 }
 
 #[test]

@@ -730,7 +730,9 @@ $$;
 -- on_conflict says otherwise.
 --
 -- Returns the run's id and a result: `enqueued`, `existing`, `replaced`, or `dropped` without an
--- id, if the definition is full and drops new runs. Returns the code and the reason of a refusal.
+-- id, if the definition is full and drops new runs. For an existing run, returns its status, and
+-- its time if it is queued for a later time than this one. Returns the code and the reason of a
+-- refusal.
 -- The reason tells no more than the errors of `enqueue`: if another job's run has the key, only
 -- that the key is taken. The checks are made here because a failed CHECK shows the whole row,
 -- including the payload, to the caller and in the server's log. A constraint may still reject the
@@ -759,7 +761,9 @@ CREATE FUNCTION jobctl.try_enqueue(
     OUT id bigint,
     OUT result text,
     OUT code text,
-    OUT reason text
+    OUT reason text,
+    OUT status text,
+    OUT due_at timestamptz
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -774,7 +778,7 @@ DECLARE
     replaces boolean :=
         coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
     is_full boolean := false;
-    is_same boolean;
+    holder record;
     size integer := octet_length(try_enqueue.payload::text);
     invisible CONSTANT text := E'['
         '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
@@ -1015,11 +1019,13 @@ BEGIN
         -- Payloads of other jobs are not compared.
         SELECT
             run.id,
+            run.status,
+            run.run_at,
             CASE
                 WHEN run.job_type = definition.name
                     THEN run.payload = coalesce(try_enqueue.payload, '{}')
-            END
-        INTO try_enqueue.id, is_same
+            END AS is_same
+        INTO holder
         FROM jobctl.job_runs AS run
         WHERE run.idempotency_key = try_enqueue.key
             AND run.key_scope = coalesce(try_enqueue.key_scope, 'retained')
@@ -1027,11 +1033,15 @@ BEGIN
                 run.key_scope = 'retained'
                 OR (run.key_scope = 'live' AND run.status IN ('queued', 'running', 'failed'))
             );
-        IF FOUND AND is_same AND NOT replaces AND on_conflict IS DISTINCT FROM 'error' THEN
+        IF FOUND AND holder.is_same AND NOT replaces AND on_conflict IS DISTINCT FROM 'error' THEN
+            id := holder.id;
             result := 'existing';
+            status := holder.status;
+            due_at := CASE
+                WHEN holder.status = 'queued' AND holder.run_at > run_at THEN holder.run_at
+            END;
             RETURN;
-        ELSIF FOUND AND (is_same IS NULL OR NOT replaces) THEN
-            id := NULL;
+        ELSIF FOUND AND (holder.is_same IS NULL OR NOT replaces) THEN
             code := 'JC004';
             reason := format(
                 'key `%s` belongs to a run with another job or payload',
@@ -1043,7 +1053,6 @@ BEGIN
             END IF;
             RETURN;
         END IF;
-        id := NULL;
         IF is_full AND definition.when_full = 'drop_new' THEN
             result := 'dropped';
             RETURN;

@@ -192,6 +192,7 @@ impl Arguments {
             let runs = plural::of(dropped as i64, "run");
             print::complain(&format!("{runs} dropped: the definition is full"));
         }
+        complain_of_existing(&answers);
         let printed = match self.output.format() {
             Format::Json if batch.is_some() => print::json(&answers),
             Format::Json | Format::JsonLines => answers.iter().try_for_each(print::json),
@@ -263,6 +264,32 @@ impl Arguments {
         check_job(job, &payload).map_err(|why| refuse(&why, payload.as_bytes()))?;
         Ok(payload)
     }
+}
+
+/// Complains of keys whose run will not run, or later than asked.
+fn complain_of_existing(answers: &[Accepted]) {
+    let complain = |matches: &dyn Fn(&Accepted) -> bool, why: &dyn Fn(&Accepted, i64) -> String| {
+        let mut found = answers.iter().filter(|answer| matches(answer));
+        let first = found.next().and_then(|first| Some((first, first.id?)));
+        if let Some((first, id)) = first {
+            let such = match found.count() {
+                0 => format!("run {id} has the key and"),
+                more => format!("{} runs have the keys, such as run {id}, which", more + 1),
+            };
+            print::complain(&format!("{such} {}", why(first, id)));
+        }
+    };
+    let has_ended = |answer: &Accepted| {
+        answer.status.as_deref().is_some_and(|status| matches!(status, "cancelled" | "dead"))
+    };
+    complain(&has_ended, &|first, id| {
+        let status = first.status.as_deref().unwrap_or_default();
+        format!("is {status}, so nothing will run; `jobctl retry {id}`, or use another key")
+    });
+    complain(&|answer| answer.due_at.is_some(), &|first, id| {
+        let due = first.due_at.map(print::instant).unwrap_or_default();
+        format!("is due at {due}, later than asked; `jobctl retry {id}` makes it due now")
+    });
 }
 
 /// The payload of a shell job that runs these words, with `stdin` as its input.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::row::{FromRow, PgResult, column, columns, rows};
+use super::row::{FromRow, PgResult, column, columns, rows, timestamp};
 use super::{Error, Limits, Result, Store, error, query};
 use crate::connect::Client;
 use crate::exit::Exit;
@@ -58,6 +58,12 @@ pub(crate) struct Accepted {
     pub(crate) id: Option<i64>,
     /// `enqueued`, `existing` (the key already had this run), `replaced`, or `dropped`.
     pub(crate) result: String,
+    /// The status of an existing run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<String>,
+    /// The time of an existing run that is queued for a later time than asked.
+    #[serde(skip_serializing_if = "Option::is_none", with = "timestamp")]
+    pub(crate) due_at: Option<DateTime<Utc>>,
 }
 
 /// The answer for one run.
@@ -74,7 +80,13 @@ pub(crate) enum Queued {
 
 impl Queued {
     pub(crate) fn accepted(id: i64, result: &str) -> Self {
-        Self::Accepted(Accepted { id: Some(id), result: result.to_owned() })
+        let (id, result) = (Some(id), result.to_owned());
+        Self::Accepted(Accepted { id, result, status: None, due_at: None })
+    }
+
+    pub(crate) fn existing(id: i64, status: String, due_at: Option<DateTime<Utc>>) -> Self {
+        let (id, result, status) = (Some(id), "existing".to_owned(), Some(status));
+        Self::Accepted(Accepted { id, result, status, due_at })
     }
 
     pub(crate) fn is_new(&self) -> bool {
@@ -166,13 +178,30 @@ rows! {
         result: Option<String>,
         code: Option<String>,
         reason: Option<String>,
+        status: Option<String>,
+        due_at: Option<DateTime<Utc>>,
+    }
+}
+
+rows! {
+    /// The run that has the key of a run.
+    struct KeyHolder {
+        ordinal: i64,
+        id: i64,
+        /// Whether the payload is the same; `None` for a run of another job.
+        same: Option<bool>,
+        status: String,
+        due_at: Option<DateTime<Utc>>,
     }
 }
 
 impl Called {
     fn answer(self) -> Option<Queued> {
         Some(match self.code.as_deref() {
-            None => Queued::Accepted(Accepted { id: self.id, result: self.result? }),
+            None => {
+                let Self { id, status, due_at, .. } = self;
+                Queued::Accepted(Accepted { id, result: self.result?, status, due_at })
+            }
             Some(error::KEY_TAKEN) => Queued::KeyTaken,
             Some(error::NO_DEFINITION) => Queued::Undefined,
             Some(code) => Queued::Refused(error::refusal(code), self.reason?),
@@ -233,19 +262,20 @@ fn replace(client: &mut Client, runs: &[NewRun], which: &[usize]) -> PgResult<Ve
 /// the same job: that run began to wait after the attempt to replace it, so the caller tries again.
 fn find(client: &mut Client, runs: &[NewRun], taken: &[usize]) -> PgResult<Vec<(usize, Queued)>> {
     let asked = column(taken, |index| &runs[*index]);
-    let arguments = columns!(&asked; key, job_type, payload, key_scope);
-    let found: Vec<(i64, i64, Option<bool>)> =
-        client.list(query!("enqueue/find_key"), &arguments)?;
-    let answer = |(ordinal, id, same): (i64, i64, Option<bool>)| {
-        let index = *taken.get(usize::try_from(ordinal - 1).ok()?)?;
+    let arguments = columns!(&asked; key, job_type, payload, key_scope, run_at, after);
+    let found: Vec<KeyHolder> = client.list(query!("enqueue/find_key"), &arguments)?;
+    let answer = |holder: KeyHolder| {
+        let index = *taken.get(usize::try_from(holder.ordinal - 1).ok()?)?;
         let run = &runs[index];
-        let answer = match (run.on_conflict.as_deref(), same) {
+        let answer = match (run.on_conflict.as_deref(), holder.same) {
             (Some("replace"), Some(_)) => return None,
             (Some("error"), _) => {
                 let key = run.key.as_deref().unwrap_or_default();
                 Queued::Refused(Exit::Conflict, format!("key `{key}` already has a run"))
             }
-            (None | Some("same"), Some(true)) => Queued::accepted(id, "existing"),
+            (None | Some("same"), Some(true)) => {
+                Queued::existing(holder.id, holder.status, holder.due_at)
+            }
             _ => Queued::KeyTaken,
         };
         Some((index, answer))

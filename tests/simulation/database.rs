@@ -1311,7 +1311,13 @@ impl Database {
         let has_key = |it: &&Run| it.key_scope == "retained" || it.finished_at.is_none();
         if let Some(taken) = self.of_key(&run.key, &run.key_scope).find(has_key) {
             let is_same = (&taken.job_type, &taken.payload) == (&run.job_type, &run.payload);
-            return if is_same { Queued::accepted(taken.id, "existing") } else { Queued::KeyTaken };
+            let is_later = taken.status == Status::Queued && taken.run_at > run.run_at;
+            let due_at = Some(taken.run_at).filter(|_| is_later);
+            let status = taken.status.as_str().to_owned();
+            return match is_same {
+                true => Queued::existing(taken.id, status, due_at),
+                false => Queued::KeyTaken,
+            };
         }
         let id = run.id;
         self.set(id, Some(run));

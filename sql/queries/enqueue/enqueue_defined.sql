@@ -10,7 +10,9 @@ SELECT
     run.id,
     run.result,
     run.code,
-    run.reason
+    run.reason,
+    run.status,
+    run.due_at
 FROM unnest(
     $1::text[],
     $2::text[],
