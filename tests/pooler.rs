@@ -1,7 +1,7 @@
 //! Connections through PgBouncer, which may give each transaction another session.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -136,6 +136,32 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
         db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"),
         "62"
     );
+}
+
+#[test]
+fn a_wrong_setting_of_the_login_at_a_pooler_exits_7() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let users = folder.path().join("users");
+    fs::write(&users, "\"ana\" \"right\"\n").unwrap();
+    let settings = format!("transaction\nauth_type = md5\nauth_file = {}", users.display());
+    let Some(pooler) = Pooler::start(&db, &settings) else {
+        return leave_out("a wrong login at a pooler", "PgBouncer is not installed");
+    };
+    let list = |login: &str, end: &str| {
+        let url = pooler.url(&db).replacen("postgres@", &format!("{login}@"), 1) + end;
+        db.jobctl(["list"]).env("JOBCTL_DATABASE_URL", &url).run()
+    };
+    list("ana:right", "").success();
+    let password = "authentication failed; check the user and the password";
+    for (login, end, why) in [
+        ("ana:wrong", "", password),
+        ("bob:right", "", password),
+        ("ana:right", "_other", "_other; create it, or name another in the URL"),
+        ("ana:right", "?options=-cwork_mem%3D1MB", "options; remove it from the URL"),
+    ] {
+        list(login, end).exits(7).complains_once().stderr_has(why);
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@ use crate::exit::{Exit, Fault};
 
 const NOT_POSTGRESQL: &str = "it is not a PostgreSQL server";
 const TRY_AGAIN: &str = "try again in a moment";
+const CHECK_PASSWORD: &str = "check the user and the password (URL, PGPASSWORD or pass file)";
+const CREATE_DATABASE: &str = "create it, or name another in the URL or PGDATABASE";
 pub(super) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
 pub(super) const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
 pub(super) const USE_CERTIFICATE_NAME: &str =
@@ -111,20 +113,17 @@ impl ConnectError {
     fn of_server(state: &SqlState, message: &str) -> Self {
         use FailureKind::{Login, Resources, Rules};
         let (kind, remedy) = match (state, state.code().get(..2)) {
-            (&SqlState::INVALID_PASSWORD, _) => {
-                (Login, "check the user and the password (URL, PGPASSWORD or pass file)")
-            }
-            (&SqlState::INVALID_CATALOG_NAME, _) => {
-                (Login, "create it, or name another in the URL or PGDATABASE")
-            }
+            (&SqlState::INVALID_PASSWORD, _) => (Login, CHECK_PASSWORD),
+            (&SqlState::INVALID_CATALOG_NAME, _) => (Login, CREATE_DATABASE),
             (&SqlState::INSUFFICIENT_PRIVILEGE, _) => {
                 (Login, "grant the user CONNECT on the database")
             }
             (_, Some("28")) => {
                 (Rules, "check user, database and sslmode against pg_hba.conf on the server")
             }
-            // Connection, resources, operator, system, internal. A pooler uses 08 for every error.
-            (_, Some("08" | "53" | "55" | "57" | "58" | "XX")) => (Resources, TRY_AGAIN),
+            (_, Some("08" | "XX")) => of_pooler(&message.to_ascii_lowercase()),
+            // Resources, operator, system.
+            (_, Some("53" | "55" | "57" | "58")) => (Resources, TRY_AGAIN),
             _ => (Login, "check options and the other parameters of the connection"),
         };
         Self::new(kind, message, remedy)
@@ -228,6 +227,30 @@ impl From<postgres::Error> for ConnectError {
     }
 }
 
+/// Returns what failed, and the remedy. Poolers use these codes for every error: PgBouncer 08P01,
+/// hosted ones XX000. The message is in lower case.
+fn of_pooler(message: &str) -> (FailureKind, &'static str) {
+    use FailureKind::{Login, Resources, Rules};
+    const UNCERTAIN: &str = "try again in a moment; if the error remains, check the user, the \
+                             password, the database and the settings of the pooler";
+    const REMOVE: &str =
+        "remove it from the URL and the PG* variables, or add it to ignore_startup_parameters";
+    let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+    match message {
+        // The pooler's own login failed, perhaps while the server started.
+        _ if has(&["server login"]) => (Resources, UNCERTAIN),
+        _ if has(&["no such database"]) || has(&["database"]) && has(&["does not exist"]) => {
+            (Login, CREATE_DATABASE)
+        }
+        _ if has(&["authentication failed", "auth failed", "no such user", "user not found"]) => {
+            (Login, CHECK_PASSWORD)
+        }
+        _ if has(&["startup parameter"]) => (Login, REMOVE),
+        _ if has(&["ssl required", "tls connection required"]) => (Rules, "set sslmode=require"),
+        _ => (Resources, UNCERTAIN),
+    }
+}
+
 /// Returns the name in rustls' `DnsName("db.example.com")` or `IpAddress(10.0.0.1)`.
 fn unwrap_name(name: &str) -> &str {
     name.split(['(', '"', ')']).filter(|part| !part.is_empty()).nth(1).unwrap_or(name)
@@ -268,6 +291,41 @@ mod tests {
         }
         for code in ["57P03", "53300", "08006", "08P01", "XX000"] {
             exits(code, Exit::Unavailable);
+        }
+    }
+
+    #[test]
+    fn the_message_of_a_pooler_decides_where_its_code_does_not() {
+        let remedy = |message: &str| {
+            let [bouncer, hosted] = ["08P01", "XX000"].map(|code| {
+                let error = ConnectError::of_server(&SqlState::from_code(code), message);
+                (error.exit(), error.remedy)
+            });
+            assert_eq!(bouncer, hosted);
+            bouncer
+        };
+        for (message, part) in [
+            ("password authentication failed", "check the user and the password"),
+            ("SASL authentication failed", "check the user and the password"),
+            ("no such user: ana", "check the user and the password"),
+            ("Tenant or user not found", "check the user and the password"),
+            ("no such database: shop", "create it"),
+            ("database \"shop\" does not exist", "create it"),
+            ("unsupported startup parameter: options", "remove it"),
+            ("SSL required", "set sslmode=require"),
+        ] {
+            let (exit, remedy) = remedy(message);
+            assert_eq!(exit, Exit::Configuration, "{message}");
+            assert!(remedy.starts_with(part), "{message}: {remedy}");
+        }
+        for message in [
+            "no more connections allowed (max_client_conn)",
+            "server login has been failing, cached error: password authentication failed",
+            "Max client connections reached",
+        ] {
+            let (exit, remedy) = remedy(message);
+            assert_eq!(exit, Exit::Unavailable, "{message}");
+            assert!(remedy.contains("if the error remains, check the user"), "{remedy}");
         }
     }
 
