@@ -9,7 +9,7 @@ use rcgen::{
 use serde_json::json;
 
 use crate::support::http_server::HttpServer;
-use crate::support::{TestDb, temp_dir};
+use crate::support::{TestDb, jobctl, temp_dir};
 
 fn call(db: &TestDb, url: &str, redirects: u32) -> i64 {
     let headers =
@@ -364,6 +364,25 @@ fn a_server_needs_a_trusted_certificate_for_its_name() {
     }
     assert_eq!(db.of_run(no_tls, "status, error_type"), "failed|tls");
     assert!(plain.requests().is_empty());
+}
+
+#[test]
+fn missing_root_certificates_of_a_variable_are_named() {
+    let db = TestDb::new();
+    let id = call(&db, "https://127.0.0.1:9/", 0);
+    db.jobctl(["tick"])
+        .env("SSL_CERT_DIR", "")
+        .env("SSL_CERT_FILE", "/nowhere/roots.pem")
+        .run()
+        .success();
+    let why = "SSL_CERT_FILE leads to no root certificate; correct it or unset it";
+    assert_eq!(db.of_run(id, "last_error"), why);
+    let url = "postgres://127.0.0.1:9/a?sslmode=verify-full";
+    let list = jobctl(["list", "--database-url", url])
+        .env("SSL_CERT_DIR", "")
+        .env("SSL_CERT_FILE", "/nowhere/roots.pem");
+    let refused = list.run().exits(7).complains_once();
+    refused.stderr_has("cannot use the root certificates: SSL_CERT_FILE leads to none; correct it");
 }
 
 #[test]

@@ -13,6 +13,20 @@ const FORMS: &str = "write postgres://USER:PASSWORD@HOST:PORT/DATABASE or key=va
 /// An error is the cause and, after a semicolon, the remedy.
 pub(super) fn parse(text: &str) -> Result<Pairs, String> {
     let text = text.trim();
+    for (prefix, what) in [
+        ("\"", "is in quotes; remove them, because env files of containers keep them"),
+        ("'", "is in quotes; remove them, because env files of containers keep them"),
+        (
+            "jdbc:",
+            "is an address for JDBC; remove `jdbc:`, and write USER:PASSWORD@ before the host",
+        ),
+        ("psql ", "is a command; remove `psql` and the quotes"),
+        ("DATABASE_URL=", "begins with `DATABASE_URL=`; remove it"),
+    ] {
+        if text.starts_with(prefix) {
+            return Err(format!("it {what}"));
+        }
+    }
     let Some((scheme, rest)) = text.split_once("://") else {
         return if text.is_empty() || text.contains('=') {
             key_values(text)
@@ -232,6 +246,12 @@ mod tests {
     fn no_error_repeats_the_text() {
         refuses("mysql://u:s3cret@h/d", "not postgres");
         refuses("s3cret", "neither a URL");
+        refuses("\"postgres://u:s3cret@h/d\"", "is in quotes");
+        refuses("'host=h password=s3cret'", "is in quotes");
+        refuses("jdbc:postgresql://h/d?user=u&password=s3cret", "remove `jdbc:`");
+        refuses("jdbc:postgresql:d", "remove `jdbc:`");
+        refuses("psql 'postgres://u:s3cret@h/d'", "is a command");
+        refuses("DATABASE_URL=postgres://u:s3cret@h/d", "begins with");
         refuses("postgres://u:s3cret/x", "port is not a number");
         refuses("postgres://u:s3cret", "port is not a number");
         refuses("postgres://u:12/ss@h/d", "after the host");

@@ -226,6 +226,9 @@ fn find_key(name: &str, value: &str) -> Result<Option<&'static str>, String> {
     if WITHOUT_EFFECT.split_whitespace().chain(FOREIGN.split_whitespace()).any(|key| key == name) {
         return Ok(None);
     }
+    if let Some(own) = of_other_drivers(name) {
+        return Err(format!("unknown parameter `{name}`; write `{own}` instead"));
+    }
     if let Some(near) = did_you_mean::nearest(name, KEYS.iter().map(|(key, _)| *key)) {
         return Err(format!("unknown parameter `{name}`; did you mean `{near}`?"));
     }
@@ -236,6 +239,26 @@ fn find_key(name: &str, value: &str) -> Result<Option<&'static str>, String> {
         format!("unknown parameter `{name}`; remove it")
     } else {
         "unknown parameter; remove it, or quote the value before it".to_owned()
+    })
+}
+
+/// Returns libpq's parameter for the one of another driver.
+fn of_other_drivers(name: &str) -> Option<&'static str> {
+    Some(match name.to_ascii_lowercase().replace(['_', '-', ' '], "").as_str() {
+        "ssl" | "tls" | "usessl" | "requiressl" | "sslaccept" | "trustservercertificate" => {
+            "sslmode=require"
+        }
+        "sslca" | "sslcafile" | "cafile" | "sslrootcertificate" | "tlscafile" => "sslrootcert",
+        "sslclientcert" | "sslidentity" | "tlscertfile" => "sslcert",
+        "sslclientkey" | "tlskeyfile" => "sslkey",
+        "database" | "databasename" | "db" => "dbname",
+        "username" | "uid" | "login" => "user",
+        "pass" | "pwd" | "passwd" => "password",
+        "server" | "servername" | "hostname" => "host",
+        "timeout" | "connectiontimeout" | "logintimeout" => "connect_timeout",
+        "appname" => "application_name",
+        "targetservertype" => "target_session_attrs",
+        _ => return None,
     })
 }
 
@@ -335,7 +358,11 @@ mod tests {
     fn a_misspelt_key_is_refused_with_the_nearest_one() {
         refuses_key("sslmod", "", "unknown parameter `sslmod`; did you mean `sslmode`?");
         refuses_key("sslMode", "", "unknown parameter `sslMode`; did you mean `sslmode`?");
-        refuses_key("passwd", "", "unknown parameter `passwd`; did you mean `password`?");
+        refuses_key("ssl", "require", "unknown parameter `ssl`; write `sslmode=require` instead");
+        refuses_key("pwd", "", "unknown parameter `pwd`; write `password` instead");
+        refuses_key("DataBase", "", "unknown parameter `DataBase`; write `dbname` instead");
+        let why = "unknown parameter `connection_timeout`; write `connect_timeout` instead";
+        refuses_key("connection_timeout", "", why);
         refuses_key("frobnicate", "", "unknown parameter `frobnicate`; remove it");
     }
 

@@ -26,6 +26,7 @@ use super::settings::Settings;
 use super::stream::Socket;
 use super::verify::Verifier;
 use super::{files, setting_fault};
+use crate::files::roots_variable;
 
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// The protocol's name in TLS (ALPN).
@@ -149,7 +150,11 @@ impl TlsSettings {
             };
             let mut roots = RootCertStore::empty();
             if roots.add_parsable_certificates(trusted).0 == 0 {
-                let cause = "this system trusts no certificate; set sslrootcert to the authority's";
+                let cause = "set sslrootcert to the authority's";
+                let cause = match roots_variable().filter(|_| self.root_file.is_none()) {
+                    Some(name) => format!("{name} leads to none; correct it, or {cause}"),
+                    None => format!("this system trusts no certificate; {cause}"),
+                };
                 return Err(setting_fault("the root certificates", cause));
             }
             Verifier::strict(&provider, self.mode, roots, pinned, revoked)

@@ -302,7 +302,14 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err("`url` has white space or a control character".to_owned());
     }
+    // It would take the first part of the path for the host: `http:///a`.
+    let has_host = text.split_once("://").is_some_and(|(scheme, rest)| {
+        !scheme.contains(['/', ':', '\\']) && !rest.starts_with(['/', '\\'])
+    });
     let url = match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && !has_host => {
+            return Err("`url` has no host; write http://HOST/PATH".to_owned());
+        }
         Ok(url) if matches!(url.scheme(), "http" | "https") => url,
         Ok(_) | Err(ParseError::RelativeUrlWithoutBase) => {
             return Err("`url` must start with http:// or https://".to_owned());
@@ -478,6 +485,11 @@ mod tests {
             "http://a b/",
             "http://a:0/",
             "http://a:65536/",
+            "http:///a",
+            "http:/a",
+            "https:a",
+            "http://\\\\a",
+            "http:/a://b",
         ] {
             refuses("http", &format!(r#"{{"url": "{url}"}}"#), "`url`");
         }

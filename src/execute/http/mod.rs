@@ -20,6 +20,7 @@ pub(crate) use policy::HostPolicy;
 use self::connection::{Dialer, NoResolver, Sent};
 use self::request::HttpRequest;
 use super::Stop;
+use crate::files;
 use crate::job::action::{Http, TIMEOUT_RANGE};
 use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome};
 use crate::job::failure::Failure;
@@ -154,8 +155,13 @@ fn ended(response: Response<Body>, request: &HttpRequest, total: Duration) -> At
 fn agent(policy: &Arc<HostPolicy>, is_tls: bool) -> Result<Agent, Failure> {
     let roots = if is_tls { rustls_native_certs::load_native_certs().certs } else { Vec::new() };
     if is_tls && roots.is_empty() {
-        let why = "this host has no root certificates to trust; install them or set SSL_CERT_FILE";
-        return Err(Failure::Tls(why.to_owned()));
+        return Err(Failure::Tls(match files::roots_variable() {
+            Some(name) => format!("{name} leads to no root certificate; correct it or unset it"),
+            None => {
+                "this host has no root certificates to trust; install them or set SSL_CERT_FILE"
+                    .to_owned()
+            }
+        }));
     }
     let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
     let tls = TlsConfig::builder()
