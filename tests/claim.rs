@@ -557,9 +557,12 @@ fn a_tick_that_lost_the_claim_right_claims_nothing() {
         let proxy = Proxy::to(&db);
         let id = db.enqueue(["shell", "--", "true"]);
         // Between taking the claim right and the claim.
-        proxy.freeze_after("The number of runs that a worker holds");
+        proxy.freeze_after("COMMIT");
         let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
         wait_until("the tick to claim", || proxy.is_frozen());
+        wait_until("the claim right", || {
+            db.query("SELECT count(claiming_tick) FROM jobctl.job_workers") == "1"
+        });
         db.execute(&format!("UPDATE jobctl.job_workers SET {change}"));
         proxy.restore();
         tick.wait().success().stderr("");

@@ -81,6 +81,7 @@ mod shell;
 mod shell_end;
 mod show;
 mod shutdown;
+mod slow_database;
 mod sql_enqueue;
 mod status;
 mod tick;

@@ -13,7 +13,7 @@ use crate::files::{self, MIB};
 use crate::job::definition::{self, Definition, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Output, Table};
-use crate::store::{Applied, ApplyMode, Unlisted};
+use crate::store::{Applied, ApplyMode, BatchSize, Unlisted};
 use crate::text::plural;
 use crate::upkeep;
 
@@ -94,7 +94,7 @@ impl Arguments {
         if mode == ApplyMode::Change {
             // Fires due schedules by their old expressions. A schedule that cannot fire is put
             // off, so that this file can fix it.
-            upkeep::fire(&store, || true)?;
+            upkeep::fire(&store, &mut upkeep::Turn::new(None, BatchSize::default()))?;
         }
         let rows = move |now| rows(&definitions, now);
         let applied = store.apply(names, rows, others, mode, self.reason.cause())?;

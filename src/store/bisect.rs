@@ -8,27 +8,40 @@ const AT_ONCE: usize = 500;
 /// The maximum of items in the next batch: half as many after a rejected batch, twice as many after
 /// an accepted one. So the rejected items are found one by one, and do not delay the others for
 /// long.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BatchSize(usize);
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct BatchSize {
+    at_most: usize,
+    /// Larger batches took too long.
+    in_time: usize,
+}
 
 impl Default for BatchSize {
     fn default() -> Self {
-        Self(usize::MAX)
+        Self { at_most: usize::MAX, in_time: usize::MAX }
     }
 }
 
 impl BatchSize {
     pub(crate) fn at_most(self) -> usize {
-        self.0
+        self.at_most
     }
 
     /// The database rejected a batch of `size` items.
     pub(crate) fn rejected(&mut self, size: usize) {
-        self.0 = (size / 2).max(1);
+        self.at_most = (size / 2).max(1);
     }
 
-    pub(crate) fn accepted(&mut self) {
-        self.0 = self.0.saturating_mul(2);
+    /// A batch of `size` items took too long.
+    pub(crate) fn too_long(&mut self, size: usize) {
+        self.rejected(size);
+        self.in_time = self.at_most;
+    }
+
+    pub(crate) fn accepted(&mut self, is_quick: bool) {
+        if is_quick {
+            self.in_time = usize::MAX;
+        }
+        self.at_most = self.at_most.saturating_mul(2).min(self.in_time);
     }
 }
 
@@ -58,6 +71,16 @@ impl<T> Bisection<T> {
         Self { untried: items, size: BatchSize::default() }
     }
 
+    /// Begins with batches of this size.
+    pub(crate) fn sized(items: Vec<T>, size: BatchSize) -> Self {
+        Self { untried: items, size }
+    }
+
+    /// Returns the size of the next batch.
+    pub(crate) fn size(&self) -> BatchSize {
+        self.size
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.untried.is_empty()
     }
@@ -76,14 +99,13 @@ impl<T> Bisection<T> {
     ) -> Result<Option<(T, Error)>> {
         let size = self.size.at_most().min(AT_ONCE).min(self.untried.len());
         match attempt(&self.untried[..size]) {
-            Err(error) if size > 1 && (error.may_be_about_rows() || error.is_too_slow()) => {
-                self.size.rejected(size);
-            }
+            Err(error) if size > 1 && error.is_too_slow() => self.size.too_long(size),
+            Err(error) if size > 1 && error.may_be_about_rows() => self.size.rejected(size),
             Err(error) if !error.may_be_about_rows() => return Err(error),
             Err(error) => return Ok(self.untried.drain(..size).next().map(|item| (item, error))),
             Ok(()) => {
                 self.untried.drain(..size);
-                self.size.accepted();
+                self.size.accepted(false);
             }
         }
         Ok(None)

@@ -186,29 +186,32 @@ impl Token {
 impl Store {
     /// Checks the schema's version and records that the tick is alive and which `queues` it serves
     /// (empty for all). Takes or renews the claim right for `lasts`; releases the right if no run
-    /// waits, unless `keep` is set.
+    /// waits, unless `keep` is set. With the right, also returns how many runs the worker's ticks
+    /// hold without the claims `own`.
     pub(crate) fn wake(
         &self,
         holder: &Holder,
         queues: &[String],
         lasts: Duration,
         keep: bool,
-    ) -> Result<WakeResult> {
+        own: &[Token],
+    ) -> Result<(WakeResult, usize)> {
         let (Holder { worker, tick }, lasts) = (holder.clone(), lasts.as_secs_f64());
         let version = ZoneData::current().program_version();
         self.checks_version.set(true);
-        let arguments = owned![worker, tick, version, lasts, keep, queues.to_vec()];
-        self.query("look for due runs", Client::one, query!("tick/wake"), arguments)
-    }
-
-    /// Returns how many runs a worker's ticks hold, without the claims `own`.
-    pub(crate) fn held_by_others(&self, worker: &str, own: &[Token]) -> Result<usize> {
         let (ids, attempts, claimed_at) = Token::columns(own);
-        let arguments = owned![worker.to_owned(), ids, attempts, claimed_at];
-        let statement = query!("tick/held_by_others");
-        let held =
-            self.query("count the worker's runs", Client::one::<i32>, statement, arguments)?;
-        Ok(usize::try_from(held).unwrap_or(0))
+        let queues = queues.to_vec();
+        self.transact("look for due runs", move |client| {
+            let arguments: [&dyn Argument; 6] = [&worker, &tick, &version, &lasts, &keep, &queues];
+            let seen: WakeResult = client.one(query!("tick/wake"), &arguments)?;
+            let mut held = 0;
+            if seen.claiming_tick.as_ref() == Some(&tick) {
+                // A statement of its own: it sees what the tick claimed that had the right before.
+                let arguments: [&dyn Argument; 4] = [&worker, &ids, &attempts, &claimed_at];
+                held = client.one::<i32>(query!("tick/held_by_others"), &arguments)?;
+            }
+            Ok((seen, usize::try_from(held).unwrap_or(0)))
+        })
     }
 
     /// Returns the runs that `claim` would claim; changes nothing.

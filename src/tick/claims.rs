@@ -6,7 +6,7 @@ use super::claim_cursor::ClaimCursor;
 use super::prefetch::{self, Prefetch};
 use crate::execute::PoolState;
 use crate::job::payload::PAYLOAD_LIMIT;
-use crate::store::{self, Claim, ClaimResult, Token};
+use crate::store::{self, BatchSize, Claim, ClaimResult, Token};
 use crate::upkeep::{Wake, Woken};
 
 /// How often an idle lingering tick polls. On average a run starts half of this after its enqueue.
@@ -39,7 +39,11 @@ pub(super) struct Claims {
     left: usize,
     /// Whether to poll until the time is spent.
     linger: bool,
+    /// How many runs one claim takes: fewer after one that took too long.
+    batch: BatchSize,
     woken: Woken,
+    /// Until then the claim right lasts in any case. Later it may have ended.
+    right_lasts: Instant,
     /// Other ticks of this worker use all of `--concurrency`, so one of them claims next.
     gives_up_right: bool,
 }
@@ -55,14 +59,21 @@ impl Claims {
             skipped_since: None,
             left: limit,
             linger,
+            batch: BatchSize::default(),
             woken: Woken::default(),
+            right_lasts: now,
             gives_up_right: false,
         }
     }
 
-    /// Whether the tick has its worker's claim right.
+    /// Whether the tick has its worker's claim right, unless the right has ended.
     pub(super) fn has_right(&self) -> bool {
         self.woken.may_claim
+    }
+
+    /// Whether the tick has the claim right now.
+    pub(super) fn may_claim(&self, now: Instant) -> bool {
+        self.woken.may_claim && now < self.right_lasts
     }
 
     pub(super) fn other_claims(&self) -> bool {
@@ -118,6 +129,7 @@ impl Claims {
         }
         let held = pool.running + pool.waiting;
         let wanted = self.prefetch.wanted(pool.size, held).min(self.left);
+        let wanted = wanted.min(self.batch.at_most());
         if wanted == 0 {
             self.when = None;
             return None;
@@ -157,19 +169,32 @@ impl Claims {
     /// Returns what to ask when the tick wakes. It holds the claims `own`.
     pub(super) fn wake(
         &self,
+        right: Duration,
         own: impl Iterator<Item = Token>,
-        until: Option<Instant>,
+        until: Instant,
         claim_error: Option<store::Error>,
     ) -> Wake {
         let keeps_right = self.linger || self.has_right();
-        Wake { keeps_right, own_claims: own.collect(), until, claim_error }
+        Wake { keeps_right, right, own_claims: own.collect(), until, claim_error }
     }
 
-    pub(super) fn woken(&mut self, now: Instant, woken: Woken) {
-        (self.woken, self.gives_up_right) = (woken, false);
-        if !woken.may_claim {
+    /// Takes the answer to a wake. If the tick has the right, it lasts until `lasts` at least.
+    pub(super) fn woken(&mut self, now: Instant, woken: Woken, lasts: Instant) {
+        (self.woken, self.gives_up_right, self.right_lasts) = (woken, false, lasts);
+        // The next wake may fire runs, and take the right for them.
+        if !woken.may_claim && !woken.has_more {
             self.wait_for_others(now);
         }
+    }
+
+    /// A claim of `size` runs took too long. The next one takes half of them.
+    pub(super) fn too_long(&mut self, size: usize) {
+        self.batch.too_long(size);
+    }
+
+    /// A claim succeeded: the next one may take twice as many.
+    pub(super) fn accepted(&mut self, is_quick: bool) {
+        self.batch.accepted(is_quick);
     }
 
     /// Decides when and where to claim next, after a claim that was sent at `sent`. The tick
@@ -183,6 +208,11 @@ impl Claims {
         taken: &ClaimResult,
         holds: bool,
     ) {
+        if taken.claimed.is_empty() && now >= self.right_lasts {
+            // Perhaps the right ended before the claim, so ask for it again.
+            self.woken.may_claim &= !claim.release_right;
+            return self.claim_soon(now);
+        }
         self.cursor.observe(claim, sent, took, taken);
         let short = claim.is_short(&taken.claimed);
         self.prefetch.observe_claim(&taken.claimed, short);

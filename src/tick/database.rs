@@ -9,19 +9,21 @@ use super::request::{Answer, AnswerTimeout, Request};
 use super::timing::Timing;
 use crate::connect::ConnectionThread;
 use crate::health;
-use crate::store::{self, Holder, Store, Token};
+use crate::store::{self, BatchSize, Holder, Store, Token};
 use crate::upkeep::{self, UnclaimableSearch, Upkeep};
 
 /// The tick's session.
 pub(super) struct Database {
     store: Store,
     search: Option<UnclaimableSearch>,
+    batch: BatchSize,
 }
 
 impl Database {
     /// A signal sets `interrupted`, which ends a wait early.
     pub(super) fn over(thread: ConnectionThread, interrupted: Arc<AtomicBool>) -> Self {
-        Self { store: Store::over(thread, interrupted), search: None }
+        let store = Store::over(thread, interrupted);
+        Self { store, search: None, batch: BatchSize::default() }
     }
 
     /// Sends a request, and waits for the answer. `new_output` returns what the job
@@ -33,13 +35,13 @@ impl Database {
         (plan, holder, timing): (&mut Plan, &Holder, &Timing),
         new_output: impl Fn(&Token) -> Option<String>,
     ) -> Answer {
-        let Self { store, search } = self;
+        let Self { store, search, batch } = self;
         store.limit(timing.limits_of(timeout, Instant::now()));
         match request {
             Request::Wake(wake) => {
                 let Plan { filter, concurrency, .. } = plan;
-                let (concurrency, right) = (*concurrency, timing.right);
-                let woken = Upkeep { store, holder, filter, concurrency, right, search }.wake(wake);
+                let concurrency = *concurrency;
+                let woken = Upkeep { store, holder, filter, concurrency, batch, search }.wake(wake);
                 Answer::Wake { woken, is_searching: search.is_some() }
             }
             Request::Renew(claims) => {

@@ -75,13 +75,25 @@ impl Leases {
         self.held.remove(claim);
     }
 
-    /// Returns the claims to renew in the next statement, of those that expire before `before`.
-    /// Also returns when the first of these may be renewed.
+    /// Returns the end of the first lease of those that can be renewed.
+    pub(super) fn first_end(&self) -> Option<Instant> {
+        let renewable = self.held.values().filter(|lease| lease.renew_from.is_some());
+        renewable.map(Lease::expires).min()
+    }
+
+    /// Returns the claims to renew in the next statement, of those that expire before `before`: if
+    /// they are too many, the first that expire. Also returns when the first of all may be renewed.
     pub(super) fn to_renew(&self, now: Instant, before: Instant) -> (Vec<Token>, Option<Instant>) {
         let ending = self.held.iter().filter(|(_, lease)| lease.expires < before);
-        let ending = ending.filter_map(|(claim, lease)| Some((*claim, lease.renew_from?)));
-        let due = ending.clone().filter(|(_, from)| now >= *from).map(|(claim, _)| claim);
-        (due.take(self.batch.at_most()).collect(), ending.map(|(_, from)| from).min())
+        let ending = ending.filter_map(|(claim, lease)| Some((*claim, lease, lease.renew_from?)));
+        let next = ending.clone().map(|(.., from)| from).min();
+        let due = ending.filter(|(.., from)| now >= *from);
+        let mut due: Vec<_> = due.map(|(claim, lease, _)| (lease.expires, claim)).collect();
+        if due.len() > self.batch.at_most() {
+            due.sort_unstable();
+            due.truncate(self.batch.at_most());
+        }
+        (due.into_iter().map(|(_, claim)| claim).collect(), next)
     }
 
     /// The database rejected a renewal of `size` leases.
@@ -89,11 +101,16 @@ impl Leases {
         self.batch.rejected(size);
     }
 
+    /// A renewal of `size` leases took too long.
+    pub(super) fn too_long(&mut self, size: usize) {
+        self.batch.too_long(size);
+    }
+
     /// The database accepted a renewal of `size` leases. Returns whether it may have left others,
-    /// because it rejected a larger one before.
-    pub(super) fn accepted(&mut self, size: usize) -> bool {
+    /// because a larger one failed before.
+    pub(super) fn accepted(&mut self, size: usize, is_quick: bool) -> bool {
         let is_full = size >= self.batch.at_most();
-        self.batch.accepted();
+        self.batch.accepted(is_quick);
         is_full
     }
 }

@@ -11,6 +11,8 @@ const WARN_AFTER: Duration = Duration::from_secs(5);
 /// The pause after the first failed attempt to connect. It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// An answer that takes at least this long, and longer than a heartbeat, is slow.
+const SLOW: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 pub(super) struct Link {
@@ -24,6 +26,8 @@ pub(super) struct Link {
     /// Since when statements have been rejected, while no results or claims were accepted.
     rejected_since: Option<Instant>,
     has_warned: bool,
+    has_warned_slow: bool,
+    longest_answer: Duration,
     /// Until this time the tick sends nothing.
     paused_until: Option<Instant>,
 }
@@ -47,6 +51,23 @@ impl Link {
 
     pub(super) fn answered(&mut self) {
         (self.has_answered, self.losses, self.lost) = (true, 0, None);
+    }
+
+    /// Records how long an answer took.
+    pub(super) fn observe(&mut self, took: Duration) {
+        self.longest_answer = took.max(self.longest_answer * 3 / 4);
+    }
+
+    /// Returns how long an answer takes at most, as far as the latest ones show.
+    pub(super) fn longest_answer(&self) -> Duration {
+        self.longest_answer
+    }
+
+    /// Returns whether to warn of a slow database, once.
+    pub(super) fn warns_slow(&mut self, took: Duration, heartbeat: Duration) -> bool {
+        let warns = took >= heartbeat.max(SLOW) && !self.has_warned_slow;
+        self.has_warned_slow |= warns;
+        warns
     }
 
     /// Results and claims were accepted, or there was nothing to send.

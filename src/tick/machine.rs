@@ -21,6 +21,7 @@ use super::phase::{Phase, PhaseEnd};
 use super::prefetch;
 use super::request::{Answer, AnswerTimeout, Request};
 use super::timing::Timing;
+use super::turns::{Duty, Turns};
 use crate::attempt::{Ended, JudgedAttempt, Task, subject};
 use crate::execute::{PoolState, WakeWhen};
 use crate::exit::Exit;
@@ -28,6 +29,7 @@ use crate::job::attempt::StopReason;
 use crate::job::status::Status;
 use crate::store::{self, Claim, Claimed, Kind, LeaseState, Renewed, StepResult, Token};
 use crate::text::{duration, plural};
+use crate::upkeep::Woken;
 
 /// The tick delays results for a larger batch only while they have less output than this.
 const BATCH_BYTES: usize = 1024 * 1024;
@@ -96,16 +98,6 @@ pub(super) enum Instruction {
     Exit(anyhow::Result<()>),
 }
 
-/// A statement that may be due.
-#[derive(Clone, Copy, Debug)]
-enum Duty {
-    Renew,
-    Wake,
-    Step,
-    Leave,
-    Prune,
-}
-
 /// A search for due runs that can't be claimed. While there is one, the tick claims nothing.
 #[derive(Debug)]
 enum Search {
@@ -120,6 +112,9 @@ enum Search {
 #[derive(Debug)]
 struct Sent {
     at: Instant,
+    duty: Duty,
+    /// How long the claim right lasts that it takes.
+    right: Duration,
     /// The claims whose leases it renews.
     renewed: Vec<Token>,
     writes: Vec<PendingWrite>,
@@ -140,6 +135,8 @@ pub(super) struct Machine {
     link: Link,
     /// The request that has no answer yet. Signals and ended attempts may come before the answer.
     sent: Option<Sent>,
+    /// A test lets other duties come first.
+    pub(super) turns: Turns,
     leases: Leases,
     next_renewal: Instant,
     next_wake: Instant,
@@ -148,6 +145,10 @@ pub(super) struct Machine {
     batching_until: Instant,
     claims: Claims,
     search: Search,
+    /// A tick that holds nothing wakes again at once, because the last wake left something to do.
+    wakes_again: bool,
+    /// Results and a claim failed together, so the results are sent without a claim.
+    claims_apart: bool,
     has_logged_exhausted: bool,
     may_prune: bool,
 }
@@ -166,6 +167,7 @@ impl Machine {
             failure: None,
             link: Link::default(),
             sent: None,
+            turns: Turns::default(),
             leases: Leases::default(),
             next_renewal: now,
             next_wake: now,
@@ -173,6 +175,8 @@ impl Machine {
             batching_until: now,
             claims: Claims::new(bounds.limit, bounds.linger, now),
             search: Search::None,
+            wakes_again: false,
+            claims_apart: false,
             has_logged_exhausted: false,
             may_prune: bounds.prunes,
         }
@@ -201,12 +205,20 @@ impl Machine {
         if !self.link.is_up() {
             let leases = self.writes.tokens().filter_map(|claim| self.leases.get(&claim));
             let dropped = leases.map(|lease| lease.expires() + self.timing.result_kept);
-            return dropped.chain(self.phase_ends).min();
+            return dropped.chain(self.phase_end()).min();
         }
         let not_before = self.not_before();
         let due = self.duties().into_iter().filter_map(|(at, _)| at).chain(self.late_at());
         let due = due.map(|at| at.max(not_before.unwrap_or(at)));
-        due.chain(self.phase_ends).min()
+        due.chain(self.phase_end()).min()
+    }
+
+    /// Returns when the phase is spent. The last one before the exit goes on until each result was
+    /// sent once.
+    fn phase_end(&self) -> Option<Instant> {
+        let sends_results =
+            self.phase == Phase::Ending && self.link.is_up() && self.writes.has_new_results();
+        self.phase_ends.filter(|_| !sends_results)
     }
 
     /// Returns the time before which nothing is sent.
@@ -260,7 +272,7 @@ impl Machine {
 
     /// Takes the steps that are due; sends at most one request.
     fn advance(&mut self) {
-        let is_over = self.phase_ends.is_some_and(|end| self.now >= end);
+        let is_over = self.phase_end().is_some_and(|end| self.now >= end);
         if is_over || self.phase == Phase::Working && self.claims.are_used_up(&self.pool) {
             self.turn(PhaseEnd::Spent);
         }
@@ -275,24 +287,30 @@ impl Machine {
         }
     }
 
-    /// Returns the statements that may be due and when, the most urgent first.
+    /// Returns the statements that may be due, and when.
     fn duties(&self) -> [(Option<Instant>, Duty); 5] {
         let now = self.now;
         let (is_working, is_leaving) = (self.phase == Phase::Working, self.phase == Phase::Leaving);
         let when = |is_due: bool, at: Instant| is_due.then_some(at);
-        let has_right = self.claims.has_right();
+        let (has_right, may_claim) = (self.claims.has_right(), self.claims.may_claim(now));
         let needs_right = is_working && !self.claims.gives_up_right();
         let claim = self.claim_due();
-        let wake = match (self.is_searching(), has_right) {
+        let wake = match (self.is_searching(), may_claim) {
             // The search must not delay results.
             (true, _) => when(!self.has_writes(), self.next_wake),
+            (false, _) if self.wakes_again => Some(self.next_wake),
             (false, true) => when(needs_right, self.next_wake),
             // A wake takes the place of the claim: it asks for the right.
             (false, false) => claim,
         };
-        let step = self.writes.due(now).into_iter().chain(claim.filter(|_| has_right)).min();
+        let step = self.writes.due(now).into_iter().chain(claim.filter(|_| may_claim)).min();
+        let renews = match self.phase {
+            // Results come first, and the jobs end soon.
+            Phase::Ending => self.leases.first_end().is_some_and(|end| Some(end) < self.phase_ends),
+            _ => !is_leaving && !self.leases.is_empty(),
+        };
         [
-            (when(!is_leaving && !self.leases.is_empty(), self.next_renewal), Duty::Renew),
+            (when(renews, self.next_renewal), Duty::Renew),
             (wake.filter(|_| is_working), Duty::Wake),
             (step.filter(|_| !is_leaving), Duty::Step),
             (when(has_right && !needs_right, now), Duty::Leave),
@@ -317,19 +335,37 @@ impl Machine {
         if may_claim { self.claims.due() } else { None }
     }
 
-    /// Sends the most urgent statement that is due. Returns whether there is one.
+    /// Whether the lease of a job might end if another request came before its renewal. Leases that
+    /// need several slow statements still delay no result by more than one.
+    fn renews_first(&self) -> bool {
+        if self.has_writes() && self.turns.before(Duty::Renew) == 2 {
+            return false;
+        }
+        let Timing { lease, stop_after, .. } = self.timing;
+        let stops = self.leases.first_end().map(|end| end + stop_after);
+        stops.is_some_and(|stops| stops < self.now + lease + 2 * self.timing.answer_limit())
+    }
+
+    /// Sends the statement that is due and has its turn. Returns whether there is one.
     fn send(&mut self) -> bool {
         let now = self.now;
         if !self.link.is_up() || self.not_before().is_some_and(|at| now < at) {
             return false;
         }
-        let mut sent = Sent { at: now, renewed: Vec::new(), writes: Vec::new(), claim: None };
         let due = self.duties().into_iter().filter(|(at, _)| at.is_some_and(|at| now >= at));
-        for (_, duty) in due {
+        let mut due: Vec<_> = due.map(|(_, duty)| duty).collect();
+        due.sort_by_cached_key(|duty| match duty {
+            Duty::Renew if self.renews_first() => 0,
+            duty => 1 + self.turns.before(*duty),
+        });
+        for duty in due {
+            let right = 3 * self.timing.heartbeat + 12 * self.link.longest_answer();
+            let (renewed, writes) = (Vec::new(), Vec::new());
+            let mut sent = Sent { at: now, duty, right, renewed, writes, claim: None };
             // `None`: there is nothing to send before a later time.
             let request = match duty {
                 Duty::Renew => self.renew(&mut sent),
-                Duty::Wake => Some(self.wake()),
+                Duty::Wake => Some(self.wake(right)),
                 Duty::Step => self.step(&mut sent),
                 Duty::Leave => Some(Request::Leave),
                 Duty::Prune => {
@@ -338,11 +374,8 @@ impl Machine {
                 }
             };
             if let Some(request) = request {
-                let until = self.phase_ends.filter(|_| self.phase >= Phase::Stopping);
-                // Jobs must learn of a signal, but a claim alone is worth waiting for.
-                let is_claim = self.leases.is_empty() && sent.claim.is_some();
-                let interrupted = if is_claim { self.bounds.grace } else { Duration::ZERO };
-                let timeout = AnswerTimeout { until, interrupted };
+                self.turns.sent(duty);
+                let timeout = self.answer_timeout(&sent);
                 self.sent = Some(sent);
                 self.instructions.push(Instruction::Send(request, timeout));
                 return true;
@@ -350,6 +383,18 @@ impl Machine {
         }
         self.link.accepted();
         false
+    }
+
+    /// Returns how long to wait for the answer. A tick that gives up an answer must connect again
+    /// before it records a result, so it waits as long as other answers took.
+    fn answer_timeout(&self, sent: &Sent) -> AnswerTimeout {
+        let slow = 3 * self.link.longest_answer();
+        let is_last = self.phase == Phase::Ending && !sent.writes.is_empty();
+        let until = self.phase_ends.filter(|_| self.phase >= Phase::Stopping && !is_last);
+        // Jobs must learn of a signal, but a claim alone is worth waiting for.
+        let is_claim = self.leases.is_empty() && sent.claim.is_some();
+        let interrupted = if is_claim { self.bounds.grace.max(slow) } else { slow };
+        AnswerTimeout { until: until.map(|until| until.max(self.now + slow)), interrupted }
     }
 
     fn renew(&mut self, sent: &mut Sent) -> Option<Request> {
@@ -365,16 +410,23 @@ impl Machine {
         Some(Request::Renew(sent.renewed.clone()))
     }
 
-    fn wake(&mut self) -> Request {
-        self.next_wake = self.now + self.timing.heartbeat;
-        // The next renewal may be due right after this request, and must not wait long.
-        let is_limited = !self.leases.is_empty() || self.is_searching();
-        let until = is_limited.then(|| self.now + self.timing.heartbeat / 4);
+    fn wake(&mut self, right: Duration) -> Request {
+        let (now, answer) = (self.now, self.link.longest_answer());
+        self.next_wake = now + self.timing.heartbeat;
+        self.wakes_again = false;
+        // Other statements must not wait long. A slow database needs more time: to fire, to recover
+        // and to expire are two transactions each. But the next renewal must not come too late.
+        let Timing { heartbeat, lease, stop_after, .. } = self.timing;
+        let used = lease.saturating_sub(stop_after) + self.timing.answer_limit() + 3 * answer;
+        let spare = |end: Instant| end.saturating_duration_since(now + used);
+        let spare = self.leases.first_end().map_or(Duration::MAX, spare);
+        let until = now + (6 * answer).min(spare).max(heartbeat / 4);
+        let until = self.phase_ends.map_or(until, |end| until.min(end));
         let claim_error = match std::mem::replace(&mut self.search, Search::None) {
             Search::Begins(error) => Some(error),
             Search::None | Search::Running => None,
         };
-        Request::Wake(self.claims.wake(self.leases.tokens(), until, claim_error))
+        Request::Wake(self.claims.wake(right, self.leases.tokens(), until, claim_error))
     }
 
     /// Records results, releases claims that were not started, and claims runs, to start now or
@@ -386,7 +438,11 @@ impl Machine {
             // They may free places of a limited definition.
             self.claims.claim_soon(self.now);
         }
-        if self.claims.has_right() && self.claim_due().is_some_and(|at| self.now >= at) {
+        let is_apart = self.claims_apart && !sent.writes.is_empty();
+        if !is_apart
+            && self.claims.may_claim(self.now)
+            && self.claim_due().is_some_and(|at| self.now >= at)
+        {
             sent.claim = self.claims.next(self.now, &self.pool);
         }
         (!sent.writes.is_empty() || sent.claim.is_some()).then(|| Request::Step {
@@ -400,13 +456,14 @@ impl Machine {
 
     fn answered(&mut self, answer: Answer) {
         let Some(sent) = self.sent.take() else { return };
+        self.observe(&sent, &answer);
         let done = match answer {
             Answer::Wake { woken, is_searching } => {
                 if is_searching {
                     (self.search, self.next_wake) = (Search::Running, self.now);
                 }
                 woken
-                    .map(|woken| self.claims.woken(self.now, woken))
+                    .map(|woken| self.woken(&sent, woken))
                     .inspect_err(|_| self.claims.pause(self.now))
             }
             Answer::Renew(renewed) => self.renewed(&sent, renewed),
@@ -423,6 +480,56 @@ impl Machine {
             Ok(()) => self.link.answered(),
             Err(error) => self.on_error(error),
         }
+    }
+
+    /// Measures the answer, and logs once if the database is slow.
+    fn observe(&mut self, sent: &Sent, answer: &Answer) {
+        let took = self.now - sent.at;
+        match answer {
+            // The pause before the next attempt to connect says enough.
+            Answer::Renew(Err(error)) | Answer::Step(Err((error, _)))
+                if error.kind == Kind::Lost =>
+            {
+                return;
+            }
+            Answer::Renew(_) | Answer::Step(_) => self.link.observe(took),
+            Answer::Wake { woken: Ok(woken), .. } => self.link.observe(woken.took),
+            Answer::Wake { woken: Err(_), .. } | Answer::Leave(_) | Answer::Prune => return,
+        }
+        if !self.link.warns_slow(took, self.timing.heartbeat) {
+            return;
+        }
+        let runs = |count: usize| plural::of(count as i64, "run");
+        let what = match sent.duty {
+            Duty::Renew => format!("to renew the leases of {}", runs(sent.renewed.len())),
+            Duty::Step if !sent.writes.is_empty() => {
+                format!("to record {}", runs(sent.writes.len()))
+            }
+            Duty::Step => "to claim runs".to_owned(),
+            _ => "to look for due runs".to_owned(),
+        };
+        let (took, limit) = (duration::show(took), duration::show(self.timing.answer_limit()));
+        let line = format!(
+            "the database is slow: it took {took} {what}; results, claims and the end of this tick \
+             wait for such answers, and leases are lost if one takes longer than {limit}"
+        );
+        self.log(Level::Warn, line);
+    }
+
+    fn woken(&mut self, sent: &Sent, woken: Woken) {
+        if woken.has_more && self.leases.is_empty() {
+            (self.wakes_again, self.next_wake) = (true, self.now);
+        }
+        self.claims.woken(self.now, woken, sent.at + sent.right);
+    }
+
+    /// Whether a request that failed took too long. One for fewer rows may succeed.
+    fn took_too_long(&self, sent: Instant) -> bool {
+        self.now - sent >= self.timing.limits.statement
+    }
+
+    fn was_quick(&self, sent: Instant) -> bool {
+        self.now - sent < self.timing.limits.statement / 3
     }
 
     /// Takes the state of leases. Stops runs that were cancelled or lost.
@@ -445,6 +552,9 @@ impl Machine {
                 return Ok(());
             }
             Err(error) => {
+                if self.took_too_long(sent.at) {
+                    self.leases.too_long(sent.renewed.len());
+                }
                 // Retry soon. Until then, the tick records results.
                 self.next_renewal = self.now + heartbeat / 5;
                 return Err(error);
@@ -473,7 +583,7 @@ impl Machine {
         }
         self.instructions.push(Instruction::Extend(extended, stop_at));
         self.instructions.extend(stops);
-        if !self.leases.accepted(sent.renewed.len()) {
+        if !self.leases.accepted(sent.renewed.len(), self.was_quick(sent.at)) {
             self.next_renewal = sent.at + heartbeat;
         }
         Ok(())
@@ -483,7 +593,9 @@ impl Machine {
         let StepResult { recorded, locked, taken, claiming } = step;
         self.link.accepted();
         self.observe_answer(sent.at);
-        self.writes.accepted();
+        let is_quick = self.was_quick(sent.at);
+        self.writes.accepted(is_quick);
+        self.claims_apart = false;
         let mut is_released = false;
         for write in sent.writes {
             let token = write.token();
@@ -509,6 +621,7 @@ impl Machine {
             }
             return;
         };
+        self.claims.accepted(is_quick);
         let holds = !taken.claimed.is_empty() || !self.leases.is_empty();
         self.claims.claimed(self.now, &claim, sent.at, claiming, &taken, holds);
         if self.has_writes() {
@@ -562,7 +675,20 @@ impl Machine {
         self.release(made, sent.at);
         // The claim may have caused the error, so send the results without a claim next time.
         self.claims.pause(self.now);
+        self.claims_apart |= sent.claim.is_some() && !sent.writes.is_empty();
         let is_about_rows = error.may_be_about_rows();
+        if self.took_too_long(sent.at) {
+            match &sent.claim {
+                Some(claim) if sent.writes.is_empty() && claim.at_most > 1 => {
+                    self.claims.too_long(claim.at_most.unsigned_abs() as usize);
+                    if error.kind == Kind::Busy {
+                        return Ok(());
+                    }
+                }
+                Some(_) => {}
+                None => self.writes.too_long(sent.writes.len()),
+            }
+        }
         if !is_about_rows || sent.claim.is_some() && !sent.writes.is_empty() {
             self.writes.failed(sent.writes, self.now);
             return if is_about_rows { Ok(()) } else { Err(error) };
@@ -675,7 +801,7 @@ impl Machine {
 
     /// Reacts to a lost or refused connection. Jobs continue until their leases are about to end.
     fn disconnected(&mut self, error: anyhow::Error) {
-        self.search = Search::None;
+        (self.search, self.wakes_again) = (Search::None, false);
         self.claims.right_lost();
         let pause = self.link.lost(error);
         if self.reconnects() {
@@ -785,7 +911,8 @@ impl Machine {
         let is_free = self.leases.is_empty();
         match self.phase {
             Phase::Working => {
-                is_free && self.link.is_up() && self.claims.is_idle() && !self.is_searching()
+                let wakes = self.is_searching() || self.wakes_again;
+                is_free && self.link.is_up() && self.claims.is_idle() && !wakes
             }
             Phase::Draining | Phase::Stopping | Phase::Ending => is_free,
             Phase::Leaving => !self.link.is_up() || !self.claims.has_right() && !self.may_prune,

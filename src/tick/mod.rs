@@ -18,6 +18,7 @@ mod prefetch;
 mod request;
 mod running;
 mod timing;
+mod turns;
 mod wakes;
 
 use std::cell::Cell;

@@ -131,8 +131,19 @@ impl PendingWrites {
     }
 
     /// The database accepted a statement: the next one may have twice as many.
-    pub(super) fn accepted(&mut self) {
-        self.batch.accepted();
+    pub(super) fn accepted(&mut self, is_quick: bool) {
+        self.batch.accepted(is_quick);
+    }
+
+    /// A statement with `size` of them took too long: the next one has half of them.
+    pub(super) fn too_long(&mut self, size: usize) {
+        self.batch.too_long(size);
+    }
+
+    /// Whether there is a result that was never sent.
+    pub(super) fn has_new_results(&self) -> bool {
+        let is_new = |waiting: &Waiting| waiting.again.is_none();
+        self.waiting.iter().any(|it| is_new(it) && it.write.released().is_none())
     }
 
     /// A statement with these failed. They are sent again from `now` on, before the others.

@@ -17,8 +17,6 @@ pub(super) struct Timing {
     pub(super) lease: Duration,
     /// The time between two renewals. At least three fit in a lease.
     pub(super) heartbeat: Duration,
-    /// How long a worker's claim right lasts if it is not renewed.
-    pub(super) right: Duration,
     /// A job must stop this long after its last successful renewal was sent.
     pub(super) stop_after: Duration,
     /// When the lease is lost: the time between SIGTERM and SIGKILL, once for the command and once
@@ -45,12 +43,16 @@ impl Timing {
         Self {
             lease,
             heartbeat,
-            right: 3 * heartbeat,
             stop_after: lease - margin,
             lost_grace: Duration::from_secs(1).min(margin / 3),
             result_kept: 3 * lease,
             limits,
         }
+    }
+
+    /// The longest time that an answer may take.
+    pub(super) fn answer_limit(&self) -> Duration {
+        self.limits.statement + self.limits.silence
     }
 
     /// Returns the limits of a statement that is sent `now`.

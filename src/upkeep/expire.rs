@@ -2,6 +2,7 @@
 
 use std::sync::Once;
 
+use super::Turn;
 use crate::store::{self, Store};
 use crate::text::plural;
 
@@ -9,22 +10,22 @@ use crate::text::plural;
 const EXPIRED_AT_ONCE: usize = 500;
 
 /// Cancels expired runs as long as there is time.
-pub(super) fn expire(store: &Store, has_time: impl Fn() -> bool) -> store::Result<()> {
+pub(super) fn expire(store: &Store, turn: &mut Turn) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     let mut total = 0;
     loop {
         let expired = store.expired(EXPIRED_AT_ONCE)?;
-        let (found, mut ended) = (expired.len(), 0);
-        let rejected = store::bisect(expired, &has_time, |ids| {
-            ended += store.expire(ids)?;
-            Ok(())
-        })?;
-        if let Some((id, why)) = rejected.first() {
+        let found = expired.len();
+        let expire = |ids: &[i64]| {
+            let ended = store.expire(ids)?;
+            total += ended;
+            Ok(ended > 0)
+        };
+        let has_ended = turn.work_off(expired, expire, |id, why| {
             LOGGED.call_once(|| log::error!("run {id}: {why}"));
-        }
-        total += ended;
-        // If none was cancelled, other sessions have locked them or the database rejects them.
-        if ended == 0 || found < EXPIRED_AT_ONCE {
+            Ok(false)
+        })?;
+        if !turn.goes_on(has_ended, found == EXPIRED_AT_ONCE) {
             break;
         }
     }

@@ -1,56 +1,51 @@
 //! Fires the schedules whose time has come.
 
-use crate::schedule::due::{self, FirePlan};
-use crate::store::{self, Bisection, Store};
+use super::Turn;
+use crate::schedule::due::{self, DueSchedule, FirePlan};
+use crate::store::{self, Store};
 
 /// Fires due schedules as long as there is time. A schedule that can't fire is logged and put off,
 /// so it delays no other.
-pub(crate) fn fire(store: &Store, has_time: impl Fn() -> bool) -> store::Result<()> {
+pub(crate) fn fire(store: &Store, turn: &mut Turn) -> store::Result<()> {
     loop {
         let (fires, broken) = due::plan_fires(store.due_schedules()?);
         let due = fires.len();
         broken.iter().for_each(|why| log::error!("{why}"));
         let mut moved = false;
-        for fires in due::into_batches(fires) {
-            moved |= fire_batch(store, fires, &has_time)?;
+        for (batch, fires) in due::into_batches(fires).into_iter().enumerate() {
+            if batch > 0 && !turn.begins() {
+                return Ok(());
+            }
+            let fire = |part: &[FirePlan]| fire_part(store, part);
+            moved |= turn.work_off(fires, fire, |plan, why| put_off(store, plan.due, &why))?;
         }
-        // If no schedule moved on, other sessions have locked them.
-        if !moved || due < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
+        let is_full = i64::try_from(due).is_ok_and(|due| due >= store::FIRED_AT_ONCE);
+        if !turn.goes_on(moved, is_full) {
             return Ok(());
         }
     }
 }
 
-/// Fires some schedules. Returns whether any of them moved on to its next time. A schedule whose
-/// runs the database rejects is put off.
-fn fire_batch(
-    store: &Store,
-    fires: Vec<FirePlan>,
-    has_time: impl Fn() -> bool,
-) -> store::Result<bool> {
-    let mut moved = false;
-    let mut search = Bisection::of(fires);
-    while !search.is_done() && has_time() {
-        let rejected = search.step(|part| {
-            for (id, runs) in store.fire(part.to_vec())? {
-                moved = true;
-                if let Some(fire) = part.iter().find(|fire| fire.due.id == id) {
-                    log_fired(fire, &runs);
-                }
-            }
-            Ok(())
-        })?;
-        if let Some((FirePlan { due, .. }, why)) = rejected {
-            log::error!("schedule of `{}` does not fire: {why}", due.name);
-            match store.fire(vec![due::put_off(due)]) {
-                Ok(put_off) => moved |= !put_off.is_empty(),
-                // The schedule can't be put off either. It must not keep runs from being claimed.
-                Err(why) if why.may_be_about_rows() => {}
-                Err(why) => return Err(why),
-            }
+/// Fires some schedules. Returns whether any of them moved on to its next time.
+fn fire_part(store: &Store, part: &[FirePlan]) -> store::Result<bool> {
+    let fired = store.fire(part.to_vec())?;
+    for (id, runs) in &fired {
+        if let Some(fire) = part.iter().find(|fire| fire.due.id == *id) {
+            log_fired(fire, runs);
         }
     }
-    Ok(moved)
+    Ok(!fired.is_empty())
+}
+
+/// Puts off a schedule whose runs the database rejects. Returns whether that was possible.
+fn put_off(store: &Store, due: DueSchedule, why: &store::Error) -> store::Result<bool> {
+    log::error!("schedule of `{}` does not fire: {why}", due.name);
+    match store.fire(vec![due::put_off(due)]) {
+        Ok(put_off) => Ok(!put_off.is_empty()),
+        // It must not keep runs from being claimed.
+        Err(why) if why.may_be_about_rows() => Ok(false),
+        Err(why) => Err(why),
+    }
 }
 
 fn log_fired(fire: &FirePlan, runs: &[i64]) {

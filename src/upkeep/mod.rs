@@ -7,6 +7,7 @@ mod fire;
 mod prune;
 mod recover;
 pub(crate) mod tick_id;
+mod turn;
 mod unclaimable;
 mod wake;
 
@@ -14,5 +15,6 @@ use expire::expire;
 pub(crate) use fire::fire;
 pub(crate) use prune::{Kept, Pruning, prune};
 use recover::recover;
+pub(crate) use turn::Turn;
 pub(crate) use unclaimable::UnclaimableSearch;
 pub(crate) use wake::{Upkeep, Wake, Woken};

@@ -3,6 +3,7 @@
 use std::sync::Once;
 use std::time::Duration;
 
+use super::Turn;
 use crate::job::attempt;
 use crate::job::backoff::wait_after;
 use crate::job::status::Status;
@@ -14,7 +15,7 @@ const RECOVERED_AT_ONCE: usize = 500;
 
 /// Recovers the runs whose leases ran out. A run whose every attempt kills its worker is marked
 /// dead here.
-pub(super) fn recover(store: &Store, has_time: impl Fn() -> bool) -> store::Result<()> {
+pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
     let mut rejected = Vec::new();
@@ -25,21 +26,23 @@ pub(super) fn recover(store: &Store, has_time: impl Fn() -> bool) -> store::Resu
         };
         let waits: Vec<_> = lost.iter().map(wait).collect();
         let mut recovered = Vec::new();
-        let found = store::bisect(waits.clone(), &has_time, |part| {
-            recovered.extend(store.recover(part, WHAT)?);
-            Ok(())
+        let recover = |part: &[_]| {
+            let done = store.recover(part, WHAT)?;
+            let any = !done.is_empty();
+            recovered.extend(done);
+            Ok(any)
+        };
+        let any = turn.work_off(waits.clone(), recover, |(id, ..), why| {
+            LOGGED.call_once(|| log::error!("run {id}: {why}"));
+            rejected.push(id);
+            Ok(false)
         })?;
-        if let Some((wait, why)) = found.first() {
-            LOGGED.call_once(|| log::error!("run {}: {why}", wait.0));
-        }
-        rejected.extend(found.into_iter().map(|((id, ..), _)| id));
         for (run, (.., wait)) in lost.iter().zip(&waits) {
             if let Some((_, status)) = recovered.iter().find(|(id, _)| *id == run.id) {
                 log_recovered(run, *status, *wait);
             }
         }
-        // If none was recovered, another tick is recovering them or the database rejects them.
-        if recovered.is_empty() || lost.len() < RECOVERED_AT_ONCE {
+        if !turn.goes_on(any, lost.len() == RECOVERED_AT_ONCE) {
             return Ok(());
         }
     }

@@ -6,19 +6,21 @@ use std::time::{Duration, Instant};
 
 use log::Level;
 
-use super::{UnclaimableSearch, expire, fire, recover, tick_id};
-use crate::store::{self, ClaimFilter, Holder, Store, Token};
+use super::{Turn, UnclaimableSearch, expire, fire, recover, tick_id};
+use crate::store::{self, BatchSize, ClaimFilter, Holder, Store, Token};
 
 /// The request of a tick that wakes.
 #[derive(Debug)]
 pub(crate) struct Wake {
     /// Whether to take the claim right even if no run waits.
     pub(crate) keeps_right: bool,
+    /// How long the right lasts if it is not renewed.
+    pub(crate) right: Duration,
     /// The claims of this tick, to count the runs that other ticks of the worker hold. Their number
     /// is not enough, because some of them may be lost.
     pub(crate) own_claims: Vec<Token>,
-    /// When to stop, because renewals and results come first.
-    pub(crate) until: Option<Instant>,
+    /// When to begin nothing more, because other statements have their turn.
+    pub(crate) until: Instant,
     /// A search for runs that can't be claimed begins, because a claim failed with this error.
     pub(crate) claim_error: Option<store::Error>,
 }
@@ -34,6 +36,10 @@ pub(crate) struct Woken {
     pub(crate) held_by_others: usize,
     /// Whether some definition limits how many of its runs may run at once.
     pub(crate) limits: bool,
+    /// Whether the next wake can fire, recover or expire more.
+    pub(crate) has_more: bool,
+    /// How long the database took for the right.
+    pub(crate) took: Duration,
 }
 
 /// The session of a tick that wakes.
@@ -43,8 +49,8 @@ pub(crate) struct Upkeep<'a> {
     pub(crate) filter: &'a mut ClaimFilter,
     /// The maximum number of runs that the worker executes at a time.
     pub(crate) concurrency: usize,
-    /// How long the claim right lasts if it is not renewed.
-    pub(crate) right: Duration,
+    /// How many rows the next statement changes: fewer after one that took too long.
+    pub(crate) batch: &'a mut BatchSize,
     pub(crate) search: &'a mut Option<UnclaimableSearch>,
 }
 
@@ -52,33 +58,33 @@ impl Upkeep<'_> {
     /// Takes or renews the claim right, fires schedules, recovers lost runs, ends expired ones, and
     /// searches for due runs that can't be claimed.
     pub(crate) fn wake(&mut self, asked: Wake) -> store::Result<Woken> {
-        let Self { store, holder, right, .. } = *self;
-        let has_time = || asked.until.is_none_or(|until| Instant::now() < until);
-        let queues = &self.filter.queues;
-        let report = || store.wake(holder, queues, right, asked.keeps_right);
-        let mut seen = report()?;
+        let Self { store, holder, .. } = *self;
+        let mut turn = Turn::new(Some(asked.until), *self.batch);
+        let (queues, own) = (&self.filter.queues, &asked.own_claims);
+        let report = || store.wake(holder, queues, asked.right, asked.keeps_right, own);
+        let began = Instant::now();
+        let (mut seen, mut held_by_others) = report()?;
+        let took = began.elapsed();
         if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| tick_id::is_dead(tick)) {
             store.leave(&holder.worker, dead)?;
-            seen = report()?;
+            (seen, held_by_others) = report()?;
         }
-        if seen.fires {
-            fire(store, has_time)?;
+        if seen.fires && turn.begins() {
+            fire(store, &mut turn)?;
         }
-        if seen.lost {
-            recover(store, has_time)?;
+        if seen.lost && turn.begins() {
+            recover(store, &mut turn)?;
         }
-        if seen.expired {
-            expire(store, has_time)?;
+        if seen.expired && turn.begins() {
+            expire(store, &mut turn)?;
         }
-        if seen.fires || seen.lost {
+        *self.batch = turn.batch;
+        if turn.has_changed && seen.claiming_tick.is_none() {
             // Fired or recovered runs may be due.
-            seen = report()?;
+            (seen, held_by_others) = report()?;
         }
         let may_claim = seen.claiming_tick.as_ref() == Some(&holder.tick);
         let other_claims = !may_claim && seen.claiming_tick.is_some();
-        let own = &asked.own_claims;
-        let held_by_others =
-            if may_claim { store.held_by_others(&holder.worker, own)? } else { 0 };
         if held_by_others > 0 && held_by_others + own.len() >= self.concurrency {
             let why = "other ticks of this worker use all of --concurrency";
             self.log_why_due_runs_wait(Level::Info, why)?;
@@ -86,8 +92,15 @@ impl Upkeep<'_> {
             let (level, why) = why_not(&seen.claiming_queues, queues);
             self.log_why_due_runs_wait(level, &why)?;
         }
-        self.search_unclaimable(asked.claim_error, has_time)?;
-        Ok(Woken { may_claim, other_claims, held_by_others, limits: seen.limits })
+        self.search_unclaimable(asked.claim_error, || turn.has_time())?;
+        Ok(Woken {
+            may_claim,
+            other_claims,
+            held_by_others,
+            limits: seen.limits,
+            has_more: turn.is_cut,
+            took,
+        })
     }
 
     /// Begins or continues a search for due runs that can't be claimed.

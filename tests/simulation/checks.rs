@@ -56,6 +56,8 @@ pub(super) struct Checks {
     /// A large world is only measured.
     pub(super) is_off: bool,
     lease: Duration,
+    /// The longest answer in a world whose database is slow, else 0.
+    pub(super) slow: Time,
     seen: BTreeMap<i64, Run>,
     pub(super) unfinished: usize,
     clock: DateTime<Utc>,
@@ -92,6 +94,7 @@ impl Checks {
             broken: None,
             is_off: false,
             lease,
+            slow: 0,
             seen: BTreeMap::new(),
             unfinished: 1,
             clock: DateTime::UNIX_EPOCH,
@@ -269,7 +272,9 @@ impl Checks {
             && let Some(ended) = self.results.remove(&held)
             && self.calm_since.is_some_and(|calm| ended > calm + seconds(100))
         {
-            let is_late = now > ended + seconds(3) && !self.refused.contains(&run.id);
+            // It waits for the answer to a wake, to an urgent renewal and to its own statement.
+            let bound = seconds(3) + 11 * self.slow;
+            let is_late = now > ended + bound && !self.refused.contains(&run.id);
             is(is_late, "its result was recorded late")?;
         }
         Ok(())
@@ -536,7 +541,7 @@ impl Checks {
             self.fail(format!("{} exits, but {claim:?} still runs", tick.name));
         }
         if let Some(since) = tick.stopping_since
-            && now > since + host.grace.as_nanos() as u64 + seconds(60)
+            && now > since + host.grace.as_nanos() as u64 + seconds(60) + 11 * self.slow
             && host.resumed <= since
         {
             self.fail(format!("{} exits long after its signal", tick.name));

@@ -4,6 +4,7 @@
 //! Each transaction is atomic, and the world decides their order. If a statement would have to wait
 //! for a locked row, its transaction fails at once, as after `lock_timeout`.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
@@ -20,13 +21,13 @@ use crate::job::status::Status;
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
-    self, ActionResult, Bisection, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun,
-    Finish, HoldTarget, Holder, Kind, LeaseState, NewRun, OldRuns, Position, Queued, Recorded,
-    Renewed, RetryTerms, StepResult, Token, Unlisted,
+    self, ActionResult, BatchSize, Bisection, Claim, ClaimFilter, ClaimResult, Claimed,
+    DefinedAction, DueRun, Finish, HoldTarget, Holder, Kind, LeaseState, NewRun, OldRuns, Position,
+    Queued, Recorded, Renewed, RetryTerms, StepResult, Token, Unlisted,
 };
 use crate::tick::request::{Answer, Request};
 use crate::tick::timing::Timing;
-use crate::upkeep::{Wake, Woken};
+use crate::upkeep::{Turn, Wake, Woken};
 
 type Time = DateTime<Utc>;
 /// The waiting runs by queue and priority, the oldest first.
@@ -188,13 +189,15 @@ pub(super) struct Session {
     pub(super) dead: BTreeSet<String>,
     /// The host's time when the request is sent.
     pub(super) now: Instant,
+    batch: BatchSize,
     search: Option<(Bisection<DueRun>, Option<store::Error>)>,
 }
 
 impl Session {
     pub(super) fn new(holder: Holder, filter: ClaimFilter, timing: Timing, now: Instant) -> Self {
         let (prune, dead) = (Vec::new(), BTreeSet::new());
-        Self { holder, filter, timing, prune, dead, now, search: None }
+        let batch = BatchSize::default();
+        Self { holder, filter, timing, prune, dead, now, batch, search: None }
     }
 }
 
@@ -225,6 +228,8 @@ pub(super) struct Database {
     fires: BTreeSet<(i64, Time)>,
     keys: BTreeMap<(String, String), BTreeSet<i64>>,
     journal: Vec<Before>,
+    /// How many transactions were begun.
+    pub(super) transactions: u64,
 }
 
 fn word<S: Serializer>(status: &Status, serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -350,6 +355,7 @@ impl Database {
         work: impl FnOnce(&mut Self) -> Result<T>,
     ) -> store::Result<T> {
         self.journal.clear();
+        self.transactions += 1;
         work(self).map_err(|cause| {
             while let Some(before) = self.journal.pop() {
                 match before {
@@ -489,25 +495,28 @@ impl Database {
         random: Random<'_>,
     ) -> store::Result<Woken> {
         let Holder { worker, tick } = &session.holder.clone();
-        let has_time = asked.until.is_none_or(|until| session.now < until);
+        let has_time = session.now < asked.until;
         let report = |it: &mut Self, session: &Session| {
-            it.transact("look for due runs", |it| it.report(session, asked.keeps_right))
+            it.transact("look for due runs", |it| it.report(session, asked))
         };
         let mut seen = report(self, session)?;
         if let Some(dead) = seen.claiming_tick.clone().filter(|it| session.dead.contains(it)) {
             self.leave(worker, &dead)?;
             seen = report(self, session)?;
         }
+        let mut turn = Turn::new(None, session.batch);
+        turn.is_cut = !has_time && (seen.fires || seen.lost || seen.expired);
         if seen.fires && has_time {
-            self.fire()?;
+            self.fire(&mut turn)?;
         }
         if seen.lost && has_time {
-            self.recover_all(random)?;
+            self.recover_all(&mut turn, random)?;
         }
         if seen.expired && has_time {
-            self.expire_all()?;
+            self.expire_all(&mut turn)?;
         }
-        if seen.fires || seen.lost {
+        session.batch = turn.batch;
+        if turn.has_changed && seen.claiming_tick.is_none() {
             seen = report(self, session)?;
         }
         let may_claim = seen.claiming_tick.as_ref() == Some(tick);
@@ -534,16 +543,23 @@ impl Database {
             }
         }
         let other_claims = !may_claim && seen.claiming_tick.is_some();
-        Ok(Woken { may_claim, other_claims, held_by_others, limits: seen.limits })
+        Ok(Woken {
+            may_claim,
+            other_claims,
+            held_by_others,
+            limits: seen.limits,
+            has_more: turn.is_cut,
+            took: Duration::ZERO,
+        })
     }
 
     /// wake.sql
-    fn report(&mut self, session: &Session, keeps_right: bool) -> Result<Seen> {
+    fn report(&mut self, session: &Session, asked: &Wake) -> Result<Seen> {
         let (now, Holder { worker, tick }) = (self.now, &session.holder);
         let lost = self.running().any(|run| run.locked_until < Some(now));
         let expired = self.waiting().any(|run| run.is_expired(now));
-        let claiming = (keeps_right || !self.waiting.is_empty())
-            .then(|| (tick.clone(), now + interval(session.timing.right)));
+        let claiming = (asked.keeps_right || !self.waiting.is_empty())
+            .then(|| (tick.clone(), now + interval(asked.right)));
         let queues = session.filter.queues.clone();
         let mut row = Worker { last_tick_at: now, ticking_since: now, queues, claiming };
         if let Some(before) = self.workers.get(worker) {
@@ -952,8 +968,9 @@ impl Database {
     }
 
     /// As `upkeep::recover`. The order of the runs does not matter.
-    fn recover_all(&mut self, random: Random<'_>) -> store::Result<()> {
+    fn recover_all(&mut self, turn: &mut Turn, random: Random<'_>) -> store::Result<()> {
         loop {
+            self.transactions += 1;
             let expired = self.running().filter(|run| run.locked_until < Some(self.now));
             let mut expired: Vec<_> = expired.collect();
             expired.sort_by_key(|run| run.locked_until);
@@ -962,35 +979,29 @@ impl Database {
                 (run.id, run.attempts, wait_after(run.attempts, &run.backoff, random()))
             };
             let waits: Vec<_> = expired.iter().map(wait).collect();
-            let (found, mut recovered) = (waits.len(), 0);
-            let mut search = Bisection::of(waits);
-            while !search.is_done() {
-                search.step(|part| {
-                    recovered += self.recover(part)?.len();
-                    Ok(())
-                })?;
-            }
-            if recovered == 0 || found < 500 {
+            let found = waits.len();
+            let recover = |part: &[_]| Ok(!self.recover(part)?.is_empty());
+            let any = turn.work_off(waits, recover, |_, _| Ok(false))?;
+            if !turn.goes_on(any, found == 500) {
                 return Ok(());
             }
         }
     }
 
     /// As `upkeep::expire`.
-    fn expire_all(&mut self) -> store::Result<()> {
+    fn expire_all(&mut self, turn: &mut Turn) -> store::Result<()> {
+        self.transactions += 1;
         let is_expired = |run: &&Run| run.is_expired(self.now);
         let mut expired: Vec<_> = self.waiting().filter(is_expired).collect();
         expired.sort_by_key(|run| (run.expires_at, run.id));
-        let mut search = Bisection::of(expired.iter().map(|run| run.id).collect());
-        while !search.is_done() {
-            search.step(|ids| self.expire(ids))?;
-        }
-        Ok(())
+        let expired = expired.iter().map(|run| run.id).collect();
+        turn.work_off(expired, |ids| self.expire(ids), |_, _| Ok(false)).map(drop)
     }
 
-    /// expire.sql
-    fn expire(&mut self, ids: &[i64]) -> store::Result<()> {
+    /// expire.sql. Returns whether any run was cancelled.
+    fn expire(&mut self, ids: &[i64]) -> store::Result<bool> {
         self.transact("cancel expired runs", |it| {
+            let mut any = false;
             for id in ids {
                 if it.is_locked(*id) {
                     continue;
@@ -1004,8 +1015,9 @@ impl Database {
                     updated_at: it.now,
                     ..run
                 })?;
+                any = true;
             }
-            Ok(())
+            Ok(any)
         })
     }
 
@@ -1128,24 +1140,19 @@ impl ClaimFilter {
 /// Schedules.
 impl Database {
     /// As `tick::fire::fire`.
-    pub(super) fn fire(&mut self) -> store::Result<()> {
+    pub(super) fn fire(&mut self, turn: &mut Turn) -> store::Result<()> {
         loop {
+            self.transactions += 1;
             let (plans, _) = due::plan_fires(self.due_schedules());
             let found = plans.len();
             let mut moved = false;
+            let this = RefCell::new(&mut *self);
+            let fire = |part: &[FirePlan]| Ok(!this.borrow_mut().fire_planned(part)?.is_empty());
             for batch in due::into_batches(plans) {
-                let mut search = Bisection::of(batch);
-                while !search.is_done() {
-                    let rejected = search.step(|part| {
-                        moved |= !self.fire_planned(part)?.is_empty();
-                        Ok(())
-                    })?;
-                    if let Some((plan, _)) = rejected {
-                        moved |= !self.fire_planned(&[due::put_off(plan.due)])?.is_empty();
-                    }
-                }
+                moved |= turn.work_off(batch, fire, |plan, _| fire(&[due::put_off(plan.due)]))?;
             }
-            if !moved || found < usize::try_from(store::FIRED_AT_ONCE).unwrap_or(0) {
+            let is_full = i64::try_from(found).is_ok_and(|it| it >= store::FIRED_AT_ONCE);
+            if !turn.goes_on(moved, is_full) {
                 return Ok(());
             }
         }

@@ -34,7 +34,7 @@ use crate::store::{
 use crate::tick::request::{Answer, AnswerTimeout, Request};
 use crate::tick::timing::Timing;
 use crate::tick::{self, Bounds, Plan};
-use crate::upkeep::{Wake, tick_id};
+use crate::upkeep::{Wake, Woken, tick_id};
 
 /// The first time of the clock, in microseconds.
 const BEGINNING: i64 = 1_800_000_000_000_000;
@@ -83,6 +83,8 @@ const TRIGGERS: &str = "
     END $$;
     CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON jobctl.job_runs
         FOR EACH ROW EXECUTE FUNCTION public.refuse()";
+/// How long a claim right lasts.
+const RIGHT: Duration = Duration::from_secs(15);
 const RESET: &str = "
     DELETE FROM jobctl.job_runs;
     DELETE FROM jobctl.job_attempts;
@@ -205,7 +207,10 @@ fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
 
 fn said_of(answer: Answer) -> String {
     match answer {
-        Answer::Wake { woken, is_searching } => format!("{} {is_searching}", said(woken)),
+        Answer::Wake { woken, is_searching } => {
+            let woken = woken.map(|woken| Woken { took: Duration::ZERO, ..woken });
+            format!("{} {is_searching}", said(woken))
+        }
         Answer::Renew(renewed) => said(renewed.map(|mut renewed| {
             renewed.sort_by_key(|(claim, _)| *claim);
             renewed
@@ -229,6 +234,7 @@ fn again(request: &Request) -> Request {
     match request {
         Request::Wake(asked) => Request::Wake(Wake {
             keeps_right: asked.keeps_right,
+            right: asked.right,
             own_claims: asked.own_claims.clone(),
             until: asked.until,
             claim_error: asked
@@ -387,8 +393,9 @@ impl Real {
         for (tick, session) in self.ticks.iter_mut().zip(sessions) {
             let end = || Wake {
                 keeps_right: false,
+                right: RIGHT,
                 own_claims: Vec::new(),
-                until: None,
+                until: Instant::now(),
                 claim_error: None,
             };
             // It may still be searching for runs that can't be claimed.
@@ -661,10 +668,12 @@ impl Sequence {
                 let own_claims = self.tokens(index);
                 let random = &mut self.random;
                 let keeps_right = random.percent(50);
-                let until = random.percent(10).then(Instant::now);
+                let lasts = if random.percent(10) { Duration::ZERO } else { RIGHT };
+                let until = Instant::now() + 1000 * lasts;
                 let claim_error =
                     (kind >= 60).then(|| store::Error::new(Kind::Data, Exit::CouldNot, "no"));
-                tick(Request::Wake(Wake { keeps_right, own_claims, until, claim_error }))
+                let right = RIGHT;
+                tick(Request::Wake(Wake { keeps_right, right, own_claims, until, claim_error }))
             }
             56..58 => tick(Request::Leave),
             58..60 => tick(Request::Prune),

@@ -245,6 +245,7 @@ pub(super) fn calm(world: &mut World) {
     world.slow_down(0);
     world.hosts.iter_mut().for_each(|host| host.threads = usize::MAX);
     let unfinished = world.database.runs.values().filter(|run| run.finished_at.is_none()).count();
-    world.push(world.now + seconds(1500 + 70 * unfinished as u64), What::Deadline);
+    let slow = if world.checks.slow > 0 { 3 } else { 1 };
+    world.push(world.now + slow * seconds(1500 + 70 * unfinished as u64), What::Deadline);
     world.checks.calm_since = Some(world.now);
 }

@@ -7,6 +7,7 @@ use chrono::TimeDelta;
 use super::super::machine::{Event, Instruction};
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
+use super::super::turns::{Duty, Turns};
 use super::database::Database;
 use crate::attempt::Ended;
 use crate::job::attempt::StopReason;
@@ -62,6 +63,9 @@ variants! {
     AbandonedClaims 500 "claims of an answer that was lost are not released",
     NoReconnectPause 500 "no pause between attempts to connect",
     WakeUpLost 500 "the end of a job does not wake the tick",
+    RenewalsStarveResults 100 "renewals come before results, however slow the database is",
+    WakesStarveClaims 100 "wakes come before claims, however slow the database is",
+    ShortRight 100 "a claim right does not last longer if the database is slow",
 }
 
 /// Rows to put back after a statement.
@@ -71,6 +75,16 @@ impl Variant {
     pub(super) fn timing(self, timing: Timing) -> Timing {
         let stop_after = if self == Self::NoFence { 10 * timing.lease } else { timing.stop_after };
         Timing { stop_after, ..timing }
+    }
+
+    /// Returns the order of the duties that a defect never changes.
+    pub(super) fn turns(self) -> Option<Turns> {
+        let first = match self {
+            Self::RenewalsStarveResults => [Duty::Renew, Duty::Step, Duty::Wake],
+            Self::WakesStarveClaims => [Duty::Wake, Duty::Step, Duty::Renew],
+            _ => return None,
+        };
+        Some(Turns(first))
     }
 
     pub(super) fn event(self, event: Event, is_connected: bool) -> Event {
@@ -141,7 +155,10 @@ impl Variant {
                 results.iter_mut().for_each(|result| result.next_status.wait = Duration::ZERO);
             }
             (Self::NoTimeToFire, Request::Wake(wake)) => {
-                wake.until = wake.until.map(|until| until - Duration::from_secs(60));
+                wake.until -= Duration::from_secs(60);
+            }
+            (Self::ShortRight, Request::Wake(wake)) => {
+                wake.right = wake.right.min(Duration::from_secs(2));
             }
             (Self::RecoveredTooEarly, Request::Wake(_)) => database.now += TimeDelta::seconds(5),
             (_, Request::Step { claim: Some(claim), .. }) => match self {

@@ -72,6 +72,48 @@ pub(super) struct Config {
     pub(super) records: bool,
 }
 
+/// How slow the database is, all the time: the delay of each transaction of a kind, as a part of
+/// the longest answer that a tick waits for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Slowness {
+    wake: f64,
+    renewal: f64,
+    step: f64,
+    /// It takes this long to become so slow.
+    grows: Time,
+}
+
+impl Slowness {
+    fn of(random: &mut Random) -> Self {
+        let mut part = || -> f64 { [0.0, 0.3, 0.6, 0.9][random.below(4) as usize] };
+        let (wake, renewal, step) = (part(), part(), part());
+        let all = wake.max(renewal).max(step).max(0.3);
+        let grows = seconds(random.pick(&[0, 0, 60]));
+        match random.below(3) {
+            0 => Self { wake, renewal, step, grows },
+            1 => Self { wake: all, renewal: all, step: all, grows },
+            _ => Self { wake: 0.0, renewal: 0.9, step: 0.3, grows },
+        }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.wake + self.renewal + self.step > 0.0
+    }
+
+    /// Returns the delay of a transaction.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "days")]
+    #[expect(clippy::cast_sign_loss, reason = "positive")]
+    fn delay(&self, request: &Request, timing: &Timing, now: Time) -> Time {
+        let part = match request {
+            Request::Wake(_) => self.wake,
+            Request::Renew(_) => self.renewal,
+            _ => self.step,
+        };
+        let grown = (now as f64 / self.grows.max(1) as f64).min(1.0);
+        (timing.answer_limit().as_nanos() as f64 * part * grown) as Time
+    }
+}
+
 pub(super) struct World {
     pub(super) now: Time,
     base: Instant,
@@ -86,6 +128,7 @@ pub(super) struct World {
     pub(super) generation: u64,
     is_down: bool,
     slow: Time,
+    pub(super) slowness: Slowness,
     rejects: Option<(Kind, Exit)>,
     latency: Time,
     pub(super) hosts: Vec<Host>,
@@ -145,6 +188,7 @@ impl World {
             generation: 1,
             is_down: false,
             slow: 0,
+            slowness: Slowness::default(),
             rejects: None,
             latency: random.pick(&[200_000, 1_000_000, 5_000_000, 40_000_000]),
             hosts,
@@ -166,6 +210,17 @@ impl World {
             shares: vec![0; 4],
             random,
         };
+        // Other numbers than those of the world, so that all other things are as before.
+        let mut random = Random::new(config.seed ^ 0x510e);
+        if random.chance(20) {
+            world.slowness = Slowness::of(&mut random);
+            world.lease = Duration::from_secs(random.pick(&[6, 30, 60, 120]));
+            // A tick must have the time for a wake and a claim.
+            world.hosts.iter_mut().for_each(|host| host.period = seconds(60));
+            world.checks = Checks::new(world.lease);
+            let limit = Timing::of(world.lease).answer_limit();
+            world.checks.slow = if world.slowness.is_slow() { limit.as_nanos() as u64 } else { 0 };
+        }
         world.populate();
         world
     }
@@ -177,6 +232,7 @@ impl World {
         (world.database, world.queue, world.faults) = (Database::default(), BTreeMap::new(), 0);
         world.database.definitions = definitions;
         world.database.definitions.retain(|name, _| name == "plain");
+        world.slowness = Slowness::default();
         (world.lease, world.latency, world.job_scale) = (Duration::from_secs(120), 1_000_000, 20);
         world.checks.is_off = true;
         world.hosts.clear();
@@ -452,6 +508,9 @@ impl World {
             tick.stopping_since.get_or_insert(self.now);
         }
         let event = self.variant.event(event, tick.connected.is_some());
+        if let Some(turns) = self.variant.turns() {
+            tick.machine.turns = turns;
+        }
         tick.instructions.extend(tick.machine.on(now, tick.pool.state(), event));
         while let Some(instruction) = tick.instructions.pop_front() {
             self.perform(tick, instruction, now);
@@ -752,9 +811,12 @@ impl World {
         self.statements += 1;
         tick.second.1 += 1;
         let number = self.statements;
-        let parts = if matches!(request, Request::Wake(_)) { 4 } else { 1 };
+        let is_wake = matches!(request, Request::Wake(_));
+        let parts = if is_wake { 4 } else { 1 };
         let limits = tick.timing.limits_of(timeout, now);
-        let mut until = now + (limits.statement + limits.silence) * parts;
+        // Each transaction of a wake has its own limit.
+        let most = if is_wake && self.slowness.is_slow() { 16 } else { parts };
+        let mut until = now + (limits.statement + limits.silence) * most;
         if tick.signals > 0 {
             until = until.min(now + limits.interrupted);
         }
@@ -814,11 +876,17 @@ impl World {
                 self.hosts[tick.host].cut_until = until;
             }
         }
+        let took = self.slowness.delay(&exchange.request, &tick.timing, self.now);
+        self.database.transactions = 0;
         let answer = match failed {
             Some(error) => Some(refusal(&exchange.request, error, Vec::new())),
-            None => self.execute(tick, &mut exchange, fault),
+            None => self.execute(tick, &mut exchange, fault, Duration::from_nanos(took)),
         };
+        delay += took * self.database.transactions.max(1);
         if let Some(mut answer) = answer {
+            if let Answer::Wake { woken: Ok(woken), .. } = &mut answer {
+                woken.took = Duration::from_nanos(took + 4 * self.latency);
+            }
             self.variant.answer(&mut answer);
             self.push(self.now + delay, What::Answer(tick.number, number, answer));
         }
@@ -831,13 +899,14 @@ impl World {
         tick: &mut Tick,
         exchange: &mut Exchange,
         fault: Fault,
+        took: Duration,
     ) -> Option<Answer> {
         if fault == Fault::Silent {
             return None;
         }
         let before = matches!(fault, Fault::Uncommitted | Fault::LateCommit)
             .then(|| Box::new(self.database.clone()));
-        tick.session.now = exchange.sent;
+        tick.session.now = exchange.sent + took;
         tick.session.dead.clone_from(&self.hosts[tick.host].dead);
         let random = &mut self.random;
         let mut random = || random.unit();
@@ -887,7 +956,10 @@ impl World {
         if !is_empty {
             self.checks.changed(&self.database, &by, self.now);
         }
-        if matches!(answer, Answer::Wake { woken: Ok(_), .. }) {
+        // A tick whose leases leave no time for slow transactions fires nothing.
+        let has_time = !self.slowness.is_slow()
+            || matches!(&exchange.request, Request::Wake(asked) if asked.own_claims.is_empty());
+        if has_time && matches!(answer, Answer::Wake { woken: Ok(_), .. }) {
             self.checks.woken(&self.database, tick.number);
         }
         match fault {

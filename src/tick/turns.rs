@@ -1,0 +1,62 @@
+//! The order of statements that are due at the same time. Pure.
+//!
+//! A slow database answers a renewal or a wake after the next one is due. So a step goes between
+//! any two of them, and renewals and wakes take turns. Then a result waits for one answer at most.
+
+/// A statement that may be due.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Duty {
+    Renew,
+    Wake,
+    /// Record results, and claim runs.
+    Step,
+    Leave,
+    Prune,
+}
+
+/// The next turn comes first. The other duties are due only when these three are not.
+#[derive(Debug)]
+pub(super) struct Turns(pub(super) [Duty; 3]);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self([Duty::Renew, Duty::Wake, Duty::Step])
+    }
+}
+
+impl Turns {
+    /// Returns how many duties come before this one.
+    pub(super) fn before(&self, duty: Duty) -> usize {
+        self.0.iter().position(|it| *it == duty).unwrap_or(self.0.len())
+    }
+
+    pub(super) fn sent(&mut self, duty: Duty) {
+        let Self([first, second, _]) = *self;
+        self.0 = match duty {
+            Duty::Renew => [Duty::Step, Duty::Wake, Duty::Renew],
+            Duty::Wake => [Duty::Step, Duty::Renew, Duty::Wake],
+            Duty::Step if first == Duty::Step => [second, self.0[2], Duty::Step],
+            Duty::Step if second == Duty::Step => [first, self.0[2], Duty::Step],
+            Duty::Step | Duty::Leave | Duty::Prune => return,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_goes_between_renewals_and_wakes_that_take_turns() {
+        let mut turns = Turns::default();
+        let mut sent = Vec::new();
+        for _ in 0..8 {
+            let next = turns.0[0];
+            turns.sent(next);
+            sent.push(next);
+        }
+        let round = [Duty::Renew, Duty::Step, Duty::Wake, Duty::Step];
+        assert_eq!(sent, [round, round].concat());
+        assert_eq!((turns.before(Duty::Step), turns.before(Duty::Leave)), (2, 3));
+    }
+}

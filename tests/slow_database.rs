@@ -1,0 +1,130 @@
+//! A database that answers, but slowly: every duty of a tick has its turn.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::{Gate, Proxy, TestDb, wait_until};
+
+/// The tick renews its leases every 5 s, and waits for an answer for 7.5 s.
+const LEASE: &str = "30s";
+
+/// Lets each changed row of `table` take this long if the condition holds, as a trigger of an audit
+/// does.
+fn slow_down(db: &TestDb, table: &str, event: &str, condition: &str, seconds: f64) {
+    db.execute(&format!(
+        "CREATE FUNCTION public.dawdle() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN PERFORM pg_sleep({seconds}); RETURN NEW; END $$;
+         CREATE TRIGGER dawdle BEFORE {event} ON jobctl.{table}
+             FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION public.dawdle()"
+    ));
+}
+
+const RENEWAL: &str = "OLD.status = 'running' AND NEW.status = 'running'";
+
+/// Waits until some session sleeps in the trigger.
+fn wait_for_sleep(db: &TestDb) {
+    let sleeps = "SELECT count(*) > 0 FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    wait_until("a slow statement", || db.query(sleeps) == "t");
+}
+
+#[test]
+fn a_result_is_recorded_although_renewals_take_longer_than_a_heartbeat() {
+    let db = TestDb::new();
+    let (proxy, gate) = (Proxy::to(&db), Gate::new());
+    let (ends, stays) = (db.enqueue_script("sleep 6"), gate.enqueue(&db));
+    slow_down(&db, "job_runs", "UPDATE", RENEWAL, 1.5);
+    let flags = ["--lease", LEASE, "--max-time", "5s"];
+    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    proxy.delay(Duration::from_millis(500));
+    // The other lease is renewed meanwhile.
+    db.wait_for_status(ends, "succeeded");
+    gate.open();
+    let tick = tick.wait().success().stderr_has("the database is slow: it took ");
+    assert_eq!(tick.stderr.matches("is slow").count(), 1, "{tick}");
+    assert_eq!(db.of_run(stays, "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn a_signal_records_results_although_renewals_take_longer_than_a_heartbeat() {
+    let db = TestDb::new();
+    let (proxy, gate) = (Proxy::to(&db), Gate::new());
+    let id = gate.enqueue(&db);
+    slow_down(&db, "job_runs", "UPDATE", RENEWAL, 2.0);
+    let flags = ["--lease", LEASE, "--linger", "--grace", "0s"];
+    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    proxy.delay(Duration::from_millis(500));
+    wait_for_sleep(&db);
+    tick.signal(Signal::TERM);
+    let tick = tick.wait_within(Duration::from_secs(60)).success();
+    assert_eq!(db.of_run(id, "status, attempts, error_type"), "queued|1|interrupted", "{tick}");
+}
+
+#[test]
+fn runs_start_although_a_wake_takes_longer_than_a_heartbeat() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let ids = [(); 3].map(|()| db.enqueue(["shell", "--", "true"]));
+    db.jobctl(["tick", "--limit", "1"]).run().success();
+    slow_down(&db, "job_workers", "UPDATE", "true", 1.6);
+    proxy.delay(Duration::from_millis(450));
+    let flags = ["--lease", LEASE, "--max-time", "1m"];
+    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    ids.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
+    tick.wait_within(Duration::from_secs(60)).success().stderr_has("the database is slow: ");
+}
+
+#[test]
+fn statements_that_take_too_long_are_sent_for_fewer_runs() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let payload = serde_json::json!({ "command": gate.script() }).to_string();
+    let payload = payload.replace('\'', "''");
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, payload)
+         SELECT 'shell', '{payload}' FROM generate_series(1, 12)"
+    ));
+    // A statement may take four seconds: it can change nine runs.
+    slow_down(&db, "job_runs", "UPDATE", "true", 0.42);
+    let flags = ["--lease", "24s", "--concurrency", "12", "--linger", "--max-time", "1h"];
+    let tick = db.jobctl(["tick"]).args(flags).spawn();
+    gate.wait_for_starts(12);
+    let first = db.query("SELECT max(locked_until) FROM jobctl.job_runs");
+    let renewed = format!("SELECT min(locked_until) > '{first}' FROM jobctl.job_runs");
+    wait_until("all leases to be renewed", || db.query(&renewed) == "t");
+    gate.open();
+    let done = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded' AND attempts = 1";
+    wait_until("all results", || db.query(done) == "12");
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+}
+
+#[test]
+fn expired_runs_delay_neither_a_due_run_nor_the_end_of_the_tick() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload, run_at, expires_at)
+         SELECT 'shell', '{\"command\": \"true\"}', now() - interval '2 hours',
+             now() - interval '1 hour'
+         FROM generate_series(1, 3000)",
+    );
+    let expired = "SELECT count(*) FROM jobctl.job_runs WHERE error_type = 'expired'";
+    // A statement may take two seconds, so it can't cancel 500 runs.
+    slow_down(&db, "job_runs", "UPDATE", "NEW.status = 'cancelled'", 0.005);
+    let id = db.enqueue(["shell", "--", "true"]);
+    let tick = db.jobctl(["tick", "--lease", "12s", "--max-time", "5s"]).run().success();
+    assert!(tick.took < Duration::from_secs(9), "{tick}");
+    assert_eq!(db.status(id), "succeeded", "{tick}");
+    let first: u32 = db.query(expired).parse().unwrap();
+    assert!((1..3000).contains(&first), "{first} expired");
+    // The next tick goes on.
+    db.jobctl(["tick", "--lease", "12s", "--max-time", "5s"]).run().success();
+    assert!(db.query(expired).parse::<u32>().unwrap() > first);
+    // A tick that has time does all of it, in several wakes.
+    db.execute("DROP TRIGGER dawdle ON jobctl.job_runs");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.query(expired), "3000");
+}
