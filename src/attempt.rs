@@ -22,6 +22,8 @@ pub(crate) struct Task {
     pub(crate) run: Claimed,
     /// When its execution ends, unless the lease is renewed.
     pub(crate) until: Instant,
+    /// The run expires at this time: it must not start later.
+    pub(crate) start_by: Option<Instant>,
     /// Why the run must not start.
     pub(crate) stopped: Option<StopReason>,
 }
@@ -52,7 +54,7 @@ impl Ended {
 
 /// Executes a run on the calling thread, and judges the result.
 pub(crate) fn execute(run: Claimed, executor: &Executor, stop: &Stop) -> Ended {
-    if stop.asked().is_some() {
+    if stop.asked().is_some() || stop.is_too_late() {
         return Ended::Unstarted(run);
     }
     let started = Instant::now();

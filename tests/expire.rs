@@ -1,6 +1,6 @@
 //! A run that has not started by its `expires_at` never starts.
 
-use crate::support::TestDb;
+use crate::support::{TestDb, temp_dir};
 
 /// Makes a run expire now.
 fn age(db: &TestDb, id: i64) {
@@ -153,4 +153,23 @@ fn edit_moves_expires_at_and_replace_resets_it() {
     assert_eq!(lasts(), "00:07:00");
     enqueue(&[]);
     assert_eq!(lasts(), "");
+}
+
+#[test]
+fn a_claimed_run_that_expires_before_its_start_does_not_start() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let started = folder.path().join("started");
+    let id = db.enqueue_script(&format!("touch {}", started.display()));
+    // The answer to the claim arrives later than that.
+    db.execute(
+        "CREATE FUNCTION public.expire() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN NEW.expires_at = now() + interval '1 microsecond'; RETURN NEW; END $$;
+         CREATE TRIGGER expire BEFORE UPDATE ON jobctl.job_runs
+             FOR EACH ROW WHEN (NEW.status = 'running') EXECUTE FUNCTION public.expire()",
+    );
+    db.jobctl(["tick"]).run().success();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(id, "status, attempts, error_type"), "cancelled|0|expired");
+    assert!(!started.exists());
 }

@@ -22,7 +22,8 @@ const HOLDS: Table<'_> = Table::new(
 
 /// Keep waiting runs from starting until they are released
 ///
-/// Running runs finish, and runs can still be enqueued, by schedules too. A worker
+/// Running runs finish; a run that was claimed just before may still start within
+/// 1.3 seconds. Runs can still be enqueued, by schedules too. A worker
 /// that is held starts nothing, so its host can be shut down. `pause` stops a
 /// schedule instead. Without --for, `check` reports a hold after a day, or if it
 /// keeps runs of a scheduled job late.

@@ -19,6 +19,7 @@ const LIVE: usize = 8 * 1024;
 pub(crate) struct Stop {
     state: Mutex<StopState>,
     lost_grace: Duration,
+    start_by: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -37,7 +38,17 @@ impl Stop {
     pub(crate) fn new(until: Instant, lost_grace: Duration) -> Self {
         let (printed, has_new_output) = (VecDeque::new(), false);
         let state = StopState { asked: None, is_hurried: false, until, printed, has_new_output };
-        Self { state: Mutex::new(state), lost_grace }
+        Self { state: Mutex::new(state), lost_grace, start_by: None }
+    }
+
+    /// The execution must not start at `start_by` or later.
+    pub(crate) fn starting_by(self, start_by: Option<Instant>) -> Self {
+        Self { start_by, ..self }
+    }
+
+    /// Whether it is too late to start the execution.
+    pub(crate) fn is_too_late(&self) -> bool {
+        self.start_by.is_some_and(|start_by| Instant::now() >= start_by)
     }
 
     fn state(&self) -> MutexGuard<'_, StopState> {

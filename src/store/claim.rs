@@ -127,6 +127,8 @@ rows! {
         pub(crate) claimed_at: DateTime<Utc>,
         /// An operator asked to cancel the run while it waited.
         pub(crate) cancel_asked: bool,
+        /// How long after the claim the attempt may start.
+        pub(crate) expires_in: Option<Duration>,
         pub(crate) timeout: Option<Duration>,
         pub(crate) backoff: String,
         /// The idempotency key for effects; `None` if another run may have the same.

@@ -652,7 +652,9 @@ impl Machine {
                 self.instructions.push(Instruction::Stop(earlier, StopReason::LeaseLost));
             }
             let stopped = run.cancel_asked.then_some(StopReason::Cancelled);
-            tasks.push(Task { run, until: sent + self.timing.stop_after, stopped });
+            // The database measured this time after the request was sent.
+            let start_by = run.expires_in.map(|left| sent + left);
+            tasks.push(Task { run, until: sent + self.timing.stop_after, start_by, stopped });
         }
         if !tasks.is_empty() {
             // The driver hands them to the pool after this call.

@@ -225,8 +225,8 @@ impl Driver {
     fn start(&mut self, tasks: Vec<Task>) {
         self.runs_started += tasks.len();
         let (running, now) = (&mut self.running, Instant::now());
-        let with_stop = |Task { run, until, stopped }| {
-            let stop = Arc::new(Stop::new(until, self.timing.lost_grace));
+        let with_stop = |Task { run, until, start_by, stopped }| {
+            let stop = Arc::new(Stop::new(until, self.timing.lost_grace).starting_by(start_by));
             if let Some(why) = stopped {
                 stop.ask(why);
             }

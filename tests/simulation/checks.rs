@@ -403,6 +403,17 @@ impl Checks {
         {
             self.fail(format!("run {} starts, but was cancelled before its claim", run.id));
         }
+        // The clocks of hosts and of the database drift, and a paused clock knows no time.
+        let (late, is_paused_here) =
+            (TimeDelta::milliseconds(100), is_paused(host, now, self.lease));
+        if let Some(row) = database.runs.get(&run.id)
+            && token(row) == claim
+            && row.expires_at.is_some_and(|at| at + late < database.now)
+            && !is_paused_here
+            && now > self.excused_until
+        {
+            self.fail(format!("run {} starts after it has expired", run.id));
+        }
         // A process whose lease is lost ends soon.
         let is_held = |claim: &&Token| {
             let is_held =

@@ -250,6 +250,12 @@ fn seconds(seconds: f64) -> TimeDelta {
     TimeDelta::microseconds((seconds * 1e6).round_ties_even() as i64)
 }
 
+/// `extract(epoch FROM $1)`
+#[expect(clippy::cast_precision_loss, reason = "years")]
+fn as_seconds(time: TimeDelta) -> f64 {
+    time.num_microseconds().unwrap_or(i64::MAX) as f64 / 1e6
+}
+
 fn is_whole_minute(time: Time) -> bool {
     time.timestamp_micros() % 60_000_000 == 0
 }
@@ -916,6 +922,7 @@ impl Database {
             max_attempts: run.max_attempts,
             claimed_at: self.now,
             cancel_asked: run.cancel_requested_at.is_some(),
+            expires_in: run.expires_at.map(|at| store::seconds(as_seconds(at - self.now))),
             timeout: run.timeout.or(definition.and_then(|spec| spec.timeout)).map(store::seconds),
             backoff: run.backoff,
             key: run.key.filter(|_| run.key_scope == "retained"),

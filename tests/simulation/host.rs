@@ -119,6 +119,7 @@ pub(super) struct Stop {
     pub(super) asked: Option<StopReason>,
     pub(super) is_hurried: bool,
     pub(super) until: Instant,
+    pub(super) start_by: Option<Instant>,
 }
 
 impl Stop {
@@ -180,7 +181,10 @@ impl Pool {
             return None;
         }
         let (task, _) = self.waiting.pop_front()?;
-        let why = self.stops[&task.run.token()].why(now);
+        let stop = self.stops[&task.run.token()];
+        // It is released in both cases.
+        let is_too_late = stop.start_by.is_some_and(|start_by| now >= start_by);
+        let why = stop.why(now).or(is_too_late.then_some(StopReason::Interrupted));
         Some((task, why))
     }
 

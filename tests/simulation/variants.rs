@@ -53,6 +53,7 @@ variants! {
     RateNotCounted 500 "starts do not count against the rate",
     HoldIgnored 500 "held runs are claimed",
     ExpiryIgnored 500 "expired runs are claimed",
+    StartsExpired 500 "a claimed run starts although it has expired since",
     LimitedForgotten 100 "runs of limited definitions are never claimed",
     FiredTwice 500 "the next time of a schedule is not stored",
     BusyIsRenewed 2000 "a lease whose row is locked counts as renewed",
@@ -116,6 +117,10 @@ impl Variant {
             }
             (Self::LeaseFromAnswer, Instruction::Start(mut tasks)) => {
                 tasks.iter_mut().for_each(|task| task.until += took);
+                Some(Instruction::Start(tasks))
+            }
+            (Self::StartsExpired, Instruction::Start(mut tasks)) => {
+                tasks.iter_mut().for_each(|task| task.start_by = None);
                 Some(Instruction::Start(tasks))
             }
             (Self::NotExtended, Instruction::Extend(..))

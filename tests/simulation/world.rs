@@ -657,7 +657,8 @@ impl World {
         let now = self.clock(tick);
         self.checks.submitted(tick, &tasks, &self.hosts[tick.host]);
         for task in tasks {
-            let stop = Stop { asked: task.stopped, is_hurried: false, until: task.until };
+            let (until, start_by) = (task.until, task.start_by);
+            let stop = Stop { asked: task.stopped, is_hurried: false, until, start_by };
             tick.pool.stops.insert(task.run.token(), stop);
             tick.pool.waiting.push_back((task, now));
         }

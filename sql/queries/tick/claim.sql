@@ -241,7 +241,8 @@ claimed AS (
         run.backoff,
         run.idempotency_key,
         run.key_scope,
-        run.scheduled_for
+        run.scheduled_for,
+        run.expires_at
 )
 SELECT
     cut.queue AS cut_queue,
@@ -256,6 +257,7 @@ SELECT
     claimed.max_attempts,
     claimed.started_at AS claimed_at,
     claimed.cancel_requested_at IS NOT NULL AS cancel_asked,
+    extract(epoch FROM claimed.expires_at - now())::float8 AS expires_in,
     definition.kind,
     -- Once per job, which may have thousands of runs.
     CASE
