@@ -854,7 +854,7 @@ fn settings_of_the_database_change_no_behaviour() {
     let timed = db.enqueue([
         "shell",
         "--run-at",
-        "2026-01-05T09:30:00+01:00",
+        "2100-01-05T09:30:00+01:00",
         "--timeout",
         "90s",
         "--",
@@ -862,6 +862,7 @@ fn settings_of_the_database_change_no_behaviour() {
     ]);
     let utc = "to_char(run_at AT TIME ZONE 'UTC', 'HH24:MI'), extract(epoch FROM timeout)::integer";
     assert_eq!(db.of_run(timed, utc), "08:30|90");
+    db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() WHERE id = {timed}"));
     db.jobctl(["tick"]).run().success().stderr_has("next attempt in ");
     assert_eq!(db.of_run(timed, "status"), "failed");
     let text = timed.to_string();
