@@ -26,10 +26,15 @@ use exit::Exit;
 use print::LogFormat;
 
 fn main() -> ExitCode {
+    execute::hide_environment();
+    let loaded = commands::load_env_file();
     if commands::answer_shell() {
         return ExitCode::SUCCESS;
     }
-    execute::hide_environment();
+    if let Err(error) = loaded {
+        print::complain(&format!("{error:#}"));
+        return ExitCode::from(commands::exit_of(&error).status());
+    }
     let exit = match commands::parse() {
         Ok(cli) => {
             let is_quiet = cli.command.tick().is_some_and(|tick| tick.quiet);

@@ -497,3 +497,17 @@ fn tsv_has_the_fields_of_json() {
         assert!(row.contains(&field), "{tsv}");
     }
 }
+
+/// Names may come from any application that inserts runs.
+#[test]
+fn commands_in_remedies_quote_names_for_the_shell() {
+    let db = db_with_worker();
+    // SQL doubles the quote.
+    for name in ["$(touch pwned)", "it''s; x"] {
+        insert_dead(&db, name, "1 minute", "exit status 3");
+    }
+    let shown = db.jobctl(["check"]).run().exits(1).stdout;
+    for quoted in ["'$(touch pwned)'", r"'it'\''s; x'"] {
+        assert!(shown.contains(&format!("`jobctl list-dead --job {quoted}`; ")), "{shown}");
+    }
+}

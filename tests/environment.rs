@@ -1,9 +1,11 @@
 //! Every flag of a command can be set as `JOBCTL_<COMMAND>_<FLAG>`.
 
 use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 
 use crate::cancel::run_in;
-use crate::support::{Invocation, TestDb, jobctl};
+use crate::support::{Invocation, TestDb, jobctl, leave_out, temp_dir};
 
 fn variable(command: &str, flag: &str) -> String {
     format!("JOBCTL_{command}_{}", flag.trim_start_matches("--")).to_uppercase().replace('-', "_")
@@ -405,4 +407,60 @@ fn jobctl_log_sets_the_log_level() {
     let why = "jobctl: JOBCTL_LOG is `loud`; write off, error, warn, info, debug or trace\n";
     db.jobctl(["tick"]).env("JOBCTL_LOG", "loud").run().exits(2).stderr(why);
     db.jobctl(["list-dead"]).env("JOBCTL_LOG", "").run().success().stderr("");
+}
+
+#[test]
+fn a_file_sets_variables_for_jobctl_and_its_jobs() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let file = folder.path().join("jobctl.env");
+    let url = db.url();
+    let text = format!(
+        "# secrets\nexport JOBCTL_DATABASE_URL='{url}'\nTOKEN=\"s3cret word\"\nSET=no\n\
+         JOBCTL_TICK_QUIET=1\n"
+    );
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let with_file = |arguments: &[&'static str]| {
+        let command = db.jobctl(arguments.iter().copied()).env("JOBCTL_DATABASE_URL", "");
+        command.env("SET", "yes").env("JOBCTL_ENV_FILE", file.to_str().unwrap())
+    };
+    let show = "echo $TOKEN, $SET, ${JOBCTL_DATABASE_URL-no}, ${JOBCTL_ENV_FILE-no}";
+    let id = db.enqueue_script(show);
+    // The flag of a tick is also read from the file.
+    with_file(&["tick"]).run().success().stderr("");
+    assert_eq!(db.of_attempt(id, 1, "output"), "s3cret word, yes, no, no\n");
+    with_file(&["doctor"]).run().nowhere("does not read").nowhere("s3cret");
+    let once = with_file(&["once", "k", "--", "sh", "-c", show]).run().success();
+    once.stdout("s3cret word, yes, no, no\n");
+}
+
+#[test]
+fn a_file_of_variables_is_private_and_has_only_variables() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let file = folder.path().join("jobctl.env");
+    let list = || db.jobctl(["list"]).env("JOBCTL_ENV_FILE", file.to_str().unwrap()).run();
+    let refuses = |why: &str| {
+        let refused = list().exits(7).stdout("").complains_once().nowhere("s3cret");
+        refused.stderr_has(&format!("cannot use JOBCTL_ENV_FILE {}: {why}", file.display()));
+    };
+    refuses("No such file");
+    fs::write(&file, "A=1\ns3cret\n").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    refuses("line 2 is not NAME=VALUE; correct it");
+    fs::write(&file, "A=s3cret\n").unwrap();
+    list().success();
+    for mode in [0o604, 0o602, 0o644, 0o660] {
+        fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        refuses("other users can read it; run `chmod 600`");
+    }
+    if rustix::process::geteuid().is_root() {
+        // As in libpq, a group may read a file of root.
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        list().success();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        chown(&file, Some(65534), None).unwrap();
+        refuses("it belongs to another user; run `chown`");
+    } else {
+        leave_out("a file of variables of another user", "a change of owner needs root");
+    }
 }

@@ -444,3 +444,13 @@ fn the_time_zone_is_that_of_the_host() {
     import.run().success().stderr("").stdout_has("\ntime_zone = \"Asia/Tokyo\"\n");
     jobctl(["import-crontab", "/nowhere"]).run().exits(1).complains_once();
 }
+
+#[test]
+fn control_characters_of_a_crontab_leave_a_file_that_apply_reads() {
+    let controls: String =
+        (1..=0x9f).filter_map(char::from_u32).filter(|c| c.is_control()).collect();
+    let controls = controls.replace(['\n', '\r'], "");
+    let crontab = format!("# {controls}\nA={controls}x\n@daily echo '{controls}'\n");
+    let imported = import(&crontab, &[]).stdout;
+    TestDb::new().apply(&imported);
+}

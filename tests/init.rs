@@ -65,7 +65,65 @@ fn a_password_is_never_written_and_nothing_is_migrated() {
     // The manifest has no address.
     let manifest = db.jobctl(["init", "--kubernetes"]).run().success();
     let manifest = manifest.stdout_has("\nkind: CronJob\n").stdout_has("name: DATABASE_URL\n");
+    let manifest = manifest.stdout_has("args: [check]").stderr_has("jobctl-check");
     manifest.nowhere("{version}").nowhere(&db.url());
+}
+
+#[test]
+fn no_secret_parameter_of_an_address_is_written() {
+    let db = TestDb::new();
+    for secret in ["sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"] {
+        let url = format!("{}?{secret}=s3cret&application_name=x", db.url());
+        db.jobctl(["list"]).env("JOBCTL_DATABASE_URL", &url).run().success();
+        for form in ["--crontab", "--systemd"] {
+            let refused = db.jobctl(["init", form, "--yes"]).env("JOBCTL_DATABASE_URL", &url);
+            let refused = refused.run().exits(7).stdout("").complains_once();
+            refused.stderr_has("it has a parameter that may be secret").nowhere("s3cret");
+        }
+    }
+    let url = format!("{}?application_name=x&pgbouncer=true", db.url());
+    db.jobctl(["init"]).env("JOBCTL_DATABASE_URL", &url).run().success().stdout_has(&url);
+}
+
+/// A newline would add a line to the crontab, and `%` would end the command.
+#[test]
+fn a_path_that_cron_would_read_otherwise_is_not_written() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let odd = folder.path().join("a\n* * * * * touch pwned");
+    fs::create_dir(&odd).unwrap();
+    let refuses = |report: &str, why: &str| {
+        let init = db.jobctl(["init", "--report", report]).current_dir(&odd).run();
+        init.exits(7).stdout("").stderr_has(why);
+    };
+    refuses("page.html", "cannot write the path of the report: it has backslashes, control ");
+    for report in ["/srv/a\rb", "/srv/a\\%b", "/srv/\u{85}"] {
+        refuses(report, "cannot write the path of the report: ");
+    }
+    refuses(&format!("/{}", "a/".repeat(500)), "it is longer than 998 bytes; use shorter paths");
+    // The path of the program itself.
+    let program = odd.join("jobctl");
+    fs::copy(env!("CARGO_BIN_EXE_jobctl"), &program).unwrap();
+    for form in ["", "--systemd"] {
+        let script = format!("exec ./jobctl init {form} --yes");
+        let refused = db.script(&script).current_dir(&odd).run().exits(7).stdout("");
+        refused.stderr_has("cannot write the path of jobctl: it has backslashes, control ");
+    }
+}
+
+#[test]
+fn the_file_of_variables_takes_the_place_of_the_variables_it_sets() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let file = folder.path().join("jobctl.env");
+    fs::write(&file, format!("JOBCTL_DATABASE_URL={}\n", db.url_as("ana"))).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    db.execute("CREATE ROLE ana LOGIN SUPERUSER PASSWORD 'ana'");
+    let init = || {
+        let init = db.jobctl(["init"]).env("JOBCTL_DATABASE_URL", "");
+        init.env("JOBCTL_ENV_FILE", file.to_str().unwrap()).env("PGAPPNAME", "shop").run()
+    };
+    let lines = format!("\nJOBCTL_ENV_FILE={}\nPGAPPNAME=shop\n* * * * * ", file.display());
+    init().success().stdout_has(&lines).nowhere("DATABASE_URL").nowhere("ana:ana");
+    db.execute("DROP ROLE ana");
 }
 
 /// Each step is a line of this script; `crontab` is the real program.
@@ -178,14 +236,14 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
         "set -eu
          [ $(id -u) != 0 ] || mount -t tmpfs tmpfs {units}
          \"$jobctl\" init --systemd --yes
-         cat {units}/jobctl.service {units}/jobctl.timer
-         {verify} verify --man=no {units}/jobctl.service {units}/jobctl.timer
+         cat {units}/jobctl*
+         {verify} verify --man=no {units}/jobctl*
          echo ==; \"$jobctl\" init --systemd
          PGAPPNAME=shop \"$jobctl\" init --systemd --yes
          mkdir {units}/timers.target.wants
-         ln -s {units}/jobctl.timer {units}/timers.target.wants
+         ln -s {units}/jobctl.timer {units}/jobctl-check.timer {units}/timers.target.wants
          echo ==; \"$jobctl\" init --remove --yes
-         find {units} -name 'jobctl.*'"
+         find {units} -name 'jobctl*'"
     );
     fs::write(folder.path().join("steps"), steps).unwrap();
     let run = if is_root { "unshare --mount sh steps 2>&1" } else { "sh steps 2>&1" };
@@ -200,7 +258,12 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
         panic!("{done}")
     };
     let program = env!("CARGO_BIN_EXE_jobctl");
-    assert!(written.contains(&format!("\nExecStart=\"{program}\" tick ")), "{done}");
+    for command in ["tick ", "check\n"] {
+        assert!(written.contains(&format!("\nExecStart=\"{program}\" {command}")), "{done}");
+    }
+    // A job that cleans /tmp must see the host's.
+    assert!(!written.contains("PrivateTmp"), "{done}");
+    assert!(written.contains("problems make jobctl-check.service fail; its journal "), "{done}");
     assert!(written.contains(":/50%%\"\n") && written.contains("\nPersistent=yes\n"), "{done}");
     let systemctl = if is_root { "systemctl" } else { "systemctl --user" };
     let run = |commands: &[&str]| {
@@ -208,11 +271,12 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
         format!("{units}; run `{}`\n", commands.join(" && "))
     };
     assert!(!written.contains("Unknown"), "{done}");
-    assert!(written.contains(&run(&["daemon-reload", "enable --now jobctl.timer"])), "{done}");
+    let enable = "enable --now jobctl.timer jobctl-check.timer";
+    assert!(written.contains(&run(&["daemon-reload", enable])), "{done}");
     // A changed unit ends the tick that has the old text.
-    let changed = run(&["daemon-reload", "stop jobctl.service", "enable --now jobctl.timer"]);
-    assert!(again.contains("are up to date\n") && again.ends_with(&changed), "{done}");
-    let stop = run(&["daemon-reload", "stop jobctl.timer jobctl.service"]);
+    let changed = run(&["daemon-reload", "stop jobctl.service", enable]);
+    assert!(again.contains("are up to date\n") && again.contains(&changed), "{done}");
+    let stop = run(&["daemon-reload", "stop jobctl.timer jobctl-check.timer jobctl.service"]);
     assert!(removed.contains(&format!("the units are removed from {stop}")), "{done}");
     // Neither a file nor the link is left.
     assert!(!removed.lines().any(|line| line.starts_with(units)), "{done}");

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 
-use super::{DatabaseFlags, crontab, environment, grants};
+use super::{DatabaseFlags, environment, grants, init, quote};
 use crate::connect::Target;
 use crate::exit::Exit;
 use crate::health::limits::Thresholds;
@@ -41,7 +41,7 @@ const TABLE: Table<'_> = Table::new("severity, check, found, remedy", "");
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         if self.crontab {
-            print::answer(&crontab_lines(&crontab::program()?))?;
+            print::answer(&crontab_lines(&quote::program()?))?;
             return Ok(Exit::Done);
         }
         let (mut findings, now) = examine(&database.target()?)?;
@@ -86,6 +86,9 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
     add("clock", health::clock(clock));
     add("schema", health::schema(missing.as_deref()));
     add("environment", health::environment(&environment::unknown_variables()));
+    if let Some(why) = init::lost_mail() {
+        add("mail", health::mail(why));
+    }
     let is_ours = match &missing {
         Ok(missing) => missing.is_empty(),
         Err(error) => error.exit == Exit::Configuration,
@@ -157,7 +160,7 @@ fn clock(store: &Store) -> store::Result<ClockFacts> {
 /// the crontab. The address is a variable, because jobs need it too. Until it is filled in, each
 /// tick logs that it can't connect.
 fn crontab_lines(program: &str) -> String {
-    let program = crontab::word(program);
+    let program = quote::cron_word(program);
     format!(
         "# Starts a jobctl tick every minute; ticks may overlap. Paste with `crontab -e` as the\n\
          # user whose rights the jobs get. Fill in the address of the database; jobs see it, too.\n\

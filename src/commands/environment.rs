@@ -8,10 +8,11 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMat
 
 use super::Cli;
 use super::completions::with_candidates;
+use super::env_file;
 use crate::text::did_you_mean;
 
 /// Variables that hold for all commands.
-const OF_ALL: [&str; 2] = ["JOBCTL_DATABASE_URL", "JOBCTL_LOG"];
+const OF_ALL: [&str; 3] = ["JOBCTL_DATABASE_URL", env_file::VARIABLE, "JOBCTL_LOG"];
 /// Variables that a job gets.
 const OF_JOBS: [&str; 6] = [
     "JOBCTL_ATTEMPT",

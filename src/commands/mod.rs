@@ -11,6 +11,7 @@ mod crontab;
 mod doctor;
 mod edit;
 mod enqueue;
+mod env_file;
 mod environment;
 mod failures;
 mod forget;
@@ -28,6 +29,7 @@ mod next;
 mod once;
 mod pause;
 mod prune;
+mod quote;
 mod report;
 mod retry;
 mod settle;
@@ -53,6 +55,7 @@ use crate::store::{self, Store};
 use crate::text::did_you_mean;
 use crate::text::plain::plain;
 pub(crate) use completions::answer_shell;
+pub(crate) use env_file::load as load_env_file;
 use environment::{Environment, with_variable, without_unfit_variables};
 use help::grouped;
 use tips::with_tip;
@@ -186,12 +189,15 @@ impl DatabaseFlags {
         }
     }
 
-    /// Returns the variables that lead another process to the same database. They never contain a
-    /// password.
+    /// Returns the variables that lead another process to the same database, except those of the
+    /// file of variables. They never contain a password.
     fn variables(&self) -> anyhow::Result<Vec<(String, String)>> {
-        let url = self.url()?;
-        let origin = if self.database_url.is_some() { "--database-url" } else { VARIABLE };
-        connect::variables(VARIABLE, origin, url.as_deref(), &|name| std::env::var(name).ok())
+        let is_given = self.database_url.is_some();
+        let url = self.url()?.filter(|_| is_given || !env_file::has_set(VARIABLE));
+        let origin = if is_given { "--database-url" } else { VARIABLE };
+        connect::variables(VARIABLE, origin, url.as_deref(), &|name| {
+            std::env::var(name).ok().filter(|_| !env_file::has_set(name))
+        })
     }
 
     /// Connects to a database whose schema is this program's.

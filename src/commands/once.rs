@@ -16,6 +16,7 @@ use crate::print::{self, Output, Table};
 use crate::store::{self, Effect, RESULT_LIMIT, Store};
 use crate::text::duration::{MINUTE, SECOND};
 use crate::text::plain::plain;
+use crate::text::shell;
 
 /// The statuses of `env`, `timeout` and every shell for a command that could not be run.
 const NOT_FOUND: u8 = 127;
@@ -109,7 +110,7 @@ impl Arguments {
             Effect::Open(since) => {
                 let since = print::instant(since);
                 bail!(open(
-                    &key,
+                    name,
                     &format!("was begun at {since}, and it is unknown whether it happened")
                 ));
             }
@@ -131,7 +132,8 @@ impl Arguments {
                 .with_context(|| {
                     format!(
                         "the command {result}, but `{key}` is still open; \
-                         run `jobctl once --settle {word} '{key}'`"
+                         run `jobctl once --settle {word} {}`",
+                        shell::quoted(name)
                     )
                 })
         };
@@ -168,7 +170,7 @@ impl Arguments {
             }
             Foreground::Unknown(error) => {
                 let begun = format!("was begun, and it is unknown whether it happened: {error}");
-                Err(open(&key, &begun).into())
+                Err(open(name, &begun).into())
             }
         }
     }
@@ -196,10 +198,11 @@ fn write(
 }
 
 /// The error for an effect that may have happened.
-fn open(key: &str, begun: &str) -> Fault {
+fn open(name: &str, begun: &str) -> Fault {
+    let (key, word) = (plain(name), shell::quoted(name));
     let message = format!(
         "effect `{key}` {begun}; check whether it happened or still runs, then run \
-         `jobctl once --settle done '{key}'` if it happened, or else `--settle redo`"
+         `jobctl once --settle done {word}` if it happened, or else `--settle redo`"
     );
     Fault::new(Exit::Open, message)
 }

@@ -31,6 +31,10 @@ use crate::exit::{Exit, Fault};
 const WITH_PASSWORD: &str = "its password would be written into a file that others may read, or a \
                              mail; put it into ~/.pgpass instead";
 
+const WITH_SECRET: &str = "it has a parameter that may be secret, and would be written into a file \
+                           that others may read; remove sslpassword, scram_client_key, \
+                           scram_server_key, oauth_client_secret and unknown parameters";
+
 /// Returns the name of this process's user, if `/etc/passwd` has it.
 pub(crate) fn account_name() -> Option<String> {
     files::account().map(|(name, _)| name)
@@ -53,8 +57,12 @@ pub(crate) fn variables(
     let mut found = Vec::new();
     if let Some((name, origin, address)) = address {
         let pairs = conninfo::parse(&address).map_err(|cause| setting_fault(origin, cause))?;
-        if pairs.iter().any(|(key, _)| key == "password") {
-            return Err(setting_fault(origin, WITH_PASSWORD));
+        match pairs.iter().find(|(key, _)| !settings::is_public(key)) {
+            Some((key, _)) if key == "password" => {
+                return Err(setting_fault(origin, WITH_PASSWORD));
+            }
+            Some(_) => return Err(setting_fault(origin, WITH_SECRET)),
+            None => {}
         }
         found.push((name.to_owned(), address));
     }

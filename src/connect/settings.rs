@@ -55,8 +55,10 @@ pub(super) const KEYS: &[(&str, &str)] = &[
 /// libpq's keys that change nothing for jobctl.
 const WITHOUT_EFFECT: &str = "
     authtype client_encoding gssdelegation gsslib krbsrvname max_protocol_version
-    min_protocol_version oauth_client_id oauth_client_secret oauth_issuer oauth_scope
-    scram_client_key scram_server_key sslcompression sslkeylogfile sslpassword tty";
+    min_protocol_version oauth_client_id oauth_issuer oauth_scope sslcompression sslkeylogfile tty";
+
+/// libpq's keys that change nothing for jobctl, and whose values are secret.
+const SECRET: &str = "oauth_client_secret scram_client_key scram_server_key sslpassword";
 
 /// Keys of connection pools, frameworks and other drivers.
 const FOREIGN: &str = "
@@ -210,6 +212,16 @@ impl<'a> Settings<'a> {
     }
 }
 
+/// Returns whether the value of a key may be written into a file: it is known and not secret.
+pub(super) fn is_public(name: &str) -> bool {
+    let is_read = name != "password" && KEYS.iter().any(|(key, _)| *key == name);
+    is_read || lists(WITHOUT_EFFECT, name) || lists(FOREIGN, name)
+}
+
+fn lists(keys: &str, name: &str) -> bool {
+    keys.split_whitespace().any(|key| key == name)
+}
+
 /// Returns the key if jobctl reads it, and `None` if it has no effect. A key that jobctl does not
 /// know, or cannot obey, is an error: ignoring it could drop a misspelt demand for security.
 fn find_key(name: &str, value: &str) -> Result<Option<&'static str>, String> {
@@ -223,7 +235,7 @@ fn find_key(name: &str, value: &str) -> Result<Option<&'static str>, String> {
         let unsupported = || format!("jobctl does not support `{name}`; remove it");
         return if demands { Err(unsupported()) } else { Ok(None) };
     }
-    if WITHOUT_EFFECT.split_whitespace().chain(FOREIGN.split_whitespace()).any(|key| key == name) {
+    if [WITHOUT_EFFECT, FOREIGN, SECRET].iter().any(|keys| lists(keys, name)) {
         return Ok(None);
     }
     if let Some(own) = of_other_drivers(name) {

@@ -2,7 +2,6 @@
 //! rules about certificates are in `verify`.
 
 use std::fmt::Display;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -271,9 +270,7 @@ fn read_private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
     let unreadable = |why: String| fault(&format!("{why}; correct sslkey"));
     let file = files::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(|error| unreadable(files::reason(&error)))?;
-    // As in libpq, a key of root may be readable by a group that all services are in.
-    let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
-    if metadata.mode() & forbidden != 0 {
+    if !crate::files::is_private(&metadata) {
         return Err(fault("other users can read it; run `chmod 600`"));
     }
     PrivateKeyDer::from_pem_slice(&files::certificates(file).map_err(unreadable)?)

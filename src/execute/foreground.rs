@@ -38,7 +38,8 @@ pub(crate) fn foreground(words: &[String], limit: usize) -> Foreground {
     // read.
     let signals = Signals::new(caught.chain([SIGCHLD]));
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env_remove(sanitize::OWN_ADDRESS).stdout(Stdio::piped());
+    command.args(&words[1..]).stdout(Stdio::piped());
+    sanitize::withhold_variables(&mut command);
     let (mut signals, mut child) = match signals.and_then(|caught| Ok((caught, command.spawn()?))) {
         Ok(started) => started,
         Err(error) => return Foreground::NotStarted(error),

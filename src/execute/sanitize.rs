@@ -1,11 +1,12 @@
 //! File descriptors and ignored signals that jobctl inherited, from `nohup`, supervisors or
 //! background shells. A job must not inherit them: it would keep a wrapper's lock file locked, and
 //! an ignored signal could not stop it. A command in the foreground keeps them. Neither of them
-//! gets JOBCTL_DATABASE_URL.
+//! gets JOBCTL_DATABASE_URL, or the name of the file that may set it.
 
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -13,9 +14,16 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signal_hook::consts::{FORBIDDEN, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 use signal_hook::flag;
 
-/// The variable with jobctl's own address and perhaps its password. Commands get DATABASE_URL and
-/// the PG* variables.
-pub(super) const OWN_ADDRESS: &str = "JOBCTL_DATABASE_URL";
+/// The variables that lead to jobctl's own address and perhaps its password. Commands get
+/// DATABASE_URL and the PG* variables.
+const OWN_VARIABLES: [&str; 2] = ["JOBCTL_DATABASE_URL", "JOBCTL_ENV_FILE"];
+
+/// Withholds jobctl's own variables from a command.
+pub(super) fn withhold_variables(command: &mut Command) {
+    for name in OWN_VARIABLES {
+        command.env_remove(name);
+    }
+}
 
 /// Lets only root read this process's environment and memory. Otherwise every process of the same
 /// user, such as a job, could read /proc/PID/environ.

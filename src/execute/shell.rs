@@ -62,8 +62,8 @@ fn spawn(shell: &Shell, identity: &AttemptIdentity) -> io::Result<Child> {
     if let Some(directory) = &shell.cwd {
         command.current_dir(directory);
     }
+    sanitize::withhold_variables(&mut command);
     command
-        .env_remove(sanitize::OWN_ADDRESS)
         .envs(&shell.env)
         .env("JOBCTL_RUN_ID", identity.run_id.to_string())
         .env("JOBCTL_JOB", &identity.job)

@@ -3,7 +3,7 @@
 mod read;
 mod write;
 
-pub(crate) use read::{input, open, read, read_text};
+pub(crate) use read::{input, is_private, open, open_private, read, read_text};
 pub(crate) use write::{Folder, append_to, replace, replace_or_create};
 
 use std::{env, io};

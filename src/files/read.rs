@@ -1,13 +1,14 @@
 //! Reads files. A device never ends and a named pipe may never begin, so neither is opened; a file
 //! may be larger than memory, so each is read up to a limit.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use super::{MIB, not_a_file};
 
@@ -25,6 +26,24 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     options.custom_flags(OFlags::NONBLOCK.bits() as i32);
     let file = options.open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
+}
+
+/// Opens a file with secrets. It belongs to this user or to root, and no others can read it.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    let file = open(path)?;
+    let seen = file.metadata()?;
+    if ![0, geteuid().as_raw()].contains(&seen.uid()) {
+        return Err(io::Error::other("it belongs to another user; run `chown`"));
+    } else if !is_private(&seen) {
+        return Err(io::Error::other("other users can read it; run `chmod 600`"));
+    }
+    Ok(file)
+}
+
+/// Returns whether only the owner can read a file. As in libpq, a file of root may be readable by a
+/// group.
+pub(crate) fn is_private(seen: &Metadata) -> bool {
+    seen.mode() & (if seen.uid() == 0 { 0o037 } else { 0o077 }) == 0
 }
 
 /// Opens a file, or stdin if its name is `-`.

@@ -155,6 +155,11 @@ pub(crate) fn environment(unknown: &[(String, Option<String>)]) -> Finding {
     )
 }
 
+/// Judges why cron loses the lines of `check`.
+pub(crate) fn mail(why: &str) -> Finding {
+    warn(why, "install a mail program, or send the lines of `check` elsewhere, as to a webhook")
+}
+
 /// Splits an error into its cause and its remedy.
 fn from_error(severity: Severity, error: &store::Error) -> Finding {
     let line = error.to_string();

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Finding, bad, names, ok, some, unknown, warn};
 use crate::schedule::{Zone, ZoneData};
 use crate::store::{self, GrantFacts, ObjectFacts, RoleFacts, SessionFacts, ZoneFacts};
-use crate::text::duration;
+use crate::text::{duration, shell};
 
 /// Clocks that NTP synchronizes differ by less than this.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
@@ -152,7 +152,10 @@ pub(crate) fn role(session: &SessionFacts, may: RoleFacts) -> Finding {
     }
     bad(
         format!("{role} may do nothing in the schema `jobctl`"),
-        format!("as the schema's owner: jobctl grants --role {role} --as worker | psql"),
+        format!(
+            "as the schema's owner: jobctl grants --role {} --as worker | psql",
+            shell::word(role)
+        ),
     )
 }
 
@@ -171,8 +174,9 @@ pub(crate) fn grants(facts: &[GrantFacts]) -> Vec<Finding> {
             "role" => bad(
                 format!("{name} has {has}, beyond its sets of `jobctl grants`"),
                 format!(
-                    "as the schema's owner: jobctl grants --role {name} --as WHAT | psql; \
-                     it revokes the rest"
+                    "as the schema's owner: jobctl grants --role {} --as WHAT | psql; \
+                     it revokes the rest",
+                    shell::word(name)
                 ),
             ),
             "member" => bad(

@@ -7,7 +7,7 @@ use super::work::check_of;
 use super::{Finding, Severity};
 use crate::store::{self, StoppedCounts, StoppedFacts};
 use crate::text::duration::{DAY, show};
-use crate::text::plural;
+use crate::text::{plural, shell};
 
 /// The codes of these findings.
 pub(crate) const STOPPED: [&str; 3] = ["runs_held", "schedule_paused", "job_disabled"];
@@ -23,9 +23,13 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
     let (found, remedy) = match code {
         "runs_held" => {
             let (held, flag) = match (&fact.job_type, &fact.queue, &fact.worker) {
-                (Some(job), ..) => (format!("job {job} is"), format!("--job {job}")),
-                (_, Some(queue), _) => (format!("queue {queue} is"), format!("--queue {queue}")),
-                (.., Some(name)) => (format!("worker {name} is"), format!("--worker {name}")),
+                (Some(job), ..) => (format!("job {job} is"), format!("--job {}", shell::word(job))),
+                (_, Some(queue), _) => {
+                    (format!("queue {queue} is"), format!("--queue {}", shell::word(queue)))
+                }
+                (.., Some(name)) => {
+                    (format!("worker {name} is"), format!("--worker {}", shell::word(name)))
+                }
                 _ => ("all runs are".to_owned(), "--all".to_owned()),
             };
             if fact.runs > 0 {
@@ -35,7 +39,10 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
             if let Some(until) = fact.until_at {
                 notes.push(format!("until {}", until.format("%Y-%m-%d %H:%M UTC")));
             }
-            let forget = fact.worker.as_ref().map(|name| format!(", or `jobctl forget {name}`"));
+            let forget = fact
+                .worker
+                .as_ref()
+                .map(|name| format!(", or `jobctl forget {}`", shell::word(name)));
             let forget = forget.unwrap_or_default();
             (format!("{held} held{by}{why}"), format!("{operator}`jobctl release {flag}`{forget}"))
         }
@@ -45,7 +52,10 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
             }
             (
                 format!("schedule {job} is paused{by}{why}"),
-                format!("{operator}`jobctl resume {job}`, or set `enabled = false` in its file"),
+                format!(
+                    "{operator}`jobctl resume {}`, or set `enabled = false` in its file",
+                    shell::word(job)
+                ),
             )
         }
         "job_disabled" => (

@@ -8,7 +8,7 @@ use crate::health::limits::Thresholds;
 use crate::schedule::due::{self, Scheduled};
 use crate::store::{self, Fact, SequenceFacts, WorkFacts};
 use crate::text::duration::show;
-use crate::text::plural;
+use crate::text::{plural, shell};
 
 /// What `doctor` says if there is no finding with one of these codes. The order of the codes is the
 /// order of findings that are equally bad: likely causes first.
@@ -130,6 +130,7 @@ fn sequence_behind(SequenceFacts { table_name, setval }: &SequenceFacts) -> Find
 fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> {
     let (check, code) = check_of(&fact.code)?;
     let job = fact.job_type.as_deref().unwrap_or_default();
+    let job_word = shell::word(job);
     let queue = fact.queue.as_deref().unwrap_or_default();
     let worker = fact.worker.as_deref().unwrap_or_default();
     let run = fact.run_id.unwrap_or_default();
@@ -144,7 +145,11 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
         "worker_missing" => ("no worker ticks".to_owned(), see_cron()),
         "worker_silent" => (
             format!("worker {worker} does not tick"),
-            format!("{}; if it is gone: {operator}`jobctl forget {worker}`", see_cron()),
+            format!(
+                "{}; if it is gone: {operator}`jobctl forget {}`",
+                see_cron(),
+                shell::word(worker)
+            ),
         ),
         "definition_missing" => (
             format!("{job} has no definition; {} will end dead", runs("waiting ")),
@@ -160,13 +165,13 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
         ),
         "schedule_broken" => (
             format!("schedule {job} can't fire"),
-            format!("`jobctl next {job}` shows the error; correct it and apply the file"),
+            format!("`jobctl next {job_word}` shows the error; correct it and apply the file"),
         ),
         "schedule_skipping" => (
             format!("schedule {job} will skip times, because its stored next time is too late"),
             format!(
-                "{operator}`jobctl resume {job}` corrects it; the database's clock or a host's \
-                 zone data was wrong"
+                "{operator}`jobctl resume {job_word}` corrects it; the database's clock or a \
+                 host's zone data was wrong"
             ),
         ),
         "schedule_late" => (
@@ -179,7 +184,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
         ),
         "runs_dead" => (
             format!("{} of {job}", runs("dead ")),
-            format!("{operator}`jobctl list-dead --job {job}`; then retry or settle them"),
+            format!("{operator}`jobctl list-dead --job {job_word}`; then retry or settle them"),
         ),
         "job_stale" => {
             let seconds = fact.detail.as_ref().and_then(|seconds| seconds.parse().ok());
@@ -188,7 +193,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
                     "{job} has not succeeded within {}",
                     show(store::seconds(seconds.unwrap_or(0.0)))
                 ),
-                format!("{operator}`jobctl list --job {job}` shows its runs"),
+                format!("{operator}`jobctl list --job {job_word}` shows its runs"),
             )
         }
         "run_long" => (
@@ -200,7 +205,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
             let within = limits.failures.map_or_else(String::new, |(_, within)| show(within));
             (
                 format!("{attempts} of {job} failed within {within}"),
-                format!("{operator}`jobctl failures --job {job} --group` shows why"),
+                format!("{operator}`jobctl failures --job {job_word} --group` shows why"),
             )
         }
         "timeout_missing" => (

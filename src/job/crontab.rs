@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::definition::check_name;
-use super::definition_keys::toml;
+use super::definition_keys::{toml, toml_text};
 use crate::schedule::{Schedule, cron};
 
 /// Whose crontab it is.
@@ -562,7 +562,7 @@ fn redirection(input: &str) -> String {
 }
 
 fn quoted(name: &str) -> String {
-    if name.contains('.') { Value::from(name).to_string() } else { name.to_owned() }
+    if name.contains('.') { toml_text(name) } else { name.to_owned() }
 }
 
 /// TOML allows no control characters in comments.

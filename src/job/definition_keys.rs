@@ -77,6 +77,11 @@ fn redacted(kind: &str, action: &Value) -> Value {
     serde_json::from_str(shown.get()).unwrap_or_default()
 }
 
+/// Returns a text in the syntax of TOML: as in JSON, but TOML has another control character.
+pub(crate) fn toml_text(text: &str) -> String {
+    json!(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
 /// Returns a value in the syntax of TOML.
 pub(crate) fn toml(value: &Value) -> String {
     let is_bare = |key: &str| {
@@ -85,7 +90,7 @@ pub(crate) fn toml(value: &Value) -> String {
     match value {
         Value::Object(members) => {
             let members = members.iter().map(|(key, value)| {
-                let name = if is_bare(key) { key.clone() } else { json!(key).to_string() };
+                let name = if is_bare(key) { key.clone() } else { toml_text(key) };
                 format!("{name} = {}", toml(value))
             });
             format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
@@ -93,6 +98,7 @@ pub(crate) fn toml(value: &Value) -> String {
         Value::Array(items) => {
             format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", "))
         }
+        Value::String(text) => toml_text(text),
         _ => value.to_string(),
     }
 }

@@ -4,4 +4,5 @@ pub(crate) mod did_you_mean;
 pub(crate) mod duration;
 pub(crate) mod plain;
 pub(crate) mod plural;
+pub(crate) mod shell;
 pub(crate) mod timestamp;

@@ -33,7 +33,7 @@ pub(super) const EXIT_STATUSES: [(u8, &str); 10] = [
 ];
 
 /// The environment variables that jobctl reads.
-pub(super) const VARIABLES: [(&str, &str); 5] = [
+pub(super) const VARIABLES: [(&str, &str); 6] = [
     (
         "JOBCTL_DATABASE_URL, DATABASE_URL",
         "the address of the database, in this order, unless `--database-url` gives it; else the \
@@ -45,6 +45,11 @@ pub(super) const VARIABLES: [(&str, &str); 5] = [
         `--max-time` of `jobctl tick`. A flag on the command line has precedence. A flag without a \
         value is on unless its variable is empty, `0`, `no` or `false`. \
          `doctor` reports unknown `JOBCTL_` variables",
+    ),
+    (
+        "JOBCTL_ENV_FILE",
+        "a file that sets more variables, for jobctl and its jobs; see \
+         [operations.md](operations.md#secrets-for-jobs)",
     ),
     ("JOBCTL_LOG", "the level of the log: `off`, `error`, `warn`, `info`, `debug` or `trace`"),
     (

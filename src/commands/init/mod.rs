@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::{Args, ValueHint};
 use rustix::process::geteuid;
 
-use super::{DatabaseFlags, crontab};
+use super::{DatabaseFlags, crontab, env_file, quote};
 use crate::execute::{read_crontab, replace_crontab};
 use crate::exit::{Exit, Fault};
 use crate::files::{self, Folder, SETTINGS_LIMIT};
@@ -20,7 +20,8 @@ use crate::store::{Mode, Store};
 ///
 /// Migrates the database and prints the crontab's lines for this host. With
 /// --crontab, it shows the difference and installs them. A second time changes
-/// nothing. Run it as the user whose rights the jobs get:
+/// nothing. Run it as the user whose rights the jobs get. Secrets that jobs need
+/// belong in the file that JOBCTL_ENV_FILE names, because cron mails variables:
 ///
 ///   jobctl init
 ///   jobctl init --crontab
@@ -31,14 +32,15 @@ pub(crate) struct Arguments {
     /// Install the lines in the user's crontab, between two markers
     #[arg(long, group = "form")]
     crontab: bool,
-    /// Write a service and a timer of systemd: the user's, or the system's as root
+    /// Write services and timers of systemd for ticks and checks: the user's, or the system's as
+    /// root
     #[arg(long, group = "form")]
     systemd: bool,
-    /// Print the manifest of a CronJob instead
+    /// Print the manifest of two CronJobs instead, for ticks and checks
     #[arg(long, group = "form")]
     kubernetes: bool,
-    /// Remove the lines, the service, the timer and jobctl's files in ~/.local/state; the database
-    /// stays
+    /// Remove the lines, the services, the timers and jobctl's files in ~/.local/state; the
+    /// database stays
     #[arg(long, group = "form")]
     remove: bool,
     /// Add a line that writes the report page to this file
@@ -54,11 +56,17 @@ pub(crate) struct Arguments {
     yes: bool,
 }
 
-const UNITS: [(&str, &str); 2] = [
+const UNITS: [(&str, &str); 4] = [
     ("jobctl.service", include_str!("jobctl.service")),
     ("jobctl.timer", include_str!("jobctl.timer")),
+    ("jobctl-check.service", include_str!("jobctl-check.service")),
+    ("jobctl-check.timer", include_str!("jobctl-check.timer")),
 ];
-const ENABLE: &str = "enable --now jobctl.timer";
+const TIMERS: [&str; 2] = ["jobctl.timer", "jobctl-check.timer"];
+const ENABLE: &str = "enable --now jobctl.timer jobctl-check.timer";
+const STOP: &str = "stop jobctl.timer jobctl-check.timer jobctl.service";
+/// The program by which every cron sends mail.
+const SENDMAIL: &str = "/usr/sbin/sendmail";
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
@@ -77,12 +85,16 @@ impl Arguments {
         let environment = if self.kubernetes { Vec::new() } else { environment(database)? };
         migrate(database)?;
         if self.kubernetes {
+            print::complain("a problem makes a Job of jobctl-check fail; its log has the lines");
             let manifest = include_str!("cronjob.yaml");
             print::answer(&manifest.replace("{version}", env!("CARGO_PKG_VERSION")))
         } else if self.systemd {
             self.change_units(Some(&environment))
         } else {
             let block = crontab::block(&self.lines(&environment)?);
+            if !Path::new(SENDMAIL).exists() {
+                print::complain(&format!("{LOST}; install a mail program, or send them elsewhere"));
+            }
             if self.crontab {
                 return self.change_crontab(&block);
             }
@@ -93,17 +105,19 @@ impl Arguments {
 
     /// The crontab's lines for this host.
     fn lines(&self, environment: &[(String, String)]) -> anyhow::Result<String> {
-        let program = crontab::word(&crontab::program()?);
-        let variables = environment.iter().map(|(name, value)| crontab::variable(name, value));
+        let program = quote::cron_word(&quote::program()?);
+        let variables = environment.iter().map(|(name, value)| quote::cron_variable(name, value));
         let mut lines = variables.collect::<anyhow::Result<Vec<_>>>()?;
-        lines.push(format!("* * * * * {program} tick --quiet"));
-        lines.push(format!("*/5 * * * * {program} check --repeat 1h"));
-        lines.push(format!("17 3 * * * {program} prune"));
+        let mut add = |schedule, command: String| {
+            lines.push(quote::cron_entry(schedule, &format!("{program} {command}"))?);
+            anyhow::Ok(())
+        };
+        add("* * * * *", "tick --quiet".to_owned())?;
+        add("*/5 * * * *", "check --repeat 1h".to_owned())?;
+        add("17 3 * * *", "prune".to_owned())?;
         if let Some(file) = &self.report {
-            let file = std::path::absolute(file)?;
-            let file = file.to_str().context("the path of the report is not UTF-8")?;
-            let file = crontab::word(file);
-            lines.push(format!("*/10 * * * * {program} report --output {file}"));
+            let file = quote::cron_word(&quote::path("the report", file)?);
+            add("*/10 * * * *", format!("report --output {file}"))?;
         }
         Ok(lines.join("\n") + "\n")
     }
@@ -166,8 +180,10 @@ impl Arguments {
             Some(_) => ("written to", &[ENABLE]),
             None => {
                 // `systemctl disable` reports an error after the unit's file is removed.
-                let _ = fs::remove_file(folder.join("timers.target.wants/jobctl.timer"));
-                ("removed from", &["stop jobctl.timer jobctl.service"])
+                for timer in TIMERS {
+                    let _ = fs::remove_file(folder.join("timers.target.wants").join(timer));
+                }
+                ("removed from", &[STOP])
             }
         };
         let user = if geteuid().is_root() { "" } else { "--user " };
@@ -178,6 +194,12 @@ impl Arguments {
             folder.display(),
             commands.join(" && ")
         ));
+        if environment.is_some() {
+            print::complain(
+                "problems make jobctl-check.service fail; its journal has the lines, and \
+                 OnFailure= in a drop-in tells a person",
+            );
+        }
         Ok(())
     }
 
@@ -231,6 +253,10 @@ fn environment(database: &DatabaseFlags) -> anyhow::Result<Vec<(String, String)>
     let mut seen = HashSet::new();
     let folders: Vec<_> = path.split(':').filter(|folder| seen.insert(*folder)).collect();
     let mut environment = vec![("PATH".to_owned(), folders.join(":"))];
+    if let Some(file) = env_file::path() {
+        let file = quote::path(env_file::VARIABLE, &file)?;
+        environment.push((env_file::VARIABLE.to_owned(), file));
+    }
     environment.extend(database.variables()?);
     Ok(environment)
 }
@@ -246,20 +272,19 @@ fn unit_folder() -> anyhow::Result<PathBuf> {
     Ok(Path::new(&config).join("systemd/user"))
 }
 
-/// Fills in a unit. systemd expands `%` everywhere, and `$` in commands.
+/// Fills in a unit.
 fn unit(template: &str, environment: &[(String, String)]) -> anyhow::Result<String> {
-    let quoted = |text: &str| {
-        let text = text.replace('\\', r"\\").replace('"', "\\\"").replace('%', "%%");
-        format!("\"{text}\"")
-    };
-    let mut lines = Vec::new();
-    for (name, value) in environment {
-        if value.contains(char::is_control) {
-            let why = format!("cannot write {name} into a unit: it has control characters");
-            return Err(Fault::new(Exit::Configuration, why).into());
-        }
-        lines.push(format!("Environment={}", quoted(&format!("{name}={value}"))));
-    }
-    let program = quoted(&crontab::program()?).replace('$', "$$");
-    Ok(template.replace("{program}", &program).replace("{environment}", &lines.join("\n")))
+    let lines = environment.iter().map(|(name, value)| quote::unit_variable(name, value));
+    let lines = lines.collect::<anyhow::Result<Vec<_>>>()?.join("\n");
+    let program = quote::unit_word(&quote::program()?);
+    Ok(template.replace("{program}", &program).replace("{environment}", &lines))
+}
+
+const LOST: &str = "cron can't mail the lines of `check` and `tick`, because there is no \
+                    /usr/sbin/sendmail";
+
+/// Returns why cron loses the lines of jobctl, if it does.
+pub(super) fn lost_mail() -> Option<&'static str> {
+    let starts = || read_crontab().is_ok_and(|text| text.contains("jobctl"));
+    (!Path::new(SENDMAIL).exists() && starts()).then_some(LOST)
 }

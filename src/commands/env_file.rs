@@ -1,0 +1,94 @@
+//! The file of variables, for secrets that jobs need: cron writes all variables of a crontab into
+//! the header of each mail, but this file only names itself there.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::exit::{Exit, Fault};
+use crate::files::{self, SETTINGS_LIMIT};
+
+/// The variable with the path of the file.
+pub(super) const VARIABLE: &str = "JOBCTL_ENV_FILE";
+
+/// The names that the file set.
+static HAS_SET: OnceLock<BTreeSet<String>> = OnceLock::new();
+
+/// Sets the variables of the file for this process and its jobs, except those that are set already.
+/// Call it while the process has one thread.
+pub(crate) fn load() -> anyhow::Result<()> {
+    let Some(path) = path() else { return Ok(()) };
+    let variables = read(&path).map_err(|cause| {
+        let line = format!("cannot use {VARIABLE} {}: {cause}", path.display());
+        Fault::new(Exit::Configuration, line)
+    })?;
+    // An empty variable counts as unset, because a crontab cannot unset one.
+    let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let mut names = BTreeSet::new();
+    for (name, value) in variables {
+        if !is_set(&name) || names.contains(&name) {
+            #[allow(unsafe_code, reason = "std offers no other way to set a variable")]
+            // SAFETY: no other thread runs that could read the environment.
+            unsafe {
+                env::set_var(&name, value);
+            }
+            names.insert(name);
+        }
+    }
+    // Fails if it was set before; the file is loaded once.
+    let _ = HAS_SET.set(names);
+    Ok(())
+}
+
+/// Returns the path of the file, if there is one.
+pub(super) fn path() -> Option<PathBuf> {
+    env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Returns whether the value of a variable is from the file.
+pub(super) fn has_set(name: &str) -> bool {
+    HAS_SET.get().is_some_and(|names| names.contains(name))
+}
+
+fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
+    let text = files::open_private(path)
+        .and_then(|file| files::read_text(file, SETTINGS_LIMIT))
+        .map_err(|error| error.to_string())?;
+    parse(&text)
+}
+
+/// Reads lines `NAME=VALUE`. Quotes around a value are dropped, as in cron, systemd and shells.
+fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
+    let lines = (1..).zip(text.lines().map(str::trim));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let variable = |line: &str| {
+        let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
+        let is_name = !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && !name.starts_with(|c: char| c.is_ascii_digit());
+        let inner = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
+        let value = inner('"').or_else(|| inner('\'')).unwrap_or(value);
+        (is_name && !value.contains('\0')).then(|| (name.to_owned(), value.to_owned()))
+    };
+    // The error does not show the line, which may be a secret.
+    let mistake = |number: u32| format!("line {number} is not NAME=VALUE; correct it");
+    lines.map(|(number, line)| variable(line).ok_or_else(|| mistake(number))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_name_and_a_value() {
+        let text = "# secrets\n\nA=1\nexport B_2=\"x y\"\n C='=\"' \r\nD=\nE=\"\n";
+        let read: Vec<_> = parse(text).expect("variables");
+        let read: Vec<_> = read.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+        assert_eq!(read, ["A:1", "B_2:x y", "C:=\"", "D:", "E:\""]);
+        for wrong in ["s3cret", "=a", "A B=1", "1A=1", "A =1", "A=\0"] {
+            let why = parse(&format!("X=1\n{wrong}\n")).expect_err("a mistake");
+            assert_eq!(why, "line 2 is not NAME=VALUE; correct it", "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Words of a command line that a person pastes, or that a crontab has. Pure.
+
+use std::borrow::Cow;
+
+/// Returns the word in quotes: the shell changes nothing in it.
+pub(crate) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Returns the word, in quotes if the shell would change it.
+pub(crate) fn word(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) { word.into() } else { quoted(word).into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_words_that_a_shell_would_change_are_quoted() {
+        for plain in ["backup", "a-b.c_d", "/srv/50%", "tenant:7@x"] {
+            assert_eq!(word(plain), plain);
+        }
+        for (changed, shown) in
+            [("", "''"), ("a b", "'a b'"), ("$(x)", "'$(x)'"), ("it's", r"'it'\''s'"), ("é", "'é'")]
+        {
+            assert_eq!(word(changed), shown);
+        }
+    }
+}
