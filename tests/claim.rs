@@ -557,7 +557,7 @@ fn a_tick_that_lost_the_claim_right_claims_nothing() {
         let proxy = Proxy::to(&db);
         let id = db.enqueue(["shell", "--", "true"]);
         // Between taking the claim right and the claim.
-        proxy.freeze_after("COMMIT");
+        proxy.freeze_after("COMMIT\0");
         let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
         wait_until("the tick to claim", || proxy.is_frozen());
         wait_until("the claim right", || {
