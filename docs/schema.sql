@@ -549,7 +549,7 @@ BEGIN
     RETURN replaced;
 END
 $$;
-CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text) RETURNS record
+CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text, OUT status text, OUT due_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET lock_timeout TO '2s'
@@ -562,7 +562,7 @@ DECLARE
     replaces boolean :=
         coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
     is_full boolean := false;
-    is_same boolean;
+    holder record;
     size integer := octet_length(try_enqueue.payload::text);
     invisible CONSTANT text := E'['
         '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
@@ -803,11 +803,13 @@ BEGIN
         -- Payloads of other jobs are not compared.
         SELECT
             run.id,
+            run.status,
+            run.run_at,
             CASE
                 WHEN run.job_type = definition.name
                     THEN run.payload = coalesce(try_enqueue.payload, '{}')
-            END
-        INTO try_enqueue.id, is_same
+            END AS is_same
+        INTO holder
         FROM jobctl.job_runs AS run
         WHERE run.idempotency_key = try_enqueue.key
             AND run.key_scope = coalesce(try_enqueue.key_scope, 'retained')
@@ -815,11 +817,15 @@ BEGIN
                 run.key_scope = 'retained'
                 OR (run.key_scope = 'live' AND run.status IN ('queued', 'running', 'failed'))
             );
-        IF FOUND AND is_same AND NOT replaces AND on_conflict IS DISTINCT FROM 'error' THEN
+        IF FOUND AND holder.is_same AND NOT replaces AND on_conflict IS DISTINCT FROM 'error' THEN
+            id := holder.id;
             result := 'existing';
+            status := holder.status;
+            due_at := CASE
+                WHEN holder.status = 'queued' AND holder.run_at > run_at THEN holder.run_at
+            END;
             RETURN;
-        ELSIF FOUND AND (is_same IS NULL OR NOT replaces) THEN
-            id := NULL;
+        ELSIF FOUND AND (holder.is_same IS NULL OR NOT replaces) THEN
             code := 'JC004';
             reason := format(
                 'key `%s` belongs to a run with another job or payload',
@@ -831,7 +837,6 @@ BEGIN
             END IF;
             RETURN;
         END IF;
-        id := NULL;
         IF is_full AND definition.when_full = 'drop_new' THEN
             result := 'dropped';
             RETURN;

@@ -190,7 +190,7 @@ fn a_key_of_another_job_is_always_rejected_with_the_same_error() {
             );
             assert_eq!(
                 asked.1,
-                "said (,,JC004,\"key `k` belongs to a run with another job or payload\") None"
+                "said (,,JC004,\"key `k` belongs to a run with another job or payload\",,) None"
             );
         }
     }

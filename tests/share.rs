@@ -115,3 +115,18 @@ fn every_way_to_enqueue_sets_the_share() {
         assert!(error.message().starts_with("share must be"), "{error}");
     }
 }
+
+#[test]
+fn a_job_with_too_many_shares_does_not_keep_other_jobs_waiting() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 9\n");
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, share)
+         SELECT 'a', 'share-' || number FROM generate_series(1, 60000) AS number",
+    );
+    let other = db.enqueue(["shell", "--priority", "5", "--", "true"]);
+    // The limit of a statement is a sixth of the lease.
+    let tick = db.jobctl(["tick", "--lease", "3s", "--quiet"]).run().success();
+    tick.stderr_has("jobs with limits wait");
+    assert_eq!(db.status(other), "succeeded");
+}

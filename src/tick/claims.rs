@@ -46,6 +46,8 @@ pub(super) struct Claims {
     right_lasts: Instant,
     /// Other ticks of this worker use all of `--concurrency`, so one of them claims next.
     gives_up_right: bool,
+    /// To choose among the runs of limited definitions took too long, so this tick leaves them out.
+    leaves_out_limited: bool,
 }
 
 impl Claims {
@@ -63,6 +65,7 @@ impl Claims {
             woken: Woken::default(),
             right_lasts: now,
             gives_up_right: false,
+            leaves_out_limited: false,
         }
     }
 
@@ -155,7 +158,7 @@ impl Claims {
             release_right: !self.linger && after.is_none() && self.skipped_since.is_none(),
             after,
             after_lane: self.cursor.after_lane.clone(),
-            limits: self.woken.limits,
+            limits: self.woken.limits && !self.leaves_out_limited,
         })
     }
 
@@ -190,6 +193,11 @@ impl Claims {
     /// A claim of `size` runs took too long. The next one takes half of them.
     pub(super) fn too_long(&mut self, size: usize) {
         self.batch.too_long(size);
+    }
+
+    /// Leaves out the runs of limited definitions. They must not keep others from being claimed.
+    pub(super) fn leave_out_limited(&mut self) {
+        self.leaves_out_limited = true;
     }
 
     /// A claim succeeded: the next one may take twice as many.

@@ -681,6 +681,16 @@ impl Machine {
         let is_about_rows = error.may_be_about_rows();
         if self.took_too_long(sent.at) {
             match &sent.claim {
+                Some(claim) if sent.writes.is_empty() && claim.limits => {
+                    self.claims.leave_out_limited();
+                    let limit = duration::show(self.timing.limits.statement);
+                    let line = format!(
+                        "jobs with limits wait: to claim their runs took longer than {limit}; this \
+                         tick claims only runs of jobs without limits"
+                    );
+                    self.log(Level::Warn, line);
+                    return Ok(());
+                }
                 Some(claim) if sent.writes.is_empty() && claim.at_most > 1 => {
                     self.claims.too_long(claim.at_most.unsigned_abs() as usize);
                     if error.kind == Kind::Busy {
