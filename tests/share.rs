@@ -1,6 +1,6 @@
 //! Due runs of a limited definition are claimed in turns between shares. Each share has a limit.
 
-use crate::support::{Role, TestDb};
+use crate::support::{Proxy, Role, TestDb};
 
 /// Adds due runs, one for each share; `-` has no share.
 fn enqueue(db: &TestDb, shares: &str) {
@@ -129,4 +129,16 @@ fn a_job_with_too_many_shares_does_not_keep_other_jobs_waiting() {
     let tick = db.jobctl(["tick", "--lease", "3s", "--quiet"]).run().success();
     tick.stderr_has("jobs with limits wait");
     assert_eq!(db.status(other), "succeeded");
+}
+
+#[test]
+fn a_lost_connection_is_not_taken_for_a_slow_claim_of_a_limited_job() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    db.enqueue(["a"]);
+    proxy.freeze_after("The due runs of limited definitions");
+    let tick = db.jobctl(["tick", "--lease", "3s", "--quiet"]);
+    let tick = tick.env("JOBCTL_DATABASE_URL", &proxy.url()).run().exits(5);
+    tick.stderr_has("the database does not answer").nowhere("jobs with limits wait");
 }

@@ -681,7 +681,7 @@ impl Machine {
         let is_about_rows = error.may_be_about_rows();
         if self.took_too_long(sent.at) {
             match &sent.claim {
-                Some(claim) if sent.writes.is_empty() && claim.limits => {
+                Some(claim) if claim.limits && sent.writes.is_empty() && error.is_too_slow() => {
                     self.claims.leave_out_limited();
                     let limit = duration::show(self.timing.limits.statement);
                     let line = format!(
