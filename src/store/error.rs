@@ -33,6 +33,7 @@ pub(crate) struct Error {
     pub(crate) exit: Exit,
     cause: String,
     remedy: &'static str,
+    is_too_slow: bool,
 }
 
 /// The codes of `jobctl.enqueue` that jobctl handles separately.
@@ -43,7 +44,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub(crate) fn new(kind: Kind, exit: Exit, message: impl Into<String>) -> Self {
-        Self { kind, exit, cause: message.into(), remedy: "" }
+        Self { kind, exit, cause: message.into(), remedy: "", is_too_slow: false }
     }
 
     /// Returns the error for a tick's log, without the advice to try again: the tick tries again
@@ -60,9 +61,9 @@ impl Error {
         self.kind == Kind::Data || self.kind == Kind::Fatal && self.exit == Exit::CouldNot
     }
 
-    /// Returns whether the statement took too long. It may succeed with fewer rows.
+    /// Returns whether a time limit ended the statement. It may succeed with fewer rows.
     pub(crate) fn is_too_slow(&self) -> bool {
-        self.kind == Kind::Busy && self.remedy == NARROW_DOWN
+        self.is_too_slow
     }
 
     /// Returns the cause without the action that failed.
@@ -89,7 +90,7 @@ impl Error {
     }
 
     fn lost(cause: String, remedy: &'static str) -> Self {
-        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy }
+        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy, is_too_slow: false }
     }
 
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
@@ -115,7 +116,8 @@ impl Error {
             _ => String::new(),
         };
         let cause = format!("cannot {doing}: {}{detail}", cause(error)).replace(['\n', '\r'], " ");
-        Self { kind, exit, cause, remedy }
+        let is_too_slow = error.code() == Some(&SqlState::QUERY_CANCELED);
+        Self { kind, exit, cause, remedy, is_too_slow }
     }
 
     /// An error of COMMIT: if the connection was lost, the transaction may have succeeded.
@@ -139,7 +141,6 @@ pub(crate) const WRITABLE: &str = "turn it off with ALTER ROLE or ALTER DATABASE
 pub(crate) const UTF8_DATABASE: &str =
     "create a database with `createdb --encoding UTF8 --template template0 NAME`";
 
-const NARROW_DOWN: &str = "try again, or narrow it down";
 const BROKEN: &str = "the database sent an invalid answer";
 const CHECK_ADDRESS: &str = "check that the address is right";
 pub(super) const SILENT: &str = "the database does not answer";
@@ -222,7 +223,7 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
     let fatal = |exit, remedy| (Kind::Fatal, exit, remedy);
     match code.code() {
         "55P03" | "40001" | "40P01" => busy("another session holds a lock; try again"),
-        "57014" => busy(NARROW_DOWN),
+        "57014" => busy("try again, or narrow it down"),
         // The server ended the session because a transaction was idle for too long.
         "25P03" => lost("try again"),
         "25P04" => lost("try again, or set transaction_timeout higher for this role, or to 0"),
