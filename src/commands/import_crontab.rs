@@ -76,6 +76,8 @@ impl Arguments {
         let zone = self.time_zone.as_ref().map_or_else(host_zone, |zone| zone.name().to_owned());
         // The host's clock only selects the times to compare.
         let from = self.from.unwrap_or_else(|| SystemTime::now().into());
+        let accounts = accounts();
+        let is_account = |word: &str, path: Option<&str>| is_account(&accounts, word, path);
         let imported = crontab::import(&text, owner, &zone, from, &is_account);
         for (line, why) in &imported.warnings {
             print::complain(&format!("{}:{line}: {why}", self.file));
@@ -144,15 +146,19 @@ fn is_of_system(file: &str) -> bool {
     path == Path::new("/etc/crontab") || path.starts_with("/etc/cron.d")
 }
 
-/// Returns whether a word is a user of this host, and not a program in this `PATH` or jobctl's own.
-fn is_account(word: &str, path: Option<&str>) -> bool {
-    let accounts = files::open(Path::new("/etc/passwd"))
+/// Returns the names of this host's users.
+fn accounts() -> BTreeSet<String> {
+    let text = files::open(Path::new("/etc/passwd"))
         .and_then(|file| files::read_text(file, SETTINGS_LIMIT))
         .unwrap_or_default();
+    text.lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect()
+}
+
+/// Returns whether a word is a user of this host, and not a program in this `PATH` or jobctl's own.
+fn is_account(accounts: &BTreeSet<String>, word: &str, path: Option<&str>) -> bool {
     let paths = [path.map(OsString::from), env::var_os("PATH")];
     let is_program = |path: OsString| env::split_paths(&path).any(|it| it.join(word).exists());
-    accounts.lines().any(|line| line.split(':').next() == Some(word))
-        && !paths.into_iter().flatten().any(is_program)
+    accounts.contains(word) && !paths.into_iter().flatten().any(is_program)
 }
 
 /// Returns the time zone of this host, or UTC if its name can't be found out.
