@@ -19,6 +19,7 @@ use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
 use crate::job::definition;
 use crate::job::payload::{self, PAYLOAD_LIMIT};
+use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
 use crate::schedule::Schedule;
 use crate::store::{Accepted, NewRun, Queued};
@@ -280,7 +281,8 @@ fn complain_of_existing(answers: &[Accepted]) {
         }
     };
     let has_ended = |answer: &Accepted| {
-        answer.status.as_deref().is_some_and(|status| matches!(status, "cancelled" | "dead"))
+        let status = answer.status.as_deref().and_then(Status::parse);
+        matches!(status, Some(Status::Cancelled | Status::Dead))
     };
     complain(&has_ended, &|first, id| {
         let status = first.status.as_deref().unwrap_or_default();
