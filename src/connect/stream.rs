@@ -52,7 +52,9 @@ impl fmt::Display for Rejection {
             Self::Message => ("a row", MESSAGE_MIB),
             Self::Answer => ("an answer", ANSWER_MIB),
             Self::Login => ("an answer to the login", LOGIN_MIB),
-            Self::Parameters => return formatter.write_str("the database reports odd parameters"),
+            Self::Parameters => {
+                return formatter.write_str("the database reports too many or too long parameters");
+            }
             Self::AuthMethod(method) => {
                 let rule = "which require_auth forbids";
                 return write!(formatter, "the server asks for authentication by {method}, {rule}");

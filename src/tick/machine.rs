@@ -685,7 +685,7 @@ impl Machine {
                     self.claims.leave_out_limited();
                     let limit = duration::show(self.timing.limits.statement);
                     let line = format!(
-                        "jobs with limits wait: to claim their runs took longer than {limit}; this \
+                        "jobs with limits wait: claiming their runs took longer than {limit}; this \
                          tick claims only runs of jobs without limits"
                     );
                     self.log(Level::Warn, line);
