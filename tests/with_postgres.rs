@@ -76,15 +76,75 @@ shift
 exec "$@"
 "#;
 
+fn can_hide_postgresql() -> bool {
+    let mut bare = Command::new("unshare");
+    bare.args(["--mount", "sh", "-euc", BARE, "sh", "/", "true"]);
+    bare.output().is_ok_and(|done| done.status.success())
+}
+
+/// Interrupts the installation as Ctrl-C does, then waits until the setting is removed.
+const INTERRUPT: &str = r#"
+mount -t tmpfs tmpfs /etc/postgresql-common
+! setsid --wait "$1" true
+attempts=100
+until [ -z "$(ls /etc/postgresql-common/createcluster.d)" ]; do
+    attempts=$((attempts - 1))
+    [ $attempts -gt 0 ]
+    sleep 0.1
+done
+"#;
+
+#[test]
+fn an_interrupted_installation_leaves_no_setting() {
+    if !can_hide_postgresql() || !Path::new("/etc/postgresql-common").exists() {
+        return leave_out("an interrupted installation", "it needs root, unshare and PostgreSQL");
+    }
+    let folder = temp_dir();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let apt_get = folder.path().join("apt-get");
+    for signal in ["HUP", "INT", "QUIT", "TERM"] {
+        let set = "grep -q false /etc/postgresql-common/createcluster.d/*";
+        fs::write(&apt_get, format!("#!/bin/sh\n{set} && kill -s {signal} 0\n")).unwrap();
+        fs::set_permissions(&apt_get, Permissions::from_mode(0o755)).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/with-postgres");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-euc", BARE, "sh"]).arg(folder.path());
+        command.args(["sh", "-euc", INTERRUPT, "sh"]).arg(script);
+        command.env_remove("JOBCTL_TEST_DATABASE_URL").env_remove("PG_BIN");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{signal}: {output:?}");
+    }
+}
+
+/// Without a trap of its own, a signal ends a script without the trap of its end.
+#[test]
+fn every_script_that_cleans_up_does_so_after_a_signal() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut scripts = 0;
+    for folder in [".ci", "tests", "packaging", "examples", "benches/peers"] {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            let traps = |signal: &str| {
+                let mut lines = text.lines().map(str::trim);
+                lines.any(|line| {
+                    line.starts_with("trap ") && line.split(' ').any(|word| word == signal)
+                })
+            };
+            if text.starts_with("#!/bin/sh") && traps("EXIT") {
+                scripts += 1;
+                for signal in ["HUP", "INT", "TERM"] {
+                    assert!(traps(signal), "{}: {signal}", path.display());
+                }
+            }
+        }
+    }
+    assert!(scripts > 5, "{scripts}");
+}
+
 #[test]
 fn missing_programs_are_installed_quietly_or_the_error_names_the_package() {
-    let bare = ["--mount", "sh", "-euc", BARE, "sh"];
-    if !Command::new("unshare")
-        .args(bare)
-        .args(["/", "true"])
-        .output()
-        .is_ok_and(|done| done.status.success())
-    {
+    if !can_hide_postgresql() {
         return leave_out(
             "the installation of PostgreSQL",
             "it needs root, unshare and /usr/lib/postgresql",
@@ -102,7 +162,12 @@ fn missing_programs_are_installed_quietly_or_the_error_names_the_package() {
     file("sudo", "#!/bin/sh\nexit 1\n");
     let run = |before: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(bare).arg(folder.path()).args(before).arg(&script).arg("true");
+        command
+            .args(["--mount", "sh", "-euc", BARE, "sh"])
+            .arg(folder.path())
+            .args(before)
+            .arg(&script)
+            .arg("true");
         command.env_remove("JOBCTL_TEST_DATABASE_URL").env_remove("PG_BIN");
         let output = command.output().unwrap();
         assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
