@@ -138,6 +138,7 @@ fn steps<'a>(block: &Block<'a>, number: usize) -> Vec<Step<'a>> {
     let own_name = format!(".block{number}");
     match (language, block.file()) {
         ("console", _) => steps_of_console(block),
+        ("sh", None) => vec![step(text)],
         ("toml", name) => {
             let name = name.unwrap_or(&own_name);
             vec![write(name), step(format!("jobctl apply --dry-run {name}"))]
@@ -263,7 +264,7 @@ fn check_page(path: &str) {
     }
     let migrates = steps
         .iter()
-        .any(|step| step.command == "jobctl migrate" || step.command.starts_with("jobctl init"));
+        .any(|step| step.command == "jobctl migrate" || step.command.contains("jobctl init"));
     let db = if migrates { TestDb::empty() } else { TestDb::new() };
     let roles = page.split("CREATE ROLE ").skip(1).map(|rest| rest.split([' ', ';']).next());
     let drop_roles: String =
