@@ -237,6 +237,25 @@ fn a_server_that_is_not_postgresql_is_exit_5() {
 }
 
 #[test]
+fn without_an_address_the_remedy_is_to_set_one() {
+    const AT_DEFAULT_SOCKET: &str = "mount --bind \"$directory\" /var/run/postgresql && ";
+    let run = |command: &str| {
+        let script = format!("exec unshare --mount sh -c '{AT_DEFAULT_SOCKET}exec {command}'");
+        let run = Invocation::script(&script, None).env("directory", &SECURED.directory);
+        run.env("PGPORT", &SECURED.port.to_string())
+    };
+    if !run("true").run().status.success() {
+        return leave_out("a login without an address", "it needs root and /var/run/postgresql");
+    }
+    let role = "role \"root\" does not exist";
+    let remedy = "name the database: set --database-url, DATABASE_URL or the PG* variables";
+    let list = run("\"$jobctl\" list-dead");
+    list.run().exits(7).complains_once().stderr_has(&format!("{role}; {remedy}"));
+    let named = run("\"$jobctl\" list-dead").env("PGDATABASE", "app").run().exits(7);
+    assert!(named.stderr.contains(role) && !named.stderr.contains(remedy), "{named}");
+}
+
+#[test]
 fn a_missing_database_or_role_or_a_wrong_password_is_exit_7() {
     let secured = &*SECURED;
     let base = format!("host={} port={}", secured.directory, secured.port);

@@ -73,6 +73,15 @@ impl ConnectError {
         Self::new(FailureKind::Encryption, cause, remedy)
     }
 
+    /// Replaces the remedy if no setting named the user and the database.
+    pub(super) fn of_defaults(mut self) -> Self {
+        if self.exit() == Exit::Configuration {
+            self.remedy =
+                "name the database: set --database-url, DATABASE_URL or the PG* variables";
+        }
+        self
+    }
+
     pub(super) fn at(mut self, server: impl Display) -> Self {
         self.cause = format!("{server}: {}", self.cause);
         self
