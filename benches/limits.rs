@@ -1,5 +1,5 @@
 //! Measures what limited jobs cost other runs: a backlog that waits for its rate, and the turns of
-//! shares.
+//! shares, also if a million shares wait.
 
 use std::thread;
 use std::time::Duration;
@@ -14,14 +14,14 @@ const ROUNDS: usize = 3;
 const TRUE: &str = r#"{"command": ["true"]}"#;
 
 pub fn limits(scale: Scale) -> Vec<Measured> {
-    vec![rate(scale), share(scale)]
+    vec![rate(scale), share(scale), shares(scale)]
 }
 
 /// Compares runs beside a backlog that waits for its rate with the same runs alone.
 fn rate(scale: Scale) -> Measured {
     let (runs, backlog) = (scale.of(12_000, 1500), scale.of(300_000, 30_000));
     let drain = |backlog: usize| {
-        let database = limited("rate", "'60/1m'", backlog);
+        let database = limited("rate", "'60/1m'", "'backlog'", backlog);
         database.fill(runs, "shell", TRUE);
         let took = database.jobctl(["tick", "--concurrency", "64", "--max-time", "10m"]).run();
         let done = "SELECT count(*) FROM jobctl.job_runs
@@ -39,7 +39,7 @@ fn rate(scale: Scale) -> Measured {
 /// Measures how long single runs of some shares wait while another share has a backlog.
 fn share(scale: Scale) -> Measured {
     let (singles, backlog) = (scale.of(20, 5), scale.of(100_000, 10_000));
-    let database = limited("max_running_per_share", "2", backlog);
+    let database = limited("max_running_per_share", "2", "'backlog'", backlog);
     let mut tick = database.jobctl(["tick", "--linger", "--max-time", "10m"]).0.spawn().unwrap();
     let mut client = database.client();
     let mut waits = Vec::new();
@@ -70,8 +70,25 @@ fn share(scale: Scale) -> Measured {
     }
 }
 
-/// Returns a database with this many due runs of a job that has this limit.
-fn limited(limit: &str, value: &str, backlog: usize) -> Database {
+/// Compares ticks beside a million shares of a limited job with the same beside a hundred.
+fn shares(scale: Scale) -> Measured {
+    let (runs, many) = (scale.of(2000, 500), scale.of(1_000_000, 100_000));
+    let [large, small] = [many, 100].map(|shares| {
+        let database = limited("max_running", "4", "n", shares);
+        database.fill(runs * ROUNDS, "shell", TRUE);
+        database
+    });
+    let tick = |database: &Database| database.jobctl(["tick", "--limit", &runs.to_string()]).run();
+    Measured {
+        what: format!("{runs} runs beside {many} shares of a limited job / beside 100"),
+        goal: Goal::AtLeast(0.8),
+        ..compare(runs, (0..ROUNDS).map(|_| (tick(&large), tick(&small))).collect())
+    }
+}
+
+/// Returns a database with this many due runs of a job that has this limit. `share` is an
+/// expression; `n` counts the runs.
+fn limited(limit: &str, value: &str, share: &str, backlog: usize) -> Database {
     let database = Database::new();
     let define = format!(
         "INSERT INTO jobctl.job_definitions (name, kind, action, {limit})
@@ -79,7 +96,7 @@ fn limited(limit: &str, value: &str, backlog: usize) -> Database {
     );
     let fill = format!(
         "INSERT INTO jobctl.job_runs (definition_id, job_type, share)
-         SELECT id, name, 'backlog' FROM jobctl.job_definitions, generate_series(1, {backlog})"
+         SELECT id, name, {share} FROM jobctl.job_definitions, generate_series(1, {backlog}) AS n"
     );
     database.execute([&define, &fill, "VACUUM ANALYZE jobctl.job_runs"]);
     database

@@ -728,7 +728,13 @@ BEGIN
         WHERE run.job_type = definition.name
             AND run.job_type NOT IN ('shell', 'http')
             AND run.status IN ('queued', 'failed')
-        ORDER BY run.job_type, coalesce(run.share, ''), run.priority, run.run_at, run.id
+        ORDER BY
+            run.job_type,
+            coalesce(run.share, ''),
+            run.queue,
+            run.priority,
+            run.run_at,
+            run.id
         OFFSET definition.max_waiting - 1
         LIMIT 1;
         is_full := FOUND;
@@ -1110,6 +1116,7 @@ ALTER TABLE ONLY jobctl.job_workers
 ALTER TABLE ONLY jobctl.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts USING btree (finished_at, run_id, attempt) WHERE (outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text]));
+CREATE INDEX job_definitions_limited ON jobctl.job_definitions USING btree (id) WHERE is_limited;
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions USING btree (next_run_at) WHERE (enabled AND (paused_at IS NULL) AND (schedule IS NOT NULL));
 CREATE INDEX job_effects_open ON jobctl.job_effects USING btree (recorded_at) WHERE (completed_at IS NULL);
 CREATE INDEX job_events_definition ON jobctl.job_events USING btree (job, id) WHERE (run_id IS NULL);
@@ -1125,7 +1132,7 @@ CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs USING btree (idempotency_key
 CREATE INDEX job_runs_replaced ON jobctl.job_runs USING btree (idempotency_key) WHERE ((status = 'running'::text) AND (key_scope = 'replaced'::text));
 CREATE INDEX job_runs_running ON jobctl.job_runs USING btree (job_type, locked_by) WHERE (status = 'running'::text);
 CREATE INDEX job_runs_waiting ON jobctl.job_runs USING btree (queue, priority, run_at, id) WHERE (status = ANY (ARRAY['queued'::text, 'failed'::text]));
-CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, COALESCE(share, ''::text), priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
+CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, COALESCE(share, ''::text), queue, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
 CREATE TRIGGER attempts_only_go_up AFTER UPDATE OF attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.attempts < old.attempts) AND ((new.attempts < (old.attempts - 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_update('attempts', 'go down when its claim is released');
 CREATE TRIGGER deleted_runs_have_no_history AFTER DELETE ON jobctl.job_runs REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
 CREATE TRIGGER effects_are_settled_by_their_recorder BEFORE DELETE OR UPDATE ON jobctl.job_effects FOR EACH ROW WHEN ((old.recorded_by <> CURRENT_USER)) EXECUTE FUNCTION jobctl.keep_effect();

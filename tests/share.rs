@@ -1,5 +1,6 @@
 //! Due runs of a limited definition are claimed in turns between shares. Each share has a limit.
 
+use crate::slow_database::slow_down;
 use crate::support::{Proxy, Role, TestDb};
 
 /// Adds due runs, one for each share; `-` has no share.
@@ -117,18 +118,83 @@ fn every_way_to_enqueue_sets_the_share() {
 }
 
 #[test]
-fn a_job_with_too_many_shares_does_not_keep_other_jobs_waiting() {
+fn a_limited_job_that_is_too_slow_to_claim_does_not_keep_other_jobs_waiting() {
     let db = TestDb::new();
-    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 9\n");
-    db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, share)
-         SELECT 'a', 'share-' || number FROM generate_series(1, 60000) AS number",
-    );
+    db.apply("[jobs.a]\nshell = 'true'\nrate = '9/1d'\n");
+    db.enqueue(["a"]);
     let other = db.enqueue(["shell", "--priority", "5", "--", "true"]);
+    slow_down(&db, "job_definitions", "UPDATE", "true", 1.5);
     // The limit of a statement is a sixth of the lease.
     let tick = db.jobctl(["tick", "--lease", "3s", "--quiet"]).run().success();
     tick.stderr_has("jobs with limits wait");
     assert_eq!(db.status(other), "succeeded");
+}
+
+/// Adds a run that is due in an hour to each of so many shares, then a due run of the share `z`.
+fn hide_behind_shares(db: &TestDb, shares: usize) -> i64 {
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, share, run_at)
+         SELECT 'a', 'share ' || number, now() + interval '1 hour'
+         FROM generate_series(1, {shares}) AS number"
+    ));
+    db.enqueue(["a", "--share", "z"])
+}
+
+#[test]
+fn a_due_run_behind_more_shares_than_a_claim_looks_at_is_claimed() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    let hidden = hide_behind_shares(&db, 2500);
+    let first = db.enqueue(["a", "--share", "a"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!([db.status(hidden), db.status(first)], ["succeeded"; 2]);
+    // Turns begin in the middle, so the last ones come after the first name.
+    db.execute("UPDATE jobctl.job_definitions SET last_share = 'share 7'");
+    let first = db.enqueue(["a", "--share", "share 6"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(first), "succeeded");
+}
+
+#[test]
+fn a_share_with_many_priorities_does_not_keep_the_next_share_waiting() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    let hidden = hide_behind_shares(&db, 3000);
+    db.execute("UPDATE jobctl.job_runs SET priority = id, share = 'many' WHERE share <> 'z'");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(hidden), "succeeded");
+}
+
+#[test]
+fn a_queue_that_is_not_served_hides_no_run_of_the_same_share() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    let hidden = hide_behind_shares(&db, 3000);
+    db.execute(
+        "UPDATE jobctl.job_runs SET share = 'z', run_at = now();
+         UPDATE jobctl.job_runs SET priority = id, queue = 'a' WHERE id <> (SELECT max(id) FROM
+             jobctl.job_runs)",
+    );
+    db.jobctl(["tick", "--queue", "default"]).run().success();
+    assert_eq!(db.status(hidden), "succeeded");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'"), "3000");
+}
+
+#[test]
+fn all_of_many_limited_definitions_are_served() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_definitions (name, kind, action, max_running)
+         SELECT 'job-' || number, 'shell', '{\"command\": [\"true\"]}', 1
+         FROM generate_series(1, 1200) AS number;
+         INSERT INTO jobctl.job_runs (job_type)
+         SELECT 'job-' || number FROM generate_series(1, 1200, 10) AS number",
+    );
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(
+        db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"),
+        "succeeded|120"
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ const LEASE: &str = "30s";
 
 /// Lets each changed row of `table` take this long if the condition holds, as a trigger of an audit
 /// does.
-fn slow_down(db: &TestDb, table: &str, event: &str, condition: &str, seconds: f64) {
+pub(crate) fn slow_down(db: &TestDb, table: &str, event: &str, condition: &str, seconds: f64) {
     db.execute(&format!(
         "CREATE FUNCTION public.dawdle() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN PERFORM pg_sleep({seconds}); RETURN NEW; END $$;

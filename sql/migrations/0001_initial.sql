@@ -140,6 +140,9 @@ CREATE TABLE jobctl.job_definitions (
     CONSTRAINT only_a_schedule_has_a_next_run CHECK (schedule IS NOT NULL OR next_run_at IS NULL)
 );
 
+CREATE INDEX job_definitions_limited ON jobctl.job_definitions (id)
+    WHERE is_limited;
+
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions (next_run_at)
     WHERE enabled AND paused_at IS NULL AND schedule IS NOT NULL;
 
@@ -312,11 +315,11 @@ CREATE INDEX job_runs_replaced ON jobctl.job_runs (idempotency_key)
 CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (definition_id, scheduled_for)
     WHERE scheduled_for IS NOT NULL;
 
--- The waiting runs of definitions that limit their runs, by share and in the order of claims; also
--- counts them for max_waiting. The key is the name, not the id: any program may insert runs, and a
--- removed definition may come back.
+-- The waiting runs of definitions that limit their runs, see within_limits.sql; also counts them
+-- for max_waiting. The key is the name, not the id: any program may insert runs, and a removed
+-- definition may come back.
 CREATE INDEX job_runs_waiting_of_job
-    ON jobctl.job_runs (job_type, coalesce(share, ''), priority, run_at, id)
+    ON jobctl.job_runs (job_type, coalesce(share, ''), queue, priority, run_at, id)
     WHERE status IN ('queued', 'failed') AND job_type NOT IN ('shell', 'http');
 
 CREATE INDEX job_runs_dead ON jobctl.job_runs (finished_at, id)
@@ -944,7 +947,13 @@ BEGIN
         WHERE run.job_type = definition.name
             AND run.job_type NOT IN ('shell', 'http')
             AND run.status IN ('queued', 'failed')
-        ORDER BY run.job_type, coalesce(run.share, ''), run.priority, run.run_at, run.id
+        ORDER BY
+            run.job_type,
+            coalesce(run.share, ''),
+            run.queue,
+            run.priority,
+            run.run_at,
+            run.id
         OFFSET definition.max_waiting - 1
         LIMIT 1;
         is_full := FOUND;

@@ -79,6 +79,17 @@ pub(crate) struct ClaimResult {
     pub(crate) skipped: bool,
     /// The last lane that the claim looked at, if there are more lanes.
     pub(crate) last_lane: Option<Lane>,
+    /// The last limited definition that the claim looked at, if there are more.
+    pub(crate) last_definition: Option<i64>,
+    /// The definitions that have more shares than the claim looked at.
+    pub(crate) last_shares: Vec<LastShare>,
+}
+
+impl ClaimResult {
+    /// Returns whether more runs may be due where the claim did not look.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.last_lane.is_some() || self.last_definition.is_some() || !self.last_shares.is_empty()
+    }
 }
 
 /// How many due runs to claim, and from where.
@@ -94,6 +105,10 @@ pub(crate) struct Claim {
     pub(crate) after: Option<Vec<Position>>,
     /// Begin the full scan after this lane; `None`: at the first lane.
     pub(crate) after_lane: Option<Lane>,
+    /// Look at the limited definitions after this one; `None`: begin with the first one.
+    pub(crate) after_definition: Option<i64>,
+    /// Continue after these shares.
+    pub(crate) after_shares: Vec<LastShare>,
     /// Whether to release the claim right if fewer runs are due.
     pub(crate) release_right: bool,
     /// Whether the claim must check the limits of definitions.
@@ -104,6 +119,11 @@ impl Claim {
     /// Returns whether the claim found too few runs.
     pub(crate) fn is_short(&self, claimed: &[Claimed]) -> bool {
         claimed.len() < usize::try_from(self.at_most).unwrap_or(0)
+    }
+
+    /// Returns whether the claim releases the claim right, because no more runs are due.
+    pub(crate) fn releases_right(&self, taken: &ClaimResult) -> bool {
+        self.release_right && self.is_short(&taken.claimed) && !taken.is_partial()
     }
 }
 
@@ -145,6 +165,12 @@ impl Claimed {
 }
 
 rows! {
+    /// The last share of a limited definition that a claim looked at.
+    pub(crate) struct LastShare {
+        pub(crate) definition: i64,
+        pub(crate) share: String,
+    }
+
     /// A due run of a limited definition, and its place in the order of all jobs.
     struct LimitedRun {
         id: i64,
@@ -275,8 +301,8 @@ pub(super) fn claim(
     wanted: &ClaimFilter,
 ) -> PgResult<ClaimResult> {
     let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, lease } = wanted;
-    let (within_limits, skipped) =
-        if claim.limits { within_limits(client, claim, wanted)? } else { (Vec::new(), false) };
+    let Limited { runs: within_limits, mut result } =
+        if claim.limits { within_limits(client, claim, wanted)? } else { Limited::default() };
     let limited = column(&within_limits, |run| run.id);
     let after = claim.after.as_deref();
     let arguments: [&dyn Argument; 16] = [
@@ -303,10 +329,9 @@ pub(super) fn claim(
     );
     let arguments = [arguments.as_slice(), &limited_runs].concat();
     let mut rows = client.rows(query!("tick/claim"), &arguments)?;
-    let mut last_lane = None;
     if let Some(row) = rows.first() {
         let queue: Option<String> = row.try_get("cut_queue")?;
-        last_lane = queue.zip(row.try_get("cut_priority")?);
+        result.last_lane = queue.zip(row.try_get("cut_priority")?);
         // If there is no run, the row only names the last lane.
         if row.try_get::<_, Option<i64>>("id")?.is_none() {
             rows.clear();
@@ -329,32 +354,61 @@ pub(super) fn claim(
         run.definition = kind.zip(action).map(|(kind, action)| DefinedAction { kind, action });
         Ok(run)
     };
-    let claimed: Vec<Claimed> = rows.iter().map(read).collect::<PgResult<_>>()?;
+    result.claimed = rows.iter().map(read).collect::<PgResult<_>>()?;
     let mut started = limited;
-    started.retain(|id| claimed.iter().any(|run| run.id == *id));
+    started.retain(|id| result.claimed.iter().any(|run| run.id == *id));
     if !started.is_empty() {
         client.execute(query!("tick/spend"), &[&started])?;
     }
-    if claim.release_right && claim.is_short(&claimed) {
+    if claim.releases_right(&result) {
         client.execute(query!("tick/leave"), &[&holder.worker, &holder.tick])?;
     }
-    Ok(ClaimResult { claimed, skipped, last_lane })
+    Ok(result)
 }
 
-/// Locks the definitions that limit their runs. Returns the runs that are within the limits, in the
-/// order of turns, and whether another session has locked a definition.
-fn within_limits(
-    client: &mut Client,
-    claim: &Claim,
-    wanted: &ClaimFilter,
-) -> PgResult<(Vec<LimitedRun>, bool)> {
+/// The runs of limited definitions that a claim may claim, in the order of turns.
+#[derive(Default)]
+struct Limited {
+    runs: Vec<LimitedRun>,
+    /// Says what the claim left out.
+    result: ClaimResult,
+}
+
+/// Locks the definitions that limit their runs, and finds the runs that are within the limits.
+fn within_limits(client: &mut Client, claim: &Claim, wanted: &ClaimFilter) -> PgResult<Limited> {
     let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, .. } = wanted;
-    let due: Vec<(i64, bool)> =
-        client.list(query!("tick/lock_limited"), &[queues, excluded_jobs, excluded_kinds])?;
-    let locked: Vec<i64> = due.iter().filter(|(_, locked)| *locked).map(|(id, _)| *id).collect();
-    let runs = client
-        .list(query!("tick/within_limits"), &[&locked, queues, &claim.at_most, excluded_runs])?;
-    Ok((runs, locked.len() < due.len()))
+    let mut limited = Limited::default();
+    let mut locked: Vec<i64> = Vec::new();
+    let after = claim.after_definition.unwrap_or(0);
+    let arguments: [&dyn Argument; 4] = [queues, excluded_jobs, excluded_kinds, &after];
+    for row in client.rows(query!("tick/lock_limited"), &arguments)? {
+        limited.result.last_definition = row.try_get("last")?;
+        if let Some(definition) = row.try_get("id")? {
+            match row.try_get("locked")? {
+                true => locked.push(definition),
+                false => limited.result.skipped = true,
+            }
+        }
+    }
+    if locked.is_empty() {
+        return Ok(limited);
+    }
+    let arguments: [&dyn Argument; 6] = [
+        &locked,
+        queues,
+        &claim.at_most,
+        excluded_runs,
+        &column(&claim.after_shares, |last| last.definition),
+        &column(&claim.after_shares, |last| last.share.as_str()),
+    ];
+    for row in client.rows(query!("tick/within_limits"), &arguments)? {
+        if row.try_get::<_, Option<i64>>("id")?.is_some() {
+            limited.runs.push(LimitedRun::from_row(&row)?);
+        } else {
+            limited.result.last_shares.push(LastShare::from_row(&row)?);
+        }
+    }
+    Ok(limited)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(crate) use bisect::{BatchSize, Bisection, bisect};
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{
-    Claim, ClaimFilter, ClaimResult, Claimed, DueRun, Holder, Lane, Position, Token,
+    Claim, ClaimFilter, ClaimResult, Claimed, DueRun, Holder, Lane, LastShare, Position, Token,
 };
 pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, StoredDefinition, Unlisted};
 pub(crate) use effects::{Effect, RESULT_LIMIT};

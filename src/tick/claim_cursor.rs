@@ -7,13 +7,13 @@
 //! share of its time. Earlier runs and other lanes that appear meanwhile wait for the next full
 //! scan.
 //!
-//! A claim looks at a limited number of lanes, and the next claim at the lanes after them: a
-//! rotation through all lanes. Pure.
+//! A claim looks at a limited number of lanes, of limited definitions and of their shares, and the
+//! next claim at those after them: a rotation through all of them. Pure.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::store::{Claim, ClaimResult, Lane, Position};
+use crate::store::{Claim, ClaimResult, Lane, LastShare, Position};
 
 /// A full scan that took longer than `SLOW + SLOW_PER_RUN * runs` has probably read dead rows.
 const SLOW: Duration = Duration::from_millis(10);
@@ -29,6 +29,10 @@ pub(super) struct ClaimCursor {
     full_scan_from: Option<Instant>,
     /// The next full scan begins after this lane.
     pub(super) after_lane: Option<Lane>,
+    /// The next claim begins after this limited definition.
+    pub(super) after_definition: Option<i64>,
+    /// The next claim continues after these shares.
+    pub(super) after_shares: Vec<LastShare>,
     /// Every claim of this rotation returned all due runs of its lanes.
     is_exhaustive: bool,
 }
@@ -42,7 +46,10 @@ impl ClaimCursor {
 
     /// Returns whether the last rotation claimed all due runs.
     pub(super) fn found_all(&self) -> bool {
-        self.is_exhaustive && self.after_lane.is_none()
+        self.is_exhaustive
+            && self.after_lane.is_none()
+            && self.after_definition.is_none()
+            && self.after_shares.is_empty()
     }
 
     /// Updates the state after a claim: what it `asked` for, when it was sent, how long it `took`,
@@ -55,6 +62,13 @@ impl ClaimCursor {
         taken: &ClaimResult,
     ) {
         let claimed = &taken.claimed;
+        if asked.limits {
+            let begin = asked.after_definition.unwrap_or(0);
+            let is_passed = |id: i64| taken.last_definition.is_some_and(|last| id > last);
+            self.after_shares.retain(|it| it.definition <= begin || is_passed(it.definition));
+            self.after_shares.extend(taken.last_shares.iter().cloned());
+            self.after_definition = taken.last_definition;
+        }
         if asked.after.is_none() {
             self.scan_fully();
             let short = asked.is_short(claimed);
@@ -117,6 +131,8 @@ mod tests {
             bytes: 1,
             after,
             after_lane: None,
+            after_definition: None,
+            after_shares: Vec::new(),
             release_right: false,
             limits,
         }
@@ -208,7 +224,7 @@ mod tests {
                 &asked,
                 now,
                 Duration::ZERO,
-                &ClaimResult { claimed: runs, last_lane, skipped: false },
+                &ClaimResult { claimed: runs, last_lane, ..ClaimResult::default() },
             );
             (cursor.after_lane.clone().map(|(queue, _)| queue), cursor.found_all())
         };

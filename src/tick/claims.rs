@@ -158,6 +158,8 @@ impl Claims {
             release_right: !self.linger && after.is_none() && self.skipped_since.is_none(),
             after,
             after_lane: self.cursor.after_lane.clone(),
+            after_definition: self.cursor.after_definition,
+            after_shares: self.cursor.after_shares.clone(),
             limits: self.woken.limits && !self.leaves_out_limited,
         })
     }
@@ -224,7 +226,7 @@ impl Claims {
         self.cursor.observe(claim, sent, took, taken);
         let short = claim.is_short(&taken.claimed);
         self.prefetch.observe_claim(&taken.claimed, short);
-        if short && claim.release_right {
+        if claim.releases_right(taken) {
             self.right_lost();
         }
         // Another session has locked a limited definition. Another tick's claim unlocks it soon; a

@@ -859,12 +859,13 @@ impl Database {
                 self.write_definition(row)?;
             }
         }
-        if claim.release_right && claimed.len() < at_most {
-            self.return_right(&holder.worker, &holder.tick)?;
-        }
         claimed.sort_by_key(|run| (run.priority, run.run_at, run.id));
         let claimed = claimed.into_iter().map(|run| self.claimed(run, &within_limits)).collect();
-        Ok(ClaimResult { claimed, skipped, last_lane })
+        let result = ClaimResult { claimed, skipped, last_lane, ..ClaimResult::default() };
+        if claim.releases_right(&result) {
+            self.return_right(&holder.worker, &holder.tick)?;
+        }
+        Ok(result)
     }
 
     /// Returns where the claim looks for runs, in this order: priority, oldest run, queue and the

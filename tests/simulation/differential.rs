@@ -826,6 +826,8 @@ impl Sequence {
             after_lane: random
                 .percent(if self.last_lane.is_some() { 50 } else { 8 })
                 .then_some(lane),
+            after_definition: None,
+            after_shares: Vec::new(),
             release_right: random.percent(30),
             limits: random.percent(85),
         });

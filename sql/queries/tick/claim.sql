@@ -95,20 +95,20 @@ claim_right AS MATERIALIZED (
         )
 ),
 left_out AS MATERIALIZED (
-    SELECT $6::text[] || ARRAY(
-        SELECT definition.name
-        FROM jobctl.job_definitions AS definition
-        WHERE definition.is_limited OR definition.kind = ANY ($7::text[])
-        UNION ALL
-        SELECT held.name
-        FROM held
-        WHERE held.scope = 'job'
-    ) AS job_types,
-    ARRAY(
-        SELECT replaced.idempotency_key
-        FROM jobctl.job_runs AS replaced
-        WHERE replaced.status = 'running' AND replaced.key_scope = 'replaced'
-    ) AS keys
+    SELECT unnest($6::text[]) AS job_type
+    UNION ALL
+    SELECT definition.name
+    FROM jobctl.job_definitions AS definition
+    WHERE definition.is_limited OR definition.kind = ANY ($7::text[])
+    UNION ALL
+    SELECT held.name
+    FROM held
+    WHERE held.scope = 'job'
+),
+replaced AS MATERIALIZED (
+    SELECT run.idempotency_key
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'running' AND run.key_scope = 'replaced'
 ),
 free AS MATERIALIZED (
     SELECT
@@ -146,9 +146,13 @@ free AS MATERIALIZED (
             AND coalesce(run.expires_at > now(), true)
             AND run.id <> ALL ($8::bigint[])
             -- `coalesce` hides the comparison from the planner. If most runs are of one job, it
-            -- would expect that hardly any run passes, and read and sort the whole lane.
-            AND NOT coalesce(run.job_type = ANY ((SELECT job_types FROM left_out)::text[]), false)
-            AND NOT coalesce(run.idempotency_key = ANY ((SELECT keys FROM left_out)::text[]), false)
+            -- would expect that hardly any run passes, and read and sort the whole lane. Each list
+            -- is read once, into a hash table.
+            AND NOT coalesce(run.job_type IN (SELECT left_out.job_type FROM left_out), false)
+            AND NOT coalesce(
+                run.idempotency_key IN (SELECT replaced.idempotency_key FROM replaced),
+                false
+            )
         ORDER BY run.run_at, run.id
         -- More than the outer limit needs, but without it the planner would sort whole lanes.
         LIMIT $3::integer

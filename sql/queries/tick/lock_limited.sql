@@ -1,13 +1,24 @@
--- Locks the definitions that limit their runs and have due runs, until the end of the transaction.
--- Then within_limits.sql counts running runs in its own, later snapshot. Skips definitions that
--- another claim has locked.
+-- Locks definitions that limit their runs and seem to have due runs, until the end of the
+-- transaction. Then within_limits.sql counts running runs in its own, later snapshot. Skips
+-- definitions that another claim has locked.
 -- $1  queues, empty for all    $2  excluded job types    $3  excluded kinds of definitions
--- A row per definition, and whether it is `locked` now.
-WITH due AS MATERIALIZED (
-    SELECT definition.id
+-- $4  begin after the definition with this id
+-- A row per definition, and whether it is `locked` now, or one row without a definition. Each row
+-- names the last definition that this claim looked at, if there may be more.
+--
+-- A claim looks at 1,000 definitions and locks 50. It looks at 100 runs of each: if none of them is
+-- due, another may be.
+WITH looked_at AS MATERIALIZED (
+    SELECT definition.*
     FROM jobctl.job_definitions AS definition
-    WHERE definition.is_limited
-        AND definition.name <> ALL ($2::text[])
+    WHERE definition.is_limited AND definition.id > $4::bigint
+    ORDER BY definition.id
+    LIMIT 1000
+),
+due AS MATERIALIZED (
+    SELECT definition.id
+    FROM looked_at AS definition
+    WHERE definition.name <> ALL ($2::text[])
         AND definition.kind <> ALL ($3::text[])
         -- A rate that is used up costs no lock and no count.
         AND coalesce(
@@ -16,13 +27,21 @@ WITH due AS MATERIALIZED (
             true
         )
         AND EXISTS (
-            SELECT FROM jobctl.job_runs AS run
-            WHERE run.job_type = definition.name
-                AND run.job_type NOT IN ('shell', 'http')
-                AND run.status IN ('queued', 'failed')
-                AND run.run_at <= now()
-                AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
+            SELECT FROM (
+                SELECT
+                    run.run_at <= now()
+                    AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[])) AS is_due,
+                    row_number() OVER () AS place
+                FROM jobctl.job_runs AS run
+                WHERE run.job_type = definition.name
+                    AND run.job_type NOT IN ('shell', 'http')
+                    AND run.status IN ('queued', 'failed')
+                LIMIT 100
+            ) AS first
+            WHERE first.is_due OR first.place = 100
         )
+    ORDER BY definition.id
+    LIMIT 50
 ),
 locked AS MATERIALIZED (
     SELECT definition.id
@@ -32,6 +51,14 @@ locked AS MATERIALIZED (
 )
 SELECT
     due.id,
-    locked.id IS NOT NULL AS locked
-FROM due
+    locked.id IS NOT NULL AS locked,
+    cut.last
+FROM (
+    SELECT
+        CASE
+            WHEN (SELECT count(*) FROM due) = 50 THEN (SELECT max(due.id) FROM due)
+            WHEN (SELECT count(*) FROM looked_at) = 1000 THEN (SELECT max(id) FROM looked_at)
+        END AS last
+) AS cut
+LEFT JOIN due ON true
 LEFT JOIN locked ON locked.id = due.id
