@@ -46,7 +46,7 @@ chaos: toolchain ## crash, stop and cut off real ticks for SECONDS=180; SEED=N r
 	CHAOS_SECONDS="$(or $(SECONDS),180)" CHAOS_SEED="$(SEED)" $(CARGO) test --locked \
 		--test integration -- --exact --nocapture chaos::every_promise_holds_while_everything_fails
 
-simulate: ## run the tick in SEEDS=10000 simulated worlds; SEED=N replays one, HOSTS=1000 shows how it grows
+simulate: toolchain ## run the tick in SEEDS=10000 simulated worlds; SEED=N replays one, HOSTS=1000 shows how it grows
 	SEEDS="$(or $(SEEDS),10000)" $(CARGO) test --locked --bin jobctl simulation -- --nocapture
 
 fuzz: toolchain ## try CASES=20000 random schedules and backoffs, and SEQUENCES=1000 of statements

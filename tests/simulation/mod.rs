@@ -23,6 +23,8 @@ use std::thread;
 use variants::{VARIANTS, Variant};
 use world::{Config, World};
 
+use crate::text::plural;
+
 /// Nanoseconds of real time since the start of the world.
 type Time = u64;
 
@@ -169,8 +171,11 @@ fn the_same_seed_replays_the_same_history() {
 #[test]
 fn every_known_defect_is_found() {
     let found = |(variant, seeds, _): &(Variant, u64, &str)| {
-        let found = run_all(1, *seeds, *variant);
-        println!("{variant:?} {found:?}");
+        let found = run_all(1, *seeds, *variant).map(|(seed, _)| seed);
+        let result = found.map_or("not found".to_owned(), |seed| {
+            format!("found after {}", plural::of(seed.cast_signed(), "world"))
+        });
+        println!("planted {variant:?}: {result}");
         found.is_some()
     };
     let missed: Vec<_> = VARIANTS.iter().filter(|variant| !found(variant)).collect();
