@@ -107,11 +107,11 @@ fn a_dry_run_prints_the_same_and_changes_nothing() {
     assert_eq!(definitions(&db), before);
     db.jobctl(["apply", file, "--json"]).run().success().stdout(
         "[{\"change\":\"change\",\"job_type\":\"cleanup\",\"definition_key\":\"shell\",\
-         \"old\":\"\\\"true\\\"\",\"new\":\"\\\"exit 0\\\"\"},\
+         \"old\":\"\\\"true\\\"\",\"new\":\"\\\"exit 0\\\"\",\"due_at\":null,\"due_runs\":null},\
          {\"change\":\"change\",\"job_type\":\"cleanup\",\"definition_key\":\"max_attempts\",\
-         \"old\":\"10\",\"new\":\"3\"},\
+         \"old\":\"10\",\"new\":\"3\",\"due_at\":null,\"due_runs\":null},\
          {\"change\":\"disable\",\"job_type\":\"report\",\"definition_key\":null,\
-         \"old\":null,\"new\":null}]\n",
+         \"old\":null,\"new\":null,\"due_at\":null,\"due_runs\":null}]\n",
     );
     db.jobctl(["apply", file, "--json"]).run().success().stdout("[]\n");
 }
@@ -315,6 +315,7 @@ fn a_changed_schedule_keeps_its_pause_and_its_due_fire() {
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())");
     db.apply(&job(7));
+    db.jobctl(["tick", "--queue", "none"]).run().success();
     assert_eq!(
         db.query(
             "SELECT count(*), min(status), bool_and(scheduled_for <= now()) FROM jobctl.job_runs"

@@ -184,7 +184,13 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     std::fs::write(&file, "[jobs.plain]\nshell = 'false'\n").unwrap();
     let apply = format!("apply {} --dry-run", file.display());
     let mut interfaces = Interfaces { db: &db, text: interfaces.text };
+    let next = |time: &str| {
+        let set = "UPDATE jobctl.job_definitions SET next_run_at";
+        db.execute(&format!("{set} = {time} WHERE name = 'nightly'"));
+    };
+    next("now() - interval '1 minute'");
     interfaces.rows("apply", &[&apply]);
+    next("now() + interval '1 hour'");
     interfaces.rows("list", &["list"]);
     interfaces.rows("list-dead", &["list-dead --all"]);
     interfaces.rows("list-dead --group", &["list-dead --group --all"]);

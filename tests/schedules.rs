@@ -249,7 +249,7 @@ fn apply_fixes_a_schedule_whose_runs_cannot_be_stored() {
     let folder = temp_dir();
     std::fs::write(folder.path().join("jobs.toml"), job(8)).unwrap();
     let applied = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().success();
-    applied.stdout("change\ta\tmax_attempts\t7\t8\n").stderr_has("schedule of `a` does not fire");
+    applied.stdout_has("change\ta\tmax_attempts\t7\t8\n").stderr("");
     db.jobctl(["tick"]).run().success().stderr_has("schedule a: fired");
     assert_eq!(fired(&db), "1");
 }
@@ -382,17 +382,78 @@ fn a_schedule_that_never_fires_is_logged_and_put_off() {
 }
 
 #[test]
-fn a_changed_schedule_fires_the_due_time_and_continues_from_now() {
+fn a_changed_schedule_fires_the_due_time_in_the_next_tick_and_continues_from_now() {
     let db = TestDb::new();
     every_year(&db, "");
     missed(&db, "0");
     db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
+    assert_eq!(fired(&db), "0");
+    db.jobctl(["tick"]).run().success();
     assert_eq!(fired(&db), "1");
     let next = "SELECT next_run_at = date_trunc('year', now()) + interval '1 year' FROM \
         jobctl.job_definitions";
     assert_eq!(db.query(next), "t");
-    db.jobctl(["tick"]).run().success();
-    assert_eq!(fired(&db), "1");
+}
+
+/// Times of a schedule are due; `apply` changes its definition. The new definition decides how many
+/// of them the next tick fires, and `apply` says the number, also in a dry run.
+#[test]
+fn the_new_definition_decides_about_due_times() {
+    let job = |keys: &str| format!("[jobs.a]\nshell = 'true'\n{keys}\n");
+    let all = "schedule = '* * * * *'\ncatch_up = 'all'\noverlap = 'allow'";
+    let other = "[jobs.b]\nshell = 'true'\n".to_owned();
+    let folder = temp_dir();
+    let file = folder.path().join("jobs.toml");
+    for (after, prune, fires) in [
+        (other.clone(), false, Some(0)),
+        (other, true, Some(0)),
+        (job(""), false, Some(0)),
+        (job(&format!("{all}\nenabled = false")), false, Some(0)),
+        (job("schedule = '* * * * *'\ncatch_up = 'skip'\noverlap = 'allow'"), false, Some(1)),
+        (job("schedule = '@yearly'\ncatch_up = 'skip'\noverlap = 'allow'"), false, Some(0)),
+        (job("schedule = '@yearly'\ncatch_up = 'one'"), false, Some(1)),
+        (job("schedule = '* * * * *'\ncatch_up = 'all'\noverlap = 'skip'"), false, Some(1)),
+        (job("schedule = '* * * * *'\ncatch_up = 'all:7'\noverlap = 'queue'"), false, Some(7)),
+        (job(&format!("{all}\ntimeout = '1m'")), false, Some(51)),
+        (job(all), false, None),
+    ] {
+        let db = TestDb::new();
+        db.apply(&job(all));
+        db.jobctl(["hold", "--all"]).run().success();
+        // Whole minutes, but never close to the next one.
+        missed(&db, "50 minutes");
+        std::fs::write(&file, &after).unwrap();
+        let apply = |flags: &[&str]| {
+            let prune = prune.then_some("--prune");
+            let apply = db.jobctl(["apply", file.to_str().unwrap(), "--json"]).args(prune);
+            apply.args(flags.iter().copied()).run().success().stdout
+        };
+        let due = |answer: &str| {
+            let rows: Vec<serde_json::Value> = serde_json::from_str(answer).unwrap();
+            let mut due = rows.iter().filter(|row| row["change"] == "due");
+            due.next().map(|row| {
+                assert_eq!(row["job_type"], "a");
+                (row["due_at"].as_str().unwrap().to_owned(), row["due_runs"].as_u64().unwrap())
+            })
+        };
+        let seen = "SELECT to_char(next_run_at AT TIME ZONE 'UTC', \
+            'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM jobctl.job_definitions";
+        let seen = db.query(seen);
+        let (planned, applied) = (due(&apply(&["--dry-run"])), due(&apply(&[])));
+        assert_eq!(fired(&db), "0", "{after}");
+        db.jobctl(["tick"]).run().success();
+        let fired: u64 = fired(&db).parse().unwrap();
+        let Some(fires) = fires else {
+            assert_eq!((planned, applied), (None, None), "{after}");
+            continue;
+        };
+        for (since, runs) in [planned.unwrap(), applied.unwrap()] {
+            assert_eq!(since, seen, "{after}");
+            // The minute may have ended meanwhile.
+            assert!(runs == fires || runs == fires + 1 && fires > 1, "{after}: {runs}");
+        }
+        assert!(fired == fires || fired == fires + 1 && fires > 1, "{after}: {fired}");
+    }
 }
 
 #[test]

@@ -13,9 +13,8 @@ use crate::files::{self, MIB};
 use crate::job::definition::{self, Definition, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Output, Table};
-use crate::store::{Applied, ApplyMode, BatchSize, Unlisted};
-use crate::text::plural;
-use crate::upkeep;
+use crate::store::{Applied, ApplyMode, Unlisted};
+use crate::text::{plural, timestamp};
 
 /// The longest file that is read.
 const FILE_LIMIT: u64 = 4 * MIB;
@@ -48,7 +47,8 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// A difference between the definitions and the file: of a changed definition, one for each key.
+/// A difference between the definitions and the file: of a changed definition, one for each key. If
+/// times of its schedule are due, another one says what becomes of them.
 #[derive(Debug, Default, Serialize)]
 struct Change {
     change: &'static str,
@@ -57,6 +57,11 @@ struct Change {
     /// As TOML, without secrets.
     old: Option<String>,
     new: Option<String>,
+    /// The oldest due time of the schedule.
+    #[serde(with = "timestamp")]
+    due_at: Option<DateTime<Utc>>,
+    /// How many runs the next tick queues for due times, unless an earlier run is not finished.
+    due_runs: Option<usize>,
 }
 
 const NONE: &str = "nothing changes";
@@ -66,6 +71,13 @@ const WHOLE: Table<'_> = Table::new("change, job_type as job", NONE);
 
 const TABLE: Table<'_> =
     Table::new("change, job_type as job, definition_key as key, old, new", NONE);
+
+/// With due times.
+const DUE: Table<'_> = Table::new(
+    "change, job_type as job, definition_key as key, old, new, due_at as due since, \
+     due_runs as runs",
+    NONE,
+);
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
@@ -91,16 +103,16 @@ impl Arguments {
         let names = definitions.iter().map(|definition| definition.name.clone()).collect();
         let mode = if self.dry_run { ApplyMode::DryRun } else { ApplyMode::Change };
         let others = if self.prune { Unlisted::Remove } else { Unlisted::Disable };
-        if mode == ApplyMode::Change {
-            // Fires due schedules by their old expressions. A schedule that cannot fire is put
-            // off, so that this file can fix it.
-            upkeep::fire(&store, &mut upkeep::Turn::new(None, BatchSize::default()))?;
-        }
         let rows = move |now| rows(&definitions, now);
         let applied = store.apply(names, rows, others, mode, self.reason.cause())?;
         let changes = changes(applied, others);
         let is_whole = changes.iter().all(|change| change.definition_key.is_none());
-        print::rows(self.output, &changes, &if is_whole { WHOLE } else { TABLE.wrapped() })
+        let table = match changes.iter().any(|change| change.due_at.is_some()) {
+            true => DUE.wrapped(),
+            false if is_whole => WHOLE,
+            false => TABLE.wrapped(),
+        };
+        print::rows(self.output, &changes, &table)
     }
 }
 
@@ -118,7 +130,12 @@ fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
 
 fn changes(applied: Applied, others: Unlisted) -> Vec<Change> {
     let whole = |change, job_type| Change { change, job_type, ..Change::default() };
-    let changed = applied.changed.into_iter().flat_map(|(job, before, after)| match before {
+    let gone = match others {
+        Unlisted::Disable => "disable",
+        Unlisted::Remove => "remove",
+    };
+    let Applied { changed, others, due } = applied;
+    let changed = changed.into_iter().map(|(job, before, after)| match before {
         None => vec![whole("add", job)],
         Some(before) => {
             let keys = definition_keys::differing(&before, &after).into_iter();
@@ -131,9 +148,16 @@ fn changes(applied: Applied, others: Unlisted) -> Vec<Change> {
             keys.map(change).collect()
         }
     });
-    let gone = match others {
-        Unlisted::Disable => "disable",
-        Unlisted::Remove => "remove",
+    let others = others.into_iter().map(|job| vec![whole(gone, job)]);
+    let with_due = |mut changes: Vec<Change>| {
+        let of_job = changes.first().and_then(|change| {
+            let Change { job_type, .. } = change;
+            let due = due.iter().find(|due| due.job == *job_type)?;
+            let (due_at, due_runs) = (Some(due.since), Some(due.runs));
+            Some(Change { due_at, due_runs, ..whole("due", job_type.clone()) })
+        });
+        changes.extend(of_job);
+        changes
     };
-    changed.chain(applied.others.into_iter().map(|job| whole(gone, job))).collect()
+    changed.chain(others).flat_map(with_due).collect()
 }

@@ -1,12 +1,13 @@
 //! Definitions and their schedules: apply, fire, pause, resume.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::row::{columns, owned, rows, timestamp};
+use super::row::{PgResult, columns, owned, rows, timestamp};
 use super::{Cause, Error, Kind, Result, Store, query};
 use crate::connect::Client;
 use crate::exit::Exit;
@@ -33,6 +34,17 @@ pub(crate) struct Applied {
     pub(crate) changed: Vec<(String, Option<Value>, Value)>,
     /// The names of the disabled or removed definitions.
     pub(crate) others: Vec<String>,
+    /// What becomes of the times that were due.
+    pub(crate) due: Vec<DueTimes>,
+}
+
+/// The due times of a schedule, after its definition changed.
+#[derive(Debug)]
+pub(crate) struct DueTimes {
+    pub(crate) job: String,
+    pub(crate) since: DateTime<Utc>,
+    /// How many runs the next tick queues for them, unless an earlier run is not finished.
+    pub(crate) runs: usize,
 }
 
 rows! {
@@ -65,7 +77,8 @@ pub(crate) const FIRED_AT_ONCE: i64 = 500;
 
 impl Store {
     /// Makes the definitions equal to the rows that `rows` returns for the database's time, in one
-    /// transaction. Concurrent `apply`s run one at a time. The caller fires due schedules first.
+    /// transaction. Concurrent `apply`s run one at a time. Fires nothing: the next tick fires what
+    /// is due by the new definitions.
     pub(crate) fn apply(
         &self,
         names: Vec<String>,
@@ -84,6 +97,10 @@ impl Store {
                 thread::sleep(Duration::from_millis(rand::random_range(20..80)));
             }
             let now = client.one(query!("look/now"), &[])?;
+            let due = |client: &mut Client| -> PgResult<Vec<DueSchedule>> {
+                client.list(query!("tick/due_schedules"), &[&i64::MAX])
+            };
+            let was_due = due(client)?;
             let changed: Vec<(String, Option<String>, Option<String>)> =
                 client.list(query!("operate/apply"), &[&rows(now), host_user, reason])?;
             // Text that is not valid JSON counts as missing.
@@ -94,10 +111,12 @@ impl Store {
             let removes = others == Unlisted::Remove;
             let others = client
                 .list(query!("operate/end_others"), &[&names, &removes, host_user, reason])?;
+            let changed: Vec<_> = changed.collect();
+            let due = due_times(was_due, due(client)?, &changed);
             if mode == ApplyMode::DryRun {
                 client.batch_execute("ROLLBACK AND CHAIN")?;
             }
-            Ok(Some(Applied { changed: changed.collect(), others }))
+            Ok(Some(Applied { changed, others, due }))
         })?;
         let busy = "cannot apply definitions: another apply is running; try again";
         applied.ok_or_else(|| Error::new(Kind::Busy, Exit::Unavailable, busy))
@@ -171,4 +190,23 @@ impl Store {
         let arguments = owned![name, next, schedule, time_zone, host_user, reason];
         self.query("resume a schedule", Client::first, query!("operate/resume"), arguments)
     }
+}
+
+/// Returns what becomes of the due times of the schedules that were due, or are now.
+fn due_times(
+    before: Vec<DueSchedule>,
+    now: Vec<DueSchedule>,
+    changed: &[(String, Option<Value>, Value)],
+) -> Vec<DueTimes> {
+    // With this overlap a tick fires only the newest time.
+    let skips =
+        |job: &str| changed.iter().any(|(name, _, keys)| name == job && keys["overlap"] == "skip");
+    let (plans, _) = due::plan_fires(now);
+    let plans = plans.into_iter().filter_map(|FirePlan { due, times, .. }| {
+        let runs = if skips(&due.name) { times.len().min(1) } else { times.len() };
+        Some((due.name, (due.seen?, runs)))
+    });
+    let gone = before.into_iter().filter_map(|due| Some((due.name, (due.seen?, 0))));
+    let due: BTreeMap<_, _> = gone.chain(plans).collect();
+    due.into_iter().map(|(job, (since, runs))| DueTimes { job, since, runs }).collect()
 }
