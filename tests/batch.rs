@@ -1,7 +1,9 @@
 //! `enqueue --batch`: JSON Lines, all or nothing.
 
+use std::collections::BTreeSet;
+
 use crate::cli::Untouched;
-use crate::support::{TestDb, temp_dir};
+use crate::support::{TestDb, temp_dir, wait_until};
 
 const GOOD: &str = r#"{"job_type": "shell", "payload": {"command": "true"}}"#;
 
@@ -329,4 +331,77 @@ fn batch_shows_progress_only_on_a_terminal() {
     assert!(before.ends_with("\r\u{1b}[K") && !before.contains("2,000 of"), "{shown:?}");
     assert!(after.contains(" a second\r\u{1b}[K"), "{shown:?}");
     assert_eq!(count_runs(&db), "6000");
+}
+
+fn waits(db: &TestDb, event: &str) -> String {
+    db.query(&format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event \
+         = '{event}'"
+    ))
+}
+
+#[test]
+fn batches_lock_keys_in_one_order_and_answer_in_the_order_of_lines() {
+    let db = TestDb::new();
+    // The batch that inserts the key in the middle waits for the test.
+    db.execute(
+        "CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM \
+         pg_advisory_xact_lock_shared(1); RETURN NEW; END';
+         CREATE TRIGGER gate BEFORE INSERT ON jobctl.job_runs FOR EACH ROW WHEN \
+         (NEW.idempotency_key LIKE '%m') EXECUTE FUNCTION gate()",
+    );
+    db.apply("[jobs.d]\nshell = 'true'\n");
+    let line = |job: &str, rest: &str, key: &str| {
+        let payload = r#"{"command": "true"}"#;
+        format!(
+            r#"{{"job_type": "{job}", "payload": {payload}, "idempotency_key": "{key}"{rest}}}"#
+        )
+    };
+    let replace = r#", "key_scope": "live", "on_conflict": "replace""#;
+    for (kind, job, rest) in
+        [("built-in", "shell", ""), ("defined", "d", ""), ("replace", "shell", replace)]
+    {
+        let lines = ["a", "m", "z"].map(|key| line(job, rest, &format!("{kind} {key}")));
+        let batch = |lines: &[String]| {
+            db.jobctl(["enqueue", "--batch", "-"]).stdin(lines.join("\n")).spawn()
+        };
+        let mut gate = db.client();
+        gate.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
+        let first = batch(&lines);
+        wait_until("the first batch to insert", || waits(&db, "advisory") == "1");
+        let reversed: Vec<_> = lines.iter().rev().cloned().collect();
+        let second = batch(&reversed);
+        wait_until("the second batch to wait for the first", || waits(&db, "transactionid") == "1");
+        drop(gate);
+        let (first, second) = (first.wait().success().stderr(""), second.wait().success());
+        let mut ids: Vec<_> = first.stdout.lines().collect();
+        let keys = format!(
+            "SELECT id FROM jobctl.job_runs WHERE idempotency_key LIKE '{kind} %' ORDER BY \
+             idempotency_key"
+        );
+        assert_eq!(ids.join("\n"), db.query(&keys), "{kind}");
+        ids.reverse();
+        assert_eq!(second.stdout.lines().collect::<Vec<_>>(), ids, "{kind}");
+    }
+}
+
+#[test]
+fn a_batch_waits_longer_for_a_key_than_the_lock_timeout_and_a_single_run_names_the_cause() {
+    let db = TestDb::new();
+    db.apply("[jobs.d]\nshell = 'true'\n");
+    let mut other = db.client();
+    other.batch_execute("BEGIN; SELECT jobctl.enqueue('d', key => 'k')").unwrap();
+    let single = db.jobctl(["enqueue", "--key", "k", "d"]).run().exits(5).stdout("");
+    single.complains_once().stderr_has("another open transaction, holds a key of these runs");
+    let line = r#"{"job_type": "d", "idempotency_key": "k"}"#;
+    let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(format!("{line}\n{line}\n")).spawn();
+    let mut begun = BTreeSet::new();
+    wait_until("the batch to try again", || {
+        let waiting = "SELECT xact_start FROM pg_stat_activity WHERE datname = current_database() \
+            AND wait_event = 'transactionid'";
+        begun.extend(Some(db.query(waiting)).filter(|start| !start.is_empty()));
+        begun.len() > 1
+    });
+    other.batch_execute("COMMIT").unwrap();
+    batch.wait().success().stdout("1\n1\n");
 }

@@ -356,7 +356,9 @@ fn enqueue(database: &DatabaseFlags, mut runs: Vec<Asked>) -> anyhow::Result<Vec
     let queued = queued?;
     let answer = |(one, (line, job, key)): (&Queued, &(Option<usize>, String, Option<_>))| {
         let fault = match one {
-            Queued::Accepted(accepted) => return Ok(accepted.clone()),
+            Queued::Accepted(accepted) => return Some(Ok(accepted.clone())),
+            // The batch has a rejected run.
+            Queued::NotTried => return None,
             Queued::Undefined => super::no_definition(&store, job),
             Queued::Refused(exit, why) => Fault::new(*exit, why),
             Queued::KeyTaken => {
@@ -372,9 +374,9 @@ fn enqueue(database: &DatabaseFlags, mut runs: Vec<Asked>) -> anyhow::Result<Vec
                 Fault::new(Exit::Conflict, why)
             }
         };
-        Err(at_line(*line, fault).into())
+        Some(Err(at_line(*line, fault).into()))
     };
-    queued.iter().zip(&lines).map(answer).collect()
+    queued.iter().zip(&lines).filter_map(answer).collect()
 }
 
 /// Prints bare ids, for scripts; the line of a dropped run is empty.

@@ -1,12 +1,13 @@
 //! Enqueue: inserts any number of runs with one statement, and finds the runs that hold their keys.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::row::{FromRow, PgResult, column, columns, rows, timestamp};
-use super::{Error, Limits, Result, Store, error, query};
+use super::{Error, Kind, Limits, Result, Store, error, query};
 use crate::connect::Client;
 use crate::exit::Exit;
 use crate::job::action;
@@ -49,6 +50,11 @@ impl NewRun {
     fn replaces(&self) -> bool {
         self.on_conflict.as_deref() == Some("replace")
     }
+
+    /// The place of its key in the order of locks. A chunk has a statement for each of the kinds.
+    fn place(&self) -> impl Ord {
+        (action::is_built_in(&self.job_type), !self.replaces(), self.key.as_deref(), self.scope())
+    }
 }
 
 /// An accepted run.
@@ -76,6 +82,8 @@ pub(crate) enum Queued {
     Undefined,
     /// `jobctl.enqueue` rejects the run for this reason.
     Refused(Exit, String),
+    /// Another run of the batch was rejected first.
+    NotTried,
 }
 
 impl Queued {
@@ -98,46 +106,97 @@ impl Queued {
 const CHUNK: usize = 2000;
 /// The additional time limit for each further chunk.
 const CHUNK_TIME: Duration = Duration::from_secs(1);
+/// The error if a key stays locked.
+const KEY_HELD: &str = "cannot enqueue: another enqueue, or another open transaction, holds a key \
+    of these runs; try again when it has ended";
 /// How many times to try a key if its run is deleted during the look-up.
 const TRIES: usize = 100;
 
 impl Store {
     /// Enqueues all runs, or none if one is rejected or anything fails. Returns an answer per run,
-    /// at least up to the first rejection. Calls `progress` with the number of runs done.
+    /// in the order of the runs. Calls `progress` with the number of runs done.
+    ///
+    /// Keys are locked in one order, so two batches with the same keys do not deadlock.
     pub(crate) fn enqueue(
         &self,
         runs: Vec<NewRun>,
-        progress: impl Fn(usize) + Send + 'static,
+        progress: impl Fn(usize) + Clone + Send + 'static,
     ) -> Result<Vec<Queued>> {
         let chunks = u32::try_from(runs.len() / CHUNK).unwrap_or(u32::MAX);
         let limits = Limits {
             statement: self.limits.statement + CHUNK_TIME.saturating_mul(chunks),
             ..self.limits
         };
-        let answers = self.transact_within(limits, "enqueue", move |client| {
-            let mut answers = Vec::with_capacity(runs.len());
-            for chunk in runs.chunks(CHUNK) {
-                answers.extend(enqueue(client, chunk)?);
-                let is_accepted = |answer| matches!(answer, &Some(Queued::Accepted(_)));
-                if !answers.iter().all(is_accepted) {
-                    // Undoes the inserts of this transaction.
-                    client.batch_execute("ROLLBACK AND CHAIN")?;
-                    break;
+        let order = lock_order(&runs);
+        let has_keys = runs.iter().any(|run| run.key.is_some());
+        // Another batch holds its keys as long as it takes.
+        let until = (runs.len() > 1).then(|| Instant::now() + limits.statement);
+        let asked = Arc::new((runs, order));
+        let enqueued = loop {
+            let (asked, progress) = (Arc::clone(&asked), progress.clone());
+            let enqueued = self.transact_within(limits, "enqueue", move |client| {
+                let (runs, order) = &*asked;
+                enqueue_chunks(client, runs, order, &progress)
+            });
+            match enqueued {
+                Err(error) if error.is_locked() && has_keys => {
+                    if until.is_none_or(|until| Instant::now() > until) {
+                        return Err(Error::new(Kind::Busy, Exit::Unavailable, KEY_HELD));
+                    }
                 }
-                progress(answers.len());
+                other => break other?,
             }
-            Ok(answers)
-        })?;
-        answers.into_iter().collect::<Option<_>>().ok_or_else(|| Error::broken("enqueue"))
+        };
+        enqueued.into_iter().collect::<Option<_>>().ok_or_else(|| Error::broken("enqueue"))
     }
 }
 
+/// Returns the indexes of the runs in the order in which they are inserted: those with keys in the
+/// order of locks, the others where they are.
+fn lock_order(runs: &[NewRun]) -> Vec<usize> {
+    let mut order: Vec<_> = (0..runs.len()).collect();
+    let keyed: Vec<_> = order.iter().copied().filter(|index| runs[*index].key.is_some()).collect();
+    let mut sorted = keyed.clone();
+    sorted.sort_by(|a, b| runs[*a].place().cmp(&runs[*b].place()));
+    for (place, index) in keyed.into_iter().zip(sorted) {
+        order[place] = index;
+    }
+    order
+}
+
+/// Enqueues runs in this order, and undoes that if one is rejected.
+fn enqueue_chunks(
+    client: &mut Client,
+    runs: &[NewRun],
+    order: &[usize],
+    progress: &impl Fn(usize),
+) -> PgResult<Vec<Option<Queued>>> {
+    let mut answers = vec![Some(Queued::NotTried); runs.len()];
+    let mut done = 0;
+    for chunk in order.chunks(CHUNK) {
+        enqueue(client, runs, chunk, &mut answers)?;
+        let is_accepted = |index: &usize| matches!(answers[*index], Some(Queued::Accepted(_)));
+        if !chunk.iter().all(is_accepted) {
+            client.batch_execute("ROLLBACK AND CHAIN")?;
+            break;
+        }
+        done += chunk.len();
+        progress(done);
+    }
+    Ok(answers)
+}
+
 /// Enqueues a chunk. An answer is `None` if the database did not return one for the run.
-fn enqueue(client: &mut Client, runs: &[NewRun]) -> PgResult<Vec<Option<Queued>>> {
-    let mut answers = vec![None; runs.len()];
+fn enqueue(
+    client: &mut Client,
+    runs: &[NewRun],
+    chunk: &[usize],
+    answers: &mut [Option<Queued>],
+) -> PgResult<()> {
+    chunk.iter().for_each(|index| answers[*index] = None);
     // Runs of built-in jobs are inserted; runs of definitions go through the database's function.
     let (mut open, defined): (Vec<_>, Vec<_>) =
-        (0..runs.len()).partition(|index| action::is_built_in(&runs[*index].job_type));
+        chunk.iter().copied().partition(|index| action::is_built_in(&runs[*index].job_type));
     if !defined.is_empty() {
         let called = send(client, query!("enqueue/enqueue_defined"), ALL, runs, &defined)?;
         for (index, called) in defined.into_iter().zip::<Vec<Called>>(called) {
@@ -168,7 +227,7 @@ fn enqueue(client: &mut Client, runs: &[NewRun]) -> PgResult<Vec<Option<Queued>>
             open.retain(|index| answers[*index].is_none());
         }
     }
-    Ok(answers)
+    Ok(())
 }
 
 rows! {

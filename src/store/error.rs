@@ -34,6 +34,7 @@ pub(crate) struct Error {
     cause: String,
     remedy: &'static str,
     is_too_slow: bool,
+    is_locked: bool,
 }
 
 /// The codes of `jobctl.enqueue` that jobctl handles separately.
@@ -44,7 +45,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub(crate) fn new(kind: Kind, exit: Exit, message: impl Into<String>) -> Self {
-        Self { kind, exit, cause: message.into(), remedy: "", is_too_slow: false }
+        Self { kind, exit, cause: message.into(), remedy: "", is_too_slow: false, is_locked: false }
     }
 
     /// Returns the error for a tick's log, without the advice to try again: the tick tries again
@@ -64,6 +65,11 @@ impl Error {
     /// Returns whether a time limit ended the statement. It may succeed with fewer rows.
     pub(crate) fn is_too_slow(&self) -> bool {
         self.is_too_slow
+    }
+
+    /// Returns whether another session held a lock for too long.
+    pub(super) fn is_locked(&self) -> bool {
+        self.is_locked
     }
 
     /// Returns the cause without the action that failed.
@@ -90,7 +96,7 @@ impl Error {
     }
 
     fn lost(cause: String, remedy: &'static str) -> Self {
-        Self { kind: Kind::Lost, exit: Exit::Unavailable, cause, remedy, is_too_slow: false }
+        Self { remedy, ..Self::new(Kind::Lost, Exit::Unavailable, cause) }
     }
 
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
@@ -117,7 +123,11 @@ impl Error {
         };
         let cause = format!("cannot {doing}: {}{detail}", cause(error)).replace(['\n', '\r'], " ");
         let is_too_slow = error.code() == Some(&SqlState::QUERY_CANCELED);
-        Self { kind, exit, cause, remedy, is_too_slow }
+        let is_locked = matches!(
+            error.code(),
+            Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED)
+        );
+        Self { kind, exit, cause, remedy, is_too_slow, is_locked }
     }
 
     /// An error of COMMIT: if the connection was lost, the transaction may have succeeded.

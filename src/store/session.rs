@@ -154,8 +154,9 @@ fn transaction<T>(
         lock.as_millis(),
         if checks { query!("schema/schema_version") } else { "" }
     );
-    let mut retries = 0;
+    let (mut retries, first) = (0, Instant::now());
     loop {
+        let this = Instant::now();
         progress.enter(Stage::Work);
         let begun = client.request(async |client| client.simple_query(&begin).await);
         let begun = begun.map_err(|error| Error::of(doing, &error));
@@ -183,7 +184,9 @@ fn transaction<T>(
         {
             return Err(Error::read_only(doing));
         }
-        if !error::is_collision(&error) || retries == RETRIES {
+        // A collision may be noticed only after a second, and the caller waits a limited time.
+        let has_time = first.elapsed() + this.elapsed() < limits.statement;
+        if !error::is_collision(&error) || retries == RETRIES || !has_time {
             let error_of = if at_commit { Error::of_commit } else { Error::of };
             return Err(error_of(doing, &error));
         }

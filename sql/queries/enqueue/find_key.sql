@@ -10,8 +10,11 @@ SELECT
     run.status,
     CASE
         WHEN run.status = 'queued'
-            AND run.run_at
-                > coalesce(asked.run_at, now() + make_interval(secs => asked.seconds), now())
+            -- A concurrent enqueue may have begun after this transaction.
+            AND run.run_at > greatest(
+                coalesce(asked.run_at, now() + make_interval(secs => asked.seconds)),
+                clock_timestamp()
+            )
             THEN run.run_at
     END AS due_at
 FROM unnest(
