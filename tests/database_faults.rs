@@ -515,6 +515,32 @@ fn a_run_that_cannot_be_put_off_delays_no_other() {
 /// A text that PostgreSQL stores outside of its row (TOAST).
 const LONG: &str = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 500) AS n)";
 
+#[test]
+fn thousands_of_runs_that_cannot_be_claimed_do_not_keep_a_good_one_waiting() {
+    for (condition, rejected) in [
+        ("NEW.status = 'running' AND NEW.queue = 'refused'", 12_000),
+        // They can't be put off either.
+        ("NEW.queue = 'refused'", 3000),
+    ] {
+        let db = TestDb::new();
+        refuse_update(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", condition);
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type, payload, queue)
+             SELECT 'shell', '{{\"command\": \"true\"}}', 'refused'
+             FROM generate_series(1, {rejected})"
+        ));
+        let good = db.enqueue(["shell", "--priority", "1", "--", "true"]);
+        let tick = db.jobctl(["tick"]).run().success();
+        assert_eq!(db.status(good), "succeeded");
+        assert_eq!(
+            db.query("SELECT status, count(*) FROM jobctl.job_runs WHERE attempts = 0 GROUP BY 1"),
+            format!("queued|{rejected}")
+        );
+        let lines = tick.stderr.lines().count();
+        assert!(lines < 70 && tick.stderr.contains("more runs cannot be claimed"), "{tick}");
+    }
+}
+
 /// Makes the TOAST data of a table unreadable, like a damaged disk.
 fn lose_toast(db: &TestDb, table: &str) {
     db.execute(&format!(
@@ -761,7 +787,7 @@ fn a_tick_without_the_right_to_claim_finishes_its_jobs() {
     // So many rejections that the tick stops looking for the rejected run.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
-         SELECT run.job_type, run.payload FROM jobctl.job_runs AS run, generate_series(1, 100) \
+         SELECT run.job_type, run.payload FROM jobctl.job_runs AS run, generate_series(1, 10000) \
          WHERE run.id = 2",
     );
     wait_until("the tick claims no more", || {

@@ -503,6 +503,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("record_effect", 't', ",lock_timeout=2s"),
             ("refuse_update", 'f', ""),
             ("replace_waiting", 'f', ""),
+            ("set_aside_unclaimable", 'f', ""),
             ("try_enqueue", 't', ",lock_timeout=2s")
         ]
         .map(|(name, definer, more)| format!(

@@ -25,4 +25,9 @@ GRANT INSERT (action, host_user, reason, detail) ON jobctl.job_events TO {role};
 GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     ON jobctl.job_effects
     TO {role};
-GRANT EXECUTE ON FUNCTION jobctl.count_attempts, jobctl.fire, jobctl.may_settle TO {role};
+GRANT EXECUTE ON FUNCTION
+    jobctl.count_attempts,
+    jobctl.fire,
+    jobctl.may_settle,
+    jobctl.set_aside_unclaimable
+    TO {role};

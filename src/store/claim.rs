@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::row::{Argument, FromRow, PgResult, column, columns, owned, rows, timestamp};
-use super::{Result, Store, query};
+use super::{Error, Result, Store, query};
 use crate::connect::Client;
 use crate::schedule::ZoneData;
 
@@ -164,7 +164,50 @@ impl Claimed {
     }
 }
 
+/// A run that could not be claimed.
+#[derive(Debug)]
+pub(crate) struct SetAside {
+    pub(crate) id: i64,
+    pub(crate) why: Error,
+    pub(crate) end: AsideEnd,
+}
+
+/// What became of a run that could not be claimed.
+#[derive(Debug)]
+pub(crate) enum AsideEnd {
+    PutOff,
+    Dead,
+    /// Nothing, for this reason.
+    Kept(Error),
+}
+
+impl SetAsideRow {
+    /// Returns the run, or an error that no run caused.
+    fn judge(self) -> Result<SetAside> {
+        let doing = if self.is_dead { "read runs" } else { "claim runs" };
+        let why = Error::of_code(doing, &self.code, &self.message).if_about_rows()?;
+        let end = match self.second_code.zip(self.second_message) {
+            Some((code, message)) => {
+                AsideEnd::Kept(Error::of_code("put off a run", &code, &message).if_about_rows()?)
+            }
+            None if self.is_dead => AsideEnd::Dead,
+            None => AsideEnd::PutOff,
+        };
+        Ok(SetAside { id: self.id, why, end })
+    }
+}
+
 rows! {
+    /// What became of a run that could not be claimed, and the errors.
+    struct SetAsideRow {
+        id: i64,
+        is_dead: bool,
+        code: String,
+        message: String,
+        second_code: Option<String>,
+        second_message: Option<String>,
+    }
+
     /// The last share of a limited definition that a claim looked at.
     pub(crate) struct LastShare {
         pub(crate) definition: i64,
@@ -256,34 +299,28 @@ impl Store {
         self.query("look for due runs", Client::list, query!("tick/preview"), arguments)
     }
 
-    /// Checks that a claim can read these runs. If it can't, the error's `may_be_about_rows` is
-    /// true.
-    pub(crate) fn read(&self, runs: Vec<i64>) -> Result<()> {
-        self.query("read runs", Client::execute, query!("tick/read_runs"), owned![runs]).map(drop)
+    /// Checks that claims are not rejected whatever the run.
+    pub(crate) fn claim_nothing(&self) -> Result<()> {
+        self.query("claim runs", Client::execute, query!("tick/claim_nothing"), owned![]).map(drop)
     }
 
-    /// Ends an unreadable run; does nothing if the run is not due any more.
-    pub(crate) fn end_unreadable(&self, run: i64, why: String) -> Result<()> {
-        let (statement, arguments) = (query!("tick/end_unreadable"), owned![run, why]);
-        self.query("end a run", Client::execute, statement, arguments).map(drop)
-    }
-
-    /// Checks that a claim can read these runs and set them to running; changes nothing. If it
-    /// can't, the error's `may_be_about_rows` is true.
-    pub(crate) fn try_claim(&self, worker: &str, runs: Vec<i64>) -> Result<()> {
+    /// Puts off the runs that can't be claimed, and ends those that can't be read. Returns both.
+    pub(crate) fn set_aside(
+        &self,
+        worker: &str,
+        runs: Vec<i64>,
+        wait: Duration,
+    ) -> Result<Vec<SetAside>> {
         let worker = worker.to_owned();
         self.transact("claim runs", move |client| {
-            client.execute(query!("tick/read_runs"), &[&runs])?;
-            client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")?;
-            client.execute(query!("tick/try_claim"), &[&worker, &runs])?;
-            client.batch_execute("ROLLBACK AND CHAIN")
-        })
-    }
-
-    /// Puts off a run that can't be claimed; does nothing if the run is not due any more.
-    pub(crate) fn put_off(&self, run: i64, why: String, wait: Duration) -> Result<()> {
-        let arguments = owned![run, why, wait.as_secs_f64()];
-        self.query("put off a run", Client::execute, query!("tick/put_off"), arguments).map(drop)
+            let arguments: [&dyn Argument; 3] = [&worker, &runs, &wait.as_secs_f64()];
+            let rows: Vec<SetAsideRow> = client.list(query!("tick/set_aside"), &arguments)?;
+            let judged: Result<Vec<SetAside>> = rows.into_iter().map(SetAsideRow::judge).collect();
+            if judged.is_err() {
+                client.batch_execute("ROLLBACK AND CHAIN")?;
+            }
+            Ok(judged)
+        })?
     }
 
     /// Releases a worker's claim right if that tick has it.

@@ -57,6 +57,11 @@ impl Error {
         }
     }
 
+    /// Returns `Err` if no row can have caused the error.
+    pub(super) fn if_about_rows(self) -> Result<Self> {
+        if self.may_be_about_rows() { Ok(self) } else { Err(self) }
+    }
+
     /// Returns whether a row may have caused the error. Then other rows may succeed.
     pub(crate) fn may_be_about_rows(&self) -> bool {
         self.kind == Kind::Data || self.kind == Kind::Fatal && self.exit == Exit::CouldNot
@@ -128,6 +133,13 @@ impl Error {
             Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED)
         );
         Self { kind, exit, cause, remedy, is_too_slow, is_locked }
+    }
+
+    /// The error that a function of the schema caught.
+    pub(super) fn of_code(doing: &str, code: &str, message: &str) -> Self {
+        let (kind, exit, remedy) = meaning(&SqlState::from_code(code));
+        let cause = format!("cannot {doing}: {message}").replace(['\n', '\r'], " ");
+        Self { remedy, ..Self::new(kind, exit, cause) }
     }
 
     /// An error of COMMIT: if the connection was lost, the transaction may have succeeded.

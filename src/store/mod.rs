@@ -33,7 +33,8 @@ pub(crate) use bisect::{BatchSize, Bisection, bisect};
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{
-    Claim, ClaimFilter, ClaimResult, Claimed, DueRun, Holder, Lane, LastShare, Position, Token,
+    AsideEnd, Claim, ClaimFilter, ClaimResult, Claimed, DueRun, Holder, Lane, LastShare, Position,
+    SetAside, Token,
 };
 pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, StoredDefinition, Unlisted};
 pub(crate) use effects::{Effect, RESULT_LIMIT};

@@ -2,9 +2,10 @@
 //! constraint rejects is put off, or skipped by this tick if that is rejected too. So such runs do
 //! not delay others.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::store::{self, Bisection, ClaimFilter, DueRun, Kind, Store};
+use crate::store::{self, AsideEnd, Bisection, ClaimFilter, DueRun, SetAside, Store};
 use crate::text::duration;
 
 /// The number of due runs to search.
@@ -12,7 +13,9 @@ const SEARCHED: i64 = 5000;
 /// The delay of a rejected run. The cause may be about other rows, and may pass.
 const PUT_OFF: Duration = Duration::from_secs(300);
 /// A tick skips at most this many runs. If more can't be put off, the cause is not the runs.
-const SKIPPED: usize = 100;
+const SKIPPED: usize = 10_000;
+/// A search logs this many runs, and counts the others.
+const LOGGED: usize = 20;
 
 /// A search for the due runs that can't be claimed. Steps are short, so leases are renewed in
 /// between.
@@ -20,6 +23,8 @@ pub(crate) struct UnclaimableSearch {
     suspects: Bisection<DueRun>,
     /// The claim's error; `None` once a run has caused it.
     error: Option<store::Error>,
+    /// How many runs were set aside.
+    found: usize,
 }
 
 impl UnclaimableSearch {
@@ -31,11 +36,11 @@ impl UnclaimableSearch {
         wanted: &ClaimFilter,
         error: store::Error,
     ) -> store::Result<Self> {
-        if store.try_claim(worker, Vec::new()).is_err() {
+        if store.claim_nothing().is_err() {
             return Err(error);
         }
         let suspects = Bisection::of(store.preview(worker, wanted, SEARCHED)?);
-        Ok(Self { suspects, error: Some(error) })
+        Ok(Self { suspects, error: Some(error), found: 0 })
     }
 
     /// Returns whether all runs were tried.
@@ -43,7 +48,7 @@ impl UnclaimableSearch {
         self.suspects.is_done()
     }
 
-    /// Tries to claim some of the runs. Sets a run aside that can't be claimed alone. The last step
+    /// Tries to claim some of the runs, and sets those aside that can't be claimed. The last step
     /// returns the claim's own error if no run caused it.
     pub(crate) fn step(
         &mut self,
@@ -51,47 +56,42 @@ impl UnclaimableSearch {
         worker: &str,
         wanted: &mut ClaimFilter,
     ) -> store::Result<()> {
-        let found = self.suspects.step(|part| {
+        let (mut jobs, mut aside) = (HashMap::new(), Vec::new());
+        let failed = self.suspects.step(|part| {
+            jobs = part.iter().map(|run| (run.id, run.job_type.clone())).collect();
             let runs = part.iter().map(|run| run.id).collect();
-            store.try_claim(worker, runs).map_err(|mut error| {
-                // A statement that takes too long may succeed with fewer runs.
-                if error.kind == Kind::Busy && part.len() > 1 {
-                    error.kind = Kind::Data;
-                }
-                error
-            })
+            aside = store.set_aside(worker, runs, PUT_OFF)?;
+            Ok(())
         })?;
-        if let Some((run, why)) = found {
+        if let Some((_, error)) = failed {
+            return Err(error);
+        }
+        for run in aside {
             self.error = None;
-            set_aside(store, &run, why, &mut wanted.excluded_runs)?;
+            self.found += 1;
+            if self.found <= LOGGED {
+                log::error!("run {} {}: {}", run.id, jobs[&run.id].escape_debug(), end(&run));
+            }
+            match run.end {
+                AsideEnd::Kept(error) if wanted.excluded_runs.len() >= SKIPPED => {
+                    return Err(error);
+                }
+                AsideEnd::Kept(_) => wanted.excluded_runs.push(run.id),
+                AsideEnd::PutOff | AsideEnd::Dead => {}
+            }
+        }
+        if self.is_done() && self.found > LOGGED {
+            log::error!("{} more runs cannot be claimed, for such reasons", self.found - LOGGED);
         }
         self.error.take_if(|_| self.suspects.is_done()).map_or(Ok(()), Err)
     }
 }
 
-/// Ends an unreadable run. Puts off any other run, and an unreadable run that can't be ended. A run
-/// that can't be put off either is added to `skipped`.
-fn set_aside(
-    store: &Store,
-    run: &DueRun,
-    why: store::Error,
-    skipped: &mut Vec<i64>,
-) -> store::Result<()> {
-    let subject = format!("run {} {}", run.id, run.job_type.escape_debug());
-    if let Err(why) = store.read(vec![run.id])
-        && why.may_be_about_rows()
-        && store.end_unreadable(run.id, why.to_string()).is_ok()
-    {
-        log::error!("{subject}: {why}; dead");
-        return Ok(());
+/// Says what became of a run.
+fn end(run: &SetAside) -> String {
+    match &run.end {
+        AsideEnd::PutOff => format!("{}; put off for {}", run.why, duration::show(PUT_OFF)),
+        AsideEnd::Dead => format!("{}; dead", run.why),
+        AsideEnd::Kept(error) => format!("{}; {error}; this tick skips the run", run.why),
     }
-    match store.put_off(run.id, why.to_string(), PUT_OFF) {
-        Ok(()) => log::error!("{subject}: {why}; put off for {}", duration::show(PUT_OFF)),
-        Err(error) if error.may_be_about_rows() && skipped.len() < SKIPPED => {
-            log::error!("{subject}: {why}; {error}; this tick skips the run");
-            skipped.push(run.id);
-        }
-        Err(error) => return Err(error),
-    }
-    Ok(())
 }

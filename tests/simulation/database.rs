@@ -1100,42 +1100,43 @@ impl Database {
     /// As `UnclaimableSearch::step`. Every run is readable.
     fn search(&mut self, session: &mut Session) -> store::Result<()> {
         let Some((suspects, error)) = &mut session.search else { return Ok(()) };
-        let found = suspects.step(|part| {
-            self.transact("claim runs", |it| {
-                let is_free = |run: &&DueRun| {
-                    !it.is_locked(run.id)
-                        && it.runs.get(&run.id).is_some_and(|run| is_waiting(run.status))
-                };
-                let refused = |run: &DueRun| it.refused.contains(&(run.id, Write::Claim));
-                if part.iter().filter(is_free).any(refused) { Err(Cause::Refused) } else { Ok(()) }
-            })
+        let mut aside = Vec::new();
+        suspects.step(|part| {
+            aside = self.transact("claim runs", |it| it.set_aside(part))?;
+            Ok(())
         })?;
-        if let Some((run, why)) = found {
+        for (run, is_kept) in aside {
             *error = None;
-            let put_off = self.transact("put off a run", |it| {
-                let is_due = |it: &&Run, now| is_waiting(it.status) && it.run_at <= now;
-                let Some(run) = it.runs.get(&run.id).filter(|run| is_due(run, it.now)) else {
-                    return Ok(());
-                };
-                if it.is_locked(run.id) {
-                    return Err(Cause::Locked);
-                }
-                it.write(Run {
-                    run_at: it.now + TimeDelta::seconds(300),
-                    last_error: Some(why.to_string()),
-                    updated_at: it.now,
-                    ..run.clone()
-                })
-            });
-            match put_off {
-                Ok(()) => {}
-                Err(why) if why.may_be_about_rows() && session.filter.excluded_runs.len() < 100 => {
-                    session.filter.excluded_runs.push(run.id);
-                }
-                Err(why) => return Err(why),
+            if is_kept {
+                session.filter.excluded_runs.push(run);
             }
         }
         error.take_if(|_| suspects.is_done()).map_or(Ok(()), Err)
+    }
+
+    /// jobctl.set_aside_unclaimable: the rejected runs, and whether they could not be put off.
+    fn set_aside(&mut self, runs: &[DueRun]) -> std::result::Result<Vec<(i64, bool)>, Cause> {
+        let mut aside = Vec::new();
+        for DueRun { id, .. } in runs {
+            let is_free = |run: &&Run| is_waiting(run.status) && !self.is_locked(run.id);
+            let Some(run) = self.runs.get(id).filter(is_free) else { continue };
+            if !self.refused.contains(&(*id, Write::Claim)) {
+                continue;
+            }
+            let mut is_kept = false;
+            if run.run_at <= self.now {
+                is_kept = self
+                    .write(Run {
+                        run_at: self.now + TimeDelta::seconds(300),
+                        last_error: Some("cannot claim runs: refused".to_owned()),
+                        updated_at: self.now,
+                        ..run.clone()
+                    })
+                    .is_err();
+            }
+            aside.push((*id, is_kept));
+        }
+        Ok(aside)
     }
 }
 

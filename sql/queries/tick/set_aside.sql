@@ -1,0 +1,15 @@
+-- Puts off the runs that can't be claimed, and ends those that can't be read.
+-- $1  worker    $2  run ids    $3  seconds for which to put off
+-- A row per such run.
+SELECT
+    aside.id,
+    aside.is_dead,
+    aside.code,
+    aside.message,
+    aside.second_code,
+    aside.second_message
+FROM jobctl.set_aside_unclaimable(
+    $1::text,
+    $2::bigint[],
+    make_interval(secs => $3::float8)
+) AS aside
