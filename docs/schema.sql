@@ -1123,7 +1123,7 @@ CREATE TABLE jobctl.job_events (
     host_user text,
     reason text,
     detail text,
-    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text, 'edit'::text, 'settle'::text, 'prune'::text, 'pause'::text, 'resume'::text, 'hold'::text, 'release'::text, 'forget'::text, 'add'::text, 'change'::text, 'enable'::text, 'disable'::text, 'remove'::text]))),
+    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text, 'edit'::text, 'settle'::text, 'prune'::text, 'pause'::text, 'resume'::text, 'hold'::text, 'release'::text, 'forget'::text, 'restore'::text, 'accept-restore'::text, 'add'::text, 'change'::text, 'enable'::text, 'disable'::text, 'remove'::text]))),
     CONSTRAINT texts_are_short CHECK ((GREATEST(length(host_user), length(reason), length(detail)) <= 1000)),
     CONSTRAINT times_are_dates CHECK (((recorded_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (recorded_at < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 );

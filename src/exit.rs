@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     Schema,
     /// A setting is wrong, or a privilege is missing.
     Configuration,
+    /// The database is older than a tick has seen it: a person must look at its runs first.
+    Restored,
     /// An effect was begun, and it is unknown whether it happened.
     Open,
     /// The definition has as many waiting runs as it allows.
@@ -48,7 +50,7 @@ impl Exit {
             Self::Conflict => 4,
             Self::Unavailable => 5,
             Self::Schema => 6,
-            Self::Configuration => 7,
+            Self::Configuration | Self::Restored => 7,
             Self::Open => 8,
             Self::Full => 9,
             Self::Passed(status) => status,

@@ -40,8 +40,9 @@ fn main() -> ExitCode {
             let is_quiet = cli.command.tick().is_some_and(|tick| tick.quiet);
             run(cli).unwrap_or_else(|error| {
                 let exit = commands::exit_of(&error);
-                // Cron mails each line, and an outage or an upgrade lasts for minutes.
-                let is_hourly = is_quiet && matches!(exit, Exit::Unavailable | Exit::Schema);
+                // Cron mails each line, and an outage, an upgrade or a restore lasts for minutes.
+                let is_hourly =
+                    is_quiet && matches!(exit, Exit::Unavailable | Exit::Schema | Exit::Restored);
                 let complain = if is_hourly { print::complain_hourly } else { print::complain };
                 complain(&format!("{error:#}"));
                 exit

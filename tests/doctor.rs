@@ -95,6 +95,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
             "role",
             "grants",
             "objects",
+            "restores",
             "ticks",
             "sequences",
             "definitions",

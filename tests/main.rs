@@ -72,6 +72,7 @@ mod recover;
 mod replace;
 mod report;
 mod restore;
+mod restored;
 mod retry;
 mod roles;
 mod schedules;

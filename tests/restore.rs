@@ -8,7 +8,7 @@ use crate::docs::root;
 use crate::drill::program;
 use crate::support::{TestDb, leave_out, server, wait_until};
 
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {stderr}");
@@ -44,7 +44,7 @@ fn schema_sql_is_the_migrated_schema() {
 
 /// Returns the major version of pg_dump. It can't dump a newer server, and the folder of a server
 /// that the tests fetch has no pg_dump.
-fn pg_dump_version() -> u32 {
+pub(crate) fn pg_dump_version() -> u32 {
     let version = run(Command::new(program("pg_dump")).arg("--version"));
     let number = version.split(' ').find_map(|word| word.split('.').next()?.parse().ok());
     number.unwrap_or_else(|| panic!("{version}"))
@@ -101,7 +101,7 @@ fn continues_after_a_restore(format: &str, restored: &TestDb) {
     assert_eq!(restored.of_attempt(done, 1, "outcome"), "succeeded");
 }
 
-fn restore(format: &str, file: &Path, into: &TestDb) {
+pub(crate) fn restore(format: &str, file: &Path, into: &TestDb) {
     let mut command = match format {
         "plain" => {
             let mut psql = Command::new(program("psql"));

@@ -495,7 +495,8 @@ CREATE TABLE jobctl.job_events (
         CONSTRAINT action_is_known CHECK (
             action IN (
                 'retry', 'cancel', 'edit', 'settle', 'prune', 'pause', 'resume', 'hold', 'release',
-                'forget', 'add', 'change', 'enable', 'disable', 'remove'
+                'forget', 'restore', 'accept-restore', 'add', 'change', 'enable', 'disable',
+                'remove'
             )
         ),
     -- No foreign key: the event outlives its run. NULL for a definition, and if many runs were

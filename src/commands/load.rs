@@ -243,6 +243,8 @@ impl Arguments {
                 prunes: false,
             },
             prune: Vec::new(),
+            // The test removes its workers.
+            is_remembered: false,
         };
         let hosts = HostPolicy::new(&[]).map_err(Fault::usage)?;
         tick::run(target, plan, Executor::new(ShellPolicy::Defined, hosts))

@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand, or for two opposite ones, which holds their arguments
 //! and their `run`.
 
+mod accept_restore;
 mod apply;
 mod arguments;
 mod bulk;
@@ -153,6 +154,7 @@ commands! {
     Hold(hold::Hold),
     Release(hold::Release),
     Forget(forget::Arguments),
+    AcceptRestore(accept_restore::Arguments),
 }
 
 impl Command {

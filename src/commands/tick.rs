@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     /// Only print what would be claimed
     #[arg(long)]
     dry_run: bool,
-    /// Log only warnings; an unreachable database or a wrong schema version once an hour
+    /// Log only warnings; an unreachable or restored database or a wrong schema once an hour
     #[arg(long)]
     pub(crate) quiet: bool,
     /// Format of the log: text, or json with one object a line
@@ -131,6 +131,7 @@ impl Arguments {
                 prunes: self.prune,
             },
             prune: if self.prune { self.ages.old() } else { Vec::new() },
+            is_remembered: true,
         };
         execute::raise_descriptor_limit(plan.concurrency);
         tick::run(database.target()?, plan, Executor::new(self.shell, hosts))

@@ -1,6 +1,7 @@
 //! Judges facts once, for all commands: a finding has a severity, a sentence and a remedy. Pure.
 
 pub(crate) mod limits;
+mod restored;
 mod server;
 mod stopped;
 mod tables;
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::store;
 use crate::text::{duration, plural, timestamp};
 
+pub(crate) use restored::{SeenTicks, StoredTick};
 pub(crate) use server::{
     ClockFacts, ConnectionFacts, clock, connection, database, durability, grants, objects, pooler,
     role, writes, zones,

@@ -12,7 +12,8 @@ use crate::text::{plural, shell};
 
 /// What `doctor` says if there is no finding with one of these codes. The order of the codes is the
 /// order of findings that are equally bad: likely causes first.
-const CHECKS: [(&str, &str, &[&str]); 14] = [
+const CHECKS: [(&str, &str, &[&str]); 15] = [
+    ("restores", "no tick has noticed a restored backup", &["restore_unaccepted"]),
     ("ticks", "every worker ticks", &["worker_missing", "worker_silent"]),
     ("sequences", "each sequence is ahead of its table", &["sequence_behind"]),
     ("definitions", "every waiting run has a definition", &["definition_missing"]),
@@ -138,6 +139,13 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
     let is = if fact.runs == 1 { "is" } else { "are" };
     let see_cron = || format!("see cron on {worker}, its mail, and the log of its ticks");
     let (found, remedy) = match code {
+        "restore_unaccepted" => (
+            "the database was restored, so ticks start nothing".to_owned(),
+            format!(
+                "cancel the runs whose work is done, then accept the rest: {operator}\
+                 `jobctl accept-restore`"
+            ),
+        ),
         "worker_missing" if worker.is_empty() => (
             "no worker has ever ticked".to_owned(),
             "`jobctl init --crontab` lets cron start ticks".to_owned(),
@@ -234,6 +242,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
     let example = match (code, &fact.detail) {
         ("worker_missing", _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
         ("job_stale", _) => None,
+        ("restore_unaccepted", by) => by.as_ref().map(|by| format!("noticed by {by}")),
         ("effect_open", key) => key.as_ref().map(|key| format!("the oldest has the key {key}")),
         (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
         ("runs_dead" | "attempts_failing", None) => Some(format!("the newest is run {run}")),

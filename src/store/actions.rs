@@ -273,6 +273,13 @@ impl Store {
         self.query("forget the worker", Client::first, query!("operate/forget"), arguments)
     }
 
+    /// Accepts a restored database: ticks that remember a newer one start runs again.
+    pub(crate) fn accept_restore(&self, cause: Cause) -> Result<()> {
+        let (statement, arguments) =
+            (query!("operate/accept_restore"), owned![cause.host_user, cause.reason]);
+        self.query("accept the database", Client::execute, statement, arguments).map(drop)
+    }
+
     /// Counts, by status, the runs that repeated calls of `prune` would delete.
     pub(crate) fn count_old(&self, old: OldRuns) -> Result<Vec<(String, i64)>> {
         let arguments = owned![Status::words(old.statuses), old.age.as_secs_f64()];

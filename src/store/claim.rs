@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use super::row::{Argument, FromRow, PgResult, column, columns, owned, rows, timestamp};
 use super::{Error, Result, Store, query};
 use crate::connect::Client;
+use crate::health::{SeenTicks, StoredTick};
 use crate::schedule::ZoneData;
 
 /// A tick of a worker.
@@ -33,6 +34,17 @@ rows! {
         pub(crate) fires: bool,
         /// Whether some definition limits how many of its runs may run at once.
         pub(crate) limits: bool,
+        last_tick_at: DateTime<Utc>,
+        previous_tick_at: Option<DateTime<Utc>>,
+        created_at: DateTime<Utc>,
+    }
+}
+
+impl WakeResult {
+    /// Returns what the wake found and stored about the ticks of its worker.
+    pub(crate) fn tick(&self) -> StoredTick {
+        let Self { created_at, previous_tick_at: previous_at, last_tick_at: now, .. } = *self;
+        StoredTick { created_at, previous_at, now }
     }
 }
 
@@ -258,7 +270,8 @@ impl Store {
     /// Checks the schema's version and records that the tick is alive and which `queues` it serves
     /// (empty for all). Takes or renews the claim right for `lasts`; releases the right if no run
     /// waits, unless `keep` is set. With the right, also returns how many runs the worker's ticks
-    /// hold without the claims `own`.
+    /// hold without the claims `own`. Fails and changes nothing if the database is older than the
+    /// ticks that this host has seen in it.
     pub(crate) fn wake(
         &self,
         holder: &Holder,
@@ -266,22 +279,36 @@ impl Store {
         lasts: Duration,
         keep: bool,
         own: &[Token],
+        seen_ticks: &SeenTicks,
     ) -> Result<(WakeResult, usize)> {
         let (Holder { worker, tick }, lasts) = (holder.clone(), lasts.as_secs_f64());
+        let seen_ticks = seen_ticks.clone();
         let version = ZoneData::current().program_version();
         self.checks_version.set(true);
         let (ids, attempts, claimed_at) = Token::columns(own);
         let queues = queues.to_vec();
-        self.transact("look for due runs", move |client| {
+        let woken = self.transact("look for due runs", move |client| {
             let arguments: [&dyn Argument; 6] = [&worker, &tick, &version, &lasts, &keep, &queues];
             let seen: WakeResult = client.one(query!("tick/wake"), &arguments)?;
+            if let Some(lost) = seen_ticks.lost(seen.tick())
+                && !client.one::<bool>(query!("tick/restore_accepted"), &[&worker, &lost])?
+            {
+                client.batch_execute("ROLLBACK AND CHAIN")?;
+                return Ok(Err(lost));
+            }
             let mut held = 0;
             if seen.claiming_tick.as_ref() == Some(&tick) {
                 // A statement of its own: it sees what the tick claimed that had the right before.
                 let arguments: [&dyn Argument; 4] = [&worker, &ids, &attempts, &claimed_at];
                 held = client.one::<i32>(query!("tick/held_by_others"), &arguments)?;
             }
-            Ok((seen, usize::try_from(held).unwrap_or(0)))
+            Ok(Ok((seen, usize::try_from(held).unwrap_or(0))))
+        })?;
+        woken.or_else(|lost| {
+            let arguments = owned![holder.worker.clone()];
+            let statement = query!("tick/note_restore");
+            self.query("record the restore", Client::execute, statement, arguments)?;
+            Err(Error::restored(lost))
         })
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 
 use anyhow::Chain;
+use chrono::{DateTime, Utc};
 use postgres::error::SqlState;
 use postgres::types::{WasNull, WrongType};
 
@@ -93,6 +94,17 @@ impl Error {
             "cannot {doing}: default_transaction_read_only is on for this role or database"
         );
         Self { exit: Exit::Configuration, ..Self::lost(cause, WRITABLE) }
+    }
+
+    /// The database has lost this tick.
+    pub(super) fn restored(tick: DateTime<Utc>) -> Self {
+        let tick = tick.format("%Y-%m-%d %H:%M:%S UTC");
+        let message = format!(
+            "cannot start runs: the database is older than this worker's tick of {tick}, as after \
+             a restore; cancel the runs whose work is done, then accept the rest: as an operator, \
+             `jobctl accept-restore`"
+        );
+        Self::new(Kind::Fatal, Exit::Restored, message)
     }
 
     /// The error for an answer without a part that every PostgreSQL sends.

@@ -8,7 +8,7 @@ use super::Plan;
 use super::request::{Answer, AnswerTimeout, Request};
 use super::timing::Timing;
 use crate::connect::ConnectionThread;
-use crate::health;
+use crate::health::{self, SeenTicks};
 use crate::store::{self, BatchSize, Holder, Store, Token};
 use crate::upkeep::{self, UnclaimableSearch, Upkeep};
 
@@ -33,6 +33,7 @@ impl Database {
         request: Request,
         timeout: AnswerTimeout,
         (plan, holder, timing): (&mut Plan, &Holder, &Timing),
+        seen_ticks: &mut SeenTicks,
         new_output: impl Fn(&Token) -> Option<String>,
     ) -> Answer {
         let Self { store, search, batch } = self;
@@ -41,7 +42,9 @@ impl Database {
             Request::Wake(wake) => {
                 let Plan { filter, concurrency, .. } = plan;
                 let concurrency = *concurrency;
-                let woken = Upkeep { store, holder, filter, concurrency, batch, search }.wake(wake);
+                let mut upkeep =
+                    Upkeep { store, holder, filter, concurrency, batch, search, seen_ticks };
+                let woken = upkeep.wake(wake);
                 Answer::Wake { woken, is_searching: search.is_some() }
             }
             Request::Renew(claims) => {

@@ -12,6 +12,7 @@ mod database;
 mod leases;
 mod link;
 mod machine;
+mod notes;
 mod pending_writes;
 mod phase;
 mod prefetch;
@@ -34,12 +35,13 @@ use crate::attempt::{self, Ended, Task};
 use crate::connect::{PendingConnection, Target};
 use crate::execute::{Executor, Pool, Stop, WakeWhen};
 use crate::print::Summary;
-use crate::store::{self, ClaimFilter, Claimed, Holder, LeaseState, OldRuns, Renewed};
+use crate::store::{self, ClaimFilter, Claimed, Holder, LeaseState, OldRuns, Renewed, Token};
 use crate::text::duration;
 use crate::upkeep::tick_id;
 use database::Database;
 pub(crate) use machine::Bounds;
 use machine::{Event, Instruction, Machine};
+use notes::Notes;
 use request::{Answer, AnswerTimeout, Request};
 use running::RunningRuns;
 use timing::Timing;
@@ -58,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) bounds: Bounds,
     /// Old runs that may be deleted, some per tick.
     pub(crate) prune: Vec<OldRuns>,
+    /// Whether this host remembers the tick, to notice the restore of a backup.
+    pub(crate) is_remembered: bool,
 }
 
 /// Performs what the machine decides.
@@ -69,6 +73,7 @@ struct Driver {
     connect_at: Option<Instant>,
     connecting: Option<PendingConnection>,
     plan: Plan,
+    notes: Notes,
     holder: Holder,
     pool: Pool<Claimed, Ended>,
     running: RunningRuns,
@@ -93,6 +98,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
     let started = Instant::now();
     let mut machine = Machine::new(plan.bounds, timing, started);
     let mut driver = Driver {
+        notes: Notes::new(&target, &plan),
         target,
         timing,
         database: None,
@@ -111,8 +117,9 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         sends_output: true,
     };
     driver.connect();
-    // Create the id now, while the server starts a process for the connection.
+    // Do this now, while the server starts a process for the connection.
     driver.holder.tick = tick_id::new();
+    driver.notes.read();
     loop {
         let event = driver.next_event(&machine);
         let instructions = machine.on(Instant::now(), driver.pool.state(), event);
@@ -121,6 +128,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         driver.pool.wake_when(WakeWhen::Never, machine.bytes());
         for instruction in instructions {
             if let Instruction::Exit(result) = instruction {
+                driver.notes.write();
                 if result.is_ok() && log_enabled!(Level::Info) && io::stderr().is_terminal() {
                     driver.log_summary(machine.other_claims());
                 }
@@ -203,18 +211,21 @@ impl Driver {
 
     /// Sends a request, and waits for the answer.
     fn send(&mut self, request: Request, timeout: AnswerTimeout) {
-        let Self { database, plan, holder, timing, running, .. } = self;
+        let Self { database, plan, notes, holder, timing, running, .. } = self;
         let database = database.as_mut().expect("the machine sends only over a connection");
         if let Request::Renew(claims) = &request {
             claims.iter().for_each(|claim| running.log_if_long(claim, Instant::now()));
         }
         let output_left = Cell::new(if self.sends_output { OUTPUT_AT_ONCE } else { 0 });
-        let answer = database.ask(request, timeout, (plan, holder, timing), |claim| {
+        let new_output = |claim: &Token| {
             let stop = running.stop(claim).filter(|_| output_left.get() > 0)?;
             let output = stop.take_new_output()?;
             output_left.set(output_left.get().saturating_sub(output.len()));
             Some(output)
-        });
+        };
+        let tick = (plan, &*holder, &*timing);
+        let answer = database.ask(request, timeout, tick, &mut notes.seen, new_output);
+        notes.write_each_minute();
         if let Answer::Renew(renewed) = &answer {
             self.output_sent(renewed);
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use log::Level;
 
 use super::{Turn, UnclaimableSearch, expire, fire, recover, tick_id};
+use crate::health::SeenTicks;
 use crate::store::{self, BatchSize, ClaimFilter, Holder, Store, Token};
 
 /// The request of a tick that wakes.
@@ -52,6 +53,7 @@ pub(crate) struct Upkeep<'a> {
     /// How many rows the next statement changes: fewer after one that took too long.
     pub(crate) batch: &'a mut BatchSize,
     pub(crate) search: &'a mut Option<UnclaimableSearch>,
+    pub(crate) seen_ticks: &'a mut SeenTicks,
 }
 
 impl Upkeep<'_> {
@@ -61,7 +63,11 @@ impl Upkeep<'_> {
         let Self { store, holder, .. } = *self;
         let mut turn = Turn::new(Some(asked.until), *self.batch);
         let (queues, own) = (&self.filter.queues, &asked.own_claims);
-        let report = || store.wake(holder, queues, asked.right, asked.keeps_right, own);
+        let Wake { right, keeps_right, .. } = asked;
+        let mut report = || {
+            let woken = store.wake(holder, queues, right, keeps_right, own, self.seen_ticks);
+            woken.inspect(|(woken, _)| self.seen_ticks.saw(woken.tick()))
+        };
         let began = Instant::now();
         let (mut seen, mut held_by_others) = report()?;
         let took = began.elapsed();

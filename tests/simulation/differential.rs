@@ -24,6 +24,7 @@ use super::database::{Database, Session, Spec, Write, first_fire};
 use super::left_out::leave_out;
 use crate::connect::{ConnectionThread, Target};
 use crate::exit::Exit;
+use crate::health::SeenTicks;
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
 use crate::schedule::due::{self, FirePlan};
@@ -270,7 +271,7 @@ impl Tick {
         let (worker, prune) = (String::new(), Vec::new());
         Self {
             database: tick::database::Database::over(connect(url), Arc::default()),
-            plan: Plan { worker, filter, concurrency: 100, bounds, prune },
+            plan: Plan { worker, filter, concurrency: 100, bounds, prune, is_remembered: false },
             holder: Holder { worker: String::new(), tick: String::new() },
             timing: Timing { limits: limits(LOCK), ..Timing::of(LEASE) },
         }
@@ -279,7 +280,7 @@ impl Tick {
     fn perform(&mut self, request: Request) -> Answer {
         let Self { database, plan, holder, timing } = self;
         let timeout = AnswerTimeout { until: None, interrupted: LEASE };
-        database.ask(request, timeout, (plan, holder, timing), |_| None)
+        database.ask(request, timeout, (plan, holder, timing), &mut SeenTicks::default(), |_| None)
     }
 }
 

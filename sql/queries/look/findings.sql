@@ -6,9 +6,9 @@
 -- $4  seconds that a run may be running; NULL for any number
 -- $5  seconds after which a dead run no longer counts; NULL for never
 -- $6  seconds after which a failed attempt no longer counts; NULL to count none
--- `runs` is the number of runs, attempts or effects. `detail` is an error or a duration, or
--- `new` if there was no time yet for a first tick. `newest_at` is when the problem last grew, if
--- that was after `since_at`.
+-- `runs` is the number of runs, attempts or effects. `detail` is an error or a duration, which tick
+-- found an older database, or `new` if there was no time yet for a first tick. `newest_at` is when
+-- the problem last grew, if that was after `since_at`.
 WITH worker AS (
     SELECT
         worker.worker,
@@ -101,20 +101,42 @@ dead AS (
         AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
     GROUP BY run.job_type
 )
--- No worker ticks; the named worker is the last that did.
+-- The ticks that noticed the restore start nothing.
 SELECT
-    'worker_missing' AS code,
+    'restore_unaccepted' AS code,
     NULL AS job_type,
     NULL AS queue,
-    left(latest.worker, 255) AS worker,
+    NULL AS worker,
     NULL::bigint AS run_id,
-    latest.last_tick_at AS since_at,
+    newest.recorded_at AS since_at,
     0::bigint AS runs,
+    newest.detail,
+    NULL::timestamptz AS newest_at
+FROM (
+    SELECT event.action, event.recorded_at, event.detail
+    FROM jobctl.job_events AS event
+    WHERE event.run_id IS NULL
+        AND event.job IS NULL
+        AND event.action IN ('restore', 'accept-restore')
+    ORDER BY event.id DESC
+    LIMIT 1
+) AS newest
+WHERE newest.action = 'restore'
+UNION ALL
+-- No worker ticks; the named worker is the last that did.
+SELECT
+    'worker_missing',
+    NULL,
+    NULL,
+    left(latest.worker, 255),
+    NULL,
+    latest.last_tick_at,
+    0,
     CASE WHEN latest.worker IS NULL AND EXISTS (
         SELECT FROM jobctl.schema_migrations AS migration
         WHERE migration.applied_at > now() - make_interval(secs => $2::float8)
-    ) THEN 'new' END AS detail,
-    NULL::timestamptz AS newest_at
+    ) THEN 'new' END,
+    NULL
 FROM ticking
 LEFT JOIN worker AS latest
     ON latest.place = 1

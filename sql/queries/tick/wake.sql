@@ -4,7 +4,8 @@
 -- $1  worker    $2  tick    $3  version    $4  seconds the right lasts
 -- $5  whether to take the right even if nothing waits
 -- $6  queues that the tick serves, empty for all
--- Always one row; claiming_tick is the tick that has the right now.
+-- Always one row; claiming_tick is the tick that has the right now. previous_tick_at is the tick
+-- before this one, created_at the time of the first migration; see src/health/restored.rs.
 WITH seen AS MATERIALIZED (
     SELECT
         EXISTS (
@@ -62,7 +63,7 @@ reported AS (
                 THEN worker.claiming_until
             ELSE excluded.claiming_until
         END
-    RETURNING worker.claiming_tick, worker.queues
+    RETURNING worker.claiming_tick, worker.queues, worker.last_tick_at
 )
 SELECT
     seen.lost,
@@ -80,6 +81,13 @@ SELECT
         WHERE definition.is_limited
     ) AS limits,
     reported.claiming_tick,
-    reported.queues AS claiming_queues
+    reported.queues AS claiming_queues,
+    reported.last_tick_at,
+    (
+        SELECT previous.last_tick_at
+        FROM jobctl.job_workers AS previous
+        WHERE previous.worker = $1::text
+    ) AS previous_tick_at,
+    (SELECT min(migration.applied_at) FROM jobctl.schema_migrations AS migration) AS created_at
 FROM seen
 CROSS JOIN reported

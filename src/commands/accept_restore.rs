@@ -1,0 +1,38 @@
+//! `jobctl accept-restore`: lets ticks start runs in a database that was restored from a backup.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::DatabaseFlags;
+use super::arguments::Reason;
+use crate::print::{self, Output, Table};
+
+/// Let ticks start runs in a restored database
+///
+/// A host remembers its last ticks. If the database lacks those that are more than
+/// ten minutes older than the last one, its ticks start nothing and exit with 7,
+/// because runs that finished since the backup would be executed again. Look at
+/// the runs first: `jobctl tick --dry-run` lists them, `jobctl cancel` ends those
+/// whose work is done. Then accept the database, for all hosts:
+///
+///   jobctl accept-restore --reason 'restored last night, the payments are done'
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Default, Serialize)]
+struct Accepted {
+    result: &'static str,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
+        database.open()?.accept_restore(self.reason.cause())?;
+        print::row(self.output, &Accepted { result: "accepted" }, &Table::new("result", ""))
+    }
+}

@@ -1,0 +1,172 @@
+//! Whether a database is older than a tick has seen it, as after the restore of a backup. Compares
+//! only times that the database stored: a wrong clock of a host changes nothing. Pure.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+/// An asynchronous failover may lose this much.
+const MAY_BE_LOST: TimeDelta = TimeDelta::minutes(10);
+/// Of ticks that are closer together, only the first and the last are remembered.
+const APART: TimeDelta = TimeDelta::seconds(30);
+/// `prune` deletes no worker that ticked later; see old_workers.sql.
+const KEPT_BY_PRUNE: TimeDelta = TimeDelta::days(1);
+
+/// What a wake finds in the database about the ticks of its worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredTick {
+    /// When the schema was created. A new database has another time, a restored one the same.
+    pub(crate) created_at: DateTime<Utc>,
+    /// The last tick before this wake; `None` if the database does not know the worker.
+    pub(crate) previous_at: Option<DateTime<Utc>>,
+    /// The database's time, which this wake stores.
+    pub(crate) now: DateTime<Utc>,
+}
+
+/// The ticks of a worker that this host has seen in a database.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct SeenTicks {
+    created_at: Option<DateTime<Utc>>,
+    /// The newest, those that a failover may have lost, and the newest of the others.
+    ticks: Vec<DateTime<Utc>>,
+}
+
+impl SeenTicks {
+    fn last(&self) -> Option<DateTime<Utc>> {
+        self.ticks.last().copied()
+    }
+
+    /// Whether to write this over the stored ticks. Another tick may have begun later and ended
+    /// earlier, and a tick that follows at once changes little.
+    pub(crate) fn replaces(&self, stored: &Self) -> bool {
+        self.created_at != stored.created_at
+            || self.last() > stored.last().map(|stored| stored + APART)
+    }
+
+    /// Returns a tick that the database has lost, although no failover loses so much.
+    pub(crate) fn lost(&self, found: StoredTick) -> Option<DateTime<Utc>> {
+        let StoredTick { created_at, previous_at, now } = found;
+        let last = self.last().filter(|_| self.created_at == Some(created_at))?;
+        let limit = last - MAY_BE_LOST;
+        let kept = self.ticks.iter().rfind(|tick| **tick <= limit).copied();
+        let lost = match previous_at {
+            Some(previous) => Some(kept.unwrap_or(limit)).filter(|tick| previous < *tick),
+            None => kept.filter(|_| last > now - KEPT_BY_PRUNE),
+        };
+        // The database's clock was ahead.
+        lost.filter(|tick| *tick <= now)
+    }
+
+    /// Remembers what a wake found and stored.
+    pub(crate) fn saw(&mut self, stored: StoredTick) {
+        let StoredTick { created_at, previous_at, now } = stored;
+        if self.created_at != Some(created_at) {
+            *self = Self { created_at: Some(created_at), ticks: Vec::new() };
+        }
+        self.ticks.retain(|tick| *tick <= now);
+        // Another host may tick by the same name.
+        self.ticks.extend(previous_at.filter(|at| self.last() < Some(*at) && *at <= now));
+        if let [.., before, last] = *self.ticks
+            && last - before < APART
+        {
+            self.ticks.pop();
+        }
+        self.ticks.push(now);
+        let is_lost_at_most = |tick: &DateTime<Utc>| *tick > now - MAY_BE_LOST;
+        let kept = self.ticks.iter().position(is_lost_at_most).unwrap_or_default();
+        self.ticks.drain(..kept.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(minutes: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::minutes(minutes)
+    }
+
+    fn stored(previous: Option<i64>, now: i64) -> StoredTick {
+        StoredTick { created_at: at(0), previous_at: previous.map(at), now: at(now) }
+    }
+
+    /// What a host has seen that ticked at these minutes.
+    fn seen(minutes: impl IntoIterator<Item = i64>) -> SeenTicks {
+        let mut seen = SeenTicks::default();
+        let mut previous = None;
+        for now in minutes {
+            seen.saw(stored(previous, now));
+            previous = Some(now);
+        }
+        seen
+    }
+
+    #[track_caller]
+    fn loses(seen: &SeenTicks, previous: Option<i64>, now: i64, lost: Option<i64>) {
+        assert_eq!(seen.lost(stored(previous, now)), lost.map(at), "{seen:?}");
+    }
+
+    #[test]
+    fn a_failover_may_lose_ten_minutes() {
+        let minutely = seen(1000..=1100);
+        loses(&minutely, Some(1090), 1101, None);
+        loses(&minutely, Some(1089), 1101, Some(1090));
+        loses(&minutely, Some(0), 9999, Some(1090));
+        // A host that ticks every hour may lose its last tick, which is an hour of its work.
+        let hourly = seen([600, 660, 720]);
+        loses(&hourly, Some(660), 780, None);
+        loses(&hourly, Some(600), 780, Some(660));
+        // The first tick with this memory knows the one before.
+        let mut upgraded = SeenTicks::default();
+        upgraded.saw(stored(Some(660), 720));
+        loses(&upgraded, Some(660), 780, None);
+        loses(&upgraded, Some(659), 780, Some(660));
+        loses(&seen([1000]), Some(990), 1001, None);
+        loses(&seen([1000]), Some(989), 1001, Some(990));
+    }
+
+    #[test]
+    fn an_unknown_worker_is_lost_unless_it_was_new_or_pruned() {
+        loses(&seen(1000..=1100), None, 1101, Some(1090));
+        loses(&seen(1000..=1009), None, 1101, None);
+        loses(&seen(1000..=1100), None, 1100 + 24 * 60 - 1, Some(1090));
+        loses(&seen(1000..=1100), None, 1100 + 24 * 60, None);
+    }
+
+    #[test]
+    fn a_new_database_has_lost_nothing() {
+        let found = StoredTick { created_at: at(1100), ..stored(None, 1101) };
+        let mut seen = seen(1000..=1100);
+        assert_eq!(seen.lost(found), None);
+        seen.saw(found);
+        assert_eq!(seen.ticks, [at(1101)]);
+    }
+
+    #[test]
+    fn a_clock_of_the_database_that_was_ahead_is_forgotten() {
+        let mut ahead = seen([1000, 9000, 9020]);
+        loses(&ahead, Some(1003), 1004, None);
+        ahead.saw(stored(Some(9020), 1002));
+        assert_eq!(ahead.ticks, [at(1002)]);
+    }
+
+    #[test]
+    fn newer_ticks_and_those_of_another_database_replace_the_stored_ones() {
+        let before = seen([1000]);
+        assert!(seen([1001]).replaces(&before));
+        assert!(!seen([1000]).replaces(&before) && !seen([999]).replaces(&before));
+        let mut other = SeenTicks::default();
+        other.saw(StoredTick { created_at: at(1), ..stored(None, 999) });
+        assert!(other.replaces(&before));
+    }
+
+    #[test]
+    fn few_ticks_are_kept() {
+        let mut seen = seen(1000..=1100);
+        for second in 0..600 {
+            let now = at(1100) + TimeDelta::seconds(second);
+            seen.saw(StoredTick { now, ..stored(Some(1100), 0) });
+            assert!(seen.ticks.len() <= 22, "{seen:?}");
+        }
+        loses(&seen, Some(1098), 1200, Some(1099));
+    }
+}
