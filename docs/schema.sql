@@ -1155,6 +1155,8 @@ CASE
     ELSE GREATEST((last_tick_at - ticking_since), '00:00:00'::interval)
 END) STORED NOT NULL,
     queues text[] DEFAULT '{}'::text[] NOT NULL,
+    excluded_jobs text[] DEFAULT '{}'::text[] NOT NULL,
+    excluded_kinds text[] DEFAULT '{}'::text[] NOT NULL,
     claiming_tick text,
     claiming_until timestamp with time zone,
     CONSTRAINT only_a_claiming_tick_has_a_lease CHECK (((claiming_tick IS NULL) = (claiming_until IS NULL))),

@@ -278,7 +278,7 @@ fn doctor_finds_a_queue_that_no_worker_serves() {
     let id = db.enqueue(["shell", "--queue", "slow", "--", "true"]);
     db.jobctl(["tick", "--worker", "web1", "--queue", "mail", "default"]).run().success();
     // The run is not overdue yet.
-    finds(&db, "queues", "ok", "workers serve the queues of all overdue runs");
+    finds(&db, "queues", "ok", "workers serve all overdue runs");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = now() - interval '11 minutes' WHERE id = {id}"
     ));

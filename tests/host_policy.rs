@@ -77,6 +77,53 @@ fn shell_defined_executes_only_commands_of_definitions() {
 }
 
 #[test]
+fn overdue_runs_that_no_worker_may_execute_are_reported() {
+    let db = TestDb::new();
+    db.apply("[jobs.defined]\nshell = 'true'\n[jobs.other]\nshell = 'true'\nqueue = 'other'\n");
+    let ids = [db.enqueue(["defined"]), db.enqueue(["other"]), db.enqueue_script("true")];
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour'");
+    let tick = |worker, policy| {
+        db.jobctl(["tick", "--worker", worker, "--queue", "default", "--shell", policy])
+            .run()
+            .success();
+    };
+    let unserved = |job: &str, id: i64| {
+        format!(
+            "no worker may run the commands of {job}, which has 1 overdue run, since 0 (such as \
+             run {id}); tick with `--shell any` on a host that may run them (`defined` allows the \
+             commands of definitions), or cancel the runs\n"
+        )
+    };
+    let check = || {
+        let lines = db.jobctl(["check"]).run().exits(1).stdout;
+        let since = |line: &str| {
+            let (before, after) = line.split_once(", since ").unwrap();
+            format!("{before}, since 0 {}\n", after.split_once(" UTC ").unwrap().1)
+        };
+        lines.lines().filter(|line| !line.contains("queue other")).map(since).collect::<String>()
+    };
+    tick("off", "off");
+    assert_eq!(ids.map(|id| db.status(id)), ["queued"; 3]);
+    assert_eq!(check(), unserved("defined", ids[0]) + &unserved("shell", ids[2]));
+    db.jobctl(["show", &ids[0].to_string(), "--format", "table"])
+        .run()
+        .success()
+        .stdout_has("no worker may run the commands of defined");
+    tick("defined", "defined");
+    assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "queued", "queued"]);
+    assert_eq!(check(), unserved("shell", ids[2]));
+    // The tick that claims decides, not one that found the claim right taken.
+    db.execute(
+        "UPDATE jobctl.job_workers SET claiming_tick = 'another',
+         claiming_until = now() + interval '1 hour' WHERE worker = 'defined'",
+    );
+    tick("defined", "any");
+    assert_eq!(check(), unserved("shell", ids[2]));
+    tick("any", "any");
+    assert_eq!(db.status(ids[2]), "succeeded");
+}
+
+#[test]
 fn an_empty_policy_is_wrong_usage() {
     let db = TestDb::new();
     let id = db.enqueue_script("true");

@@ -447,8 +447,11 @@ CREATE TABLE jobctl.job_workers (
             ELSE greatest(last_tick_at - ticking_since, interval '0')
         END
     ) STORED,
-    -- The queues of the tick that may claim, or else of the last tick; empty for all queues.
+    -- Which runs the tick claims that may claim, or else the last tick: of these queues, empty for
+    -- all, but not of these job types and not of definitions of these kinds.
     queues text[] NOT NULL DEFAULT '{}',
+    excluded_jobs text[] NOT NULL DEFAULT '{}',
+    excluded_kinds text[] NOT NULL DEFAULT '{}',
     claiming_tick text,
     claiming_until timestamptz,
     CONSTRAINT times_are_dates CHECK (

@@ -73,6 +73,7 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     let keeps = |finding: &&Finding| match finding.code {
         Some("worker_missing") => true,
         Some("queue_unserved") => finding.queue.as_ref() == Some(&run.queue),
+        Some("job_unserved") => finding.job_type.as_ref() == Some(&run.job_type),
         // A lost run counts as running until a tick recovers it.
         Some("lease_lost") => full.or(full_share).is_some(),
         _ => false,

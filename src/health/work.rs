@@ -17,7 +17,7 @@ const CHECKS: [(&str, &str, &[&str]); 15] = [
     ("ticks", "every worker ticks", &["worker_missing", "worker_silent"]),
     ("sequences", "each sequence is ahead of its table", &["sequence_behind"]),
     ("definitions", "every waiting run has a definition", &["definition_missing"]),
-    ("queues", "workers serve the queues of all overdue runs", &["queue_unserved"]),
+    ("queues", "workers serve all overdue runs", &["queue_unserved", "job_unserved"]),
     ("overdue runs", "no run in a served queue is overdue", &["runs_overdue"]),
     (
         "schedules",
@@ -167,6 +167,12 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
             format!("no worker serves queue {queue}, which has {}", runs("overdue ")),
             "name the queue in the --queue of a tick, or tick without --queue".to_owned(),
         ),
+        "job_unserved" => (
+            format!("no worker may run the commands of {job}, which has {}", runs("overdue ")),
+            "tick with `--shell any` on a host that may run them (`defined` allows the commands of \
+             definitions), or cancel the runs"
+                .to_owned(),
+        ),
         "runs_overdue" => (
             format!("{} of {job} {is} overdue", runs("")),
             format!("{operator}`jobctl show {run}` says why"),
@@ -246,7 +252,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
         ("effect_open", key) => key.as_ref().map(|key| format!("the oldest has the key {key}")),
         (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
         ("runs_dead" | "attempts_failing", None) => Some(format!("the newest is run {run}")),
-        ("queue_unserved" | "runs_overdue" | "lease_lost", None) => {
+        ("queue_unserved" | "job_unserved" | "runs_overdue" | "lease_lost", None) => {
             Some(format!("such as run {run}"))
         }
         _ => None,

@@ -267,15 +267,15 @@ impl Token {
 }
 
 impl Store {
-    /// Checks the schema's version and records that the tick is alive and which `queues` it serves
-    /// (empty for all). Takes or renews the claim right for `lasts`; releases the right if no run
-    /// waits, unless `keep` is set. With the right, also returns how many runs the worker's ticks
-    /// hold without the claims `own`. Fails and changes nothing if the database is older than the
-    /// ticks that this host has seen in it.
+    /// Checks the schema's version, and records that the tick is alive and its `filter`. Takes or
+    /// renews the claim right for `lasts`; releases the right if no run waits, unless `keep` is
+    /// set. With the right, also returns how many runs the worker's ticks hold without the claims
+    /// `own`. Fails and changes nothing if the database is older than the ticks that this host has
+    /// seen in it.
     pub(crate) fn wake(
         &self,
         holder: &Holder,
-        queues: &[String],
+        filter: &ClaimFilter,
         lasts: Duration,
         keep: bool,
         own: &[Token],
@@ -286,9 +286,10 @@ impl Store {
         let version = ZoneData::current().program_version();
         self.checks_version.set(true);
         let (ids, attempts, claimed_at) = Token::columns(own);
-        let queues = queues.to_vec();
+        let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = filter.clone();
         let woken = self.transact("look for due runs", move |client| {
-            let arguments: [&dyn Argument; 6] = [&worker, &tick, &version, &lasts, &keep, &queues];
+            let arguments: [&dyn Argument; 8] =
+                [&worker, &tick, &version, &lasts, &keep, &queues, &excluded_jobs, &excluded_kinds];
             let seen: WakeResult = client.one(query!("tick/wake"), &arguments)?;
             if let Some(lost) = seen_ticks.lost(seen.tick())
                 && !client.one::<bool>(query!("tick/restore_accepted"), &[&worker, &lost])?

@@ -62,10 +62,10 @@ impl Upkeep<'_> {
     pub(crate) fn wake(&mut self, asked: Wake) -> store::Result<Woken> {
         let Self { store, holder, .. } = *self;
         let mut turn = Turn::new(Some(asked.until), *self.batch);
-        let (queues, own) = (&self.filter.queues, &asked.own_claims);
+        let (filter, own) = (&*self.filter, &asked.own_claims);
         let Wake { right, keeps_right, .. } = asked;
         let mut report = || {
-            let woken = store.wake(holder, queues, right, keeps_right, own, self.seen_ticks);
+            let woken = store.wake(holder, filter, right, keeps_right, own, self.seen_ticks);
             woken.inspect(|(woken, _)| self.seen_ticks.saw(woken.tick()))
         };
         let began = Instant::now();
@@ -95,7 +95,7 @@ impl Upkeep<'_> {
             let why = "other ticks of this worker use all of --concurrency";
             self.log_why_due_runs_wait(Level::Info, why)?;
         } else if other_claims {
-            let (level, why) = why_not(&seen.claiming_queues, queues);
+            let (level, why) = why_not(&seen.claiming_queues, &self.filter.queues);
             self.log_why_due_runs_wait(level, &why)?;
         }
         self.search_unclaimable(asked.claim_error, || turn.has_time())?;

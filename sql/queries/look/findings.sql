@@ -14,6 +14,8 @@ WITH worker AS (
         worker.worker,
         worker.last_tick_at,
         worker.queues,
+        worker.excluded_jobs,
+        worker.excluded_kinds,
         worker.missed_for,
         held.worker IS NOT NULL AS held,
         -- A tick with --linger polls many times a second, but rarely updates its row.
@@ -60,6 +62,18 @@ waiting AS (
                 AND NOT worker.held
                 AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
         ) AS served,
+        EXISTS (
+            SELECT FROM worker
+            WHERE worker.ticks
+                AND NOT worker.held
+                AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
+                AND grouped.job_type <> ALL (worker.excluded_jobs)
+                AND NOT EXISTS (
+                    SELECT FROM definition
+                    WHERE definition.name = grouped.job_type
+                        AND definition.kind = ANY (worker.excluded_kinds)
+                )
+        ) AS accepted,
         -- A held run is not overdue.
         EXISTS (
             SELECT FROM jobctl.current_holds AS hold
@@ -179,6 +193,25 @@ WHERE waiting.late > 0
     AND ticking.workers > 0
 GROUP BY waiting.queue
 UNION ALL
+-- The workers that serve the queue exclude the job: --shell.
+SELECT
+    'job_unserved',
+    waiting.job_type,
+    NULL,
+    NULL,
+    min(waiting.id),
+    min(waiting.since_at),
+    sum(waiting.late)::bigint,
+    NULL,
+    NULL
+FROM waiting
+WHERE waiting.late > 0
+    AND NOT waiting.held
+    AND waiting.served
+    AND NOT waiting.accepted
+    AND waiting.defined
+GROUP BY waiting.job_type
+UNION ALL
 SELECT
     'definition_missing',
     waiting.job_type,
@@ -206,7 +239,7 @@ SELECT
 FROM waiting
 WHERE waiting.late > 0
     AND NOT waiting.held
-    AND waiting.served
+    AND waiting.accepted
     AND waiting.defined
 GROUP BY waiting.job_type
 UNION ALL

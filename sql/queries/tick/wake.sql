@@ -4,6 +4,7 @@
 -- $1  worker    $2  tick    $3  version    $4  seconds the right lasts
 -- $5  whether to take the right even if nothing waits
 -- $6  queues that the tick serves, empty for all
+-- $7  job types that it excludes    $8  kinds of definitions that it excludes
 -- Always one row; claiming_tick is the tick that has the right now. previous_tick_at is the tick
 -- before this one, created_at the time of the first migration; see src/health/restored.rs.
 WITH seen AS MATERIALIZED (
@@ -29,6 +30,8 @@ reported AS (
         version,
         last_tick_at,
         queues,
+        excluded_jobs,
+        excluded_kinds,
         claiming_tick,
         claiming_until
     )
@@ -37,6 +40,8 @@ reported AS (
         $3::text,
         now(),
         $6::text[],
+        $7::text[],
+        $8::text[],
         CASE WHEN seen.waiting OR $5::boolean THEN $2::text END,
         CASE WHEN seen.waiting OR $5::boolean THEN now() + make_interval(secs => $4::float8) END
     FROM seen
@@ -52,6 +57,16 @@ reported AS (
             WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
                 THEN worker.queues
             ELSE excluded.queues
+        END,
+        excluded_jobs = CASE
+            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
+                THEN worker.excluded_jobs
+            ELSE excluded.excluded_jobs
+        END,
+        excluded_kinds = CASE
+            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
+                THEN worker.excluded_kinds
+            ELSE excluded.excluded_kinds
         END,
         claiming_tick = CASE
             WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
