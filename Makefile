@@ -13,7 +13,7 @@ BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
 .PHONY: help build toolchain demo test test-pg chaos simulate fuzz bench bench-quick lint workflows deny \
-	install tools dist built-dist test-deb test-image notes publish clean
+	install tools dist built-dist test-dist test-deb test-image notes publish clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 13
@@ -102,6 +102,9 @@ install: ## install the binary, its manual pages and completions under PREFIX (/
 
 dist: toolchain ## build the files of a release in target/dist
 	CARGO="$(CARGO)" packaging/dist "$(TARGET)/dist"
+
+test-dist: ## build the files of a release in two folders and compare them; takes 30 minutes
+	packaging/test-dist
 
 # Like `install`, it builds only if a source is newer.
 built-dist:
