@@ -78,6 +78,43 @@ fn an_answer_without_its_rows_or_columns_is_exit_5() {
         .stderr_has("it is not a PostgreSQL server");
 }
 
+/// A server that reports this version at the login, and counts the statements it gets.
+fn server_of_version(version: &'static str) -> (FakeServer, Arc<AtomicUsize>) {
+    let statements = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&statements);
+    let login = move |client: &mut TcpStream| {
+        let version = message(b'S', format!("server_version\0{version}\0").as_bytes());
+        client.write_all(&[message(b'R', &[0; 4]), version, ready()].concat())
+    };
+    let server = FakeServer::start_with_login(login, move |_, client| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        client.write_all(&complete())
+    });
+    (server, statements)
+}
+
+#[test]
+fn a_server_older_than_postgresql_14_is_rejected_before_a_statement() {
+    let (server, statements) = server_of_version("13.23 (Debian 13.23-0+deb11u1)");
+    let init: &[&str] = &["init"];
+    for command in COMMANDS.into_iter().chain([init]) {
+        let refused =
+            jobctl(command.iter().copied()).env("JOBCTL_DATABASE_URL", &server.url()).run();
+        refused.exits(7).stderr_has(
+            ": its version is 13.23 (Debian 13.23-0+deb11u1), but jobctl needs PostgreSQL 14 or \
+             newer; upgrade the server, or use another\n",
+        );
+    }
+    assert_eq!(statements.load(Ordering::Relaxed), 0);
+    for (version, is_old) in
+        [("9.6.24", true), ("14beta1", false), ("14.0", false), ("18devel", false), ("x", false)]
+    {
+        let (server, statements) = server_of_version(version);
+        jobctl(["list"]).env("JOBCTL_DATABASE_URL", &server.url()).run();
+        assert_eq!(statements.load(Ordering::Relaxed) == 0, is_old, "{version}");
+    }
+}
+
 #[test]
 fn an_error_with_a_short_code_is_reported() {
     for code in ["", "2", "é", "22"] {

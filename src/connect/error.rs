@@ -11,6 +11,8 @@ use super::stream::Rejection;
 use super::verify::CertificateProblem;
 use crate::exit::{Exit, Fault};
 
+/// The oldest major version of PostgreSQL that jobctl supports.
+pub(super) const OLDEST_SERVER: u32 = 14;
 const NOT_POSTGRESQL: &str = "it is not a PostgreSQL server";
 const TRY_AGAIN: &str = "try again in a moment";
 const CHECK_PASSWORD: &str = "check the user and the password (URL, PGPASSWORD or pass file)";
@@ -59,6 +61,14 @@ impl ConnectError {
         Self::of_network(NOT_POSTGRESQL)
     }
 
+    /// The server is older than `OLDEST_SERVER`.
+    pub(super) fn of_version(version: &str) -> Self {
+        let cause = format!(
+            "its version is {version}, but jobctl needs PostgreSQL {OLDEST_SERVER} or newer"
+        );
+        Self::new(FailureKind::Settings, cause, "upgrade the server, or use another")
+    }
+
     /// The session lacks the wanted attributes.
     pub(super) fn of_session(cause: &str) -> Self {
         let remedy = "wait for a failover, or correct the hosts or target_session_attrs";
@@ -75,7 +85,7 @@ impl ConnectError {
 
     /// Replaces the remedy if no setting named the user and the database.
     pub(super) fn of_defaults(mut self) -> Self {
-        if self.exit() == Exit::Configuration {
+        if matches!(self.kind, FailureKind::Rules | FailureKind::Login) {
             self.remedy =
                 "name the database: set --database-url, DATABASE_URL or the PG* variables";
         }

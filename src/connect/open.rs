@@ -16,7 +16,7 @@ use tokio::runtime;
 use tokio_postgres::tls::TlsConnect;
 
 use super::client::{Client, ConnectionThread, Session};
-use super::error::ConnectError;
+use super::error::{ConnectError, OLDEST_SERVER};
 use super::stream::{LimitedStream, Socket};
 use super::target::{Server, SessionAttrs, Target};
 use super::tls::{Encryption, SslMode};
@@ -159,6 +159,12 @@ impl Target {
     }
 }
 
+/// Returns whether jobctl's statements need a newer server.
+fn is_old(version: &str) -> bool {
+    let major = version.split(|c: char| !c.is_ascii_digit()).next();
+    major.and_then(|major| major.parse().ok()).is_some_and(|major: u32| major < OLDEST_SERVER)
+}
+
 fn no_thread() -> anyhow::Error {
     ConnectError::of_resources("its thread cannot start or has failed").into_fault(":")
 }
@@ -225,6 +231,9 @@ impl Login<'_> {
             config.password(password);
         }
         let (client, connection) = config.connect_raw(stream, HandshakeDone).await?;
+        if let Some(version) = connection.parameter("server_version").filter(|one| is_old(one)) {
+            return Err(ConnectError::of_version(version));
+        }
         Ok(Session::new(client, connection))
     }
 
