@@ -31,25 +31,20 @@ fn main() -> ExitCode {
     if commands::answer_shell() {
         return ExitCode::SUCCESS;
     }
-    if let Err(error) = loaded {
-        print::complain(&format!("{error:#}"));
-        return ExitCode::from(commands::exit_of(&error).status());
-    }
-    let exit = match commands::parse() {
-        Ok(cli) => {
-            let is_quiet = cli.command.tick().is_some_and(|tick| tick.quiet);
-            run(cli).unwrap_or_else(|error| {
-                let exit = commands::exit_of(&error);
-                // Cron mails each line, and an outage, an upgrade or a restore lasts for minutes.
-                let is_hourly =
-                    is_quiet && matches!(exit, Exit::Unavailable | Exit::Schema | Exit::Restored);
-                let complain = if is_hourly { print::complain_hourly } else { print::complain };
-                complain(&format!("{error:#}"));
-                exit
-            })
-        }
-        Err(usage) => commands::explain(&usage),
+    let parsed = commands::parse();
+    let tick = parsed.as_ref().ok().and_then(|cli| cli.command.tick());
+    let is_quiet = tick.is_some_and(|tick| tick.quiet);
+    let done = match (loaded, parsed) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Ok(cli)) => run(cli),
+        (Ok(()), Err(usage)) => Ok(commands::explain(&usage)),
     };
+    let exit = done.unwrap_or_else(|error| {
+        // Cron mails each line, and a minute later the cause is often still there.
+        let complain = if is_quiet { print::complain_hourly } else { print::complain };
+        complain(&format!("{error:#}"));
+        commands::exit_of(&error)
+    });
     print::finish();
     ExitCode::from(exit.status())
 }

@@ -19,7 +19,9 @@ use crate::host_clock::{WRONG_CLOCK, ahead};
 use crate::support::fake_server::FakeServer;
 use crate::support::http_server::{BlackHole, HttpServer};
 use crate::support::server::{self, Server};
-use crate::support::{Finished, Invocation, Preload, jobctl, leave_out, temp_dir, wait_until};
+use crate::support::{
+    Finished, Invocation, Preload, Role, TestDb, jobctl, leave_out, temp_dir, wait_until,
+};
 
 /// A server with TLS and passwords. Its certificate is for `db.example.com`.
 struct Secured {
@@ -683,6 +685,30 @@ fn a_quiet_tick_reports_an_unreachable_database_once_an_hour() {
     tick("1", &["--quiet"]).complains_once().stderr_has("; repeated after an hour at the earliest");
     (0..3).for_each(|_| drop(tick("1", &["--quiet"]).stderr("")));
     // Another server is reported, and so is every failure without --quiet.
+/// Each of them lasts until a person acts, and cron would mail it every minute.
+#[test]
+fn a_quiet_tick_reports_a_wrong_setting_once_an_hour() {
+    let (secured, db) = (&*SECURED, TestDb::new());
+    let role = Role::new(&db);
+    let state = temp_dir();
+    let socket = format!("host={} port={} user=either", secured.directory, secured.port);
+    let tick = |name: &str, value: &str, flags: &[&str]| {
+        let tick = jobctl(["tick"]).args(flags.iter().copied()).env(name, value);
+        tick.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(7).stdout("")
+    };
+    for (name, value, why) in [
+        ("DATABASE_URL", secured.address("either", "").replace("s3cret", "wrong"), "password"),
+        ("DATABASE_URL", format!("{socket} dbname=nosuch"), "database \"nosuch\" does not exist"),
+        ("DATABASE_URL", role.url(), "permission denied"),
+        ("JOBCTL_ENV_FILE", "/nonexistent".to_owned(), "cannot use JOBCTL_ENV_FILE"),
+    ] {
+        let first = tick(name, &value, &["--quiet"]).complains_once().stderr_has(why);
+        first.stderr_has("; repeated after an hour at the earliest");
+        tick(name, &value, &["--quiet"]).stderr("");
+        tick(name, &value, &[]).complains_once();
+    }
+}
+
     tick("2", &["--quiet"]).complains_once();
     tick("1", &[]).complains_once();
 

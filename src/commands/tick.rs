@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     /// Only print what would be claimed
     #[arg(long)]
     dry_run: bool,
-    /// Log only warnings; an unreachable or restored database or a wrong schema once an hour
+    /// Log only warnings; an error that ends the tick is printed once an hour
     #[arg(long)]
     pub(crate) quiet: bool,
     /// Format of the log: text, or json with one object a line

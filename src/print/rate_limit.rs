@@ -1,6 +1,6 @@
-//! Limits errors that cron would mail every minute while the database is down or is upgraded: each
-//! is printed once an hour. Notes of the last errors are small files in the user's state folder,
-//! because the database cannot store them now.
+//! Limits the errors of ticks, which cron would mail every minute while the database is down or a
+//! setting is wrong: each is printed once an hour. Notes of the last errors are small files in the
+//! user's state folder, because the database may be what fails.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
