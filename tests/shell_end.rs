@@ -207,3 +207,22 @@ fn background_processes_get_sigterm_before_sigkill() {
     assert_eq!(db.status(id), "succeeded");
     assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap(), "ready\nasked\n");
 }
+
+/// The shell of a script ends at the first SIGTERM, and then the history has no exit status. What
+/// the script has started still gets one SIGTERM and the whole time.
+#[test]
+fn a_command_of_a_script_gets_one_sigterm_and_five_seconds() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let slow = "trap 'echo asked >>log; sleep 3; echo cleaned >>log; exit 7' TERM; echo $$; \
+                while :; do sleep 0.02; done";
+    let script = folder.path().join("slow");
+    fs::write(&script, slow).unwrap();
+    let wrapped = enqueue(&db, "sh ./slow; true", "1s");
+    let own = enqueue(&db, "exec sh -c \"trap 'exit 7' TERM; sleep 600 & wait\"", "1s");
+    db.jobctl(["tick"]).current_dir(folder.path()).run().success();
+    assert_eq!(db.of_attempt(wrapped, 1, "error_type, exit_code, signal"), "timeout||15");
+    assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap(), "asked\ncleaned\n");
+    assert_eq!(db.of_attempt(own, 1, "error_type, exit_code, signal"), "timeout|7|");
+    assert!(!process::is_alive(pid(&db, wrapped)));
+}

@@ -1,5 +1,5 @@
-//! The command of a job. With `foreground`, the only place that starts, signals and awaits
-//! processes.
+//! The command of a job. With `foreground` and `process_one`, the only place that starts, signals
+//! and awaits processes.
 //!
 //! Each command leads its own process group, so that its children can be stopped with it and a
 //! Ctrl-C for jobctl does not reach it. One thread supervises one command. It sleeps on the pipes
@@ -123,8 +123,8 @@ struct Process<'a> {
     stdout: Capture,
     stderr: Capture,
     stop: &'a Stop,
-    /// The command was asked to end.
-    is_ending: bool,
+    /// When the command was asked to end.
+    asked_at: Option<Instant>,
 }
 
 impl<'a> Process<'a> {
@@ -150,7 +150,7 @@ impl<'a> Process<'a> {
             stdout: Capture::default(),
             stderr: Capture::default(),
             stop,
-            is_ending: false,
+            asked_at: None,
         })
     }
 
@@ -191,12 +191,11 @@ impl<'a> Process<'a> {
     /// Ends the group: SIGTERM, and SIGKILL if the command does not exit in time. Returns `None` if
     /// the command is stuck in the kernel.
     fn end(&mut self) -> Option<ExitStatus> {
-        self.is_ending = true;
         // Find strays before the signals: a process whose parent has ended is no longer a
         // descendant.
         self.strays = process_table::strays(self.group);
         self.terminate();
-        let asked = Instant::now();
+        let asked = *self.asked_at.insert(Instant::now());
         while asked.elapsed() < self.stop.grace(KILL_GRACE) {
             if self.wait(5 * GROUP_POLL) {
                 return self.child.wait().ok();
@@ -213,10 +212,18 @@ impl<'a> Process<'a> {
         if !self.is_alive() {
             return None;
         }
-        self.terminate();
-        let asked = Instant::now();
-        while self.is_alive() && asked.elapsed() < LEFTOVER_GRACE + DEATH_TIMEOUT {
-            if asked.elapsed() > self.stop.grace(LEFTOVER_GRACE) {
+        // After a stop they already have SIGTERM: the shell of a script ends at once, and what it
+        // had started has the rest of the time. A second SIGTERM may mean "now" to it.
+        let (asked, grace) = match self.asked_at {
+            Some(asked) => (asked, KILL_GRACE),
+            None => (Instant::now(), LEFTOVER_GRACE),
+        };
+        if self.asked_at.is_none() {
+            self.terminate();
+        }
+        let until = Instant::now() + grace + DEATH_TIMEOUT;
+        while self.is_alive() && Instant::now() < until {
+            if asked.elapsed() > self.stop.grace(grace) {
                 self.signal(Signal::KILL);
             }
             std::thread::sleep(GROUP_POLL);
@@ -226,7 +233,7 @@ impl<'a> Process<'a> {
             return Some("processes of the command could not be ended and may still run");
         }
         // After a stop, processes may still have been ending; do not report them as left behind.
-        (!self.is_ending).then_some("the command left processes behind, which were ended")
+        self.asked_at.is_none().then_some("the command left processes behind, which were ended")
     }
 
     fn is_alive(&self) -> bool {
