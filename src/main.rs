@@ -33,6 +33,12 @@ fn main() -> ExitCode {
     }
     let parsed = commands::parse();
     let tick = parsed.as_ref().ok().and_then(|cli| cli.command.tick());
+    // Other commands may ask a question, which only the terminal's own process group can.
+    if tick.is_some()
+        && let Some(exit) = execute::run_as_process_one()
+    {
+        return exit;
+    }
     let is_quiet = tick.is_some_and(|tick| tick.quiet);
     let done = match (loaded, parsed) {
         (Err(error), _) => Err(error),

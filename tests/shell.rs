@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::support::{Gate, Role, TestDb, jobctl, process, temp_dir, wait_until};
+use crate::support::{Gate, Role, TestDb, jobctl, leave_out, process, temp_dir, wait_until};
 
 fn enqueue(db: &TestDb, payload: &Value) -> i64 {
     // Through a pipe: an argument has a shorter limit than a payload.
@@ -490,4 +490,29 @@ fn a_tick_raises_its_descriptor_limit_for_its_jobs() {
         db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"),
         "succeeded|1|40"
     );
+}
+
+/// The kernel gives the orphans of a container to its process 1.
+#[test]
+fn a_tick_that_is_process_1_reaps_the_orphans_of_jobs() {
+    if !rustix::process::geteuid().is_root() {
+        return leave_out("a tick as process 1", "a namespace of processes needs root");
+    }
+    let db = TestDb::new();
+    let zombies = "$(cat /proc/[0-9]*/status | grep -c '^State:.Z')";
+    let script = format!(
+        "for n in 1 2 3 4 5; do sh -c 'sleep 0 & sleep 0 &'; done; cat /proc/1/comm;
+         until [ {zombies} = 0 ]; do sleep 0.02; done"
+    );
+    let id = db.enqueue_script(&script);
+    let failed = db.enqueue_script("exit 3");
+    db.execute("UPDATE jobctl.job_runs SET timeout = interval '20 seconds'");
+    let namespace = "exec unshare --pid --fork --mount-proc \"$0\" \"$@\"";
+    db.jobctl(["tick"]).after(namespace).run().success();
+    assert_eq!(db.of_run(id, "status, last_error"), "succeeded|");
+    assert_eq!(db.of_attempt(id, 1, "output"), "jobctl\n");
+    assert_eq!(db.of_run(failed, "status, last_error"), "failed|exit status 3");
+    // The exit status and signals are those of the tick.
+    let unknown = db.jobctl(["tick", "--database-url", "postgres://127.0.0.1:1/x"]);
+    unknown.after(namespace).run().exits(5);
 }

@@ -7,6 +7,7 @@ mod foreground;
 mod http;
 mod output;
 mod pool;
+mod process_one;
 mod process_table;
 mod sanitize;
 mod shell;
@@ -23,6 +24,7 @@ pub(crate) use crontab::{read_crontab, replace_crontab};
 pub(crate) use foreground::{Foreground, foreground};
 pub(crate) use http::HostPolicy;
 pub(crate) use pool::{Pool, PoolState, WakeWhen};
+pub(crate) use process_one::run_as_process_one;
 pub(crate) use sanitize::hide_environment;
 pub(crate) use stop::Stop;
 

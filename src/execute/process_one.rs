@@ -1,0 +1,59 @@
+//! A tick as process 1 of a container, which has the duties of an init: it reaps the orphans of all
+//! jobs. Otherwise each stays in the process table as a zombie.
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Command, ExitCode};
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// As process 1, starts jobctl again, and reaps processes and passes signals on until that jobctl
+/// has ended. Only a process of its own can reap: a supervisor of a job waits for its command, and
+/// must find the exit status. Returns `None` in any other process, or if it can't start jobctl.
+pub(crate) fn run_as_process_one() -> Option<ExitCode> {
+    if process::id() != 1 {
+        return None;
+    }
+    let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM]).ok()?;
+    let mut command = Command::new(env::current_exe().ok()?);
+    // In its own group, so that Ctrl-C reaches it once: through this process.
+    let child = command.args(env::args_os().skip(1)).process_group(0).spawn().ok()?;
+    let child = Pid::from_child(&child);
+    for signal in signals.forever() {
+        let passed_on = match signal {
+            SIGHUP => Signal::HUP,
+            SIGINT => Signal::INT,
+            SIGQUIT => Signal::QUIT,
+            SIGTERM => Signal::TERM,
+            _ => {
+                if let Some(status) = reap(child) {
+                    return Some(ExitCode::from(status));
+                }
+                continue;
+            }
+        };
+        // It may have ended.
+        let _ = kill_process(child, passed_on);
+    }
+    None
+}
+
+/// Reaps all processes that have ended. Returns the exit status of `child` if it is one of them;
+/// 128 and the signal if a signal killed it, as in a shell.
+fn reap(child: Pid) -> Option<u8> {
+    let mut ended = None;
+    while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) {
+        if process == child {
+            ended = Some(exit_status(status));
+        }
+    }
+    ended
+}
+
+fn exit_status(status: WaitStatus) -> u8 {
+    let of_signal = status.terminating_signal().map(|signal| 128 + signal);
+    let status = status.exit_status().or(of_signal);
+    status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1)
+}
