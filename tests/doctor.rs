@@ -415,7 +415,8 @@ fn doctor_shows_what_a_role_may_do_and_cannot_see() {
     assert_eq!(find(&found, "role").0, "bad");
     let (verdict, schema, remedy) = find(&found, "schema");
     assert!(
-        verdict == "bad" && schema.ends_with("permission denied for schema jobctl"),
+        verdict == "bad"
+            && schema == "cannot inspect the schema: permission denied for schema jobctl",
         "{schema}"
     );
     assert!(remedy.starts_with("`jobctl grants` prints what roles need, "), "{remedy}");
@@ -870,4 +871,22 @@ fn a_schedule_whose_next_time_is_too_late_is_named_and_resumed() {
              next_run_at = date_trunc('minute', now()) + interval '4 minutes'",
     );
     db.jobctl(["check"]).run().success().stdout("");
+}
+
+#[test]
+fn doctor_warns_that_http_jobs_use_no_proxy() {
+    let db = healthy();
+    let proxy = |name: &str, value: &str| {
+        let found = findings(db.jobctl(["doctor"]).env(name, value));
+        found.iter().find(|finding| finding["check"] == "proxy").cloned().unwrap_or_default()
+    };
+    for name in ["http_proxy", "HTTPS_PROXY", "all_proxy"] {
+        let found = proxy(name, "http://user:s3cret@proxy.example:3128");
+        assert_eq!(found["severity"], "warn", "{found}");
+        let expected =
+            format!("HTTP jobs do not use the proxy of {name}; they call servers directly");
+        assert_eq!(found["found"], expected);
+    }
+    assert_eq!(proxy("http_proxy", ""), Value::Null);
+    assert_eq!(proxy("no_proxy", "*"), Value::Null);
 }

@@ -253,6 +253,11 @@ fn a_missing_or_invalid_variable_fails_transiently_without_a_call() {
         "failed|1|spawn|could not start: header `X-Key` names a variable that is not set"
     );
     assert_eq!(
+        db.of_attempt(absent, 1, "error"),
+        "could not start: header `X-Key` names a variable that is not set; the variable is \
+         `APP_ABSENT`"
+    );
+    assert_eq!(
         db.of_run(broken, "status, attempts, error_type, last_error"),
         "failed|1|spawn|could not start: header `X-Key` has a character that HTTP does not allow"
     );

@@ -165,3 +165,17 @@ fn a_call_is_sent_again_if_the_server_closes_a_kept_connection() {
     let expected = [calls[0], calls[1], calls[1], calls[2], calls[2]].map(|id| id.to_string());
     assert_eq!((attempts, server.connections()), (expected.to_vec(), 3));
 }
+
+/// RFC 9112 forbids servers to fold headers, and asks clients to join those that are folded.
+#[test]
+fn a_folded_header_is_joined() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let id = enqueue(&db, &server.url("/folded"));
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(
+        db.of_run(id, "last_error, run_at > now() + interval '1 hour'"),
+        "HTTP status 503|t"
+    );
+    assert_eq!(db.of_attempt(id, 1, "http_status, output"), "503|no");
+}

@@ -86,6 +86,10 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
     add("clock", health::clock(clock));
     add("schema", health::schema(missing.as_deref()));
     add("environment", health::environment(&environment::unknown_variables()));
+    let proxies = environment::proxy_variables();
+    if !proxies.is_empty() {
+        add("proxy", health::proxies(&proxies));
+    }
     if let Some(why) = init::lost_mail() {
         add("mail", health::mail(why));
     }

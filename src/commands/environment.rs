@@ -184,6 +184,14 @@ pub(super) fn unknown_variables() -> Vec<(String, Option<String>)> {
         .collect()
 }
 
+/// Returns the variables that are set and ask for a proxy. jobctl reads none of them.
+pub(super) fn proxy_variables() -> Vec<&'static str> {
+    const NAMES: [&str; 6] =
+        ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    NAMES.into_iter().filter(is_set).collect()
+}
+
 /// Names the argument or the jobctl variable that is not UTF-8; clap does not name it.
 pub(super) fn not_utf8() -> Option<String> {
     let argument = std::env::args_os().skip(1).find(|argument| argument.to_str().is_none());

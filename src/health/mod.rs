@@ -157,6 +157,17 @@ pub(crate) fn environment(unknown: &[(String, Option<String>)]) -> Finding {
     )
 }
 
+/// `variables` are those that ask programs to use a proxy.
+pub(crate) fn proxies(variables: &[&str]) -> Finding {
+    warn(
+        format!(
+            "HTTP jobs do not use the proxy of {}; they call servers directly",
+            some(variables)
+        ),
+        "allow direct connections, or call the server in a shell job, for example with curl",
+    )
+}
+
 /// Judges why cron loses the lines of `check`.
 pub(crate) fn mail(why: &str) -> Finding {
     warn(why, "install a mail program, or send the lines of `check` elsewhere, as to a webhook")

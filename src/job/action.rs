@@ -22,6 +22,8 @@ pub(crate) const BUILT_IN: [&str; 2] = ["shell", "http"];
 /// The timeout of an action or a run.
 pub(crate) const TIMEOUT_RANGE: (Duration, Duration) =
     (Duration::from_secs(1), Duration::from_secs(30 * 86400));
+/// The timeout of a call if neither the call nor its run has one.
+pub(crate) const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum of `max_attempts`.
 pub(crate) const MOST_ATTEMPTS: i32 = 1000;
 /// Bytes of a command and of one argument; the kernel accepts no argument longer than 128 KiB.

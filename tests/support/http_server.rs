@@ -224,6 +224,11 @@ impl State {
             ["truncated"] => {
                 write(out, b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc").map(|()| None)
             }
+            ["folded"] => {
+                write(out, b"HTTP/1.1 503 Busy\r\nRetry-After:\r\n")?;
+                write(out, b" 7200\r\nContent-Length: 2\r\nX-Odd: a\r\n\tb\r\n\r\nno")
+                    .map(|()| None)
+            }
             ["garbage"] => write(out, b"220 smtp.example ESMTP\r\n\r\n").map(|()| None),
             ["close"] => Ok(None),
             // `/close-kept/TEXT` answers only the first request of a connection, with that text.

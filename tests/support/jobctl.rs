@@ -51,7 +51,7 @@ impl<'db> Invocation<'db> {
             if text.starts_with("PG")
                 || text.starts_with("JOBCTL_")
                 || text == "DATABASE_URL"
-                || text.ends_with("_proxy")
+                || text.to_ascii_lowercase().ends_with("_proxy")
             {
                 command.env_remove(&name);
             }

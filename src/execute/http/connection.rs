@@ -23,6 +23,7 @@ use ureq::{Error, Timeout};
 
 use super::HEADER_LIMIT;
 use super::policy::{HostPolicy, Reach, bare, is_public};
+use super::unfold::Unfolding;
 use crate::execute::is_exhaustion;
 use crate::execute::stop::{SLICE, Stop};
 use crate::job::failure::Failure;
@@ -136,7 +137,7 @@ impl Dialer {
 }
 
 impl Connector for Dialer {
-    type Out = <RustlsConnector as Connector<HttpSocket>>::Out;
+    type Out = Unfolding<<RustlsConnector as Connector<HttpSocket>>::Out>;
 
     fn connect(
         &self,
@@ -158,6 +159,7 @@ impl Connector for Dialer {
             state.is_kept.set(false);
             connected
         });
+        let connected = connected.map(|transport| transport.map(Unfolding::new));
         connected.map_err(|error| match error {
             Error::Timeout(Timeout::Connect) => unconnected(&ErrorKind::TimedOut.into()),
             other => other,
@@ -199,7 +201,13 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
     };
     found
         .map(Iterator::collect)
-        .map_err(|error| worded(Failure::Transport(format!("cannot look up the server: {error}"))))
+        .map_err(|error| worded(Failure::Transport(unresolved(&error.to_string()))))
+}
+
+/// Words the system's error. musl calls a temporary failure `Try again`, which reads as advice.
+fn unresolved(error: &str) -> String {
+    let error = error.replace("Try again", "temporary failure of name resolution");
+    format!("cannot look up the server: {error}")
 }
 
 /// Tries one address after the other. Each gets its share of the remaining time, so that a silent
@@ -282,5 +290,14 @@ impl Transport for HttpSocket {
 impl fmt::Debug for HttpSocket {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("HttpSocket").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn an_error_code_does_not_read_as_advice() {
+        let words = super::unresolved("failed to lookup address information: Try again");
+        assert!(words.ends_with(": temporary failure of name resolution"), "{words}");
     }
 }

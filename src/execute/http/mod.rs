@@ -4,6 +4,7 @@ mod answer;
 mod connection;
 mod policy;
 mod request;
+mod unfold;
 
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, OnceLock};
@@ -18,15 +19,13 @@ use ureq::{Agent, AsSendBody, Body, Error};
 pub(crate) use policy::HostPolicy;
 
 use self::connection::{Dialer, NoResolver, Sent};
-use self::request::HttpRequest;
+use self::request::{HttpRequest, Unsendable};
 use super::Stop;
 use crate::files;
-use crate::job::action::{Http, TIMEOUT_RANGE};
+use crate::job::action::{HTTP_TIMEOUT, Http, TIMEOUT_RANGE};
 use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome};
 use crate::job::failure::Failure;
 
-/// The timeout if neither the call nor its run has one.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum of bytes of an answer's status line and headers, and of one sent header.
 const HEADER_LIMIT: usize = 64 * 1024;
 /// Servers commonly keep an idle connection for 5 s or more. With less, a request rarely meets a
@@ -59,11 +58,13 @@ impl Caller {
         timeout: Option<Duration>,
         stop: &Stop,
     ) -> AttemptResult {
-        let total = timeout.or(call.timeout).unwrap_or(DEFAULT_TIMEOUT).min(TIMEOUT_RANGE.1);
+        let total = timeout.or(call.timeout).unwrap_or(HTTP_TIMEOUT).min(TIMEOUT_RANGE.1);
         let deadline = Instant::now() + total;
         let request = match HttpRequest::new(call, identity, |name| std::env::var(name).ok()) {
             Ok(request) => request,
-            Err(failure) => return AttemptResult::unstarted(failure),
+            Err(Unsendable { failure, note }) => {
+                return AttemptResult { note, ..AttemptResult::unstarted(failure) };
+            }
         };
         let ended =
             connection::within(deadline, stop, || self.follow(request, call.redirects, total));

@@ -20,6 +20,19 @@ const ATTEMPT: HeaderName = HeaderName::from_static("x-jobctl-attempt");
 /// beyond ASCII are always encoded.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
+/// Why a request can't be made, with a note for the history and the log, which viewers don't read.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Unsendable {
+    pub(super) failure: Failure,
+    pub(super) note: Option<String>,
+}
+
+impl From<Failure> for Unsendable {
+    fn from(failure: Failure) -> Self {
+        Self { failure, note: None }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct HttpRequest<'a> {
     pub(super) endpoint: Endpoint,
@@ -37,7 +50,7 @@ impl<'a> HttpRequest<'a> {
         call: &'a Http,
         identity: &AttemptIdentity,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Unsendable> {
         let endpoint = Endpoint::parse(&call.url).map_err(Failure::BadPayload)?;
         let method = call.method().map_err(Failure::BadPayload)?;
         let mut body = call.json.as_ref().map(|json| json.get()).or(call.body.as_deref());
@@ -63,7 +76,7 @@ impl<'a> HttpRequest<'a> {
             let filled = fill(name, value, &variable)?;
             if name.len() + filled.len() > HEADER_LIMIT {
                 let why = format!("header `{name}` is longer than {} KiB", HEADER_LIMIT / 1024);
-                return Err(Failure::BadPayload(why));
+                return Err(Failure::BadPayload(why).into());
             }
             let (name, mut value) = action::header(name, &filled).map_err(|why| match filled {
                 Cow::Borrowed(_) => Failure::BadPayload(why),
@@ -156,7 +169,7 @@ fn fill<'v>(
     header: &str,
     value: &'v str,
     variable: impl Fn(&str) -> Option<String>,
-) -> Result<Cow<'v, str>, Failure> {
+) -> Result<Cow<'v, str>, Unsendable> {
     let parts = action::parts(header, value).map_err(Failure::BadPayload)?;
     if let [(plain, None)] = parts[..] {
         return Ok(plain.into());
@@ -165,8 +178,13 @@ fn fill<'v>(
     for (text, name) in parts {
         filled.push_str(text);
         if let Some(name) = name {
-            let why = || format!("header `{header}` names a variable that is not set");
-            filled.push_str(&variable(name).ok_or_else(|| Failure::Spawn(why()))?);
+            let value = variable(name).ok_or_else(|| Unsendable {
+                failure: Failure::Spawn(format!(
+                    "header `{header}` names a variable that is not set"
+                )),
+                note: Some(format!("the variable is `{name}`")),
+            })?;
+            filled.push_str(&value);
         }
     }
     Ok(filled.into())
@@ -220,8 +238,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn rejects(value: &str, failure: Failure) {
-        assert_eq!(fill("X", value, variable), Err(failure));
+    fn rejects(value: &str, failure: Failure, note: Option<&str>) {
+        let note = note.map(str::to_owned);
+        assert_eq!(fill("X", value, variable), Err(Unsendable { failure, note }));
     }
 
     #[test]
@@ -237,6 +256,7 @@ mod tests {
         rejects(
             "${ABSENT}",
             Failure::Spawn("header `X` names a variable that is not set".to_owned()),
+            Some("the variable is `ABSENT`"),
         );
     }
 
@@ -245,7 +265,7 @@ mod tests {
         let call = http(r#"{"url": "http://a/", "headers": {"X": "${BROKEN}"}}"#);
         let rejected = HttpRequest::new(&call, &identity(), variable).unwrap_err();
         assert_eq!(
-            rejected,
+            rejected.failure,
             Failure::Spawn("header `X` has a character that HTTP does not allow".to_owned())
         );
     }
