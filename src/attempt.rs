@@ -1,14 +1,14 @@
 //! One attempt: executes a claimed run, judges the result, and words the log line about it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use log::Level;
 
 use crate::execute::{Executor, Stop};
 use crate::job::action::{self, Action};
 use crate::job::attempt::{
-    self, AttemptIdentity, AttemptResult, Outcome, RUN_KEY_PREFIX, StopReason,
+    self, AttemptIdentity, AttemptResult, EXPIRES_FIRST, Outcome, RUN_KEY_PREFIX, StopReason,
 };
 use crate::job::failure::Failure;
 use crate::job::next_status::{NextStatus, is_permanent};
@@ -180,11 +180,31 @@ impl JudgedAttempt {
     }
 
     /// Logs a result that was recorded with this status of the run; `None`: the lease was lost.
-    pub(crate) fn log(&self, status: Option<Status>) {
+    pub(crate) fn log(&self, status: Option<Status>, worker: &str) {
         let (level, line) = self.log_line(status);
         let Claimed { id, job_type, attempt, .. } = &self.run;
-        let status = status.map_or("lost", Status::as_str);
-        log::log!(level, run = id, job = job_type, attempt = attempt, status = status; "{line}");
+        let next = self.next_wait(status).map(|wait| wait.as_secs_f64());
+        log::log!(
+            level,
+            run = id,
+            job = job_type,
+            attempt = attempt,
+            worker = worker,
+            status = status.map_or("lost", Status::as_str),
+            run_time_seconds = (self.finished - self.started).as_secs_f64(),
+            error_type = self.next_status.error_type,
+            error = self.next_status.error.as_deref(),
+            next_attempt_seconds = next;
+            "{line}"
+        );
+    }
+
+    /// Returns the time until the next attempt of a run that has this status now, if it has one.
+    fn next_wait(&self, status: Option<Status>) -> Option<Duration> {
+        let Self { run, started, finished, next_status, .. } = self;
+        let starts_after = *finished - *started + next_status.wait;
+        let is_in_time = run.expires_in.is_none_or(|left| starts_after < left);
+        (status == Some(Status::Failed) && is_in_time).then_some(next_status.wait)
     }
 
     /// Returns the log line about a result that was recorded with this status of the run; `None`:
@@ -217,7 +237,10 @@ impl JudgedAttempt {
             }
         };
         let next = match status {
-            Status::Failed => format!(", next attempt in {}", duration::show(next_status.wait)),
+            Status::Failed => match self.next_wait(Some(status)) {
+                Some(wait) => format!(", next attempt in {}", duration::show(wait)),
+                None => format!(", {EXPIRES_FIRST}"),
+            },
             Status::Queued => ", queued again".to_owned(),
             Status::Dead => ", dead".to_owned(),
             Status::Cancelled if what != "cancelled" => ", cancelled".to_owned(),

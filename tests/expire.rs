@@ -173,3 +173,32 @@ fn a_claimed_run_that_expires_before_its_start_does_not_start() {
     assert_eq!(db.of_run(id, "status, attempts, error_type"), "cancelled|0|expired");
     assert!(!started.exists());
 }
+
+#[test]
+fn log_and_show_say_that_a_run_expires_before_its_next_attempt() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--backoff", "fixed:1h", "--expires-in", "10m", "--", "false"]);
+    let in_time = ["--backoff", "fixed:1m", "--expires-in", "1h", "--", "false"];
+    let other = db.enqueue(["shell"].into_iter().chain(in_time));
+    let tick = db.jobctl(["tick"]).run().success().stderr;
+    let line = |id| {
+        let of_run = |line: &&str| line.contains(&format!(" run {id} "));
+        tick.lines().find(of_run).unwrap_or_else(|| panic!("{tick}")).to_owned()
+    };
+    assert!(line(id).ends_with(", expires before its next attempt"), "{tick}");
+    assert!(line(other).contains(", next attempt in "), "{tick}");
+    let why = |id: i64| {
+        let shown = db.jobctl(["show", &id.to_string(), "--json"]).run().success().stdout;
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        shown["why_not_running"].as_str().unwrap().to_owned()
+    };
+    assert!(why(id).ends_with(", before it is due"), "{}", why(id));
+    assert!(why(other).starts_with("attempt 2 of 10 is due in "), "{}", why(other));
+    // The same after a lost lease.
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'running', locked_by = 'gone', locked_until = now(), \
+         started_at = now() WHERE id = {id}"
+    ));
+    let tick = db.jobctl(["tick"]).run().success();
+    tick.stderr_has("lease of worker gone expired, expires before its next attempt");
+}

@@ -365,17 +365,23 @@ fn the_log_has_an_object_a_line_if_asked() {
         assert_eq!(log.lines().count(), 1, "{log}");
         serde_json::from_str(log).unwrap()
     };
-    let tick = || db.jobctl(["tick"]).env("JOBCTL_TICK_LOG_FORMAT", "json");
+    let tick = || db.jobctl(["tick", "--worker", "w"]).env("JOBCTL_TICK_LOG_FORMAT", "json");
     let mut line = json(&tick().run().success().stderr);
     assert!(line["time"].take().as_str().unwrap().ends_with('Z'));
     let message = line["message"].take();
+    let took = line["run_time_seconds"].take().as_f64().unwrap();
+    assert!(took > 0.0 && took < 60.0, "{took}");
     let start = format!("run {id} shell attempt 1/10: exit status 65 ");
     assert!(message.as_str().unwrap().starts_with(&start), "{message}");
     assert_eq!(
         line,
         json!({"time": null, "level": "warn", "message": null, "run": id, "job": "shell",
-            "attempt": 1, "status": "dead"})
+            "attempt": 1, "status": "dead", "worker": "w", "run_time_seconds": null,
+            "error_type": "exit_code", "error": "exit status 65"})
     );
+    db.enqueue(["shell", "--backoff", "fixed:0s", "--max-attempts", "2", "--", "false"]);
+    let log = tick().args(["--limit", "1"]).run().success().stderr;
+    assert_eq!(json(&log)["next_attempt_seconds"], 0.0);
     let error = tick().args(["--database-url", "postgres://127.0.0.1:1/x"]).run().exits(5);
     assert_eq!(json(&error.stderr)["level"], "error");
 }

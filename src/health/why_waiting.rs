@@ -33,6 +33,12 @@ fn waiting(run: &RunDetails, findings: &[Finding]) -> String {
         return finding.found.clone();
     }
     if run.run_at > run.now {
+        if let Some(at) = run.expires_at.filter(|at| *at <= run.run_at) {
+            return match at > run.now {
+                true => format!("it expires in {}, before it is due", between(run.now, at)),
+                false => expired(at, run.now),
+            };
+        }
         let wait = between(run.now, run.run_at);
         return match run.status.as_str() {
             "failed" => {
@@ -51,7 +57,7 @@ fn waiting(run: &RunDetails, findings: &[Finding]) -> String {
 /// Returns why a due run waits.
 fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     if let Some(at) = run.expires_at.filter(|at| *at <= run.now) {
-        return format!("it expired {} ago; the next tick cancels it", between(at, run.now));
+        return expired(at, run.now);
     }
     if let (Some(by), Some(at)) = (&run.held_by, run.held_at) {
         let until = run.held_until.map(|until| format!(", ends in {}", between(run.now, until)));
@@ -110,6 +116,10 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
         COUNTED.. => format!("{COUNTED} or more due runs are ahead of it"),
         ahead => format!("{ahead} due runs are ahead of it"),
     }
+}
+
+fn expired(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    format!("it expired {} ago; the next tick cancels it", between(at, now))
 }
 
 fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
@@ -237,6 +247,10 @@ mod tests {
     fn an_expired_run_waits_for_the_next_tick() {
         let run = RunDetails { expires_at: Some(ago(60)), ..due() };
         says(&run, "due 4m ago: it expired 1m ago; the next tick cancels it");
+        let early = |expires_at| RunDetails { run_at: ago(-240), expires_at, ..failed() };
+        says(&early(Some(ago(-60))), "it expires in 1m, before it is due");
+        says(&early(Some(ago(60))), "it expired 1m ago; the next tick cancels it");
+        says(&early(Some(ago(-300))), "attempt 4 of 10 is due in 4m");
     }
 
     #[test]

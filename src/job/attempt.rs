@@ -55,6 +55,9 @@ pub(crate) struct JobOutput {
     pub(crate) truncated: bool,
 }
 
+/// The log's words for a failed run that is cancelled before its next attempt.
+pub(crate) const EXPIRES_FIRST: &str = "expires before its next attempt";
+
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Succeeded,

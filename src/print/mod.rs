@@ -54,7 +54,17 @@ impl Serialize for LogLine {
 
 /// The keys of an attempt. The status is the run's after the attempt; `lost` if another tick
 /// recovered the run.
-const ATTEMPT_KEYS: [&str; 4] = ["run", "job", "attempt", "status"];
+const ATTEMPT_KEYS: [&str; 9] = [
+    "run",
+    "job",
+    "attempt",
+    "worker",
+    "status",
+    "run_time_seconds",
+    "error_type",
+    "error",
+    "next_attempt_seconds",
+];
 
 /// The format of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -323,11 +333,7 @@ pub(crate) fn start_log(level: LevelFilter, format: LogFormat) -> anyhow::Result
                 ("message", message.as_ref().into()),
             ];
             let keys = ATTEMPT_KEYS.into_iter();
-            line.extend(keys.filter_map(|key| {
-                let value = known(record, key)?;
-                let number = value.to_i64().map(Value::from);
-                Some((key, number.unwrap_or_else(|| value.to_string().into())))
-            }));
+            line.extend(keys.filter_map(|key| Some((key, json_of(&known(record, key)?)?))));
             return buffer
                 .write_all(json_line(&LogLine(line)).map_err(io::Error::other)?.as_bytes());
         }
@@ -350,6 +356,12 @@ fn dropped(lines: usize) -> String {
         }
         _ => format!("{lines} lines dropped\n"),
     }
+}
+
+/// Returns a value of the log; `None` if it has none.
+fn json_of(value: &log::kv::Value<'_>) -> Option<Value> {
+    let number = value.to_i64().map(Value::from).or_else(|| value.to_f64().map(Value::from));
+    number.or_else(|| value.to_borrowed_str().map(Value::from))
 }
 
 fn known<'a>(record: &'a Record<'_>, key: &'a str) -> Option<log::kv::Value<'a>> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use postgres::Row;
 
 use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim};
-use super::row::{Argument, FromColumn, FromRow, PgResult, column, owned, rows};
+use super::row::{Argument, FromColumn, FromRow, PgResult, column, from_row, owned, rows};
 use super::{Error, Kind, Result, Store, Token, query};
 use crate::connect::Client;
 use crate::job::next_status::NextStatus;
@@ -70,6 +70,17 @@ rows! {
         pub(crate) backoff: String,
     }
 }
+
+/// A run that was recovered.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) id: i64,
+    pub(crate) status: Status,
+    /// It expires before its next attempt.
+    pub(crate) expires_first: bool,
+}
+
+from_row!(Recovered { id, status, expires_first });
 
 impl Store {
     /// Renews the leases of `held`, and stores the output of each job so far; `None` leaves what is
@@ -149,12 +160,12 @@ impl Store {
     }
 
     /// Takes runs with lost leases (id, attempt, wait) from their workers. Returns the recovered
-    /// runs and their new status.
+    /// runs.
     pub(crate) fn recover(
         &self,
         lost: &[(i64, i32, Duration)],
         error: &'static str,
-    ) -> Result<Vec<(i64, Status)>> {
+    ) -> Result<Vec<Recovered>> {
         let ids = column(lost, |(id, ..)| *id);
         let attempts = column(lost, |(_, attempt, _)| *attempt);
         let waits = column(lost, |(.., wait)| wait.as_secs_f64());

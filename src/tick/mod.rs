@@ -203,7 +203,7 @@ impl Driver {
             Instruction::Log(level, line) => log::log!(level, "{line}"),
             Instruction::Recorded(judged, status) => {
                 self.summary.count(status);
-                judged.log(status);
+                judged.log(status, &self.plan.worker);
             }
             Instruction::Exit(_) => {}
         }
@@ -214,7 +214,9 @@ impl Driver {
         let Self { database, plan, notes, holder, timing, running, .. } = self;
         let database = database.as_mut().expect("the machine sends only over a connection");
         if let Request::Renew(claims) = &request {
-            claims.iter().for_each(|claim| running.log_if_long(claim, Instant::now()));
+            claims
+                .iter()
+                .for_each(|claim| running.log_if_long(claim, &plan.worker, Instant::now()));
         }
         let output_left = Cell::new(if self.sends_output { OUTPUT_AT_ONCE } else { 0 });
         let new_output = |claim: &Token| {

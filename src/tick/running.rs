@@ -46,13 +46,13 @@ impl RunningRuns {
     }
 
     /// Logs a run that has become long, once.
-    pub(super) fn log_if_long(&self, claim: &Token, now: Instant) {
+    pub(super) fn log_if_long(&self, claim: &Token, worker: &str, now: Instant) {
         let Some(running) = self.0.get(claim) else { return };
         if now >= running.since + LONG && !running.is_long.replace(true) {
             let Execution { subject, job_type, .. } = running;
             let long = duration::show(LONG);
             log::info!(
-                run = claim.id, job = job_type, attempt = claim.attempt;
+                run = claim.id, job = job_type, attempt = claim.attempt, worker = worker;
                 "{subject}: still running after {long}"
             );
         }

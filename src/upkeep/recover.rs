@@ -4,10 +4,10 @@ use std::sync::Once;
 use std::time::Duration;
 
 use super::Turn;
-use crate::job::attempt;
+use crate::job::attempt::{self, EXPIRES_FIRST};
 use crate::job::backoff::wait_after;
 use crate::job::status::Status;
-use crate::store::{self, LostLease, Store};
+use crate::store::{self, LostLease, Recovered, Store};
 use crate::text::duration;
 
 /// Lost leases recovered per statement.
@@ -38,8 +38,8 @@ pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
             Ok(false)
         })?;
         for (run, (.., wait)) in lost.iter().zip(&waits) {
-            if let Some((_, status)) = recovered.iter().find(|(id, _)| *id == run.id) {
-                log_recovered(run, *status, *wait);
+            if let Some(recovered) = recovered.iter().find(|recovered| recovered.id == run.id) {
+                log_recovered(run, recovered, *wait);
             }
         }
         if !turn.goes_on(any, lost.len() == RECOVERED_AT_ONCE) {
@@ -48,9 +48,10 @@ pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
     }
 }
 
-fn log_recovered(run: &LostLease, status: Status, wait: Duration) {
+fn log_recovered(run: &LostLease, recovered: &Recovered, wait: Duration) {
     let subject = attempt::describe(run.id, &run.job_type, run.attempt, run.max_attempts);
-    let next = match status {
+    let next = match recovered.status {
+        Status::Failed if recovered.expires_first => EXPIRES_FIRST.to_owned(),
         Status::Failed => format!("next attempt in {}", duration::show(wait)),
         other => other.as_str().to_owned(),
     };

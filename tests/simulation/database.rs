@@ -23,7 +23,7 @@ use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
     self, ActionResult, BatchSize, Bisection, Claim, ClaimFilter, ClaimResult, Claimed,
     DefinedAction, DueRun, Finish, HoldTarget, Holder, Kind, LeaseState, NewRun, OldRuns, Position,
-    Queued, Recorded, Renewed, RetryTerms, StepResult, Token, Unlisted,
+    Queued, Recorded, Recovered, Renewed, RetryTerms, StepResult, Token, Unlisted,
 };
 use crate::tick::request::{Answer, Request};
 use crate::tick::timing::Timing;
@@ -1033,7 +1033,7 @@ impl Database {
     pub(super) fn recover(
         &mut self,
         expired: &[(i64, i32, Duration)],
-    ) -> store::Result<Vec<(i64, Status)>> {
+    ) -> store::Result<Vec<Recovered>> {
         const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
         self.transact("recover lost leases", |it| {
             let mut recovered = Vec::new();
@@ -1064,7 +1064,8 @@ impl Database {
                 run.last_error = Some(WHAT.to_owned());
                 run.error_type = Some("lease_expired".to_owned());
                 (run.failed_at, run.updated_at) = (Some(it.now), it.now);
-                recovered.push((*id, run.status));
+                let expires_first = run.expires_at.is_some_and(|at| at <= run.run_at);
+                recovered.push(Recovered { id: *id, status: run.status, expires_first });
                 it.write(run)?;
             }
             Ok(recovered)

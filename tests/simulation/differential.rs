@@ -355,7 +355,7 @@ impl Party<'_> {
             Operation::Recover(expired) => {
                 let recovered = store.recover(expired, WHAT);
                 said(recovered.map(|mut rows| {
-                    rows.sort_by_key(|(id, _)| *id);
+                    rows.sort_by_key(|recovered| recovered.id);
                     rows
                 }))
             }

@@ -55,7 +55,7 @@ recovered AS (
         AND run.status = 'running'
         AND run.attempts = free.attempt
         AND run.locked_until < now()
-    RETURNING run.id, run.job_type, run.status
+    RETURNING run.id, run.job_type, run.status, run.expires_at <= run.run_at AS expires_first
 ),
 history AS (
     INSERT INTO jobctl.job_attempts (
@@ -97,6 +97,9 @@ counted AS MATERIALIZED (
     )
     FROM recovered
 )
-SELECT recovered.id, recovered.status
+SELECT
+    recovered.id,
+    recovered.status,
+    coalesce(recovered.expires_first, false) AS expires_first
 FROM recovered
 CROSS JOIN counted
