@@ -125,6 +125,8 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
     ] {
         assert_refused(&db, &[GOOD, "", GOOD, &line], exit, why);
     }
+    let misspelt = db.jobctl(["enqueue", "--batch", "-"]).stdin(with(r#""run-at": "x""#)).run();
+    misspelt.exits(2).stderr_has("; did you mean `run_at`?\n");
     assert_eq!(count_runs(&db), "0");
 }
 

@@ -388,7 +388,30 @@ fn commands_of_other_tools_get_a_suggestion() {
         let refused = jobctl(line.split(' ')).run().exits(2).stdout("").stderr_has(tip);
         assert!(!refused.stderr.contains("similar"), "{refused}");
     }
-    jobctl(["tikc"]).run().exits(2).stderr_has("'tick'");
+    for words in [&["tikc"][..], &["help", "tik"]] {
+        jobctl(words.iter().copied()).run().exits(2).stdout("").stderr_has("exists: 'tick'");
+    }
+}
+
+#[test]
+fn a_flag_that_was_hardly_meant_is_not_suggested() {
+    let later = "tip: to start a run later: --run-at TIME or --in DURATION\n";
+    for words in [&["enqueue", "a", "--at", "10:00"][..], &["edit", "3", "--delay", "1h"]] {
+        let refused = jobctl(words.iter().copied()).run().exits(2).stdout("");
+        refused.stderr_has(later).nowhere("--batch");
+    }
+    let refused = jobctl(["retry", "--worker", "a"]).run().exits(2).stdout("");
+    refused.stderr_has("unexpected argument '--worker'").nowhere("--force");
+    jobctl(["tick", "--concurency", "2"]).run().exits(2).stderr_has("'--concurrency'");
+    jobctl(["enqueue", "a", "--prio", "2"]).run().exits(2).stderr_has("'--priority'");
+}
+
+#[test]
+fn a_schedule_instead_of_a_name_gets_a_tip() {
+    for schedule in ["0 2 * * *", "@daily", "0 2 * *"] {
+        let refused = jobctl(["next", schedule]).run().exits(2).stdout("").complains_once();
+        refused.stderr_has(&format!("to try a schedule: --schedule '{schedule}'\n"));
+    }
 }
 
 #[test]

@@ -266,7 +266,18 @@ fn a_missing_database_or_role_or_a_wrong_password_is_exit_7() {
         7,
         "database \"nosuch\" does not exist; create it, or name another",
     );
-    refuses(&format!("{base} user=nosuch dbname=app"), 7, "role \"nosuch\" does not exist");
+    refuses(
+        &format!("{base} user=nosuch dbname=app"),
+        7,
+        "role \"nosuch\" does not exist; create this role, or name another in --database-url, \
+         DATABASE_URL or PGUSER",
+    );
+    refuses(
+        "host=nosuch.invalid user=ana dbname=app",
+        5,
+        "cannot resolve the host name; correct it in --database-url, DATABASE_URL or PGHOST, or \
+         check the DNS",
+    );
     let wrong = secured.address("either", "").replace("s3cret", "wrong-s3cret");
     refuses(
         &wrong,
@@ -674,17 +685,6 @@ fn a_server_without_tls_is_rejected_if_sslmode_demands_tls() {
     }
 }
 
-#[test]
-fn a_quiet_tick_reports_an_unreachable_database_once_an_hour() {
-    let state = temp_dir();
-    let tick = |port: &str, flags: &[&str]| {
-        let url = format!("postgresql://127.0.0.1:{port}/app");
-        let tick = jobctl(["tick", "--database-url", &url]).args(flags.iter().copied());
-        tick.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(5).stdout("")
-    };
-    tick("1", &["--quiet"]).complains_once().stderr_has("; repeated after an hour at the earliest");
-    (0..3).for_each(|_| drop(tick("1", &["--quiet"]).stderr("")));
-    // Another server is reported, and so is every failure without --quiet.
 /// Each of them lasts until a person acts, and cron would mail it every minute.
 #[test]
 fn a_quiet_tick_reports_a_wrong_setting_once_an_hour() {
@@ -709,6 +709,17 @@ fn a_quiet_tick_reports_a_wrong_setting_once_an_hour() {
     }
 }
 
+#[test]
+fn a_quiet_tick_reports_an_unreachable_database_once_an_hour() {
+    let state = temp_dir();
+    let tick = |port: &str, flags: &[&str]| {
+        let url = format!("postgresql://127.0.0.1:{port}/app");
+        let tick = jobctl(["tick", "--database-url", &url]).args(flags.iter().copied());
+        tick.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(5).stdout("")
+    };
+    tick("1", &["--quiet"]).complains_once().stderr_has("; repeated after an hour at the earliest");
+    (0..3).for_each(|_| drop(tick("1", &["--quiet"]).stderr("")));
+    // Another server is reported, and so is every failure without --quiet.
     tick("2", &["--quiet"]).complains_once();
     tick("1", &[]).complains_once();
 

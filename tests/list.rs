@@ -43,6 +43,8 @@ fn an_empty_list_prints_a_line_on_a_terminal() {
         ("next", "no definition has a schedule"),
         ("prune --yes", "no run is old enough"),
         ("tick --dry-run", "no run is due"),
+        ("migrate", "nothing to do: the schema is up to date"),
+        ("migrate --dry-run", "nothing to do: the schema is up to date"),
     ] {
         let (shown, finished) = answer_at_terminal(&db, command, "");
         finished.success();

@@ -69,7 +69,7 @@ fn a_payload_that_is_not_a_job_is_refused() {
     for (job, payload, why) in [
         ("shell", "{}", "missing field `command`"),
         ("shell", r#"{"command": []}"#, "`command` is empty"),
-        ("shell", r#"{"command": "x", "comand": "y"}"#, "unknown field `comand`"),
+        ("shell", r#"{"command": "x", "comand": "y"}"#, "; did you mean `command`?"),
         ("shell", "[]", "the payload is not a shell job"),
         ("shell", "null", "the payload is not a shell job"),
         ("http", r#"{"url": "ftp://a"}"#, "must start with http:// or https://"),
@@ -82,7 +82,10 @@ fn a_payload_that_is_not_a_job_is_refused() {
             .complains_once()
             .stderr_has(why);
     }
-    db.jobctl(["enqueue", "http"]).run().exits(2).complains_once().stderr_has("needs a payload");
+    let call = "needs a payload; for a call write: jobctl enqueue http '{\"url\": \"URL\"}'";
+    db.jobctl(["enqueue", "http"]).run().exits(2).complains_once().stderr_has(call);
+    let command = "needs a payload; to run a command: jobctl enqueue shell -- COMMAND";
+    db.jobctl(["enqueue", "shell"]).run().exits(2).complains_once().stderr_has(command);
     db.jobctl(["enqueue", "http", "--", "true"])
         .run()
         .exits(2)

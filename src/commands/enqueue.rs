@@ -23,7 +23,7 @@ use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
 use crate::schedule::Schedule;
 use crate::store::{Accepted, NewRun, Queued};
-use crate::text::duration::{SECOND, YEAR};
+use crate::text::duration::YEAR;
 use crate::text::plural;
 
 /// Bytes of a line of a batch: a payload, and room for the rest.
@@ -257,7 +257,7 @@ impl Arguments {
             }
             (true, Some(payload)) => payload.to_owned(),
             (true, None) if action::is_built_in(job) => {
-                let why = format!("job {job} needs a payload; see `jobctl help enqueue`");
+                let why = format!("job {job} needs a payload{}", tip(job, b""));
                 return Err(Fault::usage(why).into());
             }
             (true, None) => "{}".to_owned(),
@@ -431,8 +431,8 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), String> {
     // The parser counts lines from 1 in each part.
     let place = |why: String, column| why.replace(" at line 1 column ", column);
     payload::check_object(text)?;
-    let line: BatchLine =
-        serde_json::from_slice(text).map_err(|error| place(error.to_string(), " at column "))?;
+    let line: BatchLine = serde_json::from_slice(text)
+        .map_err(|error| payload::with_suggestion(place(error.to_string(), " at column ")))?;
     let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
     payload::check(payload.as_bytes())
         .and_then(|payload| check_job(&line.job_type, payload))
@@ -486,7 +486,8 @@ fn wait() -> impl Read<f64> {
 }
 
 fn expires_in() -> impl Read<f64> {
-    seconds(SECOND, 10 * YEAR)
+    let (least, most) = definition::EXPIRES_RANGE;
+    seconds(least, most)
 }
 
 /// Checks what a run does if its key has a run. A debounced run replaces it.

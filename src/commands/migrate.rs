@@ -24,6 +24,8 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
+const UP_TO_DATE: &str = "nothing to do: the schema is up to date";
+
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let target = database.target()?;
@@ -36,6 +38,6 @@ impl Arguments {
         } else {
             store.migrate()?
         };
-        print::rows(self.output, &migrations, &Table::new("name as migration", ""))
+        print::rows(self.output, &migrations, &Table::new("name as migration", UP_TO_DATE))
     }
 }

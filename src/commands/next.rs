@@ -101,6 +101,10 @@ impl Arguments {
             let from = self.from.unwrap_or_else(|| SystemTime::now().into());
             return self.show(expression, &self.time_zone, from);
         }
+        if let Some(name) = self.name.as_ref().filter(|name| is_schedule(name)) {
+            let why = format!("`{}` is not a name; to try a schedule: --schedule", plain(name));
+            return Err(Fault::usage(format!("{why} '{}'", plain(name))).into());
+        }
         let store = database.open()?;
         let Some(name) = &self.name else {
             let definitions = store.list_schedules(None)?;
@@ -179,4 +183,9 @@ fn state(definition: &Scheduled) -> &'static str {
         (true, None) if due::is_broken(definition) => "broken",
         (true, None) => "fires",
     }
+}
+
+/// Returns whether a name was meant as a schedule; no definition has such a name.
+fn is_schedule(name: &str) -> bool {
+    name.starts_with('@') || name.contains(' ')
 }

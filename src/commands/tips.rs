@@ -1,9 +1,13 @@
 //! Suggestions for command lines that clap rejects. Pure.
 
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::Cli;
+use crate::text::did_you_mean;
+
 /// Words that other tools use, and the jobctl commands for them.
-const ELSEWHERE: [(&[&str], &str); 10] = [
+const ELSEWHERE: [(&[&str], &str); 11] = [
     (&["run", "start", "exec"], "to run a job: jobctl enqueue JOB; then cron calls: jobctl tick"),
     (
         &["work", "worker", "serve", "daemon", "--daemon", "-d"],
@@ -17,15 +21,53 @@ const ELSEWHERE: [(&[&str], &str); 10] = [
     (&["setup", "install", "upgrade"], "to create or upgrade the schema: jobctl migrate"),
     (&["stats", "info", "top"], "to print an overview: jobctl status"),
     (&["version"], "to print the version: jobctl --version"),
+    (
+        &["--at", "--when", "--time", "--delay", "--after"],
+        "to start a run later: --run-at TIME or --in DURATION",
+    ),
 ];
 
 /// Adds jobctl's suggestion if clap has none or a wrong one.
 pub(super) fn with_tip(mut usage: clap::Error) -> clap::Error {
-    if let Some(tip) = elsewhere(&usage).or_else(|| of_enqueue(&usage)) {
+    let is_far = suggests_a_distant_flag(&usage);
+    if is_far {
+        usage.remove(ContextKind::SuggestedArg);
+    }
+    let tip = elsewhere(&usage).or_else(|| of_enqueue(&usage));
+    if is_far {
+        // It shows the distant flag.
+        usage.remove(ContextKind::Usage);
+    }
+    if let Some(tip) = tip {
         usage.remove(ContextKind::SuggestedSubcommand);
         usage.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.to_owned().into()]));
+    } else if let Some(command) = near_command(&usage) {
+        let command = ContextValue::Strings(vec![command]);
+        usage.insert(ContextKind::SuggestedSubcommand, command);
     }
     usage
+}
+
+/// Returns whether clap suggests a flag that was hardly meant, such as `--force` for `--worker`.
+fn suggests_a_distant_flag(usage: &clap::Error) -> bool {
+    let text = |part| usage.get(part).map(ToString::to_string);
+    let pair = text(ContextKind::InvalidArg).zip(text(ContextKind::SuggestedArg));
+    pair.is_some_and(|(given, meant)| {
+        !meant.starts_with(&given) && did_you_mean::nearest(&given, [&*meant]).is_none()
+    })
+}
+
+/// Returns the command that was probably meant: clap suggests none after `help`.
+fn near_command(usage: &clap::Error) -> Option<String> {
+    if usage.kind() != ErrorKind::InvalidSubcommand
+        || usage.get(ContextKind::SuggestedSubcommand).is_some()
+    {
+        return None;
+    }
+    let given = usage.get(ContextKind::InvalidSubcommand)?.to_string();
+    let commands = Cli::command();
+    let names = commands.get_subcommands().map(|command| command.get_name());
+    did_you_mean::nearest(&given, names).map(str::to_owned)
 }
 
 fn elsewhere(usage: &clap::Error) -> Option<&'static str> {

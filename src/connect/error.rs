@@ -17,6 +17,8 @@ const NOT_POSTGRESQL: &str = "it is not a PostgreSQL server";
 const TRY_AGAIN: &str = "try again in a moment";
 const CHECK_PASSWORD: &str = "check the user and the password (URL, PGPASSWORD or pass file)";
 const CREATE_DATABASE: &str = "create it, or name another in the URL or PGDATABASE";
+const CREATE_ROLE: &str =
+    "create this role, or name another in --database-url, DATABASE_URL or PGUSER";
 pub(super) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
 pub(super) const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
 pub(super) const USE_CERTIFICATE_NAME: &str =
@@ -55,6 +57,11 @@ impl ConnectError {
         let remedy =
             "is PostgreSQL running there? set --database-url, DATABASE_URL or the PG* variables";
         Self::new(FailureKind::Network, cause, remedy)
+    }
+
+    pub(super) fn of_unknown_host() -> Self {
+        let remedy = "correct it in --database-url, DATABASE_URL or PGHOST, or check the DNS";
+        Self::new(FailureKind::Network, "cannot resolve the host name", remedy)
     }
 
     pub(super) fn not_postgresql() -> Self {
@@ -136,6 +143,11 @@ impl ConnectError {
             (&SqlState::INVALID_CATALOG_NAME, _) => (Login, CREATE_DATABASE),
             (&SqlState::INSUFFICIENT_PRIVILEGE, _) => {
                 (Login, "grant the user CONNECT on the database")
+            }
+            (&SqlState::INVALID_AUTHORIZATION_SPECIFICATION, _)
+                if message.starts_with("role \"") && message.ends_with("does not exist") =>
+            {
+                (Login, CREATE_ROLE)
             }
             (_, Some("28")) => {
                 (Rules, "check user, database and sslmode against pg_hba.conf on the server")

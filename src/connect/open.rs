@@ -139,7 +139,7 @@ impl Target {
         }
         errors.dedup_by(|one, other| one.cause == other.cause);
         let error = errors.into_iter().reduce(|one, other| one.and(other, ", then "));
-        Err(error.unwrap_or_else(|| ConnectError::of_network("cannot resolve the host name")))
+        Err(error.unwrap_or_else(ConnectError::of_unknown_host))
     }
 
     /// Returns why the session does not have the wanted attributes, if it does not.

@@ -340,9 +340,11 @@ fn stdin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error>
 }
 
 fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
+    // A number has no unit.
+    let value = Value::deserialize(deserializer)?;
+    let text = value.as_str().unwrap_or_default();
     let (least, most) = TIMEOUT_RANGE;
-    duration::parse_within(&text, least, most).map(Some).map_err(|_| {
+    duration::parse_within(text, least, most).map(Some).map_err(|_| {
         let (least, most) = (duration::show(least), duration::show(most));
         de::Error::custom(format_args!(
             "`timeout` is not a duration such as 30s or 5m; allowed are {least} to {most}"
@@ -376,7 +378,7 @@ mod tests {
     #[test]
     fn an_error_names_the_mistake_of_a_shell_job() {
         refuses("shell", "{}", "missing field `command`");
-        refuses("shell", r#"{"comand": "x"}"#, "unknown field `comand`");
+        refuses("shell", r#"{"comand": "x"}"#, "; did you mean `command`?");
         refuses("shell", r#"{"command": 5}"#, "must be a string or a list of strings");
         refuses("shell", r#"{"command": []}"#, "`command` is empty");
         refuses("shell", r#"{"command": " "}"#, "`command` is empty");
@@ -521,7 +523,10 @@ mod tests {
             refuses("http", &payload, "header `X` names a database variable");
         }
         refuses("http", r#"{"url": "http://a", "json": 1, "body": "x"}"#, "exclude each other");
-        refuses("http", r#"{"url": "http://a", "timeout": "5"}"#, "`timeout`");
+        for timeout in ["60", "\"5\""] {
+            let payload = format!(r#"{{"url": "http://a", "timeout": {timeout}}}"#);
+            refuses("http", &payload, "`timeout` is not a duration such as 30s or 5m");
+        }
         refuses("http", r#"{"url": "http://a", "timeout": "0s"}"#, "allowed are 1s to 30d");
         refuses("http", r#"{"url": "http://a", "redirects": 6}"#, "allowed are 0 to 5");
     }

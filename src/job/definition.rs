@@ -239,6 +239,9 @@ fn read_schedule(
 /// Checks the value of a job's key, and returns it as its column has it.
 fn column(key: &str, value: Value) -> Result<Value, String> {
     let seconds = |least, most| {
+        if value.is_number() {
+            return Err(format!("must be a string with a unit, such as \"{value}s\""));
+        }
         let length = duration::parse_within(text(&value)?, least, most)?;
         Ok(length.as_secs_f64().into())
     };
@@ -566,7 +569,11 @@ mod tests {
             3,
             "`env` has a name that is empty or contains `=`",
         );
-        refuses("[jobs.a]\nshell = 'x'\ntimeout = 5\n", 3, "`timeout`: must be a string");
+        refuses(
+            "[jobs.a]\nshell = 'x'\ntimeout = 5\n",
+            3,
+            "`timeout`: must be a string with a unit, such as \"5s\"",
+        );
         refuses("[jobs.a]\nshell = 'x'\ntimeout = '5'\n", 3, "is not a duration");
         refuses("[jobs.a]\nshell = 'x'\nmax_attempts = 0\n", 3, "from 1 to 1000");
         refuses("[jobs.a]\nshell = 'x'\nbackoff = 'often'\n", 3, "is not a backoff");

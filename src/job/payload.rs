@@ -9,6 +9,8 @@ use std::fmt;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::text::did_you_mean;
+
 /// Bytes of a payload as it was given.
 pub(crate) const PAYLOAD_LIMIT: usize = 256 * 1024;
 /// `jsonb` prints all digits of a number: `1e131000` becomes a number with 131,001 digits.
@@ -46,6 +48,18 @@ pub(crate) fn check_object(json: &[u8]) -> Result<(), String> {
     is_object.then_some(()).ok_or_else(|| "must be an object".to_owned())
 }
 
+/// Adds the field that was probably meant to the parser's error about an unknown one, which names
+/// the unknown field first, and then those it knows.
+pub(crate) fn with_suggestion(error: String) -> String {
+    if !error.starts_with("unknown field `") {
+        return error;
+    }
+    let mut names = error.split('`').skip(1).step_by(2);
+    let unknown = names.next().unwrap_or_default();
+    let meant = did_you_mean::suggestion(unknown, names);
+    error + &meant
+}
+
 /// Reads an object. An error shows keys, but no values.
 pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de str) -> Result<T, String> {
     check_object(object.as_bytes())?;
@@ -55,7 +69,7 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de str) -> Result<T, Stri
         // The parser's message quotes the value before `, expected`.
         match error.rsplit_once(", expected ").filter(|_| is_about_value) {
             Some((_, expected)) => format!("expected {expected}"),
-            None => error,
+            None => with_suggestion(error),
         }
     })
 }

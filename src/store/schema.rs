@@ -89,13 +89,14 @@ impl Store {
     pub(crate) fn missing_migrations(&self, mode: Mode) -> Result<&'static [Migration]> {
         let started = Instant::now();
         let limits = if mode == Mode::Apply { LIMITS } else { self.limits };
+        let doing = if mode == Mode::Inspect { "inspect the schema" } else { "migrate" };
         loop {
-            let inspected = self.transact_within(limits, "migrate", move |client| {
+            let inspected = self.transact_within(limits, doing, move |client| {
                 match inspect(client, mode) {
                     // Usually objects do not exist because a migration is missing; here that advice
                     // would be wrong.
                     Err(error) if error::is_undefined(&error) => Ok(schema_fault(format!(
-                        "cannot migrate: {}; use PostgreSQL 14 or newer, and a schema from \
+                        "cannot {doing}: {}; use PostgreSQL 14 or newer, and a schema from \
                          `jobctl migrate`",
                         error::cause(&error)
                     ))),
