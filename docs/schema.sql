@@ -412,7 +412,7 @@ CREATE FUNCTION jobctl.is_backoff(backoff text) RETURNS boolean
     SELECT backoff ~ replace(
             '^((fixed|polynomial):WAIT|exponential:WAIT([.][.]WAIT)?|list:WAIT(,WAIT)*)$',
             'WAIT',
-            ' *(([0-9][0-9 ]*(ms|[smhdw]) *)+|0 *)'
+            ' *([0-9][0-9 ]*(ms|[smhdw]) *)+'
         )
         AND bool_and(waits.seconds <= 30 * 86400)
         AND (

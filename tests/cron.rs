@@ -299,6 +299,7 @@ fn the_lines_of_the_package_mail_a_finding_once() {
     let program = Path::new(env!("CARGO_BIN_EXE_jobctl"));
     let address = folder.path().join("jobctl.env");
     fs::write(&address, format!("JOBCTL_DATABASE_URL='{}'\n", db.url())).unwrap();
+    let id = db.enqueue_script("pwd");
     let outputs = run_package_lines(&[
         ("/usr/bin/jobctl", program),
         ("/usr/local/sbin", program.parent().unwrap()),
@@ -307,6 +308,7 @@ fn the_lines_of_the_package_mail_a_finding_once() {
     ]);
     let [_, first, _, _, second, _] = &outputs[..] else { panic!("{outputs:?}") };
     assert!(first.stdout.starts_with(b"new: 1 dead run of shell"), "{first:?}");
+    assert_eq!(db.of_attempt(id, 1, "output"), format!("{}\n", folder.path().display()));
     assert!(first.stderr.is_empty(), "{first:?}");
     assert!(second.stdout.is_empty() && second.stderr.is_empty(), "{second:?}");
 }

@@ -301,7 +301,7 @@ fn every_command_names_a_hold_from_its_first_minute() {
     assert!(metrics.contains("jobctl_facts{code=\"runs_held\"} 1\n"), "{metrics}");
     assert!(metrics.contains("jobctl_findings{code=\"runs_held\"} 0\n"), "{metrics}");
     let tick = at_terminal("tick");
-    assert!(tick.contains("still due: nothing is due; 2 due runs are held\r\n"), "{tick}");
+    assert!(tick.contains("0 dead: nothing else is due; 2 due runs are held\r\n"), "{tick}");
     let tick = at_terminal("tick --dry-run");
     assert!(tick.contains("2 due runs are held\r\n"), "{tick}");
     db.jobctl(["release", "--all"]).run().success();
@@ -451,7 +451,7 @@ fn check_names_paused_schedules_and_disabled_jobs_with_a_max_age() {
              paused_at = now() - interval '23 hours', created_at = now() - interval '9 days'",
     );
     let tick = at_terminal("tick");
-    assert!(tick.contains("nothing is due; 1 due schedule is paused\r\n"), "{tick}");
+    assert!(tick.contains("nothing else is due; 1 due schedule is paused\r\n"), "{tick}");
     // The times of a pause are skipped on purpose. The job that applications enqueue is stale.
     let stale = "bad job_stale enqueued - -";
     let [paused, backup] = ["schedule_paused paused - -", "info job_disabled backup - -"];

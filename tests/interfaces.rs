@@ -252,7 +252,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     interfaces.rows("cancel", &["cancel 3 5"]);
     interfaces.rows("edit", &["edit 3 5 --priority 1"]);
     interfaces.rows("prune ID", &["prune 3 6"]);
-    interfaces.rows("prune", &["prune --older-than 0 --dry-run"]);
+    interfaces.rows("prune", &["prune --older-than 0s --dry-run"]);
     interfaces.rows(
         "hold (an object)",
         &["hold --queue mail", "hold --job plain --for 1h --reason r", "hold --all"],

@@ -34,6 +34,7 @@ fn jobs_lists_what_definitions_run_and_why_they_do_not_fire() {
     assert!(jobs[0]["next_run_at"].is_string());
     assert_eq!(jobs[1]["executes"], "http://app.example/report?[redacted]");
     assert_eq!(jobs[1]["state"], Value::Null);
+    assert_eq!(jobs[1]["timeout_seconds"], json!(30.0));
     db.execute("UPDATE jobctl.job_definitions SET schedule = '61 * * * *' WHERE name = 'backup'");
     let shown = [
         json_of(&db, &["jobs"])[0].take(),

@@ -270,7 +270,11 @@ fn since_takes_a_time_of_day_in_the_time_zone_that_is_given() {
         .run()
         .success();
     let swapped = db.jobctl(["list", "--since", "today", "--until", "yesterday"]).run();
-    swapped.exits(2).stdout("").complains_once().stderr_has("add the dates");
+    swapped.exits(2).stdout("").complains_once().stderr_has("swap them");
+    let ages = db.jobctl(["failures", "--since", "1h", "--until", "2h"]).run();
+    ages.exits(2).stdout("").complains_once().stderr_has("swap them");
+    let times = db.jobctl(["list", "--since", "00:01", "--until", "2020-01-01"]).run();
+    times.success().stderr("");
 }
 
 #[test]
@@ -364,4 +368,23 @@ fn a_terminal_shows_a_table_that_fits_and_notes_further_runs() {
         "{one}"
     );
     assert!(!shown("--limit 2").contains("--limit shows"));
+}
+
+#[test]
+fn a_table_shows_no_error_of_a_run_that_succeeded_later() {
+    let db = TestDb::new();
+    db.apply("[jobs.late]\nshell = '[ \"$JOBCTL_ATTEMPT\" = 2 ]'\nbackoff = 'fixed:0s'\n");
+    let id = db.enqueue(["late"]);
+    db.jobctl(["tick", "--quiet"]).run().success();
+    assert_eq!(db.of_run(id, "status, attempts, last_error"), "succeeded|2|exit status 1");
+    let table = |words: &[&str]| {
+        let printed = db.jobctl(words.iter().copied()).args(["--format", "table"]).run().success();
+        printed.stdout
+    };
+    assert!(!table(&["list"]).contains("exit status 1"), "{}", table(&["list"]));
+    assert!(!table(&["job", "late"]).contains("exit status 1"), "{}", table(&["job", "late"]));
+    assert!(table(&["show", &id.to_string()]).contains("\nlast error:"));
+    // These ask for it.
+    assert!(table(&["list", "--had-failures"]).contains("exit status 1"));
+    db.jobctl(["list"]).run().success().stdout_has("exit status 1");
 }

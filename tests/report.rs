@@ -165,7 +165,7 @@ fn the_page_of_an_empty_database_shows_the_first_steps() {
     let page = page(&db, &[]);
     says(&page, &format!("Nothing here yet · Jobs in {}", db.name()));
     says(&page, "jobctl apply jobs.toml");
-    says(&page, "* * * * * jobctl tick");
+    says(&page, "DATABASE_URL=postgresql://USER@HOST/DATABASE * * * * * jobctl tick --quiet");
     lacks(&page, "Timeline");
 }
 

@@ -381,6 +381,11 @@ fn show_prints_the_end_of_a_long_output() {
         .exits(2)
         .stdout("")
         .stderr_has("cannot be used with");
+    // clap would ignore --output, which these need.
+    for flags in [["--follow", "--json"], ["--attempt=1", "--json"], ["--follow", "--header"]] {
+        let refused = db.jobctl(["show", &id.to_string()]).args(flags).run().exits(2).stdout("");
+        refused.stderr_has("cannot be used with");
+    }
     let whole = db.jobctl(["show", &id.to_string(), "--output"]).run().success();
     assert_eq!(whole.stdout, db.of_attempt(id, 1, "output"));
     let id = db.enqueue(["shell", "--", "head", "-c", "9000", "/dev/zero"]);

@@ -608,7 +608,7 @@ AS $$
     SELECT backoff ~ replace(
             '^((fixed|polynomial):WAIT|exponential:WAIT([.][.]WAIT)?|list:WAIT(,WAIT)*)$',
             'WAIT',
-            ' *(([0-9][0-9 ]*(ms|[smhdw]) *)+|0 *)'
+            ' *([0-9][0-9 ]*(ms|[smhdw]) *)+'
         )
         AND bool_and(waits.seconds <= 30 * 86400)
         AND (

@@ -118,14 +118,16 @@ impl TimeZone {
         if window == [None; 2] {
             return Ok([None; 2]);
         }
-        let window = When::window(window, store.now()?, &self.time_zone);
-        if let [Some(since), Some(until)] = window
+        let instants = When::window(window, store.now()?, &self.time_zone);
+        if let [Some(since), Some(until)] = instants
             && since > until
         {
+            let lacks_date = |when: &Option<When>| matches!(when, Some(When::TimeOfDay(_)));
+            let remedy = if window.iter().any(lacks_date) { "add the dates" } else { "swap them" };
             let [since, until] = [since, until].map(instant);
-            bail!(Fault::usage(format!("--since {since} is after --until {until}; add the dates")));
+            bail!(Fault::usage(format!("--since {since} is after --until {until}; {remedy}")));
         }
-        Ok(window)
+        Ok(instants)
     }
 }
 

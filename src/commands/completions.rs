@@ -65,6 +65,9 @@ impl Arguments {
 
 /// Whether a shell asks for completions. The variable is removed before the flags are parsed.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
+/// Whether the word to complete begins with a hyphen. Otherwise flags are offered only if there is
+/// nothing else.
+static IS_FLAG: AtomicBool = AtomicBool::new(false);
 
 /// Answers a shell that asks for completions. Returns whether one did.
 pub(crate) fn answer_shell() -> bool {
@@ -72,11 +75,33 @@ pub(crate) fn answer_shell() -> bool {
         return false;
     }
     IS_ASKED.store(true, Ordering::Relaxed);
+    IS_FLAG.store(asked_word().starts_with('-'), Ordering::Relaxed);
     let folder = std::env::current_dir().ok();
-    let answered = CompleteEnv::with_factory(Cli::command).var(ASKS);
+    let answered = CompleteEnv::with_factory(|| without_flags(Cli::command())).var(ASKS);
     // Errors are not shown: they would appear in the middle of a command line.
     let _ = answered.try_complete(std::env::args_os(), folder.as_deref());
     true
+}
+
+/// Returns the word to complete. The shell's script passes the command line after `--`, and the
+/// place of the word if it is not the last one.
+fn asked_word() -> String {
+    let words: Vec<_> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
+    let place = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|place| place.parse().ok());
+    let word = words.get(place.unwrap_or(words.len().saturating_sub(1)));
+    word.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Hides the flags unless one is asked for. clap adds `--help` later, which can't be hidden.
+fn without_flags(command: Command) -> Command {
+    if IS_FLAG.load(Ordering::Relaxed) {
+        return command;
+    }
+    let hidden = command.mut_args(|argument| match argument.is_positional() {
+        true => argument,
+        false => argument.hide(true),
+    });
+    hidden.disable_help_flag(true).disable_version_flag(true)
 }
 
 /// Adds names and ids from the database to the completions.
@@ -84,7 +109,7 @@ pub(super) fn with_candidates(command: Command) -> Command {
     if !IS_ASKED.load(Ordering::Relaxed) {
         return command;
     }
-    command.mut_args(|argument| {
+    without_flags(command).mut_args(|argument| {
         let word = argument
             .get_value_names()
             .and_then(|names| names.first())

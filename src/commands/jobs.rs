@@ -72,7 +72,7 @@ impl From<StoredDefinition> for Listed {
             queue: text("queue"),
             max_running: keys["max_running"].as_i64(),
             max_attempts: keys["max_attempts"].as_i64(),
-            timeout_seconds: keys.get("timeout").and_then(Value::as_f64),
+            timeout_seconds: definition_keys::timeout(&keys).map(|timeout| timeout.as_secs_f64()),
             state: definition.state,
             since_at: definition.since_at,
             changed_by: definition.changed_by,
@@ -150,6 +150,8 @@ fn text(answer: &JobAnswer, keys: &[(&'static str, Value)], fields: &Fields) -> 
     facts.push(("next times", if times.is_empty() { Cell::Nothing } else { Cell::Text(times) }));
     facts.extend(keys.iter().map(|(key, value)| (*key, Cell::Text(definition_keys::toml(value)))));
     print::facts(facts)?;
-    print::answer(&print::section("Last runs", &answer.last_runs, &list::TABLE.since(Some(now)))?)?;
+    let mut runs = answer.last_runs.clone();
+    list::forget_past_errors(&mut runs);
+    print::answer(&print::section("Last runs", &runs, &list::TABLE.since(Some(now)))?)?;
     show::trail(&answer.events, now)
 }

@@ -5,8 +5,8 @@ use clap::Args;
 use super::DatabaseFlags;
 use super::arguments::{Filter, HEADING, TimeZone, print_first, status, within, worker};
 use crate::job::status::Status;
-use crate::print::{Output, Table};
-use crate::store::RunFilter;
+use crate::print::{Format, Output, Table};
+use crate::store::{Run, RunFilter};
 
 /// List runs, the newest first
 ///
@@ -62,8 +62,17 @@ impl Arguments {
             ..self.filter.resolve(&store, &self.time_zone, &self.status)?
         };
         // One run more tells whether there are more.
-        let runs = store.list_runs(filter, self.limit + 1)?;
+        let mut runs = store.list_runs(filter, self.limit + 1)?;
+        if self.output.format() == Format::Table && !self.had_failures {
+            forget_past_errors(&mut runs);
+        }
         let table = TABLE.since(runs.first().map(|run| run.now));
         print_first(self.output, runs, self.limit, "newest", &table)
     }
+}
+
+/// Removes the errors of attempts before a success: in a table, a run would seem to have failed.
+pub(super) fn forget_past_errors(runs: &mut [Run]) {
+    let succeeded = runs.iter_mut().filter(|run| run.status == Status::Succeeded.as_str());
+    succeeded.for_each(|run| run.last_error = None);
 }

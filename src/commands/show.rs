@@ -45,10 +45,21 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["json", "format", "header"])]
     output: bool,
     /// Print the output of this attempt
-    #[arg(long, value_name = "N", requires = "output", value_parser = within(1, i32::MAX))]
+    // clap drops a requirement whose flag conflicts with another one, so `requires` is not enough.
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "output",
+        conflicts_with_all = ["json", "format", "header"],
+        value_parser = within(1, i32::MAX)
+    )]
     attempt: Option<i32>,
     /// Print the output of the running or next attempt until it ends
-    #[arg(long, requires = "output", conflicts_with = "attempt")]
+    #[arg(
+        long,
+        requires = "output",
+        conflicts_with_all = ["attempt", "json", "format", "header"]
+    )]
     follow: bool,
     #[command(flatten)]
     form: Output,
@@ -209,6 +220,13 @@ fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
         _ => true,
     });
     for (name, cell) in &mut facts {
+        if run.status == "succeeded" {
+            *name = match *name {
+                "error type" => "last error type",
+                "error" => "last error",
+                other => other,
+            };
+        }
         // A disabled or paused schedule does not stop runs that exist, but a reader may expect it.
         if let ("schedule", Cell::Text(state)) = (*name, cell) {
             *state += "; this run is not affected";

@@ -107,6 +107,7 @@ mod tests {
         refuses("linear:1m", "write fixed:1m");
         refuses("fixed:", "is not a duration");
         refuses("fixed:5", "is not a duration");
+        refuses("polynomial:0", "is not a duration");
         refuses("fixed:31d", "out of range");
         refuses("exponential:2h..1m", "exceeds its maximum");
         refuses("list:", "is not a duration");

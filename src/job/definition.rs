@@ -50,8 +50,11 @@ const OVERLAPS: &[&str] = &["skip", "allow", "queue"];
 const WHEN_FULL: &[&str] = &["refuse", "drop_new", "drop_oldest"];
 /// The number of intervals between nominal times that are compared with `spread`.
 const INTERVALS: usize = 100;
-/// The maximum of `max_age` and `expires`.
+/// The maximum of `max_age`.
 const LONGEST_AGE: Duration = Duration::from_secs(366 * 86400);
+/// The least and the most of `expires`, also for one run.
+pub(crate) const EXPIRES_RANGE: (Duration, Duration) =
+    (duration::SECOND, duration::YEAR.saturating_mul(10));
 /// The maximum of N in `catch_up = "all:N"`.
 const CATCH_UP_LIMIT: usize = 1000;
 
@@ -248,7 +251,7 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
     match key {
         "timeout" => return seconds(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1),
         "max_age" => return seconds(Duration::from_secs(60), LONGEST_AGE),
-        "expires" => return seconds(Duration::from_secs(1), LONGEST_AGE),
+        "expires" => return seconds(EXPIRES_RANGE.0, EXPIRES_RANGE.1),
         "spread" => return seconds(Duration::ZERO, Duration::from_secs(86400)),
         "schedule" | "time_zone" => text(&value).map(drop)?,
         "catch_up" => check_catch_up(text(&value)?)?,
@@ -517,6 +520,15 @@ mod tests {
             })
         );
         assert!(job.schedule.is_none());
+    }
+
+    #[test]
+    fn expires_has_the_limits_of_expires_in() {
+        let read = |expires: &str| format!("[jobs.a]\nshell = 'x'\nexpires = '{expires}'\n");
+        assert_eq!(one(&read("3650d")).row["expires"], 3650.0 * 86400.0);
+        for expires in ["3651d", "0s", "0"] {
+            refuses(&read(expires), 3, "`expires`: `");
+        }
     }
 
     #[test]

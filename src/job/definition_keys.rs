@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::action::HTTP_TIMEOUT;
 use super::definition::{HTTP_KEYS, KEYS, SCHEDULE_KEYS};
 use super::redact;
 use crate::text::duration;
@@ -34,6 +35,16 @@ pub(crate) fn differing(old: &Value, new: &Value) -> Vec<Difference> {
             (name, text(old, key, part), text(new, key, part))
         })
         .collect()
+}
+
+/// Returns the time limit of an attempt, if it has one.
+pub(crate) fn timeout(stored: &Value) -> Option<Duration> {
+    let own = stored["timeout"].as_f64().and_then(|own| Duration::try_from_secs_f64(own).ok());
+    let of_call = stored["http"].as_object().map(|call| {
+        let given = call.get("timeout").and_then(Value::as_str);
+        given.and_then(|given| duration::parse(given).ok()).unwrap_or(HTTP_TIMEOUT)
+    });
+    own.or(of_call)
 }
 
 fn part_of<'a>(value: &'a Value, part: Option<&str>) -> &'a Value {

@@ -36,12 +36,15 @@ impl Summary {
         let Self { succeeded, failed, dead, other } = self;
         let other = if *other > 0 { format!(", {other} stopped") } else { String::new() };
         let still = match due {
+            // Runs that the tick left alone may be due.
+            Some(0) if !left.is_empty() => String::new(),
             Some(due) if due > most => format!(", over {most} still due"),
             Some(due) => format!(", {due} still due"),
             None => String::new(),
         };
         let reason = reason.unwrap_or(match due {
             Some(1..) => "nothing more can be claimed now",
+            _ if !left.is_empty() => "nothing else is due",
             _ => "nothing is due",
         });
         let left = if left.is_empty() { String::new() } else { format!("; {left}") };
@@ -62,7 +65,8 @@ mod tests {
         let nothing = "0 succeeded, 0 failed, 0 dead, 0 still due: nothing is due";
         says(&summary, 0, None, nothing);
         let held = summary.line(Some(0), 1000, None, "12 due runs are held");
-        assert_eq!(held, format!("{nothing}; 12 due runs are held"));
+        let expected = "0 succeeded, 0 failed, 0 dead: nothing else is due; 12 due runs are held";
+        assert_eq!(held, expected);
         for status in [Status::Succeeded, Status::Succeeded, Status::Failed, Status::Dead] {
             summary.count(Some(status));
         }

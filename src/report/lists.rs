@@ -110,7 +110,7 @@ fn next(fire: &Scheduled, axis: &Axis) -> Markup {
 pub(super) fn workers(view: &View<'_>) -> Markup {
     let (snapshot, axis) = (view.snapshot, &view.axis);
     let none = html! {
-        "No worker has ever ticked. Add this line to a crontab: " code { "* * * * *  jobctl tick" }
+        "No worker has ever ticked. " code { "jobctl init" } " prints the lines for a crontab."
     };
     let all = (snapshot.summary.workers, "worker", html! { "their last ticks are older" });
     let columns = ["Worker", "Last tick", "Version"];

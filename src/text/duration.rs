@@ -16,9 +16,10 @@ pub(crate) const YEAR: Duration = Duration::from_secs(365 * 86_400);
 /// Months and years have no fixed length and are refused, so that `1M` is never read as a minute.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let units = text.split(|c: char| !c.is_ascii_alphabetic());
-    let known = units
-        .filter(|unit| !unit.is_empty())
-        .all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "w"));
+    let mut units = units.filter(|unit| !unit.is_empty()).peekable();
+    // humantime accepts `0` without a unit.
+    let known = units.peek().is_some()
+        && units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "w"));
     humantime::parse_duration(text).ok().filter(|_| known).ok_or_else(|| {
         let is_negative = text
             .strip_prefix('-')
@@ -107,6 +108,7 @@ mod tests {
     fn a_duration_needs_a_unit_of_fixed_length() {
         for text in [
             "",
+            "0",
             "5",
             "-5s",
             "NaN",
