@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::retry::answer_at_terminal;
 use crate::support::{TestDb, jobctl, temp_dir, wait_until};
 
 const TWO_JOBS: &str = "\
@@ -354,7 +355,7 @@ fn concurrent_applies_run_one_at_a_time_and_the_last_wins() {
     {
         std::fs::write(folder.path().join(file), job).unwrap();
     }
-    let apply = |file| db.jobctl(["apply", file]).current_dir(folder.path()).spawn();
+    let apply = |file| db.jobctl(["apply", "--yes", file]).current_dir(folder.path()).spawn();
     // The first apply waits in a trigger just before its commit.
     db.execute(
         "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM \
@@ -437,4 +438,86 @@ fn a_new_time_zone_moves_the_next_fire() {
     let next = "SELECT next_run_at > now(), (next_run_at AT TIME ZONE 'Asia/Tokyo')::time FROM \
         jobctl.job_definitions";
     assert_eq!(db.query(next), "t|00:00:00");
+}
+
+/// Writes a file with jobs; returns the folder, which must live as long.
+fn file_of(text: &str) -> (tempfile::TempDir, String) {
+    let folder = temp_dir();
+    let file = folder.path().join("jobs.toml");
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    (folder, file)
+}
+
+#[test]
+fn a_file_without_jobs_is_refused() {
+    let db = TestDb::new();
+    db.apply(TWO_JOBS);
+    let before = definitions(&db);
+    for text in ["", "\n", "# [jobs.cleanup]\n", "[jobs]\n"] {
+        let (_folder, file) = file_of(text);
+        for flags in [&["--yes"][..], &["--dry-run"], &["--prune", "--yes"]] {
+            let refused = db.jobctl(["apply", &file]).args(flags.iter().copied()).run().exits(2);
+            refused.stdout("").complains_once().stderr_has("nothing is applied: ");
+        }
+        db.jobctl(["apply", "-"]).stdin(text).run().exits(2).stderr_has("-: it has no jobs");
+    }
+    assert_eq!(definitions(&db), before);
+}
+
+#[test]
+fn an_apply_that_ends_more_than_it_keeps_or_a_schedule_needs_a_yes() {
+    let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\n");
+    let scheduled = job("s") + "schedule = '@yearly'\n";
+    let stopped = scheduled.clone() + "enabled = false\n";
+    let (a, b, c) = (job("a"), job("b"), job("c"));
+    for (before, after, flags, what) in [
+        (format!("{a}{b}{c}"), a.clone(), "", Some("disable 2 definitions")),
+        (format!("{a}{b}{c}"), a.clone(), "--prune", Some("remove 2 definitions")),
+        // A new definition is not one that is kept.
+        (a.clone(), format!("{b}{c}"), "", Some("disable 1 definition")),
+        (
+            format!("{a}{b}{scheduled}"),
+            format!("{a}{b}"),
+            "",
+            Some("disable 1 definition, 1 with a schedule"),
+        ),
+        (
+            format!("{scheduled}{a}{b}"),
+            a.clone(),
+            "--prune",
+            Some("remove 2 definitions, 1 with a schedule"),
+        ),
+        (format!("{a}{b}"), a.clone(), "", None),
+        (format!("{a}{b}{c}{stopped}"), format!("{a}{b}"), "--prune", None),
+        (format!("{a}{scheduled}"), format!("{a}{stopped}"), "", None),
+    ] {
+        let db = TestDb::new();
+        db.apply(&before);
+        let stored = definitions(&db);
+        let (_folder, file) = file_of(&after);
+        let words = ["apply", &file].into_iter().chain(flags.split_whitespace());
+        let words: Vec<_> = words.collect();
+        db.jobctl(words.iter().copied()).args(["--dry-run"]).run().success().stderr("");
+        let Some(what) = what else {
+            db.jobctl(words.iter().copied()).run().success().stderr("");
+            assert_ne!(definitions(&db), stored, "{after}");
+            continue;
+        };
+        let refused = db.jobctl(words.iter().copied()).run().exits(2).stdout("");
+        let why = format!(
+            "jobctl: nothing is applied: this would {what}; stdin is not a terminal; add --yes\n"
+        );
+        refused.stderr(&why);
+        assert_eq!(definitions(&db), stored, "{after}");
+        let command = words.join(" ");
+        let (shown, declined) = answer_at_terminal(&db, &command, "n");
+        declined.exits(1);
+        assert!(shown.contains(&format!("{what}? [y/N] ")), "{shown}");
+        assert_eq!(definitions(&db), stored, "{after}");
+        let (shown, agreed) = answer_at_terminal(&db, &command, "y");
+        agreed.success();
+        assert!(!shown.contains("nothing is applied"), "{shown}");
+        assert_ne!(definitions(&db), stored, "{after}");
+    }
 }

@@ -143,10 +143,13 @@ fn a_load_test_without_its_definition_removes_its_runs() {
     let load = db.jobctl(LONG).spawn();
     wait_for_a_success(&db);
     let folder = crate::support::temp_dir();
-    std::fs::write(folder.path().join("jobs.toml"), "").unwrap();
-    db.jobctl(["apply", "--prune", "jobs.toml"]).current_dir(folder.path()).run().success();
+    std::fs::write(folder.path().join("jobs.toml"), "[jobs.a]\nshell = 'true'\n").unwrap();
+    db.jobctl(["apply", "--prune", "--yes", "jobs.toml"])
+        .current_dir(folder.path())
+        .run()
+        .success();
     load.wait().exits(4).stdout("").stderr_has("jobctl-load` was");
-    assert_eq!(rows(&db), NONE, "also the event about the removal");
+    assert_eq!(rows(&db), "0|0|1|0|0|1", "only the other definition and its event");
 }
 
 #[test]

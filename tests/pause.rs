@@ -70,7 +70,7 @@ fn resuming_a_schedule_that_is_not_paused_keeps_its_due_time() {
     let next = "SELECT to_char(next_run_at AT TIME ZONE 'UTC', \
         'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM jobctl.job_definitions";
     assert_eq!(said, format!("a\tresumed\t{}\n", db.query(next)));
-    db.apply("");
+    db.apply("[jobs.b]\nshell = 'true'\n");
     db.jobctl(["resume", "a"]).run().success().stdout("a\tresumed\n");
 }
 

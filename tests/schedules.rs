@@ -425,7 +425,7 @@ fn the_new_definition_decides_about_due_times() {
         std::fs::write(&file, &after).unwrap();
         let apply = |flags: &[&str]| {
             let prune = prune.then_some("--prune");
-            let apply = db.jobctl(["apply", file.to_str().unwrap(), "--json"]).args(prune);
+            let apply = db.jobctl(["apply", file.to_str().unwrap(), "--yes", "--json"]).args(prune);
             apply.args(flags.iter().copied()).run().success().stdout
         };
         let due = |answer: &str| {

@@ -75,7 +75,7 @@ fn each_change_of_a_definition_writes_its_event() {
     let apply = |text: &str, flags: &[&str]| {
         std::fs::write(folder.path().join("jobs.toml"), text).unwrap();
         let apply = as_ana(db.jobctl(["apply", "jobs.toml"])).current_dir(folder.path());
-        apply.args(flags.iter().copied()).args(["--reason", "drill"]).run().success();
+        apply.args(flags.iter().copied()).args(["--yes", "--reason", "drill"]).run().success();
     };
     let both = "[jobs.a]\nshell = 'true'\n[jobs.b]\nhttp = { url = 'http://a.example' }\n";
     apply(both, &["--dry-run"]);
@@ -103,10 +103,11 @@ fn each_change_of_a_definition_writes_its_event() {
         events(&db),
         "enable||b|ana|drill|enabled\ndisable||a|ana|drill|missing from the file"
     );
-    apply("", &["--prune"]);
+    apply("[jobs.c]\nshell = 'true'\n", &["--prune"]);
     assert_eq!(
         events(&db),
-        "remove||a|ana|drill|missing from the file\nremove||b|ana|drill|missing from the file"
+        "add||c|ana|drill|\nremove||a|ana|drill|missing from the file\n\
+         remove||b|ana|drill|missing from the file"
     );
 }
 

@@ -1,5 +1,7 @@
 //! `jobctl apply`: makes the definitions match a file.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::{Args, ValueHint};
@@ -8,7 +10,7 @@ use serde_json::Value;
 
 use super::DatabaseFlags;
 use super::arguments::Reason;
-use crate::exit::Fault;
+use crate::exit::{Exit, Fault};
 use crate::files::{self, MIB};
 use crate::job::definition::{self, Definition, Problem};
 use crate::job::definition_keys;
@@ -24,8 +26,10 @@ const MOST_PROBLEMS: usize = 50;
 /// Make the job definitions match a TOML file
 ///
 /// Definitions that the file does not have are disabled: their schedules stop.
-/// Nothing is changed when anything in the file is wrong. It prints each changed
-/// key with its old and new value, without secrets.
+/// If one of them has a schedule, or they are more than the file keeps, it asks
+/// first; without a terminal it needs --yes. Nothing is changed when anything in
+/// the file is wrong, or when it has no jobs. It prints each changed key with its
+/// old and new value, without secrets.
 ///
 ///   jobctl apply jobs.toml --dry-run
 ///   jobctl apply jobs.toml
@@ -41,6 +45,9 @@ pub(crate) struct Arguments {
     /// Remove definitions that the file does not have, instead of disabling them
     #[arg(long)]
     prune: bool,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     reason: Reason,
     #[command(flatten)]
@@ -100,11 +107,28 @@ impl Arguments {
             lines.iter().for_each(|line| print::complain(line));
             Fault::usage(last)
         })?;
-        let names = definitions.iter().map(|definition| definition.name.clone()).collect();
-        let mode = if self.dry_run { ApplyMode::DryRun } else { ApplyMode::Change };
+        if definitions.is_empty() {
+            let why = "it has no jobs; `enabled = false` in a job stops it";
+            return Err(Fault::usage(format!("nothing is applied: {}: {why}", self.file)).into());
+        }
+        let definitions = Arc::new(definitions);
         let others = if self.prune { Unlisted::Remove } else { Unlisted::Disable };
-        let rows = move |now| rows(&definitions, now);
-        let applied = store.apply(names, rows, others, mode, self.reason.cause())?;
+        let mut mode = match (self.dry_run, self.yes) {
+            (true, _) => ApplyMode::DryRun,
+            (false, true) => ApplyMode::Change,
+            (false, false) => ApplyMode::ChangeIfAgreed(Vec::new()),
+        };
+        let applied = loop {
+            let names = definitions.iter().map(|definition| definition.name.clone()).collect();
+            let definitions = Arc::clone(&definitions);
+            let rows = move |now| rows(&definitions, now);
+            let applied = store.apply(names, rows, others, mode, self.reason.cause())?;
+            if !applied.must_ask {
+                break applied;
+            }
+            confirm(&applied, others)?;
+            mode = ApplyMode::ChangeIfAgreed(applied.others);
+        };
         let changes = changes(applied, others);
         let is_whole = changes.iter().all(|change| change.definition_key.is_none());
         let table = match changes.iter().any(|change| change.due_at.is_some()) {
@@ -113,6 +137,31 @@ impl Arguments {
             false => TABLE.wrapped(),
         };
         print::rows(self.output, &changes, &table)
+    }
+}
+
+/// Asks whether definitions that the file does not have may end.
+fn confirm(applied: &Applied, others: Unlisted) -> anyhow::Result<()> {
+    let ended = plural::of(applied.others.len() as i64, "definition");
+    let scheduled = match applied.scheduled {
+        0 => String::new(),
+        scheduled => format!(", {scheduled} with a schedule"),
+    };
+    let what = format!("{} {ended}{scheduled}", verb(others));
+    if !print::can_ask() {
+        let why = format!("this would {what}; stdin is not a terminal; add --yes");
+        return Err(Fault::usage(format!("nothing is applied: {why}")).into());
+    }
+    match print::confirm(&format!("{what}?"))? {
+        true => Ok(()),
+        false => Err(Fault::new(Exit::CouldNot, "nothing is applied: not confirmed").into()),
+    }
+}
+
+fn verb(others: Unlisted) -> &'static str {
+    match others {
+        Unlisted::Disable => "disable",
+        Unlisted::Remove => "remove",
     }
 }
 
@@ -130,11 +179,8 @@ fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
 
 fn changes(applied: Applied, others: Unlisted) -> Vec<Change> {
     let whole = |change, job_type| Change { change, job_type, ..Change::default() };
-    let gone = match others {
-        Unlisted::Disable => "disable",
-        Unlisted::Remove => "remove",
-    };
-    let Applied { changed, others, due } = applied;
+    let gone = verb(others);
+    let Applied { changed, others, due, .. } = applied;
     let changed = changed.into_iter().map(|(job, before, after)| match before {
         None => vec![whole("add", job)],
         Some(before) => {

@@ -21,9 +21,11 @@ pub(crate) enum Unlisted {
 }
 
 /// Whether `apply` changes definitions or only shows the changes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ApplyMode {
     Change,
+    /// Changes nothing if a person must agree first, unless it disables or removes only these.
+    ChangeIfAgreed(Vec<String>),
     DryRun,
 }
 
@@ -34,6 +36,10 @@ pub(crate) struct Applied {
     pub(crate) changed: Vec<(String, Option<Value>, Value)>,
     /// The names of the disabled or removed definitions.
     pub(crate) others: Vec<String>,
+    /// How many of them had a schedule that was enabled.
+    pub(crate) scheduled: usize,
+    /// Whether nothing was changed, because a person must agree first.
+    pub(crate) must_ask: bool,
     /// What becomes of the times that were due.
     pub(crate) due: Vec<DueTimes>,
 }
@@ -109,14 +115,24 @@ impl Store {
                 .into_iter()
                 .map(|(name, before, after)| (name, json(before), json(after).unwrap_or_default()));
             let removes = others == Unlisted::Remove;
-            let others = client
+            let ended: Vec<(String, bool)> = client
                 .list(query!("operate/end_others"), &[&names, &removes, host_user, reason])?;
+            let scheduled = ended.iter().filter(|(_, is_scheduled)| *is_scheduled).count();
+            let others: Vec<_> = ended.into_iter().map(|(name, _)| name).collect();
             let changed: Vec<_> = changed.collect();
             let due = due_times(was_due, due(client)?, &changed);
-            if mode == ApplyMode::DryRun {
+            let added = changed.iter().filter(|(_, before, _)| before.is_none()).count();
+            let must_ask = match &mode {
+                ApplyMode::ChangeIfAgreed(agreed) => {
+                    let is_grave = scheduled > 0 || others.len() > names.len() - added;
+                    is_grave && !others.iter().all(|name| agreed.contains(name))
+                }
+                ApplyMode::Change | ApplyMode::DryRun => false,
+            };
+            if must_ask || mode == ApplyMode::DryRun {
                 client.batch_execute("ROLLBACK AND CHAIN")?;
             }
-            Ok(Some(Applied { changed, others, due }))
+            Ok(Some(Applied { changed, others, scheduled, must_ask, due }))
         })?;
         let busy = "cannot apply definitions: another apply is running; try again";
         applied.ok_or_else(|| Error::new(Kind::Busy, Exit::Unavailable, busy))

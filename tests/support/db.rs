@@ -111,12 +111,12 @@ impl TestDb {
         format!("{scheme}://{role}:{role}@{host}/{path}")
     }
 
-    /// Applies these definitions and returns what changed.
+    /// Applies these definitions, without a question, and returns what changed.
     #[track_caller]
     pub fn apply(&self, definitions: &str) -> String {
         let folder = super::temp_dir();
         std::fs::write(folder.path().join("jobs.toml"), definitions).unwrap();
-        self.jobctl(["apply", "jobs.toml"])
+        self.jobctl(["apply", "--yes", "jobs.toml"])
             .current_dir(folder.path())
             .run()
             .success()

@@ -2,7 +2,8 @@
 -- definition stop, and only the owner can enqueue it. A claim ends the waiting runs of a deleted
 -- one as dead.
 -- $1  the names in the file    $2  whether to delete    $3  host user    $4  reason, for the trail
--- Returns the names of the definitions that were enabled or deleted.
+-- Returns the names of the definitions that were disabled or deleted, and whether a schedule of the
+-- definition was enabled.
 WITH disabled AS (
     UPDATE jobctl.job_definitions AS definition
     SET
@@ -11,18 +12,20 @@ WITH disabled AS (
     WHERE definition.name <> ALL ($1::text[])
         AND definition.enabled
         AND NOT $2::boolean
-    RETURNING definition.name
+    RETURNING definition.name, definition.schedule IS NOT NULL AS is_scheduled
 ),
 removed AS (
     DELETE FROM jobctl.job_definitions AS definition
     WHERE definition.name <> ALL ($1::text[])
         AND $2::boolean
-    RETURNING definition.name
+    RETURNING
+        definition.name,
+        definition.schedule IS NOT NULL AND definition.enabled AS is_scheduled
 ),
 ended AS (
-    SELECT disabled.name FROM disabled
+    SELECT disabled.name, disabled.is_scheduled FROM disabled
     UNION ALL
-    SELECT removed.name FROM removed
+    SELECT removed.name, removed.is_scheduled FROM removed
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
@@ -35,6 +38,6 @@ trail AS (
     FROM ended
     ORDER BY ended.name
 )
-SELECT ended.name
+SELECT ended.name, ended.is_scheduled
 FROM ended
 ORDER BY ended.name
