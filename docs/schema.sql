@@ -1159,8 +1159,11 @@ END) STORED NOT NULL,
     excluded_kinds text[] DEFAULT '{}'::text[] NOT NULL,
     claiming_tick text,
     claiming_until timestamp with time zone,
+    slow_at timestamp with time zone,
+    slow_seconds double precision,
+    slow_since timestamp with time zone,
     CONSTRAINT only_a_claiming_tick_has_a_lease CHECK (((claiming_tick IS NULL) = (claiming_until IS NULL))),
-    CONSTRAINT times_are_dates CHECK (((LEAST(last_tick_at, ticking_since, claiming_until) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(last_tick_at, ticking_since, claiming_until) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
+    CONSTRAINT times_are_dates CHECK (((LEAST(last_tick_at, ticking_since, claiming_until, slow_at, slow_since) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(last_tick_at, ticking_since, claiming_until, slow_at, slow_since) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='100');
 CREATE VIEW jobctl.long_running_runs AS

@@ -97,6 +97,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
             "objects",
             "restores",
             "ticks",
+            "answers",
             "sequences",
             "definitions",
             "queues",

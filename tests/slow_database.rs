@@ -77,6 +77,37 @@ fn runs_start_although_a_wake_takes_longer_than_a_heartbeat() {
     tick.wait_within(Duration::from_secs(60)).success().stderr_has("the database is slow: ");
 }
 
+/// Returns the finding of `doctor` about slow answers.
+fn slow_finding(db: &TestDb) -> String {
+    let doctor = db.jobctl(["doctor"]).run().stdout;
+    doctor.lines().find(|line| line.contains("\tanswers\t")).unwrap().to_owned()
+}
+
+#[test]
+fn a_slow_database_is_a_finding_and_a_problem_if_it_lasts() {
+    let db = TestDb::new();
+    assert_eq!(slow_finding(&db), "ok\tanswers\tno tick has waited for a slow database");
+    // An answer is slow after five seconds.
+    slow_down(&db, "job_runs", "UPDATE", "OLD.status = 'queued' AND NEW.status = 'running'", 5.1);
+    let tick = || {
+        db.enqueue(["shell", "--", "true"]);
+        db.jobctl(["tick", "--worker", "web1"]).run().success().stderr_has("is slow: it took 5.1");
+    };
+    tick();
+    let found = slow_finding(&db);
+    let is_found = "warn\tanswers\tthe database is slow: a tick of web1 waited 5.1";
+    assert!(found.starts_with(is_found), "{found}");
+    db.jobctl(["check"]).run().success().stdout("");
+    db.execute("UPDATE jobctl.job_workers SET slow_since = now() - interval '1 hour'");
+    tick();
+    db.jobctl(["check"]).run().exits(1).stdout_has("the database is slow: a tick of web1 waited 5");
+    db.jobctl(["check", "--max-lag", "2h"]).run().success().stdout("");
+    db.execute("UPDATE jobctl.job_workers SET slow_at = now() - interval '11 minutes'");
+    assert!(slow_finding(&db).starts_with("ok\t"));
+    tick();
+    assert!(slow_finding(&db).starts_with("warn\t"), "a new time of slow answers");
+}
+
 #[test]
 fn statements_that_take_too_long_are_sent_for_fewer_runs() {
     let db = TestDb::new();

@@ -454,9 +454,16 @@ CREATE TABLE jobctl.job_workers (
     excluded_kinds text[] NOT NULL DEFAULT '{}',
     claiming_tick text,
     claiming_until timestamptz,
+    -- When the database last took long for an answer to a tick, how long, and since when; a gap of
+    -- ten minutes starts a new time.
+    slow_at timestamptz,
+    slow_seconds float8,
+    slow_since timestamptz,
     CONSTRAINT times_are_dates CHECK (
-        least(last_tick_at, ticking_since, claiming_until) >= '0001-01-01 00:00Z'
-        AND greatest(last_tick_at, ticking_since, claiming_until) < '10000-01-01 00:00Z'
+        least(last_tick_at, ticking_since, claiming_until, slow_at, slow_since)
+            >= '0001-01-01 00:00Z'
+        AND greatest(last_tick_at, ticking_since, claiming_until, slow_at, slow_since)
+            < '10000-01-01 00:00Z'
     ),
     CONSTRAINT only_a_claiming_tick_has_a_lease
         CHECK ((claiming_tick IS NULL) = (claiming_until IS NULL))

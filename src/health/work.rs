@@ -3,6 +3,8 @@
 
 use std::cmp::Reverse;
 
+use chrono::{DateTime, Utc};
+
 use super::{Finding, Severity, bad, ok, stopped, unknown};
 use crate::health::limits::Thresholds;
 use crate::schedule::due::{self, Scheduled};
@@ -12,9 +14,10 @@ use crate::text::{plural, shell};
 
 /// What `doctor` says if there is no finding with one of these codes. The order of the codes is the
 /// order of findings that are equally bad: likely causes first.
-const CHECKS: [(&str, &str, &[&str]); 15] = [
+const CHECKS: [(&str, &str, &[&str]); 16] = [
     ("restores", "no tick has noticed a restored backup", &["restore_unaccepted"]),
     ("ticks", "every worker ticks", &["worker_missing", "worker_silent"]),
+    ("answers", "no tick has waited for a slow database", &["database_slow"]),
     ("sequences", "each sequence is ahead of its table", &["sequence_behind"]),
     ("definitions", "every waiting run has a definition", &["definition_missing"]),
     ("queues", "workers serve all overdue runs", &["queue_unserved", "job_unserved"]),
@@ -137,6 +140,10 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
     let run = fact.run_id.unwrap_or_default();
     let runs = |adjective: &str| plural::of(fact.runs, &format!("{adjective}run"));
     let is = if fact.runs == 1 { "is" } else { "are" };
+    let seconds = || {
+        let seconds = fact.detail.as_ref().and_then(|seconds| seconds.parse().ok());
+        show(store::seconds(seconds.unwrap_or(0.0)))
+    };
     let see_cron = || format!("see cron on {worker}, its mail, and the log of its ticks");
     let (found, remedy) = match code {
         "restore_unaccepted" => (
@@ -158,6 +165,11 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
                 see_cron(),
                 shell::word(worker)
             ),
+        ),
+        "database_slow" => (
+            format!("the database is slow: a tick of {worker} waited {} for an answer", seconds()),
+            "look for load, slow triggers and a slow network; `jobctl doctor` names old snapshots"
+                .to_owned(),
         ),
         "definition_missing" => (
             format!("{job} has no definition; {} will end dead", runs("waiting ")),
@@ -200,16 +212,10 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
             format!("{} of {job}", runs("dead ")),
             format!("{operator}`jobctl list-dead --job {job_word}`; then retry or settle them"),
         ),
-        "job_stale" => {
-            let seconds = fact.detail.as_ref().and_then(|seconds| seconds.parse().ok());
-            (
-                format!(
-                    "{job} has not succeeded within {}",
-                    show(store::seconds(seconds.unwrap_or(0.0)))
-                ),
-                format!("{operator}`jobctl list --job {job_word}` shows its runs"),
-            )
-        }
+        "job_stale" => (
+            format!("{job} has not succeeded within {}", seconds()),
+            format!("{operator}`jobctl list --job {job_word}` shows its runs"),
+        ),
         "run_long" => (
             format!("run {run} of {job} is still running on {worker}"),
             format!("{operator}`jobctl show {run}`; `jobctl cancel {run}` stops it"),
@@ -247,7 +253,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
     };
     let example = match (code, &fact.detail) {
         ("worker_missing", _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
-        ("job_stale", _) => None,
+        ("job_stale" | "database_slow", _) => None,
         ("restore_unaccepted", by) => by.as_ref().map(|by| format!("noticed by {by}")),
         ("effect_open", key) => key.as_ref().map(|key| format!("the oldest has the key {key}")),
         (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
@@ -259,7 +265,13 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Option<Finding> 
     };
     // Right after a migration, cron has not yet started the first tick.
     let is_new = code == "worker_missing" && fact.detail.is_some();
-    let severity = if is_new || WARNINGS.contains(&code) { Severity::Warn } else { Severity::Bad };
+    let lasts = |since: DateTime<Utc>, newest: DateTime<Utc>| {
+        (newest - since).to_std().is_ok_and(|age| age > limits.lag)
+    };
+    let is_brief = code == "database_slow"
+        && !fact.since_at.zip(fact.newest_at).is_some_and(|(since, newest)| lasts(since, newest));
+    let is_warning = is_new || is_brief || WARNINGS.contains(&code);
+    let severity = if is_warning { Severity::Warn } else { Severity::Bad };
     Some(Finding {
         check,
         code: Some(code),

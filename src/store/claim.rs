@@ -351,6 +351,16 @@ impl Store {
         })?
     }
 
+    /// Records that the database took long for an answer.
+    pub(crate) fn note_slow(&self, worker: &str, took: Duration) {
+        let arguments = owned![worker.to_owned(), took.as_secs_f64()];
+        let (doing, statement) = ("record a slow answer", query!("tick/note_slow"));
+        if let Err(error) = self.query(doing, Client::execute, statement, arguments) {
+            // The work matters more. The next slow answer is recorded, too.
+            log::debug!("{error}");
+        }
+    }
+
     /// Releases a worker's claim right if that tick has it.
     pub(crate) fn leave(&self, worker: &str, tick: &str) -> Result<()> {
         let (statement, arguments) =

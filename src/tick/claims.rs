@@ -178,9 +178,10 @@ impl Claims {
         own: impl Iterator<Item = Token>,
         until: Instant,
         claim_error: Option<store::Error>,
+        slow: Option<Duration>,
     ) -> Wake {
         let keeps_right = self.linger || self.has_right();
-        Wake { keeps_right, right, own_claims: own.collect(), until, claim_error }
+        Wake { keeps_right, right, own_claims: own.collect(), until, claim_error, slow }
     }
 
     /// Takes the answer to a wake. If the tick has the right, it lasts until `lasts` at least.

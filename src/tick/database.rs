@@ -56,7 +56,13 @@ impl Database {
                 let step = store.finish_and_claim(holder, results, unstarted, claim, skips_locked);
                 Answer::Step(step)
             }
-            Request::Leave => Answer::Leave(store.leave(&holder.worker, &holder.tick)),
+            Request::Leave { slow } => {
+                let left = store.leave(&holder.worker, &holder.tick);
+                if let Some(slow) = slow {
+                    store.note_slow(&holder.worker, slow);
+                }
+                Answer::Leave(left)
+            }
             Request::Prune => {
                 upkeep::prune(store, &holder.worker, &plan.prune);
                 Answer::Prune

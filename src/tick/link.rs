@@ -27,6 +27,8 @@ pub(super) struct Link {
     rejected_since: Option<Instant>,
     has_warned: bool,
     has_warned_slow: bool,
+    /// The longest slow answer that the database does not know yet.
+    slow: Option<Duration>,
     longest_answer: Duration,
     /// Until this time the tick sends nothing.
     paused_until: Option<Instant>,
@@ -63,11 +65,23 @@ impl Link {
         self.longest_answer
     }
 
-    /// Returns whether to warn of a slow database, once.
+    /// Records a slow answer. Returns whether to warn of a slow database, once.
     pub(super) fn warns_slow(&mut self, took: Duration, heartbeat: Duration) -> bool {
-        let warns = took >= heartbeat.max(SLOW) && !self.has_warned_slow;
-        self.has_warned_slow |= warns;
-        warns
+        let is_slow = took >= heartbeat.max(SLOW);
+        if is_slow {
+            self.slow = self.slow.max(Some(took));
+        }
+        is_slow && !std::mem::replace(&mut self.has_warned_slow, true)
+    }
+
+    /// Whether the database does not know yet that it is slow.
+    pub(super) fn is_slow(&self) -> bool {
+        self.slow.is_some()
+    }
+
+    /// Returns the longest slow answer that the database does not know yet.
+    pub(super) fn take_slow(&mut self) -> Option<Duration> {
+        self.slow.take()
     }
 
     /// Results and claims were accepted, or there was nothing to send.

@@ -294,6 +294,8 @@ impl Machine {
         let when = |is_due: bool, at: Instant| is_due.then_some(at);
         let (has_right, may_claim) = (self.claims.has_right(), self.claims.may_claim(now));
         let needs_right = is_working && !self.claims.gives_up_right();
+        // A short tick does not wake again after a slow answer, and may have no right to release.
+        let notes_slow = is_leaving && self.link.is_slow();
         let claim = self.claim_due();
         let wake = match (self.is_searching(), may_claim) {
             // The search must not delay results.
@@ -313,7 +315,7 @@ impl Machine {
             (when(renews, self.next_renewal), Duty::Renew),
             (wake.filter(|_| is_working), Duty::Wake),
             (step.filter(|_| !is_leaving), Duty::Step),
-            (when(has_right && !needs_right, now), Duty::Leave),
+            (when(has_right && !needs_right || notes_slow, now), Duty::Leave),
             (when(is_leaving && self.may_prune, now), Duty::Prune),
         ]
     }
@@ -367,7 +369,7 @@ impl Machine {
                 Duty::Renew => self.renew(&mut sent),
                 Duty::Wake => Some(self.wake(right)),
                 Duty::Step => self.step(&mut sent),
-                Duty::Leave => Some(Request::Leave),
+                Duty::Leave => Some(Request::Leave { slow: self.link.take_slow() }),
                 Duty::Prune => {
                     self.may_prune = false;
                     Some(Request::Prune)
@@ -426,7 +428,8 @@ impl Machine {
             Search::Begins(error) => Some(error),
             Search::None | Search::Running => None,
         };
-        Request::Wake(self.claims.wake(right, self.leases.tokens(), until, claim_error))
+        let slow = self.link.take_slow();
+        Request::Wake(self.claims.wake(right, self.leases.tokens(), until, claim_error, slow))
     }
 
     /// Records results, releases claims that were not started, and claims runs, to start now or
@@ -927,7 +930,10 @@ impl Machine {
                 is_free && self.link.is_up() && self.claims.is_idle() && !wakes
             }
             Phase::Draining | Phase::Stopping | Phase::Ending => is_free,
-            Phase::Leaving => !self.link.is_up() || !self.claims.has_right() && !self.may_prune,
+            Phase::Leaving => {
+                let has_duty = self.claims.has_right() || self.link.is_slow() || self.may_prune;
+                !self.link.is_up() || !has_duty
+            }
             Phase::Done => false,
         }
     }

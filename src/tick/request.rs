@@ -24,8 +24,8 @@ pub(super) enum Request {
     Renew(Vec<Token>),
     /// Record results, release claims whose runs were not started, then claim runs: all or nothing.
     Step { results: Vec<Finish>, unstarted: Vec<Token>, claim: Option<Claim>, skips_locked: bool },
-    /// Release the claim right.
-    Leave,
+    /// Release the claim right, and record that the database took this long for an answer.
+    Leave { slow: Option<Duration> },
     /// Delete old runs.
     Prune,
 }

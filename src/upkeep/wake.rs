@@ -24,6 +24,8 @@ pub(crate) struct Wake {
     pub(crate) until: Instant,
     /// A search for runs that can't be claimed begins, because a claim failed with this error.
     pub(crate) claim_error: Option<store::Error>,
+    /// The database took this long for an answer; `None`: it is not slow.
+    pub(crate) slow: Option<Duration>,
 }
 
 /// What a tick learns when it wakes.
@@ -71,6 +73,9 @@ impl Upkeep<'_> {
         let began = Instant::now();
         let (mut seen, mut held_by_others) = report()?;
         let took = began.elapsed();
+        if let Some(slow) = asked.slow {
+            store.note_slow(&holder.worker, slow);
+        }
         if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| tick_id::is_dead(tick)) {
             store.leave(&holder.worker, dead)?;
             (seen, held_by_others) = report()?;

@@ -343,7 +343,7 @@ impl Database {
                     self.transact("record results", step).map_err(|error| (error, Vec::new())),
                 )
             }
-            Request::Leave => Answer::Leave(self.leave(&worker, &session.holder.tick)),
+            Request::Leave { .. } => Answer::Leave(self.leave(&worker, &session.holder.tick)),
             Request::Prune => {
                 let mut left = 1000;
                 for old in &session.prune {

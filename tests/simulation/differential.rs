@@ -238,6 +238,7 @@ fn again(request: &Request) -> Request {
             right: asked.right,
             own_claims: asked.own_claims.clone(),
             until: asked.until,
+            slow: asked.slow,
             claim_error: asked
                 .claim_error
                 .as_ref()
@@ -250,7 +251,7 @@ fn again(request: &Request) -> Request {
             claim: claim.clone(),
             skips_locked: *skips_locked,
         },
-        Request::Leave => Request::Leave,
+        Request::Leave { slow } => Request::Leave { slow: *slow },
         Request::Prune => Request::Prune,
     }
 }
@@ -398,6 +399,7 @@ impl Real {
                 own_claims: Vec::new(),
                 until: Instant::now(),
                 claim_error: None,
+                slow: None,
             };
             // It may still be searching for runs that can't be claimed.
             tick.perform(Request::Wake(end()));
@@ -673,10 +675,17 @@ impl Sequence {
                 let until = Instant::now() + 1000 * lasts;
                 let claim_error =
                     (kind >= 60).then(|| store::Error::new(Kind::Data, Exit::CouldNot, "no"));
-                let right = RIGHT;
-                tick(Request::Wake(Wake { keeps_right, right, own_claims, until, claim_error }))
+                let (right, slow) = (RIGHT, None);
+                tick(Request::Wake(Wake {
+                    keeps_right,
+                    right,
+                    own_claims,
+                    until,
+                    claim_error,
+                    slow,
+                }))
             }
-            56..58 => tick(Request::Leave),
+            56..58 => tick(Request::Leave { slow: None }),
             58..60 => tick(Request::Prune),
             64..72 => Operation::Enqueue(match (seed % 200, step) {
                 // More lanes than a claim looks at.
@@ -752,7 +761,7 @@ impl Sequence {
                     let index = if random.percent(70) { *last } else { index };
                     Operation::Tick(index, again(request))
                 }
-                None => tick(Request::Leave),
+                None => tick(Request::Leave { slow: None }),
             },
         }
     }

@@ -101,7 +101,7 @@ fn request(request: &Request) -> String {
             format!("Step results {results} unstarted {unstarted} claim {claims:?}{skips}")
         }
         Request::Renew(claims) => format!("Renew {}", list(claims, claim)),
-        Request::Leave | Request::Prune => format!("{request:?}"),
+        Request::Leave { .. } | Request::Prune => format!("{request:?}"),
     }
 }
 

@@ -184,7 +184,7 @@ impl Variant {
                     | Self::ExpiryIgnored
             ),
             Request::Wake(_) => self == Self::FiredTwice,
-            Request::Leave => self == Self::NeverLeaves,
+            Request::Leave { .. } => self == Self::NeverLeaves,
             _ => false,
         };
         let saved = is_kept.then(|| database.clone());

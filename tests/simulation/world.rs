@@ -1116,7 +1116,7 @@ fn refusal(request: &Request, error: store::Error, made: Vec<Token>) -> Answer {
         Request::Wake(_) => Answer::Wake { woken: Err(error), is_searching: false },
         Request::Renew(_) => Answer::Renew(Err(error)),
         Request::Step { .. } => Answer::Step(Err((error, made))),
-        Request::Leave => Answer::Leave(Err(error)),
+        Request::Leave { .. } => Answer::Leave(Err(error)),
         Request::Prune => Answer::Prune,
     }
 }

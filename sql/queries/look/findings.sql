@@ -17,6 +17,9 @@ WITH worker AS (
         worker.excluded_jobs,
         worker.excluded_kinds,
         worker.missed_for,
+        worker.slow_at,
+        worker.slow_seconds,
+        worker.slow_since,
         held.worker IS NOT NULL AS held,
         -- A tick with --linger polls many times a second, but rarely updates its row.
         worker.last_tick_at > now() - make_interval(secs => $2::float8)
@@ -173,6 +176,19 @@ WHERE NOT worker.ticks
     AND NOT worker.held
     AND ticking.workers > 0
     AND now() - worker.last_tick_at <= worker.missed_for + make_interval(secs => $2::float8)
+UNION ALL
+SELECT
+    'database_slow',
+    NULL,
+    NULL,
+    left(worker.worker, 255),
+    NULL,
+    worker.slow_since,
+    0,
+    worker.slow_seconds::text,
+    worker.slow_at
+FROM worker
+WHERE worker.slow_at > now() - interval '10 minutes'
 UNION ALL
 SELECT
     'queue_unserved',

@@ -1,0 +1,11 @@
+-- Records that the database took long for an answer.
+-- $1  worker    $2  seconds
+UPDATE jobctl.job_workers AS worker
+SET
+    slow_since = CASE
+        WHEN worker.slow_at > now() - interval '10 minutes' THEN worker.slow_since
+        ELSE now()
+    END,
+    slow_at = now(),
+    slow_seconds = $2::float8
+WHERE worker.worker = $1::text
