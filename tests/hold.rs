@@ -462,3 +462,43 @@ fn check_names_paused_schedules_and_disabled_jobs_with_a_max_age() {
     assert!(metrics.contains("jobctl_facts{code=\"job_disabled\"} 1\n"), "{metrics}");
     assert!(metrics.contains("jobctl_findings{code=\"schedule_paused\"} 1\n"), "{metrics}");
 }
+
+#[test]
+fn enqueue_and_edit_warn_of_a_queue_that_looks_misspelt() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nqueue = 'mail'\nenqueue_may_set = ['queue']\n");
+    db.execute(
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, queues)
+         VALUES ('web1', '1', now(), '{backups}')",
+    );
+    let warning = |queue: &str, meant: &str| match meant {
+        "" => String::new(),
+        meant => format!(
+            "jobctl: no definition or worker has the queue `{queue}`; did you mean `{meant}`?\n"
+        ),
+    };
+    for (queue, meant) in [
+        ("mial", "mail"),
+        ("backup", "backups"),
+        ("mail", ""),
+        ("backups", ""),
+        ("default", ""),
+        ("images", ""),
+    ] {
+        let warning = warning(queue, meant);
+        let enqueue = db.jobctl(["enqueue", "--queue", queue, "shell", "--", "true"]);
+        let id: i64 = enqueue.run().success().stderr(&warning).stdout.trim().parse().unwrap();
+        assert_eq!(db.of_run(id, "queue"), queue);
+        db.jobctl(["enqueue", "--queue", queue, "a"]).run().success().stderr(&warning);
+        let line = format!(r#"{{"job_type": "a", "queue": "{queue}"}}"#);
+        let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(format!("{line}\n{line}\n"));
+        batch.run().success().stderr(&warning);
+        let id = db.enqueue(["a"]).to_string();
+        let edit = db.jobctl(["edit", &id, "--queue", queue]);
+        edit.run().success().stderr(&warning);
+        db.execute("DELETE FROM jobctl.job_runs");
+    }
+    // An enqueuer may not read names.
+    let role = Role::granted(&db, "enqueuer");
+    role.jobctl(["enqueue", "--queue", "mial", "a"]).run().success().stderr("");
+}

@@ -348,3 +348,37 @@ fn rules_that_make_no_sense_are_rejected() {
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
+
+#[test]
+fn a_replacement_without_a_time_is_due_now_and_tells_which_values_the_run_keeps() {
+    let db = with_definition();
+    for (job, payload) in [("a", "[2]"), ("shell", r#"{"command": "true"}"#)] {
+        let enqueue = |arguments: &[&str]| {
+            let enqueue = db.jobctl(["enqueue", job, payload, "--key", job, "--key-scope", "live"]);
+            enqueue.args(arguments.iter().copied()).run().success()
+        };
+        let first = enqueue(&["--in", "1h", "--max-attempts", "3", "--priority", "7"]);
+        let id: i64 = first.stderr("").stdout.trim().parse().unwrap();
+        let keeps = |words: &str| {
+            format!(
+                "jobctl: run {id} was waiting, and keeps its {words}; `jobctl edit` changes them\n"
+            )
+        };
+        for (arguments, words) in [
+            (&["--priority", "9"][..], "priority"),
+            (&["--priority", "9", "--max-attempts", "2"], "priority and max_attempts"),
+            (&["--priority", "7"], ""),
+            (&[], ""),
+        ] {
+            db.execute("UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour'");
+            let replace = [&["--on-conflict", "replace"][..], arguments].concat();
+            let warning = if words.is_empty() { String::new() } else { keeps(words) };
+            enqueue(&replace).stdout(&format!("{id}\n")).stderr(&warning);
+            assert_eq!(db.of_run(id, "priority, max_attempts, run_at <= now()"), "7|3|t");
+        }
+    }
+    let queue = ["--key", "shell", "--key-scope", "live", "--on-conflict", "replace"];
+    let queue = db.jobctl(["enqueue", "--queue", "images"]).args(queue);
+    let warned = queue.args(["shell", "--", "true"]).run().success();
+    warned.stderr_has("and keeps its queue; `jobctl edit` changes them");
+}

@@ -57,6 +57,7 @@ impl Arguments {
         };
         let Values { queue, priority, run_at, r#in, max_attempts, timeout, backoff, .. } =
             self.values;
+        super::warn_of_queues(&store, queue.as_deref());
         let edit =
             Edit { queue, priority, run_at, after: r#in, max_attempts, timeout, backoff, payload };
         let request = BulkRequest {

@@ -1,5 +1,6 @@
 //! `jobctl enqueue`: one run, or a batch. All checks come before the first row.
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
@@ -22,7 +23,7 @@ use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
 use crate::schedule::Schedule;
-use crate::store::{Accepted, NewRun, Queued};
+use crate::store::{Accepted, NewRun, Queued, Run, Store};
 use crate::text::duration::YEAR;
 use crate::text::plural;
 
@@ -348,8 +349,10 @@ fn enqueue(database: &DatabaseFlags, mut runs: Vec<Asked>) -> anyhow::Result<Vec
             run.run_at = next.map_err(|why| at_line(*line, Fault::usage(why)))?.or(run.run_at);
         }
     }
+    super::warn_of_queues(&store, runs.iter().filter_map(|asked| asked.run.queue.as_deref()));
     let progress = Progress::of(Some(total));
     let shown = progress.clone();
+    let replacing: Vec<_> = runs.iter().map(|asked| Replacement::of(&asked.run)).collect();
     let runs = runs.into_iter().map(|asked| asked.run).collect();
     let queued = store.enqueue(runs, move |done| shown.show(done));
     progress.clear();
@@ -376,7 +379,61 @@ fn enqueue(database: &DatabaseFlags, mut runs: Vec<Asked>) -> anyhow::Result<Vec
         };
         Some(Err(at_line(*line, fault).into()))
     };
-    queued.iter().zip(&lines).filter_map(answer).collect()
+    let answers =
+        queued.iter().zip(&lines).filter_map(answer).collect::<anyhow::Result<Vec<_>>>()?;
+    complain_of_replaced(&store, &answers, replacing);
+    Ok(answers)
+}
+
+/// The values of a run that replaces another, which keeps its own.
+struct Replacement {
+    queue: Option<String>,
+    priority: Option<i32>,
+    max_attempts: Option<i32>,
+}
+
+impl Replacement {
+    fn of(run: &NewRun) -> Option<Self> {
+        let NewRun { queue, priority, max_attempts, .. } = run;
+        let has_values = queue.is_some() || priority.is_some() || max_attempts.is_some();
+        (run.replaces() && has_values).then(|| Self {
+            queue: queue.clone(),
+            priority: *priority,
+            max_attempts: *max_attempts,
+        })
+    }
+}
+
+/// Complains of replaced runs that keep another queue, priority or number of attempts than asked.
+/// An enqueuer may not read runs.
+fn complain_of_replaced(store: &Store, answers: &[Accepted], replacing: Vec<Option<Replacement>>) {
+    let replaced = answers.iter().zip(replacing).filter(|(it, _)| it.result == "replaced");
+    let asked: HashMap<_, _> =
+        replaced.filter_map(|(answer, asked)| Some((answer.id?, asked?))).collect();
+    if asked.is_empty() {
+        return;
+    }
+    let runs = store.runs(asked.keys().copied().collect()).unwrap_or_default();
+    let kept = |run: &Run| {
+        let Replacement { queue, priority, max_attempts } = asked.get(&run.id)?;
+        let differs = [
+            ("queue", queue.as_ref().is_some_and(|queue| *queue != run.queue)),
+            ("priority", priority.is_some_and(|priority| priority != run.priority)),
+            ("max_attempts", max_attempts.is_some_and(|most| most != run.max_attempts)),
+        ];
+        let words: Vec<_> = differs.iter().filter(|(_, it)| *it).map(|(word, _)| *word).collect();
+        (!words.is_empty()).then(|| (run.id, words.join(" and ")))
+    };
+    let mut kept = runs.iter().filter_map(kept);
+    if let Some((id, words)) = kept.next() {
+        let others = match kept.count() {
+            0 => String::new(),
+            more => format!(", and {} too", plural::of(more as i64, "other run")),
+        };
+        print::complain(&format!(
+            "run {id} was waiting, and keeps its {words}{others}; `jobctl edit` changes them"
+        ));
+    }
 }
 
 /// Prints bare ids, for scripts; the line of a dropped run is empty.

@@ -39,6 +39,7 @@ mod status;
 mod tick;
 mod tips;
 
+use std::collections::BTreeSet;
 use std::env::VarError;
 
 use clap::error::ErrorKind;
@@ -52,7 +53,7 @@ use crate::job::action;
 use crate::print::{self, Colour, Output};
 use crate::schedule::ZoneData;
 use crate::schedule::due::Scheduled;
-use crate::store::{self, Store};
+use crate::store::{self, HoldTarget, Store};
 use crate::text::did_you_mean;
 use crate::text::plain::plain;
 pub(crate) use completions::answer_shell;
@@ -298,6 +299,23 @@ fn known_job(store: &Store, name: &str) -> anyhow::Result<()> {
         definition(store, name)?;
     }
     Ok(())
+}
+
+/// Warns of queues that no definition and no worker names, but that are close to one of theirs:
+/// workers that serve only some queues never start these runs. An enqueuer may not read the names.
+fn warn_of_queues<'a>(store: &Store, queues: impl IntoIterator<Item = &'a str>) {
+    let queues: BTreeSet<_> = queues.into_iter().collect();
+    if queues.is_empty() {
+        return;
+    }
+    let every = HoldTarget { scope: "queue", name: String::new() };
+    let known = store.hold_names(every).unwrap_or_default();
+    for queue in queues.into_iter().filter(|queue| known.iter().all(|known| known != queue)) {
+        let meant = did_you_mean::suggestion(queue, known.iter().map(String::as_str));
+        if !meant.is_empty() {
+            print::complain(&format!("no definition or worker has the queue `{queue}`{meant}"));
+        }
+    }
 }
 
 /// The error for a name without a definition. An enqueuer may not read the names of definitions;

@@ -47,7 +47,7 @@ impl NewRun {
     }
 
     /// Returns whether it replaces a waiting run that has its key.
-    fn replaces(&self) -> bool {
+    pub(crate) fn replaces(&self) -> bool {
         self.on_conflict.as_deref() == Some("replace")
     }
 

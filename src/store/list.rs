@@ -158,6 +158,11 @@ impl Store {
         })
     }
 
+    /// Returns these runs.
+    pub(crate) fn runs(&self, ids: Vec<i64>) -> Result<Vec<Run>> {
+        self.query("read runs", Client::list, query!("look/list_runs"), owned![ids, false])
+    }
+
     /// Returns the ids of the runs that match, the newest first.
     pub(crate) fn list_ids(&self, filter: RunFilter) -> Result<Vec<i64>> {
         self.transact("list runs", move |client| list_ids(client, &filter, false, None))
