@@ -891,3 +891,96 @@ fn doctor_warns_that_http_jobs_use_no_proxy() {
     assert_eq!(proxy("http_proxy", ""), Value::Null);
     assert_eq!(proxy("no_proxy", "*"), Value::Null);
 }
+
+/// Settings of a database that change how text, numbers, times and errors look, or how statements
+/// are read.
+const SETTINGS: [&str; 38] = [
+    "DateStyle = 'SQL, DMY'",
+    "DateStyle = 'German'",
+    "DateStyle = 'Postgres, MDY'",
+    "IntervalStyle = 'sql_standard'",
+    "IntervalStyle = 'iso_8601'",
+    "IntervalStyle = 'postgres_verbose'",
+    "TimeZone = 'Asia/Kathmandu'",
+    "TimeZone = 'America/New_York'",
+    "timezone_abbreviations = 'India'",
+    "extra_float_digits = -15",
+    "extra_float_digits = 3",
+    "bytea_output = 'escape'",
+    "lc_messages = 'C'",
+    "lc_monetary = 'C'",
+    "lc_numeric = 'C'",
+    "lc_time = 'C'",
+    "client_encoding = 'LATIN1'",
+    "client_encoding = 'SQL_ASCII'",
+    "client_min_messages = 'debug5'",
+    "client_min_messages = 'error'",
+    "standard_conforming_strings = off",
+    "escape_string_warning = off",
+    "backslash_quote = on",
+    "quote_all_identifiers = on",
+    "array_nulls = off",
+    "transform_null_equals = on",
+    "xmlbinary = 'hex'",
+    "xmloption = 'document'",
+    "search_path = 'public'",
+    "row_security = off",
+    "default_text_search_config = 'simple'",
+    "default_transaction_isolation = 'serializable'",
+    "default_transaction_isolation = 'repeatable read'",
+    "default_transaction_deferrable = on",
+    "plpgsql.variable_conflict = 'use_column'",
+    "plpgsql.extra_errors = 'all'",
+    "plpgsql.extra_warnings = 'all'",
+    "plpgsql.print_strict_params = on",
+];
+
+#[test]
+fn no_setting_of_a_database_changes_an_answer() {
+    let db = healthy();
+    db.apply(
+        "[jobs.a]\nshell = 'true'\nschedule = '0 2 * * *'\ntimeout = '1h 30m'\nrate = '7/1m'\n\
+         spread = '5m'\nexpires = '40d'\npayload = { a = 1.5, t = 'x\\y' }\n",
+    );
+    let run = db.enqueue(["a", r#"{"n": 0.1, "big": 1e20, "s": "a\\b\u00e9"}"#, "--in", "30d"]);
+    db.jobctl(["edit", &run.to_string(), "--timeout", "90s", "--in", "20d"]).run().success();
+    run_in(&db, "dead");
+    let file = temp_dir();
+    let file = file.path().join("jobs.toml");
+    std::fs::write(&file, "[jobs.a]\nshell = 'false'\nschedule = '@daily'\n").unwrap();
+    let dry_run = format!("apply {} --dry-run --json", file.display());
+    let enqueue = |rest: &str| format!("enqueue a --key k {rest}");
+    let commands = [
+        "list --json".to_owned(),
+        "list-dead --json".to_owned(),
+        format!("show {run} --json"),
+        "next a --json --count 2".to_owned(),
+        "job a --json".to_owned(),
+        "check".to_owned(),
+        dry_run,
+        enqueue("--run-at 9999-12-31T23:00:00Z"),
+        enqueue("--backoff fixed:0x"),
+        "enqueue nosuch".to_owned(),
+        "edit 99 --in 1h".to_owned(),
+    ];
+    let answers = || {
+        let said = |command: &String| {
+            let run = db.jobctl(command.split(' ')).run();
+            format!("{command}: {} {}{}", run.status, run.stdout, run.stderr)
+        };
+        let mut all: Vec<_> = commands.iter().map(said).collect();
+        // These name settings, or change while time passes.
+        let findings = findings(db.jobctl(["doctor"]));
+        all.extend(findings.iter().map(|it| format!("{} {}", it["check"], it["severity"])));
+        all
+    };
+    let usual = answers();
+    for setting in SETTINGS {
+        db.execute(&format!("ALTER DATABASE {} SET {setting}", db.name()));
+        for (answer, usual) in answers().iter().zip(&usual) {
+            assert_eq!(answer, usual, "{setting}");
+        }
+        let (name, _) = setting.split_once(" = ").unwrap();
+        db.execute(&format!("ALTER DATABASE {} RESET {name}", db.name()));
+    }
+}

@@ -25,7 +25,7 @@ use crate::print::{self, Format, Output, Progress};
 use crate::schedule::Schedule;
 use crate::store::{Accepted, NewRun, Queued, Run, Store};
 use crate::text::duration::YEAR;
-use crate::text::plural;
+use crate::text::{plural, timestamp};
 
 /// Bytes of a line of a batch: a payload, and room for the rest.
 const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
@@ -347,6 +347,13 @@ fn enqueue(database: &DatabaseFlags, mut runs: Vec<Asked>) -> anyhow::Result<Vec
         for Asked { line, run, next } in &mut runs {
             let next = next.as_ref().map(|schedule| schedule.first(now)).transpose();
             run.run_at = next.map_err(|why| at_line(*line, Fault::usage(why)))?.or(run.run_at);
+        }
+    }
+    for Asked { line, run, .. } in &runs {
+        let expiry = run.run_at.zip(run.expires_in);
+        if expiry.is_some_and(|(run_at, wait)| timestamp::after(run_at, wait).is_none()) {
+            let why = "expires_in is out of range; the run would expire after the year 9999";
+            return Err(at_line(*line, Fault::usage(why)).into());
         }
     }
     super::warn_of_queues(&store, runs.iter().filter_map(|asked| asked.run.queue.as_deref()));

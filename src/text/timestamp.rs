@@ -1,6 +1,6 @@
 //! Times in JSON and TSV: RFC 3339 in UTC with six digits of a second, as PostgreSQL stores them.
 
-use chrono::{DateTime, Datelike, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike, SecondsFormat, TimeDelta, Utc};
 use serde::{Serialize, Serializer};
 
 pub(crate) fn serialize<S: Serializer>(
@@ -22,4 +22,10 @@ pub(crate) fn parse(text: &str) -> Result<DateTime<Utc>, String> {
         true => Ok(time),
         false => Err(format!("`{text}` is out of range; allowed are the years 1 to 9999 in UTC")),
     }
+}
+
+/// Returns the time this many seconds later, if it is in the years that the tables accept.
+pub(crate) fn after(time: DateTime<Utc>, seconds: f64) -> Option<DateTime<Utc>> {
+    let later = time.checked_add_signed(TimeDelta::try_seconds(seconds as i64)?)?;
+    Some(later).filter(|later| later.year() <= 9999)
 }

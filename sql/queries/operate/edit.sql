@@ -80,7 +80,10 @@ edited AS (
         queue = coalesce(wanted.queue, run.queue),
         priority = coalesce(wanted.priority, run.priority),
         run_at = coalesce(wanted.run_at, run.run_at),
-        expires_at = run.expires_at + (coalesce(wanted.run_at, run.run_at) - run.run_at),
+        expires_at = least(
+            run.expires_at + (coalesce(wanted.run_at, run.run_at) - run.run_at),
+            '9999-12-31 23:59:59Z'
+        ),
         max_attempts = coalesce(wanted.max_attempts, run.max_attempts),
         timeout = coalesce(wanted.timeout, run.timeout),
         backoff = coalesce(wanted.backoff, run.backoff),
