@@ -15,6 +15,7 @@ BEGIN
             count(*) FILTER (WHERE ended.status = 'succeeded') AS succeeded,
             count(*) FILTER (WHERE ended.status = 'dead') AS dead,
             count(*) FILTER (WHERE ended.outcome = 'expired') AS expired,
+            count(*) FILTER (WHERE ended.outcome = 'dropped') AS dropped,
             count(*) FILTER (WHERE ended.outcome IN ('failed', 'lease_expired'))
                 AS failed_attempts,
             count(*) FILTER (
@@ -69,6 +70,7 @@ BEGIN
             succeeded = figures.succeeded + counted.succeeded,
             dead = figures.dead + counted.dead,
             expired = figures.expired + counted.expired,
+            dropped = figures.dropped + counted.dropped,
             failed_attempts = figures.failed_attempts + counted.failed_attempts,
             retried_attempts = figures.retried_attempts + counted.retried_attempts,
             run_time_seconds = figures.run_time_seconds + counted.run_time_seconds,
@@ -92,6 +94,21 @@ EXCEPTION
     -- A result matters more than its figures.
     WHEN OTHERS THEN
         RAISE WARNING 'jobctl: figures are not counted: %', SQLERRM;
+END
+$$;
+CREATE FUNCTION jobctl.count_dropped(job text, number integer) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM jobctl.count_attempts(
+        array_fill(job, ARRAY[number]),
+        -- No run ended that could be the job's last one.
+        array_fill('dropped'::text, ARRAY[number]),
+        array_fill('dropped'::text, ARRAY[number]),
+        array_fill(NULL::float8, ARRAY[number]),
+        array_fill(NULL::float8, ARRAY[number])
+    );
 END
 $$;
 CREATE TABLE jobctl.job_definitions (
@@ -213,9 +230,12 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
     )
 $$;
 CREATE FUNCTION jobctl.drop_oldest(job text, most integer) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+DECLARE
+    dropped integer;
+BEGIN
     UPDATE jobctl.job_runs AS run
     SET
         status = 'cancelled',
@@ -240,7 +260,10 @@ CREATE FUNCTION jobctl.drop_oldest(job text, most integer) RETURNS void
         ORDER BY oldest.id
         LIMIT 2
         FOR NO KEY UPDATE SKIP LOCKED
-    ))
+    ));
+    GET DIAGNOSTICS dropped = ROW_COUNT;
+    PERFORM jobctl.count_dropped(job, dropped) WHERE dropped > 0;
+END
 $$;
 CREATE FUNCTION jobctl.effect_result(key text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -929,6 +952,7 @@ BEGIN
         END IF;
         IF is_full AND definition.when_full = 'drop_new' THEN
             result := 'dropped';
+            PERFORM jobctl.count_dropped(definition.name, 1);
             RETURN;
         ELSIF is_full THEN
             code := 'JC008';
@@ -979,6 +1003,7 @@ CREATE TABLE jobctl.job_figures (
     succeeded bigint DEFAULT 0 NOT NULL,
     dead bigint DEFAULT 0 NOT NULL,
     expired bigint DEFAULT 0 NOT NULL,
+    dropped bigint DEFAULT 0 NOT NULL,
     failed_attempts bigint DEFAULT 0 NOT NULL,
     retried_attempts bigint DEFAULT 0 NOT NULL,
     run_time_seconds double precision DEFAULT 0 NOT NULL,
@@ -996,6 +1021,7 @@ CREATE VIEW jobctl.daily_figures AS
     (sum(job_figures.succeeded))::bigint AS succeeded,
     (sum(job_figures.dead))::bigint AS dead,
     (sum(job_figures.expired))::bigint AS expired,
+    (sum(job_figures.dropped))::bigint AS dropped,
     (sum(job_figures.failed_attempts))::bigint AS failed_attempts,
     (sum(job_figures.retried_attempts))::bigint AS retried_attempts,
     sum(job_figures.run_time_seconds) AS run_time_seconds,

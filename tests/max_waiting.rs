@@ -55,6 +55,15 @@ fn a_full_definition_can_drop_new_runs() {
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     batch.stdout("3\n\n1\n").stderr("jobctl: 1 run dropped: the definition is full\n");
     assert_eq!(statuses(&db), "queued queued queued");
+    assert_eq!(dropped_figures(&db), "a|4");
+    let figures = db.jobctl(["status", "--prometheus"]).run().success();
+    figures.stdout_has("jobctl_dropped_total{job_type=\"a\"} 4\n");
+    let report = db.jobctl(["report"]).run().success();
+    report.stdout_has("<dt>Dropped</dt><dd><strong>4</strong>");
+}
+
+fn dropped_figures(db: &TestDb) -> String {
+    db.query("SELECT job_type, dropped FROM jobctl.daily_figures WHERE dropped > 0")
 }
 
 #[test]
@@ -85,6 +94,7 @@ fn a_full_definition_can_drop_its_oldest_runs_but_no_running_ones() {
     // The next enqueue corrects that.
     db.enqueue(["a"]);
     assert_eq!(statuses(&db), "cancelled running cancelled cancelled queued queued");
+    assert_eq!(dropped_figures(&db), "a|3");
 }
 
 #[test]

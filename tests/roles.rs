@@ -580,6 +580,7 @@ fn argument<'a>(name: &str, due: &'a str, times: &'a str) -> &'a str {
         "on_conflict" => "'replace'",
         "queue" | "share" | "result" => "'x'",
         "priority" | "most" | "missed" => "0",
+        "number" => "1",
         "max_attempts" | "run_id" | "attempt" => "1",
         // The job `nightly`, by its name.
         "definition_id" => "2",

@@ -490,6 +490,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
         ),
         [
             ("count_attempts", 't', ""),
+            ("count_dropped", 'f', ""),
             ("definition_keys", 'f', ""),
             ("drop_oldest", 'f', ""),
             ("effect_result", 't', ""),

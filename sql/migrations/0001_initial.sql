@@ -378,10 +378,11 @@ CREATE TABLE jobctl.job_figures (
     -- The row's number on its day, not unique, and how often it was written.
     part integer NOT NULL DEFAULT 1,
     writes integer NOT NULL DEFAULT 0,
-    -- Runs that succeeded, died, and expired.
+    -- Runs that succeeded, died, expired, and were dropped because the definition was full.
     succeeded bigint NOT NULL DEFAULT 0,
     dead bigint NOT NULL DEFAULT 0,
     expired bigint NOT NULL DEFAULT 0,
+    dropped bigint NOT NULL DEFAULT 0,
     -- Attempts that failed or lost their lease, and those after which the run waited for another.
     failed_attempts bigint NOT NULL DEFAULT 0,
     retried_attempts bigint NOT NULL DEFAULT 0,
@@ -586,6 +587,7 @@ SELECT
     sum(succeeded)::bigint AS succeeded,
     sum(dead)::bigint AS dead,
     sum(expired)::bigint AS expired,
+    sum(dropped)::bigint AS dropped,
     sum(failed_attempts)::bigint AS failed_attempts,
     sum(retried_attempts)::bigint AS retried_attempts,
     sum(run_time_seconds) AS run_time_seconds,
@@ -650,12 +652,15 @@ $$;
 
 -- queued or failed -> cancelled: the oldest runs of a job, if more than `most` wait. Drops two at
 -- most, one more than an enqueue adds, so that a limit that was exceeded holds again. Skips locked
--- runs, which may be about to start.
+-- runs, which may be about to start. Counts the dropped runs in the figures.
 CREATE FUNCTION jobctl.drop_oldest(job text, most integer)
 RETURNS void
-LANGUAGE sql
+LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    dropped integer;
+BEGIN
     UPDATE jobctl.job_runs AS run
     SET
         status = 'cancelled',
@@ -680,7 +685,28 @@ AS $$
         ORDER BY oldest.id
         LIMIT 2
         FOR NO KEY UPDATE SKIP LOCKED
-    ))
+    ));
+    GET DIAGNOSTICS dropped = ROW_COUNT;
+    PERFORM jobctl.count_dropped(job, dropped) WHERE dropped > 0;
+END
+$$;
+
+-- Counts dropped runs of a job in the figures.
+CREATE FUNCTION jobctl.count_dropped(job text, number integer)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM jobctl.count_attempts(
+        array_fill(job, ARRAY[number]),
+        -- No run ended that could be the job's last one.
+        array_fill('dropped'::text, ARRAY[number]),
+        array_fill('dropped'::text, ARRAY[number]),
+        array_fill(NULL::float8, ARRAY[number]),
+        array_fill(NULL::float8, ARRAY[number])
+    );
+END
 $$;
 
 -- Gives a waiting run with a live key a new payload, a new expiry, and a new time, which for
@@ -1075,6 +1101,7 @@ BEGIN
         END IF;
         IF is_full AND definition.when_full = 'drop_new' THEN
             result := 'dropped';
+            PERFORM jobctl.count_dropped(definition.name, 1);
             RETURN;
         ELSIF is_full THEN
             code := 'JC008';
@@ -1598,10 +1625,10 @@ END
 $$;
 
 -- Adds attempts that have just ended to the figures: arrays of equal length, one element an
--- attempt, or a run that expired. `statuses` are those of the runs now; run times and waits, in
--- seconds, are NULL where they don't count. A function, so that PostgreSQL caches the plans:
--- without the cache these statements cost three times as much. SECURITY DEFINER: a worker can add
--- to figures, but not change them.
+-- attempt, or a run that expired or was dropped. `statuses` are those of the runs now; run times
+-- and waits, in seconds, are NULL where they don't count. A function, so that PostgreSQL caches
+-- the plans: without the cache these statements cost three times as much. SECURITY DEFINER: a
+-- worker can add to figures, but not change them.
 CREATE FUNCTION jobctl.count_attempts(
     job_types text[],
     statuses text[],
@@ -1625,6 +1652,7 @@ BEGIN
             count(*) FILTER (WHERE ended.status = 'succeeded') AS succeeded,
             count(*) FILTER (WHERE ended.status = 'dead') AS dead,
             count(*) FILTER (WHERE ended.outcome = 'expired') AS expired,
+            count(*) FILTER (WHERE ended.outcome = 'dropped') AS dropped,
             count(*) FILTER (WHERE ended.outcome IN ('failed', 'lease_expired'))
                 AS failed_attempts,
             count(*) FILTER (
@@ -1679,6 +1707,7 @@ BEGIN
             succeeded = figures.succeeded + counted.succeeded,
             dead = figures.dead + counted.dead,
             expired = figures.expired + counted.expired,
+            dropped = figures.dropped + counted.dropped,
             failed_attempts = figures.failed_attempts + counted.failed_attempts,
             retried_attempts = figures.retried_attempts + counted.retried_attempts,
             run_time_seconds = figures.run_time_seconds + counted.run_time_seconds,

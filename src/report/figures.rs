@@ -34,6 +34,8 @@ pub(super) fn section(summary: &ReportSummary, axis: &Axis, window: Duration) ->
         (name, grouped(number), if number == 0 { String::new() } else { note }, is_bad)
     };
     let workers = format!("{} of {}", grouped(summary.ticking), grouped(summary.workers));
+    let dropped = (summary.dropped > 0)
+        .then(|| ("Dropped", grouped(summary.dropped), format!("in the last {window}"), false));
     let figures = [
         count("Succeeded", summary.succeeded, retried, false),
         count("Dead", summary.dead, dead, summary.dead > 0),
@@ -46,7 +48,7 @@ pub(super) fn section(summary: &ReportSummary, axis: &Axis, window: Duration) ->
     html! {
         section aria-label="Key figures" {
             dl.figures {
-                @for (name, value, note, is_bad) in figures {
+                @for (name, value, note, is_bad) in figures.into_iter().chain(dropped) {
                     div.bad[is_bad] {
                         dt { (name) }
                         dd { strong { (value) } " " span.quiet { (note) } }

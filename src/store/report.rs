@@ -62,6 +62,8 @@ rows! {
         /// Succeeded in the window after more than one attempt.
         pub(crate) retried: i64,
         pub(crate) dead_lately: i64,
+        /// On the days of the window.
+        pub(crate) dropped: i64,
         /// In or before the window.
         pub(crate) dead: i64,
         pub(crate) failed: i64,

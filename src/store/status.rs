@@ -42,6 +42,8 @@ rows! {
         pub(crate) succeeded: i64,
         pub(crate) dead: i64,
         pub(crate) expired: i64,
+        /// Because the definition was full.
+        pub(crate) dropped: i64,
         pub(crate) failed_attempts: i64,
         /// Failed attempts after which the run waited for another one.
         pub(crate) retried_attempts: i64,

@@ -5,6 +5,7 @@ SELECT
     sum(figures.succeeded)::bigint AS succeeded,
     sum(figures.dead)::bigint AS dead,
     sum(figures.expired)::bigint AS expired,
+    sum(figures.dropped)::bigint AS dropped,
     sum(figures.failed_attempts)::bigint AS failed_attempts,
     sum(figures.retried_attempts)::bigint AS retried_attempts,
     sum(figures.run_time_seconds) AS run_time_seconds,

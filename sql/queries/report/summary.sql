@@ -8,6 +8,11 @@ SELECT
     finished.retried,
     finished.dead AS dead_lately,
     (
+        SELECT coalesce(sum(figures.dropped), 0)::bigint
+        FROM jobctl.daily_figures AS figures
+        WHERE figures.day >= ($1::timestamptz AT TIME ZONE 'UTC')::date
+    ) AS dropped,
+    (
         SELECT count(*)
         FROM jobctl.job_runs AS run
         WHERE run.status = 'dead'

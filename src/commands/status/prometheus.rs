@@ -87,6 +87,9 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
     count("jobctl_succeeded_total", "Runs that succeeded.", |job| Some(job.succeeded as f64));
     count("jobctl_dead_total", "Runs that died.", |job| Some(job.dead as f64));
     count("jobctl_expired_total", "Runs that expired.", |job| Some(job.expired as f64));
+    count("jobctl_dropped_total", "Runs dropped because the definition was full.", |job| {
+        Some(job.dropped as f64)
+    });
     count("jobctl_failed_attempts_total", "Attempts that failed or lost their lease.", |job| {
         Some(job.failed_attempts as f64)
     });
