@@ -518,9 +518,9 @@ const LONG: &str = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1,
 #[test]
 fn thousands_of_runs_that_cannot_be_claimed_do_not_keep_a_good_one_waiting() {
     for (condition, rejected) in [
-        ("NEW.status = 'running' AND NEW.queue = 'refused'", 12_000),
+        ("NEW.status = 'running' AND NEW.queue = 'refused'", 6000),
         // They can't be put off either.
-        ("NEW.queue = 'refused'", 3000),
+        ("NEW.queue = 'refused'", 1000),
     ] {
         let db = TestDb::new();
         refuse_update(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", condition);
