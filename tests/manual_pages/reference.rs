@@ -27,7 +27,7 @@ pub(super) const EXIT_STATUSES: [(u8, &str); 10] = [
     ),
     (5, "the database can't be reached, or can't answer now"),
     (6, "the schema is older or newer than the program, or was not created by it"),
-    (7, "a wrong setting, or a missing privilege"),
+    (7, "a wrong setting, a missing privilege, or a restored database before `accept-restore`"),
     (8, "`once`: the effect was begun, and it is not known whether it happened"),
     (9, "`enqueue`: the definition is full, see `max_waiting`; nothing is enqueued"),
 ];
@@ -69,7 +69,8 @@ pub(super) fn generated(command: &Command) -> String {
     for (status, meaning) in EXIT_STATUSES {
         text += &format!("| {status} | {meaning} |\n");
     }
-    text += "\nWith several ids, the exit status is the largest one.\n\n## Commands\n";
+    text += "\nA command with several ids exits with the highest status of any of them.\n\n";
+    text += "## Commands\n";
     text += &block(grouped(Cli::command()));
     for command in command.get_subcommands() {
         let about = command.get_long_about().or(command.get_about()).cloned().unwrap_or_default();
