@@ -8,7 +8,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::support::http_server::HttpServer;
-use crate::support::{Finished, Gate, Proxy, Running, TestDb, leave_out, temp_dir, wait_until};
+use crate::support::{
+    Finished, Gate, Proxy, Running, TestDb, copy_jobctl, leave_out, temp_dir, wait_until,
+};
 
 fn insert(db: &TestDb, runs: u32, script: &str) {
     let payload = serde_json::json!({ "command": script }).to_string().replace('\'', "''");
@@ -226,7 +228,7 @@ fn a_tick_works_with_fewer_threads_than_its_concurrency() {
     let (proxy, server, folder) = (Proxy::to(&db), HttpServer::start(), temp_dir());
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("jobctl");
-    fs::copy(env!("CARGO_BIN_EXE_jobctl"), &program).unwrap();
+    copy_jobctl(folder.path());
     let payload = serde_json::json!({ "url": server.url("/status/200") });
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'http', '{payload}' FROM \

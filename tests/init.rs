@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::cron;
-use crate::support::{Invocation, Role, TestDb, leave_out, packages, temp_dir};
+use crate::support::{Invocation, Role, TestDb, copy_jobctl, leave_out, packages, temp_dir};
 
 #[test]
 fn init_migrates_and_prints_lines_but_installs_nothing() {
@@ -101,8 +101,7 @@ fn a_path_that_cron_would_read_otherwise_is_not_written() {
     }
     refuses(&format!("/{}", "a/".repeat(500)), "it is longer than 998 bytes; use shorter paths");
     // The path of the program itself.
-    let program = odd.join("jobctl");
-    fs::copy(env!("CARGO_BIN_EXE_jobctl"), &program).unwrap();
+    copy_jobctl(&odd);
     for form in ["", "--systemd"] {
         let script = format!("exec ./jobctl init {form} --yes");
         let refused = db.script(&script).current_dir(&odd).run().exits(7).stdout("");

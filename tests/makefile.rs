@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
 use crate::support::packages::is_installed;
-use crate::support::{leave_out, temp_dir};
+use crate::support::{copy_jobctl, leave_out, temp_dir};
 
 /// Runs `make` with this script instead of cargo, without the variables of an outer run.
 fn make(target: &str, cargo: &Path) -> Output {
@@ -170,7 +170,7 @@ fn shells_and_man_find_the_installed_files() {
     let folder = temp_dir();
     let release = folder.path().join("release");
     fs::create_dir(&release).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_jobctl"), release.join("jobctl")).unwrap();
+    copy_jobctl(&release);
     for (program, script, expected) in [
         ("fish", "fish -c 'complete -C \"jobctl li\"'", "list"),
         ("zsh", "zsh -c 'autoload -Uz compinit; compinit -u; print $_comps[jobctl]'", "_jobctl"),

@@ -21,6 +21,13 @@ pub fn jobctl<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'s
     Invocation::new(arguments, None)
 }
 
+/// Copies the binary into a folder. `cp` does it: a program that another test starts meanwhile
+/// would inherit this process's open file, and a file that is open for writing can't be executed.
+pub fn copy_jobctl(folder: &Path) {
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_jobctl")).arg(folder).status();
+    assert!(copied.unwrap().success());
+}
+
 /// A command line that has not been run.
 #[must_use]
 pub struct Invocation<'db> {
