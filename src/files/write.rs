@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, openat, readlinkat,
@@ -143,14 +144,17 @@ impl Folder {
         Ok(openat(&self.0, ".", flags, Mode::empty())?)
     }
 
-    /// Returns the names in the folder, and when each was modified, in seconds since 1970.
-    pub(crate) fn list(&self) -> io::Result<Vec<(OsString, i64)>> {
+    /// Returns the names in the folder, and for how long each was not modified; `None` for a file
+    /// from the future.
+    pub(crate) fn list(&self) -> io::Result<Vec<(OsString, Option<Duration>)>> {
         let mut found = Vec::new();
         for entry in Dir::new(self.listable()?)? {
             let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
             // Another process may have removed it.
             if let Ok(seen) = statat(&self.0, &name, AtFlags::SYMLINK_NOFOLLOW) {
-                found.push((name, seen.st_mtime));
+                let seconds = seen.st_mtime.try_into().unwrap_or_default();
+                let modified = UNIX_EPOCH + Duration::from_secs(seconds);
+                found.push((name, modified.elapsed().ok()));
             }
         }
         Ok(found)

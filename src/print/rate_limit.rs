@@ -8,7 +8,6 @@ use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
 use std::io::{self, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
 
 use super::complain;
 use crate::files::Folder;
@@ -40,11 +39,10 @@ fn name(hash: u64) -> String {
 /// Returns whether the line was printed within the hour; if not, notes that it is printed now.
 fn was_printed(folder: &Path, line: &str) -> io::Result<bool> {
     let folder = Folder::own(folder)?;
-    for (file, modified) in folder.list()? {
+    for (file, age) in folder.list()? {
         let hash = file.to_str().and_then(|file| u64::from_str_radix(file, 16).ok());
         // A note from the future means that the clock was set back: remove it, too.
-        let modified = UNIX_EPOCH + Duration::from_secs(modified.try_into().unwrap_or_default());
-        let is_new = modified.elapsed().is_ok_and(|age| age < HOUR);
+        let is_new = age.is_some_and(|age| age < HOUR);
         if hash.is_some_and(|hash| *file == *name(hash)) && !is_new {
             // Another tick may have removed it.
             let _ = folder.remove(&file);

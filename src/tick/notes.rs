@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::Plan;
 use crate::connect::Target;
@@ -40,7 +40,8 @@ impl Notes {
     }
 
     pub(super) fn read(&mut self) {
-        self.seen = self.stored().unwrap_or_default();
+        let folder = self.folder.as_ref().and_then(|path| Folder::own(path).ok());
+        self.seen = folder.and_then(|folder| self.stored(&folder)).unwrap_or_default();
     }
 
     /// Writes the notes if a minute has passed, because a tick may linger for a day.
@@ -57,19 +58,19 @@ impl Notes {
         }
     }
 
-    fn stored(&self) -> Option<SeenTicks> {
-        let folder = Folder::own(self.folder.as_ref()?).ok()?;
+    fn stored(&self, folder: &Folder) -> Option<SeenTicks> {
         serde_json::from_slice(&folder.read(&self.name, SETTINGS_LIMIT).ok()?).ok()
     }
 
     fn try_write(&self) -> io::Result<()> {
         let Some(path) = &self.folder else { return Ok(()) };
-        let stored = self.stored();
-        if !self.seen.replaces(&stored.clone().unwrap_or_default()) {
+        let folder = Folder::own(path)?;
+        let stored = self.stored(&folder);
+        let is_new = stored.is_none();
+        if !self.seen.replaces(&stored.unwrap_or_default()) {
             return Ok(());
         }
-        let folder = Folder::own(path)?;
-        if stored.is_none() {
+        if is_new {
             remove_old(&folder)?;
         }
         folder.replace(&self.name, &serde_json::to_vec(&self.seen)?)
@@ -77,9 +78,8 @@ impl Notes {
 }
 
 fn remove_old(folder: &Folder) -> io::Result<()> {
-    for (file, modified) in folder.list()? {
-        let modified = UNIX_EPOCH + Duration::from_secs(modified.try_into().unwrap_or_default());
-        if modified.elapsed().is_ok_and(|age| age > KEPT) {
+    for (file, age) in folder.list()? {
+        if age.is_some_and(|age| age > KEPT) {
             // Another tick may have removed it.
             let _ = folder.remove(&file);
         }
