@@ -59,7 +59,20 @@ fn a_full_definition_can_drop_new_runs() {
     let figures = db.jobctl(["status", "--prometheus"]).run().success();
     figures.stdout_has("jobctl_dropped_total{job_type=\"a\"} 4\n");
     let report = db.jobctl(["report"]).run().success();
-    report.stdout_has("<dt>Dropped</dt><dd><strong>4</strong>");
+    let report = report.stdout_has("<dt>Dropped</dt><dd><strong>4</strong>");
+    report.stdout_has("<strong class=\"warn\">4 dropped</strong>");
+    // The number of each job is that of the days in question.
+    db.execute(
+        "UPDATE jobctl.job_figures SET day = day - 3, dropped = dropped - 1 WHERE dropped > 0",
+    );
+    assert_eq!(db.query("SELECT jobctl.enqueue('a') IS NULL"), "t");
+    let status = db.jobctl(["status", "--format", "table"]).run().success();
+    status.stdout_has("Dropped runs").stdout_has("a        1            4       4\n");
+    db.execute("UPDATE jobctl.job_figures SET day = day - 7");
+    let status = db.jobctl(["status", "--format", "table"]).run().success();
+    assert!(!status.stdout.contains("Dropped runs"), "{}", status.stdout);
+    let status = db.jobctl(["status", "--json"]).run().success();
+    status.stdout_has("\"dropped_today\":0,\"dropped_last_7_days\":0");
 }
 
 fn dropped_figures(db: &TestDb) -> String {

@@ -49,7 +49,7 @@ impl LaneState {
             Self::Bad
         } else if job.dead + job.failed + failures(job) > 0 {
             Self::Warn
-        } else if job.succeeded + job.cancelled + job.running > 0 {
+        } else if job.succeeded + job.cancelled + job.dropped + job.running > 0 {
             Self::Good
         } else if job.queued > 0 {
             Self::Waiting
@@ -169,6 +169,7 @@ fn numbers(job: &ReportJob, retries: i64) -> Markup {
         part("bad", job.dead, "dead"),
         part("warn", retries, "failed"),
         part("", job.cancelled, "cancelled"),
+        part("warn", job.dropped, "dropped"),
         part("", job.running, "running"),
         part("", job.queued, "queued"),
     ];
@@ -202,6 +203,7 @@ fn words(job: &ReportJob, retries: i64) -> String {
         (retries, grouped_of(retries, "failed attempt")),
         (job.dead, format!("{} dead", grouped(job.dead))),
         (job.cancelled, format!("{} cancelled", grouped(job.cancelled))),
+        (job.dropped, format!("{} dropped", grouped(job.dropped))),
         (job.running, format!("{} running", grouped(job.running))),
         (job.queued, format!("{} queued", grouped(job.queued))),
         (job.failed, format!("{} waiting for a retry", grouped(job.failed))),

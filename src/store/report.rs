@@ -85,6 +85,8 @@ rows! {
         pub(crate) succeeded: i64,
         pub(crate) dead: i64,
         pub(crate) cancelled: i64,
+        /// On the days of the window.
+        pub(crate) dropped: i64,
         pub(crate) queued: i64,
         /// Runs that wait for another attempt now.
         pub(crate) failed: i64,

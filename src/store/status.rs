@@ -57,6 +57,10 @@ rows! {
         #[serde(skip)]
         pub(crate) last_status: Option<String>,
         pub(crate) last_succeeded_at: Option<DateTime<Utc>> as "timestamp",
+        /// On this day, in UTC.
+        pub(crate) dropped_today: i64,
+        /// On this day and the six before it.
+        pub(crate) dropped_last_7_days: i64,
     }
 
     /// A worker and its last tick.

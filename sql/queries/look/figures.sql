@@ -1,4 +1,4 @@
--- The figures of each job since its first run, by job. Pruning does not lower them.
+-- The figures of each job since its first run, by job. Pruning does not lower them. Days are in UTC.
 -- $1  a job; NULL for all
 SELECT
     figures.job_type,
@@ -21,8 +21,13 @@ SELECT
     ]::bigint[] AS waits,
     (array_agg(figures.last_status ORDER BY figures.last_ended_at DESC NULLS LAST))[1]
         AS last_status,
-    max(figures.last_succeeded_at) AS last_succeeded_at
+    max(figures.last_succeeded_at) AS last_succeeded_at,
+    coalesce(sum(figures.dropped) FILTER (WHERE figures.day >= today.day), 0)::bigint
+        AS dropped_today,
+    coalesce(sum(figures.dropped) FILTER (WHERE figures.day > today.day - 7), 0)::bigint
+        AS dropped_last_7_days
 FROM jobctl.job_figures AS figures
+CROSS JOIN (SELECT (now() AT TIME ZONE 'UTC')::date AS day) AS today
 WHERE $1::text IS NULL
     OR figures.job_type = $1::text
 GROUP BY figures.job_type

@@ -1,8 +1,8 @@
--- The jobs that a report shows: with a run or a failed attempt in the window, with a running or
--- waiting run, with an enabled definition, or with a problem. Jobs with a problem come first, then
--- those with failures, then those with the most runs.
+-- The jobs that a report shows: with a run, a failed attempt or a dropped run in the window, with a
+-- running or waiting run, with an enabled definition, or with a problem. Jobs with a problem come
+-- first, then those with failures, then those with the most runs.
 -- $1  start of the window    $2  jobs with a problem    $3  maximum number
--- `total` counts all jobs. `average` is the average run time on the newest day with a success,
+-- `total` counts all jobs. `dropped` is of the days of the window. `average` is the average run time on the newest day with a success,
 -- `average_before` that on a day a week before, both in seconds; NULL without such a day.
 WITH finished AS (
     SELECT
@@ -38,6 +38,13 @@ retried AS (
         AND attempt.finished_at >= $1::timestamptz
     GROUP BY run.job_type
 ),
+dropped AS (
+    SELECT figures.job_type AS job, sum(figures.dropped)::bigint AS dropped
+    FROM jobctl.job_figures AS figures
+    WHERE figures.day >= ($1::timestamptz AT TIME ZONE 'UTC')::date
+        AND figures.dropped > 0
+    GROUP BY figures.job_type
+),
 defined AS (
     SELECT definition.name AS job
     FROM jobctl.job_definitions AS definition
@@ -52,6 +59,7 @@ shown AS (
         coalesce(finished.succeeded, 0) AS succeeded,
         coalesce(finished.dead, 0) AS dead,
         coalesce(finished.cancelled, 0) AS cancelled,
+        coalesce(dropped.dropped, 0) AS dropped,
         coalesce(waiting.queued, 0) AS queued,
         coalesce(waiting.failed, 0) AS failed,
         coalesce(running.running, 0) AS running,
@@ -70,6 +78,7 @@ shown AS (
     FULL JOIN running USING (job)
     FULL JOIN waiting USING (job)
     FULL JOIN retried USING (job)
+    FULL JOIN dropped USING (job)
     FULL JOIN defined USING (job)
     FULL JOIN troubled USING (job)
 )

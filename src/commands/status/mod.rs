@@ -64,6 +64,12 @@ const RESULTS: Table<'_> = Table::new(
     "",
 );
 
+const DROPPED: Table<'_> = Table::new(
+    "job_type as job, dropped_today as today, dropped_last_7_days as last 7 days, \
+     dropped as in all",
+    "",
+);
+
 const WORKERS: Table<'_> = Table::new("worker, last_tick_at as last tick, version", "");
 
 const RUNNING: Table<'_> = Table::new(
@@ -119,7 +125,7 @@ impl Arguments {
 
 /// Returns the status as people see it.
 fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<String> {
-    let Overview { now, mut jobs, workers, longest_running, .. } = overview;
+    let Overview { now, mut jobs, figures, workers, longest_running, .. } = overview;
     findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
     let of = |severity| findings.iter().filter(move |finding| finding.severity == severity);
     let [bad, facts, warnings] = [Severity::Bad, Severity::Info, Severity::Warn]
@@ -135,6 +141,7 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Stri
         .iter()
         .filter(|job| job.last_status.is_some() || job.succeeded_runs_last_24h > 0)
         .collect();
+    let dropped: Vec<_> = figures.iter().filter(|job| job.dropped_last_7_days > 0).collect();
     let results = "Results (SUCCEEDED to LONGEST: last 24 hours)";
     // Several tables, so that none is wider than a terminal.
     let sections = [
@@ -147,6 +154,7 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Stri
             false => print::section("Jobs", &jobs, &JOBS.since(now))?,
         },
         print::section(results, &ended, &RESULTS.since(now))?,
+        print::section("Dropped runs (the definition was full; days in UTC)", &dropped, &DROPPED)?,
         print::section("Workers", &workers, &WORKERS.since(now))?,
         print::section("Running longest", &longest_running, &RUNNING.since(now))?,
     ];
