@@ -1083,8 +1083,11 @@ BEGIN
             id := holder.id;
             result := 'existing';
             status := holder.status;
+            -- A concurrent enqueue may have begun after this transaction.
             due_at := CASE
-                WHEN holder.status = 'queued' AND holder.run_at > run_at THEN holder.run_at
+                WHEN holder.status = 'queued'
+                    AND holder.run_at > greatest(run_at, clock_timestamp())
+                    THEN holder.run_at
             END;
             RETURN;
         ELSIF FOUND AND (holder.is_same IS NULL OR NOT replaces) THEN
