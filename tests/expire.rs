@@ -1,6 +1,6 @@
 //! A run that has not started by its `expires_at` never starts.
 
-use crate::support::{TestDb, temp_dir};
+use crate::support::{TestDb, temp_dir, wait_until};
 
 /// Makes a run expire now.
 fn age(db: &TestDb, id: i64) {
@@ -123,6 +123,27 @@ fn a_held_run_expires_and_a_retried_one_does_not() {
     assert_eq!(db.of_run(run, "status, error_type, last_error"), "queued||");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(run, "status, expires_at"), "succeeded|");
+}
+
+#[test]
+fn runs_that_cannot_be_cancelled_do_not_keep_others_from_expiring() {
+    let db = TestDb::new();
+    let insert = |runs: u32, ago: &str| {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type, payload, expires_at)
+             SELECT 'shell', '{{\"command\": \"true\"}}', now() - interval '{ago}'
+             FROM generate_series(1, {runs})",
+        ));
+    };
+    insert(600, "2 hours");
+    crate::bulk::reject(&db, "OLD.id <= 600");
+    insert(100, "1 hour");
+    // A tick tries for a limited time, in random order.
+    wait_until("all others to expire", || {
+        db.jobctl(["tick"]).run().success();
+        db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1")
+            == "cancelled|100\nqueued|600"
+    });
 }
 
 #[test]

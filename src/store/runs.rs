@@ -173,7 +173,7 @@ impl Store {
         self.query("recover lost leases", Client::list, query!("tick/recover"), arguments)
     }
 
-    /// Returns waiting runs that expired, the oldest first.
+    /// Returns waiting runs that expired, in random order.
     pub(crate) fn expired(&self, limit: usize) -> Result<Vec<i64>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.query("look for expired runs", Client::list, query!("tick/expired"), owned![limit])

@@ -1,8 +1,14 @@
--- Waiting runs that expired, the oldest first. expire.sql checks them again.
+-- Waiting runs that expired, of the ten thousand that expired first. expire.sql checks them again.
 -- $1  maximum number
-SELECT run.id
-FROM jobctl.job_runs AS run
-WHERE run.expires_at <= now()
-    AND run.status IN ('queued', 'failed')
-ORDER BY run.expires_at, run.id
+-- In random order: if the database rejects many of these runs, each tick tries others first.
+SELECT expired.id
+FROM (
+    SELECT run.id
+    FROM jobctl.job_runs AS run
+    WHERE run.expires_at <= now()
+        AND run.status IN ('queued', 'failed')
+    ORDER BY run.expires_at
+    LIMIT 10000
+) AS expired
+ORDER BY random()
 LIMIT $1::bigint
