@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::DatabaseFlags;
 use super::arguments::{Reason, worker};
 use crate::exit::{Exit, Fault};
-use crate::health::limits::TICK_OVERDUE;
+use crate::job::thresholds::TICK_OVERDUE;
 use crate::print::{self, Output, Table};
 use crate::store::HoldTarget;
 use crate::text::did_you_mean;

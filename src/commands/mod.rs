@@ -48,8 +48,9 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::connect::{self, Target};
 use crate::exit::{Exit, Fault};
 use crate::health;
-use crate::health::limits::Thresholds;
 use crate::job::action;
+use crate::job::finding_code::Code;
+use crate::job::thresholds::Thresholds;
 use crate::print::{self, Colour, Output};
 use crate::schedule::ZoneData;
 use crate::schedule::due::Scheduled;
@@ -277,7 +278,7 @@ fn hint_holds(store: &Store, output: Output, job: Option<String>) -> anyhow::Res
         let limits = Thresholds::default();
         let work = store.inspect_work(job.map(|job| vec![job]), limits)?;
         let holds = health::work(&work, &limits).into_iter();
-        for hold in holds.filter(|finding| finding.code == Some("runs_held")) {
+        for hold in holds.filter(|finding| finding.code == Some(Code::RunsHeld)) {
             let remedy = hold.remedy.as_deref().unwrap_or_default();
             print::hint(output, &format!("{}; {remedy}", hold.aged(work.now)));
         }

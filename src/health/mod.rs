@@ -1,6 +1,5 @@
 //! Judges facts once, for all commands: a finding has a severity, a sentence and a remedy. Pure.
 
-pub(crate) mod limits;
 mod restored;
 mod server;
 mod stopped;
@@ -11,6 +10,7 @@ mod work;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+use crate::job::finding_code::Code;
 use crate::store;
 use crate::text::{duration, plural, timestamp};
 
@@ -19,9 +19,9 @@ pub(crate) use server::{
     ClockFacts, ConnectionFacts, clock, connection, database, durability, grants, objects, pooler,
     role, writes, zones,
 };
-pub(crate) use stopped::{STOPPED, left_alone};
+pub(crate) use stopped::left_alone;
 pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
-pub(crate) use work::{checks, codes, work};
+pub(crate) use work::{checks, work};
 
 /// From best to worst.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -52,7 +52,7 @@ pub(crate) struct Finding {
     /// A run that shows the problem.
     pub(crate) example: Option<String>,
     /// A stable name; `None` for what `doctor` finds outside of the work, or if all is well.
-    pub(crate) code: Option<&'static str>,
+    pub(crate) code: Option<Code>,
     pub(crate) job_type: Option<String>,
     pub(crate) queue: Option<String>,
     pub(crate) worker: Option<String>,
@@ -69,6 +69,12 @@ impl Finding {
         Self { severity, found: found.into(), remedy: Some(remedy.into()), ..Self::default() }
     }
 
+    /// Starts a finding about the work; the caller adds the severity.
+    fn of(code: Code, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (check, code) = (code.check(), Some(code));
+        Self { check, code, ..Self::new(Severity::default(), found, remedy) }
+    }
+
     /// Returns the sentence with `since`, such as `since 02:00` or `for 3h`, and the example.
     pub(crate) fn sentence(&self, since: impl FnOnce(DateTime<Utc>) -> String) -> String {
         let since = self.since_at.map(|at| format!(", {}", since(at))).unwrap_or_default();
@@ -80,9 +86,9 @@ impl Finding {
     /// dead run is another subject.
     pub(crate) fn subject(&self) -> String {
         let Self { code, job_type, queue, worker, .. } = self;
-        let run = self.run_id.filter(|_| matches!(code, Some("runs_dead" | "run_long")));
+        let run = self.run_id.filter(|_| matches!(code, Some(Code::RunsDead | Code::RunLong)));
         let name = |name: &Option<String>| name.clone().unwrap_or_default();
-        let (code, run) = (code.unwrap_or_default(), run.unwrap_or_default());
+        let (code, run) = (code.map_or("", Code::as_str), run.unwrap_or_default());
         format!("{code} {} {} {} {run}", name(job_type), name(queue), name(worker))
     }
 

@@ -3,25 +3,22 @@
 
 use chrono::{DateTime, Utc};
 
-use super::work::check_of;
 use super::{Finding, Severity};
+use crate::job::finding_code::Code;
 use crate::store::{self, StoppedCounts, StoppedFacts};
 use crate::text::duration::{DAY, show};
 use crate::text::{plural, shell};
 
-/// The codes of these findings.
-pub(crate) const STOPPED: [&str; 3] = ["runs_held", "schedule_paused", "job_disabled"];
-
-/// Words a fact. A code that this program does not know has no finding.
-pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -> Option<Finding> {
-    let (check, code) = check_of(&fact.code)?;
+/// Words a fact.
+pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -> Finding {
+    let code = fact.code;
     let by = fact.stopped_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let why = fact.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let job = fact.job_type.as_deref().unwrap_or_default();
     let max_age = fact.max_age.map(|seconds| show(store::seconds(seconds)));
     let mut notes = Vec::new();
     let (found, remedy) = match code {
-        "runs_held" => {
+        Code::RunsHeld => {
             let (held, flag) = match (&fact.job_type, &fact.queue, &fact.worker) {
                 (Some(job), ..) => (format!("job {job} is"), format!("--job {}", shell::word(job))),
                 (_, Some(queue), _) => {
@@ -46,7 +43,7 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
             let forget = forget.unwrap_or_default();
             (format!("{held} held{by}{why}"), format!("{operator}`jobctl release {flag}`{forget}"))
         }
-        "schedule_paused" => {
+        Code::SchedulePaused => {
             if let Some(max_age) = max_age {
                 notes.push(format!("its max_age of {max_age} is not checked"));
             }
@@ -58,28 +55,28 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
                 ),
             )
         }
-        "job_disabled" => (
+        Code::JobDisabled => (
             format!(
                 "job {job} is disabled{by}{why}, so its max_age of {} is not checked",
                 max_age.unwrap_or_default()
             ),
             "enable it in its file, or remove its max_age there".to_owned(),
         ),
-        _ => return None,
+        // look/stopped.sql has no other code.
+        _ => (code.as_str().to_owned(), String::new()),
     };
     let is_old = fact.since_at.is_some_and(|at| (now - at).to_std().is_ok_and(|age| age > DAY));
-    let ends = fact.until_at.is_some() || code == "job_disabled";
+    let ends = fact.until_at.is_some() || code == Code::JobDisabled;
     let is_forgotten = !ends && (is_old || fact.keeps_late);
-    Some(Finding {
-        check,
-        code: Some(code),
+    Finding {
+        severity: if is_forgotten { Severity::Bad } else { Severity::Info },
         job_type: fact.job_type.clone(),
         queue: fact.queue.clone(),
         worker: fact.worker.clone(),
         since_at: fact.since_at,
         example: (!notes.is_empty()).then(|| notes.join(", ")),
-        ..Finding::new(if is_forgotten { Severity::Bad } else { Severity::Info }, found, remedy)
-    })
+        ..Finding::of(code, found, remedy)
+    }
 }
 
 /// Says what a tick leaves alone; empty if that is nothing. `most` + 1 runs mean more than `most`.

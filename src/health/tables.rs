@@ -1,7 +1,7 @@
 //! Checks of what keeps the tables fast: indexes, vacuum, and no old snapshot.
 
 use super::{Finding, bad, names, ok, some, unknown, warn};
-use crate::health::limits::TICK_OVERDUE;
+use crate::job::thresholds::TICK_OVERDUE;
 use crate::store::{HolderFacts, IndexFacts, SessionFacts, SnapshotFacts, TableFacts};
 use crate::text::duration;
 use crate::text::plural;

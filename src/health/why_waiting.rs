@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::Finding;
+use crate::job::finding_code::Code;
 use crate::job::status::Status;
 use crate::store::RunDetails;
 use crate::text::duration;
@@ -28,7 +29,7 @@ pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
 }
 
 fn waiting(run: &RunDetails, findings: &[Finding]) -> String {
-    let undefined = |finding: &&Finding| finding.code == Some("definition_missing");
+    let undefined = |finding: &&Finding| finding.code == Some(Code::DefinitionMissing);
     if let Some(finding) = findings.iter().find(undefined) {
         return finding.found.clone();
     }
@@ -77,11 +78,11 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     let of_share = run.max_running_per_share;
     let full_share = of_share.filter(|most| run.running_of_share >= i64::from(*most));
     let keeps = |finding: &&Finding| match finding.code {
-        Some("worker_missing") => true,
-        Some("queue_unserved") => finding.queue.as_ref() == Some(&run.queue),
-        Some("job_unserved") => finding.job_type.as_ref() == Some(&run.job_type),
+        Some(Code::WorkerMissing) => true,
+        Some(Code::QueueUnserved) => finding.queue.as_ref() == Some(&run.queue),
+        Some(Code::JobUnserved) => finding.job_type.as_ref() == Some(&run.job_type),
         // A lost run counts as running until a tick recovers it.
-        Some("lease_lost") => full.or(full_share).is_some(),
+        Some(Code::LeaseLost) => full.or(full_share).is_some(),
         _ => false,
     };
     if let Some(finding) = findings.iter().find(keeps) {
@@ -123,7 +124,7 @@ fn expired(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
 }
 
 fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
-    let missing = findings.iter().find(|finding| finding.code == Some("worker_missing"));
+    let missing = findings.iter().find(|finding| finding.code == Some(Code::WorkerMissing));
     let then = missing.map_or("the next tick recovers it", |missing| &missing.found);
     let expired = run.locked_until.filter(|until| *until < run.now);
     let expired =

@@ -5,8 +5,9 @@ use maud::{Markup, html};
 
 use super::axis::Axis;
 use super::{ROWS, View, id, moment, more, name, section};
-use crate::health::limits::TICK_OVERDUE;
 use crate::job::failure::Failure;
+use crate::job::finding_code::Code;
+use crate::job::thresholds::TICK_OVERDUE;
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, Scheduled};
 use crate::store::FailureGroup;
@@ -116,7 +117,7 @@ pub(super) fn workers(view: &View<'_>) -> Markup {
     let columns = ["Worker", "Last tick", "Version"];
     list("Workers", columns, &none, &all, &snapshot.workers, |worker| {
         let is_silent = view.findings.iter().any(|finding| {
-            matches!(finding.code, Some("worker_silent" | "worker_missing"))
+            matches!(finding.code, Some(Code::WorkerSilent | Code::WorkerMissing))
                 && finding.worker.as_ref() == Some(&worker.worker)
         });
         let last_tick = html! {

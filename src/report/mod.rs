@@ -11,8 +11,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, Severity};
+use crate::job::thresholds::Thresholds;
 use crate::print;
 use crate::schedule::Zone;
 use crate::store::{Details, Scope, Snapshot, WorkFacts};

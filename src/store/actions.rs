@@ -137,7 +137,7 @@ impl Store {
     /// nothing. It does not detect two conflicts: another run has the key, or no start would be
     /// left.
     pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
-        let arguments = owned![ids, Status::words(from)];
+        let arguments = owned![ids, from.to_vec()];
         self.query("read runs", Client::list, query!("operate/dry_run"), arguments)
     }
 
@@ -170,7 +170,7 @@ impl Store {
             _ => None,
         };
         let Cause { host_user, reason } = cause.clone();
-        let mut rest = owned![Status::words(from), host_user.clone(), reason.clone()];
+        let mut rest = owned![from.to_vec(), host_user.clone(), reason.clone()];
         rest.extend(terms);
         self.transact(action.verb(), move |client| {
             let locked: Vec<i64> = match skips_locked {
@@ -205,7 +205,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<OldRun>> {
         let (finished_at, id) = after.map(|last| (last.finished_at, last.id)).unzip();
-        let (statuses, age) = (Status::words(old.statuses), old.age.as_secs_f64());
+        let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
         let arguments = owned![statuses, age, finished_at, id, limit];
         self.query("look for old runs", Client::list, query!("operate/old_runs"), arguments)
     }
@@ -220,7 +220,7 @@ impl Store {
         archive: Option<&Archive>,
     ) -> Result<Vec<Pruned>> {
         let Cause { host_user, reason } = cause.clone();
-        let (statuses, age) = (Status::words(old.statuses), old.age.as_secs_f64());
+        let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
         let archive = archive.cloned();
         let pruned = self.transact("prune", move |client| {
             let pruned: Vec<Pruned> = client.list(
@@ -282,7 +282,7 @@ impl Store {
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.
     pub(crate) fn count_old(&self, old: OldRuns) -> Result<Vec<(String, i64)>> {
-        let arguments = owned![Status::words(old.statuses), old.age.as_secs_f64()];
+        let arguments = owned![old.statuses.to_vec(), old.age.as_secs_f64()];
         self.query("count old runs", Client::list, query!("operate/count_old"), arguments)
     }
 

@@ -212,7 +212,7 @@ fn list_ids(
     limit: Option<i64>,
 ) -> PgResult<Vec<i64>> {
     let RunFilter { statuses, worker, had_failures, .. } = filter.clone();
-    let statuses = Some(Status::words(&statuses)).filter(|statuses| !statuses.is_empty());
+    let statuses = Some(statuses).filter(|statuses| !statuses.is_empty());
     let mut arguments = filter.clone().arguments();
     arguments.extend(owned![statuses, worker, had_failures, latest_end_first, limit]);
     client.list(query!("look/list_ids"), &borrowed(&arguments))

@@ -8,7 +8,7 @@ use super::row::{PgResult, column, columns, rows};
 use super::status::{RunningRun, WorkFacts, Worker, list_workers, read_work};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
-use crate::health::limits::{TICK_OVERDUE, Thresholds};
+use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 
 /// The window and the limits of the report.
 #[derive(Clone, Debug)]

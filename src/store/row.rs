@@ -1,17 +1,20 @@
 //! Arguments of statements and the rows that they return, by type: the SQL type of an argument
 //! follows from its Rust type, and a struct's field is the column of the same name.
 
+use std::error::Error;
 use std::fmt::Display;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use postgres::Row;
 use postgres::row::RowIndex;
-use postgres::types::{FromSqlOwned, ToSql, Type};
+use postgres::types::private::BytesMut;
+use postgres::types::{FromSql, FromSqlOwned, IsNull, ToSql, Type, to_sql_checked};
 use serde_json::Value;
 
 use super::seconds;
 use crate::connect::{Client, Parameter};
+use crate::job::finding_code::Code;
 use crate::job::status::Status;
 use crate::schedule::due::{DueSchedule, Scheduled};
 pub(super) use crate::text::timestamp;
@@ -43,6 +46,42 @@ sql_types! {
     DateTime<Utc>: TIMESTAMPTZ, TIMESTAMPTZ_ARRAY;
     Value: JSONB, JSONB_ARRAY;
 }
+
+/// A column that holds one of the words of an enum. Any other word is an error of the row.
+macro_rules! word_types {
+    ($($rust:ty),+ $(,)?) => {$(
+        impl SqlType for $rust {
+            const TYPE: Type = Type::TEXT;
+            const ARRAY: Type = Type::TEXT_ARRAY;
+        }
+
+        impl<'a> FromSql<'a> for $rust {
+            fn from_sql(sql_type: &Type, raw: &'a [u8]) -> FromSqlResult<Self> {
+                let word = <&str>::from_sql(sql_type, raw)?;
+                Self::parse(word).ok_or_else(|| format!("the word {word:?} is unknown").into())
+            }
+
+            fn accepts(sql_type: &Type) -> bool {
+                <&str as FromSql>::accepts(sql_type)
+            }
+        }
+
+        impl ToSql for $rust {
+            fn to_sql(&self, sql_type: &Type, out: &mut BytesMut) -> FromSqlResult<IsNull> {
+                self.as_str().to_sql(sql_type, out)
+            }
+
+            fn accepts(sql_type: &Type) -> bool {
+                <&str as ToSql>::accepts(sql_type)
+            }
+
+            to_sql_checked!();
+        }
+    )+};
+}
+word_types!(Code, Status);
+
+type FromSqlResult<T> = std::result::Result<T, Box<dyn Error + Sync + Send>>;
 
 impl<T: SqlType + ?Sized> SqlType for &T {
     const TYPE: Type = T::TYPE;
@@ -131,13 +170,6 @@ impl FromColumn for Duration {
 impl FromColumn for Option<Duration> {
     fn from_column(row: &Row, column: impl RowIndex + Display) -> PgResult<Self> {
         row.try_get::<_, Option<f64>>(column).map(|number| number.map(seconds))
-    }
-}
-
-/// The constraint `status_is_known` admits no other word.
-impl FromColumn for Status {
-    fn from_column(row: &Row, column: impl RowIndex + Display) -> PgResult<Self> {
-        Ok(Self::parse(row.try_get(column)?).unwrap_or(Self::Dead))
     }
 }
 

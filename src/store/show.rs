@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use super::row::{owned, rows, timestamp};
 use super::{Result, Store, query};
 use crate::connect::Client;
-use crate::health::limits::TICK_OVERDUE;
+use crate::job::thresholds::TICK_OVERDUE;
 
 rows! {
     /// A run and the facts that decide when it starts.

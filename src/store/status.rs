@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::row::{PgResult, owned, rows, timestamp};
 use super::{Limits, Result, Store, query};
 use crate::connect::Client;
-use crate::health::limits::{TICK_OVERDUE, Thresholds};
+use crate::job::finding_code::Code;
+use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 use crate::schedule::due::{self, Scheduled};
 
 rows! {
@@ -91,7 +92,7 @@ rows! {
 
     /// The facts of a finding, see look/findings.sql. Absent parts are not its subject.
     pub(crate) struct Fact {
-        pub(crate) code: String,
+        pub(crate) code: Code,
         pub(crate) job_type: Option<String>,
         pub(crate) queue: Option<String>,
         pub(crate) worker: Option<String>,
@@ -104,7 +105,7 @@ rows! {
 
     /// A hold, a paused schedule or a disabled job, see look/stopped.sql.
     pub(crate) struct StoppedFacts {
-        pub(crate) code: String,
+        pub(crate) code: Code,
         pub(crate) job_type: Option<String>,
         pub(crate) queue: Option<String>,
         pub(crate) worker: Option<String>,
@@ -254,7 +255,8 @@ pub(super) fn read_work(
         true => Some(client.list(query!("look/sequences_behind"), &[])?),
         false => None,
     };
-    if let Some(open) = facts.iter_mut().find(|fact| sees_effects && fact.code == "effect_open") {
+    if let Some(open) = facts.iter_mut().find(|fact| sees_effects && fact.code == Code::EffectOpen)
+    {
         // The key of the oldest effect.
         open.detail = client.first(query!("effect/list_open"), &[])?;
     }

@@ -6,3 +6,4 @@ pub(crate) mod plain;
 pub(crate) mod plural;
 pub(crate) mod shell;
 pub(crate) mod timestamp;
+pub(crate) mod words;

@@ -1,4 +1,5 @@
--- The figures of each job since its first run, by job. Pruning does not lower them. Days are in UTC.
+-- The figures of each job since its first run, by job. Pruning does not lower them. Days are in
+-- UTC.
 -- $1  a job; NULL for all
 SELECT
     figures.job_type,

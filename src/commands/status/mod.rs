@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::DatabaseFlags;
 use crate::exit::Fault;
-use crate::health::limits::Thresholds;
 use crate::health::{self, Finding, Severity};
+use crate::job::thresholds::Thresholds;
 use crate::print::{self, Format, Output, Table};
 use crate::store::{Overview, Store};
 

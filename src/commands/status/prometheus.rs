@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
 
-use crate::health::{self, Finding, Severity};
+use crate::health::{Finding, Severity};
+use crate::job::finding_code::Code;
 use crate::store::{Figures, JobStatus, Overview, WAITS};
 use crate::text::plain::plain;
 
@@ -21,12 +22,12 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
         findings.iter().partition(|finding| finding.severity == Severity::Info);
     let count = |findings: &[&Finding], code| {
         let count = findings.iter().filter(|finding| finding.code == Some(code)).count();
-        ("", label("code", code), count as f64)
+        ("", label("code", code.as_str()), count as f64)
     };
-    let problems = health::codes().map(|code| count(&problems, code)).collect();
+    let problems = Code::ALL.into_iter().map(|code| count(&problems, code)).collect();
     let help = "Problems that jobctl check or doctor reports, by code.";
     write("gauge", "jobctl_findings", help, problems);
-    let facts = health::STOPPED.into_iter().map(|code| count(&facts, code)).collect();
+    let facts = Code::STOPPED.into_iter().map(|code| count(&facts, code)).collect();
     let help = "Holds, paused schedules and disabled jobs that are no problem, by code.";
     write("gauge", "jobctl_facts", help, facts);
     let by_status = |job: &JobStatus| {

@@ -1,0 +1,39 @@
+//! Closed sets of words: each is an enum, parsed once where it enters. Pure.
+
+/// Defines enums whose variants stand for words of a column or an argument, in their order.
+macro_rules! words {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis enum $name:ident {
+            $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+
+        }
+    )+) => {$(
+        #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, serde::Serialize)]
+        $(#[$meta])*
+        $vis enum $name {
+            $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)+
+        }
+
+        /// The first word; `rows!` needs a value for each field.
+        impl Default for $name {
+            fn default() -> Self {
+                Self::ALL[0]
+            }
+        }
+
+        impl $name {
+            pub(crate) const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            pub(crate) fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            pub(crate) fn parse(word: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|known| known.as_str() == word)
+            }
+        }
+    )+};
+}
+pub(crate) use words;
