@@ -1,14 +1,15 @@
-//! `crontab.example`, the output of `doctor --crontab` and a line for `check`, under the real cron
-//! daemon. tests/docs.rs runs the README beside the same daemon.
+//! `crontab.example`, the lines of `init` and a line for `check`, under the real cron daemon.
+//! tests/docs.rs runs the README beside the same daemon.
 
 use std::fs::{self, Permissions};
+use std::iter;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::import_crontab::{INPUTS, not_imported};
-use crate::support::{TestDb, leave_out, temp_dir, wait_until, wait_until_within};
+use crate::support::{TestDb, copy_jobctl, leave_out, temp_dir, wait_until, wait_until_within};
 
 /// Cron as if it were alone on the machine, with one crontab: $1 is put in root's place, and $3 in
 /// that of the program that sends mail.
@@ -77,9 +78,10 @@ pub(crate) fn obstacle() -> Option<&'static str> {
     None
 }
 
-/// Fills in the reader's values: the folder of jobctl, the address, and mail. The lines must set
-/// exactly `variables`.
-fn filled_in(lines: &str, url: &str, variables: &[&str]) -> String {
+/// `crontab.example` with the reader's values: the folder of jobctl, the address, and mail.
+fn example(url: &str) -> String {
+    const VALUES: [&str; 3] = ["PATH", "DATABASE_URL", "MAILTO"];
+    let lines = file_of_repository("crontab.example");
     let bin = Path::new(env!("CARGO_BIN_EXE_jobctl")).parent().unwrap().display();
     let mut own = String::new();
     let mut found = Vec::new();
@@ -93,11 +95,9 @@ fn filled_in(lines: &str, url: &str, variables: &[&str]) -> String {
             _ => line.to_owned(),
         };
         own.push('\n');
-        found.extend(
-            ["PATH", "DATABASE_URL", "MAILTO"].into_iter().filter(|variable| *variable == name),
-        );
+        found.extend(VALUES.into_iter().filter(|variable| *variable == name));
     }
-    assert_eq!(found, variables, "{lines}");
+    assert_eq!(found, VALUES, "{lines}");
     own
 }
 
@@ -129,18 +129,17 @@ fn mails(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// What `doctor --crontab` prints for a binary at an awkward place, in a crontab with another PATH.
+/// What `init` prints for a binary at an awkward place, in a crontab with another PATH.
 fn printed(url: &str, home: &Path) -> String {
     let folder = home.join("50% of Bob's");
     fs::create_dir(&folder).unwrap();
-    let program = folder.join("jobctl");
-    // A copy made by this process would be busy: another test may fork while the file is open.
-    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_jobctl")).arg(&program).status();
-    assert!(copied.unwrap().success());
-    let printed = Command::new(program).args(["doctor", "--crontab"]).env_clear().output().unwrap();
+    copy_jobctl(&folder);
+    let mut init = Command::new(folder.join("jobctl"));
+    init.arg("init").env_clear().env("DATABASE_URL", url);
+    let printed = init.env("PATH", "/usr/bin:/bin").output().unwrap();
     assert!(printed.status.success(), "{printed:?}");
     let lines = String::from_utf8(printed.stdout).unwrap();
-    format!("HOME={}\nPATH=/nowhere\n{}", home.display(), filled_in(&lines, url, &["DATABASE_URL"]))
+    format!("HOME={}\nPATH=/nowhere\n{lines}", home.display())
 }
 
 /// One daemon for all: it wakes once a minute.
@@ -149,7 +148,7 @@ fn cron_runs_every_documented_line_and_mails_findings() {
     if let Some(why) = obstacle() {
         return leave_out("the lines for crontabs under cron", why);
     }
-    let [db, doctor] = [(); 2].map(|()| TestDb::new());
+    let [db, of_init] = [(); 2].map(|()| TestDb::new());
     let folder = temp_dir();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -159,7 +158,8 @@ fn cron_runs_every_documented_line_and_mails_findings() {
     let fine = folder.path().join("fine");
     let dead = db.enqueue_script("exit 64");
     db.jobctl(["tick", "--quiet"]).run().success();
-    let [id, of_doctor] = [&db, &doctor].map(|db| db.enqueue_script("env"));
+    let dbs = [&db, &of_init];
+    let ids = dbs.map(|db| db.enqueue_script("env"));
     let inputs: Vec<_> = (0..)
         .zip(INPUTS)
         .map(|(number, (line, expected))| {
@@ -169,15 +169,11 @@ fn cron_runs_every_documented_line_and_mails_findings() {
         .collect();
     // A variable holds for the lines below it.
     let lines = [
-        filled_in(
-            &file_of_repository("crontab.example"),
-            &db.url(),
-            &["PATH", "DATABASE_URL", "MAILTO"],
-        ),
+        example(&db.url()),
         checks(folder.path()),
         "MAILTO=\"\"\n".to_owned(),
         inputs.iter().map(|(line, ..)| format!("* * * * * {line}\n")).collect(),
-        printed(&doctor.url(), folder.path()),
+        printed(&of_init.url(), folder.path()),
     ]
     .concat();
     let (lock, log) = (file("crond.pid", ""), file("cron.log", ""));
@@ -204,22 +200,16 @@ fn cron_runs_every_documented_line_and_mails_findings() {
     );
     // Cron wakes at the full minute.
     wait_until_within(Duration::from_secs(90), "cron to wake jobctl", || {
-        db.status(id) == "succeeded"
+        iter::zip(dbs, ids).all(|(db, id)| db.status(id) == "succeeded")
     });
     wait_until("both checks", || fine.exists() && !mails(&programs).is_empty());
     for (line, out, expected) in &inputs {
         let written = || fs::read_to_string(out).is_ok_and(|text| text == *expected);
         wait_until(&format!("the input of `{line}`"), written);
     }
-    // The daemon's end ends its ticks, so their last lines must have been written.
-    let finished = format!("run {of_doctor} shell attempt 1/10: succeeded");
-    let log = folder.path().join("jobctl.log");
-    wait_until("the line of the run in the log", || {
-        fs::read_to_string(&log).is_ok_and(|log| log.contains(&finished))
-    });
     drop(cron);
 
-    for (db, id) in [(&db, id), (&doctor, of_doctor)] {
+    for (db, id) in iter::zip(dbs, ids) {
         let environment = db.of_attempt(id, 1, "output");
         for variable in [format!("DATABASE_URL={}", db.url()), format!("JOBCTL_RUN_ID={id}")] {
             assert!(

@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::cron;
+use crate::docs::{files, root};
 use crate::support::{Invocation, Role, TestDb, copy_jobctl, leave_out, packages, temp_dir};
 
 #[test]
@@ -26,6 +27,40 @@ fn init_migrates_and_prints_lines_but_installs_nothing() {
     );
     assert_eq!(first.stdout, expected);
     init().run().success().stdout(&expected).stderr_has(" is up to date\n");
+}
+
+/// A page may add flags, or write a log instead of mails.
+#[test]
+fn every_page_shows_the_tick_that_init_prints() {
+    let db = TestDb::new();
+    let program = format!("'{}'", env!("CARGO_BIN_EXE_jobctl"));
+    let lines = db.jobctl(["init"]).run().success().stdout.replace(&program, "jobctl");
+    let tick = lines.lines().find(|line| line.contains(" jobctl tick")).unwrap();
+    let (times, command) = tick.split_at(tick.find("jobctl").unwrap());
+    let folders = ["docs", "examples", "man", "packaging", "src/report/static"];
+    let pages = folders.iter().flat_map(|folder| files(&root().join(folder)));
+    let pages = pages.chain(["README.md", "crontab.example"].map(|name| root().join(name)));
+    let mut with_tick = Vec::new();
+    for page in pages {
+        // Pictures are no text. The manual's source has a backslash before each `-`.
+        let text = fs::read_to_string(&page).unwrap_or_default().replace("\\-", "-");
+        let shown = text.lines().filter(|line| line.contains(times.trim_end()));
+        for line in shown.filter(|line| line.contains("jobctl tick")) {
+            let (before, after) = line.split_once("jobctl tick").unwrap();
+            // In /etc/cron.d, a user stands between the times and the command.
+            let has_times = before.ends_with(times) || !before.trim_end().ends_with('*');
+            let is_same = format!("jobctl tick{after}").starts_with(command);
+            let is_shown = has_times && (is_same || after.starts_with(" >>"));
+            assert!(is_shown, "{}: {line}", page.display());
+        }
+        if text.contains(tick) {
+            with_tick.push(page.strip_prefix(root()).unwrap().display().to_string());
+        }
+    }
+    for page in ["crontab.example", "docs/guide.md", "man/jobctl.1", "man/jobctl-tick.1"] {
+        assert!(with_tick.iter().any(|shown| shown == page), "{page} lacks: {tick}");
+    }
+    assert!(with_tick.iter().any(|shown| shown.ends_with("first_steps.html")), "{with_tick:?}");
 }
 
 /// The address comes from the variables that psql reads, too.

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 
-use super::{DatabaseFlags, environment, grants, init, quote};
+use super::{DatabaseFlags, environment, grants, init};
 use crate::connect::Target;
 use crate::exit::Exit;
 use crate::health::{self, ClockFacts, ConnectionFacts, Finding, Severity};
@@ -25,13 +25,9 @@ const CLOCK_QUERIES: usize = 3;
 /// or unknown (this role may not see the facts). Run it as the user of the crontab:
 ///
 ///   jobctl doctor
-///   jobctl doctor --crontab
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Print lines for a crontab; needs no database
-    #[arg(long, conflicts_with_all = ["json", "format", "header"])]
-    crontab: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -40,10 +36,6 @@ const TABLE: Table<'_> = Table::new("severity, check, found, remedy", "");
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        if self.crontab {
-            print::answer(&crontab_lines(&quote::program()?))?;
-            return Ok(Exit::Done);
-        }
         let (mut findings, now) = examine(&database.target()?)?;
         if let (Format::Table, Some(now)) = (self.output.format(), now) {
             findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
@@ -158,20 +150,4 @@ fn clock(store: &Store) -> store::Result<ClockFacts> {
         best = [best, ask()?].into_iter().min_by_key(|clock| clock.took).unwrap_or(best);
     }
     Ok(best)
-}
-
-/// Returns lines for a crontab that start a tick every minute. They work with any other settings in
-/// the crontab. The address is a variable, because jobs need it too. Until it is filled in, each
-/// tick logs that it can't connect.
-fn crontab_lines(program: &str) -> String {
-    let program = quote::cron_word(program);
-    format!(
-        "# Starts a jobctl tick every minute; ticks may overlap. Paste with `crontab -e` as the\n\
-         # user whose rights the jobs get. Fill in the address of the database; jobs see it, too.\n\
-         # Keep the password in ~/.pgpass, because cron mails its variables. This PATH must have\n\
-         # the programs of the jobs. The log is jobctl.log in your home folder.\n\
-         DATABASE_URL=postgresql://USER@HOST/DATABASE\n\
-         * * * * * PATH=/usr/local/bin:/usr/bin:/bin {program} tick {log}\n",
-        log = r#">>"$HOME/jobctl.log" 2>&1"#
-    )
 }

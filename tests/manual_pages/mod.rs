@@ -24,7 +24,7 @@ To begin with, and then from a crontab:
 
   jobctl migrate
   jobctl enqueue shell -- echo hello
-  * * * * * jobctl tick";
+  * * * * * jobctl tick --quiet";
 
 const SEE_ALSO: &str = ".SH SEE ALSO\n.BR jobctl (1)\n";
 
