@@ -80,7 +80,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 33] = [
+const SWITCHES: [&str; 32] = [
     "--color",
     "--format",
     "--header",
@@ -88,7 +88,6 @@ const SWITCHES: [&str; 33] = [
     "--crontab",
     "--system",
     "--systemd",
-    "--kubernetes",
     "--remove",
     "--report",
     "--json",

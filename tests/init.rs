@@ -1,4 +1,4 @@
-//! `init`: the schema, the lines of the crontab, the units of systemd, the manifest.
+//! `init`: the schema, the lines of the crontab, the units of systemd.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -97,11 +97,6 @@ fn a_password_is_never_written_and_nothing_is_migrated() {
         let refused = db.jobctl(["init", "--database-url", address]).run().exits(7).stdout("");
         refused.complains_once().stderr_has(&format!("cannot use --database-url: {why}"));
     }
-    // The manifest has no address.
-    let manifest = db.jobctl(["init", "--kubernetes"]).run().success();
-    let manifest = manifest.stdout_has("\nkind: CronJob\n").stdout_has("name: DATABASE_URL\n");
-    let manifest = manifest.stdout_has("args: [check]").stderr_has("jobctl-check");
-    manifest.nowhere("{version}").nowhere(&db.url());
 }
 
 #[test]
@@ -320,11 +315,6 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
 fn a_worker_may_set_up_a_host_of_a_migrated_database() {
     let (db, folder) = (TestDb::new(), temp_dir());
     let role = Role::granted(&db, "worker");
-    let pass_file = folder.path().join("pgpass");
-    fs::write(&pass_file, format!("*:*:*:{0}:{0}\n", role.name())).unwrap();
-    fs::set_permissions(&pass_file, Permissions::from_mode(0o600)).unwrap();
-    let url = role.url().replacen(&format!(":{}@", role.name()), "@", 1);
-    let init = db.jobctl(["init"]).env("JOBCTL_DATABASE_URL", &url);
-    let done = init.env("PGPASSFILE", pass_file.to_str().unwrap()).run().success();
+    let done = role.jobctl_with_pass_file(["init"], folder.path()).run().success();
     done.stderr_has(" is up to date\n").stdout_has("tick --quiet\n");
 }

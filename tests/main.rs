@@ -49,6 +49,7 @@ mod init;
 mod interfaces;
 mod jobs;
 mod key_scope;
+mod kubernetes;
 mod languages;
 mod lease;
 mod list;

@@ -334,7 +334,7 @@ fn migrate_refuses_a_schema_of_another_role_but_its_owner_may_migrate() {
 
 #[test]
 fn migrate_and_init_name_the_grant_that_creates_the_schema() {
-    let db = TestDb::empty();
+    let (db, folder) = (TestDb::empty(), temp_dir());
     let role = Role::new(&db);
     let grant = format!("GRANT CREATE ON DATABASE {} TO {}", db.name(), role.name());
     let why = format!(
@@ -342,8 +342,9 @@ fn migrate_and_init_name_the_grant_that_creates_the_schema() {
          as its owner, run {grant}\n",
         role.name()
     );
-    for command in [&["migrate"][..], &["migrate", "--dry-run"], &["init", "--kubernetes"]] {
-        role.jobctl(command.iter().copied()).run().exits(7).stdout("").stderr(&why);
+    for command in [&["migrate"][..], &["migrate", "--dry-run"], &["init"]] {
+        let jobctl = role.jobctl_with_pass_file(command.iter().copied(), folder.path());
+        jobctl.run().exits(7).stdout("").stderr(&why);
     }
     db.execute(&grant);
     role.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");

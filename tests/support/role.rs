@@ -1,6 +1,9 @@
 //! A login role with what `jobctl grants` prints for it. Roles belong to the whole server, so each
 //! has a name of its own and goes with this value.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use postgres::{Client, NoTls};
@@ -51,6 +54,20 @@ impl<'db> Role<'db> {
     /// Returns the binary, connected as this role.
     pub fn jobctl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'db> {
         Invocation::new(arguments, Some(self.db)).env("JOBCTL_DATABASE_URL", &self.url())
+    }
+
+    /// Returns the binary with an address without a password, as `init` needs it.
+    pub fn jobctl_with_pass_file<'a>(
+        &self,
+        arguments: impl IntoIterator<Item = &'a str>,
+        folder: &Path,
+    ) -> Invocation<'db> {
+        let pass_file = folder.join("pgpass");
+        fs::write(&pass_file, format!("*:*:*:{0}:{0}\n", self.name)).unwrap();
+        fs::set_permissions(&pass_file, Permissions::from_mode(0o600)).unwrap();
+        let url = self.url().replacen(&format!(":{}@", self.name), "@", 1);
+        let jobctl = self.jobctl(arguments).env("JOBCTL_DATABASE_URL", &url);
+        jobctl.env("PGPASSFILE", pass_file.to_str().unwrap())
     }
 }
 

@@ -25,7 +25,6 @@ use crate::store::{Mode, Store};
 ///
 ///   jobctl init
 ///   jobctl init --crontab
-///   jobctl init --kubernetes | kubectl apply -f -
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -36,9 +35,6 @@ pub(crate) struct Arguments {
     /// root
     #[arg(long, group = "form")]
     systemd: bool,
-    /// Print the manifest of two CronJobs instead, for ticks and checks
-    #[arg(long, group = "form")]
-    kubernetes: bool,
     /// Remove the lines, the services, the timers and jobctl's files in ~/.local/state; the
     /// database stays
     #[arg(long, group = "form")]
@@ -48,7 +44,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
-        conflicts_with_all = ["systemd", "kubernetes", "remove"]
+        conflicts_with_all = ["systemd", "remove"]
     )]
     report: Option<PathBuf>,
     /// Do not ask for confirmation
@@ -82,13 +78,9 @@ impl Arguments {
             return remove_state();
         }
         // Before anything changes: an address that can't be written stops it.
-        let environment = if self.kubernetes { Vec::new() } else { environment(database)? };
+        let environment = environment(database)?;
         migrate(database)?;
-        if self.kubernetes {
-            print::complain("a problem makes a Job of jobctl-check fail; its log has the lines");
-            let manifest = include_str!("cronjob.yaml");
-            print::answer(&manifest.replace("{version}", env!("CARGO_PKG_VERSION")))
-        } else if self.systemd {
+        if self.systemd {
             self.change_units(Some(&environment))
         } else {
             let block = crontab::block(&self.lines(&environment)?);
