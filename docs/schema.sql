@@ -334,6 +334,11 @@ BEGIN
             )
         END
         AND cardinality(fire.times) <= seen.most_fires
+        AND coalesce(array_ndims(fire.times), 1) = 1
+        AND extract(epoch FROM fire.delay) BETWEEN 0 AND extract(epoch FROM seen.spread)
+        -- A sum of honest numbers never overflows.
+        AND fire.missed BETWEEN 0
+            AND coalesce(extract(epoch FROM now() - fire.seen) / 60, 0) + 1
         AND NOT EXISTS (
             SELECT FROM unnest(fire.times) AS nominal
             WHERE (
@@ -373,6 +378,8 @@ BEGIN
             due := '{}';
         END IF;
     END IF;
+    -- As in try_enqueue.
+    delay := extract(epoch FROM fire.delay) * interval '1 second';
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
             definition_id,
@@ -392,11 +399,11 @@ BEGIN
             definition.payload,
             definition.queue,
             definition.priority,
-            nominal + fire.delay,
+            nominal + delay,
             definition.max_attempts,
             definition.backoff,
             nominal,
-            nominal + fire.delay + definition.expires
+            nominal + delay + definition.expires
         FROM unnest(due) AS nominal
         ORDER BY nominal
         ON CONFLICT (definition_id, scheduled_for) WHERE scheduled_for IS NOT NULL DO NOTHING
@@ -463,6 +470,21 @@ CREATE FUNCTION jobctl.is_operator(role name) RETURNS boolean
     AS $$
     SELECT has_column_privilege(role, 'jobctl.job_runs', 'cancel_requested_at', 'UPDATE')
 $$;
+CREATE FUNCTION jobctl.is_own_effect(role name, recorded_by text) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT coalesce(
+        is_own_effect.role = is_own_effect.recorded_by
+        OR pg_has_role(
+            is_own_effect.role,
+            to_regrole(quote_ident(is_own_effect.recorded_by)),
+            'USAGE'
+        )
+        AND NOT (SELECT known.rolsuper FROM pg_roles AS known WHERE known.rolname = role),
+        false
+    )
+$$;
 CREATE FUNCTION jobctl.keep_effect() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -498,23 +520,28 @@ BEGIN
             USING ERRCODE = '22023';
     END IF;
     LOOP
-        INSERT INTO jobctl.job_effects (key, result, run_id, attempt, recorded_by, completed_at)
-        VALUES (
-            record_effect.key,
-            record_effect.result,
-            record_effect.run_id,
-            record_effect.attempt,
-            caller,
-            now()
-        )
-        ON CONFLICT DO NOTHING;
+        BEGIN
+            INSERT INTO jobctl.job_effects (key, result, run_id, attempt, recorded_by, completed_at)
+            VALUES (
+                record_effect.key,
+                record_effect.result,
+                record_effect.run_id,
+                record_effect.attempt,
+                caller,
+                now()
+            )
+            ON CONFLICT DO NOTHING;
+        -- The error of a constraint shows the row.
+        EXCEPTION WHEN integrity_constraint_violation THEN
+            RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = SQLERRM;
+        END;
         IF FOUND THEN
             RETURN true;
         END IF;
         SELECT effect.recorded_by INTO recorder
         FROM jobctl.job_effects AS effect
         WHERE effect.key = record_effect.key;
-        IF FOUND AND jobctl.may_settle(caller, recorder) IS NOT TRUE THEN
+        IF FOUND AND jobctl.is_own_effect(caller, recorder) IS NOT TRUE THEN
             RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can settle it',
                 key
                 USING ERRCODE = '42501';
@@ -743,7 +770,7 @@ BEGIN
             THEN 'run_at and run_in exclude each other'
         WHEN try_enqueue.run_at < '0001-01-01 00:00Z' OR try_enqueue.run_at >= '10000-01-01 00:00Z'
             THEN 'run_at is out of range; allowed are the years 1 to 9999'
-        WHEN try_enqueue.run_in NOT BETWEEN '0' AND '3650 days'
+        WHEN extract(epoch FROM try_enqueue.run_in) NOT BETWEEN 0 AND 3650 * 86400
             THEN 'run_in is out of range; allowed are 0 to 3650 days'
         WHEN try_enqueue.timeout NOT BETWEEN '1 second' AND '30 days'
             THEN 'timeout is out of range; allowed are 1 second to 30 days'
@@ -774,13 +801,14 @@ BEGIN
         WHEN try_enqueue.debounce IS NOT NULL
             AND num_nonnulls(try_enqueue.run_at, try_enqueue.run_in) > 0
             THEN 'debounce excludes run_at and run_in'
-        WHEN try_enqueue.debounce NOT BETWEEN '0' AND '3650 days'
+        WHEN extract(epoch FROM try_enqueue.debounce) NOT BETWEEN 0 AND 3650 * 86400
             THEN 'debounce is out of range; allowed are 0 to 3650 days'
         WHEN try_enqueue.debounce_max IS NOT NULL AND try_enqueue.debounce IS NULL
             THEN 'debounce_max needs debounce'
-        WHEN try_enqueue.debounce_max NOT BETWEEN try_enqueue.debounce AND '3650 days'
+        WHEN extract(epoch FROM try_enqueue.debounce_max)
+            NOT BETWEEN extract(epoch FROM try_enqueue.debounce) AND 3650 * 86400
             THEN 'debounce_max is out of range; allowed are the debounce to 3650 days'
-        WHEN try_enqueue.expires_in NOT BETWEEN '1 second' AND '3650 days'
+        WHEN extract(epoch FROM try_enqueue.expires_in) NOT BETWEEN 1 AND 3650 * 86400
             THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
         WHEN octet_length(try_enqueue.share) NOT BETWEEN 1 AND 255
             OR try_enqueue.share ~ ('^-|' || invisible)
@@ -817,6 +845,11 @@ BEGIN
         code := '22023';
         RETURN;
     END IF;
+    -- Without months, whose length depends on the time that they are added to.
+    run_in := extract(epoch FROM try_enqueue.run_in) * interval '1 second';
+    debounce := extract(epoch FROM try_enqueue.debounce) * interval '1 second';
+    debounce_max := extract(epoch FROM try_enqueue.debounce_max) * interval '1 second';
+    expires_in := extract(epoch FROM try_enqueue.expires_in) * interval '1 second';
     run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
     expires_at := run_at + coalesce(expires_in, definition.expires);
     IF expires_at >= '10000-01-01 00:00Z' THEN

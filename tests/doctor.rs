@@ -564,6 +564,10 @@ fn each_breach_of_the_role_matrix_is_found() {
         worker.grant("worker");
         viewer.grant("viewer");
     }
+    db.execute(&fill("ALTER ROLE {viewer} REPLICATION"));
+    let found = fill("{viewer} has the attribute REPLICATION, with which it can reach every table");
+    finds(&db, "grants", "warn", &found);
+    db.execute(&fill("ALTER ROLE {viewer} NOREPLICATION"));
     // The documented addition for `tick --prune`, and a part of the viewer's set.
     db.execute(&fill(
         "GRANT DELETE ON jobctl.job_runs, jobctl.job_events TO {app};
@@ -671,6 +675,19 @@ fn each_change_of_the_schema_is_found() {
         ("ALTER TABLE jobctl.job_runs ALTER job_type DROP NOT NULL", changed("table job_runs")),
         ("ALTER TABLE jobctl.job_runs ALTER share TYPE text", changed("table job_runs")),
         ("ALTER TABLE jobctl.job_effects SET UNLOGGED", changed("table job_effects")),
+        (
+            "ALTER SEQUENCE jobctl.job_runs_id_seq MAXVALUE 5 CYCLE",
+            changed("sequence job_runs_id_seq"),
+        ),
+        (
+            "ALTER SEQUENCE jobctl.job_runs_id_seq INCREMENT BY -1",
+            changed("sequence job_runs_id_seq"),
+        ),
+        (
+            "ALTER TABLE jobctl.job_events ALTER id SET GENERATED ALWAYS",
+            changed("sequence job_events_id_seq"),
+        ),
+        ("ALTER VIEW jobctl.dead_runs SET (security_barrier = true)", changed("view dead_runs")),
         (
             "ALTER TABLE jobctl.job_effects DROP CONSTRAINT job_effects_pkey",
             "constraint job_effects_pkey is missing".to_owned(),

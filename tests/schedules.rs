@@ -509,7 +509,8 @@ fn a_fired_run_copies_its_definition() {
 fn fire(db: &TestDb, hours: &[u32], missed: u32) -> String {
     let times: Vec<_> = hours.iter().map(|hour| format!("'2026-01-01 {hour:02}:00Z'")).collect();
     db.execute(
-        "UPDATE jobctl.job_definitions SET next_run_at = '2026-01-01 00:00Z', skipped_fires = 0",
+        "UPDATE jobctl.job_definitions SET next_run_at = '2026-01-01 00:00Z', skipped_fires = 0,
+             spread = '5 minutes'",
     );
     db.query(&format!(
         "SELECT cardinality(jobctl.fire(id, next_run_at, schedule, time_zone, next_run_at + \
@@ -663,6 +664,24 @@ fn fire_refuses_times_that_no_schedule_yields() {
         "between two minutes"
     );
     assert_eq!(fires(seen, later, "SELECT NULL::timestamptz"), none, "no time");
+    // With `skip`, only the newest of an array's times is fired. This one has two dimensions.
+    db.execute("UPDATE jobctl.job_definitions SET overlap = 'skip', spread = '1 minute'");
+    let changes = |times: &str, delay: &str, missed: &str| {
+        db.query(&format!(
+            "SELECT jobctl.fire(id, next_run_at, schedule, time_zone, {later}, {times},
+                 '{delay}', {missed}) IS NOT NULL
+             FROM jobctl.job_definitions"
+        ))
+    };
+    let times = "ARRAY[next_run_at + interval '1 minute', next_run_at + interval '2 minutes']";
+    assert_eq!(changes(&format!("ARRAY[{times}]"), "0", "0"), "f", "two dimensions");
+    for delay in ["-1000 years", "61 seconds", "-1 second", "-1 year 366 days"] {
+        assert_eq!(changes(times, delay, "0"), "f", "{delay}");
+    }
+    for missed in ["-1", "122", "9223372036854775807", "NULL"] {
+        assert_eq!(changes(times, "0", missed), "f", "{missed}");
+    }
+    assert_eq!(changes(times, "1 minute", "120"), "t");
     let minute = "next_run_at + interval '1 minute'";
     assert_eq!(fires(seen, minute, &format!("SELECT {minute}")), none, "next could fire again");
     for next in [seen, "next_run_at - interval '1 minute'", "next_run_at + interval '1 second'"] {

@@ -131,6 +131,10 @@ fn bad_values_are_rejected_with_the_right_sqlstate() {
         ("run_at => now(), run_in => '1 hour'", "22023"),
         ("run_in => '1000000 years'", "22023"),
         ("run_in => '-1 second'", "22023"),
+        // These compare as a few days, or one, and would move a time by years.
+        ("run_in => '-10 years 3601 days'", "22023"),
+        ("run_at => '0001-01-01 00:00Z', expires_in => '-100 years 36001 days'", "22023"),
+        ("key => 'k', key_scope => 'live', debounce => '-10 years 3601 days'", "22023"),
         ("timeout => '0'", "22023"),
         ("timeout => '-1 second'", "22023"),
         ("backoff => 'often'", "22023"),
@@ -499,6 +503,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("forget_history", 't', ""),
             ("is_backoff", 'f', ""),
             ("is_operator", 'f', ""),
+            ("is_own_effect", 't', ""),
             ("keep_effect", 'f', ""),
             ("may_settle", 't', ""),
             ("record_effect", 't', ",lock_timeout=2s"),

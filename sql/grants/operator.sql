@@ -40,6 +40,7 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
 GRANT EXECUTE ON FUNCTION 
     jobctl.enqueue,
     jobctl.try_enqueue,
+    jobctl.is_own_effect,
     jobctl.may_settle,
     jobctl.definition_keys
     TO {role};

@@ -28,6 +28,7 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
 GRANT EXECUTE ON FUNCTION
     jobctl.count_attempts,
     jobctl.fire,
+    jobctl.is_own_effect,
     jobctl.may_settle,
     jobctl.set_aside_unclaimable
     TO {role};

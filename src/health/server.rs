@@ -183,6 +183,10 @@ pub(crate) fn grants(facts: &[GrantFacts]) -> Vec<Finding> {
                 format!("{name} is a member of {has}, which has access to every table"),
                 format!("REVOKE {has} FROM {name}"),
             ),
+            "attribute" => warn(
+                format!("{name} has the attribute {has}, with which it can reach every table"),
+                format!("unless you trust it: ALTER ROLE {name} NO{}", has.replace(", ", " NO")),
+            ),
             _ => warn(
                 format!("{has} may do everything as a member of {name}, which owns the schema"),
                 format!("unless you trust it: REVOKE {name} FROM {has}"),

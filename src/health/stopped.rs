@@ -20,13 +20,9 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
     let (found, remedy) = match code {
         Code::RunsHeld => {
             let (held, flag) = match (&fact.job_type, &fact.queue, &fact.worker) {
-                (Some(job), ..) => (format!("job {job} is"), format!("--job {}", shell::word(job))),
-                (_, Some(queue), _) => {
-                    (format!("queue {queue} is"), format!("--queue {}", shell::word(queue)))
-                }
-                (.., Some(name)) => {
-                    (format!("worker {name} is"), format!("--worker {}", shell::word(name)))
-                }
+                (Some(job), ..) => (format!("job {job} is"), shell::option("job", job)),
+                (_, Some(queue), _) => (format!("queue {queue} is"), shell::option("queue", queue)),
+                (.., Some(name)) => (format!("worker {name} is"), shell::option("worker", name)),
                 _ => ("all runs are".to_owned(), "--all".to_owned()),
             };
             if fact.runs > 0 {
@@ -39,7 +35,7 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
             let forget = fact
                 .worker
                 .as_ref()
-                .map(|name| format!(", or `jobctl forget {}`", shell::word(name)));
+                .map(|name| format!(", or `jobctl forget {}`", shell::argument(name)));
             let forget = forget.unwrap_or_default();
             (format!("{held} held{by}{why}"), format!("{operator}`jobctl release {flag}`{forget}"))
         }
@@ -51,7 +47,7 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
                 format!("schedule {job} is paused{by}{why}"),
                 format!(
                     "{operator}`jobctl resume {}`, or set `enabled = false` in its file",
-                    shell::word(job)
+                    shell::argument(job)
                 ),
             )
         }

@@ -111,7 +111,7 @@ fn sequence_behind(SequenceFacts { table_name, setval }: &SequenceFacts) -> Find
 fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
     let code = fact.code;
     let job = fact.job_type.as_deref().unwrap_or_default();
-    let job_word = shell::word(job);
+    let (job_argument, job_option) = (shell::argument(job), shell::option("job", job));
     let queue = fact.queue.as_deref().unwrap_or_default();
     let worker = fact.worker.as_deref().unwrap_or_default();
     let run = fact.run_id.unwrap_or_default();
@@ -140,7 +140,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             format!(
                 "{}; if it is gone: {operator}`jobctl forget {}`",
                 see_cron(),
-                shell::word(worker)
+                shell::argument(worker)
             ),
         ),
         Code::DatabaseSlow => (
@@ -168,12 +168,12 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         ),
         Code::ScheduleBroken => (
             format!("schedule {job} can't fire"),
-            format!("`jobctl next {job_word}` shows the error; correct it and apply the file"),
+            format!("`jobctl next {job_argument}` shows the error; correct it and apply the file"),
         ),
         Code::ScheduleSkipping => (
             format!("schedule {job} will skip times, because its stored next time is too late"),
             format!(
-                "{operator}`jobctl resume {job_word}` corrects it; the database's clock or a \
+                "{operator}`jobctl resume {job_argument}` corrects it; the database's clock or a \
                  host's zone data was wrong"
             ),
         ),
@@ -187,11 +187,11 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         ),
         Code::RunsDead => (
             format!("{} of {job}", runs("dead ")),
-            format!("{operator}`jobctl list-dead --job {job_word}`; then retry or settle them"),
+            format!("{operator}`jobctl list-dead {job_option}`; then retry or settle them"),
         ),
         Code::JobStale => (
             format!("{job} has not succeeded within {}", seconds()),
-            format!("{operator}`jobctl list --job {job_word}` shows its runs"),
+            format!("{operator}`jobctl list {job_option}` shows its runs"),
         ),
         Code::RunLong => (
             format!("run {run} of {job} is still running on {worker}"),
@@ -202,7 +202,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             let within = limits.failures.map_or_else(String::new, |(_, within)| show(within));
             (
                 format!("{attempts} of {job} failed within {within}"),
-                format!("{operator}`jobctl failures --job {job_word} --group` shows why"),
+                format!("{operator}`jobctl failures {job_option} --group` shows why"),
             )
         }
         Code::TimeoutMissing => (

@@ -33,7 +33,7 @@ words! {
 }
 
 impl Code {
-    /// Of what was stopped on purpose.
+    /// Of holds, paused and disabled jobs.
     pub(crate) const STOPPED: [Self; 3] = [Self::RunsHeld, Self::SchedulePaused, Self::JobDisabled];
 
     /// The check of `doctor` that finds it. Only a flag of `check` asks for the last two.

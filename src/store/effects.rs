@@ -12,7 +12,7 @@ pub(crate) const RESULT_LIMIT: usize = 8 * 1024;
 rows! {
     struct Found {
         recorded_at: DateTime<Utc>,
-        may_settle: bool,
+        is_own: bool,
         completed: bool,
         result: Option<String>,
     }
@@ -54,7 +54,7 @@ impl Store {
                 return Ok(match found {
                     // The effect was removed between the two statements: its key is free again.
                     None => continue,
-                    Some(found) if !found.may_settle => Effect::Foreign,
+                    Some(found) if !found.is_own => Effect::Foreign,
                     Some(found) if found.completed => Effect::Completed(found.result),
                     Some(found) => Effect::Open(found.recorded_at),
                 });

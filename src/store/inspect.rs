@@ -48,7 +48,7 @@ rows! {
 
     /// A deviation from the role matrix; names are quoted for SQL.
     pub(crate) struct GrantFacts {
-        /// `role`, `member` or `owner`, see doctor/grants.sql.
+        /// `role`, `member`, `attribute` or `owner`, see doctor/grants.sql.
         pub(crate) kind: String,
         pub(crate) name: String,
         pub(crate) has: Vec<String>,

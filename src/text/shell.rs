@@ -13,6 +13,16 @@ pub(crate) fn word(word: &str) -> Cow<'_, str> {
     if !word.is_empty() && word.chars().all(is_plain) { word.into() } else { quoted(word).into() }
 }
 
+/// Returns the word as an argument, also if it begins like an option.
+pub(crate) fn argument(value: &str) -> String {
+    format!("{}{}", if value.starts_with('-') { "-- " } else { "" }, word(value))
+}
+
+/// Returns an option with its value, also if the value begins like another option.
+pub(crate) fn option(name: &str, value: &str) -> String {
+    format!("--{name}{}{}", if value.starts_with('-') { '=' } else { ' ' }, word(value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,5 +37,14 @@ mod tests {
         {
             assert_eq!(word(changed), shown);
         }
+    }
+
+    #[test]
+    fn no_value_is_taken_for_an_option() {
+        assert_eq!([argument("web 1"), argument("--all")], ["'web 1'", "-- --all"]);
+        assert_eq!(
+            [option("worker", "web1"), option("worker", "--all")],
+            ["--worker web1", "--worker=--all"]
+        );
     }
 }

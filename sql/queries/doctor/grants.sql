@@ -4,8 +4,10 @@
 --  role: has a privilege, or may grant one, that is in none of its sets. A role has the sets of
 --        which it has all privileges, and may have a part of the viewer's. PUBLIC must have none
 --  member: belongs to predefined roles that can access all tables
+--  attribute: a role of the matrix has attributes that bypass the privileges of tables: REPLICATION
+--        copies the whole server, and before version 16 CREATEROLE gives membership in the owner
 --  owner: has members, which have all its rights; superusers are left out
--- Roles with the rights of the schema's owner are left out of the first two.
+-- Roles with the rights of the schema's owner are left out of all but the last.
 -- Zero rows: nothing weakens the matrix.
 WITH schema AS (
     SELECT
@@ -148,6 +150,27 @@ WHERE predefined.rolname IN (
     )
     AND NOT pg_has_role(belongs.member, schema.owner, 'USAGE')
 GROUP BY belongs.member
+UNION ALL
+SELECT
+    'attribute',
+    quote_ident(able.rolname),
+    array_remove(
+        ARRAY[
+            CASE
+                WHEN able.rolcreaterole AND current_setting('server_version_num')::integer < 160000
+                    THEN 'CREATEROLE'
+            END,
+            CASE WHEN able.rolreplication THEN 'REPLICATION' END
+        ],
+        NULL
+    )
+FROM schema, pg_roles AS able
+WHERE NOT able.rolsuper
+    AND EXISTS (SELECT FROM held WHERE held.grantee = able.oid)
+    AND (
+        able.rolreplication
+        OR able.rolcreaterole AND current_setting('server_version_num')::integer < 160000
+    )
 UNION ALL
 SELECT
     'owner',

@@ -18,6 +18,7 @@ relations AS (
         quote_ident(relation.relname) AS name,
         relation.relkind AS kind,
         relation.relpersistence AS persistence,
+        relation.reloptions AS options,
         relation.relrowsecurity AS has_row_security
     FROM pg_class AS relation
     WHERE relation.relnamespace = to_regnamespace('jobctl')
@@ -82,7 +83,8 @@ definitions AS (
     SELECT
         'view ' || relations.name,
         'CREATE VIEW jobctl.' || relations.name || ' AS',
-        'CREATE VIEW jobctl.' || relations.name || E' AS\n' || pg_get_viewdef(relations.oid),
+        CASE WHEN relations.options IS NULL THEN 'CREATE VIEW jobctl.' END
+            || relations.name || E' AS\n' || pg_get_viewdef(relations.oid),
         'DROP VIEW jobctl.' || relations.name
     FROM relations
     WHERE relations.kind = 'v'
@@ -102,6 +104,29 @@ definitions AS (
             OR index.indpred IS NOT NULL
             OR position('INDEX ' || relations.name || ' ON ' IN expected.text) > 0
         )
+    UNION ALL
+    SELECT
+        'sequence ' || relations.name,
+        'SEQUENCE NAME jobctl.' || relations.name,
+        format(
+            E'ALTER COLUMN %s ADD GENERATED %s AS IDENTITY (\n    SEQUENCE NAME jobctl.%s'
+                '\n    START WITH %s\n    INCREMENT BY %s\n    %s\n    %s\n    CACHE %s%s\n)',
+            quote_ident(attribute.attname),
+            CASE attribute.attidentity WHEN 'a' THEN 'ALWAYS' ELSE 'BY DEFAULT' END,
+            relations.name,
+            sequence.seqstart,
+            sequence.seqincrement,
+            CASE WHEN sequence.seqmin = 1 THEN 'NO MINVALUE' ELSE 'MINVALUE' END,
+            CASE WHEN sequence.seqmax = 9223372036854775807 THEN 'NO MAXVALUE' ELSE 'MAXVALUE' END,
+            sequence.seqcache,
+            CASE WHEN sequence.seqcycle THEN ' CYCLE' ELSE '' END
+        ),
+        NULL
+    FROM relations
+    JOIN pg_sequence AS sequence ON sequence.seqrelid = relations.oid
+    JOIN pg_depend AS owned ON owned.objid = relations.oid AND owned.deptype = 'i'
+    JOIN pg_attribute AS attribute
+        ON attribute.attrelid = owned.refobjid AND attribute.attnum = owned.refobjsubid
     UNION ALL
     -- A sequence of an identity column belongs to its table.
     SELECT

@@ -4,7 +4,7 @@
 -- Zero rows: no effect has this key, or it was removed meanwhile.
 SELECT
     effect.recorded_at,
-    jobctl.may_settle(current_user, effect.recorded_by) AS may_settle,
+    jobctl.is_own_effect(current_user, effect.recorded_by) AS is_own,
     effect.completed_at IS NOT NULL AS completed,
     effect.result
 FROM jobctl.job_effects AS effect

@@ -2,9 +2,9 @@
 -- running or waiting run, with an enabled definition, or with a problem. Jobs with a problem come
 -- first, then those with failures, then those with the most runs.
 -- $1  start of the window    $2  jobs with a problem    $3  maximum number
--- `total` counts all jobs. `dropped` is of the days of the window. `average` is the average run time
--- on the newest day with a success, `average_before` that on a day a week before, both in seconds;
--- NULL without such a day.
+-- `total` counts all jobs. `dropped` is of the days of the window. `average` is the average run
+-- time on the newest day with a success, `average_before` that on a day a week before, both in
+-- seconds; NULL without such a day.
 WITH finished AS (
     SELECT
         run.job_type AS job,
