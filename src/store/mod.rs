@@ -77,6 +77,8 @@ pub(crate) struct Store {
     checks_version: Cell<bool>,
     interrupted: Arc<AtomicBool>,
     transactions: Cell<u64>,
+    /// The longest transaction since the last call of `take_longest`.
+    longest: Cell<Duration>,
 }
 
 impl Store {
@@ -96,8 +98,14 @@ impl Store {
     /// Returns a store without a check of the schema's version. While `interrupted` is set, a wait
     /// for an answer ends early.
     pub(crate) fn over(thread: ConnectionThread, interrupted: Arc<AtomicBool>) -> Self {
-        let (checks_version, transactions) = (Cell::default(), Cell::default());
-        Self { thread, limits: Limits::USUAL, checks_version, interrupted, transactions }
+        Self {
+            thread,
+            limits: Limits::USUAL,
+            checks_version: Cell::default(),
+            interrupted,
+            transactions: Cell::default(),
+            longest: Cell::default(),
+        }
     }
 
     /// Sets the limits of all later statements.
@@ -108,6 +116,11 @@ impl Store {
     /// Returns the number of transactions so far.
     pub(crate) fn transactions(&self) -> u64 {
         self.transactions.get()
+    }
+
+    /// Returns how long the longest transaction took since the last call.
+    pub(crate) fn take_longest(&self) -> Duration {
+        self.longest.take()
     }
 }
 

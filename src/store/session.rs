@@ -72,7 +72,8 @@ impl Store {
             // The receiver is gone if the answer comes too late.
             let _ = answer.send(transaction(client, doing, limits, checks, &seen, &work));
         });
-        let mut until = Instant::now() + limits.statement + limits.silence;
+        let began = Instant::now();
+        let mut until = began + limits.statement + limits.silence;
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
                 // `until` only gets earlier, so the first check after the interruption decides.
@@ -80,7 +81,10 @@ impl Store {
             }
             let left = until.saturating_duration_since(Instant::now());
             match answers.recv_timeout(left.min(CHECK_INTERVAL)) {
-                Ok(done) => return done,
+                Ok(done) => {
+                    self.longest.set(self.longest.get().max(began.elapsed()));
+                    return done;
+                }
                 Err(RecvTimeoutError::Timeout) if left > CHECK_INTERVAL => {}
                 Err(_) if progress.enter(Stage::Abandoned) == Stage::Commit => {
                     return Err(Error::uncertain(doing, error::SILENT));

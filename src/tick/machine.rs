@@ -422,13 +422,16 @@ impl Machine {
         let used = lease.saturating_sub(stop_after) + self.timing.answer_limit() + 3 * answer;
         let spare = |end: Instant| end.saturating_duration_since(now + used);
         let spare = self.leases.first_end().map_or(Duration::MAX, spare);
+        // The note is a transaction of its own, and the leases matter more. A tick that has no time
+        // sends it at its end.
+        let has_time = spare >= 6 * answer;
+        let slow = if has_time { self.link.take_slow() } else { None };
         let until = now + (6 * answer).min(spare).max(heartbeat / 4);
         let until = self.phase_ends.map_or(until, |end| until.min(end));
         let claim_error = match std::mem::replace(&mut self.search, Search::None) {
             Search::Begins(error) => Some(error),
             Search::None | Search::Running => None,
         };
-        let slow = self.link.take_slow();
         Request::Wake(self.claims.wake(right, self.leases.tokens(), until, claim_error, slow))
     }
 
@@ -487,7 +490,7 @@ impl Machine {
 
     /// Measures the answer, and logs once if the database is slow.
     fn observe(&mut self, sent: &Sent, answer: &Answer) {
-        let took = self.now - sent.at;
+        let mut took = self.now - sent.at;
         match answer {
             // The pause before the next attempt to connect says enough.
             Answer::Renew(Err(error)) | Answer::Step(Err((error, _)))
@@ -496,7 +499,11 @@ impl Machine {
                 return;
             }
             Answer::Renew(_) | Answer::Step(_) => self.link.observe(took),
-            Answer::Wake { woken: Ok(woken), .. } => self.link.observe(woken.took),
+            Answer::Wake { woken: Ok(woken), .. } => {
+                self.link.observe(woken.took);
+                // A wake has several answers.
+                took = woken.longest;
+            }
             Answer::Wake { woken: Err(_), .. } | Answer::Leave(_) | Answer::Prune => return,
         }
         if !self.link.warns_slow(took, self.timing.heartbeat) {
@@ -946,5 +953,139 @@ impl Machine {
 
     fn log(&mut self, level: Level, line: String) {
         self.instructions.push(Instruction::Log(level, line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::store::ClaimResult;
+
+    /// A lingering tick with a lease of 30 s: a job stops 22.5 s after its renewal was sent. All
+    /// renewals and steps take equally long.
+    struct Tick {
+        machine: Machine,
+        now: Instant,
+        takes: Duration,
+        log: String,
+        /// The request that has no answer yet.
+        request: Option<Request>,
+    }
+
+    impl Tick {
+        /// Connects, wakes, and claims these runs.
+        fn that_claims(claimed: Vec<Claimed>, takes: Duration) -> Self {
+            let bounds = Bounds {
+                limit: usize::MAX,
+                max_time: Duration::from_secs(3600),
+                linger: true,
+                grace: Duration::ZERO,
+                prunes: false,
+            };
+            let now = Instant::now();
+            let machine = Machine::new(bounds, Timing::of(Duration::from_secs(30)), now);
+            let mut tick = Self { machine, now, takes, log: String::new(), request: None };
+            tick.on(Event::Connected);
+            tick.wakes(Duration::ZERO, Duration::ZERO);
+            tick.answer(takes, step(claimed));
+            tick
+        }
+
+        fn on(&mut self, event: Event) {
+            let pool = PoolState { size: 4, running: 1, waiting: 0, oldest: None };
+            for instruction in self.machine.on(self.now, pool, event) {
+                match instruction {
+                    Instruction::Send(request, _) => self.request = Some(request),
+                    Instruction::Log(_, line) => self.log += &line,
+                    _ => {}
+                }
+            }
+        }
+
+        fn answer(&mut self, took: Duration, answer: Answer) {
+            self.now += took;
+            self.request = None;
+            self.on(Event::Answered(answer));
+        }
+
+        /// Answers a wake after `took`, in which the longest answer took `longest`.
+        fn wakes(&mut self, took: Duration, longest: Duration) {
+            assert!(matches!(self.request, Some(Request::Wake(_))), "{:?}", self.request);
+            let woken = Woken { may_claim: true, longest, ..Woken::default() };
+            self.answer(took, Answer::Wake { woken: Ok(woken), is_searching: false });
+        }
+
+        /// Answers requests until one of this kind is sent.
+        fn until(&mut self, is_wanted: fn(&Request) -> bool) {
+            while !self.request.as_ref().is_some_and(is_wanted) {
+                match self.request.take() {
+                    None => {
+                        self.now = self.machine.until().unwrap();
+                        self.on(Event::Time);
+                    }
+                    Some(Request::Wake(wake)) => {
+                        self.request = Some(Request::Wake(wake));
+                        self.wakes(Duration::ZERO, Duration::ZERO);
+                    }
+                    Some(Request::Renew(claims)) => self.answer(self.takes, renewed(&claims)),
+                    Some(_) => self.answer(self.takes, step(Vec::new())),
+                }
+            }
+        }
+    }
+
+    fn run(id: i64) -> Claimed {
+        Claimed {
+            id,
+            position: None,
+            payload: "{}".into(),
+            definition: None,
+            attempt: 1,
+            max_attempts: 2,
+            claimed_at: chrono::DateTime::UNIX_EPOCH,
+            cancel_asked: false,
+            expires_in: None,
+            timeout: None,
+            backoff: "fixed:1m".into(),
+            key: None,
+            scheduled_for: None,
+            job_type: "shell".into(),
+        }
+    }
+
+    fn step(claimed: Vec<Claimed>) -> Answer {
+        let recorded = HashMap::new();
+        let taken = ClaimResult { claimed, ..ClaimResult::default() };
+        let claiming = Duration::ZERO;
+        Answer::Step(Ok(StepResult { recorded, locked: Vec::new(), taken, claiming }))
+    }
+
+    fn renewed(claims: &[Token]) -> Answer {
+        Answer::Renew(Ok(claims.iter().map(|claim| (*claim, LeaseState::Renewed)).collect()))
+    }
+
+    #[test]
+    fn a_wake_records_a_slow_answer_only_if_leases_leave_the_time() {
+        for (claimed, records) in [(Vec::new(), true), (vec![run(1)], false)] {
+            let mut tick = Tick::that_claims(claimed, Duration::from_secs(6));
+            assert!(tick.log.contains("the database is slow: it took 6s"), "{}", tick.log);
+            tick.until(|request| matches!(request, Request::Wake(_)));
+            let Some(Request::Wake(wake)) = &tick.request else { unreachable!() };
+            assert_eq!(wake.slow.is_some(), records);
+            assert_eq!(tick.machine.link.is_slow(), !records);
+        }
+    }
+
+    #[test]
+    fn a_wake_with_several_answers_is_slow_only_if_one_of_them_is() {
+        for (longest, is_slow) in [(4, false), (6, true)] {
+            let mut tick = Tick::that_claims(Vec::new(), Duration::ZERO);
+            tick.until(|request| matches!(request, Request::Wake(_)));
+            tick.wakes(Duration::from_secs(8), Duration::from_secs(longest));
+            assert_eq!(tick.log.contains("the database is slow: it took 6s"), is_slow);
+            assert_eq!(tick.machine.link.is_slow(), is_slow);
+        }
     }
 }

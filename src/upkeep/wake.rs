@@ -43,6 +43,8 @@ pub(crate) struct Woken {
     pub(crate) has_more: bool,
     /// How long the database took for the right.
     pub(crate) took: Duration,
+    /// The longest answer.
+    pub(crate) longest: Duration,
 }
 
 /// The session of a tick that wakes.
@@ -70,6 +72,7 @@ impl Upkeep<'_> {
             let woken = store.wake(holder, filter, right, keeps_right, own, self.seen_ticks);
             woken.inspect(|(woken, _)| self.seen_ticks.saw(woken.tick()))
         };
+        store.take_longest();
         let began = Instant::now();
         let (mut seen, mut held_by_others) = report()?;
         let took = began.elapsed();
@@ -111,6 +114,7 @@ impl Upkeep<'_> {
             limits: seen.limits,
             has_more: turn.is_cut,
             took,
+            longest: store.take_longest(),
         })
     }
 

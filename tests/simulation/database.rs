@@ -556,6 +556,7 @@ impl Database {
             limits: seen.limits,
             has_more: turn.is_cut,
             took: Duration::ZERO,
+            longest: Duration::ZERO,
         })
     }
 

@@ -209,7 +209,8 @@ fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
 fn said_of(answer: Answer) -> String {
     match answer {
         Answer::Wake { woken, is_searching } => {
-            let woken = woken.map(|woken| Woken { took: Duration::ZERO, ..woken });
+            let woken =
+                woken.map(|woken| Woken { took: Duration::ZERO, longest: Duration::ZERO, ..woken });
             format!("{} {is_searching}", said(woken))
         }
         Answer::Renew(renewed) => said(renewed.map(|mut renewed| {

@@ -887,6 +887,7 @@ impl World {
         if let Some(mut answer) = answer {
             if let Answer::Wake { woken: Ok(woken), .. } = &mut answer {
                 woken.took = Duration::from_nanos(took + 4 * self.latency);
+                woken.longest = woken.took;
             }
             self.variant.answer(&mut answer);
             self.push(self.now + delay, What::Answer(tick.number, number, answer));
