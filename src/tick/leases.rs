@@ -45,6 +45,11 @@ impl Leases {
         self.held.len()
     }
 
+    /// Returns how many statements renew all leases.
+    pub(super) fn renewals(&self) -> u32 {
+        u32::try_from(self.held.len().div_ceil(self.batch.at_most())).unwrap_or(u32::MAX)
+    }
+
     pub(super) fn tokens(&self) -> impl Iterator<Item = Token> {
         self.held.keys().copied()
     }

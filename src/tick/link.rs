@@ -14,6 +14,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// An answer that takes at least this long, and longer than a heartbeat, is slow.
 const SLOW: Duration = Duration::from_secs(2);
 
+/// How long an answer takes at most, as far as the latest ones show.
+#[derive(Clone, Copy, Debug, Default)]
+struct Longest(Duration);
+
+impl Longest {
+    fn observe(&mut self, took: Duration) {
+        self.0 = took.max(self.0 * 3 / 4);
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Link {
     is_up: bool,
@@ -29,7 +39,9 @@ pub(super) struct Link {
     has_warned_slow: bool,
     /// The longest slow answer that the database does not know yet.
     slow: Option<Duration>,
-    longest_answer: Duration,
+    longest_answer: Longest,
+    longest_renewal: Longest,
+    longest_step: Longest,
     /// Until this time the tick sends nothing.
     paused_until: Option<Instant>,
 }
@@ -57,12 +69,32 @@ impl Link {
 
     /// Records how long an answer took.
     pub(super) fn observe(&mut self, took: Duration) {
-        self.longest_answer = took.max(self.longest_answer * 3 / 4);
+        self.longest_answer.observe(took);
+    }
+
+    pub(super) fn observe_renewal(&mut self, took: Duration) {
+        self.observe(took);
+        self.longest_renewal.observe(took);
+    }
+
+    pub(super) fn observe_step(&mut self, took: Duration) {
+        self.observe(took);
+        self.longest_step.observe(took);
     }
 
     /// Returns how long an answer takes at most, as far as the latest ones show.
     pub(super) fn longest_answer(&self) -> Duration {
-        self.longest_answer
+        self.longest_answer.0
+    }
+
+    /// Returns how long a renewal takes; before the first one, as long as other answers.
+    pub(super) fn longest_renewal(&self) -> Duration {
+        let Longest(took) = self.longest_renewal;
+        if took.is_zero() { self.longest_answer.0 } else { took }
+    }
+
+    pub(super) fn longest_step(&self) -> Duration {
+        self.longest_step.0
     }
 
     /// Records a slow answer. Returns whether to warn of a slow database, once.

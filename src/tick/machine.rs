@@ -333,8 +333,22 @@ impl Machine {
         let may_claim = self.phase == Phase::Working
             && !self.is_searching()
             // Before jobs print more output, record the output that is waiting.
-            && self.writes.bytes() <= pending_writes::BYTES_AT_ONCE;
+            && self.writes.bytes() <= pending_writes::BYTES_AT_ONCE
+            && self.has_time_to_claim();
         if may_claim { self.claims.due() } else { None }
+    }
+
+    /// Whether all leases can be renewed in time after a claim, if answers take as long as before.
+    fn has_time_to_claim(&self) -> bool {
+        let Timing { lease, heartbeat, stop_after, .. } = self.timing;
+        let needed =
+            self.link.longest_step() + self.leases.renewals() * self.link.longest_renewal();
+        // Short answers endanger no lease: do not look at all of them.
+        needed < heartbeat / 4
+            || self
+                .leases
+                .first_end()
+                .is_none_or(|end| end + stop_after >= self.now + lease + needed)
     }
 
     /// Whether the lease of a job might end if another request came before its renewal. Leases that
@@ -498,7 +512,8 @@ impl Machine {
             {
                 return;
             }
-            Answer::Renew(_) | Answer::Step(_) => self.link.observe(took),
+            Answer::Renew(_) => self.link.observe_renewal(took),
+            Answer::Step(_) => self.link.observe_step(took),
             Answer::Wake { woken: Ok(woken), .. } => {
                 self.link.observe(woken.took);
                 // A wake has several answers.
@@ -958,9 +973,9 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
+    use crate::job::attempt::AttemptResult;
+    use crate::job::failure::Failure;
     use crate::store::ClaimResult;
 
     /// A lingering tick with a lease of 30 s: a job stops 22.5 s after its renewal was sent. All
@@ -989,7 +1004,7 @@ mod tests {
             let mut tick = Self { machine, now, takes, log: String::new(), request: None };
             tick.on(Event::Connected);
             tick.wakes(Duration::ZERO, Duration::ZERO);
-            tick.answer(takes, step(claimed));
+            tick.answer(takes, step(&[], claimed));
             tick
         }
 
@@ -1030,7 +1045,7 @@ mod tests {
                         self.wakes(Duration::ZERO, Duration::ZERO);
                     }
                     Some(Request::Renew(claims)) => self.answer(self.takes, renewed(&claims)),
-                    Some(_) => self.answer(self.takes, step(Vec::new())),
+                    Some(_) => self.answer(self.takes, step(&[], Vec::new())),
                 }
             }
         }
@@ -1055,8 +1070,8 @@ mod tests {
         }
     }
 
-    fn step(claimed: Vec<Claimed>) -> Answer {
-        let recorded = HashMap::new();
+    fn step(recorded: &[Claimed], claimed: Vec<Claimed>) -> Answer {
+        let recorded = recorded.iter().map(|run| (run.token(), Status::Succeeded)).collect();
         let taken = ClaimResult { claimed, ..ClaimResult::default() };
         let claiming = Duration::ZERO;
         Answer::Step(Ok(StepResult { recorded, locked: Vec::new(), taken, claiming }))
@@ -1064,6 +1079,28 @@ mod tests {
 
     fn renewed(claims: &[Token]) -> Answer {
         Answer::Renew(Ok(claims.iter().map(|claim| (*claim, LeaseState::Renewed)).collect()))
+    }
+
+    /// Returns whether the step claims that records a result after a renewal.
+    fn claims_after_a_renewal(takes: Duration) -> bool {
+        let mut tick = Tick::that_claims(vec![run(1), run(2)], takes);
+        tick.until(|request| matches!(request, Request::Renew(_)));
+        let result = AttemptResult::unstarted(Failure::Signal(9));
+        let judged = JudgedAttempt::new(run(1), result, false, (tick.now, tick.now), 0.5);
+        tick.on(Event::Ended(vec![Ended::Judged(Box::new(judged))]));
+        tick.answer(takes, renewed(&[run(1).token(), run(2).token()]));
+        let Some(Request::Step { results, claim, .. }) = tick.request else {
+            panic!("{:?}", tick.request)
+        };
+        assert_eq!(results.len(), 1);
+        claim.is_some()
+    }
+
+    #[test]
+    fn a_tick_claims_only_if_it_can_renew_its_leases_afterwards() {
+        for (seconds, claims) in [(0, true), (7, true), (8, false)] {
+            assert_eq!(claims_after_a_renewal(Duration::from_secs(seconds)), claims, "{seconds}");
+        }
     }
 
     #[test]
