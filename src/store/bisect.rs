@@ -11,7 +11,7 @@ const AT_ONCE: usize = 500;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct BatchSize {
     at_most: usize,
-    /// Larger batches took too long.
+    /// The server ended larger batches because they took too long.
     in_time: usize,
 }
 
@@ -31,10 +31,13 @@ impl BatchSize {
         self.at_most = (size / 2).max(1);
     }
 
-    /// A batch of `size` items took too long.
-    pub(crate) fn too_long(&mut self, size: usize) {
+    /// A batch of `size` items took too long. Without an error of the server, the network may be
+    /// the cause instead of the items. Then the next batches grow again.
+    pub(crate) fn too_long(&mut self, size: usize, error: &Error) {
         self.rejected(size);
-        self.in_time = self.at_most;
+        if error.is_too_slow() {
+            self.in_time = self.at_most;
+        }
     }
 
     pub(crate) fn accepted(&mut self, is_quick: bool) {
@@ -99,7 +102,7 @@ impl<T> Bisection<T> {
     ) -> Result<Option<(T, Error)>> {
         let size = self.size.at_most().min(AT_ONCE).min(self.untried.len());
         match attempt(&self.untried[..size]) {
-            Err(error) if size > 1 && error.is_too_slow() => self.size.too_long(size),
+            Err(error) if size > 1 && error.is_too_slow() => self.size.too_long(size, &error),
             Err(error) if size > 1 && error.may_be_about_rows() => self.size.rejected(size),
             Err(error) if !error.may_be_about_rows() => return Err(error),
             Err(error) => return Ok(self.untried.drain(..size).next().map(|item| (item, error))),
@@ -147,5 +150,21 @@ mod tests {
         };
         let found = bisect(vec![(); 256], || true, reject);
         assert_eq!((found.unwrap().len(), attempts), (256, 256 + 8));
+    }
+
+    #[test]
+    fn a_batch_grows_again_unless_the_server_ended_a_larger_one() {
+        let mut size = BatchSize::default();
+        size.too_long(60, &Error::silent("record results"));
+        assert_eq!(size.at_most(), 30);
+        size.accepted(false);
+        assert_eq!(size.at_most(), 60);
+        let mut ended = Error::silent("record results");
+        ended.is_too_slow = true;
+        size.too_long(60, &ended);
+        size.accepted(false);
+        assert_eq!(size.at_most(), 30);
+        size.accepted(true);
+        assert_eq!(size.at_most(), 60);
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Error {
     pub(crate) exit: Exit,
     cause: String,
     remedy: &'static str,
-    is_too_slow: bool,
+    pub(super) is_too_slow: bool,
     is_locked: bool,
 }
 

@@ -194,8 +194,8 @@ impl Claims {
     }
 
     /// A claim of `size` runs took too long. The next one takes half of them.
-    pub(super) fn too_long(&mut self, size: usize) {
-        self.batch.too_long(size);
+    pub(super) fn too_long(&mut self, size: usize, error: &store::Error) {
+        self.batch.too_long(size, error);
     }
 
     /// Leaves out the runs of limited definitions. They must not keep others from being claimed.

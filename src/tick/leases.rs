@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 
-use crate::store::{BatchSize, Token};
+use crate::store::{self, BatchSize, Token};
 
 /// A claimed run that is executed, waits for a thread, has an unrecorded result, or must be
 /// released.
@@ -107,8 +107,8 @@ impl Leases {
     }
 
     /// A renewal of `size` leases took too long.
-    pub(super) fn too_long(&mut self, size: usize) {
-        self.batch.too_long(size);
+    pub(super) fn too_long(&mut self, size: usize, error: &store::Error) {
+        self.batch.too_long(size, error);
     }
 
     /// The database accepted a renewal of `size` leases. Returns whether it may have left others,

@@ -553,8 +553,9 @@ impl Machine {
         self.now - sent >= self.timing.limits.statement
     }
 
+    /// Whether a request for twice as many rows takes less than the limit.
     fn was_quick(&self, sent: Instant) -> bool {
-        self.now - sent < self.timing.limits.statement / 3
+        self.now - sent < self.timing.limits.statement / 2
     }
 
     /// Takes the state of leases. Stops runs that were cancelled or lost.
@@ -578,7 +579,7 @@ impl Machine {
             }
             Err(error) => {
                 if self.took_too_long(sent.at) {
-                    self.leases.too_long(sent.renewed.len());
+                    self.leases.too_long(sent.renewed.len(), &error);
                 }
                 // Retry soon. Until then, the tick records results.
                 self.next_renewal = self.now + heartbeat / 5;
@@ -717,13 +718,13 @@ impl Machine {
                     return Ok(());
                 }
                 Some(claim) if sent.writes.is_empty() && claim.at_most > 1 => {
-                    self.claims.too_long(claim.at_most.unsigned_abs() as usize);
+                    self.claims.too_long(claim.at_most.unsigned_abs() as usize, &error);
                     if error.kind == Kind::Busy {
                         return Ok(());
                     }
                 }
                 Some(_) => {}
-                None => self.writes.too_long(sent.writes.len()),
+                None => self.writes.too_long(sent.writes.len(), &error),
             }
         }
         if !is_about_rows || sent.claim.is_some() && !sent.writes.is_empty() {

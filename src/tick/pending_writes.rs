@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::attempt::{JudgedAttempt, subject};
-use crate::store::{BatchSize, Finish, Token};
+use crate::store::{self, BatchSize, Finish, Token};
 
 /// The maximum size of the output in one statement, in bytes.
 pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
@@ -136,8 +136,8 @@ impl PendingWrites {
     }
 
     /// A statement with `size` of them took too long: the next one has half of them.
-    pub(super) fn too_long(&mut self, size: usize) {
-        self.batch.too_long(size);
+    pub(super) fn too_long(&mut self, size: usize, error: &store::Error) {
+        self.batch.too_long(size, error);
     }
 
     /// Whether there is a result that was never sent.
