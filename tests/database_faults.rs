@@ -103,6 +103,23 @@ fn a_result_is_recorded_once_if_the_answer_is_lost() {
 }
 
 #[test]
+fn a_result_whose_answer_is_lost_is_not_called_unrecorded() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    let gate = Gate::new();
+    let id = gate.enqueue(&db);
+    let tick =
+        db.jobctl(["tick", "--lease", "2s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    gate.wait_for_starts(1);
+    proxy.lose_answer_and_cut(&["INSERT INTO jobctl.job_attempts", "COMMIT"]);
+    gate.open();
+    let line = "shell attempt 1/10: the result may not be recorded: the answer was lost";
+    let tick = tick.wait().exits(5).stderr_has(&format!("run {id} {line}"));
+    tick.nowhere("result not recorded");
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+}
+
+#[test]
 fn a_claim_is_released_if_the_answer_is_lost() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);

@@ -36,6 +36,7 @@ pub(crate) struct Error {
     remedy: &'static str,
     pub(super) is_too_slow: bool,
     is_locked: bool,
+    may_be_committed: bool,
 }
 
 /// The codes of `jobctl.enqueue` that jobctl handles separately.
@@ -46,7 +47,15 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub(crate) fn new(kind: Kind, exit: Exit, message: impl Into<String>) -> Self {
-        Self { kind, exit, cause: message.into(), remedy: "", is_too_slow: false, is_locked: false }
+        Self {
+            kind,
+            exit,
+            cause: message.into(),
+            remedy: "",
+            is_too_slow: false,
+            is_locked: false,
+            may_be_committed: false,
+        }
     }
 
     /// Returns the error for a tick's log, without the advice to try again: the tick tries again
@@ -71,6 +80,11 @@ impl Error {
     /// Returns whether a time limit ended the statement. It may succeed with fewer rows.
     pub(crate) fn is_too_slow(&self) -> bool {
         self.is_too_slow
+    }
+
+    /// Returns whether the answer to COMMIT is missing.
+    pub(crate) fn may_be_committed(&self) -> bool {
+        self.may_be_committed
     }
 
     /// Returns whether another session held a lock for too long.
@@ -144,7 +158,7 @@ impl Error {
             error.code(),
             Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED)
         );
-        Self { kind, exit, cause, remedy, is_too_slow, is_locked }
+        Self { kind, exit, cause, remedy, is_too_slow, is_locked, may_be_committed: false }
     }
 
     /// The error that a function of the schema caught.
@@ -165,7 +179,7 @@ impl Error {
         let cause =
             format!("cannot {doing}: {cause} after COMMIT was sent, so it may have succeeded")
                 .replace(['\n', '\r'], " ");
-        Self::lost(cause, "check before you try again")
+        Self { may_be_committed: true, ..Self::lost(cause, "check before you try again") }
     }
 }
 

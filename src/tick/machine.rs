@@ -705,6 +705,9 @@ impl Machine {
         self.claims.pause(self.now);
         self.claims_apart |= sent.claim.is_some() && !sent.writes.is_empty();
         let is_about_rows = error.may_be_about_rows();
+        if error.may_be_committed() {
+            self.writes.answer_lost(&sent.writes);
+        }
         if self.took_too_long(sent.at) {
             match &sent.claim {
                 Some(claim) if claim.limits && sent.writes.is_empty() && error.is_too_slow() => {
@@ -872,9 +875,8 @@ impl Machine {
         };
         for write in self.writes.drop_if(is_over) {
             self.leases.remove(&write.token());
-            let is_release = write.released().is_some();
-            let what = if is_release { "claim not released" } else { "result not recorded" };
-            self.log(Level::Warn, format!("{}: {what}, lease lost", write.subject()));
+            let outcome = self.writes.outcome(&write.token(), write.released().is_some());
+            self.log(Level::Warn, format!("{}: {outcome}", write.subject()));
         }
     }
 
@@ -931,7 +933,12 @@ impl Machine {
     fn exit(&mut self) {
         let claims: Vec<_> = self.leases.tokens().collect();
         for claim in &claims {
-            self.leave_to_lease(&format!("run {}", claim.id), &"not released at the exit");
+            let why = if self.writes.is_uncertain(claim) {
+                "the answer was lost, so its end may not be recorded; if it is not"
+            } else {
+                "not released at the exit"
+            };
+            self.leave_to_lease(&format!("run {}", claim.id), &why);
         }
         let result = match self.failure.take().or_else(|| self.link.take_lost()) {
             Some(failure) => Err(failure),

@@ -1,6 +1,7 @@
 //! The writes about ended claims, until the database has them: results to record, and claims that
 //! were not started to release. Pure.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::attempt::{JudgedAttempt, subject};
@@ -72,6 +73,8 @@ pub(super) struct PendingWrites {
     /// The bytes of output in it.
     bytes: usize,
     batch: BatchSize,
+    /// The claims of those that may be committed, because the answer was lost.
+    uncertain: BTreeSet<Token>,
 }
 
 impl PendingWrites {
@@ -144,6 +147,26 @@ impl PendingWrites {
     pub(super) fn has_new_results(&self) -> bool {
         let is_new = |waiting: &Waiting| waiting.again.is_none();
         self.waiting.iter().any(|it| is_new(it) && it.write.released().is_none())
+    }
+
+    /// The answer to a statement with these was lost.
+    pub(super) fn answer_lost(&mut self, sent: &[PendingWrite]) {
+        self.uncertain.extend(sent.iter().map(PendingWrite::token));
+    }
+
+    /// Returns what to log about a claim whose write this tick can't send again.
+    pub(super) fn outcome(&self, claim: &Token, is_release: bool) -> &'static str {
+        match (is_release, self.uncertain.contains(claim)) {
+            (false, false) => "result not recorded, lease lost",
+            (true, false) => "claim not released, lease lost",
+            (false, true) => "the result may not be recorded: the answer was lost",
+            (true, true) => "the claim may not be released: the answer was lost",
+        }
+    }
+
+    /// Whether the answer to the latest write about this claim was lost.
+    pub(super) fn is_uncertain(&self, claim: &Token) -> bool {
+        self.uncertain.contains(claim)
     }
 
     /// A statement with these failed. They are sent again from `now` on, before the others.
