@@ -260,7 +260,7 @@ fn a_tick_without_its_database_exits_within_its_timeouts() {
         tick.signal(Signal::TERM);
         wait_until("the job to be ended", || !gate.has_processes());
         // The result can't be written. The tick retries until then.
-        let tick = tick.wait().exits(5);
+        let tick = tick.wait().exits(1).stderr_has("cannot release 1 run in time");
         assert!(asked.elapsed() < Duration::from_secs(40), "took {:?}", asked.elapsed());
         assert!(
             tick.stderr.contains(&format!(
@@ -379,7 +379,8 @@ fn an_idle_tick_exits_within_grace_and_two_seconds_of_silence() {
         wait_until("the database to be silent", || proxy.is_frozen());
         let asked = Instant::now();
         tick.signal(Signal::TERM);
-        tick.wait().exits(5).stderr_has("the database does not answer").complains_once();
+        // It holds nothing, so a missing answer is no error.
+        tick.wait().success().stderr("");
         assert!(asked.elapsed() < Duration::from_secs(3), "{text}: took {:?}", asked.elapsed());
     }
 }

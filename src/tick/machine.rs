@@ -151,6 +151,8 @@ pub(super) struct Machine {
     claims_apart: bool,
     has_logged_exhausted: bool,
     may_prune: bool,
+    /// A signal has asked the tick to stop.
+    has_signal: bool,
 }
 
 impl Machine {
@@ -179,6 +181,7 @@ impl Machine {
             claims_apart: false,
             has_logged_exhausted: false,
             may_prune: bounds.prunes,
+            has_signal: false,
         }
     }
 
@@ -801,7 +804,11 @@ impl Machine {
         if self.phase == Phase::Leaving {
             self.claims.right_lost();
             self.may_prune = false;
-            self.failure.get_or_insert(error.into());
+            if error.kind == Kind::Lost {
+                self.link.lost(error.into());
+            } else {
+                self.failure.get_or_insert(error.into());
+            }
             return;
         }
         if error.kind == Kind::Lost {
@@ -884,6 +891,7 @@ impl Machine {
     /// Another one kills them.
     fn signal(&mut self) {
         let is_another = self.phase.is_stopping();
+        self.has_signal = true;
         self.turn(PhaseEnd::Signal);
         if is_another {
             self.instructions.push(Instruction::Hurry);
@@ -940,7 +948,9 @@ impl Machine {
             };
             self.leave_to_lease(&format!("run {}", claim.id), &why);
         }
-        let result = match self.failure.take().or_else(|| self.link.take_lost()) {
+        // After a signal the tick does not wait for a slow answer. Only what it holds matters.
+        let lost = self.link.take_lost().filter(|_| !self.has_signal);
+        let result = match self.failure.take().or(lost) {
             Some(failure) => Err(failure),
             None if claims.is_empty() => Ok(()),
             None => {
