@@ -379,7 +379,7 @@ fn an_idle_tick_exits_within_grace_and_two_seconds_of_silence() {
         wait_until("the database to be silent", || proxy.is_frozen());
         let asked = Instant::now();
         tick.signal(Signal::TERM);
-        // It holds nothing, so a missing answer is no error.
+        // It holds nothing, so it needs no answer.
         tick.wait().success().stderr("");
         assert!(asked.elapsed() < Duration::from_secs(3), "{text}: took {:?}", asked.elapsed());
     }

@@ -570,8 +570,8 @@ impl Checks {
         }
         let row = database.workers.get(&host.worker);
         let right = row.and_then(|row| row.claiming.as_ref());
-        // After a reconnection, a tick does not know whether it still has the right. After a signal,
-        // it does not wait for a missing answer.
+        // A tick does not know whether it still has the right after a reconnection, or if a signal
+        // ended its wait for an answer.
         let knows = tick.connection == 1 && tick.stopping_since.is_none();
         if right.is_some_and(|(name, _)| *name == tick.name) && knows {
             self.fail(format!("{} exits without error, but has the claim right", tick.name));
