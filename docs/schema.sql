@@ -1272,6 +1272,7 @@ CREATE INDEX job_definitions_next_run ON jobctl.job_definitions USING btree (nex
 CREATE INDEX job_effects_open ON jobctl.job_effects USING btree (recorded_at) WHERE (completed_at IS NULL);
 CREATE INDEX job_events_definition ON jobctl.job_events USING btree (job, id) WHERE (run_id IS NULL);
 CREATE INDEX job_events_recorded ON jobctl.job_events USING btree (recorded_at);
+CREATE INDEX job_events_restore ON jobctl.job_events USING btree (id) WHERE (action = ANY (ARRAY['restore'::text, 'accept-restore'::text]));
 CREATE INDEX job_events_run ON jobctl.job_events USING btree (run_id) WHERE (run_id IS NOT NULL);
 CREATE INDEX job_figures_job ON jobctl.job_figures USING btree (job_type, day, part);
 CREATE INDEX job_runs_dead ON jobctl.job_runs USING btree (finished_at, id) WHERE ((status = 'dead'::text) AND (settled_at IS NULL));

@@ -503,6 +503,9 @@ fn a_rejected_claim_delays_no_other_run() {
             db.of_run(2, "attempts, last_error, run_at > now()"),
             "0|cannot claim runs: no|t"
         );
+        // It is never overdue.
+        let check = db.jobctl(["check"]).run().exits(1);
+        check.stdout_has("the database rejects the claim of 1 waiting run of shell");
         db.jobctl(["tick"]).run().success().stderr("");
         db.execute(
             "DROP TRIGGER refuse ON jobctl.job_runs; UPDATE jobctl.job_runs SET run_at = \

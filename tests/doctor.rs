@@ -102,6 +102,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
             "definitions",
             "queues",
             "overdue runs",
+            "claims",
             "schedules",
             "leases",
             "dead runs",

@@ -391,8 +391,10 @@ fn a_hold_may_keep_runs_that_no_schedule_waits_for() {
     due(&db, run, "11 minutes");
     assert_eq!(checked(&db), ["bad runs_held - - web1"]);
     db.execute("UPDATE jobctl.job_workers SET queues = '{default}' WHERE worker = 'web2'");
-    let checked = checked(&db);
-    assert_eq!(checked, ["bad runs_overdue nightly - -", "info runs_held - - web1"]);
+    assert_eq!(checked(&db), ["bad runs_overdue nightly - -", "info runs_held - - web1"]);
+    // It runs no commands, so the hold is the cause.
+    db.execute("UPDATE jobctl.job_workers SET excluded_kinds = '{shell}' WHERE worker = 'web2'");
+    assert_eq!(checked(&db), ["bad runs_held - - web1"]);
 }
 
 fn tick_other_queue(db: &TestDb) {

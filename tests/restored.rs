@@ -54,7 +54,7 @@ fn set_last_tick(db: &TestDb, age: &str) {
     db.execute(&format!("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '{age}'"));
 }
 
-const LOST: &str = "jobctl: cannot start runs: the database is older than this worker's tick of ";
+const LOST: &str = "jobctl: cannot start runs: the database is older than a tick has seen it";
 const REMEDY: &str = ", as after a restore; cancel the runs whose work is done, then accept the \
     rest: as an operator, `jobctl accept-restore`";
 
@@ -94,8 +94,10 @@ fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
     let rows = "SELECT string_agg(run::text, '') FROM (SELECT * FROM jobctl.job_runs ORDER BY id)
         AS run";
     let restored = db.query(rows);
-    hosts.iter().for_each(|host| starts_nothing(host.tick(&db)));
     starts_nothing(hosts[0].tick(&db));
+    // From now on, the event stops all hosts, with or without notes.
+    hosts.iter().for_each(|host| starts_nothing(host.tick(&db)));
+    starts_nothing(db.jobctl(["tick", "--worker", "web3"]).env("XDG_STATE_HOME", "").run());
     assert_eq!((db.query(rows), receipts()), (restored, "charged\n".to_owned()));
     let events = "SELECT action, host_user IS NULL, reason, detail FROM jobctl.job_events
         WHERE action LIKE '%restore' ORDER BY id";
@@ -157,6 +159,7 @@ fn a_failover_that_lost_ten_minutes_stops_no_tick() {
     set_last_tick(&db, "11 minutes");
     starts_nothing(host.tick(&db));
     // A host that ticks every hour loses its last tick.
+    let db = TestDb::new();
     let host = Host::new(&db, "web2");
     set_last_tick(&db, "1 hour");
     host.tick(&db).success();
@@ -216,6 +219,8 @@ fn a_missing_or_unreadable_state_folder_stops_no_tick() {
     // The broken note was replaced.
     set_last_tick(&db, "2 days");
     starts_nothing(host.tick(&db));
+    db.jobctl(["accept-restore"]).run().success();
+    fs::remove_file(&note).unwrap();
     fs::set_permissions(&notes, Permissions::from_mode(0o777)).unwrap();
     host.tick(&db).success().nowhere("cannot");
     fs::remove_dir_all(&notes).unwrap();

@@ -534,6 +534,10 @@ CREATE INDEX job_events_run ON jobctl.job_events (run_id) WHERE run_id IS NOT NU
 
 CREATE INDEX job_events_definition ON jobctl.job_events (job, id) WHERE run_id IS NULL;
 
+-- Each wake looks whether a restore waits to be accepted.
+CREATE INDEX job_events_restore ON jobctl.job_events (id)
+    WHERE action IN ('restore', 'accept-restore');
+
 -- For pruning.
 CREATE INDEX job_events_recorded ON jobctl.job_events (recorded_at);
 

@@ -28,6 +28,9 @@ pub(crate) struct SeenTicks {
     created_at: Option<DateTime<Utc>>,
     /// The newest, those that a failover may have lost, and the newest of the others.
     ticks: Vec<DateTime<Utc>>,
+    /// The database's clock was corrected: some ticks were later than now.
+    #[serde(skip)]
+    is_corrected: bool,
 }
 
 impl SeenTicks {
@@ -39,6 +42,7 @@ impl SeenTicks {
     /// earlier, and a tick that follows at once changes little.
     pub(crate) fn replaces(&self, stored: &Self) -> bool {
         self.created_at != stored.created_at
+            || self.is_corrected
             || self.last() > stored.last().map(|stored| stored + APART)
     }
 
@@ -60,8 +64,9 @@ impl SeenTicks {
     pub(crate) fn saw(&mut self, stored: StoredTick) {
         let StoredTick { created_at, previous_at, now } = stored;
         if self.created_at != Some(created_at) {
-            *self = Self { created_at: Some(created_at), ticks: Vec::new() };
+            *self = Self { created_at: Some(created_at), ..Self::default() };
         }
+        self.is_corrected |= self.last() > Some(now);
         self.ticks.retain(|tick| *tick <= now);
         // Another host may tick by the same name.
         self.ticks.extend(previous_at.filter(|at| self.last() < Some(*at) && *at <= now));
@@ -103,6 +108,22 @@ mod tests {
     #[track_caller]
     fn loses(seen: &SeenTicks, previous: Option<i64>, now: i64, lost: Option<i64>) {
         assert_eq!(seen.lost(stored(previous, now)), lost.map(at), "{seen:?}");
+    }
+
+    #[test]
+    fn a_corrected_clock_does_not_look_like_a_restore() {
+        let ahead = seen(1030..=1050);
+        loses(&ahead, Some(1050), 1021, None);
+        let mut corrected = ahead.clone();
+        corrected.saw(stored(Some(1050), 1021));
+        assert!(corrected.replaces(&ahead));
+        // What the file has: the time passes those that were wrong.
+        let mut read = SeenTicks { is_corrected: false, ..corrected };
+        for now in 1022..=1100 {
+            loses(&read, Some(now - 1), now, None);
+            read.saw(stored(Some(now - 1), now));
+        }
+        loses(&read, Some(1089), 1101, Some(1090));
     }
 
     #[test]

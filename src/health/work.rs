@@ -14,7 +14,7 @@ use crate::text::duration::show;
 use crate::text::{plural, shell};
 
 /// What `doctor` says if a check finds nothing, by check.
-const CHECKS: [(&str, &str); 16] = [
+const CHECKS: [(&str, &str); 17] = [
     ("restores", "no tick has noticed a restored backup"),
     ("ticks", "every worker ticks"),
     ("answers", "no tick has waited for a slow database"),
@@ -22,6 +22,7 @@ const CHECKS: [(&str, &str); 16] = [
     ("definitions", "every waiting run has a definition"),
     ("queues", "workers serve all overdue runs"),
     ("overdue runs", "no run in a served queue is overdue"),
+    ("claims", "the database rejects no claim"),
     ("schedules", "no schedule is late"),
     ("leases", "no run with an expired lease waits for recovery"),
     ("dead runs", "no dead run needs attention"),
@@ -166,6 +167,10 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             format!("{} of {job} {is} overdue", runs("")),
             format!("{operator}`jobctl show {run}` says why"),
         ),
+        Code::RunsRejected => (
+            format!("the database rejects the claim of {} of {job}", runs("waiting ")),
+            format!("{operator}`jobctl show {run}` has the error; see triggers and constraints"),
+        ),
         Code::ScheduleBroken => (
             format!("schedule {job} can't fire"),
             format!("`jobctl next {job_argument}` shows the error; correct it and apply the file"),
@@ -238,9 +243,14 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         (Code::EffectOpen, key) => key.as_ref().map(|key| format!("the oldest has the key {key}")),
         (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
         (Code::RunsDead | Code::AttemptsFailing, None) => Some(format!("the newest is run {run}")),
-        (Code::QueueUnserved | Code::JobUnserved | Code::RunsOverdue | Code::LeaseLost, None) => {
-            Some(format!("such as run {run}"))
-        }
+        (
+            Code::QueueUnserved
+            | Code::JobUnserved
+            | Code::RunsOverdue
+            | Code::RunsRejected
+            | Code::LeaseLost,
+            None,
+        ) => Some(format!("such as run {run}")),
         _ => None,
     };
     // Right after a migration, cron has not yet started the first tick.

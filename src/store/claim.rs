@@ -37,6 +37,8 @@ rows! {
         last_tick_at: DateTime<Utc>,
         previous_tick_at: Option<DateTime<Utc>>,
         created_at: DateTime<Utc>,
+        /// When a tick of any worker noticed a restore that no operator has accepted.
+        restored_at: Option<DateTime<Utc>>,
     }
 }
 
@@ -271,7 +273,7 @@ impl Store {
     /// renews the claim right for `lasts`; releases the right if no run waits, unless `keep` is
     /// set. With the right, also returns how many runs the worker's ticks hold without the claims
     /// `own`. Fails and changes nothing if the database is older than the ticks that this host has
-    /// seen in it.
+    /// seen in it, or if another tick has noticed that, until an operator accepts it.
     pub(crate) fn wake(
         &self,
         holder: &Holder,
@@ -291,11 +293,11 @@ impl Store {
             let arguments: [&dyn Argument; 8] =
                 [&worker, &tick, &version, &lasts, &keep, &queues, &excluded_jobs, &excluded_kinds];
             let seen: WakeResult = client.one(query!("tick/wake"), &arguments)?;
-            if let Some(lost) = seen_ticks.lost(seen.tick())
+            if let Some(lost) = seen.restored_at.or_else(|| seen_ticks.lost(seen.tick()))
                 && !client.one::<bool>(query!("tick/restore_accepted"), &[&worker, &lost])?
             {
                 client.batch_execute("ROLLBACK AND CHAIN")?;
-                return Ok(Err(lost));
+                return Ok(Err(seen.restored_at.is_some()));
             }
             let mut held = 0;
             if seen.claiming_tick.as_ref() == Some(&tick) {
@@ -305,11 +307,13 @@ impl Store {
             }
             Ok(Ok((seen, usize::try_from(held).unwrap_or(0))))
         })?;
-        woken.or_else(|lost| {
-            let arguments = owned![holder.worker.clone()];
-            let statement = query!("tick/note_restore");
-            self.query("record the restore", Client::execute, statement, arguments)?;
-            Err(Error::restored(lost))
+        woken.or_else(|is_recorded| {
+            if !is_recorded {
+                let arguments = owned![holder.worker.clone()];
+                let statement = query!("tick/note_restore");
+                self.query("record the restore", Client::execute, statement, arguments)?;
+            }
+            Err(Error::restored())
         })
     }
 

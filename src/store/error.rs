@@ -6,7 +6,6 @@ use std::fmt;
 use std::io;
 
 use anyhow::Chain;
-use chrono::{DateTime, Utc};
 use postgres::error::SqlState;
 use postgres::types::{WasNull, WrongType};
 
@@ -111,13 +110,10 @@ impl Error {
     }
 
     /// The database has lost this tick.
-    pub(super) fn restored(tick: DateTime<Utc>) -> Self {
-        let tick = tick.format("%Y-%m-%d %H:%M:%S UTC");
-        let message = format!(
-            "cannot start runs: the database is older than this worker's tick of {tick}, as after \
-             a restore; cancel the runs whose work is done, then accept the rest: as an operator, \
-             `jobctl accept-restore`"
-        );
+    pub(super) fn restored() -> Self {
+        let message = "cannot start runs: the database is older than a tick has seen it, as after \
+            a restore; cancel the runs whose work is done, then accept the rest: as an operator, \
+            `jobctl accept-restore`";
         Self::new(Kind::Fatal, Exit::Restored, message)
     }
 

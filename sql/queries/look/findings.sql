@@ -90,13 +90,26 @@ waiting AS (
             SELECT FROM worker
             WHERE worker.held
                 AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
-        ) AS served_by_held
+        ) AS served_by_held,
+        EXISTS (
+            SELECT FROM worker
+            WHERE worker.held
+                AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
+                AND grouped.job_type <> ALL (worker.excluded_jobs)
+                AND NOT EXISTS (
+                    SELECT FROM definition
+                    WHERE definition.name = grouped.job_type
+                        AND definition.kind = ANY (worker.excluded_kinds)
+                )
+        ) AS accepted_by_held
     FROM (
         SELECT
             run.job_type,
             run.queue,
             count(*) AS runs,
             count(*) FILTER (WHERE run.run_at < now() - make_interval(secs => $3::float8)) AS late,
+            count(*) FILTER (WHERE run.last_error LIKE 'cannot claim runs: %') AS put_off,
+            min(run.id) FILTER (WHERE run.last_error LIKE 'cannot claim runs: %') AS put_off_id,
             min(run.id) FILTER (WHERE run.run_at < now() - make_interval(secs => $3::float8)) AS id,
             min(run.run_at) AS since_at
         FROM jobctl.job_runs AS run
@@ -132,9 +145,7 @@ SELECT
 FROM (
     SELECT event.action, event.recorded_at, event.detail
     FROM jobctl.job_events AS event
-    WHERE event.run_id IS NULL
-        AND event.job IS NULL
-        AND event.action IN ('restore', 'accept-restore')
+    WHERE event.action IN ('restore', 'accept-restore')
     ORDER BY event.id DESC
     LIMIT 1
 ) AS newest
@@ -225,6 +236,7 @@ WHERE waiting.late > 0
     AND NOT waiting.held
     AND waiting.served
     AND NOT waiting.accepted
+    AND NOT waiting.accepted_by_held
     AND waiting.defined
 GROUP BY waiting.job_type
 UNION ALL
@@ -257,6 +269,21 @@ WHERE waiting.late > 0
     AND NOT waiting.held
     AND waiting.accepted
     AND waiting.defined
+GROUP BY waiting.job_type
+UNION ALL
+-- A tick puts off a run whose claim the database rejects, so it is never late.
+SELECT
+    'runs_rejected',
+    waiting.job_type,
+    NULL,
+    NULL,
+    min(waiting.put_off_id),
+    NULL,
+    sum(waiting.put_off)::bigint,
+    NULL,
+    NULL
+FROM waiting
+WHERE waiting.put_off > 0
 GROUP BY waiting.job_type
 UNION ALL
 SELECT

@@ -8,6 +8,14 @@
 WITH due AS MATERIALIZED (
     SELECT
         grouped.*,
+        coalesce(
+            (
+                SELECT definition.kind
+                FROM jobctl.job_definitions AS definition
+                WHERE definition.name = grouped.job_type
+            ),
+            grouped.job_type
+        ) AS kind,
         grouped.is_late AND EXISTS (
             SELECT FROM jobctl.job_definitions AS definition
             WHERE definition.name = grouped.job_type
@@ -29,7 +37,7 @@ WITH due AS MATERIALIZED (
     ) AS grouped
 ),
 serving AS (
-    SELECT worker.queues
+    SELECT worker.queues, worker.excluded_jobs, worker.excluded_kinds
     FROM jobctl.job_workers AS worker
     WHERE (
         worker.last_tick_at > now() - make_interval(secs => $2::float8)
@@ -69,8 +77,9 @@ CROSS JOIN LATERAL (
         WHEN 'worker' THEN (worker.queues = '{}' OR due.queue = ANY (worker.queues))
             AND NOT EXISTS (
                 SELECT FROM serving
-                WHERE serving.queues = '{}'
-                    OR due.queue = ANY (serving.queues)
+                WHERE (serving.queues = '{}' OR due.queue = ANY (serving.queues))
+                    AND due.job_type <> ALL (serving.excluded_jobs)
+                    AND due.kind <> ALL (serving.excluded_kinds)
             )
         ELSE true
     END

@@ -6,9 +6,7 @@ SELECT 'restore', left('worker ' || $1::text, 1000)
 WHERE 'restore' IS DISTINCT FROM (
     SELECT event.action
     FROM jobctl.job_events AS event
-    WHERE event.run_id IS NULL
-        AND event.job IS NULL
-        AND event.action IN ('restore', 'accept-restore')
+    WHERE event.action IN ('restore', 'accept-restore')
     ORDER BY event.id DESC
     LIMIT 1
 )

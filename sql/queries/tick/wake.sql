@@ -6,7 +6,8 @@
 -- $6  queues that the tick serves, empty for all
 -- $7  job types that it excludes    $8  kinds of definitions that it excludes
 -- Always one row; claiming_tick is the tick that has the right now. previous_tick_at is the tick
--- before this one, created_at the time of the first migration; see src/health/restored.rs.
+-- before this one, created_at the time of the first migration, restored_at when a tick noticed a
+-- restore that no operator has accepted; see src/health/restored.rs.
 WITH seen AS MATERIALIZED (
     SELECT
         EXISTS (
@@ -103,6 +104,13 @@ SELECT
         FROM jobctl.job_workers AS previous
         WHERE previous.worker = $1::text
     ) AS previous_tick_at,
-    (SELECT min(migration.applied_at) FROM jobctl.schema_migrations AS migration) AS created_at
+    (SELECT min(migration.applied_at) FROM jobctl.schema_migrations AS migration) AS created_at,
+    (
+        SELECT CASE newest.action WHEN 'restore' THEN newest.recorded_at END
+        FROM jobctl.job_events AS newest
+        WHERE newest.action IN ('restore', 'accept-restore')
+        ORDER BY newest.id DESC
+        LIMIT 1
+    ) AS restored_at
 FROM seen
 CROSS JOIN reported
