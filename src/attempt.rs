@@ -192,7 +192,7 @@ impl JudgedAttempt {
             worker = worker,
             status = status.map_or("lost", Status::as_str),
             run_time_seconds = (self.finished - self.started).as_secs_f64(),
-            error_type = self.next_status.error_type,
+            error_type = self.next_status.error_type.as_deref(),
             error = self.next_status.error.as_deref(),
             next_attempt_seconds = next;
             "{line}"

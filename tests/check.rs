@@ -165,7 +165,8 @@ fn check_reports_a_late_schedule_and_a_lost_lease() {
         db.jobctl(["check"]),
         &format!(
             "no tick has recovered 1 run of worker web1 with an expired lease, since T \
-             (such as run {id}); each tick recovers such runs; see the log of the ticks"
+             (such as run {id}); each tick recovers such runs, unless another session has locked \
+             them; see the log of the ticks"
         ),
     );
     assert_prints(db.jobctl(["check", "--max-lag", "4h"]), FINE);

@@ -56,6 +56,7 @@ mod list;
 mod list_dead;
 mod live_output;
 mod load;
+mod locked_runs;
 mod makefile;
 mod max_waiting;
 mod migrate;

@@ -25,6 +25,7 @@ fn contents(db: &TestDb) -> String {
         "job_runs",
         "job_attempts",
         "job_workers",
+        "job_locked_runs",
         "job_effects",
         "job_events",
         "job_definitions",

@@ -114,7 +114,8 @@ fn owners_and(more: &[&'static str]) -> Vec<&'static str> {
     OWNERS.iter().chain(more).copied().collect()
 }
 
-const TABLES: [&str; 4] = ["job_runs", "job_definitions", "job_attempts", "job_effects"];
+const TABLES: [&str; 5] =
+    ["job_runs", "job_definitions", "job_attempts", "job_effects", "job_locked_runs"];
 
 /// Statements on the trail that only the owner may execute.
 const FORGE: [&str; 3] = [
@@ -122,6 +123,9 @@ const FORGE: [&str; 3] = [
     "INSERT INTO jobctl.job_events (action, recorded_by) VALUES ('prune', 'x')",
     "INSERT INTO jobctl.job_events (action, recorded_at) VALUES ('prune', now())",
 ];
+
+const KEEP: &str = "INSERT INTO jobctl.job_locked_runs (run_id, attempt, worker, started_at, \
+    locked_until) VALUES (1, 1, 'w', now(), now())";
 
 const FIRE: &str = "SELECT jobctl.fire(1, now(), '', '', now(), '{}', '0', 0)";
 
@@ -159,6 +163,9 @@ fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
             "SELECT id FROM jobctl.job_runs",
             "SELECT name FROM jobctl.job_definitions",
             "SELECT run_id FROM jobctl.job_attempts",
+            "SELECT run_id FROM jobctl.job_locked_runs",
+            KEEP,
+            "DELETE FROM jobctl.job_locked_runs",
             "SELECT key FROM jobctl.job_effects",
             "SELECT worker FROM jobctl.job_workers",
             "SELECT id FROM jobctl.job_events",
@@ -212,6 +219,9 @@ fn a_worker_moves_runs_but_cannot_change_their_work() {
             "UPDATE jobctl.job_effects SET completed_at = now()",
             "DELETE FROM jobctl.job_effects",
             "INSERT INTO jobctl.job_events (action, host_user, detail) VALUES ('prune', 'w', '1')",
+            KEEP,
+            "UPDATE jobctl.job_locked_runs SET locked_until = now()",
+            "DELETE FROM jobctl.job_locked_runs",
         ],
         &owners_and(&[
             "INSERT INTO jobctl.job_events (action, run_id) VALUES ('retry', 1)",
@@ -327,6 +337,9 @@ fn an_operator_manages_runs_but_cannot_choose_commands() {
         ],
         &owners_and(&[
             FIRE,
+            KEEP,
+            "UPDATE jobctl.job_locked_runs SET locked_until = now()",
+            "DELETE FROM jobctl.job_locked_runs",
             "UPDATE jobctl.job_runs SET attempts = 0",
             "UPDATE jobctl.job_runs SET enqueued_by = 'x'",
             "UPDATE jobctl.job_effects SET recorded_by = 'x'",
@@ -359,6 +372,7 @@ fn a_viewer_sees_no_payload_command_or_output() {
             OWNERS,
             &[
                 FIRE,
+                KEEP,
                 "SELECT payload FROM jobctl.job_runs",
                 "SELECT id FROM jobctl.job_runs WHERE payload <> '{}'",
                 "SELECT idempotency_key FROM jobctl.job_runs",

@@ -281,7 +281,10 @@ fn a_tick_that_cannot_release_a_run_exits_1() {
     let tick = db.jobctl(["tick", "--grace", "0s", "--lease", "1m"]).spawn();
     gate.wait_for_starts(1);
     let mut locks = db.client();
-    locks.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
+    // Without the second lock, the tick would store the result.
+    let lock = "BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE;
+        LOCK TABLE jobctl.job_locked_runs IN EXCLUSIVE MODE";
+    locks.batch_execute(lock).unwrap();
     tick.signal(Signal::TERM);
     let line =
         format!("run {id}: not released at the exit; another tick recovers it after its lease");

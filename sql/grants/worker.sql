@@ -20,6 +20,7 @@ GRANT UPDATE (
 GRANT UPDATE (rate_next_at, last_share, updated_at) ON jobctl.job_definitions TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT INSERT, UPDATE ON jobctl.job_workers TO {role};
+GRANT INSERT, UPDATE, DELETE ON jobctl.job_locked_runs TO {role};
 -- For `tick --prune`.
 GRANT INSERT (action, host_user, reason, detail) ON jobctl.job_events TO {role};
 GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE

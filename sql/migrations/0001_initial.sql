@@ -365,6 +365,26 @@ CREATE TABLE jobctl.job_attempts (
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts (finished_at, run_id, attempt)
     WHERE outcome IN ('failed', 'lease_expired');
 
+-- Running runs whose rows other sessions have locked, as a transaction that replaces a run does. A
+-- worker keeps leases and results here until it can write them to job_runs. A row counts for the
+-- claim that it names; see src/upkeep/stored_results.rs for the rows that do not.
+CREATE TABLE jobctl.job_locked_runs (
+    -- No foreign key: its check would wait for the locked row.
+    run_id bigint PRIMARY KEY,
+    attempt integer NOT NULL,
+    worker text NOT NULL,
+    -- The time of the claim.
+    started_at timestamptz NOT NULL,
+    locked_until timestamptz NOT NULL,
+    -- What finish.sql needs. Such a run is not recovered.
+    result jsonb,
+    written_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT times_are_dates CHECK (
+        least(started_at, locked_until, written_at) >= '0001-01-01 00:00Z'
+        AND greatest(started_at, locked_until, written_at) < '10000-01-01 00:00Z'
+    )
+);
+
 -- Counts of a job's ended runs and attempts, by day. Pruning does not change them. A day may have
 -- several rows, which the view daily_figures adds up: ticks do not wait for each other, and no row
 -- is written so often that a session with an old snapshot would make it slow.

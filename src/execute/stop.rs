@@ -56,9 +56,14 @@ impl Stop {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the execution continue until `until`, unless it was asked to end.
+    /// Lets the execution continue until `until`, unless it was asked to end. An answer that comes
+    /// too late extends nothing, even if the executing thread has not ended the execution yet:
+    /// another worker may have the run.
     pub(crate) fn extend(&self, until: Instant) {
-        self.state().until = until;
+        let mut state = self.state();
+        if Instant::now() < state.until {
+            state.until = until;
+        }
     }
 
     /// Asks the execution to end. If it was asked before, the first reason stays.
@@ -118,6 +123,18 @@ impl Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_execution_that_must_end_is_not_extended() {
+        let hour = Duration::from_secs(3600);
+        let [late, in_time] = [Duration::ZERO, hour].map(|left| {
+            let stop = Stop::new(Instant::now() + left, Duration::ZERO);
+            stop.extend(Instant::now() + 2 * hour);
+            stop.remaining()
+        });
+        assert_eq!(late, Duration::ZERO);
+        assert!(in_time > hour);
+    }
 
     #[test]
     fn the_end_of_a_live_output_is_taken_once() {

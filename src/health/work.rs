@@ -188,7 +188,8 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         ),
         Code::LeaseLost => (
             format!("no tick has recovered {} of worker {worker} with an expired lease", runs("")),
-            "each tick recovers such runs; see the log of the ticks".to_owned(),
+            "each tick recovers such runs, unless another session has locked them; see the log of \
+             the ticks".to_owned(),
         ),
         Code::RunsDead => (
             format!("{} of {job}", runs("dead ")),

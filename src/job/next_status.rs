@@ -1,8 +1,10 @@
 //! The status of a run after an attempt. Pure.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 
 use crate::job::action::Action;
 use crate::job::attempt::{AttemptResult, Outcome, StopReason};
@@ -18,14 +20,14 @@ pub(crate) fn is_permanent(outcome: &Outcome, action: Option<&Action>) -> bool {
 }
 
 /// The change of a run after an attempt.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct NextStatus {
     pub(crate) status: Status,
     /// The word in the history.
-    pub(crate) outcome: &'static str,
+    pub(crate) outcome: Cow<'static, str>,
     /// The time until the next attempt, if there is one.
     pub(crate) wait: Duration,
-    pub(crate) error_type: Option<&'static str>,
+    pub(crate) error_type: Option<Cow<'static, str>>,
     pub(crate) error: Option<String>,
 }
 
@@ -78,6 +80,7 @@ impl NextStatus {
             (Status::Failed, _) => wait_after(attempt, rule, random),
             _ => Duration::ZERO,
         };
+        let (outcome, error_type) = (outcome.into(), error_type.map(Cow::from));
         Self { status, outcome, wait, error_type, error }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::Deserialize;
 
 use super::row::{Argument, FromRow, PgResult, column, columns, owned, rows, timestamp};
 use super::{Error, Result, Store, query};
@@ -30,6 +31,8 @@ rows! {
         pub(crate) lost: bool,
         /// Some waiting run expired.
         pub(crate) expired: bool,
+        /// Leases or results are kept outside of their runs, because the rows were locked.
+        pub(crate) locked: bool,
         /// Some schedule is due.
         pub(crate) fires: bool,
         /// Whether some definition limits how many of its runs may run at once.
@@ -241,7 +244,7 @@ rows! {
 
     /// Identifies a claim, even among several claims of the same attempt. Every later write must
     /// match it and the worker's name (fencing).
-    #[derive(Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    #[derive(Copy, Eq, Hash, Ord, PartialEq, PartialOrd, Deserialize)]
     pub(crate) struct Token {
         pub(crate) id: i64,
         pub(crate) attempt: i32,

@@ -49,7 +49,9 @@ pub(crate) use load::LoadFigures;
 pub(crate) use report::{Bin, Details, FailureGroup, ReportJob, ReportSummary, Scope, Snapshot};
 #[cfg(test)]
 pub(crate) use runs::Recorded;
-pub(crate) use runs::{Finish, LeaseState, LostLease, Recovered, Renewed, StepResult};
+pub(crate) use runs::{
+    Finish, LeaseState, LostLease, Recovered, Renewed, StepResult, StoredResult,
+};
 pub(crate) use schema::Mode;
 pub(crate) use session::Limits;
 pub(crate) use show::{Attempt, History, RunDetails, StoredOutput, TrailEvent};

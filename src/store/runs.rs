@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use postgres::Row;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim};
 use super::row::{Argument, FromColumn, FromRow, PgResult, column, from_row, owned, rows};
@@ -19,9 +21,11 @@ use crate::job::status::Status;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum LeaseState {
     Renewed,
+    /// Renewed, but not the output: another session has locked the row.
+    Kept,
     /// Renewed, and an operator asked to cancel the run.
     CancelRequested,
-    /// Still held, but another session has locked the row: try again soon.
+    /// Still held, but another session has locked the row, and the lease is over: try again soon.
     Busy,
     Lost,
 }
@@ -34,7 +38,7 @@ pub(crate) type Renewed = (Token, LeaseState);
 pub(crate) type Recorded = HashMap<Token, Status>;
 
 /// The result of an attempt, and the status that follows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Finish {
     pub(crate) token: Token,
     pub(crate) next_status: NextStatus,
@@ -49,10 +53,29 @@ pub(crate) struct Finish {
     pub(crate) ended_ago: Duration,
 }
 
+impl Finish {
+    /// Moves the times of a result that was stored so long ago.
+    pub(crate) fn age(&mut self, stored_ago: Duration) {
+        self.started_ago = self.started_ago.saturating_add(stored_ago);
+        self.ended_ago = self.ended_ago.saturating_add(stored_ago);
+        let wait = &mut self.next_status.wait;
+        *wait = wait.saturating_sub(stored_ago);
+    }
+}
+
+/// A result that was stored because another session had locked its run.
+#[derive(Debug)]
+pub(crate) struct StoredResult {
+    pub(crate) worker: String,
+    /// The status of its run; `None`: the lease was lost before.
+    pub(crate) recorded: Option<Status>,
+}
+
 #[derive(Debug)]
 pub(crate) struct StepResult {
     pub(crate) recorded: Recorded,
-    /// Runs of which nothing was written because another session has locked them.
+    /// Runs that another session has locked. Their claims are not released, and their results are
+    /// only stored, or not recorded.
     pub(crate) locked: Vec<i64>,
     pub(crate) taken: ClaimResult,
     /// The duration of the claim alone.
@@ -94,14 +117,26 @@ impl Store {
     ) -> Result<Vec<Renewed>> {
         let (worker, held) = (worker.to_owned(), held.to_vec());
         self.transact("renew leases", move |client| {
-            renew(client, &worker, &held, &outputs, lease, &mut { REJECTIONS })
+            let mut renewed = renew(client, &worker, &held, &outputs, lease, &mut { REJECTIONS })?;
+            let busy = renewed.iter_mut().filter(|(_, state)| *state == LeaseState::Busy);
+            let mut busy: HashMap<_, _> = busy.map(|(claim, state)| (*claim, state)).collect();
+            let claims: Vec<_> = busy.keys().copied().collect();
+            for row in keep_locked(client, &worker, &claims, lease, vec![None; claims.len()])? {
+                if let Some(state) = busy.get_mut(&Token::from_row(&row)?) {
+                    **state = match row.try_get("cancel_requested")? {
+                        true => LeaseState::CancelRequested,
+                        false => LeaseState::Kept,
+                    };
+                }
+            }
+            Ok(renewed)
         })
     }
 
     /// Records results, releases claims that were never started, then claims due runs: all or
-    /// nothing. Waits for locked runs or skips them, which needs one more statement. If the
-    /// connection is lost, the error carries the claims that exist if the transaction was
-    /// committed, which is unknown.
+    /// nothing. Waits for locked runs or skips them, which needs one more statement; their results
+    /// are stored, and a later wake of any tick records them. If the connection is lost, the error
+    /// carries the claims that exist if the transaction was committed, which is unknown.
     pub(crate) fn finish_and_claim(
         &self,
         holder: &Holder,
@@ -126,10 +161,17 @@ impl Store {
                 Vec::new()
             };
             let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.token.id)).collect();
-            let recorded = match free.as_slice() {
+            let mut recorded = match free.as_slice() {
                 [] => Recorded::new(),
                 free => finish(client, &holder.worker, free)?,
             };
+            let skipped = ended.iter().filter(|one| locked.contains(&one.token.id));
+            let results = skipped.clone().map(|one| Some(json!(one))).collect();
+            let claims: Vec<_> = skipped.clone().map(|one| one.token).collect();
+            let kept = keep_locked(client, &holder.worker, &claims, Duration::ZERO, results)?;
+            let kept: Vec<_> = kept.iter().map(Token::from_row).collect::<PgResult<_>>()?;
+            let kept = skipped.filter(|one| kept.contains(&one.token));
+            recorded.extend(kept.map(|one| (one.token, one.next_status.status)));
             if !unstarted.is_empty() {
                 let (ids, attempts, claimed_at) = Token::columns(&unstarted);
                 let arguments: [&dyn Argument; 5] =
@@ -171,6 +213,30 @@ impl Store {
         let waits = column(lost, |(.., wait)| wait.as_secs_f64());
         let arguments = owned![ids, attempts, waits, error];
         self.query("recover lost leases", Client::list, query!("tick/recover"), arguments)
+    }
+
+    /// Returns claims whose stored results can be recorded now, or that are over, in random order.
+    pub(crate) fn stored_results(&self, limit: usize) -> Result<Vec<Token>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let (statement, arguments) = (query!("tick/stored_results"), owned![limit]);
+        self.query("look for stored results", Client::list, statement, arguments)
+    }
+
+    /// Records the stored result of a claim, and deletes its row of `job_locked_runs`. `None`: it
+    /// has none, or another session has locked the run.
+    pub(crate) fn record_stored(&self, claim: Token) -> Result<Option<StoredResult>> {
+        self.transact("record stored results", move |client| {
+            let arguments: [&dyn Argument; 3] = [&claim.id, &claim.attempt, &claim.claimed_at];
+            let taken = client.first(query!("tick/take_stored"), &arguments)?;
+            let Some((worker, Some(result), stored_ago)) = taken else { return Ok(None) };
+            // A result that can't be read is lost. Another tick recovers the run.
+            let Ok(mut result) = serde_json::from_value::<Finish>(result) else {
+                return Ok(Some(StoredResult { worker, recorded: None }));
+            };
+            result.age(stored_ago);
+            let recorded = finish(client, &worker, &[&result])?.get(&claim).copied();
+            Ok(Some(StoredResult { worker, recorded }))
+        })
     }
 
     /// Returns waiting runs that expired, in random order.
@@ -244,6 +310,22 @@ fn renewed(row: &Row) -> PgResult<Renewed> {
     Ok((Token::from_row(row)?, state))
 }
 
+/// Keeps leases or results of runs that another session has locked. Returns the rows of those that
+/// were kept.
+fn keep_locked(
+    client: &mut Client,
+    worker: &str,
+    claims: &[Token],
+    lease: Duration,
+    results: Vec<Option<Value>>,
+) -> PgResult<Vec<Row>> {
+    let [_, ..] = claims else { return Ok(Vec::new()) };
+    let (ids, attempts, claimed_at) = Token::columns(claims);
+    let lease = lease.as_secs_f64();
+    let arguments: [&dyn Argument; 6] = [&worker, &ids, &attempts, &claimed_at, &lease, &results];
+    client.rows(query!("tick/keep_locked"), &arguments)
+}
+
 /// Returns the runs that another session has locked. This transaction locks the others.
 fn locked(client: &mut Client, runs: &[i64]) -> PgResult<Vec<i64>> {
     client.list(query!("tick/locked"), &[&runs])
@@ -258,8 +340,8 @@ fn finish(client: &mut Client, worker: &str, ended: &[&Finish]) -> PgResult<Reco
         &column(ended, |one| one.token.attempt),
         &column(ended, |one| one.next_status.status.as_str()),
         &column(ended, |one| one.next_status.wait.as_secs_f64()),
-        &column(ended, |one| one.next_status.outcome),
-        &column(ended, |one| one.next_status.error_type),
+        &column(ended, |one| &*one.next_status.outcome),
+        &column(ended, |one| one.next_status.error_type.as_deref()),
         &column(ended, |one| one.next_status.error.as_deref()),
         &column(ended, |one| one.detail.as_deref()),
         &column(ended, |one| one.exit_code),

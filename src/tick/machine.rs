@@ -596,7 +596,7 @@ impl Machine {
         for (claim, state) in answers {
             let Some(lease) = self.leases.get_mut(&claim) else { continue };
             match state {
-                LeaseState::Renewed | LeaseState::CancelRequested => {
+                LeaseState::Renewed | LeaseState::Kept | LeaseState::CancelRequested => {
                     lease.extend(expires);
                     extended.push(claim);
                     if state == LeaseState::CancelRequested {
@@ -628,7 +628,7 @@ impl Machine {
         let mut is_released = false;
         for write in sent.writes {
             let token = write.token();
-            if locked.contains(&token.id) {
+            if locked.contains(&token.id) && !recorded.contains_key(&token) {
                 self.writes.send_again(write, self.now + LOCKED_PAUSE);
                 continue;
             }

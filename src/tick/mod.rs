@@ -264,7 +264,7 @@ impl Driver {
             Err(_) => self.running.stops().for_each(|stop| stop.output_not_sent()),
             Ok(renewed) => renewed
                 .iter()
-                .filter(|(_, state)| *state == LeaseState::Busy)
+                .filter(|(_, state)| matches!(state, LeaseState::Kept | LeaseState::Busy))
                 .filter_map(|(claim, _)| self.running.stop(claim))
                 .for_each(|stop| stop.output_not_sent()),
         }

@@ -1,11 +1,12 @@
-//! What every tick does for all runs of the database: it fires due schedules, recovers lost runs,
-//! cancels expired ones, and ends or puts off those that can't be claimed. An item that the
-//! database rejects delays no other.
+//! What every tick does for all runs of the database: it fires due schedules, records stored
+//! results, recovers lost runs, cancels expired ones, and ends or puts off those that can't be
+//! claimed. An item that the database rejects delays no other.
 
 mod expire;
 mod fire;
 mod prune;
 mod recover;
+mod stored_results;
 pub(crate) mod tick_id;
 mod turn;
 mod unclaimable;
@@ -15,6 +16,7 @@ use expire::expire;
 pub(crate) use fire::fire;
 pub(crate) use prune::{Kept, Pruning, prune};
 use recover::recover;
+use stored_results::record_stored_results;
 pub(crate) use turn::Turn;
 pub(crate) use unclaimable::UnclaimableSearch;
 pub(crate) use wake::{Upkeep, Wake, Woken};

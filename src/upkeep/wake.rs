@@ -1,12 +1,13 @@
 //! The wake of a tick, which is repeated every few seconds: it takes or renews its worker's claim
-//! right. Then it works for all runs: fires schedules, recovers lost runs, ends expired ones.
+//! right. Then it works for all runs: fires schedules, records stored results, recovers lost runs,
+//! ends expired ones.
 
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use log::Level;
 
-use super::{Turn, UnclaimableSearch, expire, fire, recover, tick_id};
+use super::{Turn, UnclaimableSearch, expire, fire, record_stored_results, recover, tick_id};
 use crate::health::SeenTicks;
 use crate::store::{self, BatchSize, ClaimFilter, Holder, Store, Token};
 
@@ -61,8 +62,8 @@ pub(crate) struct Upkeep<'a> {
 }
 
 impl Upkeep<'_> {
-    /// Takes or renews the claim right, fires schedules, recovers lost runs, ends expired ones, and
-    /// searches for due runs that can't be claimed.
+    /// Takes or renews the claim right, fires schedules, records stored results, recovers lost
+    /// runs, ends expired ones, and searches for due runs that can't be claimed.
     pub(crate) fn wake(&mut self, asked: Wake) -> store::Result<Woken> {
         let Self { store, holder, .. } = *self;
         let mut turn = Turn::new(Some(asked.until), *self.batch);
@@ -85,6 +86,9 @@ impl Upkeep<'_> {
         }
         if seen.fires && turn.begins() {
             fire(store, &mut turn)?;
+        }
+        if seen.locked && turn.begins() {
+            record_stored_results(store, &mut turn)?;
         }
         if seen.lost && turn.begins() {
             recover(store, &mut turn)?;

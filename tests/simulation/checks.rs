@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::request::{Answer, Request};
-use super::database::{Database, Run};
+use super::database::{Database, Kept, Run};
 use super::host::{Host, Stage, Tick};
 use super::{Time, seconds};
 use crate::attempt::Task;
@@ -59,6 +59,7 @@ pub(super) struct Checks {
     /// The longest answer in a world whose database is slow, else 0.
     pub(super) slow: Time,
     seen: BTreeMap<i64, Run>,
+    kept: BTreeMap<i64, Kept>,
     pub(super) unfinished: usize,
     clock: DateTime<Utc>,
     /// The runs of each schedule's nominal time.
@@ -96,6 +97,7 @@ impl Checks {
             lease,
             slow: 0,
             seen: BTreeMap::new(),
+            kept: BTreeMap::new(),
             unfinished: 1,
             clock: DateTime::UNIX_EPOCH,
             fired: BTreeMap::new(),
@@ -157,6 +159,13 @@ impl Checks {
             seen.insert(*id, run.clone());
         }
         self.seen = seen;
+        for (id, kept) in &database.kept {
+            let is_same = |old: &Kept| old.written_at == kept.written_at;
+            if kept.result.is_none() && !self.kept.get(id).is_some_and(is_same) {
+                self.granted.insert(kept.claim, now);
+            }
+        }
+        self.kept.clone_from(&database.kept);
         self.unfinished = unfinished;
         self.limits(database);
         self.rates(database);
@@ -213,7 +222,12 @@ impl Checks {
             By::LateCommit => {}
             By::Tick { worker, tick, request, tokens } => match request {
                 Request::Wake(_) if was_running && !is_running => {
-                    is(!is_over, "recovered before its lease ended")?;
+                    let kept = self.kept.get(&run.id).filter(|kept| Some(kept.claim) == held);
+                    let is_stored = kept.is_some_and(|kept| kept.result.is_some());
+                    let is_kept = kept.is_some_and(|kept| kept.locked_until > database.now);
+                    is(!is_stored && (!is_over || is_kept), "recovered before its lease ended")?;
+                    let is_recovered = run.error_type.as_deref() == Some("lease_expired");
+                    is(is_stored && is_recovered && !was_lost(kept), "its stored result is lost")?;
                 }
                 // It was queued or failed, and is cancelled now.
                 Request::Wake(_) if old.finished_at.is_none() && run.finished_at.is_some() => {
@@ -239,7 +253,7 @@ impl Checks {
                     let is_lost = was_running && !is_released && result.is_none();
                     is(is_lost, "a result of a lost lease")?;
                     if let Some(result) = result.filter(|_| run.status == Status::Failed) {
-                        let asked = result.next_status.error_type != Some("http_status");
+                        let asked = result.next_status.error_type.as_deref() != Some("http_status");
                         let least = wait_after(old.attempts, &old.backoff, 0.0);
                         let waits = (run.run_at - database.now).to_std().unwrap_or_default();
                         let is_short = waits + Duration::from_millis(1) < least;
@@ -497,17 +511,26 @@ impl Checks {
     }
 
     /// A tick takes an answer.
-    pub(super) fn answered(&mut self, tick: &mut Tick, sent: Instant, answer: &Answer, now: Time) {
+    pub(super) fn answered(
+        &mut self,
+        tick: &mut Tick,
+        sent: Instant,
+        answer: &Answer,
+        clock: Instant,
+        now: Time,
+    ) {
         let Answer::Renew(Ok(renewed)) = answer else { return };
         for (claim, state) in renewed {
             match state {
-                LeaseState::Renewed | LeaseState::CancelRequested => {
+                LeaseState::Renewed | LeaseState::Kept | LeaseState::CancelRequested
+                    if tick.pool.stops.get(claim).is_some_and(|stop| clock < stop.until) =>
+                {
                     tick.renewed.insert(*claim, sent);
                 }
                 LeaseState::Lost if tick.pool.running.contains_key(claim) => {
                     self.lost.entry(*claim).or_insert(now);
                 }
-                LeaseState::Lost | LeaseState::Busy => {}
+                _ => {}
             }
         }
     }
@@ -564,7 +587,9 @@ impl Checks {
             let claim = token(run);
             let is_revived = self.granted.get(&claim).is_some_and(|at| *at < self.failed_over_at);
             let is_refused = self.refused.contains(&run.id);
-            if self.claimed_by.get(&claim) == Some(&tick.number) && !is_revived && !is_refused {
+            let is_stored = database.kept(run).is_some_and(|kept| kept.result.is_some());
+            let is_done = is_revived || is_refused || is_stored;
+            if self.claimed_by.get(&claim) == Some(&tick.number) && !is_done {
                 self.fail(format!("{} exits without error, but holds {claim:?}", tick.name));
             }
         }
@@ -588,6 +613,7 @@ impl Checks {
             *forgotten = (*starts - attempts + 1).max(*forgotten);
         }
         self.seen = database.runs.clone();
+        self.kept = database.kept.clone();
         let exists = |_: &(i64, DateTime<Utc>), id: &mut i64| database.runs.contains_key(id);
         self.fired.retain(exists);
         self.running = count_running(database);
@@ -600,6 +626,12 @@ impl Checks {
         let unfinished = database.runs.values().filter(|run| run.finished_at.is_none());
         unfinished.map(|run| format!("{run:?}")).collect::<Vec<_>>().join("; ")
     }
+}
+
+/// Whether the stored result is that of a job which was ended because its lease was lost.
+fn was_lost(kept: Option<&Kept>) -> bool {
+    let result = kept.and_then(|kept| kept.result.as_ref());
+    result.is_some_and(|result| result.next_status.outcome == "lease_expired")
 }
 
 fn token(run: &Run) -> Token {

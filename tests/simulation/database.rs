@@ -150,6 +150,24 @@ pub(super) struct Worker {
     pub(super) claiming: Option<(String, Time)>,
 }
 
+/// A row of `job_locked_runs`.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Kept {
+    #[serde(skip)]
+    pub(super) claim: Token,
+    pub(super) worker: String,
+    pub(super) locked_until: Time,
+    pub(super) result: Option<Finish>,
+    pub(super) written_at: Time,
+}
+
+impl Kept {
+    /// Whether the run of this claim is not recovered.
+    fn lasts(&self, now: Time) -> bool {
+        self.locked_until > now || self.result.is_some()
+    }
+}
+
 /// A kind of write to a run, which a trigger may reject.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Write {
@@ -177,6 +195,7 @@ enum Before {
     Attempt((i64, i32), Option<Attempt>),
     Worker(String, Option<Worker>),
     Definition(String, Option<Definition>),
+    Kept(i64, Option<Kept>),
 }
 
 /// A tick's session, and the parts of its plan that the database sees.
@@ -209,6 +228,7 @@ pub(super) struct Database {
     pub(super) attempts: BTreeMap<(i64, i32), Attempt>,
     pub(super) definitions: BTreeMap<String, Definition>,
     pub(super) workers: BTreeMap<String, Worker>,
+    pub(super) kept: BTreeMap<i64, Kept>,
     /// The holds by scope and name, until when.
     pub(super) holds: Vec<(HoldTarget, Option<Time>)>,
     /// Rows that another session has locked for deletion: runs, definitions and workers.
@@ -369,6 +389,7 @@ impl Database {
                     Before::Attempt(id, row) => restore(&mut self.attempts, id, row),
                     Before::Worker(name, row) => restore(&mut self.workers, name, row),
                     Before::Definition(name, row) => restore(&mut self.definitions, name, row),
+                    Before::Kept(id, row) => restore(&mut self.kept, id, row),
                 }
             }
             let (kind, exit, why) = match cause {
@@ -464,6 +485,23 @@ impl Database {
         self.running.iter().map(|id| &self.runs[id])
     }
 
+    /// Returns the kept lease or result of a running run's claim.
+    pub(super) fn kept(&self, run: &Run) -> Option<&Kept> {
+        self.kept.get(&run.id).filter(|kept| self.held(&kept.worker, &kept.claim) == Some(run))
+    }
+
+    /// Whether a wake recovers a running run.
+    fn is_lost(&self, run: &Run) -> bool {
+        run.locked_until < Some(self.now)
+            && !self.kept(run).is_some_and(|kept| kept.lasts(self.now))
+    }
+
+    /// Whether a worker has the lease of a running run.
+    fn has_lease(&self, run: &Run) -> bool {
+        run.locked_until > Some(self.now)
+            || self.kept(run).is_some_and(|kept| kept.locked_until > self.now)
+    }
+
     /// Returns the run whose lease this claim still has: the fence of every write.
     fn held(&self, worker: &str, claim: &Token) -> Option<&Run> {
         self.runs.get(&claim.id).filter(|run| {
@@ -485,6 +523,7 @@ fn restore<K: Ord, V>(rows: &mut BTreeMap<K, V>, key: K, row: Option<V>) {
 /// What `wake.sql` returns.
 struct Seen {
     claiming_tick: Option<String>,
+    locked: bool,
     lost: bool,
     expired: bool,
     fires: bool,
@@ -511,9 +550,12 @@ impl Database {
             seen = report(self, session)?;
         }
         let mut turn = Turn::new(None, session.batch);
-        turn.is_cut = !has_time && (seen.fires || seen.lost || seen.expired);
+        turn.is_cut = !has_time && (seen.fires || seen.locked || seen.lost || seen.expired);
         if seen.fires && has_time {
             self.fire(&mut turn)?;
+        }
+        if seen.locked && has_time {
+            self.record_stored_results(&mut turn)?;
         }
         if seen.lost && has_time {
             self.recover_all(&mut turn, random)?;
@@ -530,7 +572,7 @@ impl Database {
         if may_claim {
             let is_held = |run: &&Run| {
                 run.locked_by.as_ref() == Some(worker)
-                    && run.locked_until > Some(self.now)
+                    && self.has_lease(run)
                     && !asked.own_claims.iter().any(|claim| self.held(worker, claim) == Some(*run))
             };
             held_by_others = self.running().filter(is_held).count();
@@ -579,10 +621,11 @@ impl Database {
             }
         }
         let claiming_tick = row.claiming.as_ref().map(|(tick, _)| tick.clone());
+        let locked = !self.kept.is_empty();
         self.write_worker(worker, row)?;
         let fires = self.definitions.values().any(|definition| definition.fires(now));
         let limits = self.definitions.values().any(Definition::is_limited);
-        Ok(Seen { claiming_tick, lost, expired, fires, limits })
+        Ok(Seen { claiming_tick, locked, lost, expired, fires, limits })
     }
 
     fn leave(&mut self, worker: &str, tick: &str) -> store::Result<()> {
@@ -598,13 +641,20 @@ impl Database {
         }
     }
 
-    /// heartbeat.sql
+    /// heartbeat.sql and keep_locked.sql
     fn renew(&mut self, worker: &str, claims: &[Token], lease: Duration) -> Result<Vec<Renewed>> {
         let mut renewed = Vec::with_capacity(claims.len());
         for claim in claims {
             let state = match self.held(worker, claim) {
                 None => LeaseState::Lost,
-                Some(_) if self.is_locked(claim.id) => LeaseState::Busy,
+                Some(run) if self.is_locked(claim.id) => {
+                    let is_cancelled = run.cancel_requested_at.is_some();
+                    match (self.keep_locked(worker, claim, lease, None), is_cancelled) {
+                        (false, _) => LeaseState::Busy,
+                        (true, false) => LeaseState::Kept,
+                        (true, true) => LeaseState::CancelRequested,
+                    }
+                }
                 Some(run) => {
                     let run = Run { locked_until: Some(self.now + interval(lease)), ..run.clone() };
                     let is_cancelled = run.cancel_requested_at.is_some();
@@ -615,6 +665,52 @@ impl Database {
             renewed.push((*claim, state));
         }
         Ok(renewed)
+    }
+
+    /// keep_locked.sql: keeps the lease or the result of a locked run. Returns whether it did.
+    fn keep_locked(
+        &mut self,
+        worker: &str,
+        claim: &Token,
+        lease: Duration,
+        result: Option<Finish>,
+    ) -> bool {
+        let Some(run) = self.held(worker, claim).filter(|run| self.has_lease(run)) else {
+            return false;
+        };
+        if result.is_none() && self.kept(run).is_some_and(|kept| kept.result.is_some()) {
+            return false;
+        }
+        let (now, id, worker) = (self.now, run.id, worker.to_owned());
+        let locked_until = now + interval(lease);
+        let kept = Kept { claim: *claim, worker, locked_until, result, written_at: now };
+        self.journal.push(Before::Kept(id, self.kept.insert(id, kept)));
+        true
+    }
+
+    /// As `upkeep::record_stored_results`.
+    fn record_stored_results(&mut self, turn: &mut Turn) -> store::Result<()> {
+        self.transactions += 1;
+        let is_settled = |(id, kept): &(&i64, &Kept)| match self.runs.get(id) {
+            Some(_) if self.is_locked(**id) => false,
+            Some(run) => kept.result.is_some() || self.kept(run).is_none(),
+            None => true,
+        };
+        let settled = self.kept.iter().filter(is_settled).map(|(id, _)| *id);
+        for id in settled.collect::<Vec<_>>() {
+            let recorded = self.transact("record stored results", |it| {
+                let Some(kept) = it.kept.remove(&id) else { return Ok(false) };
+                it.journal.push(Before::Kept(id, Some(kept.clone())));
+                let Some(mut result) = kept.result else { return Ok(false) };
+                result.age(store::seconds(as_seconds(it.now - kept.written_at)));
+                it.finish(&kept.worker, &[&result]).map(|_| true)
+            });
+            match recorded {
+                Err(error) if error.may_be_about_rows() => {}
+                recorded => turn.has_changed |= recorded?,
+            }
+        }
+        Ok(())
     }
 
     /// As `Store::finish_and_claim`.
@@ -632,7 +728,13 @@ impl Database {
         locked.sort_unstable();
         locked.dedup();
         let free: Vec<_> = results.iter().filter(|it| !locked.contains(&it.token.id)).collect();
-        let recorded = self.finish(&session.holder.worker, &free)?;
+        let mut recorded = self.finish(&session.holder.worker, &free)?;
+        for result in results.iter().filter(|it| locked.contains(&it.token.id)) {
+            let (worker, claim) = (&session.holder.worker, result.token);
+            if self.keep_locked(worker, &claim, Duration::ZERO, Some(result.clone())) {
+                recorded.insert(claim, result.next_status.status);
+            }
+        }
         let free: Vec<_> = unstarted.iter().filter(|it| !locked.contains(&it.id)).collect();
         self.release(&session.holder.worker, &free)?;
         let taken = match claim {
@@ -666,7 +768,8 @@ impl Database {
             if let Some(error) = &next.error {
                 (run.last_error, run.failed_at) = (Some(error.clone()), Some(now));
             }
-            run.error_type = next.error_type.map(str::to_owned).or(run.error_type);
+            let error_type = next.error_type.as_deref().map(str::to_owned);
+            run.error_type = error_type.clone().or(run.error_type);
             run.finished_at = (!is_waiting(run.status)).then_some(now);
             recorded.insert(result.token, run.status);
             self.write(run)?;
@@ -674,8 +777,8 @@ impl Database {
                 worker: worker.to_owned(),
                 started_at: now - interval(result.started_ago),
                 finished_at: now - interval(result.ended_ago),
-                outcome: next.outcome.to_owned(),
-                error_type: next.error_type.map(str::to_owned),
+                outcome: next.outcome.to_string(),
+                error_type,
                 error: result.detail.clone().or_else(|| next.error.clone()),
             };
             self.note((result.token.id, result.token.attempt), attempt);
@@ -980,7 +1083,7 @@ impl Database {
     fn recover_all(&mut self, turn: &mut Turn, random: Random<'_>) -> store::Result<()> {
         loop {
             self.transactions += 1;
-            let expired = self.running().filter(|run| run.locked_until < Some(self.now));
+            let expired = self.running().filter(|run| self.is_lost(run));
             let mut expired: Vec<_> = expired.collect();
             expired.sort_by_key(|run| run.locked_until);
             expired.truncate(500);
@@ -1040,9 +1143,7 @@ impl Database {
             let mut recovered = Vec::new();
             for (id, attempt, wait) in expired {
                 let is_expired = |run: &&Run| {
-                    run.status == Status::Running
-                        && run.attempts == *attempt
-                        && run.locked_until < Some(it.now)
+                    run.status == Status::Running && run.attempts == *attempt && it.is_lost(run)
                 };
                 let Some(run) = it.runs.get(id).filter(is_expired) else { continue };
                 if it.is_locked(*id) {

@@ -5,6 +5,7 @@
 //! In the test's database, `now()` is a function that reads a clock which only the test moves. So
 //! times are equal to the microsecond, and leases expire without waiting.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -91,6 +92,7 @@ const RESET: &str = "
     DELETE FROM jobctl.job_attempts;
     DELETE FROM jobctl.job_definitions;
     DELETE FROM jobctl.job_workers;
+    DELETE FROM jobctl.job_locked_runs;
     DELETE FROM jobctl.job_holds;
     DELETE FROM jobctl.job_events;
     DELETE FROM jobctl.job_figures;
@@ -115,7 +117,10 @@ const ROWS: &str = "
     UNION ALL SELECT 'worker ' || worker, jsonb_build_object('last_tick_at', last_tick_at,
         'ticking_since', ticking_since, 'queues', queues, 'claiming', CASE WHEN claiming_tick IS NOT
         NULL THEN jsonb_build_array(claiming_tick, claiming_until) END)
-    FROM jobctl.job_workers";
+    FROM jobctl.job_workers
+    UNION ALL SELECT 'kept ' || run_id || ' ' || attempt, to_jsonb(kept) - '{run_id, attempt,
+        started_at}'::text[]
+    FROM jobctl.job_locked_runs AS kept";
 
 /// SplitMix64.
 struct Random(u64);
@@ -516,7 +521,9 @@ fn rows_of(model: &Database) -> Rows {
     let definitions = model.definitions.iter();
     let definitions = definitions.map(|(name, it)| row(format!("definition {name}"), it));
     let workers = model.workers.iter().map(|(name, it)| row(format!("worker {name}"), it));
-    runs.chain(attempts).chain(definitions).chain(workers).collect()
+    let kept = model.kept.values();
+    let kept = kept.map(|it| row(format!("kept {} {}", it.claim.id, it.claim.attempt), it));
+    runs.chain(attempts).chain(definitions).chain(workers).chain(kept).collect()
 }
 
 /// Writes times and numbers in one way.
@@ -856,6 +863,7 @@ impl Sequence {
             (Status::Cancelled, "cancelled", Some("cancelled")),
         ]);
         let error = error_type.map(|it| format!("{it} {}", random.below(2)));
+        let (outcome, error_type) = (outcome.into(), error_type.map(Cow::from));
         let wait = Duration::from_millis(random.below(100_000));
         let ended_ago = Duration::from_millis(random.below(2000));
         Finish {

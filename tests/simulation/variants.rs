@@ -56,7 +56,7 @@ variants! {
     StartsExpired 500 "a claimed run starts although it has expired since",
     LimitedForgotten 100 "runs of limited definitions are never claimed",
     FiredTwice 500 "the next time of a schedule is not stored",
-    BusyIsRenewed 2000 "a lease whose row is locked counts as renewed",
+    KeptIgnored 500 "a lease that is kept while its row is locked does not count",
     LostIsRenewed 500 "a lost lease counts as renewed",
     NoTimeToFire 500 "a tick that holds runs fires no schedules",
     NoBackoff 100 "a failed run is due at once",
@@ -183,7 +183,7 @@ impl Variant {
                     | Self::HoldIgnored
                     | Self::ExpiryIgnored
             ),
-            Request::Wake(_) => self == Self::FiredTwice,
+            Request::Wake(_) => matches!(self, Self::FiredTwice | Self::KeptIgnored),
             Request::Leave { .. } => self == Self::NeverLeaves,
             _ => false,
         };
@@ -195,6 +195,9 @@ impl Variant {
         if is_kept && self == Self::ShareNotLimited {
             let limits = database.definitions.values_mut();
             limits.for_each(|it| it.spec.max_running_per_share = None);
+        }
+        if is_kept && self == Self::KeptIgnored {
+            database.kept.clear();
         }
         if is_kept && self == Self::HoldIgnored {
             database.holds.clear();
@@ -210,6 +213,7 @@ impl Variant {
         let Some(saved) = saved else { return };
         match self {
             Self::HoldIgnored => database.holds = saved.holds,
+            Self::KeptIgnored => database.kept = saved.kept,
             Self::ExpiryIgnored => {
                 for (id, run) in saved.runs {
                     database.runs.entry(id).and_modify(|it| it.expires_at = run.expires_at);
@@ -239,7 +243,6 @@ impl Variant {
             (_, Answer::Renew(Ok(renewed))) => {
                 let wrong = match self {
                     Self::CancelNotSeen => LeaseState::CancelRequested,
-                    Self::BusyIsRenewed => LeaseState::Busy,
                     Self::LostIsRenewed => LeaseState::Lost,
                     _ => return,
                 };

@@ -10,7 +10,7 @@ use super::super::machine::{Bounds, Event, Instruction, Machine};
 use super::super::request::{Answer, AnswerTimeout, Request};
 use super::super::timing::Timing;
 use super::checks::{By, Checks};
-use super::database::{Database, Run, Session, Write};
+use super::database::{Database, Kept, Run, Session, Write};
 use super::history;
 use super::host::{Clock, Exchange, Execution, Host, Job, Next, Pool, Stage, Stop, Tick};
 use super::variants::Variant;
@@ -619,7 +619,9 @@ impl World {
             }
             Instruction::Extend(claims, until) => {
                 for claim in claims {
-                    if let Some(stop) = tick.pool.stops.get_mut(&claim) {
+                    if let Some(stop) = tick.pool.stops.get_mut(&claim)
+                        && now < stop.until
+                    {
                         stop.until = until;
                     }
                 }
@@ -992,6 +994,12 @@ impl World {
             let attempts = changed.attempts.range((id, 0)..=(id, i32::MAX));
             self.database.attempts.extend(attempts.map(|(key, row)| (*key, row.clone())));
         }
+        for (id, kept) in &changed.kept {
+            let is_newer = |row: &Kept| row.written_at < kept.written_at;
+            if kept.written_at == changed.now && self.database.kept.get(id).is_none_or(is_newer) {
+                self.database.kept.insert(*id, kept.clone());
+            }
+        }
         self.checks.changed(&self.database, &By::LateCommit, self.now);
     }
 
@@ -1006,7 +1014,7 @@ impl World {
         };
         let exchange = tick.exchange.take()?;
         tick.sent = exchange.sent;
-        self.checks.answered(tick, exchange.sent, &answer, self.now);
+        self.checks.answered(tick, exchange.sent, &answer, now, self.now);
         Some(answer)
     }
 

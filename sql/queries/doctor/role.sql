@@ -31,6 +31,10 @@ CROSS JOIN (
             WHEN 'job_attempts' THEN has_table_privilege(oid, 'INSERT')
             WHEN 'job_workers'
                 THEN has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE')
+            WHEN 'job_locked_runs'
+                THEN has_table_privilege(oid, 'INSERT')
+                    AND has_table_privilege(oid, 'UPDATE')
+                    AND has_table_privilege(oid, 'DELETE')
         END) AS ticks,
         bool_and(CASE relname
             WHEN 'job_runs' THEN has_column_privilege(oid, 'cancel_requested_at', 'UPDATE')

@@ -14,7 +14,16 @@ deleted AS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
                 AND run.locked_by = worker.worker
-                AND run.locked_until > now()
+                AND (
+                    run.locked_until > now()
+                    OR EXISTS (
+                        SELECT FROM jobctl.job_locked_runs AS kept
+                        WHERE kept.run_id = run.id
+                            AND kept.attempt = run.attempts
+                            AND kept.started_at = run.started_at
+                            AND kept.locked_until > now()
+                    )
+                )
         )
     RETURNING worker.worker
 ),

@@ -5,7 +5,16 @@ SELECT count(*)::integer AS held
 FROM jobctl.job_runs AS run
 WHERE run.status = 'running'
     AND run.locked_by = $1::text
-    AND run.locked_until > now()
+    AND (
+        run.locked_until > now()
+        OR EXISTS (
+            SELECT FROM jobctl.job_locked_runs AS kept
+            WHERE kept.run_id = run.id
+                AND kept.attempt = run.attempts
+                AND kept.started_at = run.started_at
+                AND kept.locked_until > now()
+        )
+    )
     AND NOT EXISTS (
         SELECT
         FROM unnest($2::bigint[], $3::integer[], $4::timestamptz[])

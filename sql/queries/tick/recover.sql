@@ -20,6 +20,17 @@ free AS MATERIALIZED (
     WHERE run.status = 'running'
         AND run.attempts = expired.attempt
         AND run.locked_until < now()
+        -- A worker that can't write a locked row keeps its lease in job_locked_runs, but only while
+        -- the lease still lasts. So this snapshot, which is later than now(), contains every lease
+        -- that was kept in time. A worker that gets its answer after the old lease ended has
+        -- stopped the job, see src/execute/stop.rs.
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_locked_runs AS kept
+            WHERE kept.run_id = run.id
+                AND kept.attempt = run.attempts
+                AND kept.started_at = run.started_at
+                AND (kept.locked_until > now() OR kept.result IS NOT NULL)
+        )
     FOR NO KEY UPDATE OF run SKIP LOCKED
 ),
 recovered AS (

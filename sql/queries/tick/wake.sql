@@ -23,7 +23,8 @@ WITH seen AS MATERIALIZED (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.expires_at <= now()
                 AND run.status IN ('queued', 'failed')
-        ) AS expired
+        ) AS expired,
+        EXISTS (SELECT FROM jobctl.job_locked_runs) AS locked
 ),
 reported AS (
     INSERT INTO jobctl.job_workers AS worker (
@@ -84,6 +85,7 @@ reported AS (
 SELECT
     seen.lost,
     seen.expired,
+    seen.locked,
     EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.enabled

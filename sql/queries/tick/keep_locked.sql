@@ -1,0 +1,68 @@
+-- running -> running: keeps leases and results of runs whose rows other sessions have locked.
+-- $1  worker    $2  run ids    $3  attempts    $4  times of the claims, as in finish.sql
+-- $5  new leases, seconds    $6  results; NULL: the job still runs
+-- A row per kept claim. A missing claim has no lease any more: then the lock may be that of a
+-- recovery.
+WITH mine AS (
+    SELECT *
+    FROM unnest($2::bigint[], $3::integer[], $4::timestamptz[], $6::jsonb[])
+        AS mine (id, attempt, claimed_at, result)
+),
+kept AS (
+    INSERT INTO jobctl.job_locked_runs AS kept (
+        run_id,
+        attempt,
+        worker,
+        started_at,
+        locked_until,
+        result
+    )
+    SELECT
+        run.id,
+        run.attempts,
+        $1::text,
+        run.started_at,
+        now() + make_interval(secs => $5::float8),
+        mine.result
+    FROM jobctl.job_runs AS run
+    JOIN mine ON mine.id = run.id
+    WHERE run.id = ANY ($2::bigint[])
+        -- `coalesce` as in finish.sql.
+        AND coalesce(
+            run.status = 'running'
+                AND run.locked_by = $1::text
+                AND run.attempts = mine.attempt
+                AND run.started_at = mine.claimed_at,
+            false
+        )
+        AND (
+            run.locked_until > now()
+            OR EXISTS (
+                SELECT FROM jobctl.job_locked_runs AS before
+                WHERE before.run_id = run.id
+                    AND before.attempt = run.attempts
+                    AND before.started_at = run.started_at
+                    AND before.locked_until > now()
+            )
+        )
+    ON CONFLICT (run_id) DO UPDATE SET
+        attempt = excluded.attempt,
+        worker = excluded.worker,
+        started_at = excluded.started_at,
+        locked_until = excluded.locked_until,
+        result = excluded.result,
+        written_at = excluded.written_at
+    -- After a lost answer, the worker may renew the lease of a claim whose result is stored.
+    WHERE excluded.result IS NOT NULL
+        OR kept.result IS NULL
+        OR kept.attempt <> excluded.attempt
+        OR kept.started_at <> excluded.started_at
+    RETURNING kept.run_id, kept.attempt, kept.started_at
+)
+SELECT
+    kept.run_id AS id,
+    kept.attempt,
+    kept.started_at AS claimed_at,
+    run.cancel_requested_at IS NOT NULL AS cancel_requested
+FROM kept
+JOIN jobctl.job_runs AS run ON run.id = kept.run_id

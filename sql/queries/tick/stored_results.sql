@@ -1,0 +1,31 @@
+-- Rows of job_locked_runs that are done with: those whose result can be recorded, because no
+-- session has locked the run any more, and those whose claim is over. take_stored.sql checks the
+-- locks again.
+-- $1  maximum number
+-- In random order: if the database rejects many of these results, each tick tries others first.
+WITH free AS MATERIALIZED (
+    SELECT run.id
+    FROM jobctl.job_runs AS run
+    WHERE run.id = ANY (
+        ARRAY(
+            SELECT kept.run_id
+            FROM jobctl.job_locked_runs AS kept
+            WHERE kept.result IS NOT NULL
+        )
+    )
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT
+    kept.run_id AS id,
+    kept.attempt,
+    kept.started_at AS claimed_at
+FROM jobctl.job_locked_runs AS kept
+LEFT JOIN jobctl.job_runs AS run
+    ON run.id = kept.run_id
+    AND run.status = 'running'
+    AND run.attempts = kept.attempt
+    AND run.started_at = kept.started_at
+WHERE run.id IS NULL
+    OR kept.run_id IN (SELECT free.id FROM free)
+ORDER BY random()
+LIMIT $1::bigint

@@ -1,0 +1,315 @@
+//! Another session keeps the row of a running run locked, as an application does that replaces the
+//! run and does not commit. Renewals and results do not wait for it.
+
+use postgres::Client;
+use rustix::process::Signal;
+
+use crate::support::{Gate, Role, Running, TestDb, json_string, wait_until};
+
+const WORKER: [&str; 5] = ["tick", "--lease", "3s", "--worker", "w"];
+/// The lease in the run's row is over.
+const IS_OVER: &str = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'running' AND \
+    locked_until < now()";
+/// The leases that are kept elsewhere.
+const KEPT: &str = "SELECT count(*) FROM jobctl.job_locked_runs WHERE locked_until > now()";
+const STORED: &str = "SELECT count(*) FROM jobctl.job_locked_runs WHERE result IS NOT NULL";
+const ROWS: &str = "SELECT count(*) FROM jobctl.job_locked_runs";
+const FIGURES: &str = "SELECT sum(succeeded), sum(failed_attempts), sum(retried_attempts), \
+    sum(dead) FROM jobctl.job_figures";
+
+/// A job whose key is live, its worker and its enqueuer.
+struct Shop<'db> {
+    db: &'db TestDb,
+    gate: Gate,
+    worker: Role<'db>,
+    enqueuer: Role<'db>,
+}
+
+impl<'db> Shop<'db> {
+    /// Enqueues run 1, which ends with `end` once the gate is open.
+    fn new(db: &'db TestDb, end: &str) -> Self {
+        let (gate, worker) = (Gate::new(), Role::granted(db, "worker"));
+        let enqueuer = Role::granted(db, "enqueuer");
+        let script = json_string(&format!("{}\n{end}", gate.script()));
+        db.apply(&format!(
+            "[jobs.a]\nshell = {script}\nbackoff = 'fixed:1m'\nenqueuers = ['{}']\n",
+            enqueuer.name()
+        ));
+        let shop = Self { db, gate, worker, enqueuer };
+        shop.enqueuer.client().batch_execute(&enqueue("")).unwrap();
+        shop
+    }
+
+    /// Starts a tick, waits for the start of its job, and locks the row by `lock`.
+    fn start(&self, lock: &str) -> (Running<'db>, Client) {
+        let tick = self.worker.jobctl(WORKER).spawn();
+        self.gate.wait_for_starts(1);
+        let is_replacement = lock.contains("enqueue");
+        let mut locker = if is_replacement { self.enqueuer.client() } else { self.db.client() };
+        locker.batch_execute(&format!("BEGIN; {lock}")).unwrap();
+        (tick, locker)
+    }
+
+    /// Another worker looks for lost leases and stored results, and starts no runs.
+    fn look(&self) -> String {
+        let other = self.worker.jobctl(["tick", "--worker", "other", "--queue", "none"]);
+        other.run().success().stderr
+    }
+
+    fn next_tick(&self) -> String {
+        self.worker.jobctl(["tick", "--worker", "other"]).run().success().stderr
+    }
+}
+
+fn enqueue(more: &str) -> String {
+    format!("SELECT jobctl.enqueue('a', '[1]', key => 'k', key_scope => 'live'{more})")
+}
+
+fn replace() -> String {
+    enqueue(", on_conflict => 'replace'")
+}
+
+fn locks() -> [String; 3] {
+    [
+        replace(),
+        "SELECT FROM jobctl.job_runs FOR UPDATE".to_owned(),
+        "UPDATE jobctl.job_runs SET priority = 0".to_owned(),
+    ]
+}
+
+#[test]
+fn a_job_goes_on_while_its_row_is_locked_for_longer_than_its_lease() {
+    for lock in locks() {
+        let db = TestDb::new();
+        let shop = Shop::new(&db, "");
+        let (tick, mut locker) = shop.start(&lock);
+        wait_until("the lease in the row to end", || db.query(IS_OVER) == "1");
+        let until = || db.query("SELECT locked_until FROM jobctl.job_locked_runs");
+        for _ in 0..3 {
+            let before = until();
+            assert_eq!(shop.look(), "");
+            assert_eq!(db.query(KEPT), "1", "{lock}");
+            wait_until("the lease to be renewed", || until() != before);
+        }
+        locker.batch_execute("COMMIT").unwrap();
+        assert_eq!(shop.look(), "");
+        // From now on the row has the lease again.
+        wait_until("the row to be renewed", || db.query(IS_OVER) == "0");
+        assert!(shop.gate.has_processes());
+        shop.gate.open();
+        tick.wait().success().stderr_has("run 1 a attempt 1/10: succeeded after");
+        assert_eq!(db.of_run(1, "status, attempts"), "succeeded|1");
+        assert_eq!(db.query("SELECT attempt FROM jobctl.job_attempts WHERE run_id = 1"), "1");
+        shop.next_tick();
+        assert_eq!(db.query(ROWS), "0");
+    }
+}
+
+#[test]
+fn a_cancel_request_reaches_a_run_whose_row_is_locked() {
+    let db = TestDb::new();
+    let shop = Shop::new(&db, "");
+    let tick = shop.worker.jobctl(WORKER).spawn();
+    shop.gate.wait_for_starts(1);
+    tick.signal(Signal::STOP);
+    db.jobctl(["cancel", "1"]).run().success();
+    let mut locker = db.client();
+    locker.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
+    tick.signal(Signal::CONT);
+    tick.wait().success().stderr_has("run 1 a attempt 1/10: cancelled after");
+    locker.batch_execute("COMMIT").unwrap();
+    shop.next_tick();
+    assert_eq!(db.of_run(1, "status, attempts"), "cancelled|1");
+}
+
+#[test]
+fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
+    let (select, commit, rollback) = (locks()[1].clone(), "COMMIT", "ROLLBACK");
+    let newer = "|succeeded|1";
+    let failed = "failed|1|exit_code|t||";
+    let cases = [
+        (replace(), rollback, "echo 7€", "succeeded|1||||", "1|0|0|0"),
+        (replace(), commit, "echo 7€", &format!("succeeded|1||{newer}"), "2|0|0|0"),
+        (select.clone(), rollback, "echo 7€", "succeeded|1||||", "1|0|0|0"),
+        (replace(), rollback, "echo 7€; exit 1", failed, "0|1|1|0"),
+        (select, commit, "echo 7€; exit 1", failed, "0|1|1|0"),
+        // The newer run fails, too.
+        (replace(), commit, "echo 7€; exit 1", "cancelled|1|exit_code|t|failed|1", "0|2|1|0"),
+    ];
+    for (lock, end, script, expected, figures) in cases {
+        let db = TestDb::new();
+        let shop = Shop::new(&db, script);
+        let (tick, mut locker) = shop.start(&lock);
+        shop.gate.open();
+        tick.wait().success().stderr_has("run 1 a attempt 1/10: ");
+        assert_eq!(db.query(STORED), "1", "{lock}");
+        // No other worker recovers the run.
+        wait_until("the lease in the row to end", || db.query(IS_OVER) == "1");
+        assert_eq!(shop.look(), "");
+        assert_eq!(db.of_run(1, "status, attempts"), "running|1");
+        locker.batch_execute(end).unwrap();
+        // As if the row had been locked for half a minute.
+        db.execute(
+            "UPDATE jobctl.job_locked_runs SET written_at = written_at - interval '30 seconds'",
+        );
+        let log = shop.next_tick();
+        assert!(log.contains("run 1 attempt 1: stored result of worker w recorded, "), "{log}");
+        assert_eq!(db.query(ROWS), "0");
+        let newer = "(SELECT status FROM jobctl.job_runs WHERE id = 2),
+            (SELECT attempts FROM jobctl.job_runs WHERE id = 2)";
+        let waits = "CASE WHEN error_type IS NOT NULL THEN
+            run_at - now() BETWEEN interval '15 seconds' AND interval '45 seconds' END";
+        let columns = format!("status, attempts, error_type, {waits}, {newer}");
+        assert_eq!(db.of_run(1, &columns), expected, "{lock} {end} {script}");
+        let ended = "worker, output, started_at < finished_at,
+            finished_at BETWEEN now() - interval '1 minute' AND now() - interval '30 seconds'";
+        assert_eq!(db.of_attempt(1, 1, ended), "w|7€\n|t|t");
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE run_id = 1"), "1");
+        assert_eq!(db.query(FIGURES), figures, "{lock} {end} {script}");
+        assert_eq!(shop.next_tick(), "");
+        assert_eq!(db.query(FIGURES), figures, "{lock} {end} {script}");
+    }
+}
+
+#[test]
+fn a_tick_that_is_stopped_stores_the_interruption_of_a_locked_run() {
+    let db = TestDb::new();
+    let shop = Shop::new(&db, "");
+    let (tick, mut locker) = shop.start(&locks()[1]);
+    tick.signal(Signal::TERM);
+    tick.signal(Signal::TERM);
+    tick.wait().success().stderr_has("run 1 a attempt 1/10: interrupted after");
+    assert_eq!(db.of_run(1, "status, attempts"), "running|1");
+    locker.batch_execute("ROLLBACK").unwrap();
+    assert!(shop.look().contains("recorded, queued"));
+    assert_eq!(db.of_run(1, "status, attempts, run_at <= now()"), "queued|1|t");
+    assert_eq!(db.of_attempt(1, 1, "outcome"), "interrupted");
+}
+
+#[test]
+fn a_stored_result_of_a_run_that_was_changed_otherwise_changes_nothing() {
+    let lost = "status = 'failed', locked_by = NULL, locked_until = NULL, run_at = now() + \
+        interval '1 hour'";
+    let changes = [
+        // As a recovery, a forced retry and its claim by another worker do it.
+        (format!("UPDATE jobctl.job_runs SET {lost}"), "lease_expired"),
+        (format!("UPDATE jobctl.job_runs SET {lost}, attempts = 2"), "lease_expired"),
+        (
+            "UPDATE jobctl.job_runs SET attempts = 2, locked_by = 'x', started_at = now(),
+                locked_until = now() + interval '1 hour'"
+                .to_owned(),
+            "lease_expired",
+        ),
+        ("UPDATE jobctl.job_runs SET started_at = now()".to_owned(), ""),
+        ("DELETE FROM jobctl.job_runs".to_owned(), ""),
+    ];
+    for (change, history) in changes {
+        let db = TestDb::new();
+        db.leaves_running();
+        let shop = Shop::new(&db, "");
+        let (tick, mut locker) = shop.start(&change);
+        shop.gate.open();
+        tick.wait().success();
+        assert_eq!(db.query(STORED), "1", "{change}");
+        locker.batch_execute("COMMIT").unwrap();
+        db.execute("UPDATE jobctl.job_runs SET locked_until = 'tomorrow' WHERE status = 'running'");
+        let rows = || db.query("SELECT run::text FROM jobctl.job_runs AS run");
+        let before = rows();
+        let log = shop.next_tick();
+        let line = "run 1 attempt 1: lease lost, stored result of worker w not recorded";
+        assert!(log.contains(line), "{change}: {log}");
+        assert_eq!((rows(), db.query(ROWS)), (before, "0".to_owned()), "{change}");
+        assert_eq!(db.of_attempt(1, 1, "outcome"), history, "{change}");
+        assert_eq!(db.query(FIGURES), "|||", "{change}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_over_is_not_kept() {
+    let db = TestDb::new();
+    let shop = Shop::new(&db, "");
+    let tick = shop.worker.jobctl(WORKER).spawn();
+    shop.gate.wait_for_starts(1);
+    // As if the lock were that of a recovery.
+    tick.signal(Signal::STOP);
+    db.expire_leases();
+    let mut locker = db.client();
+    locker.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
+    tick.signal(Signal::CONT);
+    wait_until("the job to be ended", || !shop.gate.has_processes());
+    let other = shop.worker.jobctl(["tick", "--worker", "other"]).run().success();
+    other.nowhere("run 1 ");
+    assert_eq!(db.query(ROWS), "0");
+    locker.batch_execute("COMMIT").unwrap();
+    tick.wait().success();
+    assert_eq!(db.of_run(1, "status, attempts, error_type"), "failed|1|lease_expired");
+}
+
+#[test]
+fn a_rejected_stored_result_delays_no_other() {
+    let db = TestDb::new();
+    let (gate, worker) = (Gate::new(), Role::granted(&db, "worker"));
+    let ids = [gate.enqueue(&db), gate.enqueue(&db)];
+    let flags = ["--concurrency", "2", "--limit", "2"];
+    let tick = worker.jobctl(WORKER).args(flags).spawn();
+    gate.wait_for_starts(2);
+    let mut locker = db.client();
+    locker.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.query(STORED), "2");
+    locker.batch_execute("COMMIT").unwrap();
+    crate::bulk::reject(&db, "OLD.id = 1");
+    let other = worker.jobctl(["tick", "--worker", "other"]).run().success();
+    other.stderr_has("run 1: cannot record stored results: ").stderr_has("run 1 is kept");
+    assert_eq!(ids.map(|id| db.status(id)), ["running", "succeeded"]);
+    // It is kept, even after its lease.
+    db.execute("DROP TRIGGER reject ON jobctl.job_runs");
+    db.expire_leases();
+    worker.jobctl(["tick", "--worker", "other"]).run().success();
+    assert_eq!(ids.map(|id| db.of_run(id, "status, attempts")), ["succeeded|1", "succeeded|1"]);
+    assert_eq!(db.query(ROWS), "0");
+}
+
+#[test]
+fn a_kept_lease_counts_as_a_lease() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let waiting = db.enqueue(["shell", "--", "true"]);
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
+             started_at)
+         VALUES ('shell', 'running', 1, 'w', now() - interval '1 minute', now());
+         INSERT INTO jobctl.job_locked_runs (run_id, attempt, worker, started_at, locked_until)
+         SELECT id, attempts, 'w', started_at, now() + interval '1 hour'
+         FROM jobctl.job_runs WHERE status = 'running'",
+    );
+    db.jobctl(["tick", "--worker", "w", "--concurrency", "1"]).run().success();
+    assert_eq!(db.status(waiting), "queued");
+    db.execute("UPDATE jobctl.job_workers SET claiming_tick = NULL, claiming_until = NULL");
+    db.jobctl(["forget", "w"]).run().exits(4).stderr_has("holds runs");
+    db.execute("UPDATE jobctl.job_locked_runs SET locked_until = now() - interval '1 second'");
+    db.jobctl(["forget", "w"]).run().success();
+    db.jobctl(["tick", "--worker", "w", "--concurrency", "1"])
+        .run()
+        .success()
+        .stderr_has("lease of worker w expired");
+    assert_eq!(db.status(waiting), "succeeded");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.query(ROWS), "0");
+}
+
+#[test]
+fn an_unreadable_stored_result_is_left_to_the_lease() {
+    let db = TestDb::new();
+    let shop = Shop::new(&db, "");
+    let (tick, mut locker) = shop.start(&locks()[1]);
+    shop.gate.open();
+    tick.wait().success();
+    locker.batch_execute("COMMIT").unwrap();
+    db.execute("UPDATE jobctl.job_locked_runs SET result = '{}'");
+    db.expire_leases();
+    let log = shop.next_tick();
+    assert!(log.contains("lease lost, stored result of worker w not recorded"), "{log}");
+    assert_eq!(db.of_run(1, "status, attempts, error_type"), "failed|1|lease_expired");
+}
