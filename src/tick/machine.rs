@@ -118,6 +118,8 @@ struct Sent {
     /// The claims whose leases it renews.
     renewed: Vec<Token>,
     writes: Vec<PendingWrite>,
+    /// Some writes are sent again: more statements check what an earlier request wrote.
+    is_again: bool,
     claim: Option<Claim>,
 }
 
@@ -380,7 +382,8 @@ impl Machine {
         for duty in due {
             let right = 3 * self.timing.heartbeat + 12 * self.link.longest_answer();
             let (renewed, writes) = (Vec::new(), Vec::new());
-            let mut sent = Sent { at: now, duty, right, renewed, writes, claim: None };
+            let mut sent =
+                Sent { at: now, duty, right, renewed, writes, is_again: false, claim: None };
             // `None`: there is nothing to send before a later time.
             let request = match duty {
                 Duty::Renew => self.renew(&mut sent),
@@ -413,7 +416,18 @@ impl Machine {
         // Jobs must learn of a signal, but a claim alone is worth waiting for.
         let is_claim = self.leases.is_empty() && sent.claim.is_some();
         let interrupted = if is_claim { self.bounds.grace.max(slow) } else { slow };
-        AnswerTimeout { until: until.map(|until| until.max(self.now + slow)), interrupted }
+        let extra = if sent.is_again { self.spare() } else { Duration::ZERO };
+        AnswerTimeout { until: until.map(|until| until.max(self.now + slow)), interrupted, extra }
+    }
+
+    /// Returns how much longer than usual an answer may take, so that all leases can be renewed
+    /// after it.
+    fn spare(&self) -> Duration {
+        let Timing { lease, stop_after, .. } = self.timing;
+        let limit = self.timing.answer_limit();
+        let needed = lease + limit + self.leases.renewals() * self.link.longest_renewal();
+        let spare = |end: Instant| (end + stop_after).saturating_duration_since(self.now + needed);
+        self.leases.first_end().map_or(limit, spare).min(limit)
     }
 
     fn renew(&mut self, sent: &mut Sent) -> Option<Request> {
@@ -456,7 +470,7 @@ impl Machine {
     /// within the prefetch window.
     fn step(&mut self, sent: &mut Sent) -> Option<Request> {
         let (writes, are_sent_again) = self.writes.take(self.now);
-        sent.writes = writes;
+        (sent.writes, sent.is_again) = (writes, are_sent_again);
         if are_sent_again {
             // They may free places of a limited definition.
             self.claims.claim_soon(self.now);
@@ -941,12 +955,16 @@ impl Machine {
     fn exit(&mut self) {
         let claims: Vec<_> = self.leases.tokens().collect();
         for claim in &claims {
-            let why = if self.writes.is_uncertain(claim) {
-                "the answer was lost, so its end may not be recorded; if it is not"
+            if self.writes.is_uncertain(claim) {
+                let line = format!(
+                    "run {}: the answer was lost, so its end may not be recorded; if it is not, \
+                     another tick recovers it after its lease",
+                    claim.id
+                );
+                self.log(Level::Error, line);
             } else {
-                "not released at the exit"
-            };
-            self.leave_to_lease(&format!("run {}", claim.id), &why);
+                self.leave_to_lease(&format!("run {}", claim.id), &"not released at the exit");
+            }
         }
         // After a signal the tick does not wait for a slow answer. Only what it holds matters.
         let lost = self.link.take_lost().filter(|_| !self.has_signal);
@@ -1005,6 +1023,7 @@ mod tests {
         log: String,
         /// The request that has no answer yet.
         request: Option<Request>,
+        timeout: Option<AnswerTimeout>,
     }
 
     impl Tick {
@@ -1019,7 +1038,8 @@ mod tests {
             };
             let now = Instant::now();
             let machine = Machine::new(bounds, Timing::of(Duration::from_secs(30)), now);
-            let mut tick = Self { machine, now, takes, log: String::new(), request: None };
+            let (log, request, timeout) = (String::new(), None, None);
+            let mut tick = Self { machine, now, takes, log, request, timeout };
             tick.on(Event::Connected);
             tick.wakes(Duration::ZERO, Duration::ZERO);
             tick.answer(takes, step(&[], claimed));
@@ -1030,7 +1050,9 @@ mod tests {
             let pool = PoolState { size: 4, running: 1, waiting: 0, oldest: None };
             for instruction in self.machine.on(self.now, pool, event) {
                 match instruction {
-                    Instruction::Send(request, _) => self.request = Some(request),
+                    Instruction::Send(request, timeout) => {
+                        (self.request, self.timeout) = (Some(request), Some(timeout));
+                    }
                     Instruction::Log(_, line) => self.log += &line,
                     _ => {}
                 }
@@ -1095,29 +1117,47 @@ mod tests {
         Answer::Step(Ok(StepResult { recorded, locked: Vec::new(), taken, claiming }))
     }
 
+    fn lost() -> store::Error {
+        store::Error::new(Kind::Lost, Exit::Unavailable, "the answer was lost")
+    }
+
     fn renewed(claims: &[Token]) -> Answer {
         Answer::Renew(Ok(claims.iter().map(|claim| (*claim, LeaseState::Renewed)).collect()))
     }
 
-    /// Returns whether the step claims that records a result after a renewal.
-    fn claims_after_a_renewal(takes: Duration) -> bool {
+    /// Returns a tick that sends a result after a renewal.
+    fn that_records(takes: Duration) -> Tick {
         let mut tick = Tick::that_claims(vec![run(1), run(2)], takes);
         tick.until(|request| matches!(request, Request::Renew(_)));
         let result = AttemptResult::unstarted(Failure::Signal(9));
         let judged = JudgedAttempt::new(run(1), result, false, (tick.now, tick.now), 0.5);
         tick.on(Event::Ended(vec![Ended::Judged(Box::new(judged))]));
         tick.answer(takes, renewed(&[run(1).token(), run(2).token()]));
-        let Some(Request::Step { results, claim, .. }) = tick.request else {
+        let Some(Request::Step { results, .. }) = &tick.request else {
             panic!("{:?}", tick.request)
         };
         assert_eq!(results.len(), 1);
-        claim.is_some()
+        tick
     }
 
     #[test]
     fn a_tick_claims_only_if_it_can_renew_its_leases_afterwards() {
         for (seconds, claims) in [(0, true), (7, true), (8, false)] {
-            assert_eq!(claims_after_a_renewal(Duration::from_secs(seconds)), claims, "{seconds}");
+            let tick = that_records(Duration::from_secs(seconds));
+            let is_claim = matches!(tick.request, Some(Request::Step { claim: Some(_), .. }));
+            assert_eq!(is_claim, claims, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_result_that_is_sent_again_has_more_time_if_leases_leave_it() {
+        for (takes, has_time) in [(1, true), (8, false)] {
+            let mut tick = that_records(Duration::from_secs(takes));
+            assert_eq!(tick.timeout.unwrap().extra, Duration::ZERO);
+            tick.answer(Duration::ZERO, Answer::Step(Err((lost(), Vec::new()))));
+            tick.on(Event::Connected);
+            tick.until(|request| matches!(request, Request::Step { skips_locked: true, .. }));
+            assert_eq!(tick.timeout.unwrap().extra > Duration::ZERO, has_time, "{takes}");
         }
     }
 

@@ -12,6 +12,8 @@ pub(super) struct AnswerTimeout {
     pub(super) until: Option<Instant>,
     /// After a signal, wait this long at most.
     pub(super) interrupted: Duration,
+    /// Wait this much longer than usual: the request has more statements than usual.
+    pub(super) extra: Duration,
 }
 
 /// A request to the database.

@@ -58,7 +58,8 @@ impl Timing {
     /// Returns the limits of a statement that is sent `now`.
     pub(super) fn limits_of(&self, timeout: AnswerTimeout, now: Instant) -> Limits {
         let interrupted = timeout.interrupted.max(LAST_ANSWER);
-        let limits = Limits { interrupted, ..self.limits };
+        let silence = self.limits.silence + timeout.extra;
+        let limits = Limits { interrupted, silence, ..self.limits };
         let Some(until) = timeout.until else { return limits };
         // The limits of the statement and of the silence add up to the wait.
         let half = until.saturating_duration_since(now).max(LAST_ANSWER) / 2;

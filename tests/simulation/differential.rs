@@ -286,7 +286,7 @@ impl Tick {
 
     fn perform(&mut self, request: Request) -> Answer {
         let Self { database, plan, holder, timing } = self;
-        let timeout = AnswerTimeout { until: None, interrupted: LEASE };
+        let timeout = AnswerTimeout { until: None, interrupted: LEASE, extra: Duration::ZERO };
         database.ask(request, timeout, (plan, holder, timing), &mut SeenTicks::default(), |_| None)
     }
 }
