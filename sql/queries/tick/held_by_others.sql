@@ -15,6 +15,14 @@ WHERE run.status = 'running'
                 AND kept.locked_until > now()
         )
     )
+    -- Its job has ended, and only its row is locked.
+    AND NOT EXISTS (
+        SELECT FROM jobctl.job_locked_runs AS ended
+        WHERE ended.run_id = run.id
+            AND ended.attempt = run.attempts
+            AND ended.started_at = run.started_at
+            AND ended.result IS NOT NULL
+    )
     AND NOT EXISTS (
         SELECT
         FROM unnest($2::bigint[], $3::integer[], $4::timestamptz[])
