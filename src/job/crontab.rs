@@ -1,6 +1,6 @@
 //! Turns a crontab into a definitions file. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use serde_json::json;
@@ -147,7 +147,7 @@ pub(crate) fn import(
         time_zone: time_zone.to_owned(),
         shell: None,
         environment: BTreeMap::new(),
-        names: BTreeSet::new(),
+        names: BTreeMap::new(),
         comments: Vec::new(),
         imported: Imported::default(),
     };
@@ -166,7 +166,8 @@ struct Import<'a> {
     /// `SHELL`, unless it is `sh`.
     shell: Option<String>,
     environment: BTreeMap<String, String>,
-    names: BTreeSet<String>,
+    /// The last number that was added to each name.
+    names: BTreeMap<String, u32>,
     /// Comments that belong to the next job.
     comments: Vec<String>,
     imported: Imported,
@@ -352,10 +353,16 @@ impl Import<'_> {
         if check_name(&name).is_err() {
             name = format!("job-{name}").trim_end_matches('-').to_owned();
         }
-        let numbered = (2..).map(|number| format!("{name}-{number}"));
-        let mut names = std::iter::once(name.clone()).chain(numbered);
-        let unique = names.find(|name| !self.names.contains(name)).unwrap_or(name);
-        self.names.insert(unique.clone());
+        // Thousands of lines may have the same program, so go on after the last number.
+        let last = self.names.get(&name).copied().unwrap_or_default();
+        let numbered = (last + 1..).map(|number| match number {
+            1 => (name.clone(), number),
+            _ => (format!("{name}-{number}"), number),
+        });
+        let unique = { numbered }.find(|(name, _)| !self.names.contains_key(name));
+        let (unique, number) = unique.unwrap_or_else(|| (name.clone(), last));
+        self.names.insert(unique.clone(), 1);
+        self.names.insert(name, number);
         unique
     }
 }
