@@ -1238,6 +1238,17 @@ END) STORED NOT NULL,
     CONSTRAINT times_are_dates CHECK (((LEAST(last_tick_at, ticking_since, claiming_until, slow_at, slow_since) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(last_tick_at, ticking_since, claiming_until, slow_at, slow_since) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='100');
+CREATE VIEW jobctl.leases AS
+ SELECT run.id,
+    run.job_type,
+    run.attempts AS attempt,
+    run.locked_by AS worker,
+    run.started_at,
+    GREATEST(run.locked_until, kept.locked_until) AS locked_until,
+    (kept.result IS NOT NULL) AS has_result
+   FROM (jobctl.job_runs run
+     LEFT JOIN jobctl.job_locked_runs kept ON (((kept.run_id = run.id) AND (kept.attempt = run.attempts) AND (kept.started_at = run.started_at))))
+  WHERE (run.status = 'running'::text);
 CREATE VIEW jobctl.long_running_runs AS
  SELECT job_runs.id,
     job_runs.job_type,
@@ -1256,6 +1267,13 @@ CREATE TABLE jobctl.schema_migrations (
     checksum text NOT NULL,
     applied_at timestamp with time zone DEFAULT now() NOT NULL
 );
+CREATE VIEW jobctl.unaccepted_restores AS
+ SELECT job_events.recorded_at,
+    job_events.detail
+   FROM jobctl.job_events
+  WHERE ((job_events.action = 'restore'::text) AND (job_events.id = ( SELECT max(job_events_1.id) AS max
+           FROM jobctl.job_events job_events_1
+          WHERE (job_events_1.action = ANY (ARRAY['restore'::text, 'accept-restore'::text])))));
 ALTER TABLE ONLY jobctl.job_attempts
     ADD CONSTRAINT job_attempts_pkey PRIMARY KEY (run_id, attempt);
 ALTER TABLE ONLY jobctl.job_definitions

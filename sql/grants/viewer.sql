@@ -9,7 +9,9 @@ GRANT SELECT ON
     jobctl.long_running_runs,
     jobctl.job_workers,
     jobctl.job_events,
-    jobctl.schema_migrations
+    jobctl.leases,
+    jobctl.schema_migrations,
+    jobctl.unaccepted_restores
     TO {role};
 GRANT SELECT (
     id,

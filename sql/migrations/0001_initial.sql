@@ -592,6 +592,35 @@ FROM jobctl.job_runs
 WHERE status = 'running'
     AND started_at < now() - interval '10 minutes';
 
+-- The claims of running runs. The lease of a claim is in its run, or in job_locked_runs while the
+-- run is locked; the later end counts. A claim with a result is over, and only its row is locked.
+CREATE VIEW jobctl.leases AS
+SELECT
+    run.id,
+    run.job_type,
+    run.attempts AS attempt,
+    run.locked_by AS worker,
+    run.started_at,
+    greatest(run.locked_until, kept.locked_until) AS locked_until,
+    kept.result IS NOT NULL AS has_result
+FROM jobctl.job_runs AS run
+LEFT JOIN jobctl.job_locked_runs AS kept
+    ON kept.run_id = run.id
+    AND kept.attempt = run.attempts
+    AND kept.started_at = run.started_at
+WHERE run.status = 'running';
+
+-- The restore that a tick has noticed and no operator has accepted; at most one row.
+CREATE VIEW jobctl.unaccepted_restores AS
+SELECT recorded_at, detail
+FROM jobctl.job_events
+WHERE action = 'restore'
+    AND id = (
+        SELECT max(id)
+        FROM jobctl.job_events
+        WHERE action IN ('restore', 'accept-restore')
+    );
+
 CREATE VIEW jobctl.current_holds AS
 SELECT
     scope,

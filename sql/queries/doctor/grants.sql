@@ -154,23 +154,23 @@ UNION ALL
 SELECT
     'attribute',
     quote_ident(able.rolname),
-    array_remove(
-        ARRAY[
-            CASE
-                WHEN able.rolcreaterole AND current_setting('server_version_num')::integer < 160000
-                    THEN 'CREATEROLE'
-            END,
-            CASE WHEN able.rolreplication THEN 'REPLICATION' END
-        ],
-        NULL
-    )
-FROM schema, pg_roles AS able
-WHERE NOT able.rolsuper
+    attribute.names
+FROM pg_roles AS able
+CROSS JOIN LATERAL (
+    SELECT array_agg(attribute.name ORDER BY attribute.name) AS names
+    FROM (
+        VALUES
+            (
+                'CREATEROLE',
+                able.rolcreaterole AND current_setting('server_version_num')::integer < 160000
+            ),
+            ('REPLICATION', able.rolreplication)
+    ) AS attribute (name, is_set)
+    WHERE attribute.is_set
+) AS attribute
+WHERE attribute.names IS NOT NULL
+    AND NOT able.rolsuper
     AND EXISTS (SELECT FROM held WHERE held.grantee = able.oid)
-    AND (
-        able.rolreplication
-        OR able.rolcreaterole AND current_setting('server_version_num')::integer < 160000
-    )
 UNION ALL
 SELECT
     'owner',

@@ -59,24 +59,7 @@ waiting AS (
         grouped.*,
         grouped.job_type IN ('shell', 'http')
             OR EXISTS (SELECT FROM definition WHERE definition.name = grouped.job_type) AS defined,
-        EXISTS (
-            SELECT FROM worker
-            WHERE worker.ticks
-                AND NOT worker.held
-                AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
-        ) AS served,
-        EXISTS (
-            SELECT FROM worker
-            WHERE worker.ticks
-                AND NOT worker.held
-                AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
-                AND grouped.job_type <> ALL (worker.excluded_jobs)
-                AND NOT EXISTS (
-                    SELECT FROM definition
-                    WHERE definition.name = grouped.job_type
-                        AND definition.kind = ANY (worker.excluded_kinds)
-                )
-        ) AS accepted,
+        serving.*,
         -- A held run is not overdue.
         EXISTS (
             SELECT FROM jobctl.current_holds AS hold
@@ -85,23 +68,7 @@ waiting AS (
                 ('queue', grouped.queue),
                 ('job', grouped.job_type)
             )
-        ) AS held,
-        EXISTS (
-            SELECT FROM worker
-            WHERE worker.held
-                AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
-        ) AS served_by_held,
-        EXISTS (
-            SELECT FROM worker
-            WHERE worker.held
-                AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
-                AND grouped.job_type <> ALL (worker.excluded_jobs)
-                AND NOT EXISTS (
-                    SELECT FROM definition
-                    WHERE definition.name = grouped.job_type
-                        AND definition.kind = ANY (worker.excluded_kinds)
-                )
-        ) AS accepted_by_held
+        ) AS held
     FROM (
         SELECT
             run.job_type,
@@ -117,6 +84,25 @@ waiting AS (
             AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
         GROUP BY run.job_type, run.queue
     ) AS grouped
+    CROSS JOIN LATERAL (
+        SELECT
+            coalesce(bool_or(worker.ticks AND NOT worker.held), false) AS served,
+            coalesce(bool_or(worker.ticks AND NOT worker.held AND accepts.job), false) AS accepted,
+            coalesce(bool_or(worker.held), false) AS served_by_held,
+            coalesce(bool_or(worker.held AND accepts.job), false) AS accepted_by_held
+        FROM worker
+        CROSS JOIN LATERAL (
+            SELECT
+                grouped.job_type <> ALL (worker.excluded_jobs)
+                AND NOT EXISTS (
+                    SELECT FROM definition
+                    WHERE definition.name = grouped.job_type
+                        AND definition.kind = ANY (worker.excluded_kinds)
+                ) AS job
+        ) AS accepts
+        WHERE worker.queues = '{}'
+            OR grouped.queue = ANY (worker.queues)
+    ) AS serving
 ),
 dead AS (
     SELECT
@@ -138,18 +124,11 @@ SELECT
     NULL AS queue,
     NULL AS worker,
     NULL::bigint AS run_id,
-    newest.recorded_at AS since_at,
+    restore.recorded_at AS since_at,
     0::bigint AS runs,
-    newest.detail,
+    restore.detail,
     NULL::timestamptz AS newest_at
-FROM (
-    SELECT event.action, event.recorded_at, event.detail
-    FROM jobctl.job_events AS event
-    WHERE event.action IN ('restore', 'accept-restore')
-    ORDER BY event.id DESC
-    LIMIT 1
-) AS newest
-WHERE newest.action = 'restore'
+FROM jobctl.unaccepted_restores AS restore
 UNION ALL
 -- No worker ticks; the named worker is the last that did.
 SELECT

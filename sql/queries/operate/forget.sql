@@ -11,19 +11,9 @@ deleted AS (
     WHERE worker.worker = $1::text
         AND coalesce(worker.claiming_until <= now(), true)
         AND NOT EXISTS (
-            SELECT FROM jobctl.job_runs AS run
-            WHERE run.status = 'running'
-                AND run.locked_by = worker.worker
-                AND (
-                    run.locked_until > now()
-                    OR EXISTS (
-                        SELECT FROM jobctl.job_locked_runs AS kept
-                        WHERE kept.run_id = run.id
-                            AND kept.attempt = run.attempts
-                            AND kept.started_at = run.started_at
-                            AND kept.locked_until > now()
-                    )
-                )
+            SELECT FROM jobctl.leases AS lease
+            WHERE lease.worker = worker.worker
+                AND lease.locked_until > now()
         )
     RETURNING worker.worker
 ),

@@ -35,15 +35,10 @@ kept AS (
                 AND run.started_at = mine.claimed_at,
             false
         )
-        AND (
-            run.locked_until > now()
-            OR EXISTS (
-                SELECT FROM jobctl.job_locked_runs AS before
-                WHERE before.run_id = run.id
-                    AND before.attempt = run.attempts
-                    AND before.started_at = run.started_at
-                    AND before.locked_until > now()
-            )
+        AND EXISTS (
+            SELECT FROM jobctl.leases AS lease
+            WHERE lease.id = run.id
+                AND lease.locked_until > now()
         )
     ON CONFLICT (run_id) DO UPDATE SET
         attempt = excluded.attempt,

@@ -13,12 +13,11 @@ WHERE run.status = 'running'
     AND run.locked_until < now()
     AND run.id <> ALL ($2::bigint[])
     -- As in recover.sql.
-    AND NOT EXISTS (
-        SELECT FROM jobctl.job_locked_runs AS kept
-        WHERE kept.run_id = run.id
-            AND kept.attempt = run.attempts
-            AND kept.started_at = run.started_at
-            AND (kept.locked_until > now() OR kept.result IS NOT NULL)
+    AND EXISTS (
+        SELECT FROM jobctl.leases AS lease
+        WHERE lease.id = run.id
+            AND lease.locked_until < now()
+            AND NOT lease.has_result
     )
 ORDER BY random()
 LIMIT $1::bigint

@@ -24,12 +24,11 @@ free AS MATERIALIZED (
         -- the lease still lasts. So this snapshot, which is later than now(), contains every lease
         -- that was kept in time. A worker that gets its answer after the old lease ended has
         -- stopped the job, see src/execute/stop.rs.
-        AND NOT EXISTS (
-            SELECT FROM jobctl.job_locked_runs AS kept
-            WHERE kept.run_id = run.id
-                AND kept.attempt = run.attempts
-                AND kept.started_at = run.started_at
-                AND (kept.locked_until > now() OR kept.result IS NOT NULL)
+        AND EXISTS (
+            SELECT FROM jobctl.leases AS lease
+            WHERE lease.id = run.id
+                AND lease.locked_until < now()
+                AND NOT lease.has_result
         )
     FOR NO KEY UPDATE OF run SKIP LOCKED
 ),

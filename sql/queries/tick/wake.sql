@@ -107,12 +107,6 @@ SELECT
         WHERE previous.worker = $1::text
     ) AS previous_tick_at,
     (SELECT min(migration.applied_at) FROM jobctl.schema_migrations AS migration) AS created_at,
-    (
-        SELECT CASE newest.action WHEN 'restore' THEN newest.recorded_at END
-        FROM jobctl.job_events AS newest
-        WHERE newest.action IN ('restore', 'accept-restore')
-        ORDER BY newest.id DESC
-        LIMIT 1
-    ) AS restored_at
+    (SELECT restore.recorded_at FROM jobctl.unaccepted_restores AS restore) AS restored_at
 FROM seen
 CROSS JOIN reported
