@@ -16,7 +16,7 @@ mod execute;
 #[allow(dead_code, unused_imports)]
 #[path = "../src/files/mod.rs"]
 mod files;
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 #[path = "../src/job/mod.rs"]
 mod job;
 #[allow(dead_code, unused_imports)]

@@ -101,30 +101,6 @@ fn each_line_becomes_a_job_or_a_warning() {
     assert_eq!(db.apply(DEFINITIONS).lines().count(), 4);
 }
 
-/// The clock of Berlin goes forward on 29 March 2026, a Sunday.
-#[test]
-fn cron_and_jobctl_are_compared_line_by_line() {
-    let compare = |crontab: &str| {
-        let from = ["--compare", "2d", "--from", "2026-03-28T12:00:00+01:00"];
-        let arguments = ["import-crontab", "-", "--time-zone", "Europe/Berlin"];
-        jobctl(arguments.into_iter().chain(from)).stdin(crontab).run()
-    };
-    let same = "30 2 * * * a\n\n*/5 * * * mon-fri b\n0 0 1,30 * 7 c\n@yearly d\n";
-    let lines = "line 1, a: 2 times, first 2026-03-29T03:00:00+02:00\n\
-                 line 3, b: 157 times, first 2026-03-30T00:00:00+02:00\n\
-                 line 4, c: 2 times, first 2026-03-29T00:00:00+01:00\n\
-                 line 5, d: 0 times\n";
-    compare(same).success().stderr("").stdout(lines);
-    let differs = "@daily a\n0,30 2 * * 0 b\nCRON_TZ=UTC\n0 0 * * sat-sun c\n0 0 30 2 * d\n";
-    let lines = "line 1, a: 2 times, first 2026-03-29T00:00:00+01:00\n\
-                 line 2, b: differs: cron 2 times, jobctl 1 time\n  \
-                 2026-03-29T03:00:00+02:00  cron 2  jobctl 1\n\
-                 line 4, c: differs: cron 0 times, jobctl 1 time\n  \
-                 2026-03-29T00:00:00+00:00  cron 0  jobctl 1\n";
-    let compared = compare(differs).exits(1).stdout(lines);
-    compared.complains_once().stderr_has("jobctl: -:5: `0 0 30 2 *` never fires: ");
-}
-
 #[test]
 fn a_job_reads_the_text_after_a_percent_sign() {
     let db = TestDb::new();

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::definition::check_name;
 use super::definition_keys::{toml, toml_text};
-use crate::schedule::{Schedule, cron};
+use crate::schedule::Schedule;
 
 /// Whose crontab it is.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -26,17 +26,6 @@ pub(crate) struct Imported {
     pub(crate) warnings: Vec<(usize, String)>,
     /// A line that cron accepts is not in the file.
     pub(crate) is_incomplete: bool,
-    pub(crate) jobs: Vec<ImportedJob>,
-}
-
-/// A line that became a job.
-pub(crate) struct ImportedJob {
-    /// From 1.
-    pub(crate) line: usize,
-    pub(crate) name: String,
-    /// As in the crontab.
-    pub(crate) schedule: String,
-    pub(crate) time_zone: String,
 }
 
 /// Variables that are no part of a job's environment, and what replaces them.
@@ -185,7 +174,7 @@ impl Import<'_> {
             self.leave_out(number, "it is not UTF-8 text; convert the file", line);
         } else if let Some((name, value)) = variable(line) {
             self.set(number, &name, value);
-        } else if let Err(LeftOut { why, cron_refuses }) = self.job(number, line) {
+        } else if let Err(LeftOut { why, cron_refuses }) = self.job(line) {
             self.imported.is_incomplete |= !cron_refuses;
             self.leave_out(number, &why, line);
         }
@@ -213,7 +202,7 @@ impl Import<'_> {
     }
 
     /// Writes the job of a line.
-    fn job(&mut self, number: usize, line: &str) -> Result<(), LeftOut> {
+    fn job(&mut self, line: &str) -> Result<(), LeftOut> {
         let words = if line.starts_with('@') { 1 } else { 5 };
         let (schedule, rest) = split_words(line, words).ok_or_else(|| {
             refused(match line.ends_with('=') {
@@ -224,12 +213,9 @@ impl Import<'_> {
         if schedule == "@reboot" {
             return Err("@reboot has no equivalent: keep the line".into());
         }
-        let first = Schedule::parse(&schedule, &self.time_zone).and_then(|it| it.first(self.now));
-        if !cron::accepts(&schedule) {
-            let why = first.err();
-            return Err(refused(why.unwrap_or_else(|| format!("cron refuses `{schedule}`"))));
-        }
-        first?;
+        Schedule::parse(&schedule, &self.time_zone)
+            .and_then(|schedule| schedule.first(self.now))
+            .map_err(|why| LeftOut { why, cron_refuses: !cron_accepts(&schedule) })?;
         let (user, command) = match self.owner {
             Owner::User => (None, rest),
             Owner::System => split_words(rest, 1)
@@ -300,8 +286,6 @@ impl Import<'_> {
             file.extend([key, " = ", &toml(&value), "\n"]);
         }
         file.push('\n');
-        let time_zone = self.time_zone.clone();
-        self.imported.jobs.push(ImportedJob { line: number, name, schedule, time_zone });
         Ok(())
     }
 
@@ -526,6 +510,47 @@ fn split_words(line: &str, count: usize) -> Option<(String, &str)> {
     Some((words.join(" "), rest))
 }
 
+/// Returns whether cron accepts a schedule. It ignores a whole crontab that has another one.
+fn cron_accepts(schedule: &str) -> bool {
+    let read = match schedule.starts_with('@') {
+        true => schedule.to_owned(),
+        false => schedule.split(' ').map(read_by_cron).collect::<Vec<_>>().join(" "),
+    };
+    Schedule::parse(&read, "UTC").is_ok()
+}
+
+/// Returns a field without the text that cron ignores, as in `5;`. A range becomes its two ends,
+/// because cron accepts one that runs backwards.
+fn read_by_cron(field: &str) -> String {
+    fn word(text: &str) -> (&str, &str) {
+        text.split_at(text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len()))
+    }
+    fn word_after(sign: char, text: &str) -> (Option<&str>, &str) {
+        let found = text.strip_prefix(sign).map(word);
+        found.map_or((None, text), |(word, rest)| (Some(word), rest))
+    }
+    let (mut items, mut rest) = (Vec::new(), Some(field));
+    while let Some(text) = rest {
+        let (first, last, after) = match text.strip_prefix('*') {
+            Some(after) => ("*", None, after),
+            None => {
+                let (first, after) = word(text);
+                let (last, after) = word_after('-', after);
+                (first, last, after)
+            }
+        };
+        let (step, after) = word_after('/', after);
+        items.push(match (last, step) {
+            (None, None) => first.to_owned(),
+            (None, Some(step)) => format!("{first}/{step}"),
+            (Some(last), None) => format!("{first},{last}"),
+            (Some(last), Some(step)) => format!("{first},{last},*/{step}"),
+        });
+        rest = after.strip_prefix(',');
+    }
+    items.join(",")
+}
+
 /// Splits at the first bare `%`. Cron passes the rest to the command; it ends in a newline then,
 /// unless it is empty.
 ///
@@ -575,4 +600,47 @@ fn quoted(name: &str) -> String {
 /// TOML allows no control characters in comments.
 fn without_control(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::schedule::cron_daemon;
+
+    proptest! {
+        #[test]
+        fn cron_accepts_what_its_daemon_accepts(
+            place in 0..5_usize,
+            parts in prop::collection::vec(
+                prop::sample::select(&[
+                    "*", "-", "/", ",", "~", ";", "#", "x", "0", "2", "7", "30", "60", "99", "mon",
+                    "SUN", "jan",
+                ][..]),
+                0..8,
+            ),
+        ) {
+            let mut fields = ["*"; 5].map(str::to_owned);
+            fields[place] = parts.concat();
+            let schedule = fields.join(" ");
+            let is_accepted = cron_daemon::accepts(&schedule);
+            prop_assert_eq!(cron_accepts(&schedule), is_accepted, "{}", schedule);
+            let is_read = Schedule::parse(&schedule, "UTC").is_ok();
+            prop_assert!(is_accepted || !is_read, "cron refuses {}", schedule);
+        }
+    }
+
+    #[test]
+    fn cron_ignores_a_tail_and_accepts_a_range_that_runs_backwards() {
+        for accepted in ["5;", "*x", "0~30", "**", "1-2-7", "30-10", "30-10/2,5", "*/5/2", "*/90"] {
+            assert!(cron_accepts(&format!("{accepted} * * * *")), "{accepted}");
+        }
+        for refused in ["", "5/10", "*/0", "*/5x", "1,", "1,,2", "30-", "30-60", "-*/15", "?"] {
+            assert!(!cron_accepts(&format!("{refused} * * * *")), "{refused}");
+        }
+        for (schedule, is_accepted) in [("@daily", true), ("@Daily", false), ("* * * *", false)] {
+            assert_eq!(cron_accepts(schedule), is_accepted, "{schedule}");
+        }
+    }
 }

@@ -6,7 +6,6 @@
 //! the first time. A job whose minute or hour starts with `*` fires whenever the clock shows a
 //! matching minute: not in a gap, and twice in a repeated hour.
 
-pub(crate) mod cron;
 pub(crate) mod due;
 mod expression;
 mod when;
@@ -177,6 +176,10 @@ impl Schedule {
         Some(format!("repeated time: {pass}"))
     }
 }
+
+#[cfg(test)]
+#[path = "../../tests/cron_daemon/mod.rs"]
+pub(crate) mod cron_daemon;
 
 #[cfg(test)]
 mod tests {
@@ -556,6 +559,30 @@ mod tests {
             .prop_map(|(change, seconds)| at(change) + TimeDelta::seconds(seconds))
     }
 
+    /// The clock of Berlin goes forward on 29 March 2026, a Sunday.
+    #[test]
+    fn cron_differs_in_a_skipped_hour_and_in_a_range_that_ends_with_sunday() {
+        let starts = |text: &str, zone: &str| {
+            let (schedule, from) = (schedule(text, zone), at("2026-03-28T11:00:00Z"));
+            let until = from + TimeDelta::days(2);
+            let by_cron = cron_daemon::starts(text, &schedule.zone, from, until).unwrap();
+            [by_cron, schedule.missed(from, until, usize::MAX).0]
+        };
+        let same = |text: &str, count: usize, first: &str| {
+            let [cron, jobctl] = starts(text, "Europe/Berlin");
+            assert_eq!((cron.len(), cron[0], &cron), (count, at(first), &jobctl), "{text}");
+        };
+        same("30 2 * * *", 2, "2026-03-29T01:00:00Z");
+        same("*/5 * * * mon-fri", 157, "2026-03-29T22:00:00Z");
+        same("0 0 1,30 * 7", 2, "2026-03-28T23:00:00Z");
+        same("@daily", 2, "2026-03-28T23:00:00Z");
+        assert!(starts("@yearly", "Europe/Berlin").iter().all(Vec::is_empty));
+        let gap = at("2026-03-29T01:00:00Z");
+        assert_eq!(starts("0,30 2 * * 0", "Europe/Berlin"), [vec![gap, gap], vec![gap]]);
+        let sunday = at("2026-03-29T00:00:00Z");
+        assert_eq!(starts("0 0 * * sat-sun", "UTC"), [vec![], vec![sunday]]);
+    }
+
     proptest! {
         #[test]
         fn times_increase_wherever_the_search_starts(
@@ -597,7 +624,8 @@ mod tests {
             schedule in any_schedule(), from in any_time(), hours in 0..100_i64,
         ) {
             let until = from + TimeDelta::hours(hours);
-            let mut starts = cron::starts(&schedule.text, &schedule.zone, from, until).unwrap();
+            let Schedule { text, zone, .. } = &schedule;
+            let mut starts = cron_daemon::starts(text, zone, from, until).unwrap();
             starts.dedup();
             prop_assert_eq!(starts, schedule.missed(from, until, usize::MAX).0);
         }

@@ -1,6 +1,6 @@
 //! When Debian's cron starts a line of a crontab, computed minute by minute as its daemon does.
-//! Shares no rule with `expression`, so that a comparison of both proves something. Only the tables
-//! of local time are the same.
+//! Unit tests of `src/schedule` and `src/job/crontab.rs` compare their answers with it. It shares
+//! no rule with them; only the tables of local time are the same.
 
 use std::collections::BTreeSet;
 use std::iter::StepBy;
@@ -161,7 +161,6 @@ fn read_range<'a>(
     Some(((low..=high).step_by(step), rest))
 }
 
-#[cfg(test)]
 mod tests {
     use super::*;
 
