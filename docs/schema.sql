@@ -1262,7 +1262,7 @@ CREATE VIEW jobctl.long_running_runs AS
    FROM jobctl.job_runs
   WHERE ((job_runs.status = 'running'::text) AND (job_runs.started_at < (now() - '00:10:00'::interval)));
 CREATE TABLE jobctl.schema_migrations (
-    version integer NOT NULL,
+    version integer,
     name text NOT NULL,
     checksum text NOT NULL,
     applied_at timestamp with time zone DEFAULT now() NOT NULL
@@ -1295,7 +1295,9 @@ ALTER TABLE ONLY jobctl.job_runs
 ALTER TABLE ONLY jobctl.job_workers
     ADD CONSTRAINT job_workers_pkey PRIMARY KEY (worker);
 ALTER TABLE ONLY jobctl.schema_migrations
-    ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
+    ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY jobctl.schema_migrations
+    ADD CONSTRAINT schema_migrations_version_key UNIQUE (version);
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts USING btree (finished_at, run_id, attempt) WHERE (outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text]));
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions USING btree (id) WHERE is_limited;
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions USING btree (next_run_at) WHERE (enabled AND (paused_at IS NULL) AND (schedule IS NOT NULL));

@@ -16,6 +16,20 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Returns the files in these folders of `sql`, sorted, without their endings.
+pub fn sql_files(folders: &[&str]) -> Vec<String> {
+    let names = folders.iter().flat_map(|folder| {
+        let files = fs::read_dir(root().join("sql").join(folder)).unwrap();
+        files.map(move |file| {
+            let path = file.unwrap().path();
+            format!("{folder}/{}", path.file_stem().unwrap().to_str().unwrap())
+        })
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
 /// One test a page, so that a filter can name it.
 macro_rules! pages {
     ($($name:ident: $path:literal,)*) => {

@@ -134,7 +134,7 @@ fn doctor_finds_a_missing_or_newer_schema() {
     let db = TestDb::empty();
     finds(&db, "schema", "bad", "missing migrations: 0001_initial");
     db.jobctl(["migrate"]).run().success();
-    db.execute("UPDATE jobctl.schema_migrations SET version = 99");
+    db.execute("UPDATE jobctl.schema_migrations SET version = 99 WHERE version = 1");
     finds(&db, "schema", "bad", "the schema is at version 99 and this program knows 1");
 }
 

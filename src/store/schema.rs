@@ -13,21 +13,43 @@ use crate::connect::Client;
 use crate::exit::Exit;
 use crate::text::plural;
 
+/// A part of the schema: a migration, or the present text of a function or view.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Migration {
+    /// `None` for a function or view, which is applied again when its text has changed.
     #[serde(skip)]
-    version: i32,
+    version: Option<i32>,
     pub(crate) name: &'static str,
     #[serde(skip)]
     sql: &'static str,
 }
 
+/// Files in `sql`, without their endings.
+macro_rules! files {
+    ($($version:expr, $folder:literal: $($name:literal),+;)+) => {
+        &[$($(Migration {
+            version: $version,
+            name: $name,
+            sql: include_str!(concat!("../../sql/", $folder, $name, ".sql")),
+        }),+),+]
+    };
+}
+
 /// All migrations in order; the version of the last one is the version of the program.
-static MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "0001_initial",
-    sql: include_str!("../../sql/migrations/0001_initial.sql"),
-}];
+static MIGRATIONS: &[Migration] = files![Some(1), "migrations/": "0001_initial";];
+
+/// The functions and views, which the newest migration precedes.
+static OBJECTS: &[Migration] = files![
+    None, "":
+        "functions/count_attempts", "functions/count_dropped", "functions/definition_keys",
+        "functions/drop_oldest", "functions/effect_result", "functions/enqueue",
+        "functions/fire", "functions/forget_history", "functions/is_backoff",
+        "functions/is_operator", "functions/is_own_effect", "functions/keep_effect",
+        "functions/may_settle", "functions/record_effect", "functions/refuse_update",
+        "functions/replace_waiting", "functions/set_aside_unclaimable", "functions/try_enqueue",
+        "views/current_holds", "views/daily_figures", "views/dead_runs", "views/leases",
+        "views/long_running_runs", "views/unaccepted_restores";
+];
 
 /// The schema after all migrations, as `pg_dump` writes it; a test keeps the file current.
 pub(super) const DEFINITIONS: &str = include_str!("../../docs/schema.sql");
@@ -59,6 +81,16 @@ rows! {
     }
 }
 
+rows! {
+    /// A part of the schema that is applied, see schema/list_migrations.sql.
+    struct Applied {
+        version: Option<i32>,
+        name: String,
+        unchanged: bool,
+        missing: Vec<String>,
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Mode {
     /// Lists missing migrations, for any role.
@@ -70,23 +102,26 @@ pub(crate) enum Mode {
 }
 
 impl Store {
-    /// Applies the missing migrations, one transaction each, and returns them. If several migrators
-    /// run at once, one works and the others find nothing to do.
+    /// Applies the missing migrations, one transaction each, and changed functions and views with
+    /// the last of them. Returns the applied parts. If several migrators run at once, one works and
+    /// the others find nothing to do.
     ///
     /// # Errors
     /// The schema is newer than the program or was modified. Another role owns or may change it.
     /// The encoding is not UTF-8. A privilege is missing. Tables stay locked.
     pub(crate) fn migrate(&self) -> Result<Vec<Migration>> {
         let mut applied = Vec::new();
-        while let Some(migration) = self.missing_migrations(Mode::Apply)?.first() {
-            applied.push(*migration);
+        loop {
+            match self.missing_migrations(Mode::Apply)? {
+                missing if missing.is_empty() => return Ok(applied),
+                missing => applied.extend(missing),
+            }
         }
-        Ok(applied)
     }
 
-    /// Returns the missing migrations. Applies the first with `Mode::Apply`; otherwise changes
-    /// nothing.
-    pub(crate) fn missing_migrations(&self, mode: Mode) -> Result<&'static [Migration]> {
+    /// Returns the missing parts, for a new schema without its functions and views. With
+    /// `Mode::Apply`, applies and returns some of them; otherwise changes nothing.
+    pub(crate) fn missing_migrations(&self, mode: Mode) -> Result<Vec<Migration>> {
         let started = Instant::now();
         let limits = if mode == Mode::Apply { LIMITS } else { self.limits };
         let doing = if mode == Mode::Inspect { "inspect the schema" } else { "migrate" };
@@ -112,7 +147,7 @@ impl Store {
     }
 }
 
-fn inspect(client: &mut Client, mode: Mode) -> PgResult<Result<&'static [Migration]>> {
+fn inspect(client: &mut Client, mode: Mode) -> PgResult<Result<Vec<Migration>>> {
     if mode == Mode::Apply && !client.one::<bool>(query!("schema/lock_migrations"), &[])? {
         let busy = "cannot migrate: another migrator is running; try again";
         return Ok(Err(Error::new(Kind::Busy, Exit::Unavailable, busy)));
@@ -122,44 +157,82 @@ fn inspect(client: &mut Client, mode: Mode) -> PgResult<Result<&'static [Migrati
     if let Err(error) = check_ground(ground, mode) {
         return Ok(Err(error));
     }
-    let mut applied = 0;
-    if has_versions {
-        let known = columns!(MIGRATIONS; version, sql);
-        let migrations: Vec<(i32, bool, Vec<String>)> =
-            client.list(query!("schema/list_migrations"), &known)?;
-        for (version, unchanged, missing) in migrations {
-            applied = version;
-            if !unchanged {
-                return Ok(schema_fault(format!(
-                    "migration {applied} was applied with a different text than this program's; \
-                     use the program that applied it"
-                )));
-            }
-            if !missing.is_empty() {
-                return Ok(schema_fault(format!(
-                    "the schema is at version {applied} but lacks {}; create it from \
-                     sql/migrations, or restore a backup",
-                    missing.join(", ")
-                )));
-            }
+    let applied = if has_versions {
+        let known: Vec<_> = MIGRATIONS.iter().chain(OBJECTS).collect();
+        client.list(query!("schema/list_migrations"), &columns!(&known; version, name, sql))?
+    } else {
+        Vec::new()
+    };
+    let missing = match missing(&applied) {
+        Ok(missing) => missing,
+        Err(error) => return Ok(Err(error)),
+    };
+    // One migration, and what follows the last one.
+    let further = missing.iter().skip(1).position(|it| it.version.is_some());
+    let part = &missing[..further.map_or(missing.len(), |further| further + 1)];
+    let mut listed = if mode == Mode::Apply { part } else { &missing }.to_vec();
+    if mode == Mode::Apply && !part.is_empty() {
+        apply(client, has_schema, has_versions, part)?;
+    }
+    let is_new = applied.iter().all(|it| it.version.is_some());
+    listed.retain(|it| !is_new || it.version.is_some());
+    Ok(Ok(listed))
+}
+
+/// Returns the parts that the database lacks, in the order in which they are applied.
+fn missing(applied: &[Applied]) -> Result<Vec<Migration>> {
+    let mut newest_applied = 0;
+    for Applied { version, unchanged, missing, .. } in applied {
+        let Some(version) = *version else { continue };
+        newest_applied = version;
+        if !unchanged {
+            return schema_fault(format!(
+                "migration {version} was applied with a different text than this program's; \
+                 use the program that applied it"
+            ));
+        } else if !missing.is_empty() {
+            return schema_fault(format!(
+                "the schema is at version {version} but lacks {}; create it from \
+                 sql/migrations, or restore a backup",
+                missing.join(", ")
+            ));
         }
     }
-    if applied > newest() {
-        return Ok(too_new(applied));
+    if newest_applied > newest() {
+        return too_new(newest_applied);
     }
-    let missing =
-        &MIGRATIONS[MIGRATIONS.partition_point(|migration| migration.version <= applied)..];
-    if let (Mode::Apply, Some(Migration { version, name, sql })) = (mode, missing.first()) {
-        if !has_schema {
-            client.batch_execute("CREATE SCHEMA jobctl")?;
-        }
-        if !has_versions {
-            client.batch_execute(VERSION_TABLE)?;
-        }
-        client.batch_execute(sql)?;
-        client.execute(query!("schema/record_migration"), &[version, name, sql])?;
+    let is_current = |object: &Migration| {
+        let is_applied = |it: &&Applied| it.version.is_none() && it.name == object.name;
+        applied.iter().find(is_applied).is_some_and(|it| it.unchanged && it.missing.is_empty())
+    };
+    let migrations = MIGRATIONS.iter().filter(|it| it.version > Some(newest_applied));
+    Ok(migrations.chain(OBJECTS.iter().filter(|it| !is_current(it))).copied().collect())
+}
+
+/// Applies these parts of the schema, and revokes what default privileges grant on new objects.
+fn apply(
+    client: &mut Client,
+    has_schema: bool,
+    has_versions: bool,
+    parts: &[Migration],
+) -> PgResult<()> {
+    let before: Vec<i64> =
+        if has_versions { client.list(query!("schema/list_objects"), &[])? } else { Vec::new() };
+    if !has_schema {
+        client.batch_execute("CREATE SCHEMA jobctl")?;
     }
-    Ok(Ok(missing))
+    if !has_versions {
+        client.batch_execute(VERSION_TABLE)?;
+    }
+    // A function may call one that comes after it.
+    client.batch_execute("SET LOCAL check_function_bodies = off")?;
+    for part in parts {
+        client.batch_execute(part.sql)?;
+    }
+    let privileges: Vec<String> = client.list(query!("schema/privileges"), &[&before])?;
+    client.batch_execute(&privileges.join(";\n"))?;
+    client.execute(query!("schema/record_migration"), &columns!(parts; version, name, sql))?;
+    Ok(())
 }
 
 /// Fails if this database or schema must not be migrated. Runs before any table is read: in a
@@ -223,7 +296,7 @@ pub(super) fn check(answers: &[SimpleQueryMessage]) -> Result<()> {
 
 /// The schema version of the program.
 fn newest() -> i32 {
-    MIGRATIONS.last().map_or(0, |step| step.version)
+    MIGRATIONS.last().and_then(|last| last.version).unwrap_or(0)
 }
 
 /// Returns the names of the indexes that the migrations create.

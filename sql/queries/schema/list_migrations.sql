@@ -1,14 +1,17 @@
--- Lists the applied migrations, whether they are unchanged, and which of their objects are missing.
--- $1  versions    $2  their texts
+-- Lists the applied migrations, functions and views, whether their texts are still the same, and
+-- which of their objects are missing.
+-- Functions and views have no version.
+-- $1  versions    $2  names    $3  texts
 SELECT
     applied.version,
+    applied.name,
     known.text IS NULL
         OR applied.checksum = encode(sha256(convert_to(known.text, 'UTF8')), 'hex') AS unchanged,
     ARRAY(
         SELECT lower(created[1]) || ' ' || created[2]
         FROM regexp_matches(
             known.text,
-            '^CREATE (TABLE|VIEW|FUNCTION|TRIGGER) (?:jobctl[.])?(\w+)',
+            '^CREATE (?:OR REPLACE )?(TABLE|VIEW|FUNCTION|TRIGGER) (?:jobctl[.])?(\w+)',
             'gn'
         ) AS created
         WHERE created[2] NOT IN (
@@ -27,6 +30,7 @@ SELECT
         )
     ) AS missing
 FROM jobctl.schema_migrations AS applied
-LEFT JOIN unnest($1::integer[], $2::text[]) AS known (version, text)
+LEFT JOIN unnest($1::integer[], $2::text[], $3::text[]) AS known (version, name, text)
     ON known.version = applied.version
-ORDER BY applied.version
+    OR (known.version IS NULL AND applied.version IS NULL AND known.name = applied.name)
+ORDER BY applied.version, applied.name

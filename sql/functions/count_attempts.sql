@@ -1,0 +1,109 @@
+-- Adds attempts that have just ended to the figures: arrays of equal length, one element an
+-- attempt, or a run that expired or was dropped. `statuses` are those of the runs now; run times
+-- and waits, in seconds, are NULL where they don't count. A function, so that PostgreSQL caches
+-- the plans: without the cache these statements cost three times as much. SECURITY DEFINER: a
+-- worker can add to figures, but not change them.
+CREATE OR REPLACE FUNCTION jobctl.count_attempts(
+    job_types text[],
+    statuses text[],
+    outcomes text[],
+    run_times float8[],
+    waits float8[]
+)
+RETURNS void
+LANGUAGE plpgsql
+STRICT
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    counted record;
+    newest record;
+BEGIN
+    FOR counted IN
+        SELECT
+            ended.job_type,
+            count(*) FILTER (WHERE ended.status = 'succeeded') AS succeeded,
+            count(*) FILTER (WHERE ended.status = 'dead') AS dead,
+            count(*) FILTER (WHERE ended.outcome = 'expired') AS expired,
+            count(*) FILTER (WHERE ended.outcome = 'dropped') AS dropped,
+            count(*) FILTER (WHERE ended.outcome IN ('failed', 'lease_expired'))
+                AS failed_attempts,
+            count(*) FILTER (
+                WHERE ended.outcome IN ('failed', 'lease_expired')
+                    AND ended.status IN ('queued', 'failed')
+            ) AS retried_attempts,
+            -- A worker may pass any number, and a sum must not overflow.
+            coalesce(
+                sum(least(greatest(ended.run_time, 0), 1e9))
+                    FILTER (WHERE ended.run_time IS NOT NULL),
+                0
+            ) AS run_time_seconds,
+            coalesce(
+                sum(least(greatest(ended.wait, 0), 1e9)) FILTER (WHERE ended.wait IS NOT NULL),
+                0
+            ) AS wait_seconds,
+            ARRAY[
+                count(*) FILTER (WHERE ended.wait <= 1),
+                count(*) FILTER (WHERE ended.wait <= 10),
+                count(*) FILTER (WHERE ended.wait <= 30),
+                count(*) FILTER (WHERE ended.wait <= 60),
+                count(*) FILTER (WHERE ended.wait <= 300),
+                count(*) FILTER (WHERE ended.wait <= 3600),
+                count(ended.wait)
+            ] AS waits,
+            -- The attempts ended at the same time. A death is the most important.
+            CASE
+                WHEN bool_or(ended.status = 'dead') THEN 'dead'
+                WHEN bool_or(ended.status = 'succeeded') THEN 'succeeded'
+                WHEN bool_or(ended.status = 'cancelled') THEN 'cancelled'
+            END AS last_status
+        FROM unnest(job_types, statuses, outcomes, run_times, waits)
+            AS ended (job_type, status, outcome, run_time, wait)
+        GROUP BY ended.job_type
+    LOOP
+        -- Rows that other ticks have locked are skipped, so no tick waits here.
+        SELECT figures.id, figures.part, figures.writes INTO newest
+        FROM jobctl.job_figures AS figures
+        WHERE figures.job_type = counted.job_type
+            AND figures.day = (now() AT TIME ZONE 'UTC')::date
+        ORDER BY figures.part DESC
+        LIMIT 1
+        FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND OR newest.writes >= 1000 THEN
+            INSERT INTO jobctl.job_figures (job_type, part)
+            VALUES (counted.job_type, coalesce(newest.part, 0) + 1)
+            RETURNING id INTO newest.id;
+        END IF;
+        UPDATE jobctl.job_figures AS figures
+        SET
+            writes = figures.writes + 1,
+            succeeded = figures.succeeded + counted.succeeded,
+            dead = figures.dead + counted.dead,
+            expired = figures.expired + counted.expired,
+            dropped = figures.dropped + counted.dropped,
+            failed_attempts = figures.failed_attempts + counted.failed_attempts,
+            retried_attempts = figures.retried_attempts + counted.retried_attempts,
+            run_time_seconds = figures.run_time_seconds + counted.run_time_seconds,
+            wait_seconds = figures.wait_seconds + counted.wait_seconds,
+            waits = ARRAY(
+                SELECT wait.before + wait.more
+                FROM unnest(figures.waits, counted.waits) AS wait (before, more)
+            ),
+            last_ended_at = CASE
+                WHEN counted.last_status IS NULL THEN figures.last_ended_at
+                ELSE now()
+            END,
+            last_status = coalesce(counted.last_status, figures.last_status),
+            last_succeeded_at = CASE
+                WHEN counted.succeeded = 0 THEN figures.last_succeeded_at
+                ELSE now()
+            END
+        WHERE figures.id = newest.id;
+    END LOOP;
+EXCEPTION
+    -- A result matters more than its figures.
+    WHEN OTHERS THEN
+        RAISE WARNING 'jobctl: figures are not counted: %', SQLERRM;
+END
+$$;

@@ -1,0 +1,38 @@
+-- Returns a definition in the words of the file; lengths of time are seconds.
+CREATE OR REPLACE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions)
+RETURNS jsonb
+LANGUAGE sql
+STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE
+        -- Any program may insert a definition, so an action may be any JSON.
+        WHEN definition.kind = 'shell' AND jsonb_typeof(definition.action) = 'object'
+            THEN definition.action - 'command'
+                || jsonb_build_object('shell', definition.action -> 'command')
+        ELSE jsonb_build_object(definition.kind, definition.action)
+    END || jsonb_build_object(
+        'payload', definition.payload,
+        'schedule', definition.schedule,
+        'time_zone', definition.time_zone,
+        'catch_up', definition.catch_up,
+        'overlap', definition.overlap,
+        'max_running', definition.max_running,
+        'rate', definition.rate,
+        'burst', definition.burst,
+        'max_running_per_share', definition.max_running_per_share,
+        'max_waiting', definition.max_waiting,
+        'when_full', definition.when_full,
+        'max_attempts', definition.max_attempts,
+        'timeout', extract(epoch FROM definition.timeout),
+        'max_age', extract(epoch FROM definition.max_age),
+        'expires', extract(epoch FROM definition.expires),
+        'backoff', definition.backoff,
+        'priority', definition.priority,
+        'queue', definition.queue,
+        'spread', extract(epoch FROM definition.spread),
+        'enqueuers', definition.enqueuers,
+        'enqueue_may_set', definition.enqueue_may_set,
+        'enabled', definition.enabled
+    )
+$$;

@@ -1,0 +1,40 @@
+-- queued or failed -> cancelled: the oldest runs of a job, if more than `most` wait. Drops two at
+-- most, one more than an enqueue adds, so that a limit that was exceeded holds again. Skips locked
+-- runs, which may be about to start. Counts the dropped runs in the figures.
+CREATE OR REPLACE FUNCTION jobctl.drop_oldest(job text, most integer)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    dropped integer;
+BEGIN
+    UPDATE jobctl.job_runs AS run
+    SET
+        status = 'cancelled',
+        last_error = 'dropped: the definition was full',
+        error_type = 'dropped',
+        finished_at = now(),
+        updated_at = now()
+    WHERE run.id = ANY (ARRAY(
+        SELECT oldest.id
+        FROM jobctl.job_runs AS oldest
+        WHERE oldest.id = ANY (ARRAY(
+            SELECT waiting.id
+            FROM jobctl.job_runs AS waiting
+            WHERE waiting.job_type = job
+                AND waiting.job_type NOT IN ('shell', 'http')
+                AND waiting.status IN ('queued', 'failed')
+            -- Not `id`, which would let the planner read the finished runs of the job.
+            ORDER BY waiting.id + 0 DESC
+            OFFSET most
+        ))
+            AND oldest.status IN ('queued', 'failed')
+        ORDER BY oldest.id
+        LIMIT 2
+        FOR NO KEY UPDATE SKIP LOCKED
+    ));
+    GET DIAGNOSTICS dropped = ROW_COUNT;
+    PERFORM jobctl.count_dropped(job, dropped) WHERE dropped > 0;
+END
+$$;

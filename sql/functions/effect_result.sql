@@ -1,0 +1,22 @@
+-- Returns the result of a recorded effect; NULL if it has none, or is not completed. Raises 42501
+-- as record_effect does.
+CREATE OR REPLACE FUNCTION jobctl.effect_result(key text, caller jobctl.caller DEFAULT CURRENT_USER)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    recorded record;
+BEGIN
+    SELECT effect.recorded_by, effect.result INTO recorded
+    FROM jobctl.job_effects AS effect
+    WHERE effect.key = effect_result.key;
+    IF FOUND AND jobctl.may_settle(caller, recorded.recorded_by) IS NOT TRUE THEN
+        RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can read it', key
+            USING ERRCODE = '42501';
+    END IF;
+    RETURN recorded.result;
+END
+$$;

@@ -1,0 +1,56 @@
+-- The function for applications. They need only the privilege to call it: the definition says what
+-- is run. All arguments but the job are optional, and are best given by name:
+-- SELECT jobctl.enqueue('send_weekly_report', '{"user_id": 5}', key => 'weekly:5:2026-01-05')
+--
+-- Errors; the DETAIL is the job, but the key for JC004 and JC009:
+-- JC003 no such definition
+-- JC004 the key belongs to a run with another job or payload
+-- 22023 an argument is wrong
+-- 42501 the definition names other enqueuers, or a limit is exceeded
+-- 55000 the definition is disabled
+-- 55P03 another transaction holds the key for too long
+-- JC007 the sequence is behind its table
+-- JC008 the definition is full
+-- JC009 the key has a run, and on_conflict is `error`
+--
+-- Returns NULL if the definition is full and drops new runs.
+CREATE OR REPLACE FUNCTION jobctl.enqueue(
+    job text,
+    payload jsonb DEFAULT '{}',
+    key text DEFAULT NULL,
+    run_at timestamptz DEFAULT NULL,
+    run_in interval DEFAULT NULL,
+    priority integer DEFAULT NULL,
+    queue text DEFAULT NULL,
+    max_attempts integer DEFAULT NULL,
+    timeout interval DEFAULT NULL,
+    backoff text DEFAULT NULL,
+    key_scope text DEFAULT 'retained',
+    on_conflict text DEFAULT NULL,
+    debounce interval DEFAULT NULL,
+    debounce_max interval DEFAULT NULL,
+    expires_in interval DEFAULT NULL,
+    share text DEFAULT NULL,
+    caller jobctl.caller DEFAULT CURRENT_USER
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    queued record;
+BEGIN
+    queued := jobctl.try_enqueue(
+        job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
+        key_scope, on_conflict, debounce, debounce_max, expires_in, share, caller
+    );
+    IF queued.code IS NULL THEN
+        RETURN queued.id;
+    END IF;
+    RAISE EXCEPTION USING
+        ERRCODE = queued.code,
+        MESSAGE = queued.reason,
+        DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
+END
+$$;

@@ -1,0 +1,28 @@
+-- Deletes the history of deleted runs.
+CREATE OR REPLACE FUNCTION jobctl.forget_history()
+RETURNS trigger
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        -- TRUNCATE fails here if the same command already truncates job_attempts.
+        DELETE FROM jobctl.job_attempts;
+    ELSE
+        -- An array forces the index, whatever size of the table the planner assumes.
+        DELETE FROM jobctl.job_attempts AS attempt
+        WHERE attempt.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted));
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER deleted_runs_have_no_history
+    AFTER DELETE ON jobctl.job_runs
+    REFERENCING OLD TABLE AS deleted
+    FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
+
+CREATE OR REPLACE TRIGGER no_runs_have_no_history
+    AFTER TRUNCATE ON jobctl.job_runs
+    FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();

@@ -1,0 +1,58 @@
+-- Records an effect in the caller's transaction. Returns true the first time. Returns false if the
+-- key is already recorded: then the caller must not repeat the effect. If a role that the caller is
+-- not a member of recorded the key, raises 42501, also for operators and superusers. So no role can
+-- make another role skip its effect unnoticed. Raises 22023 for a key or result that can't be
+-- recorded.
+CREATE OR REPLACE FUNCTION jobctl.record_effect(
+    key text,
+    result text DEFAULT NULL,
+    run_id bigint DEFAULT NULL,
+    attempt integer DEFAULT NULL,
+    caller jobctl.caller DEFAULT CURRENT_USER
+)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
+AS $$
+DECLARE
+    recorder text;
+BEGIN
+    IF octet_length(record_effect.result) > 8192 THEN
+        RAISE EXCEPTION 'result is longer than 8 KiB'
+            USING ERRCODE = '22023';
+    END IF;
+    LOOP
+        BEGIN
+            INSERT INTO jobctl.job_effects (key, result, run_id, attempt, recorded_by, completed_at)
+            VALUES (
+                record_effect.key,
+                record_effect.result,
+                record_effect.run_id,
+                record_effect.attempt,
+                caller,
+                now()
+            )
+            ON CONFLICT DO NOTHING;
+        -- The error of a constraint shows the row.
+        EXCEPTION WHEN integrity_constraint_violation THEN
+            RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = SQLERRM;
+        END;
+        IF FOUND THEN
+            RETURN true;
+        END IF;
+        SELECT effect.recorded_by INTO recorder
+        FROM jobctl.job_effects AS effect
+        WHERE effect.key = record_effect.key;
+        IF FOUND AND jobctl.is_own_effect(caller, recorder) IS NOT TRUE THEN
+            RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can settle it',
+                key
+                USING ERRCODE = '42501';
+        ELSIF FOUND THEN
+            RETURN false;
+        END IF;
+        -- The effect was removed between the two statements.
+    END LOOP;
+END
+$$;

@@ -1,0 +1,96 @@
+-- Tries to claim each of these runs as a claim does it, and undoes that. A run that a trigger or a
+-- constraint rejects is put off, and one that can't be read ends dead. Returns these runs with the
+-- error, and the error of that second change if it was rejected, too. A function, because one
+-- statement a run would be slow.
+CREATE OR REPLACE FUNCTION jobctl.set_aside_unclaimable(worker text, runs bigint[], wait interval)
+RETURNS TABLE (
+    id bigint,
+    is_dead boolean,
+    code text,
+    message text,
+    second_code text,
+    second_message text
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    SET CONSTRAINTS ALL IMMEDIATE;
+    FOREACH id IN ARRAY runs LOOP
+        is_dead := true;
+        second_code := NULL;
+        second_message := NULL;
+        BEGIN
+            PERFORM octet_length(run.payload::text), octet_length(definition.action::text)
+            FROM jobctl.job_runs AS run
+            LEFT JOIN jobctl.job_definitions AS definition
+                ON definition.name = run.job_type
+            WHERE run.id = set_aside_unclaimable.id;
+            is_dead := false;
+            UPDATE jobctl.job_runs AS run
+            SET
+                status = 'running',
+                attempts = run.attempts + 1,
+                locked_by = worker,
+                locked_until = now() + interval '1 minute',
+                started_at = now(),
+                updated_at = now()
+            WHERE run.id = (
+                SELECT free.id
+                FROM jobctl.job_runs AS free
+                WHERE free.id = set_aside_unclaimable.id
+                    AND free.status IN ('queued', 'failed')
+                FOR NO KEY UPDATE SKIP LOCKED
+            );
+            -- The run can be claimed.
+            RAISE EXCEPTION USING ERRCODE = 'JC000';
+        EXCEPTION
+            WHEN SQLSTATE 'JC000' THEN
+                CONTINUE;
+            WHEN OTHERS THEN
+                code := SQLSTATE;
+                message := SQLERRM;
+        END;
+        BEGIN
+            IF is_dead THEN
+                -- This does not touch the payload.
+                UPDATE jobctl.job_runs AS run
+                SET
+                    status = 'dead',
+                    last_error = 'cannot read runs: ' || message,
+                    error_type = 'bad_payload',
+                    failed_at = now(),
+                    finished_at = now(),
+                    updated_at = now()
+                WHERE run.id = set_aside_unclaimable.id
+                    AND run.status IN ('queued', 'failed')
+                    AND run.run_at <= now();
+                IF FOUND THEN
+                    PERFORM jobctl.count_attempts(
+                        ARRAY[run.job_type],
+                        ARRAY['dead'],
+                        ARRAY[NULL::text],
+                        ARRAY[NULL::float8],
+                        ARRAY[NULL::float8]
+                    )
+                    FROM jobctl.job_runs AS run
+                    WHERE run.id = set_aside_unclaimable.id;
+                END IF;
+            ELSE
+                UPDATE jobctl.job_runs AS run
+                SET
+                    run_at = now() + wait,
+                    last_error = 'cannot claim runs: ' || message,
+                    updated_at = now()
+                WHERE run.id = set_aside_unclaimable.id
+                    AND run.status IN ('queued', 'failed')
+                    AND run.run_at <= now();
+            END IF;
+        EXCEPTION WHEN OTHERS THEN
+            second_code := SQLSTATE;
+            second_message := SQLERRM;
+        END;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;

@@ -1,0 +1,65 @@
+-- The statements that give the objects of a migration their privileges.
+-- Default privileges may have granted rights on a new object to any role: they are revoked, because
+-- `jobctl grants` decides what a role may do. A function with new parameters is a new object; it
+-- takes over the grants of the one with its name, which is dropped.
+-- $1  the objects before the migration, see list_objects.sql
+WITH objects AS (
+    SELECT
+        object.name,
+        object.function,
+        object.owner,
+        object.privileges,
+        object.classid::bigint << 32 | object.objid::bigint <> ALL ($1::bigint[]) AS is_new
+    FROM (
+        SELECT 'pg_namespace'::regclass::oid, oid, 'SCHEMA jobctl', NULL, nspowner, nspacl
+        FROM pg_namespace
+        WHERE nspname = 'jobctl'
+        UNION ALL
+        SELECT
+            'pg_class'::regclass,
+            oid,
+            CASE relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || oid::regclass,
+            NULL,
+            relowner,
+            relacl
+        FROM pg_class
+        WHERE relnamespace = 'jobctl'::regnamespace
+            AND relkind IN ('r', 'v', 'S')
+        UNION ALL
+        SELECT 'pg_proc'::regclass, oid, 'ROUTINE ' || oid::regprocedure, proname, proowner, proacl
+        FROM pg_proc
+        WHERE pronamespace = 'jobctl'::regnamespace
+        UNION ALL
+        SELECT 'pg_type'::regclass, oid, 'TYPE ' || oid::regtype, NULL, typowner, typacl
+        FROM pg_type
+        WHERE typnamespace = 'jobctl'::regnamespace
+            AND typtype = 'd'
+    ) AS object (classid, objid, name, function, owner, privileges)
+),
+statements (step, statement) AS (
+    SELECT 1, format('REVOKE ALL ON %s FROM %s', new.name, grantee.name)
+    FROM objects AS new
+    CROSS JOIN LATERAL (
+        SELECT 'PUBLIC'
+        UNION
+        SELECT acl.grantee::regrole::text
+        FROM aclexplode(new.privileges) AS acl
+        WHERE acl.grantee NOT IN (0, new.owner)
+    ) AS grantee (name)
+    WHERE new.is_new
+    UNION ALL
+    SELECT 2, format('GRANT EXECUTE ON %s TO %s', new.name, acl.grantee::regrole)
+    FROM objects AS former
+    JOIN objects AS new ON new.function = former.function AND new.is_new
+    CROSS JOIN aclexplode(former.privileges) AS acl
+    WHERE NOT former.is_new
+        AND acl.grantee NOT IN (0, former.owner)
+    UNION ALL
+    SELECT 3, format('DROP %s', former.name)
+    FROM objects AS former
+    JOIN objects AS new ON new.function = former.function AND new.is_new
+    WHERE NOT former.is_new
+)
+SELECT statement
+FROM statements
+ORDER BY step

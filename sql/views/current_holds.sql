@@ -1,0 +1,11 @@
+CREATE OR REPLACE VIEW jobctl.current_holds AS
+SELECT
+    scope,
+    name,
+    held_at,
+    held_until,
+    recorded_by,
+    host_user,
+    reason
+FROM jobctl.job_holds
+WHERE coalesce(held_until > now(), true);

@@ -1,0 +1,15 @@
+CREATE OR REPLACE VIEW jobctl.dead_runs AS
+SELECT
+    id,
+    job_type,
+    queue,
+    attempts,
+    max_attempts,
+    error_type,
+    last_error,
+    failed_at,
+    finished_at,
+    created_at
+FROM jobctl.job_runs
+WHERE status = 'dead'
+    AND settled_at IS NULL;

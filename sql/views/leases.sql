@@ -1,0 +1,17 @@
+-- The claims of running runs. The lease of a claim is in its run, or in job_locked_runs while the
+-- run is locked; the later end counts. A claim with a result is over, and only its row is locked.
+CREATE OR REPLACE VIEW jobctl.leases AS
+SELECT
+    run.id,
+    run.job_type,
+    run.attempts AS attempt,
+    run.locked_by AS worker,
+    run.started_at,
+    greatest(run.locked_until, kept.locked_until) AS locked_until,
+    kept.result IS NOT NULL AS has_result
+FROM jobctl.job_runs AS run
+LEFT JOIN jobctl.job_locked_runs AS kept
+    ON kept.run_id = run.id
+    AND kept.attempt = run.attempts
+    AND kept.started_at = run.started_at
+WHERE run.status = 'running';

@@ -1,0 +1,10 @@
+-- The restore that a tick has noticed and no operator has accepted; at most one row.
+CREATE OR REPLACE VIEW jobctl.unaccepted_restores AS
+SELECT recorded_at, detail
+FROM jobctl.job_events
+WHERE action = 'restore'
+    AND id = (
+        SELECT max(id)
+        FROM jobctl.job_events
+        WHERE action IN ('restore', 'accept-restore')
+    );
