@@ -9,7 +9,6 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rustix::process::geteuid;
-use serde::Serialize;
 
 use crate::connect;
 use crate::exit::Fault;
@@ -21,6 +20,7 @@ use crate::print::{self, Output, Table, instant};
 use crate::schedule::{When, Zone};
 use crate::store::{Cause, RunFilter, Store};
 use crate::text::duration;
+use crate::text::listing::Listing;
 use crate::text::plain::is_plain;
 pub(super) use crate::text::timestamp::parse as time;
 
@@ -162,19 +162,18 @@ pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Prints at most `limit` rows, and a hint if there are more. `rows` has one more if there are;
-/// `which` says which come first.
-pub(super) fn print_first<T: Serialize + Default>(
+/// Prints at most `limit` rows of a list, and a hint if it has more. `which` says which come first.
+pub(super) fn print_first(
     output: Output,
-    mut rows: Vec<T>,
+    mut list: Listing,
     limit: i64,
     which: &str,
     table: &Table<'_>,
 ) -> anyhow::Result<()> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = rows.len() > limit;
-    rows.truncate(limit);
-    print::rows(output, &rows, table)?;
+    let has_more = list.rows.len() > limit;
+    list.rows.truncate(limit);
+    print::list(output, &list, table)?;
     if has_more {
         print::hint(output, &format!("these are the {which} {limit}; --limit shows more"));
     }

@@ -140,7 +140,8 @@ fn dead() -> Vec<CompletionCandidate> {
     ask(|store| {
         let statuses = vec![Status::Dead];
         let filter = RunFilter { statuses, unsettled: true, ..RunFilter::default() };
-        Ok(store.list_dead(filter, Some(IDS))?.into_iter().map(|run| run.id.to_string()).collect())
+        let dead = store.list_dead(filter, Some(IDS))?;
+        Ok(dead.rows.iter().map(|run| run.value("id").to_string()).collect())
     })
 }
 

@@ -81,12 +81,10 @@ impl Arguments {
         let (limit, wanted) = (self.limit, self.limit + 1);
         if self.group {
             let groups = store.group_failures(filter, wanted)?;
-            let table = GROUPS.since(groups.first().map(|group| group.now));
-            print_first(self.output, groups, limit, "most frequent", &table)
+            print_first(self.output, groups, limit, "most frequent", &GROUPS)
         } else {
             let attempts = store.list_failures(filter, wanted)?;
-            let table = ATTEMPTS.since(attempts.first().map(|attempt| attempt.now));
-            print_first(self.output, attempts, limit, "newest", &table)
+            print_first(self.output, attempts, limit, "newest", &ATTEMPTS)
         }
     }
 }

@@ -115,8 +115,7 @@ impl Hold {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         if self.list {
-            let (holds, now) = (store.holds()?, store.now()?);
-            return print::rows(self.output, &holds, &HOLDS.since(Some(now)));
+            return print::list(self.output, &store.holds()?, &HOLDS);
         }
         if let Some(job) = &self.target.job {
             super::known_job(&store, job)?;
@@ -152,7 +151,7 @@ impl Release {
         let store = database.open()?;
         let ended = store.end_holds(target.clone(), self.reason.cause())?;
         let HoldTarget { scope, name } = target;
-        let others = if scope == "all" { store.holds()?.len() } else { 0 };
+        let others = if scope == "all" { store.holds()?.rows.len() } else { 0 };
         let list = "`jobctl hold --list` prints them";
         if others > 0 {
             print::complain(&format!("other holds stay in force: {others}; {list}"));
@@ -165,8 +164,7 @@ impl Release {
             print::complain(&format!("no holds of {what} are in force; {list}"));
         }
         let result = "released";
-        let released =
-            ended.into_iter().map(|it| Released { scope: it.scope, name: it.name, result });
+        let released = ended.into_iter().map(|(scope, name)| Released { scope, name, result });
         let table = Table::new("scope, name, result", "");
         print::rows(self.output, &released.collect::<Vec<_>>(), &table)
     }

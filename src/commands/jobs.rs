@@ -10,7 +10,8 @@ use super::{DatabaseFlags, list, show};
 use crate::job::definition_keys;
 use crate::print::{self, Cell, Fields, Output, Table};
 use crate::schedule::Schedule;
-use crate::store::{Run, RunFilter, StoredDefinition, TrailEvent};
+use crate::store::{RunFilter, StoredDefinition};
+use crate::text::listing::Listing;
 use crate::text::timestamp;
 
 /// List definitions: what they run, and which are paused
@@ -107,8 +108,8 @@ struct JobAnswer {
     /// In the time zone of the schedule.
     next_times: Vec<String>,
     keys: Map<String, Value>,
-    last_runs: Vec<Run>,
-    events: Vec<TrailEvent>,
+    last_runs: Listing,
+    events: Listing,
 }
 
 impl Job {
@@ -152,6 +153,6 @@ fn text(answer: &JobAnswer, keys: &[(&'static str, Value)], fields: &Fields) -> 
     print::facts(facts)?;
     let mut runs = answer.last_runs.clone();
     list::forget_past_errors(&mut runs);
-    print::answer(&print::section("Last runs", &runs, &list::TABLE.since(Some(now)))?)?;
+    print::answer(&print::section("Last runs", &runs.rows, &list::TABLE.since(Some(now)))?)?;
     show::trail(&answer.events, now)
 }

@@ -6,7 +6,8 @@ use super::DatabaseFlags;
 use super::arguments::{Filter, HEADING, TimeZone, print_first, status, within, worker};
 use crate::job::status::Status;
 use crate::print::{Format, Output, Table};
-use crate::store::{Run, RunFilter};
+use crate::store::RunFilter;
+use crate::text::listing::Listing;
 
 /// List runs, the newest first
 ///
@@ -66,13 +67,13 @@ impl Arguments {
         if self.output.format() == Format::Table && !self.had_failures {
             forget_past_errors(&mut runs);
         }
-        let table = TABLE.since(runs.first().map(|run| run.now));
-        print_first(self.output, runs, self.limit, "newest", &table)
+        print_first(self.output, runs, self.limit, "newest", &TABLE)
     }
 }
 
 /// Removes the errors of attempts before a success: in a table, a run would seem to have failed.
-pub(super) fn forget_past_errors(runs: &mut [Run]) {
-    let succeeded = runs.iter_mut().filter(|run| run.status == Status::Succeeded.as_str());
-    succeeded.for_each(|run| run.last_error = None);
+pub(super) fn forget_past_errors(runs: &mut Listing) {
+    let succeeded =
+        runs.rows.iter_mut().filter(|run| *run.value("status") == Status::Succeeded.as_str());
+    succeeded.for_each(|run| run.clear("last_error"));
 }

@@ -65,11 +65,11 @@ impl Arguments {
         if self.group {
             let mut groups = store.group_dead(filter)?;
             let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
-            groups.truncate(limit.unwrap_or(usize::MAX));
-            print::rows(self.output, &groups, &GROUPS.since(groups.first().map(|group| group.now)))
+            groups.rows.truncate(limit.unwrap_or(usize::MAX));
+            print::list(self.output, &groups, &GROUPS)
         } else {
             let table = if self.all { &ALL } else { &RUNS };
-            print::rows(self.output, &store.list_dead(filter, self.limit)?, table)
+            print::list(self.output, &store.list_dead(filter, self.limit)?, table)
         }
     }
 }

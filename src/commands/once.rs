@@ -91,7 +91,7 @@ impl Arguments {
         }
         let store = database.open()?;
         let Some(name) = &self.key else {
-            print::rows(self.output, &store.list_open_effects()?, &OPEN)?;
+            print::list(self.output, &store.list_open_effects()?, &OPEN)?;
             return Ok(Exit::Done);
         };
         let key = plain(name);

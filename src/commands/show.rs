@@ -16,7 +16,8 @@ use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
 use crate::job::thresholds::Thresholds;
 use crate::print::{self, Cell, Fields, Output, Table};
-use crate::store::{self, Attempt, History, RunDetails, Store, StoredOutput, TrailEvent};
+use crate::store::{self, Attempt, History, RunDetails, Store, StoredOutput};
+use crate::text::listing::Listing;
 use crate::text::plural;
 
 /// The number of an output's last lines that are shown.
@@ -77,7 +78,7 @@ struct ShowAnswer<'a> {
     /// Why the payload cannot be read.
     payload_error: Option<&'a str>,
     history: &'a [Attempt],
-    events: &'a [TrailEvent],
+    events: &'a Listing,
 }
 
 impl Arguments {
@@ -129,12 +130,15 @@ fn is_waiting(run: &RunDetails) -> bool {
 
 /// The error about a run that does not exist. The trail knows runs that were pruned by id.
 fn no_run(store: &Store, id: i64) -> Fault {
-    let last = store.list_events(Some(id), None).ok().and_then(|mut events| events.pop());
-    let pruned = last.filter(|event| event.action == "prune").map(|event| {
-        let by = event.host_user.unwrap_or(event.recorded_by);
-        format!("; {by} pruned it at {}", print::instant(event.recorded_at))
-    });
-    let why = format!("cannot show run {id}: no such run{}", pruned.unwrap_or_default());
+    let last = store.list_events(Some(id), None).ok().and_then(|mut events| events.rows.pop());
+    let last = last.and_then(|event| Fields::of(&event).ok());
+    let facts = last.map(|event| event.cells("action, host_user|recorded_by, recorded_at", None));
+    let facts: Vec<_> = facts.iter().flatten().map(|(_, cell)| cell.bare()).collect();
+    let pruned = match &facts[..] {
+        [action, by, at] if action == "prune" => format!("; {by} pruned it at {at}"),
+        _ => String::new(),
+    };
+    let why = format!("cannot show run {id}: no such run{pruned}");
     Fault::new(Exit::NotFound, why)
 }
 
@@ -316,8 +320,8 @@ const TRAIL: Table<'_> =
     Table::new("recorded_at as at, action, host_user|recorded_by as by, detail, reason", "");
 
 /// Prints the events of a run or of a definition for people.
-pub(super) fn trail(events: &[TrailEvent], now: DateTime<Utc>) -> anyhow::Result<()> {
-    print::answer(&print::section("Trail", events, &TRAIL.since(Some(now)).wrapped())?)
+pub(super) fn trail(events: &Listing, now: DateTime<Utc>) -> anyhow::Result<()> {
+    print::answer(&print::section("Trail", &events.rows, &TRAIL.since(Some(now)).wrapped())?)
 }
 
 #[cfg(test)]

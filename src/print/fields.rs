@@ -1,5 +1,5 @@
-//! The fields of a row, read from its JSON: so a row's struct defines its JSON, its TSV and the
-//! columns of its table.
+//! The fields of a row, read from its JSON: so a row's struct, or the SELECT list of a listing,
+//! defines its JSON, its TSV and the columns of its table.
 
 use std::fmt;
 use std::time::Duration;

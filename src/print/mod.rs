@@ -20,6 +20,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::exit::Fault;
+use crate::text::listing::Listing;
 use crate::text::plain::{self, is_invisible, plain};
 use log_writer::LogWriter;
 
@@ -117,10 +118,25 @@ pub(crate) fn rows<T: Serialize + Default>(
     rows: &[T],
     table: &Table<'_>,
 ) -> anyhow::Result<()> {
+    named_rows(output, &Fields::of(&T::default())?.names(), rows, table)
+}
+
+/// Prints a list as `rows` does. If it has the time of the clock, a table shows times by their
+/// distance from it.
+pub(crate) fn list(output: Output, list: &Listing, table: &Table<'_>) -> anyhow::Result<()> {
+    named_rows(output, &list.names, &list.rows, &table.since(list.now))
+}
+
+fn named_rows<T: Serialize>(
+    output: Output,
+    names: &[String],
+    rows: &[T],
+    table: &Table<'_>,
+) -> anyhow::Result<()> {
     match output.format() {
         Format::Json => json(&rows),
         Format::JsonLines => answer(&rows.iter().map(json_line).collect::<Result<String, _>>()?),
-        Format::Tsv => tsv(output, "", rows),
+        Format::Tsv => tsv_lines(output, "", names, rows),
         Format::Table if rows.is_empty() => {
             hint(output, table.none);
             Ok(())
@@ -151,10 +167,19 @@ pub(crate) fn object<T: Serialize>(
     }
 }
 
-/// Prints rows as TSV. If there is a kind, it is the first field of each line.
+/// Prints rows of a kind as TSV. Each line begins with the kind.
 pub(crate) fn tsv<T: Serialize + Default>(
     output: Output,
     kind: &str,
+    rows: &[T],
+) -> anyhow::Result<()> {
+    tsv_lines(output, kind, &Fields::of(&T::default())?.names(), rows)
+}
+
+fn tsv_lines<T: Serialize>(
+    output: Output,
+    kind: &str,
+    names: &[String],
     rows: &[T],
 ) -> anyhow::Result<()> {
     let mut text = String::new();
@@ -164,7 +189,7 @@ pub(crate) fn tsv<T: Serialize + Default>(
         text.extend([line.trim_end_matches('\t'), "\n"]);
     };
     if output.header {
-        add(if kind.is_empty() { "" } else { "kind" }, Fields::of(&T::default())?.names());
+        add(if kind.is_empty() { "" } else { "kind" }, names.to_vec());
     }
     for row in rows {
         add(kind, Fields::of(row)?.values());

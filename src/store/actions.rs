@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::{Argument, Arguments, borrowed, owned, rows, timestamp};
+use super::row::{Argument, Arguments, borrowed, owned, rows};
 use super::{Archive, Error, Kind, Result, Store, query};
 use crate::connect::Client;
 use crate::exit::Exit;
 use crate::job::status::Status;
+use crate::text::listing::Listing;
 
 /// The person that asks for a change, and the reason; both go to the trail.
 #[derive(Clone, Debug)]
@@ -113,20 +114,6 @@ rows! {
         pub(crate) status: String,
         /// The run and its history, if it is archived.
         pub(crate) json: Option<String>,
-    }
-
-    /// A hold that is in force; the fields are named as the columns are.
-    pub(crate) struct CurrentHold {
-        pub(crate) scope: String,
-        /// Empty for the scope `all`.
-        pub(crate) name: String,
-        pub(crate) held_at: DateTime<Utc> as "timestamp",
-        /// `None`: until it is released.
-        pub(crate) held_until: Option<DateTime<Utc>> as "timestamp",
-        /// The login.
-        pub(crate) recorded_by: String,
-        pub(crate) host_user: Option<String>,
-        pub(crate) reason: Option<String>,
     }
 }
 
@@ -306,14 +293,18 @@ impl Store {
         self.query("read names", Client::list, query!("look/hold_names"), arguments)
     }
 
-    /// Ends the holds of a target. Returns those that were in force.
-    pub(crate) fn end_holds(&self, target: HoldTarget, cause: Cause) -> Result<Vec<CurrentHold>> {
+    /// Ends the holds of a target. Returns the scope and the name of each that was in force.
+    pub(crate) fn end_holds(
+        &self,
+        target: HoldTarget,
+        cause: Cause,
+    ) -> Result<Vec<(String, String)>> {
         let arguments = owned![target.scope, target.name, cause.host_user, cause.reason];
         self.query("release", Client::list, query!("operate/release"), arguments)
     }
 
     /// Returns the holds that are in force, the oldest first.
-    pub(crate) fn holds(&self) -> Result<Vec<CurrentHold>> {
-        self.query("read holds", Client::list, query!("look/list_holds"), owned![])
+    pub(crate) fn holds(&self) -> Result<Listing> {
+        self.query("read holds", Client::listing, query!("look/list_holds"), owned![])
     }
 }

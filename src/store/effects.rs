@@ -2,9 +2,10 @@
 
 use chrono::{DateTime, Utc};
 
-use super::row::{owned, rows, timestamp};
+use super::row::{owned, rows};
 use super::{Result, Store, query};
 use crate::connect::Client;
+use crate::text::listing::Listing;
 
 /// The bytes of a result that an effect keeps.
 pub(crate) const RESULT_LIMIT: usize = 8 * 1024;
@@ -15,15 +16,6 @@ rows! {
         is_own: bool,
         completed: bool,
         result: Option<String>,
-    }
-
-    /// An effect that began and did not complete.
-    pub(crate) struct OpenEffect {
-        pub(crate) key: String,
-        pub(crate) run_id: Option<i64>,
-        pub(crate) attempt: Option<i32>,
-        pub(crate) recorded_by: String,
-        pub(crate) recorded_at: DateTime<Utc> as "timestamp",
     }
 }
 
@@ -82,7 +74,7 @@ impl Store {
     }
 
     /// Returns the effects that began and did not complete, the oldest first.
-    pub(crate) fn list_open_effects(&self) -> Result<Vec<OpenEffect>> {
-        self.query("list effects", Client::list, query!("effect/list_open"), owned![])
+    pub(crate) fn list_open_effects(&self) -> Result<Listing> {
+        self.query("list effects", Client::listing, query!("effect/list_open"), owned![])
     }
 }

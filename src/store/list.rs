@@ -2,10 +2,11 @@
 
 use chrono::{DateTime, Utc};
 
-use super::row::{OwnedArguments, PgResult, borrowed, owned, rows, timestamp};
+use super::row::{OwnedArguments, PgResult, borrowed, owned, rows};
 use super::{Result, Store, query};
 use crate::connect::Client;
 use crate::job::status::Status;
+use crate::text::listing::Listing;
 
 /// Selects runs; an absent part selects all.
 #[derive(Clone, Debug, Default)]
@@ -40,95 +41,12 @@ pub(crate) struct FailureFilter {
 }
 
 rows! {
-    /// A row of `list`; the fields are named as the columns are.
+    /// What an enqueue reads of the runs that it replaced.
     pub(crate) struct Run {
         pub(crate) id: i64,
-        pub(crate) job_type: String,
-        pub(crate) status: String,
         pub(crate) queue: String,
         pub(crate) priority: i32,
-        pub(crate) attempts: i32,
         pub(crate) max_attempts: i32,
-        pub(crate) error_type: Option<String>,
-        pub(crate) last_error: Option<String>,
-        pub(crate) idempotency_key: Option<String>,
-        pub(crate) run_at: DateTime<Utc> as "timestamp",
-        pub(crate) created_at: DateTime<Utc> as "timestamp",
-        pub(crate) started_at: Option<DateTime<Utc>> as "timestamp",
-        pub(crate) failed_at: Option<DateTime<Utc>> as "timestamp",
-        pub(crate) finished_at: Option<DateTime<Utc>> as "timestamp",
-        /// The run time of the last attempt, also while it runs.
-        pub(crate) run_time_seconds: Option<f64>,
-        /// By the database's clock.
-        #[serde(skip)]
-        pub(crate) now: DateTime<Utc>,
-    }
-
-    /// A row of `list-dead`; the fields are named as the columns are.
-    pub(crate) struct DeadRun {
-        pub(crate) id: i64,
-        pub(crate) job_type: String,
-        pub(crate) queue: String,
-        pub(crate) attempts: i32,
-        pub(crate) max_attempts: i32,
-        pub(crate) error_type: Option<String>,
-        pub(crate) last_error: Option<String>,
-        pub(crate) idempotency_key: Option<String>,
-        pub(crate) failed_at: Option<DateTime<Utc>> as "timestamp",
-        pub(crate) finished_at: Option<DateTime<Utc>> as "timestamp",
-        pub(crate) settled_at: Option<DateTime<Utc>> as "timestamp",
-        pub(crate) created_at: DateTime<Utc> as "timestamp",
-    }
-
-    /// The dead runs of one job with the same error type.
-    pub(crate) struct DeadGroup {
-        pub(crate) job_type: String,
-        pub(crate) error_type: Option<String>,
-        pub(crate) runs: i64,
-        pub(crate) first_finished_at: DateTime<Utc> as "timestamp",
-        pub(crate) last_finished_at: DateTime<Utc> as "timestamp",
-        pub(crate) newest_id: i64,
-        /// The error of the newest run.
-        pub(crate) last_error: Option<String>,
-        /// By the database's clock.
-        #[serde(skip)]
-        pub(crate) now: DateTime<Utc>,
-    }
-
-    /// A row of `failures`; the fields are named as the columns are.
-    pub(crate) struct FailedAttempt {
-        pub(crate) run_id: i64,
-        pub(crate) attempt: i32,
-        pub(crate) job_type: String,
-        pub(crate) worker: String,
-        pub(crate) finished_at: DateTime<Utc> as "timestamp",
-        pub(crate) error_type: Option<String>,
-        pub(crate) error: Option<String>,
-        /// The last line of the output that is not blank.
-        pub(crate) last_line: Option<String>,
-        /// The run's status now.
-        pub(crate) status: String,
-        /// By the database's clock.
-        #[serde(skip)]
-        pub(crate) now: DateTime<Utc>,
-    }
-
-    /// The failed attempts of one job on one worker with the same error.
-    pub(crate) struct FailedAttempts {
-        pub(crate) job_type: String,
-        pub(crate) error_type: Option<String>,
-        pub(crate) error: Option<String>,
-        pub(crate) worker: String,
-        pub(crate) failures: i64,
-        pub(crate) first_finished_at: DateTime<Utc> as "timestamp",
-        pub(crate) last_finished_at: DateTime<Utc> as "timestamp",
-        /// The run of the newest attempt.
-        pub(crate) newest_id: i64,
-        /// Of the newest attempt's output.
-        pub(crate) last_line: Option<String>,
-        /// By the database's clock.
-        #[serde(skip)]
-        pub(crate) now: DateTime<Utc>,
     }
 }
 
@@ -151,16 +69,16 @@ impl FailureFilter {
 impl Store {
     /// Returns the runs that match, the newest first; with `until`, in the order of the times that
     /// it compares, which an index has.
-    pub(crate) fn list_runs(&self, filter: RunFilter, limit: i64) -> Result<Vec<Run>> {
+    pub(crate) fn list_runs(&self, filter: RunFilter, limit: i64) -> Result<Listing> {
         self.transact("list runs", move |client| {
             let ids = list_ids(client, &filter, filter.until.is_some(), Some(limit))?;
-            client.list(query!("look/list_runs"), &[&ids, &true])
+            client.listing(query!("look/list_runs"), &[&ids])
         })
     }
 
     /// Returns these runs.
     pub(crate) fn runs(&self, ids: Vec<i64>) -> Result<Vec<Run>> {
-        self.query("read runs", Client::list, query!("look/list_runs"), owned![ids, false])
+        self.query("read runs", Client::list, query!("look/list_runs"), owned![ids])
     }
 
     /// Returns the ids of the runs that match, the newest first.
@@ -169,39 +87,35 @@ impl Store {
     }
 
     /// Returns the runs that match a filter for dead runs, the latest death first.
-    pub(crate) fn list_dead(&self, filter: RunFilter, limit: Option<i64>) -> Result<Vec<DeadRun>> {
+    pub(crate) fn list_dead(&self, filter: RunFilter, limit: Option<i64>) -> Result<Listing> {
         self.transact("list dead runs", move |client| {
             let ids = list_ids(client, &filter, true, limit)?;
-            // This list does not show durations.
-            client.list(query!("look/list_runs"), &[&ids, &false])
+            client.listing(query!("look/list_dead"), &[&ids])
         })
     }
 
     /// Counts the dead runs that match by job and error type, the largest group first.
-    pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Vec<DeadGroup>> {
+    pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Listing> {
         let arguments = filter.arguments();
-        self.query("count dead runs", Client::list, query!("look/group_dead"), arguments)
+        self.query("count dead runs", Client::listing, query!("look/group_dead"), arguments)
     }
 
     /// Returns the failed attempts that match, the latest end first.
-    pub(crate) fn list_failures(
-        &self,
-        filter: FailureFilter,
-        limit: i64,
-    ) -> Result<Vec<FailedAttempt>> {
+    pub(crate) fn list_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
         let arguments = filter.arguments(limit);
-        self.query("list failed attempts", Client::list, query!("look/list_failures"), arguments)
+        self.query("list failed attempts", Client::listing, query!("look/list_failures"), arguments)
     }
 
     /// Counts the failed attempts that match by job, error type, error and worker, the largest
     /// group first.
-    pub(crate) fn group_failures(
-        &self,
-        filter: FailureFilter,
-        limit: i64,
-    ) -> Result<Vec<FailedAttempts>> {
+    pub(crate) fn group_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
         let arguments = filter.arguments(limit);
-        self.query("count failed attempts", Client::list, query!("look/group_failures"), arguments)
+        self.query(
+            "count failed attempts",
+            Client::listing,
+            query!("look/group_failures"),
+            arguments,
+        )
     }
 }
 

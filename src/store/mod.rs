@@ -54,7 +54,7 @@ pub(crate) use runs::{
 };
 pub(crate) use schema::Mode;
 pub(crate) use session::Limits;
-pub(crate) use show::{Attempt, History, RunDetails, StoredOutput, TrailEvent};
+pub(crate) use show::{Attempt, History, RunDetails, StoredOutput};
 pub(crate) use status::{
     Fact, Figures, JobStatus, Overview, SequenceFacts, StoppedCounts, StoppedFacts, WAITS,
     WorkFacts,

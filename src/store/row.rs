@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -10,13 +11,15 @@ use postgres::Row;
 use postgres::row::RowIndex;
 use postgres::types::private::BytesMut;
 use postgres::types::{FromSql, FromSqlOwned, IsNull, ToSql, Type, to_sql_checked};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, to_value, value};
 
-use super::seconds;
+use super::{query, seconds};
 use crate::connect::{Client, Parameter};
 use crate::job::finding_code::Code;
 use crate::job::status::Status;
 use crate::schedule::due::{DueSchedule, Scheduled};
+use crate::text::listing::{ListedRow, Listing};
 pub(super) use crate::text::timestamp;
 
 pub(super) type PgResult<T> = std::result::Result<T, postgres::Error>;
@@ -245,6 +248,24 @@ from_row!(Scheduled {
 });
 from_row!(DueSchedule { id, name, schedule, time_zone, catch_up, most_fires, spread, seen, now });
 
+/// Returns a column as JSON.
+fn json(row: &Row, column: usize) -> PgResult<Value> {
+    fn json_of<T: FromSqlOwned + Serialize>(row: &Row, column: usize) -> PgResult<Value> {
+        Ok(to_value(row.try_get::<_, Option<T>>(column)?).unwrap_or_default())
+    }
+    match row.columns()[column].type_().clone() {
+        Type::BOOL => json_of::<bool>(row, column),
+        Type::INT4 => json_of::<i32>(row, column),
+        Type::INT8 => json_of::<i64>(row, column),
+        Type::FLOAT8 => json_of::<f64>(row, column),
+        Type::TIMESTAMPTZ => {
+            let at: Option<DateTime<Utc>> = row.try_get(column)?;
+            Ok(timestamp::serialize(&at, value::Serializer).unwrap_or_default())
+        }
+        _ => json_of::<String>(row, column),
+    }
+}
+
 impl Client {
     pub(super) fn rows(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<Vec<Row>> {
         let parameters = column(arguments, |argument| argument.typed());
@@ -257,6 +278,33 @@ impl Client {
         arguments: Arguments<'_>,
     ) -> PgResult<Vec<T>> {
         self.rows(query, arguments)?.iter().map(T::from_row).collect()
+    }
+
+    /// Returns rows that are only printed.
+    pub(super) fn listing(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<Listing> {
+        let rows = self.rows(query, arguments)?;
+        let names_only;
+        let sample = match rows.first() {
+            Some(row) => Some(row),
+            // An answer without rows does not name its columns.
+            None => {
+                let columns = query!("look/columns").replace("TABLE jobctl.job_runs", query);
+                names_only = self.rows(&columns, arguments)?;
+                names_only.first()
+            }
+        };
+        let columns = sample.map(Row::columns).unwrap_or_default();
+        let (now, fields): (Vec<_>, Vec<_>) =
+            (0..columns.len()).partition(|column| columns[*column].name() == "now");
+        let names: Arc<[_]> =
+            fields.iter().map(|field| columns[*field].name().to_owned()).collect();
+        let now = rows.first().zip(now.first()).map(|(row, column)| row.try_get(*column));
+        let listed = |row: &Row| {
+            let values = fields.iter().map(|field| json(row, *field)).collect::<PgResult<_>>()?;
+            Ok(ListedRow { names: Arc::clone(&names), values })
+        };
+        let rows = rows.iter().map(listed).collect::<PgResult<_>>()?;
+        Ok(Listing { rows, now: now.transpose()?, names })
     }
 
     /// Returns the first row, if there is one.

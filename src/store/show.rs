@@ -7,6 +7,7 @@ use super::row::{owned, rows, timestamp};
 use super::{Result, Store, query};
 use crate::connect::Client;
 use crate::job::thresholds::TICK_OVERDUE;
+use crate::text::listing::Listing;
 
 rows! {
     /// A run and the facts that decide when it starts.
@@ -108,17 +109,6 @@ rows! {
         pub(crate) output_truncated: bool,
     }
 
-    /// A change that a person asked for; the fields are named as the columns are.
-    pub(crate) struct TrailEvent {
-        pub(crate) recorded_at: DateTime<Utc> as "timestamp",
-        pub(crate) action: String,
-        /// The login that made the change.
-        pub(crate) recorded_by: String,
-        pub(crate) host_user: Option<String>,
-        pub(crate) reason: Option<String>,
-        pub(crate) detail: Option<String>,
-    }
-
     /// The output of an attempt, as far as the database has it.
     pub(crate) struct StoredOutput {
         /// The attempt is running.
@@ -138,7 +128,7 @@ pub(crate) struct History {
     /// The payload as JSON text, including secrets, or the reason why it is unreadable.
     pub(crate) payload: std::result::Result<String, String>,
     pub(crate) attempts: Vec<Attempt>,
-    pub(crate) events: Vec<TrailEvent>,
+    pub(crate) events: Listing,
 }
 
 impl Store {
@@ -161,7 +151,8 @@ impl Store {
                 return Ok(None);
             };
             let attempts = client.list(query!("look/list_attempts"), &[&id, &characters])?;
-            let events = client.list(query!("look/list_events"), &[&Some(id), &None::<String>])?;
+            let events =
+                client.listing(query!("look/list_events"), &[&Some(id), &None::<String>])?;
             Ok(Some(History { run, payload: payload.clone(), attempts, events }))
         })
     }
@@ -178,8 +169,8 @@ impl Store {
         &self,
         run: Option<i64>,
         definition: Option<String>,
-    ) -> Result<Vec<TrailEvent>> {
+    ) -> Result<Listing> {
         let arguments = owned![run, definition];
-        self.query("read the trail", Client::list, query!("look/list_events"), arguments)
+        self.query("read the trail", Client::listing, query!("look/list_events"), arguments)
     }
 }

@@ -1,7 +1,8 @@
-//! Text for people and programs: durations, plurals, suggestions, times. Pure.
+//! Text for people and programs: durations, lists, plurals, suggestions, times. Pure.
 
 pub(crate) mod did_you_mean;
 pub(crate) mod duration;
+pub(crate) mod listing;
 pub(crate) mod plain;
 pub(crate) mod plural;
 pub(crate) mod shell;

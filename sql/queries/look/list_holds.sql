@@ -6,6 +6,7 @@ SELECT
     hold.held_until,
     hold.recorded_by,
     hold.host_user,
-    hold.reason
+    hold.reason,
+    now() AS now
 FROM jobctl.current_holds AS hold
 ORDER BY hold.held_at, hold.scope, hold.name

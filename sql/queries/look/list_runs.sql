@@ -1,5 +1,5 @@
 -- Runs in the order of their ids, and the duration of the last attempt.
--- $1  run ids    $2  whether to read that duration; it needs a look-up in the history per run
+-- $1  run ids
 -- A run that was deleted meanwhile is missing. Texts are cut, because workers may write long ones.
 SELECT
     run.id,
@@ -17,7 +17,6 @@ SELECT
     run.started_at,
     run.failed_at,
     run.finished_at,
-    run.settled_at,
     round(extract(epoch FROM CASE
         WHEN run.status = 'running' THEN now() - run.started_at
         ELSE attempt.finished_at - attempt.started_at
@@ -28,5 +27,4 @@ JOIN jobctl.job_runs AS run ON run.id = wanted.id
 LEFT JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = run.id
     AND attempt.attempt = run.attempts
-    AND $2::boolean
 ORDER BY wanted.place

@@ -23,11 +23,6 @@ trail AS (
 )
 SELECT
     released.scope,
-    released.name,
-    released.held_at,
-    released.held_until,
-    released.recorded_by,
-    released.host_user,
-    released.reason
+    released.name
 FROM released
 ORDER BY released.held_at, released.scope, released.name
