@@ -1,6 +1,7 @@
 //! The output of `list-dead` in each format.
 
 use crate::cancel::{STATUSES, run_in};
+use crate::retry::answer_at_terminal;
 use crate::support::{TestDb, temp_dir};
 
 /// Inserts a run that was marked dead at this second.
@@ -164,6 +165,21 @@ fn a_terminal_shows_an_aligned_table() {
     );
     assert_eq!(row.find("3/5"), lines[header].find("ATTEMPTS"));
     assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown:?}");
+}
+
+#[test]
+fn a_terminal_notes_further_dead_runs_and_groups() {
+    let db = TestDb::new();
+    insert_dead(&db, 1, ", error_type = 'timeout'");
+    insert_dead(&db, 2, "");
+    for (form, which) in [("", "latest"), ("--group", "most frequent")] {
+        let says =
+            |limit| answer_at_terminal(&db, &format!("list-dead {form} --limit {limit}"), "").0;
+        let hint = format!("jobctl: these are the {which} 1; --limit shows more");
+        let one = says(1);
+        assert!(one.contains(&hint), "{one}");
+        assert!(!says(2).contains("these are"), "{form}");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::job::failure::ERROR_TYPES;
 use crate::job::status::Status;
 use crate::print::{self, Output, Table, instant};
 use crate::schedule::{When, Zone};
-use crate::store::{Cause, RunFilter, Store};
+use crate::store::{self, Cause, RunFilter, Store};
 use crate::text::duration;
 use crate::text::listing::Listing;
 use crate::text::plain::is_plain;
@@ -162,14 +162,17 @@ pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Prints at most `limit` rows of a list, and a hint if it has more. `which` says which come first.
+/// Prints at most `limit` rows of a list, and a hint if there are more. `which` says which come
+/// first; `read` returns at least as many as it is asked for, or all.
 pub(super) fn print_first(
     output: Output,
-    mut list: Listing,
     limit: i64,
     which: &str,
     table: &Table<'_>,
+    read: impl FnOnce(i64) -> store::Result<Listing>,
 ) -> anyhow::Result<()> {
+    // One row more tells whether there are more.
+    let mut list = read(limit.saturating_add(1))?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = list.rows.len() > limit;
     list.rows.truncate(limit);

@@ -18,7 +18,7 @@ use crate::job::action;
 use crate::job::definition;
 use crate::job::status::Status;
 use crate::print;
-use crate::store::{RunFilter, Store};
+use crate::store::{RunFilter, RunList, Store};
 
 /// The variable in which the script names the shell.
 const ASKS: &str = "_JOBCTL_COMPLETE";
@@ -140,7 +140,7 @@ fn dead() -> Vec<CompletionCandidate> {
     ask(|store| {
         let statuses = vec![Status::Dead];
         let filter = RunFilter { statuses, unsettled: true, ..RunFilter::default() };
-        let dead = store.list_dead(filter, Some(IDS))?;
+        let dead = store.list_runs(RunList::Dead, filter, IDS)?;
         Ok(dead.rows.iter().map(|run| run.value("id").to_string()).collect())
     })
 }

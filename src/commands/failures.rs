@@ -77,14 +77,11 @@ impl Arguments {
         let [since, until] = time_zone.window(&store, [since, until])?;
         let since = since.or_else(|| until.map(|until| until - DAY));
         let filter = FailureFilter { since, until, jobs, worker };
-        // One row more tells whether there are more.
-        let (limit, wanted) = (self.limit, self.limit + 1);
-        if self.group {
-            let groups = store.group_failures(filter, wanted)?;
-            print_first(self.output, groups, limit, "most frequent", &GROUPS)
-        } else {
-            let attempts = store.list_failures(filter, wanted)?;
-            print_first(self.output, attempts, limit, "newest", &ATTEMPTS)
-        }
+        let (which, table) =
+            if self.group { ("most frequent", &GROUPS) } else { ("newest", &ATTEMPTS) };
+        print_first(self.output, self.limit, which, table, |wanted| match self.group {
+            true => store.group_failures(filter, wanted),
+            false => store.list_failures(filter, wanted),
+        })
     }
 }

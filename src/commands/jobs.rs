@@ -10,7 +10,7 @@ use super::{DatabaseFlags, list, show};
 use crate::job::definition_keys;
 use crate::print::{self, Cell, Fields, Output, Table};
 use crate::schedule::Schedule;
-use crate::store::{RunFilter, StoredDefinition};
+use crate::store::{RunFilter, RunList, StoredDefinition};
 use crate::text::listing::Listing;
 use crate::text::timestamp;
 
@@ -130,7 +130,7 @@ impl Job {
                 .map(|fire| fire.local.to_rfc3339_opts(SecondsFormat::Secs, false))
                 .collect(),
             keys: keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
-            last_runs: store.list_runs(filter, SHOWN as i64)?,
+            last_runs: store.list_runs(RunList::Any, filter, SHOWN as i64)?,
             events: store.list_events(None, Some(self.name.clone()))?,
             definition,
         };

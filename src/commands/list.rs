@@ -6,7 +6,7 @@ use super::DatabaseFlags;
 use super::arguments::{Filter, HEADING, TimeZone, print_first, status, within, worker};
 use crate::job::status::Status;
 use crate::print::{Format, Output, Table};
-use crate::store::RunFilter;
+use crate::store::{RunFilter, RunList};
 use crate::text::listing::Listing;
 
 /// List runs, the newest first
@@ -62,12 +62,13 @@ impl Arguments {
             had_failures: self.had_failures,
             ..self.filter.resolve(&store, &self.time_zone, &self.status)?
         };
-        // One run more tells whether there are more.
-        let mut runs = store.list_runs(filter, self.limit + 1)?;
-        if self.output.format() == Format::Table && !self.had_failures {
-            forget_past_errors(&mut runs);
-        }
-        print_first(self.output, runs, self.limit, "newest", &TABLE)
+        print_first(self.output, self.limit, "newest", &TABLE, |wanted| {
+            let mut runs = store.list_runs(RunList::Any, filter, wanted)?;
+            if self.output.format() == Format::Table && !self.had_failures {
+                forget_past_errors(&mut runs);
+            }
+            Ok(runs)
+        })
     }
 }
 

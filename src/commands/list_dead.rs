@@ -3,10 +3,10 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{Filter, TimeZone, within};
+use super::arguments::{Filter, TimeZone, print_first, within};
 use crate::job::status::Status;
-use crate::print::{self, Output, Table};
-use crate::store::RunFilter;
+use crate::print::{Output, Table};
+use crate::store::{RunFilter, RunList};
 
 /// List dead runs, the latest death first
 ///
@@ -62,14 +62,15 @@ impl Arguments {
             unsettled: !self.all,
             ..self.filter.resolve(&store, &self.time_zone, &[Status::Dead])?
         };
-        if self.group {
-            let mut groups = store.group_dead(filter)?;
-            let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
-            groups.rows.truncate(limit.unwrap_or(usize::MAX));
-            print::list(self.output, &groups, &GROUPS)
-        } else {
-            let table = if self.all { &ALL } else { &RUNS };
-            print::list(self.output, &store.list_dead(filter, self.limit)?, table)
-        }
+        let (which, table) = match (self.group, self.all) {
+            (true, _) => ("most frequent", &GROUPS),
+            (false, true) => ("latest", &ALL),
+            (false, false) => ("latest", &RUNS),
+        };
+        let limit = self.limit.unwrap_or(i64::MAX);
+        print_first(self.output, limit, which, table, |wanted| match self.group {
+            true => store.group_dead(filter),
+            false => store.list_runs(RunList::Dead, filter, wanted),
+        })
     }
 }

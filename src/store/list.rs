@@ -50,6 +50,16 @@ rows! {
     }
 }
 
+/// The columns and the order of a list of runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RunList {
+    /// The newest first; with `until`, in the order of the times that it compares, which an index
+    /// has.
+    Any,
+    /// For dead runs, the latest death first.
+    Dead,
+}
+
 impl RunFilter {
     /// Returns the parameters that lists and groups of runs begin with.
     fn arguments(self) -> OwnedArguments {
@@ -67,12 +77,20 @@ impl FailureFilter {
 }
 
 impl Store {
-    /// Returns the runs that match, the newest first; with `until`, in the order of the times that
-    /// it compares, which an index has.
-    pub(crate) fn list_runs(&self, filter: RunFilter, limit: i64) -> Result<Listing> {
+    /// Returns the runs that match.
+    pub(crate) fn list_runs(
+        &self,
+        list: RunList,
+        filter: RunFilter,
+        limit: i64,
+    ) -> Result<Listing> {
+        let (statement, latest_end_first) = match list {
+            RunList::Any => (query!("look/list_runs"), filter.until.is_some()),
+            RunList::Dead => (query!("look/list_dead"), true),
+        };
         self.transact("list runs", move |client| {
-            let ids = list_ids(client, &filter, filter.until.is_some(), Some(limit))?;
-            client.listing(query!("look/list_runs"), &[&ids])
+            let ids = list_ids(client, &filter, latest_end_first, Some(limit))?;
+            client.listing(statement, &[&ids])
         })
     }
 
@@ -84,14 +102,6 @@ impl Store {
     /// Returns the ids of the runs that match, the newest first.
     pub(crate) fn list_ids(&self, filter: RunFilter) -> Result<Vec<i64>> {
         self.transact("list runs", move |client| list_ids(client, &filter, false, None))
-    }
-
-    /// Returns the runs that match a filter for dead runs, the latest death first.
-    pub(crate) fn list_dead(&self, filter: RunFilter, limit: Option<i64>) -> Result<Listing> {
-        self.transact("list dead runs", move |client| {
-            let ids = list_ids(client, &filter, true, limit)?;
-            client.listing(query!("look/list_dead"), &[&ids])
-        })
     }
 
     /// Counts the dead runs that match by job and error type, the largest group first.

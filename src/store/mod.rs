@@ -44,7 +44,7 @@ pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, ObjectFacts, RoleFacts, SessionFacts, SnapshotFacts,
     TableFacts, ZoneFacts,
 };
-pub(crate) use list::{FailureFilter, Run, RunFilter};
+pub(crate) use list::{FailureFilter, Run, RunFilter, RunList};
 pub(crate) use load::LoadFigures;
 pub(crate) use report::{Bin, Details, FailureGroup, ReportJob, ReportSummary, Scope, Snapshot};
 #[cfg(test)]
