@@ -99,7 +99,8 @@ impl Client {
     }
 }
 
-type Call = Box<dyn FnOnce(&mut Client) + Send>;
+/// Work that takes the client and returns it.
+type Call = Box<dyn FnOnce(Client) -> Client + Send>;
 
 /// The thread that owns an open connection. Callers send it work and bound their own wait for the
 /// answer: neither the driver nor TCP bounds a statement whose server has gone silent. When this
@@ -113,7 +114,7 @@ impl ConnectionThread {
         let (calls, queue) = mpsc::channel::<Call>();
         publish(Self(calls));
         while let Ok(call) = queue.recv() {
-            call(&mut client);
+            client = call(client);
         }
         // End the session properly, so that the server does not log a lost connection.
         drop(client.session.client);
@@ -125,7 +126,7 @@ impl ConnectionThread {
     }
 
     /// Appends `call` to the thread's queue; does not wait for it.
-    pub(crate) fn send(&self, call: impl FnOnce(&mut Client) + Send + 'static) {
+    pub(crate) fn send(&self, call: impl FnOnce(Client) -> Client + Send + 'static) {
         // Sending fails if an earlier call panicked. Then this caller gets no answer, too.
         let _ = self.0.send(Box::new(call));
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::row::{Argument, Arguments, borrowed, owned, rows};
+use super::session::Transaction;
 use super::{Archive, Error, Kind, Result, Store, query};
-use crate::connect::Client;
 use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::text::listing::Listing;
@@ -125,7 +125,7 @@ impl Store {
     /// left.
     pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
         let arguments = owned![ids, from.to_vec()];
-        self.query("read runs", Client::list, query!("operate/dry_run"), arguments)
+        self.query("read runs", Transaction::list, query!("operate/dry_run"), arguments)
     }
 
     /// Performs an action on runs. Skips runs that another session has locked, and returns them
@@ -159,21 +159,21 @@ impl Store {
         let Cause { host_user, reason } = cause.clone();
         let mut rest = owned![from.to_vec(), host_user.clone(), reason.clone()];
         rest.extend(terms);
-        self.transact(action.verb(), move |client| {
+        self.transact(action.verb(), move |transaction| {
             let locked: Vec<i64> = match skips_locked {
-                true => client.list(query!("operate/locked"), &[&ids])?,
+                true => transaction.list(query!("operate/locked"), &[&ids])?,
                 false => Vec::new(),
             };
             let free: Vec<_> = ids.iter().copied().filter(|id| !locked.contains(id)).collect();
             let mut arguments: Vec<&dyn Argument> = vec![&free];
             arguments.extend(borrowed(&rest));
-            let answers: Vec<ActionResult> = client.list(statement, &arguments)?;
+            let answers: Vec<ActionResult> = transaction.list(statement, &arguments)?;
             // A separate statement, because an operator may not even name the column.
             if let Some(payload) = &payload {
                 let granted = answers.iter().filter(|answer| answer.granted);
                 let granted: Vec<_> = granted.map(|answer| answer.id).collect();
                 let arguments: Arguments<'_> = &[&granted, payload, &host_user, &reason];
-                client.execute(query!("operate/edit_payload"), arguments)?;
+                transaction.execute(query!("operate/edit_payload"), arguments)?;
             }
             Ok((answers, locked))
         })
@@ -181,7 +181,7 @@ impl Store {
 
     /// Returns the jobs of runs.
     pub(crate) fn job_types(&self, ids: Vec<i64>) -> Result<Vec<String>> {
-        self.query("read runs", Client::list, query!("look/job_types"), owned![ids])
+        self.query("read runs", Transaction::list, query!("look/job_types"), owned![ids])
     }
 
     /// Returns at most `limit` old runs, the oldest that come after `after`.
@@ -194,7 +194,7 @@ impl Store {
         let (finished_at, id) = after.map(|last| (last.finished_at, last.id)).unzip();
         let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
         let arguments = owned![statuses, age, finished_at, id, limit];
-        self.query("look for old runs", Client::list, query!("operate/old_runs"), arguments)
+        self.query("look for old runs", Transaction::list, query!("operate/old_runs"), arguments)
     }
 
     /// Deletes those of the runs that are old, and their history. Appends them to the archive
@@ -209,15 +209,15 @@ impl Store {
         let Cause { host_user, reason } = cause.clone();
         let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
         let archive = archive.cloned();
-        let pruned = self.transact("prune", move |client| {
-            let pruned: Vec<Pruned> = client.list(
+        let pruned = self.transact("prune", move |transaction| {
+            let pruned: Vec<Pruned> = transaction.list(
                 query!("operate/prune"),
                 &[&ids, &statuses, &age, &host_user, &reason, &archive.is_some()],
             )?;
             let Some(archive) = &archive else { return Ok(Ok(pruned)) };
             let appended = archive.append(pruned.iter().filter_map(|run| run.json.as_deref()));
             if appended.is_err() {
-                client.batch_execute("ROLLBACK AND CHAIN")?;
+                transaction.batch_execute("ROLLBACK AND CHAIN")?;
             }
             Ok(appended.map(|()| pruned))
         })?;
@@ -230,24 +230,34 @@ impl Store {
     /// Returns events of the trail that are older than `age` and than 90 days, the oldest first.
     pub(crate) fn old_events(&self, age: Duration, limit: i64) -> Result<Vec<i64>> {
         let arguments = owned![age.as_secs_f64(), limit];
-        self.query("look for old events", Client::list, query!("operate/old_events"), arguments)
+        self.query(
+            "look for old events",
+            Transaction::list,
+            query!("operate/old_events"),
+            arguments,
+        )
     }
 
     /// Deletes events of the trail.
     pub(crate) fn prune_events(&self, ids: Vec<i64>) -> Result<()> {
         let statement = query!("operate/prune_events");
-        self.query("prune", Client::execute, statement, owned![ids]).map(drop)
+        self.query("prune", Transaction::execute, statement, owned![ids]).map(drop)
     }
 
     /// Returns the workers that stopped long ago.
     pub(crate) fn old_workers(&self) -> Result<Vec<String>> {
-        self.query("look for old workers", Client::list, query!("operate/old_workers"), owned![])
+        self.query(
+            "look for old workers",
+            Transaction::list,
+            query!("operate/old_workers"),
+            owned![],
+        )
     }
 
     /// Deletes those of the workers that stopped long ago.
     pub(crate) fn forget_workers(&self, names: Vec<String>) -> Result<()> {
         let statement = query!("operate/forget_workers");
-        self.query("delete old workers", Client::execute, statement, owned![names]).map(drop)
+        self.query("delete old workers", Transaction::execute, statement, owned![names]).map(drop)
     }
 
     /// Deletes a worker and its holds, unless it ticks now or holds runs. `None`: no such worker.
@@ -257,20 +267,20 @@ impl Store {
         cause: Cause,
     ) -> Result<Option<ForgetResult>> {
         let arguments = owned![worker, cause.host_user, cause.reason];
-        self.query("forget the worker", Client::first, query!("operate/forget"), arguments)
+        self.query("forget the worker", Transaction::first, query!("operate/forget"), arguments)
     }
 
     /// Accepts a restored database: ticks that remember a newer one start runs again.
     pub(crate) fn accept_restore(&self, cause: Cause) -> Result<()> {
         let (statement, arguments) =
             (query!("operate/accept_restore"), owned![cause.host_user, cause.reason]);
-        self.query("accept the database", Client::execute, statement, arguments).map(drop)
+        self.query("accept the database", Transaction::execute, statement, arguments).map(drop)
     }
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.
     pub(crate) fn count_old(&self, old: OldRuns) -> Result<Vec<(String, i64)>> {
         let arguments = owned![old.statuses.to_vec(), old.age.as_secs_f64()];
-        self.query("count old runs", Client::list, query!("operate/count_old"), arguments)
+        self.query("count old runs", Transaction::list, query!("operate/count_old"), arguments)
     }
 
     /// Keeps waiting runs from being claimed, for `lasts` or until they are released. Returns until
@@ -284,13 +294,13 @@ impl Store {
         let (HoldTarget { scope, name }, Cause { host_user, reason }) = (target, cause);
         let lasts = lasts.map(|lasts| lasts.as_secs_f64());
         let arguments = owned![scope, name, lasts, host_user, reason];
-        self.query("hold", Client::one, query!("operate/hold"), arguments)
+        self.query("hold", Transaction::one, query!("operate/hold"), arguments)
     }
 
     /// Returns the names that exist in the scope of a target, if it is `queue` or `worker`.
     pub(crate) fn hold_names(&self, target: HoldTarget) -> Result<Vec<String>> {
         let arguments = owned![target.scope, target.name];
-        self.query("read names", Client::list, query!("look/hold_names"), arguments)
+        self.query("read names", Transaction::list, query!("look/hold_names"), arguments)
     }
 
     /// Ends the holds of a target. Returns the scope and the name of each that was in force.
@@ -300,11 +310,11 @@ impl Store {
         cause: Cause,
     ) -> Result<Vec<(String, String)>> {
         let arguments = owned![target.scope, target.name, cause.host_user, cause.reason];
-        self.query("release", Client::list, query!("operate/release"), arguments)
+        self.query("release", Transaction::list, query!("operate/release"), arguments)
     }
 
     /// Returns the holds that are in force, the oldest first.
     pub(crate) fn holds(&self) -> Result<Listing> {
-        self.query("read holds", Client::listing, query!("look/list_holds"), owned![])
+        self.query("read holds", Transaction::listing, query!("look/list_holds"), owned![])
     }
 }

@@ -8,8 +8,8 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::row::{Argument, FromRow, PgResult, column, columns, owned, rows, timestamp};
+use super::session::Transaction;
 use super::{Error, Result, Store, query};
-use crate::connect::Client;
 use crate::health::{SeenTicks, StoredTick};
 use crate::schedule::ZoneData;
 
@@ -292,21 +292,21 @@ impl Store {
         self.checks_version.set(true);
         let (ids, attempts, claimed_at) = Token::columns(own);
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = filter.clone();
-        let woken = self.transact("look for due runs", move |client| {
+        let woken = self.transact("look for due runs", move |transaction| {
             let arguments: [&dyn Argument; 8] =
                 [&worker, &tick, &version, &lasts, &keep, &queues, &excluded_jobs, &excluded_kinds];
-            let seen: WakeResult = client.one(query!("tick/wake"), &arguments)?;
+            let seen: WakeResult = transaction.one(query!("tick/wake"), &arguments)?;
             if let Some(lost) = seen.restored_at.or_else(|| seen_ticks.lost(seen.tick()))
-                && !client.one::<bool>(query!("tick/restore_accepted"), &[&worker, &lost])?
+                && !transaction.one::<bool>(query!("tick/restore_accepted"), &[&worker, &lost])?
             {
-                client.batch_execute("ROLLBACK AND CHAIN")?;
+                transaction.batch_execute("ROLLBACK AND CHAIN")?;
                 return Ok(Err(seen.restored_at.is_some()));
             }
             let mut held = 0;
             if seen.claiming_tick.as_ref() == Some(&tick) {
                 // A statement of its own: it sees what the tick claimed that had the right before.
                 let arguments: [&dyn Argument; 4] = [&worker, &ids, &attempts, &claimed_at];
-                held = client.one::<i32>(query!("tick/held_by_others"), &arguments)?;
+                held = transaction.one::<i32>(query!("tick/held_by_others"), &arguments)?;
             }
             Ok(Ok((seen, usize::try_from(held).unwrap_or(0))))
         })?;
@@ -314,7 +314,7 @@ impl Store {
             if !is_recorded {
                 let arguments = owned![holder.worker.clone()];
                 let statement = query!("tick/note_restore");
-                self.query("record the restore", Client::execute, statement, arguments)?;
+                self.query("record the restore", Transaction::execute, statement, arguments)?;
             }
             Err(Error::restored())
         })
@@ -331,12 +331,13 @@ impl Store {
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, .. } =
             wanted.clone();
         let arguments = owned![queues, excluded_jobs, limit, excluded_kinds, excluded_runs, worker];
-        self.query("look for due runs", Client::list, query!("tick/preview"), arguments)
+        self.query("look for due runs", Transaction::list, query!("tick/preview"), arguments)
     }
 
     /// Checks that claims are not rejected whatever the run.
     pub(crate) fn claim_nothing(&self) -> Result<()> {
-        self.query("claim runs", Client::execute, query!("tick/claim_nothing"), owned![]).map(drop)
+        self.query("claim runs", Transaction::execute, query!("tick/claim_nothing"), owned![])
+            .map(drop)
     }
 
     /// Puts off the runs that can't be claimed, and ends those that can't be read. Returns both.
@@ -347,12 +348,12 @@ impl Store {
         wait: Duration,
     ) -> Result<Vec<SetAside>> {
         let worker = worker.to_owned();
-        self.transact("claim runs", move |client| {
+        self.transact("claim runs", move |transaction| {
             let arguments: [&dyn Argument; 3] = [&worker, &runs, &wait.as_secs_f64()];
-            let rows: Vec<SetAsideRow> = client.list(query!("tick/set_aside"), &arguments)?;
+            let rows: Vec<SetAsideRow> = transaction.list(query!("tick/set_aside"), &arguments)?;
             let judged: Result<Vec<SetAside>> = rows.into_iter().map(SetAsideRow::judge).collect();
             if judged.is_err() {
-                client.batch_execute("ROLLBACK AND CHAIN")?;
+                transaction.batch_execute("ROLLBACK AND CHAIN")?;
             }
             Ok(judged)
         })?
@@ -362,7 +363,7 @@ impl Store {
     pub(crate) fn note_slow(&self, worker: &str, took: Duration) {
         let arguments = owned![worker.to_owned(), took.as_secs_f64()];
         let (doing, statement) = ("record a slow answer", query!("tick/note_slow"));
-        if let Err(error) = self.query(doing, Client::execute, statement, arguments) {
+        if let Err(error) = self.query(doing, Transaction::execute, statement, arguments) {
             // The work matters more. The next slow answer is recorded, too.
             log::debug!("{error}");
         }
@@ -372,19 +373,19 @@ impl Store {
     pub(crate) fn leave(&self, worker: &str, tick: &str) -> Result<()> {
         let (statement, arguments) =
             (query!("tick/leave"), owned![worker.to_owned(), tick.to_owned()]);
-        self.query("release the claim right", Client::execute, statement, arguments).map(drop)
+        self.query("release the claim right", Transaction::execute, statement, arguments).map(drop)
     }
 }
 
 pub(super) fn claim(
-    client: &mut Client,
+    transaction: &mut Transaction,
     holder: &Holder,
     claim: &Claim,
     wanted: &ClaimFilter,
 ) -> PgResult<ClaimResult> {
     let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, lease } = wanted;
     let Limited { runs: within_limits, mut result } =
-        if claim.limits { within_limits(client, claim, wanted)? } else { Limited::default() };
+        if claim.limits { within_limits(transaction, claim, wanted)? } else { Limited::default() };
     let limited = column(&within_limits, |run| run.id);
     let after = claim.after.as_deref();
     let arguments: [&dyn Argument; 16] = [
@@ -410,7 +411,7 @@ pub(super) fn claim(
         id, is_last_attempt, payload_bytes, place_priority, place_queue, place_run_at, place_of,
     );
     let arguments = [arguments.as_slice(), &limited_runs].concat();
-    let mut rows = client.rows(query!("tick/claim"), &arguments)?;
+    let mut rows = transaction.rows(query!("tick/claim"), &arguments)?;
     if let Some(row) = rows.first() {
         let queue: Option<String> = row.try_get("cut_queue")?;
         result.last_lane = queue.zip(row.try_get("cut_priority")?);
@@ -440,10 +441,10 @@ pub(super) fn claim(
     let mut started = limited;
     started.retain(|id| result.claimed.iter().any(|run| run.id == *id));
     if !started.is_empty() {
-        client.execute(query!("tick/spend"), &[&started])?;
+        transaction.execute(query!("tick/spend"), &[&started])?;
     }
     if claim.releases_right(&result) {
-        client.execute(query!("tick/leave"), &[&holder.worker, &holder.tick])?;
+        transaction.execute(query!("tick/leave"), &[&holder.worker, &holder.tick])?;
     }
     Ok(result)
 }
@@ -457,13 +458,17 @@ struct Limited {
 }
 
 /// Locks the definitions that limit their runs, and finds the runs that are within the limits.
-fn within_limits(client: &mut Client, claim: &Claim, wanted: &ClaimFilter) -> PgResult<Limited> {
+fn within_limits(
+    transaction: &mut Transaction,
+    claim: &Claim,
+    wanted: &ClaimFilter,
+) -> PgResult<Limited> {
     let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, .. } = wanted;
     let mut limited = Limited::default();
     let mut locked: Vec<i64> = Vec::new();
     let after = claim.after_definition.unwrap_or(0);
     let arguments: [&dyn Argument; 4] = [queues, excluded_jobs, excluded_kinds, &after];
-    for row in client.rows(query!("tick/lock_limited"), &arguments)? {
+    for row in transaction.rows(query!("tick/lock_limited"), &arguments)? {
         limited.result.last_definition = row.try_get("last")?;
         if let Some(definition) = row.try_get("id")? {
             match row.try_get("locked")? {
@@ -483,7 +488,7 @@ fn within_limits(client: &mut Client, claim: &Claim, wanted: &ClaimFilter) -> Pg
         &column(&claim.after_shares, |last| last.definition),
         &column(&claim.after_shares, |last| last.share.as_str()),
     ];
-    for row in client.rows(query!("tick/within_limits"), &arguments)? {
+    for row in transaction.rows(query!("tick/within_limits"), &arguments)? {
         if row.try_get::<_, Option<i64>>("id")?.is_some() {
             limited.runs.push(LimitedRun::from_row(&row)?);
         } else {

@@ -8,8 +8,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::row::{PgResult, columns, owned, rows, timestamp};
+use super::session::Transaction;
 use super::{Cause, Error, Kind, Result, Store, query};
-use crate::connect::Client;
 use crate::exit::Exit;
 use crate::schedule::due::{self, DueSchedule, FirePlan, Scheduled};
 
@@ -93,34 +93,34 @@ impl Store {
         mode: ApplyMode,
         cause: Cause,
     ) -> Result<Applied> {
-        let applied = self.transact("apply definitions", move |client| {
+        let applied = self.transact("apply definitions", move |transaction| {
             let Cause { host_user, reason } = &cause;
             let asked = Instant::now();
-            while !client.one::<bool>(query!("operate/lock_definitions"), &[])? {
+            while !transaction.one::<bool>(query!("operate/lock_definitions"), &[])? {
                 if asked.elapsed() > LOCK_TIMEOUT {
                     return Ok(None);
                 }
                 thread::sleep(Duration::from_millis(rand::random_range(20..80)));
             }
-            let now = client.one(query!("look/now"), &[])?;
-            let due = |client: &mut Client| -> PgResult<Vec<DueSchedule>> {
-                client.list(query!("tick/due_schedules"), &[&i64::MAX])
+            let now = transaction.one(query!("look/now"), &[])?;
+            let due = |transaction: &mut Transaction| -> PgResult<Vec<DueSchedule>> {
+                transaction.list(query!("tick/due_schedules"), &[&i64::MAX])
             };
-            let was_due = due(client)?;
+            let was_due = due(transaction)?;
             let changed: Vec<(String, Option<String>, Option<String>)> =
-                client.list(query!("operate/apply"), &[&rows(now), host_user, reason])?;
+                transaction.list(query!("operate/apply"), &[&rows(now), host_user, reason])?;
             // Text that is not valid JSON counts as missing.
             let json = |text: Option<String>| serde_json::from_str(&text?).ok();
             let changed = changed
                 .into_iter()
                 .map(|(name, before, after)| (name, json(before), json(after).unwrap_or_default()));
             let removes = others == Unlisted::Remove;
-            let ended: Vec<(String, bool)> = client
+            let ended: Vec<(String, bool)> = transaction
                 .list(query!("operate/end_others"), &[&names, &removes, host_user, reason])?;
             let scheduled = ended.iter().filter(|(_, is_scheduled)| *is_scheduled).count();
             let others: Vec<_> = ended.into_iter().map(|(name, _)| name).collect();
             let changed: Vec<_> = changed.collect();
-            let due = due_times(was_due, due(client)?, &changed);
+            let due = due_times(was_due, due(transaction)?, &changed);
             let added = changed.iter().filter(|(_, before, _)| before.is_none()).count();
             let must_ask = match &mode {
                 ApplyMode::ChangeIfAgreed(agreed) => {
@@ -130,7 +130,7 @@ impl Store {
                 ApplyMode::Change | ApplyMode::DryRun => false,
             };
             if must_ask || mode == ApplyMode::DryRun {
-                client.batch_execute("ROLLBACK AND CHAIN")?;
+                transaction.batch_execute("ROLLBACK AND CHAIN")?;
             }
             Ok(Some(Applied { changed, others, scheduled, must_ask, due }))
         })?;
@@ -140,19 +140,24 @@ impl Store {
 
     /// Returns the time of the database's clock.
     pub(crate) fn now(&self) -> Result<DateTime<Utc>> {
-        self.query("read the clock", Client::one, query!("look/now"), owned![])
+        self.query("read the clock", Transaction::one, query!("look/now"), owned![])
     }
 
     /// Returns due schedules, the oldest first, at most `FIRED_AT_ONCE`.
     pub(crate) fn due_schedules(&self) -> Result<Vec<DueSchedule>> {
         let arguments = owned![FIRED_AT_ONCE];
-        self.query("look for due schedules", Client::list, query!("tick/due_schedules"), arguments)
+        self.query(
+            "look for due schedules",
+            Transaction::list,
+            query!("tick/due_schedules"),
+            arguments,
+        )
     }
 
     /// Fires schedules. Returns the queued runs of each, by id. Leaves out schedules that another
     /// tick fired first and schedules that have changed since they were read.
     pub(crate) fn fire(&self, fires: Vec<FirePlan>) -> Result<Vec<(i64, Vec<i64>)>> {
-        self.transact("fire schedules", move |client| {
+        self.transact("fire schedules", move |transaction| {
             let times =
                 fires.iter().flat_map(|fire| fire.times.iter().map(|time| (fire.due.id, *time)));
             let (ids, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times.unzip();
@@ -162,7 +167,7 @@ impl Store {
             );
             let arguments = [plans.as_slice(), &[&ids, &nominal]].concat();
             let fired: Vec<(i64, Option<Vec<i64>>)> =
-                client.list(query!("tick/fire"), &arguments)?;
+                transaction.list(query!("tick/fire"), &arguments)?;
             Ok(fired.into_iter().filter_map(|(id, runs)| Some((id, runs?))).collect())
         })
     }
@@ -170,15 +175,16 @@ impl Store {
     /// Returns all definitions by name, or the definition of that name.
     pub(crate) fn list_schedules(&self, name: Option<String>) -> Result<Vec<Scheduled>> {
         let arguments = owned![name, true];
-        self.query("read definitions", Client::list, query!("look/list_schedules"), arguments)
+        self.query("read definitions", Transaction::list, query!("look/list_schedules"), arguments)
     }
 
     /// Returns all definitions by name, or the definition of that name.
     pub(crate) fn list_definitions(&self, name: Option<String>) -> Result<Vec<StoredDefinition>> {
-        self.transact("read definitions", move |client| {
+        self.transact("read definitions", move |transaction| {
             let mut definitions: Vec<StoredDefinition> =
-                client.list(query!("look/list_definitions"), &[&name])?;
-            let scheduled: Vec<_> = client.list(query!("look/list_schedules"), &[&name, &false])?;
+                transaction.list(query!("look/list_definitions"), &[&name])?;
+            let scheduled: Vec<_> =
+                transaction.list(query!("look/list_schedules"), &[&name, &false])?;
             for job in &mut definitions {
                 let StoredDefinition { job_type, state, next_run_at, .. } = job;
                 due::mark_broken(&scheduled, job_type, state, next_run_at);
@@ -190,7 +196,7 @@ impl Store {
     /// Pauses a schedule. Returns whether the definition has one; `None`: no such definition.
     pub(crate) fn pause(&self, name: String, cause: Cause) -> Result<Option<bool>> {
         let arguments = owned![name, cause.host_user, cause.reason];
-        self.query("pause a schedule", Client::first, query!("operate/pause"), arguments)
+        self.query("pause a schedule", Transaction::first, query!("operate/pause"), arguments)
     }
 
     /// Resumes a schedule, with `next` as its next nominal time if it was paused. Returns the next
@@ -204,7 +210,7 @@ impl Store {
         let Cause { host_user, reason } = cause.clone();
         let Scheduled { name, schedule, time_zone, .. } = scheduled;
         let arguments = owned![name, next, schedule, time_zone, host_user, reason];
-        self.query("resume a schedule", Client::first, query!("operate/resume"), arguments)
+        self.query("resume a schedule", Transaction::first, query!("operate/resume"), arguments)
     }
 }
 

@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 
 use super::row::{owned, rows};
+use super::session::Transaction;
 use super::{Result, Store, query};
-use crate::connect::Client;
 use crate::text::listing::Listing;
 
 /// The bytes of a result that an effect keeps.
@@ -36,13 +36,13 @@ impl Store {
     pub(crate) fn begin_effect(&self, key: &str, run: Option<(i64, i32)>) -> Result<Effect> {
         let key = key.to_owned();
         let (run, attempt) = run.unzip();
-        self.transact("record the effect", move |client| {
+        self.transact("record the effect", move |transaction| {
             loop {
-                let begun = client.one(query!("effect/begin"), &[&key, &run, &attempt])?;
+                let begun = transaction.one(query!("effect/begin"), &[&key, &run, &attempt])?;
                 if let Some(recorded) = begun {
                     return Ok(Effect::Begun(recorded));
                 }
-                let found: Option<Found> = client.first(query!("effect/find"), &[&key])?;
+                let found: Option<Found> = transaction.first(query!("effect/find"), &[&key])?;
                 return Ok(match found {
                     // The effect was removed between the two statements: its key is free again.
                     None => continue,
@@ -64,17 +64,17 @@ impl Store {
     ) -> Result<bool> {
         let arguments = owned![key.to_owned(), recorded, result.map(str::to_owned)];
         let statement = query!("effect/complete");
-        Ok(self.query("complete the effect", Client::execute, statement, arguments)? > 0)
+        Ok(self.query("complete the effect", Transaction::execute, statement, arguments)? > 0)
     }
 
     /// Removes an open effect, which did not happen; otherwise like `complete_effect`.
     pub(crate) fn remove_effect(&self, key: &str, recorded: Option<DateTime<Utc>>) -> Result<bool> {
         let (statement, arguments) = (query!("effect/remove"), owned![key.to_owned(), recorded]);
-        Ok(self.query("remove the effect", Client::execute, statement, arguments)? > 0)
+        Ok(self.query("remove the effect", Transaction::execute, statement, arguments)? > 0)
     }
 
     /// Returns the effects that began and did not complete, the oldest first.
     pub(crate) fn list_open_effects(&self) -> Result<Listing> {
-        self.query("list effects", Client::listing, query!("effect/list_open"), owned![])
+        self.query("list effects", Transaction::listing, query!("effect/list_open"), owned![])
     }
 }

@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::row::{FromRow, PgResult, column, columns, rows, timestamp};
+use super::session::Transaction as Client;
 use super::{Error, Kind, Limits, Result, Store, error, query};
-use crate::connect::Client;
 use crate::exit::Exit;
 use crate::job::action;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::row::{owned, rows};
+use super::session::Transaction;
 use super::status::list_workers;
 use super::{Result, Store, query, schema};
-use crate::connect::Client;
 
 rows! {
     pub(crate) struct SessionFacts {
@@ -118,41 +118,44 @@ pub(crate) struct ZoneFacts {
 
 impl Store {
     pub(crate) fn inspect_session(&self) -> Result<SessionFacts> {
-        self.query("inspect the session", Client::one, query!("doctor/session"), owned![])
+        self.query("inspect the session", Transaction::one, query!("doctor/session"), owned![])
     }
 
     pub(crate) fn inspect_role(&self) -> Result<RoleFacts> {
-        self.query("inspect the role", Client::one, query!("doctor/role"), owned![])
+        self.query("inspect the role", Transaction::one, query!("doctor/role"), owned![])
     }
 
     /// Returns deviations from the role matrix: the GRANT statements of each set, the viewer's
     /// first.
     pub(crate) fn inspect_grants(&self, matrix: Vec<String>) -> Result<Vec<GrantFacts>> {
-        self.query("inspect grants", Client::list, query!("doctor/grants"), owned![matrix])
+        self.query("inspect grants", Transaction::list, query!("doctor/grants"), owned![matrix])
     }
 
     /// Returns the objects that differ from what the migrations make.
     pub(crate) fn inspect_objects(&self) -> Result<Vec<ObjectFacts>> {
-        self.transact("inspect objects", |client| {
-            client.execute(query!("doctor/plain_texts"), &[])?;
-            client.list(query!("doctor/objects"), &[&schema::DEFINITIONS])
+        self.transact("inspect objects", |transaction| {
+            transaction.execute(query!("doctor/plain_texts"), &[])?;
+            transaction.list(query!("doctor/objects"), &[&schema::DEFINITIONS])
         })
     }
 
     /// Returns the indexes that the migrations create, by name.
     pub(crate) fn inspect_indexes(&self) -> Result<Vec<IndexFacts>> {
         let arguments = owned![schema::indexes()];
-        self.query("inspect indexes", Client::list, query!("doctor/indexes"), arguments)
+        self.query("inspect indexes", Transaction::list, query!("doctor/indexes"), arguments)
     }
 
     pub(crate) fn inspect_tables(&self) -> Result<Vec<TableFacts>> {
-        self.query("inspect tables", Client::list, query!("doctor/tables"), owned![])
+        self.query("inspect tables", Transaction::list, query!("doctor/tables"), owned![])
     }
 
     pub(crate) fn inspect_snapshots(&self) -> Result<SnapshotFacts> {
-        self.transact("inspect snapshots", |client| {
-            let sees_all = client.one(query!("doctor/sees_sessions"), &[])?;
-            Ok(SnapshotFacts { sees_all, holders: client.list(query!("doctor/snapshots"), &[])? })
+        self.transact("inspect snapshots", |transaction| {
+            let sees_all = transaction.one(query!("doctor/sees_sessions"), &[])?;
+            Ok(SnapshotFacts {
+                sees_all,
+                holders: transaction.list(query!("doctor/snapshots"), &[])?,
+            })
         })
     }
 
@@ -165,10 +168,10 @@ impl Store {
             return Ok(ZoneFacts::default());
         }
         let (zones, instants): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
-        self.transact("inspect time zones", move |client| {
-            let offsets = client.list(query!("doctor/zones"), &[&zones, &instants])?;
-            let now: DateTime<Utc> = client.one(query!("look/now"), &[])?;
-            let workers = list_workers(client, None)?.into_iter();
+        self.transact("inspect time zones", move |transaction| {
+            let offsets = transaction.list(query!("doctor/zones"), &[&zones, &instants])?;
+            let now: DateTime<Utc> = transaction.one(query!("look/now"), &[])?;
+            let workers = list_workers(transaction, None)?.into_iter();
             let recent = workers.filter(|worker| now - worker.last_tick_at < TimeDelta::days(1));
             let workers = recent.map(|worker| (worker.worker, worker.version)).collect();
             Ok(ZoneFacts { offsets, workers })

@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 
 use super::row::{OwnedArguments, PgResult, borrowed, owned, rows};
+use super::session::Transaction;
 use super::{Result, Store, query};
-use crate::connect::Client;
 use crate::job::status::Status;
 use crate::text::listing::Listing;
 
@@ -88,32 +88,37 @@ impl Store {
             RunList::Any => (query!("look/list_runs"), filter.until.is_some()),
             RunList::Dead => (query!("look/list_dead"), true),
         };
-        self.transact("list runs", move |client| {
-            let ids = list_ids(client, &filter, latest_end_first, Some(limit))?;
-            client.listing(statement, &[&ids])
+        self.transact("list runs", move |transaction| {
+            let ids = list_ids(transaction, &filter, latest_end_first, Some(limit))?;
+            transaction.listing(statement, &[&ids])
         })
     }
 
     /// Returns these runs.
     pub(crate) fn runs(&self, ids: Vec<i64>) -> Result<Vec<Run>> {
-        self.query("read runs", Client::list, query!("look/list_runs"), owned![ids])
+        self.query("read runs", Transaction::list, query!("look/list_runs"), owned![ids])
     }
 
     /// Returns the ids of the runs that match, the newest first.
     pub(crate) fn list_ids(&self, filter: RunFilter) -> Result<Vec<i64>> {
-        self.transact("list runs", move |client| list_ids(client, &filter, false, None))
+        self.transact("list runs", move |transaction| list_ids(transaction, &filter, false, None))
     }
 
     /// Counts the dead runs that match by job and error type, the largest group first.
     pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Listing> {
         let arguments = filter.arguments();
-        self.query("count dead runs", Client::listing, query!("look/group_dead"), arguments)
+        self.query("count dead runs", Transaction::listing, query!("look/group_dead"), arguments)
     }
 
     /// Returns the failed attempts that match, the latest end first.
     pub(crate) fn list_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
         let arguments = filter.arguments(limit);
-        self.query("list failed attempts", Client::listing, query!("look/list_failures"), arguments)
+        self.query(
+            "list failed attempts",
+            Transaction::listing,
+            query!("look/list_failures"),
+            arguments,
+        )
     }
 
     /// Counts the failed attempts that match by job, error type, error and worker, the largest
@@ -122,7 +127,7 @@ impl Store {
         let arguments = filter.arguments(limit);
         self.query(
             "count failed attempts",
-            Client::listing,
+            Transaction::listing,
             query!("look/group_failures"),
             arguments,
         )
@@ -130,7 +135,7 @@ impl Store {
 }
 
 fn list_ids(
-    client: &mut Client,
+    transaction: &mut Transaction,
     filter: &RunFilter,
     latest_end_first: bool,
     limit: Option<i64>,
@@ -139,5 +144,5 @@ fn list_ids(
     let statuses = Some(statuses).filter(|statuses| !statuses.is_empty());
     let mut arguments = filter.clone().arguments();
     arguments.extend(owned![statuses, worker, had_failures, latest_end_first, limit]);
-    client.list(query!("look/list_ids"), &borrowed(&arguments))
+    transaction.list(query!("look/list_ids"), &borrowed(&arguments))
 }

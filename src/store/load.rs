@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::row::{owned, rows};
+use super::session::Transaction;
 use super::{Limits, Result, Store, query};
-use crate::connect::Client;
 
 /// Runs that one transaction deletes.
 const REMOVED_AT_ONCE: u64 = 5000;
@@ -32,13 +32,14 @@ rows! {
 
 impl Store {
     pub(crate) fn has_other_runs(&self) -> Result<bool> {
-        self.query("read runs", Client::one, query!("load/has_other_runs"), owned![])
+        self.query("read runs", Transaction::one, query!("load/has_other_runs"), owned![])
     }
 
     /// Locks the load test of this database, and removes the rows of a test that was killed.
     /// Returns the id of the lock; `None`: another test has it.
     pub(crate) fn begin_load(&self) -> Result<Option<i64>> {
-        let id = self.query("start a load test", Client::first, query!("load/begin"), owned![])?;
+        let id =
+            self.query("start a load test", Transaction::first, query!("load/begin"), owned![])?;
         if let Some(id) = id {
             self.remove_load_runs(id)?;
             self.remove_rest_of_load(None)?;
@@ -48,17 +49,17 @@ impl Store {
 
     /// Renews the lock, and returns the number of unfinished runs. `None`: the lock is lost.
     pub(crate) fn renew_load(&self, id: i64) -> Result<Option<i64>> {
-        self.query("renew the load test", Client::first, query!("load/renew"), owned![id])
+        self.query("renew the load test", Transaction::first, query!("load/renew"), owned![id])
     }
 
     /// Returns the bytes of WAL that the server has written; `None` if it does not show them.
     pub(crate) fn wal_position(&self) -> Option<i64> {
         let (doing, statement) = ("read the position of the WAL", query!("load/wal_position"));
-        self.query(doing, Client::one, statement, owned![]).ok()
+        self.query(doing, Transaction::one, statement, owned![]).ok()
     }
 
     pub(crate) fn measure_load(&self) -> Result<LoadFigures> {
-        self.query("measure the load", Client::one, query!("load/measure"), owned![])
+        self.query("measure the load", Transaction::one, query!("load/measure"), owned![])
     }
 
     /// Removes all rows of the test. Leaves them if another test has the lock now.
@@ -75,20 +76,20 @@ impl Store {
     /// another session must have deleted them.
     pub(crate) fn vacuum(&self) -> Result<()> {
         let limits = Limits { statement: VACUUM_TIMEOUT, ..self.limits };
-        self.transact_within(limits, "vacuum the tables", |client| {
-            client.batch_execute("COMMIT")?;
-            client.batch_execute(query!("load/vacuum"))?;
-            client.batch_execute("BEGIN")
+        self.transact_within(limits, "vacuum the tables", |transaction| {
+            transaction.batch_execute("COMMIT")?;
+            transaction.batch_execute(query!("load/vacuum"))?;
+            transaction.batch_execute("BEGIN")
         })
     }
 
     /// Returns whether this test still has the lock.
     fn remove_load_runs(&self, id: i64) -> Result<bool> {
         loop {
-            let removed = self.transact("remove the load test", move |client| {
-                let lock: Option<i64> = client.first(query!("load/renew"), &[&id])?;
+            let removed = self.transact("remove the load test", move |transaction| {
+                let lock: Option<i64> = transaction.first(query!("load/renew"), &[&id])?;
                 let most = i64::try_from(REMOVED_AT_ONCE).unwrap_or(i64::MAX);
-                lock.map(|_| client.execute(query!("load/remove_runs"), &[&most])).transpose()
+                lock.map(|_| transaction.execute(query!("load/remove_runs"), &[&most])).transpose()
             })?;
             match removed {
                 Some(REMOVED_AT_ONCE..) => {}
@@ -99,6 +100,6 @@ impl Store {
 
     fn remove_rest_of_load(&self, id: Option<i64>) -> Result<()> {
         let (statement, arguments) = (query!("load/remove_rest"), owned![id]);
-        self.query("remove the load test", Client::execute, statement, arguments).map(drop)
+        self.query("remove the load test", Transaction::execute, statement, arguments).map(drop)
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::row::{PgResult, column, columns, rows};
+use super::session::Transaction;
 use super::status::{RunningRun, WorkFacts, Worker, list_workers, read_work};
 use super::{Limits, Result, Store, query};
-use crate::connect::Client;
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 
 /// The window and the limits of the report.
@@ -155,40 +155,40 @@ impl Store {
         scope: impl Fn(DateTime<Utc>, &WorkFacts) -> Scope + Send + 'static,
     ) -> Result<Snapshot> {
         let limits = Limits { one_moment: true, ..self.limits };
-        self.transact_within(limits, "read the report", move |client| {
-            let work = read_work(client, None, &Thresholds::default(), true)?;
+        self.transact_within(limits, "read the report", move |transaction| {
+            let work = read_work(transaction, None, &Thresholds::default(), true)?;
             let now = work.now;
             let scope = scope(now, &work);
             let Scope { since, from, troubled, rows, .. } = &scope;
             let mut jobs: Vec<ReportJob> =
-                client.list(query!("report/jobs"), &[from, troubled, &scope.jobs])?;
-            read_bins(client, &scope, &mut jobs)?;
+                transaction.list(query!("report/jobs"), &[from, troubled, &scope.jobs])?;
+            read_bins(transaction, &scope, &mut jobs)?;
             let mut failures: Vec<FailureGroup> =
-                client.list(query!("report/failures"), &[since, rows])?;
+                transaction.list(query!("report/failures"), &[since, rows])?;
             if scope.details == Details::Output {
-                read_last_lines(client, &mut failures)?;
+                read_last_lines(transaction, &mut failures)?;
             }
             let silent_after = TICK_OVERDUE.as_secs_f64();
             Ok(Snapshot {
                 now,
-                summary: client.one(query!("report/summary"), &[since, &silent_after])?,
+                summary: transaction.one(query!("report/summary"), &[since, &silent_after])?,
                 work,
                 all_jobs: jobs.first().map_or(0, |job| job.total),
                 jobs,
                 all_failures: failures.first().map_or(0, |failure| failure.total),
                 failures,
-                workers: list_workers(client, Some(*rows))?,
-                running: client.list(query!("look/list_running"), &[&None::<String>, rows])?,
+                workers: list_workers(transaction, Some(*rows))?,
+                running: transaction.list(query!("look/list_running"), &[&None::<String>, rows])?,
             })
         })
     }
 }
 
 /// Adds the bins to the jobs.
-fn read_bins(client: &mut Client, scope: &Scope, jobs: &mut [ReportJob]) -> PgResult<()> {
+fn read_bins(transaction: &mut Transaction, scope: &Scope, jobs: &mut [ReportJob]) -> PgResult<()> {
     let names = column(jobs, |job| job.name.clone());
     let width = scope.bin.as_secs_f64();
-    let bins: Vec<Bin> = client.list(query!("report/bins"), &[&scope.from, &width, &names])?;
+    let bins: Vec<Bin> = transaction.list(query!("report/bins"), &[&scope.from, &width, &names])?;
     for bin in bins {
         let place = usize::try_from(bin.place - 1).ok();
         if let Some(job) = place.and_then(|place| jobs.get_mut(place)) {
@@ -199,9 +199,9 @@ fn read_bins(client: &mut Client, scope: &Scope, jobs: &mut [ReportJob]) -> PgRe
 }
 
 /// Adds the last lines of output to the failures.
-fn read_last_lines(client: &mut Client, failures: &mut [FailureGroup]) -> PgResult<()> {
+fn read_last_lines(transaction: &mut Transaction, failures: &mut [FailureGroup]) -> PgResult<()> {
     let lines: Vec<Option<String>> =
-        client.list(query!("report/last_lines"), &columns!(&*failures; id, attempt))?;
+        transaction.list(query!("report/last_lines"), &columns!(&*failures; id, attempt))?;
     for (failure, line) in failures.iter_mut().zip(lines) {
         failure.last_line = line;
     }

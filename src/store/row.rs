@@ -14,8 +14,8 @@ use postgres::types::{FromSql, FromSqlOwned, IsNull, ToSql, Type, to_sql_checked
 use serde::Serialize;
 use serde_json::{Value, to_value, value};
 
-use super::{query, seconds};
-use crate::connect::{Client, Parameter};
+use super::seconds;
+use crate::connect::Parameter;
 use crate::job::finding_code::Code;
 use crate::job::status::Status;
 use crate::schedule::due::{DueSchedule, Scheduled};
@@ -266,65 +266,17 @@ fn json(row: &Row, column: usize) -> PgResult<Value> {
     }
 }
 
-impl Client {
-    pub(super) fn rows(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<Vec<Row>> {
-        let parameters = column(arguments, |argument| argument.typed());
-        self.request(async |client| client.query_typed(query, &parameters).await)
-    }
-
-    pub(super) fn list<T: FromRow>(
-        &mut self,
-        query: &str,
-        arguments: Arguments<'_>,
-    ) -> PgResult<Vec<T>> {
-        self.rows(query, arguments)?.iter().map(T::from_row).collect()
-    }
-
-    /// Returns rows that are only printed.
-    pub(super) fn listing(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<Listing> {
-        let rows = self.rows(query, arguments)?;
-        let names_only;
-        let sample = match rows.first() {
-            Some(row) => Some(row),
-            // An answer without rows does not name its columns.
-            None => {
-                let columns = query!("look/columns").replace("TABLE jobctl.job_runs", query);
-                names_only = self.rows(&columns, arguments)?;
-                names_only.first()
-            }
-        };
-        let columns = sample.map(Row::columns).unwrap_or_default();
-        let (now, fields): (Vec<_>, Vec<_>) =
-            (0..columns.len()).partition(|column| columns[*column].name() == "now");
-        let names: Arc<[_]> =
-            fields.iter().map(|field| columns[*field].name().to_owned()).collect();
-        let now = rows.first().zip(now.first()).map(|(row, column)| row.try_get(*column));
-        let listed = |row: &Row| {
-            let values = fields.iter().map(|field| json(row, *field)).collect::<PgResult<_>>()?;
-            Ok(ListedRow { names: Arc::clone(&names), values })
-        };
-        let rows = rows.iter().map(listed).collect::<PgResult<_>>()?;
-        Ok(Listing { rows, now: now.transpose()?, names })
-    }
-
-    /// Returns the first row, if there is one.
-    pub(super) fn first<T: FromRow>(
-        &mut self,
-        query: &str,
-        arguments: Arguments<'_>,
-    ) -> PgResult<Option<T>> {
-        self.rows(query, arguments)?.first().map(T::from_row).transpose()
-    }
-
-    /// Returns the only row; any other number of rows is an error.
-    pub(super) fn one<T: FromRow>(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<T> {
-        let parameters = column(arguments, |argument| argument.typed());
-        T::from_row(&self.request(async |client| client.query_typed_one(query, &parameters).await)?)
-    }
-
-    /// Returns the number of rows that the statement wrote.
-    pub(super) fn execute(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<u64> {
-        let parameters = column(arguments, |argument| argument.typed());
-        self.request(async |client| client.execute_typed(query, &parameters).await)
-    }
+/// Returns the rows of a list. A row of NULLs names the columns if there is no other.
+pub(super) fn listing(rows: &[Row], nulls: Option<&Row>) -> PgResult<Listing> {
+    let columns = rows.first().or(nulls).map(Row::columns).unwrap_or_default();
+    let (now, fields): (Vec<_>, Vec<_>) =
+        (0..columns.len()).partition(|column| columns[*column].name() == "now");
+    let names: Arc<[_]> = fields.iter().map(|field| columns[*field].name().to_owned()).collect();
+    let now = rows.first().zip(now.first()).map(|(row, column)| row.try_get(*column));
+    let listed = |row: &Row| {
+        let values = fields.iter().map(|field| json(row, *field)).collect::<PgResult<_>>()?;
+        Ok(ListedRow { names: Arc::clone(&names), values })
+    };
+    let rows = rows.iter().map(listed).collect::<PgResult<_>>()?;
+    Ok(Listing { rows, now: now.transpose()?, names })
 }

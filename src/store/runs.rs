@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim};
 use super::row::{Argument, FromColumn, FromRow, PgResult, column, from_row, owned, rows};
+use super::session::Transaction;
 use super::{Error, Kind, Result, Store, Token, query};
-use crate::connect::Client;
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
 
@@ -116,12 +116,14 @@ impl Store {
         lease: Duration,
     ) -> Result<Vec<Renewed>> {
         let (worker, held) = (worker.to_owned(), held.to_vec());
-        self.transact("renew leases", move |client| {
-            let mut renewed = renew(client, &worker, &held, &outputs, lease, &mut { REJECTIONS })?;
+        self.transact("renew leases", move |transaction| {
+            let mut renewed =
+                renew(transaction, &worker, &held, &outputs, lease, &mut { REJECTIONS })?;
             let busy = renewed.iter_mut().filter(|(_, state)| *state == LeaseState::Busy);
             let mut busy: HashMap<_, _> = busy.map(|(claim, state)| (*claim, state)).collect();
             let claims: Vec<_> = busy.keys().copied().collect();
-            for row in keep_locked(client, &worker, &claims, lease, vec![None; claims.len()])? {
+            for row in keep_locked(transaction, &worker, &claims, lease, vec![None; claims.len()])?
+            {
                 if let Some(state) = busy.get_mut(&Token::from_row(&row)?) {
                     **state = match row.try_get("cancel_requested")? {
                         true => LeaseState::CancelRequested,
@@ -153,22 +155,22 @@ impl Store {
         };
         let claims = Arc::new(Mutex::<Vec<Token>>::default());
         let made = Arc::clone(&claims);
-        let work = move |client: &mut Client| {
+        let work = move |transaction: &mut Transaction| {
             let locked = if skips_locked {
                 let tokens = ended.iter().map(|one| one.token).chain(unstarted.iter().copied());
-                locked(client, &tokens.map(|token| token.id).collect::<Vec<_>>())?
+                locked(transaction, &tokens.map(|token| token.id).collect::<Vec<_>>())?
             } else {
                 Vec::new()
             };
             let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.token.id)).collect();
             let mut recorded = match free.as_slice() {
                 [] => Recorded::new(),
-                free => finish(client, &holder.worker, free)?,
+                free => finish(transaction, &holder.worker, free)?,
             };
             let skipped = ended.iter().filter(|one| locked.contains(&one.token.id));
             let results = skipped.clone().map(|one| Some(json!(one))).collect();
             let claims: Vec<_> = skipped.clone().map(|one| one.token).collect();
-            let kept = keep_locked(client, &holder.worker, &claims, Duration::ZERO, results)?;
+            let kept = keep_locked(transaction, &holder.worker, &claims, Duration::ZERO, results)?;
             let kept: Vec<_> = kept.iter().map(Token::from_row).collect::<PgResult<_>>()?;
             let kept = skipped.filter(|one| kept.contains(&one.token));
             recorded.extend(kept.map(|one| (one.token, one.next_status.status)));
@@ -176,11 +178,11 @@ impl Store {
                 let (ids, attempts, claimed_at) = Token::columns(&unstarted);
                 let arguments: [&dyn Argument; 5] =
                     [&holder.worker, &ids, &attempts, &claimed_at, &locked];
-                client.execute(query!("tick/release"), &arguments)?;
+                transaction.execute(query!("tick/release"), &arguments)?;
             }
             let began = Instant::now();
             let taken = match &wanted {
-                Some((asked, filter)) => claim(client, &holder, asked, filter)?,
+                Some((asked, filter)) => claim(transaction, &holder, asked, filter)?,
                 None => ClaimResult::default(),
             };
             *made.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -198,7 +200,7 @@ impl Store {
     /// Returns runs whose lease expired, except `rejected`, in random order.
     pub(crate) fn lost_leases(&self, limit: usize, rejected: Vec<i64>) -> Result<Vec<LostLease>> {
         let arguments = owned![i64::try_from(limit).unwrap_or(i64::MAX), rejected];
-        self.query("look for lost leases", Client::list, query!("tick/lost_leases"), arguments)
+        self.query("look for lost leases", Transaction::list, query!("tick/lost_leases"), arguments)
     }
 
     /// Takes runs with lost leases (id, attempt, wait) from their workers. Returns the recovered
@@ -212,29 +214,29 @@ impl Store {
         let attempts = column(lost, |(_, attempt, _)| *attempt);
         let waits = column(lost, |(.., wait)| wait.as_secs_f64());
         let arguments = owned![ids, attempts, waits, error];
-        self.query("recover lost leases", Client::list, query!("tick/recover"), arguments)
+        self.query("recover lost leases", Transaction::list, query!("tick/recover"), arguments)
     }
 
     /// Returns claims whose stored results can be recorded now, or that are over, in random order.
     pub(crate) fn stored_results(&self, limit: usize) -> Result<Vec<Token>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let (statement, arguments) = (query!("tick/stored_results"), owned![limit]);
-        self.query("look for stored results", Client::list, statement, arguments)
+        self.query("look for stored results", Transaction::list, statement, arguments)
     }
 
     /// Records the stored result of a claim, and deletes its row of `job_locked_runs`. `None`: it
     /// has none, or another session has locked the run.
     pub(crate) fn record_stored(&self, claim: Token) -> Result<Option<StoredResult>> {
-        self.transact("record stored results", move |client| {
+        self.transact("record stored results", move |transaction| {
             let arguments: [&dyn Argument; 3] = [&claim.id, &claim.attempt, &claim.claimed_at];
-            let taken = client.first(query!("tick/take_stored"), &arguments)?;
+            let taken = transaction.first(query!("tick/take_stored"), &arguments)?;
             let Some((worker, Some(result), stored_ago)) = taken else { return Ok(None) };
             // A result that can't be read is lost. Another tick recovers the run.
             let Ok(mut result) = serde_json::from_value::<Finish>(result) else {
                 return Ok(Some(StoredResult { worker, recorded: None }));
             };
             result.age(stored_ago);
-            let recorded = finish(client, &worker, &[&result])?.get(&claim).copied();
+            let recorded = finish(transaction, &worker, &[&result])?.get(&claim).copied();
             Ok(Some(StoredResult { worker, recorded }))
         })
     }
@@ -242,13 +244,19 @@ impl Store {
     /// Returns waiting runs that expired, in random order.
     pub(crate) fn expired(&self, limit: usize) -> Result<Vec<i64>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.query("look for expired runs", Client::list, query!("tick/expired"), owned![limit])
+        self.query(
+            "look for expired runs",
+            Transaction::list,
+            query!("tick/expired"),
+            owned![limit],
+        )
     }
 
     /// Cancels those of the runs that wait and expired. Returns how many.
     pub(crate) fn expire(&self, ids: &[i64]) -> Result<usize> {
         let (statement, arguments) = (query!("tick/expire"), owned![ids.to_vec()]);
-        let ended = self.query("cancel expired runs", Client::list::<i64>, statement, arguments)?;
+        let ended =
+            self.query("cancel expired runs", Transaction::list::<i64>, statement, arguments)?;
         Ok(ended.len())
     }
 }
@@ -259,7 +267,7 @@ const REJECTIONS: u32 = 20;
 /// Renews leases and stores outputs. If the database rejects an output, bisects: each half is
 /// renewed with its outputs, and in the end only that lease without its own.
 fn renew(
-    client: &mut Client,
+    transaction: &mut Transaction,
     worker: &str,
     held: &[Token],
     outputs: &[Option<String>],
@@ -267,18 +275,18 @@ fn renew(
     rejections: &mut u32,
 ) -> PgResult<Vec<Renewed>> {
     let (ids, attempts, claimed_at) = Token::columns(held);
-    let send = |client: &mut Client, outputs: &[Option<String>]| {
+    let send = |transaction: &mut Transaction, outputs: &[Option<String>]| {
         let (lease, outputs) = (lease.as_secs_f64(), column(outputs, Option::as_deref));
         let arguments: [&dyn Argument; 6] =
             [&worker, &ids, &attempts, &lease, &claimed_at, &outputs];
-        client.rows(query!("tick/heartbeat"), &arguments)?.iter().map(renewed).collect()
+        transaction.rows(query!("tick/heartbeat"), &arguments)?.iter().map(renewed).collect()
     };
     let nothing_new = vec![None; outputs.len()];
     if outputs == nothing_new || *rejections == 0 {
-        return send(client, &nothing_new);
+        return send(transaction, &nothing_new);
     }
-    client.batch_execute("SAVEPOINT with_outputs")?;
-    let rejected = match send(client, outputs) {
+    transaction.batch_execute("SAVEPOINT with_outputs")?;
+    let rejected = match send(transaction, outputs) {
         Err(error) => error,
         renewed => return renewed,
     };
@@ -287,13 +295,13 @@ fn renew(
         return Err(rejected);
     }
     // A lease matters more than an output that the database can't store.
-    client.batch_execute("ROLLBACK TO SAVEPOINT with_outputs")?;
-    let [_, _, ..] = held else { return send(client, &nothing_new) };
+    transaction.batch_execute("ROLLBACK TO SAVEPOINT with_outputs")?;
+    let [_, _, ..] = held else { return send(transaction, &nothing_new) };
     // After a timeout, there is no time to try again.
     *rejections = if error.kind == Kind::Data { *rejections - 1 } else { 0 };
     let middle = held.len() / 2;
     let mut half = |range: Range<usize>| {
-        renew(client, worker, &held[range.clone()], &outputs[range], lease, rejections)
+        renew(transaction, worker, &held[range.clone()], &outputs[range], lease, rejections)
     };
     Ok([half(0..middle)?, half(middle..held.len())?].concat())
 }
@@ -313,7 +321,7 @@ fn renewed(row: &Row) -> PgResult<Renewed> {
 /// Keeps leases or results of runs that another session has locked. Returns the rows of those that
 /// were kept.
 fn keep_locked(
-    client: &mut Client,
+    transaction: &mut Transaction,
     worker: &str,
     claims: &[Token],
     lease: Duration,
@@ -323,17 +331,17 @@ fn keep_locked(
     let (ids, attempts, claimed_at) = Token::columns(claims);
     let lease = lease.as_secs_f64();
     let arguments: [&dyn Argument; 6] = [&worker, &ids, &attempts, &claimed_at, &lease, &results];
-    client.rows(query!("tick/keep_locked"), &arguments)
+    transaction.rows(query!("tick/keep_locked"), &arguments)
 }
 
 /// Returns the runs that another session has locked. This transaction locks the others.
-fn locked(client: &mut Client, runs: &[i64]) -> PgResult<Vec<i64>> {
-    client.list(query!("tick/locked"), &[&runs])
+fn locked(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
+    transaction.list(query!("tick/locked"), &[&runs])
 }
 
 /// Records the results of attempts in one statement. In the history, an attempt that lost its lease
 /// gets that as its result.
-fn finish(client: &mut Client, worker: &str, ended: &[&Finish]) -> PgResult<Recorded> {
+fn finish(transaction: &mut Transaction, worker: &str, ended: &[&Finish]) -> PgResult<Recorded> {
     let arguments: [&dyn Argument; 18] = [
         &worker,
         &column(ended, |one| one.token.id),
@@ -354,11 +362,11 @@ fn finish(client: &mut Client, worker: &str, ended: &[&Finish]) -> PgResult<Reco
         &column(ended, |one| one.ended_ago.as_secs_f64()),
         &column(ended, |one| one.token.claimed_at),
     ];
-    let now = client.rows(query!("tick/finish"), &arguments)?;
+    let now = transaction.rows(query!("tick/finish"), &arguments)?;
     let mut rows = Vec::new();
     if now.len() < ended.len() {
         let again = [0, 1, 2, 3, 5, 7, 8, 17].map(|index| arguments[index]);
-        rows = client.rows(query!("tick/recorded_before"), &again)?;
+        rows = transaction.rows(query!("tick/recorded_before"), &again)?;
     }
     // recorded_before.sql also returns the results that finish.sql has just recorded. Their newer
     // status counts, so they come last.
@@ -373,7 +381,7 @@ fn finish(client: &mut Client, worker: &str, ended: &[&Finish]) -> PgResult<Reco
             &column(&lost, |one| one.token.attempt),
             &column(&lost, |one| one.started_ago.as_secs_f64()),
         ];
-        client.execute(query!("tick/note_lost"), &lost)?;
+        transaction.execute(query!("tick/note_lost"), &lost)?;
     }
     Ok(recorded)
 }

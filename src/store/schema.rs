@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::error::UTF8_DATABASE;
 use super::row::{PgResult, columns, rows};
+use super::session::Transaction;
 use super::{Error, Kind, Limits, Result, Store, error, query};
-use crate::connect::Client;
 use crate::exit::Exit;
 use crate::text::plural;
 
@@ -126,8 +126,8 @@ impl Store {
         let limits = if mode == Mode::Apply { LIMITS } else { self.limits };
         let doing = if mode == Mode::Inspect { "inspect the schema" } else { "migrate" };
         loop {
-            let inspected = self.transact_within(limits, doing, move |client| {
-                match inspect(client, mode) {
+            let inspected = self.transact_within(limits, doing, move |transaction| {
+                match inspect(transaction, mode) {
                     // Usually objects do not exist because a migration is missing; here that advice
                     // would be wrong.
                     Err(error) if error::is_undefined(&error) => Ok(schema_fault(format!(
@@ -147,19 +147,19 @@ impl Store {
     }
 }
 
-fn inspect(client: &mut Client, mode: Mode) -> PgResult<Result<Vec<Migration>>> {
-    if mode == Mode::Apply && !client.one::<bool>(query!("schema/lock_migrations"), &[])? {
+fn inspect(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Migration>>> {
+    if mode == Mode::Apply && !transaction.one::<bool>(query!("schema/lock_migrations"), &[])? {
         let busy = "cannot migrate: another migrator is running; try again";
         return Ok(Err(Error::new(Kind::Busy, Exit::Unavailable, busy)));
     }
-    let ground: Ground = client.one(query!("schema/migration_ground"), &[])?;
+    let ground: Ground = transaction.one(query!("schema/migration_ground"), &[])?;
     let (has_schema, has_versions) = (ground.has_schema, ground.has_versions);
     if let Err(error) = check_ground(ground, mode) {
         return Ok(Err(error));
     }
     let applied = if has_versions {
         let known: Vec<_> = MIGRATIONS.iter().chain(OBJECTS).collect();
-        client.list(query!("schema/list_migrations"), &columns!(&known; version, name, sql))?
+        transaction.list(query!("schema/list_migrations"), &columns!(&known; version, name, sql))?
     } else {
         Vec::new()
     };
@@ -172,7 +172,7 @@ fn inspect(client: &mut Client, mode: Mode) -> PgResult<Result<Vec<Migration>>> 
     let part = &missing[..further.map_or(missing.len(), |further| further + 1)];
     let mut listed = if mode == Mode::Apply { part } else { &missing }.to_vec();
     if mode == Mode::Apply && !part.is_empty() {
-        apply(client, has_schema, has_versions, part)?;
+        apply(transaction, has_schema, has_versions, part)?;
     }
     let is_new = applied.iter().all(|it| it.version.is_some());
     listed.retain(|it| !is_new || it.version.is_some());
@@ -211,27 +211,30 @@ fn missing(applied: &[Applied]) -> Result<Vec<Migration>> {
 
 /// Applies these parts of the schema, and revokes what default privileges grant on new objects.
 fn apply(
-    client: &mut Client,
+    transaction: &mut Transaction,
     has_schema: bool,
     has_versions: bool,
     parts: &[Migration],
 ) -> PgResult<()> {
-    let before: Vec<i64> =
-        if has_versions { client.list(query!("schema/list_objects"), &[])? } else { Vec::new() };
+    let before: Vec<i64> = if has_versions {
+        transaction.list(query!("schema/list_objects"), &[])?
+    } else {
+        Vec::new()
+    };
     if !has_schema {
-        client.batch_execute("CREATE SCHEMA jobctl")?;
+        transaction.batch_execute("CREATE SCHEMA jobctl")?;
     }
     if !has_versions {
-        client.batch_execute(VERSION_TABLE)?;
+        transaction.batch_execute(VERSION_TABLE)?;
     }
     // A function may call one that comes after it.
-    client.batch_execute("SET LOCAL check_function_bodies = off")?;
+    transaction.batch_execute("SET LOCAL check_function_bodies = off")?;
     for part in parts {
-        client.batch_execute(part.sql)?;
+        transaction.batch_execute(part.sql)?;
     }
-    let privileges: Vec<String> = client.list(query!("schema/privileges"), &[&before])?;
-    client.batch_execute(&privileges.join(";\n"))?;
-    client.execute(query!("schema/record_migration"), &columns!(parts; version, name, sql))?;
+    let privileges: Vec<String> = transaction.list(query!("schema/privileges"), &[&before])?;
+    transaction.batch_execute(&privileges.join(";\n"))?;
+    transaction.execute(query!("schema/record_migration"), &columns!(parts; version, name, sql))?;
     Ok(())
 }
 

@@ -7,10 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use postgres::Row;
+
 use super::error::{self, Error, Result};
-use super::row::{Arguments, OwnedArguments, PgResult, borrowed};
+use super::row::{self, Arguments, FromRow, OwnedArguments, PgResult, borrowed, column};
 use super::{Store, query, schema};
 use crate::connect::Client;
+use crate::text::listing::Listing;
 
 /// The limits of the statements of a transaction.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +55,7 @@ impl Store {
     pub(super) fn transact<T: Send + 'static>(
         &self,
         doing: &'static str,
-        work: impl Fn(&mut Client) -> PgResult<T> + Send + 'static,
+        work: impl Fn(&mut Transaction) -> PgResult<T> + Send + 'static,
     ) -> Result<T> {
         self.transact_within(self.limits, doing, work)
     }
@@ -61,7 +64,7 @@ impl Store {
         &self,
         limits: Limits,
         doing: &'static str,
-        work: impl Fn(&mut Client) -> PgResult<T> + Send + 'static,
+        work: impl Fn(&mut Transaction) -> PgResult<T> + Send + 'static,
     ) -> Result<T> {
         self.transactions.set(self.transactions.get() + 1);
         let (answer, answers) = mpsc::channel();
@@ -70,7 +73,9 @@ impl Store {
         let seen = Arc::clone(&progress);
         self.thread.send(move |client| {
             // The receiver is gone if the answer comes too late.
-            let _ = answer.send(transaction(client, doing, limits, checks, &seen, &work));
+            let mut transaction = Transaction(client);
+            let _ = answer.send(run(&mut transaction, doing, limits, checks, &seen, &work));
+            transaction.0
         });
         let began = Instant::now();
         let mut until = began + limits.statement + limits.silence;
@@ -94,15 +99,16 @@ impl Store {
         }
     }
 
-    /// Executes one statement in a transaction. `read` is the method of `Client` for its result.
+    /// Executes one statement in a transaction. `read` is the method of `Transaction` for its
+    /// result.
     pub(super) fn query<T: Send + 'static>(
         &self,
         doing: &'static str,
-        read: fn(&mut Client, &str, Arguments<'_>) -> PgResult<T>,
+        read: fn(&mut Transaction, &str, Arguments<'_>) -> PgResult<T>,
         statement: &'static str,
         arguments: OwnedArguments,
     ) -> Result<T> {
-        self.transact(doing, move |client| read(client, statement, &borrowed(&arguments)))
+        self.transact(doing, move |transaction| read(transaction, statement, &borrowed(&arguments)))
     }
 }
 
@@ -133,13 +139,70 @@ impl SharedStage {
     }
 }
 
-fn transaction<T>(
-    client: &mut Client,
+/// An open transaction: only work in one can execute statements.
+pub(super) struct Transaction(Client);
+
+impl Transaction {
+    pub(super) fn rows(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<Vec<Row>> {
+        let parameters = column(arguments, |argument| argument.typed());
+        self.0.request(async |client| client.query_typed(query, &parameters).await)
+    }
+
+    pub(super) fn list<T: FromRow>(
+        &mut self,
+        query: &str,
+        arguments: Arguments<'_>,
+    ) -> PgResult<Vec<T>> {
+        self.rows(query, arguments)?.iter().map(T::from_row).collect()
+    }
+
+    /// Returns rows that are only printed.
+    pub(super) fn listing(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<Listing> {
+        let rows = self.rows(query, arguments)?;
+        if !rows.is_empty() {
+            return row::listing(&rows, None);
+        }
+        // An answer without rows does not name its columns.
+        let columns = query!("look/columns").replace("TABLE jobctl.job_runs", query);
+        row::listing(&rows, self.rows(&columns, arguments)?.first())
+    }
+
+    /// Returns the first row, if there is one.
+    pub(super) fn first<T: FromRow>(
+        &mut self,
+        query: &str,
+        arguments: Arguments<'_>,
+    ) -> PgResult<Option<T>> {
+        self.rows(query, arguments)?.first().map(T::from_row).transpose()
+    }
+
+    /// Returns the only row; any other number of rows is an error.
+    pub(super) fn one<T: FromRow>(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<T> {
+        let parameters = column(arguments, |argument| argument.typed());
+        let row =
+            self.0.request(async |client| client.query_typed_one(query, &parameters).await)?;
+        T::from_row(&row)
+    }
+
+    /// Returns the number of rows that the statement wrote.
+    pub(super) fn execute(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<u64> {
+        let parameters = column(arguments, |argument| argument.typed());
+        self.0.request(async |client| client.execute_typed(query, &parameters).await)
+    }
+
+    /// Executes statements without parameters.
+    pub(super) fn batch_execute(&mut self, statements: &str) -> PgResult<()> {
+        self.0.batch_execute(statements)
+    }
+}
+
+fn run<T>(
+    transaction: &mut Transaction,
     doing: &str,
     limits: Limits,
     checks: bool,
     progress: &SharedStage,
-    work: &impl Fn(&mut Client) -> PgResult<T>,
+    work: &impl Fn(&mut Transaction) -> PgResult<T>,
 ) -> Result<T> {
     // The search path excludes `public`: a function there must not replace one of PostgreSQL's own.
     // The tables are mostly in memory: with the page cost of a disk that seeks, the planner would
@@ -162,29 +225,31 @@ fn transaction<T>(
     loop {
         let this = Instant::now();
         progress.enter(Stage::Work);
-        let begun = client.request(async |client| client.simple_query(&begin).await);
+        let begun = transaction.0.request(async |client| client.simple_query(&begin).await);
         let begun = begun.map_err(|error| Error::of(doing, &error));
         if let Err(error) =
             begun.and_then(|answers| if checks { schema::check(&answers) } else { Ok(()) })
         {
-            let _ = client.batch_execute("ROLLBACK");
+            let _ = transaction.batch_execute("ROLLBACK");
             return Err(error);
         }
-        let done = work(client);
+        let done = work(transaction);
         let at_commit = done.is_ok();
         if at_commit && progress.enter(Stage::Commit) == Stage::Abandoned {
-            let _ = client.batch_execute("ROLLBACK");
+            let _ = transaction.batch_execute("ROLLBACK");
             return Err(Error::silent(doing));
         }
-        let error = match done.and_then(|done| client.batch_execute("COMMIT").map(|()| done)) {
+        let error = match done.and_then(|done| transaction.batch_execute("COMMIT").map(|()| done)) {
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
         // Fails if the connection is lost; then the transaction has ended too.
-        let _ = client.batch_execute("ROLLBACK");
+        let _ = transaction.batch_execute("ROLLBACK");
         // If no setting makes the session read-only, the server is a standby.
         if error::is_read_only(&error)
-            && matches!(client.session_state(), Ok(Some(now)) if now.read_only && !now.standby)
+            && let Ok(Some(now)) = transaction.0.session_state()
+            && now.read_only
+            && !now.standby
         {
             return Err(Error::read_only(doing));
         }

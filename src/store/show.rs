@@ -4,8 +4,8 @@
 use chrono::{DateTime, Utc};
 
 use super::row::{owned, rows, timestamp};
+use super::session::Transaction;
 use super::{Result, Store, query};
-use crate::connect::Client;
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::text::listing::Listing;
 
@@ -136,8 +136,8 @@ impl Store {
     /// `None`: no such run.
     pub(crate) fn show(&self, id: i64, characters: Option<i32>) -> Result<Option<History>> {
         // A separate transaction, so that an unreadable payload does not hide the rest.
-        let payload = self.transact("read the payload", move |client| {
-            client.first::<String>(query!("look/read_payload"), &[&id])
+        let payload = self.transact("read the payload", move |transaction| {
+            transaction.first::<String>(query!("look/read_payload"), &[&id])
         });
         let payload = match payload {
             Ok(Some(payload)) => Ok(payload),
@@ -146,13 +146,13 @@ impl Store {
             Err(error) => return Err(error),
         };
         let tick_age = TICK_OVERDUE.as_secs_f64();
-        self.transact("show a run", move |client| {
-            let Some(run) = client.first(query!("look/show"), &[&id, &tick_age])? else {
+        self.transact("show a run", move |transaction| {
+            let Some(run) = transaction.first(query!("look/show"), &[&id, &tick_age])? else {
                 return Ok(None);
             };
-            let attempts = client.list(query!("look/list_attempts"), &[&id, &characters])?;
+            let attempts = transaction.list(query!("look/list_attempts"), &[&id, &characters])?;
             let events =
-                client.listing(query!("look/list_events"), &[&Some(id), &None::<String>])?;
+                transaction.listing(query!("look/list_events"), &[&Some(id), &None::<String>])?;
             Ok(Some(History { run, payload: payload.clone(), attempts, events }))
         })
     }
@@ -160,7 +160,7 @@ impl Store {
     /// Returns the output of an attempt, by default of the running one, or else of the last ended
     /// one. `None`: no such run.
     pub(crate) fn output(&self, id: i64, attempt: Option<i32>) -> Result<Option<StoredOutput>> {
-        self.query("show an output", Client::first, query!("look/output"), owned![id, attempt])
+        self.query("show an output", Transaction::first, query!("look/output"), owned![id, attempt])
     }
 
     /// Returns the last events of a run or of a definition, the oldest first. Events stay when the
@@ -171,6 +171,6 @@ impl Store {
         definition: Option<String>,
     ) -> Result<Listing> {
         let arguments = owned![run, definition];
-        self.query("read the trail", Client::listing, query!("look/list_events"), arguments)
+        self.query("read the trail", Transaction::listing, query!("look/list_events"), arguments)
     }
 }

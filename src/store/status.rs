@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::row::{PgResult, owned, rows, timestamp};
+use super::session::Transaction;
 use super::{Limits, Result, Store, query};
-use crate::connect::Client;
 use crate::job::finding_code::Code;
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 use crate::schedule::due::{self, Scheduled};
@@ -177,12 +177,12 @@ impl Store {
     /// Reads the status of every job, or of one `job`, the workers, and the longest running runs.
     pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
         let limits = Limits { one_moment: true, ..self.limits };
-        self.transact_within(limits, "read the status", move |client| {
-            let mut jobs: Vec<JobStatus> = client.list(query!("look/status_jobs"), &[&job])?;
-            let figures: Vec<Figures> = client.list(query!("look/figures"), &[&job])?;
+        self.transact_within(limits, "read the status", move |transaction| {
+            let mut jobs: Vec<JobStatus> = transaction.list(query!("look/status_jobs"), &[&job])?;
+            let figures: Vec<Figures> = transaction.list(query!("look/figures"), &[&job])?;
             let by_job: HashMap<_, _> = figures.iter().map(|it| (&it.job_type, it)).collect();
             let only = job.as_ref().map(|job| vec![job.clone()]);
-            let work = read_work(client, only.as_ref(), &Thresholds::default(), false)?;
+            let work = read_work(transaction, only.as_ref(), &Thresholds::default(), false)?;
             for job in &mut jobs {
                 let JobStatus { job_type, state, next_run_at, .. } = job;
                 due::mark_broken(&work.scheduled, job_type, state, next_run_at);
@@ -191,9 +191,9 @@ impl Store {
                     job.last_succeeded_at = figures.last_succeeded_at;
                 }
             }
-            let workers = list_workers(client, None)?;
+            let workers = list_workers(transaction, None)?;
             let longest_running =
-                client.list(query!("look/list_running"), &[&job, &LONGEST_RUNNING])?;
+                transaction.list(query!("look/list_running"), &[&job, &LONGEST_RUNNING])?;
             Ok(Overview { now: work.now, jobs, workers, longest_running, figures, work })
         })
     }
@@ -205,8 +205,8 @@ impl Store {
         limits: Thresholds,
     ) -> Result<WorkFacts> {
         let moment = Limits { one_moment: true, ..self.limits };
-        self.transact_within(moment, "inspect the work", move |client| {
-            read_work(client, jobs.as_ref(), &limits, false)
+        self.transact_within(moment, "inspect the work", move |transaction| {
+            read_work(transaction, jobs.as_ref(), &limits, false)
         })
     }
 
@@ -218,47 +218,50 @@ impl Store {
         most: i64,
     ) -> Result<StoppedCounts> {
         let arguments = owned![queues, worker, most];
-        self.query("count held runs", Client::one, query!("tick/count_stopped"), arguments)
+        self.query("count held runs", Transaction::one, query!("tick/count_stopped"), arguments)
     }
 
     /// Returns whether any run of this job is kept, defined or not.
     pub(crate) fn has_runs(&self, job: String) -> Result<bool> {
-        self.query("look for runs", Client::one, query!("look/has_runs"), owned![job])
+        self.query("look for runs", Transaction::one, query!("look/has_runs"), owned![job])
     }
 }
 
-pub(super) fn list_workers(client: &mut Client, limit: Option<i64>) -> PgResult<Vec<Worker>> {
-    client.list(query!("look/list_workers"), &[&limit, &TICK_OVERDUE.as_secs_f64()])
+pub(super) fn list_workers(
+    transaction: &mut Transaction,
+    limit: Option<i64>,
+) -> PgResult<Vec<Worker>> {
+    transaction.list(query!("look/list_workers"), &[&limit, &TICK_OVERDUE.as_secs_f64()])
 }
 
 /// Reads the problems in the transaction of the caller. `with_last_runs` says whether to read how
 /// the last runs of scheduled jobs ended.
 pub(super) fn read_work(
-    client: &mut Client,
+    transaction: &mut Transaction,
     jobs: Option<&Vec<String>>,
     limits: &Thresholds,
     with_last_runs: bool,
 ) -> PgResult<WorkFacts> {
     let mut scheduled: Vec<Scheduled> =
-        client.list(query!("look/list_schedules"), &[&None::<String>, &with_last_runs])?;
+        transaction.list(query!("look/list_schedules"), &[&None::<String>, &with_last_runs])?;
     scheduled.retain(|one| jobs.is_none_or(|jobs| jobs.contains(&one.name)));
     let (tick_age, lag) = (limits.tick_age.as_secs_f64(), limits.lag.as_secs_f64());
     let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());
     let (running, dead) = (seconds(limits.running), seconds(limits.dead_within));
     let failures = seconds(limits.failures.map(|(_, within)| within));
-    let mut facts: Vec<Fact> = client
+    let mut facts: Vec<Fact> = transaction
         .list(query!("look/findings"), &[&jobs, &tick_age, &lag, &running, &dead, &failures])?;
-    let stopped = client.list(query!("look/stopped"), &[&jobs, &tick_age, &lag])?;
-    let now = client.one(query!("look/now"), &[])?;
-    let (operates, sees_sequences, sees_effects) = client.one(query!("look/operates"), &[])?;
+    let stopped = transaction.list(query!("look/stopped"), &[&jobs, &tick_age, &lag])?;
+    let now = transaction.one(query!("look/now"), &[])?;
+    let (operates, sees_sequences, sees_effects) = transaction.one(query!("look/operates"), &[])?;
     let sequences_behind = match sees_sequences {
-        true => Some(client.list(query!("look/sequences_behind"), &[])?),
+        true => Some(transaction.list(query!("look/sequences_behind"), &[])?),
         false => None,
     };
     if let Some(open) = facts.iter_mut().find(|fact| sees_effects && fact.code == Code::EffectOpen)
     {
         // The key of the oldest effect.
-        open.detail = client.first(query!("effect/list_open"), &[])?;
+        open.detail = transaction.first(query!("effect/list_open"), &[])?;
     }
     Ok(WorkFacts { now, facts, stopped, sequences_behind, scheduled, operates })
 }

@@ -182,9 +182,10 @@ impl Sql {
     fn rows(&self, text: &str) -> Vec<SimpleQueryRow> {
         let (answer, answers) = mpsc::channel();
         let text = text.to_owned();
-        self.0.send(move |client| {
+        self.0.send(move |mut client| {
             let messages = client.request(async |client| client.simple_query(&text).await);
             drop(answer.send(messages));
+            client
         });
         let messages = answers.recv().unwrap().unwrap();
         let row = |message| match message {
