@@ -17,7 +17,7 @@ use crate::job::redact;
 use crate::job::thresholds::Thresholds;
 use crate::print::{self, Cell, Fields, Output, Table};
 use crate::store::{self, Attempt, History, RunDetails, Store, StoredOutput};
-use crate::text::listing::Listing;
+use crate::text::listing::{ListedRow, Listing};
 use crate::text::plural;
 
 /// The number of an output's last lines that are shown.
@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct ShowAnswer<'a> {
     #[serde(flatten)]
-    run: &'a RunDetails,
+    run: Option<&'a ListedRow>,
     why_not_running: Option<String>,
     /// `disabled` or `paused`.
     schedule_state: Option<&'static str>,
@@ -96,7 +96,7 @@ impl Arguments {
         let shown = store.show(self.id, characters)?.ok_or_else(|| no_run(&store, self.id))?;
         let (run, payload) = (&shown.run, shown.payload.as_ref());
         let answer = ShowAnswer {
-            run,
+            run: shown.fields.rows.first(),
             why_not_running: why_waiting::why(run, &findings(&store, run)?),
             schedule_state: match (run.disabled, run.paused_at) {
                 (true, _) => Some("disabled"),

@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn ended(status: &str, attempts: i32) -> RunDetails {
-        RunDetails { status: status.to_owned(), attempts, finished_at: Some(ago(1)), ..due() }
+        RunDetails { status: status.to_owned(), attempts, ..due() }
     }
 
     #[track_caller]

@@ -176,6 +176,11 @@ pub(crate) fn tsv<T: Serialize + Default>(
     tsv_lines(output, kind, &Fields::of(&T::default())?.names(), rows)
 }
 
+/// Prints a list of a kind as `tsv` does.
+pub(crate) fn tsv_list(output: Output, kind: &str, list: &Listing) -> anyhow::Result<()> {
+    tsv_lines(output, kind, &list.names, &list.rows)
+}
+
 fn tsv_lines<T: Serialize>(
     output: Output,
     kind: &str,

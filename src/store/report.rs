@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::row::{PgResult, column, columns, rows};
 use super::session::Transaction;
-use super::status::{RunningRun, WorkFacts, Worker, list_workers, read_work};
+use super::status::{WorkFacts, Worker, list_workers, read_work};
 use super::{Limits, Result, Store, query};
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 
@@ -116,6 +116,19 @@ rows! {
         /// The earliest start of a run or attempt that took longer than a bin.
         pub(crate) began: Option<DateTime<Utc>>,
         pub(crate) longest: Option<f64>,
+    }
+
+    /// A running run; `None` for its start only if another program set the status.
+    pub(crate) struct RunningRun {
+        pub(crate) id: i64,
+        pub(crate) job_type: String,
+        pub(crate) locked_by: String,
+        pub(crate) started_at: Option<DateTime<Utc>>,
+        pub(crate) attempts: i32,
+        pub(crate) max_attempts: i32,
+        /// The lease expired.
+        pub(crate) is_lost: bool,
+        pub(crate) cancel_requested: bool,
     }
 
     /// Failed attempts of one job on one worker with the same error type and number.

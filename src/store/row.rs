@@ -266,15 +266,16 @@ fn json(row: &Row, column: usize) -> PgResult<Value> {
     }
 }
 
-/// Returns the rows of a list. A row of NULLs names the columns if there is no other.
+/// Returns the rows of a list. Its fields are the columns before `now`; the later ones are not
+/// printed. A row of NULLs names the columns if there is no other.
 pub(super) fn listing(rows: &[Row], nulls: Option<&Row>) -> PgResult<Listing> {
     let columns = rows.first().or(nulls).map(Row::columns).unwrap_or_default();
-    let (now, fields): (Vec<_>, Vec<_>) =
-        (0..columns.len()).partition(|column| columns[*column].name() == "now");
-    let names: Arc<[_]> = fields.iter().map(|field| columns[*field].name().to_owned()).collect();
-    let now = rows.first().zip(now.first()).map(|(row, column)| row.try_get(*column));
+    let names = columns.iter().map(|column| column.name().to_owned());
+    let names: Arc<[_]> = names.take_while(|name| name != "now").collect();
+    let fields = names.len();
+    let now = rows.first().filter(|row| row.len() > fields).map(|row| row.try_get(fields));
     let listed = |row: &Row| {
-        let values = fields.iter().map(|field| json(row, *field)).collect::<PgResult<_>>()?;
+        let values = (0..fields).map(|field| json(row, field)).collect::<PgResult<_>>()?;
         Ok(ListedRow { names: Arc::clone(&names), values })
     };
     let rows = rows.iter().map(listed).collect::<PgResult<_>>()?;

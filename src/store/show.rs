@@ -3,91 +3,61 @@
 
 use chrono::{DateTime, Utc};
 
-use super::row::{owned, rows, timestamp};
+use super::row::{self, FromRow, owned, rows, timestamp};
 use super::session::Transaction;
 use super::{Result, Store, query};
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::text::listing::Listing;
 
 rows! {
-    /// A run and the facts that decide when it starts.
+    /// The facts of a run that decide when it starts.
     pub(crate) struct RunDetails {
         pub(crate) id: i64,
         pub(crate) job_type: String,
         pub(crate) queue: String,
-        pub(crate) priority: i32,
-        pub(crate) run_at: DateTime<Utc> as "timestamp",
+        pub(crate) run_at: DateTime<Utc>,
         pub(crate) status: String,
         pub(crate) attempts: i32,
         pub(crate) max_attempts: i32,
-        /// The timeout of the run, or else of its definition.
-        pub(crate) timeout_seconds: Option<f64>,
-        pub(crate) backoff: String,
-        pub(crate) idempotency_key: Option<String>,
         pub(crate) key_scope: String,
-        pub(crate) scheduled_for: Option<DateTime<Utc>> as "timestamp",
         /// No attempt starts after this time.
-        pub(crate) expires_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) expires_at: Option<DateTime<Utc>>,
         pub(crate) share: Option<String>,
-        pub(crate) locked_by: Option<String>,
-        pub(crate) locked_until: Option<DateTime<Utc>> as "timestamp",
-        pub(crate) cancel_requested_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) locked_until: Option<DateTime<Utc>>,
+        pub(crate) cancel_requested_at: Option<DateTime<Utc>>,
         /// The end of what the running attempt has printed, at the last heartbeat.
         pub(crate) live_output: Option<String>,
-        pub(crate) last_error: Option<String>,
-        pub(crate) error_type: Option<String>,
-        pub(crate) failed_at: Option<DateTime<Utc>> as "timestamp",
-        pub(crate) started_at: Option<DateTime<Utc>> as "timestamp",
-        pub(crate) finished_at: Option<DateTime<Utc>> as "timestamp",
-        pub(crate) settled_at: Option<DateTime<Utc>> as "timestamp",
-        /// The login that enqueued the run.
-        pub(crate) enqueued_by: String,
-        pub(crate) created_at: DateTime<Utc> as "timestamp",
-        pub(crate) updated_at: DateTime<Utc> as "timestamp",
+        pub(crate) settled_at: Option<DateTime<Utc>>,
         /// The definition has a schedule and is not enabled.
-        #[serde(skip)]
         pub(crate) disabled: bool,
         /// The start of the pause of the definition's schedule.
-        #[serde(skip)]
         pub(crate) paused_at: Option<DateTime<Utc>>,
         /// The hold that keeps the run from being claimed.
-        pub(crate) held_at: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) held_at: Option<DateTime<Utc>>,
         /// `None`: until it is released.
-        pub(crate) held_until: Option<DateTime<Utc>> as "timestamp",
+        pub(crate) held_until: Option<DateTime<Utc>>,
         pub(crate) held_by: Option<String>,
         /// The held worker, if the hold is of a worker and no other one serves the queue.
-        #[serde(skip)]
         pub(crate) held_worker: Option<String>,
         pub(crate) hold_reason: Option<String>,
         /// The limit of simultaneous runs of the definition.
-        #[serde(skip)]
         pub(crate) most_running: Option<i32>,
-        #[serde(skip)]
         pub(crate) max_running_per_share: Option<i32>,
         /// The rate of the definition, and when it lets the next run start.
-        #[serde(skip)]
         pub(crate) rate: Option<String>,
-        #[serde(skip)]
         pub(crate) allowed_at: Option<DateTime<Utc>>,
         /// The run that lost its key to this one and is still running.
-        #[serde(skip)]
         pub(crate) replaced_run: Option<i64>,
         /// The unfinished run that took the key of this one.
-        #[serde(skip)]
         pub(crate) replaced_by: Option<i64>,
         /// The number of running runs of the job.
-        #[serde(skip)]
         pub(crate) running: i64,
-        #[serde(skip)]
         pub(crate) running_of_share: i64,
         /// The number of due runs of the queue that come first, at most 1,000.
-        #[serde(skip)]
         pub(crate) ahead: i64,
         /// The last time that a worker of this queue looked for runs.
-        #[serde(skip)]
         pub(crate) served_at: Option<DateTime<Utc>>,
         /// By the database's clock.
-        #[serde(skip)]
         pub(crate) now: DateTime<Utc>,
     }
 
@@ -125,6 +95,8 @@ rows! {
 #[derive(Debug)]
 pub(crate) struct History {
     pub(crate) run: RunDetails,
+    /// The run as it is printed.
+    pub(crate) fields: Listing,
     /// The payload as JSON text, including secrets, or the reason why it is unreadable.
     pub(crate) payload: std::result::Result<String, String>,
     pub(crate) attempts: Vec<Attempt>,
@@ -147,13 +119,13 @@ impl Store {
         };
         let tick_age = TICK_OVERDUE.as_secs_f64();
         self.transact("show a run", move |transaction| {
-            let Some(run) = transaction.first(query!("look/show"), &[&id, &tick_age])? else {
-                return Ok(None);
-            };
+            let rows = transaction.rows(query!("look/show"), &[&id, &tick_age])?;
+            let Some(row) = rows.first() else { return Ok(None) };
+            let (run, fields) = (RunDetails::from_row(row)?, row::listing(&rows, None)?);
             let attempts = transaction.list(query!("look/list_attempts"), &[&id, &characters])?;
             let events =
                 transaction.listing(query!("look/list_events"), &[&Some(id), &None::<String>])?;
-            Ok(Some(History { run, payload: payload.clone(), attempts, events }))
+            Ok(Some(History { run, fields, payload: payload.clone(), attempts, events }))
         })
     }
 

@@ -12,6 +12,7 @@ use super::{Limits, Result, Store, query};
 use crate::job::finding_code::Code;
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 use crate::schedule::due::{self, Scheduled};
+use crate::text::listing::Listing;
 
 rows! {
     /// The runs of a job, counted; the fields are named as in `status --json`. A queued or failed
@@ -69,25 +70,6 @@ rows! {
         pub(crate) worker: String,
         pub(crate) last_tick_at: DateTime<Utc> as "timestamp",
         pub(crate) version: String,
-    }
-
-    /// A running run; `None` for its start only if another program set the status.
-    pub(crate) struct RunningRun {
-        pub(crate) id: i64,
-        pub(crate) job_type: String,
-        pub(crate) locked_by: String,
-        pub(crate) started_at: Option<DateTime<Utc>> as "timestamp",
-        pub(crate) run_time_seconds: Option<f64>,
-        pub(crate) locked_until: DateTime<Utc> as "timestamp",
-        #[serde(skip)]
-        pub(crate) attempts: i32,
-        #[serde(skip)]
-        pub(crate) max_attempts: i32,
-        /// The lease expired.
-        #[serde(skip)]
-        pub(crate) is_lost: bool,
-        #[serde(skip)]
-        pub(crate) cancel_requested: bool,
     }
 
     /// The facts of a finding, see look/findings.sql. Absent parts are not its subject.
@@ -148,7 +130,7 @@ pub(crate) struct Overview {
     pub(crate) now: DateTime<Utc>,
     pub(crate) jobs: Vec<JobStatus>,
     pub(crate) workers: Vec<Worker>,
-    pub(crate) longest_running: Vec<RunningRun>,
+    pub(crate) longest_running: Listing,
     pub(crate) figures: Vec<Figures>,
     #[serde(skip)]
     pub(crate) work: WorkFacts,
@@ -193,7 +175,7 @@ impl Store {
             }
             let workers = list_workers(transaction, None)?;
             let longest_running =
-                transaction.list(query!("look/list_running"), &[&job, &LONGEST_RUNNING])?;
+                transaction.listing(query!("look/list_running"), &[&job, &LONGEST_RUNNING])?;
             Ok(Overview { now: work.now, jobs, workers, longest_running, figures, work })
         })
     }

@@ -1,4 +1,4 @@
-//! The rows of a list that is only printed: its statement defines the names and the order of their
+//! The rows of a list as they are printed: its statement defines the names and the order of their
 //! fields.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub(crate) struct Listing {
     /// The names of the fields, also if there is no row.
     pub(crate) names: Arc<[String]>,
     pub(crate) rows: Vec<ListedRow>,
-    /// The column `now`, which is not a field: the time of the database's clock.
+    /// The time of the database's clock, if the statement returns it.
     pub(crate) now: Option<DateTime<Utc>>,
 }
 

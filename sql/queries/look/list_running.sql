@@ -7,6 +7,8 @@ SELECT
     run.started_at,
     extract(epoch FROM now() - run.started_at)::float8 AS run_time_seconds,
     run.locked_until,
+    -- The columns above are the fields of `status`.
+    now() AS now,
     run.attempts,
     run.max_attempts,
     run.locked_until < now() AS is_lost,

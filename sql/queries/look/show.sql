@@ -44,13 +44,15 @@ SELECT
     run.enqueued_by,
     run.created_at,
     run.updated_at,
-    coalesce(definition.schedule IS NOT NULL AND NOT definition.enabled, false) AS disabled,
-    CASE WHEN definition.schedule IS NOT NULL THEN definition.paused_at END AS paused_at,
     hold.held_at,
     hold.held_until,
     hold.held_by,
-    hold.held_worker,
     hold.reason AS hold_reason,
+    -- The columns above are the fields of `show`.
+    now() AS now,
+    coalesce(definition.schedule IS NOT NULL AND NOT definition.enabled, false) AS disabled,
+    CASE WHEN definition.schedule IS NOT NULL THEN definition.paused_at END AS paused_at,
+    hold.held_worker,
     definition.most_running,
     definition.max_running_per_share,
     definition.rate,
@@ -96,8 +98,7 @@ SELECT
             LIMIT 1000
         ) AS earlier
     ) AS ahead,
-    serving.served_at,
-    now() AS now
+    serving.served_at
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type

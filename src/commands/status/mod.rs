@@ -103,7 +103,7 @@ impl Arguments {
                 let (output, overview) = (self.output, &overview);
                 print::tsv(output, "job", &overview.jobs)?;
                 print::tsv(output, "worker", &overview.workers)?;
-                print::tsv(output, "running", &overview.longest_running)?;
+                print::tsv_list(output, "running", &overview.longest_running)?;
                 print::tsv(output, "figures", &overview.figures)?;
                 print::tsv(output, "finding", &findings)
             }
@@ -156,7 +156,7 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Stri
         print::section(results, &ended, &RESULTS.since(now))?,
         print::section("Dropped runs (the definition was full; days in UTC)", &dropped, &DROPPED)?,
         print::section("Workers", &workers, &WORKERS.since(now))?,
-        print::section("Running longest", &longest_running, &RUNNING.since(now))?,
+        print::section("Running longest", &longest_running.rows, &RUNNING.since(now))?,
     ];
     Ok(sections.concat().trim_start().to_owned())
 }
