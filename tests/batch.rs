@@ -104,6 +104,16 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
         (with(r#""idempotency_key": """#), 2, "`idempotency_key`: a key must have 1 to 255 bytes"),
         (with(r#""key_scope": "live""#), 2, "`key_scope` needs an `idempotency_key`"),
         (
+            with(r#""idempotency_key": "k", "key_scope": "replaced""#),
+            2,
+            "`key_scope`: must be one of retained, live",
+        ),
+        (
+            with(r#""idempotency_key": "k", "on_conflict": "merge""#),
+            2,
+            "`on_conflict`: must be one of same, replace, error",
+        ),
+        (
             with(r#""run_at": "9999-12-31T23:59:59-01:00""#),
             2,
             "`run_at`: `9999-12-31T23:59:59-01:00` is out of range",

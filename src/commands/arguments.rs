@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use chrono::{DateTime, Utc};
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValuesParser;
 use rustix::process::geteuid;
 
 use crate::connect;
@@ -215,12 +215,6 @@ pub(super) fn up_to(most: Duration) -> impl Read<Duration> {
 /// Reads a duration within a range, in seconds: the database takes these.
 pub(super) fn seconds(least: Duration, most: Duration) -> impl Read<f64> {
     move |text: &str| Ok(duration::parse_within(text, least, most)?.as_secs_f64())
-}
-
-/// Reads a run's status; shells complete it.
-pub(super) fn status() -> impl TypedValueParser<Value = Status> {
-    let words = PossibleValuesParser::new(Status::ALL.map(Status::as_str));
-    words.try_map(|word| Status::parse(&word).ok_or("is not a status"))
 }
 
 /// Reads a job's name. Runs can have names that no definition may have.

@@ -13,12 +13,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::DatabaseFlags;
-use super::arguments::{Read, checked, run_key, seconds, share, time, within};
+use super::arguments::{Read, run_key, seconds, share, time, within};
 use crate::exit::{Exit, Fault};
 use crate::files;
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
 use crate::job::definition;
+use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
 use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
@@ -74,18 +75,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KEY", value_parser = run_key)]
     key: Option<String>,
     /// How long the key is taken: retained (until pruned) or live (until finished)
-    #[arg(long, value_name = "SCOPE", requires = "key", value_parser = ["retained", "live"])]
-    key_scope: Option<String>,
+    #[arg(long, value_name = "SCOPE", requires = "key")]
+    key_scope: Option<KeyScope>,
     /// If the key has a run: same returns it if the payload is equal, replace changes the waiting
     /// run (needs --key-scope live), error fails [default: same]
-    #[arg(
-        long,
-        value_name = "WHAT",
-        requires = "key",
-        value_parser = ["same", "replace", "error"],
-        hide_possible_values = true
-    )]
-    on_conflict: Option<String>,
+    #[arg(long, value_name = "WHAT", requires = "key", hide_possible_values = true)]
+    on_conflict: Option<OnConflict>,
     /// Start when this much time has passed without another enqueue of this key; replaces the
     /// waiting run, and needs --key-scope live
     #[arg(
@@ -229,8 +224,8 @@ impl Arguments {
             run_at: self.values.run_at,
             after: self.values.r#in,
             key: self.key.take(),
-            key_scope: self.key_scope.take(),
-            on_conflict: self.on_conflict.take(),
+            key_scope: self.key_scope,
+            on_conflict: self.on_conflict,
             debounce: self.debounce,
             debounce_max: self.debounce_max,
             ..NewRun::default()
@@ -281,12 +276,10 @@ fn complain_of_existing(answers: &[Accepted]) {
             print::complain(&format!("{such} {}", why(first, id)));
         }
     };
-    let has_ended = |answer: &Accepted| {
-        let status = answer.status.as_deref().and_then(Status::parse);
-        matches!(status, Some(Status::Cancelled | Status::Dead))
-    };
+    let has_ended =
+        |answer: &Accepted| matches!(answer.status, Some(Status::Cancelled | Status::Dead));
     complain(&has_ended, &|first, id| {
-        let status = first.status.as_deref().unwrap_or_default();
+        let status = first.status.map_or("", Status::as_str);
         format!("is {status}, so nothing will run; `jobctl retry {id}`, or use another key")
     });
     complain(&|answer| answer.due_at.is_some(), &|first, id| {
@@ -338,7 +331,7 @@ fn enqueue(database: &DatabaseFlags, mut runs: Vec<Asked>) -> anyhow::Result<Vec
     if total == 0 {
         return Ok(Vec::new());
     }
-    let key = |run: &NewRun| run.key.clone().zip(Some(run.scope().to_owned()));
+    let key = |run: &NewRun| run.key.clone().zip(Some(run.scope()));
     let lines: Vec<_> =
         runs.iter().map(|it| (it.line, it.run.job_type.clone(), key(&it.run))).collect();
     let store = database.open()?;
@@ -414,7 +407,8 @@ impl Replacement {
 /// Complains of replaced runs that keep another queue, priority or number of attempts than asked.
 /// An enqueuer may not read runs.
 fn complain_of_replaced(store: &Store, answers: &[Accepted], replacing: Vec<Option<Replacement>>) {
-    let replaced = answers.iter().zip(replacing).filter(|(it, _)| it.result == "replaced");
+    let replaced =
+        answers.iter().zip(replacing).filter(|(it, _)| it.result == EnqueueResult::Replaced);
     let asked: HashMap<_, _> =
         replaced.filter_map(|(answer, asked)| Some((answer.id?, asked?))).collect();
     if asked.is_empty() {
@@ -529,8 +523,8 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), String> {
         expires_in: field("expires_in", line.expires_in, expires_in())?,
         share: field("share", line.share, share)?,
         key: field("idempotency_key", line.idempotency_key, run_key)?,
-        key_scope: field("key_scope", line.key_scope, key_scope)?,
-        on_conflict: field("on_conflict", line.on_conflict, on_conflict)?,
+        key_scope: field("key_scope", line.key_scope, str::parse)?,
+        on_conflict: field("on_conflict", line.on_conflict, str::parse)?,
         debounce: field("debounce", line.debounce, wait())?,
         debounce_max: field("debounce_max", line.debounce_max, wait())?,
     };
@@ -556,28 +550,20 @@ fn expires_in() -> impl Read<f64> {
 
 /// Checks what a run does if its key has a run. A debounced run replaces it.
 fn settle_conflict(run: &mut NewRun) -> Result<(), &'static str> {
-    let on_conflict = run.on_conflict.as_deref();
-    let replaces = on_conflict == Some("replace") || run.debounce.is_some();
-    if run.key.is_none() && on_conflict.is_some_and(|what| what != "same") {
+    let replaces = run.replaces() || run.debounce.is_some();
+    if run.key.is_none() && run.on_conflict.is_some_and(|what| what != OnConflict::Same) {
         return Err("on_conflict needs a key");
-    } else if run.debounce.is_some() && on_conflict.is_some_and(|what| what != "replace") {
+    } else if run.debounce.is_some()
+        && run.on_conflict.is_some_and(|what| what != OnConflict::Replace)
+    {
         return Err("debounce replaces the waiting run, so on_conflict must be replace");
-    } else if replaces && (run.key.is_none() || run.scope() != "live") {
+    } else if replaces && (run.key.is_none() || run.scope() != KeyScope::Live) {
         return Err("replace and debounce need a key with the key_scope live");
     } else if run.debounce_max.is_some_and(|most| run.debounce.is_none_or(|wait| most < wait)) {
         return Err("debounce_max needs a debounce, and must not be shorter");
     }
     if replaces {
-        run.on_conflict = Some("replace".to_owned());
+        run.on_conflict = Some(OnConflict::Replace);
     }
     Ok(())
-}
-
-fn on_conflict(text: &str) -> Result<String, String> {
-    let is_known = matches!(text, "same" | "replace" | "error");
-    checked(text, is_known, "must be same, replace or error")
-}
-
-fn key_scope(text: &str) -> Result<String, String> {
-    checked(text, matches!(text, "retained" | "live"), "must be retained or live")
 }

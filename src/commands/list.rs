@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{Filter, HEADING, TimeZone, print_first, status, within, worker};
+use super::arguments::{Filter, HEADING, TimeZone, print_first, within, worker};
 use crate::job::status::Status;
 use crate::print::{Format, Output, Table};
 use crate::store::{RunFilter, RunList};
@@ -26,7 +26,6 @@ pub(crate) struct Arguments {
         long,
         value_name = "STATUS",
         value_delimiter = ',',
-        value_parser = status(),
         hide_possible_values = true,
         help_heading = HEADING
     )]

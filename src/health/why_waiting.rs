@@ -16,7 +16,7 @@ const COUNTED: i64 = 1000;
 /// Returns why a run makes no progress. Returns `None` if it makes progress, or has ended and needs
 /// no explanation. `findings` are those of its job and of all workers.
 pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
-    match Status::parse(&run.status)? {
+    match run.status.parse().ok()? {
         Status::Queued | Status::Failed => Some(waiting(run, findings)),
         Status::Running => running(run, findings).or_else(|| replaced(run)),
         Status::Cancelled => replaced(run),

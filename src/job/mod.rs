@@ -6,6 +6,7 @@ pub(crate) mod backoff;
 pub(crate) mod crontab;
 pub(crate) mod definition;
 pub(crate) mod definition_keys;
+pub(crate) mod enqueue;
 pub(crate) mod failure;
 pub(crate) mod finding_code;
 pub(crate) mod next_status;

@@ -321,7 +321,7 @@ pub(crate) fn relative(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
 }
 
 fn colour_of(word: &str) -> Option<Color> {
-    Some(match Status::parse(word) {
+    Some(match word.parse().ok() {
         Some(Status::Succeeded) => Color::Green,
         Some(Status::Running) => Color::Cyan,
         Some(Status::Failed) => Color::Yellow,

@@ -11,6 +11,8 @@ use super::session::Transaction as Client;
 use super::{Error, Kind, Limits, Result, Store, error, query};
 use crate::exit::Exit;
 use crate::job::action;
+use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
+use crate::job::status::Status;
 
 /// A run to enqueue; `None` stands for the default.
 #[derive(Debug, Default)]
@@ -31,10 +33,8 @@ pub(crate) struct NewRun {
     pub(crate) expires_in: Option<f64>,
     pub(crate) share: Option<String>,
     pub(crate) key: Option<String>,
-    /// `retained` or `live`.
-    pub(crate) key_scope: Option<String>,
-    /// `same`, `replace` or `error`.
-    pub(crate) on_conflict: Option<String>,
+    pub(crate) key_scope: Option<KeyScope>,
+    pub(crate) on_conflict: Option<OnConflict>,
     /// Seconds after the database's current time; excludes `run_at` and `after`.
     pub(crate) debounce: Option<f64>,
     /// Seconds after the creation of the waiting run.
@@ -42,13 +42,13 @@ pub(crate) struct NewRun {
 }
 
 impl NewRun {
-    pub(crate) fn scope(&self) -> &str {
-        self.key_scope.as_deref().unwrap_or("retained")
+    pub(crate) fn scope(&self) -> KeyScope {
+        self.key_scope.unwrap_or_default()
     }
 
     /// Returns whether it replaces a waiting run that has its key.
     pub(crate) fn replaces(&self) -> bool {
-        self.on_conflict.as_deref() == Some("replace")
+        self.on_conflict == Some(OnConflict::Replace)
     }
 
     /// The place of its key in the order of locks. A chunk has a statement for each of the kinds.
@@ -62,11 +62,10 @@ impl NewRun {
 pub(crate) struct Accepted {
     /// `None` if the run was dropped.
     pub(crate) id: Option<i64>,
-    /// `enqueued`, `existing` (the key already had this run), `replaced`, or `dropped`.
-    pub(crate) result: String,
+    pub(crate) result: EnqueueResult,
     /// The status of an existing run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) status: Option<String>,
+    pub(crate) status: Option<Status>,
     /// The time of an existing run that is queued for a later time than asked.
     #[serde(skip_serializing_if = "Option::is_none", with = "timestamp")]
     pub(crate) due_at: Option<DateTime<Utc>>,
@@ -87,18 +86,17 @@ pub(crate) enum Queued {
 }
 
 impl Queued {
-    pub(crate) fn accepted(id: i64, result: &str) -> Self {
-        let (id, result) = (Some(id), result.to_owned());
-        Self::Accepted(Accepted { id, result, status: None, due_at: None })
+    pub(crate) fn accepted(id: i64, result: EnqueueResult) -> Self {
+        Self::Accepted(Accepted { id: Some(id), result, status: None, due_at: None })
     }
 
-    pub(crate) fn existing(id: i64, status: String, due_at: Option<DateTime<Utc>>) -> Self {
-        let (id, result, status) = (Some(id), "existing".to_owned(), Some(status));
+    pub(crate) fn existing(id: i64, status: Status, due_at: Option<DateTime<Utc>>) -> Self {
+        let (id, result, status) = (Some(id), EnqueueResult::Existing, Some(status));
         Self::Accepted(Accepted { id, result, status, due_at })
     }
 
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self, Self::Accepted(accepted) if accepted.result == "enqueued")
+        matches!(self, Self::Accepted(Accepted { result: EnqueueResult::Enqueued, .. }))
     }
 }
 
@@ -212,12 +210,12 @@ fn enqueue(
             open.iter().copied().filter(|index| runs[*index].replaces()).collect();
         if !replacing.is_empty() {
             for (index, id) in replacing.iter().zip(replace(client, runs, &replacing)?) {
-                answers[*index] = id.map(|id| Queued::accepted(id, "replaced"));
+                answers[*index] = id.map(|id| Queued::accepted(id, EnqueueResult::Replaced));
             }
             open.retain(|index| answers[*index].is_none());
         }
         for (index, id) in insert(client, runs, &open)? {
-            answers[index] = Some(Queued::accepted(id, "enqueued"));
+            answers[index] = Some(Queued::accepted(id, EnqueueResult::Enqueued));
         }
         open.retain(|index| answers[*index].is_none());
         if !open.is_empty() {
@@ -234,10 +232,10 @@ rows! {
     /// A result of `jobctl.try_enqueue`.
     struct Called {
         id: Option<i64>,
-        result: Option<String>,
+        result: Option<EnqueueResult>,
         code: Option<String>,
         reason: Option<String>,
-        status: Option<String>,
+        status: Option<Status>,
         due_at: Option<DateTime<Utc>>,
     }
 }
@@ -249,7 +247,7 @@ rows! {
         id: i64,
         /// Whether the payload is the same; `None` for a run of another job.
         same: Option<bool>,
-        status: String,
+        status: Status,
         due_at: Option<DateTime<Utc>>,
     }
 }
@@ -275,12 +273,12 @@ fn insert(client: &mut Client, runs: &[NewRun], open: &[usize]) -> PgResult<Vec<
             send(client, query!("enqueue/enqueue_keyless"), WITHOUT_KEYS, runs, open)?;
         return Ok(open.iter().copied().zip(ids).collect());
     }
-    let rows: Vec<(i64, Option<String>, String)> =
+    let rows: Vec<(i64, Option<String>, KeyScope)> =
         send(client, query!("enqueue/enqueue"), WITH_KEYS, runs, open)?;
     let mut open = open.iter().copied();
     // The rows are in the order of the runs, so a run that is skipped here is missing.
     let found = rows.into_iter().filter_map(|(id, key, scope)| {
-        let index = open.find(|index| (&runs[*index].key, runs[*index].scope()) == (&key, &scope));
+        let index = open.find(|index| (&runs[*index].key, runs[*index].scope()) == (&key, scope));
         Some((index?, id))
     });
     Ok(found.collect())
@@ -326,13 +324,13 @@ fn find(client: &mut Client, runs: &[NewRun], taken: &[usize]) -> PgResult<Vec<(
     let answer = |holder: KeyHolder| {
         let index = *taken.get(usize::try_from(holder.ordinal - 1).ok()?)?;
         let run = &runs[index];
-        let answer = match (run.on_conflict.as_deref(), holder.same) {
-            (Some("replace"), Some(_)) => return None,
-            (Some("error"), _) => {
+        let answer = match (run.on_conflict, holder.same) {
+            (Some(OnConflict::Replace), Some(_)) => return None,
+            (Some(OnConflict::Error), _) => {
                 let key = run.key.as_deref().unwrap_or_default();
                 Queued::Refused(Exit::Conflict, format!("key `{key}` already has a run"))
             }
-            (None | Some("same"), Some(true)) => {
+            (None | Some(OnConflict::Same), Some(true)) => {
                 Queued::existing(holder.id, holder.status, holder.due_at)
             }
             _ => Queued::KeyTaken,

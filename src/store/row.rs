@@ -16,6 +16,7 @@ use serde_json::{Value, to_value, value};
 
 use super::seconds;
 use crate::connect::Parameter;
+use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
 use crate::job::finding_code::Code;
 use crate::job::status::Status;
 use crate::schedule::due::{DueSchedule, Scheduled};
@@ -61,7 +62,7 @@ macro_rules! word_types {
         impl<'a> FromSql<'a> for $rust {
             fn from_sql(sql_type: &Type, raw: &'a [u8]) -> FromSqlResult<Self> {
                 let word = <&str>::from_sql(sql_type, raw)?;
-                Self::parse(word).ok_or_else(|| format!("the word {word:?} is unknown").into())
+                word.parse().map_err(|_| format!("the word {word:?} is unknown").into())
             }
 
             fn accepts(sql_type: &Type) -> bool {
@@ -82,7 +83,7 @@ macro_rules! word_types {
         }
     )+};
 }
-word_types!(Code, Status);
+word_types!(Code, EnqueueResult, KeyScope, OnConflict, Status);
 
 type FromSqlResult<T> = std::result::Result<T, Box<dyn Error + Sync + Send>>;
 

@@ -29,9 +29,25 @@ macro_rules! words {
                     $(Self::$variant => $word,)+
                 }
             }
+        }
 
-            pub(crate) fn parse(word: &str) -> Option<Self> {
-                Self::ALL.into_iter().find(|known| known.as_str() == word)
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<Self, String> {
+                let known = || format!("must be one of {}", Self::ALL.map(Self::as_str).join(", "));
+                Self::ALL.into_iter().find(|known| known.as_str() == word).ok_or_else(known)
+            }
+        }
+
+        /// A flag takes these words, and shells complete them.
+        impl clap::ValueEnum for $name {
+            fn value_variants<'a>() -> &'a [Self] {
+                &Self::ALL
+            }
+
+            fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+                Some(self.as_str().into())
             }
         }
     )+};

@@ -12,6 +12,7 @@ use super::{Time, seconds};
 use crate::attempt::Task;
 use crate::job::attempt::StopReason;
 use crate::job::backoff::wait_after;
+use crate::job::enqueue::KeyScope;
 use crate::job::status::Status;
 use crate::store::{Claimed, LeaseState, Token};
 
@@ -304,7 +305,7 @@ impl Checks {
                 _ => Err("fired by no tick".to_owned()),
             };
         }
-        let is_live = |it: &Run| it.key_scope == "retained" || it.finished_at.is_none();
+        let is_live = |it: &Run| it.key_scope == KeyScope::Retained || it.finished_at.is_none();
         let same = |it: &&Run| (&it.key, &it.key_scope) == (&run.key, &run.key_scope);
         let same = database.runs.values().filter(same).filter(|it| is_live(it)).count();
         if run.key.is_some() && same > 1 {

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::exit::Exit;
 use crate::job::action;
 use crate::job::backoff::wait_after;
+use crate::job::enqueue::{EnqueueResult, KeyScope};
 use crate::job::status::Status;
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
@@ -54,7 +55,7 @@ pub(super) struct Run {
     pub(super) backoff: String,
     #[serde(rename = "idempotency_key")]
     pub(super) key: Option<String>,
-    pub(super) key_scope: String,
+    pub(super) key_scope: KeyScope,
     pub(super) scheduled_for: Option<Time>,
     pub(super) expires_at: Option<Time>,
     pub(super) share: Option<String>,
@@ -246,7 +247,7 @@ pub(super) struct Database {
     running: BTreeSet<i64>,
     finished: BTreeSet<(Time, i64)>,
     fires: BTreeSet<(i64, Time)>,
-    keys: BTreeMap<(String, String), BTreeSet<i64>>,
+    keys: BTreeMap<(String, KeyScope), BTreeSet<i64>>,
     journal: Vec<Before>,
     /// How many transactions were begun.
     pub(super) transactions: u64,
@@ -418,7 +419,7 @@ impl Database {
             run.finished_at.map(|at| self.finished.insert((at, id)));
             run.definition_id.zip(run.scheduled_for).map(|fire| self.fires.insert(fire));
             if let Some(key) = &run.key {
-                let key = (key.clone(), run.key_scope.clone());
+                let key = (key.clone(), run.key_scope);
                 self.keys.entry(key).or_default().insert(id);
             }
             self.runs.insert(id, run);
@@ -1030,7 +1031,7 @@ impl Database {
             expires_in: run.expires_at.map(|at| store::seconds(as_seconds(at - self.now))),
             timeout: run.timeout.or(definition.and_then(|spec| spec.timeout)).map(store::seconds),
             backoff: run.backoff,
-            key: run.key.filter(|_| run.key_scope == "retained"),
+            key: run.key.filter(|_| run.key_scope == KeyScope::Retained),
             scheduled_for: run.scheduled_for.map(|at| at.format("%Y-%m-%dT%H:%M:%SZ").to_string()),
             job_type: run.job_type,
         }
@@ -1400,7 +1401,7 @@ impl Database {
             timeout: new.timeout,
             backoff: text(&new.backoff, |spec| &spec.backoff, "exponential:1m..30m"),
             key: new.key.clone(),
-            key_scope: new.scope().to_owned(),
+            key_scope: new.scope(),
             scheduled_for: None,
             expires_at: expires.map(|expires| asked + seconds(expires)),
             share: new.share.clone(),
@@ -1427,25 +1428,24 @@ impl Database {
         }
         let definition = definition.as_ref().map(|definition| (definition.id, &definition.spec));
         let run = self.new_run(new, definition);
-        let has_key = |it: &&Run| it.key_scope == "retained" || it.finished_at.is_none();
-        if let Some(taken) = self.of_key(&run.key, &run.key_scope).find(has_key) {
+        let has_key = |it: &&Run| it.key_scope == KeyScope::Retained || it.finished_at.is_none();
+        if let Some(taken) = self.of_key(&run.key, run.key_scope).find(has_key) {
             let is_same = (&taken.job_type, &taken.payload) == (&run.job_type, &run.payload);
             let is_later = taken.status == Status::Queued && taken.run_at > run.run_at;
             let due_at = Some(taken.run_at).filter(|_| is_later);
-            let status = taken.status.as_str().to_owned();
             return match is_same {
-                true => Queued::existing(taken.id, status, due_at),
+                true => Queued::existing(taken.id, taken.status, due_at),
                 false => Queued::KeyTaken,
             };
         }
         let id = run.id;
         self.set(id, Some(run));
-        Queued::accepted(id, "enqueued")
+        Queued::accepted(id, EnqueueResult::Enqueued)
     }
 
     /// Returns the runs that have or had this key in this scope.
-    fn of_key(&self, key: &Option<String>, scope: &str) -> impl Iterator<Item = &Run> {
-        let ids = key.as_ref().and_then(|key| self.keys.get(&(key.clone(), scope.to_owned())));
+    fn of_key(&self, key: &Option<String>, scope: KeyScope) -> impl Iterator<Item = &Run> {
+        let ids = key.as_ref().and_then(|key| self.keys.get(&(key.clone(), scope)));
         ids.into_iter().flatten().filter_map(|id| self.runs.get(id))
     }
 
@@ -1490,7 +1490,8 @@ impl Database {
                 other.id != run.id && (other.finished_at.is_none() || is_newer)
             };
             if run.status == Status::Succeeded
-                || run.key_scope == "live" && it.of_key(&run.key, "live").any(has_key)
+                || run.key_scope == KeyScope::Live
+                    && it.of_key(&run.key, KeyScope::Live).any(has_key)
             {
                 return Ok(false);
             }

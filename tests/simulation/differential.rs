@@ -26,6 +26,7 @@ use super::left_out::leave_out;
 use crate::connect::{ConnectionThread, Target};
 use crate::exit::Exit;
 use crate::health::SeenTicks;
+use crate::job::enqueue::KeyScope;
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
 use crate::schedule::due::{self, FirePlan};
@@ -556,9 +557,7 @@ fn copy(run: &NewRun) -> NewRun {
         payload: run.payload.clone(),
         queue: run.queue.clone(),
         key: run.key.clone(),
-        key_scope: run.key_scope.clone(),
         backoff: run.backoff.clone(),
-        on_conflict: run.on_conflict.clone(),
         share: run.share.clone(),
         ..*run
     }
@@ -911,7 +910,8 @@ impl Sequence {
             expires_in: random.maybe(&[1.0, 20.0, 3600.0]).filter(|_| run_at.is_none()),
             share: text(random.maybe(&["a", "b", "B", "ä"])),
             key: text(key),
-            key_scope: text(key.and_then(|_| random.maybe(&["live", "live", "retained"]))),
+            key_scope: key
+                .and_then(|_| random.maybe(&[KeyScope::Live, KeyScope::Live, KeyScope::Retained])),
             ..NewRun::default()
         }
     }

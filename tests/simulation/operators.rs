@@ -8,6 +8,7 @@ use super::world::{What, World};
 use super::{Random, seconds};
 use crate::exit::Exit;
 use crate::job::definition;
+use crate::job::enqueue::KeyScope;
 use crate::job::status::Status;
 use crate::store::{HoldTarget, Kind, NewRun, OldRuns, RetryTerms, Unlisted};
 
@@ -58,7 +59,7 @@ fn enqueue(world: &mut World) {
         max_attempts: Some(random.between(1, 4) as i32),
         share: random.chance(30).then(|| format!("s{}", random.below(2))),
         expires_in: random.chance(10).then(|| random.below(20) as f64),
-        key_scope: key.as_ref().filter(|_| random.chance(50)).map(|_| "live".to_owned()),
+        key_scope: key.as_ref().filter(|_| random.chance(50)).map(|_| KeyScope::Live),
         key,
         ..NewRun::default()
     };
