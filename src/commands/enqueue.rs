@@ -1,9 +1,10 @@
 //! `jobctl enqueue`: one run, or a batch. All checks come before the first row.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -24,7 +25,7 @@ use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
 use crate::schedule::Schedule;
-use crate::store::{Accepted, NewRun, Queued, Run, Store};
+use crate::store::{Accepted, EncodedRun, NewRun, Queued, Run, Store};
 use crate::text::duration::YEAR;
 use crate::text::{plural, timestamp};
 
@@ -167,23 +168,23 @@ struct BatchLine {
 struct Asked {
     /// The line of a batch.
     line: Option<usize>,
-    run: NewRun,
+    run: EncodedRun,
     /// The run's time is the next time of this schedule.
-    next: Option<Schedule>,
+    next: Option<Box<Schedule>>,
 }
 
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<()> {
         let batch = self.batch.take();
+        let mut queues = BTreeSet::from_iter(self.values.queue.clone());
         let runs = match &batch {
-            Some(file) => {
-                let mut runs = read_batch(BufReader::new(open(file)?))?;
-                runs.iter_mut().for_each(|asked| self.complete(&mut asked.run));
-                runs
-            }
+            Some(file) => read_batch(BufReader::new(open(file)?), |run| {
+                self.complete(run);
+                queues.extend(run.queue.clone());
+            })?,
             None => vec![self.asked()?],
         };
-        let answers = enqueue(database, runs)?;
+        let answers = enqueue(database, runs, &queues)?;
         let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
         if dropped > 0 {
             let runs = plural::of(dropped as i64, "run");
@@ -232,7 +233,7 @@ impl Arguments {
         };
         self.complete(&mut run);
         settle_conflict(&mut run).map_err(Fault::usage)?;
-        Ok(Asked { line: None, run, next })
+        asked(None, run, next)
     }
 
     /// Returns the payload of a run of this job.
@@ -325,98 +326,84 @@ fn open(file: &str) -> anyhow::Result<File> {
     files::input(file).with_context(|| format!("cannot open `{file}`"))
 }
 
+/// Returns a run to enqueue; fails if it would expire too late.
+fn asked(line: Option<usize>, run: NewRun, next: Option<Schedule>) -> anyhow::Result<Asked> {
+    let expiry = run.run_at.zip(run.expires_in);
+    if expiry.is_some_and(|(run_at, wait)| timestamp::after(run_at, wait).is_none()) {
+        let why = "expires_in is out of range; the run would expire after the year 9999";
+        return Err(at_line(line, Fault::usage(why)).into());
+    }
+    Ok(Asked { line, run: run.encode(), next: next.map(Box::new) })
+}
+
 /// Enqueues all runs or none.
-fn enqueue(database: &DatabaseFlags, mut runs: Vec<Asked>) -> anyhow::Result<Vec<Accepted>> {
-    let total = runs.len();
-    if total == 0 {
+fn enqueue(
+    database: &DatabaseFlags,
+    mut runs: Vec<Asked>,
+    queues: &BTreeSet<String>,
+) -> anyhow::Result<Vec<Accepted>> {
+    if runs.is_empty() {
         return Ok(Vec::new());
     }
-    let key = |run: &NewRun| run.key.clone().zip(Some(run.scope()));
-    let lines: Vec<_> =
-        runs.iter().map(|it| (it.line, it.run.job_type.clone(), key(&it.run))).collect();
     let store = database.open()?;
     if runs.iter().any(|asked| asked.next.is_some()) {
         let now = store.now()?;
-        for Asked { line, run, next } in &mut runs {
-            let next = next.as_ref().map(|schedule| schedule.first(now)).transpose();
-            run.run_at = next.map_err(|why| at_line(*line, Fault::usage(why)))?.or(run.run_at);
+        for one in &mut runs {
+            let Some(schedule) = &one.next else { continue };
+            let next = schedule.first(now).map_err(|why| at_line(one.line, Fault::usage(why)))?;
+            let mut run = one.run.decode();
+            run.run_at = Some(next);
+            *one = asked(one.line, run, None)?;
         }
     }
-    for Asked { line, run, .. } in &runs {
-        let expiry = run.run_at.zip(run.expires_in);
-        if expiry.is_some_and(|(run_at, wait)| timestamp::after(run_at, wait).is_none()) {
-            let why = "expires_in is out of range; the run would expire after the year 9999";
-            return Err(at_line(*line, Fault::usage(why)).into());
-        }
-    }
-    super::warn_of_queues(&store, runs.iter().filter_map(|asked| asked.run.queue.as_deref()));
-    let progress = Progress::of(Some(total));
+    super::warn_of_queues(&store, queues.iter().map(String::as_str));
+    let progress = Progress::of(Some(runs.len()));
     let shown = progress.clone();
-    let replacing: Vec<_> = runs.iter().map(|asked| Replacement::of(&asked.run)).collect();
-    let runs = runs.into_iter().map(|asked| asked.run).collect();
-    let queued = store.enqueue(runs, move |done| shown.show(done));
+    let (lines, runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|one| (one.line, one.run)).unzip();
+    let runs = Arc::new(runs);
+    let queued = store.enqueue(Arc::clone(&runs), move |done| shown.show(done));
     progress.clear();
     let queued = queued?;
-    let answer = |(one, (line, job, key)): (&Queued, &(Option<usize>, String, Option<_>))| {
-        let fault = match one {
-            Queued::Accepted(accepted) => return Some(Ok(accepted.clone())),
-            // The batch has a rejected run.
-            Queued::NotTried => return None,
-            Queued::Undefined => super::no_definition(&store, job),
-            Queued::Refused(exit, why) => Fault::new(*exit, why),
-            Queued::KeyTaken => {
-                let (taken, _) = key.clone().unwrap_or_default();
-                // The other run is rolled back too, so the error names its line.
-                let mut others = queued.iter().zip(&lines);
-                let other = others.find(|(it, (_, _, its))| it.is_new() && its == key);
-                let (place, remedy) = match other {
-                    Some((_, (Some(line), ..))) => (format!("is also in line {line}, with"), ""),
-                    _ => ("belongs to a run with".to_owned(), "; use another key"),
-                };
-                let why = format!("key `{taken}` {place} another job or payload{remedy}");
-                Fault::new(Exit::Conflict, why)
-            }
-        };
-        Some(Err(at_line(*line, fault).into()))
+    let fault = |index: usize, answer: &Queued| match answer {
+        Queued::Accepted(_) | Queued::NotTried => None,
+        Queued::Undefined => Some(super::no_definition(&store, &runs[index].decode().job_type)),
+        Queued::Refused(exit, why) => Some(Fault::new(*exit, why)),
+        Queued::KeyTaken => {
+            let key = runs[index].key();
+            let taken = key.map_or("", |(key, _)| key);
+            // The other run is rolled back too, so the error names its line.
+            let mut others = queued.iter().zip(&*runs).zip(&lines);
+            let other = others.find(|((it, its), _)| it.is_new() && its.key() == key);
+            let (place, remedy) = match other {
+                Some((_, Some(line))) => (format!("is also in line {line}, with"), ""),
+                _ => ("belongs to a run with".to_owned(), "; use another key"),
+            };
+            let why = format!("key `{taken}` {place} another job or payload{remedy}");
+            Some(Fault::new(Exit::Conflict, why))
+        }
     };
-    let answers =
-        queued.iter().zip(&lines).filter_map(answer).collect::<anyhow::Result<Vec<_>>>()?;
-    complain_of_replaced(&store, &answers, replacing);
-    Ok(answers)
-}
-
-/// The values of a run that replaces another, which keeps its own.
-struct Replacement {
-    queue: Option<String>,
-    priority: Option<i32>,
-    max_attempts: Option<i32>,
-}
-
-impl Replacement {
-    fn of(run: &NewRun) -> Option<Self> {
-        let NewRun { queue, priority, max_attempts, .. } = run;
-        let has_values = queue.is_some() || priority.is_some() || max_attempts.is_some();
-        (run.replaces() && has_values).then(|| Self {
-            queue: queue.clone(),
-            priority: *priority,
-            max_attempts: *max_attempts,
-        })
+    let mut faults = queued.iter().enumerate().zip(&lines);
+    let fault = faults.find_map(|((index, answer), line)| Some((*line, fault(index, answer)?)));
+    if let Some((line, fault)) = fault {
+        return Err(at_line(line, fault).into());
     }
+    let answers: Vec<_> = queued.into_iter().filter_map(Queued::accepted_run).collect();
+    complain_of_replaced(&store, &answers, &runs);
+    Ok(answers)
 }
 
 /// Complains of replaced runs that keep another queue, priority or number of attempts than asked.
 /// An enqueuer may not read runs.
-fn complain_of_replaced(store: &Store, answers: &[Accepted], replacing: Vec<Option<Replacement>>) {
-    let replaced =
-        answers.iter().zip(replacing).filter(|(it, _)| it.result == EnqueueResult::Replaced);
+fn complain_of_replaced(store: &Store, answers: &[Accepted], runs: &[EncodedRun]) {
+    let replaced = answers.iter().zip(runs).filter(|(it, _)| it.result == EnqueueResult::Replaced);
     let asked: HashMap<_, _> =
-        replaced.filter_map(|(answer, asked)| Some((answer.id?, asked?))).collect();
+        replaced.filter_map(|(answer, run)| Some((answer.id?, run.decode()))).collect();
     if asked.is_empty() {
         return;
     }
     let runs = store.runs(asked.keys().copied().collect()).unwrap_or_default();
     let kept = |run: &Run| {
-        let Replacement { queue, priority, max_attempts } = asked.get(&run.id)?;
+        let NewRun { queue, priority, max_attempts, .. } = asked.get(&run.id)?;
         let differs = [
             ("queue", queue.as_ref().is_some_and(|queue| *queue != run.queue)),
             ("priority", priority.is_some_and(|priority| priority != run.priority)),
@@ -446,7 +433,10 @@ fn print_ids(output: Output, answers: &[Accepted]) -> anyhow::Result<()> {
 }
 
 /// Reads all runs of a batch before the transaction begins: a slow writer must not keep it open.
-fn read_batch(mut input: impl BufRead) -> anyhow::Result<Vec<Asked>> {
+fn read_batch(
+    mut input: impl BufRead,
+    mut complete: impl FnMut(&mut NewRun),
+) -> anyhow::Result<Vec<Asked>> {
     let mut runs = Vec::new();
     let mut text = Vec::new();
     for number in 1.. {
@@ -465,8 +455,9 @@ fn read_batch(mut input: impl BufRead) -> anyhow::Result<Vec<Asked>> {
             read_line(line)
         };
         let line = Some(number);
-        let (run, next) = read.map_err(|why| at_line(line, Fault::usage(why)))?;
-        runs.push(Asked { line, run, next });
+        let (mut run, next) = read.map_err(|why| at_line(line, Fault::usage(why)))?;
+        complete(&mut run);
+        runs.push(asked(line, run, next)?);
     }
     Ok(runs)
 }

@@ -207,12 +207,10 @@ impl Arguments {
                 thread::sleep(next.saturating_sub(started.elapsed()).min(POLL));
                 continue;
             }
-            let run = || NewRun {
-                job_type: NAME.to_owned(),
-                payload: "{}".to_owned(),
-                ..NewRun::default()
-            };
-            let answers = store.enqueue((0..batch).map(|_| run()).collect(), |_| ())?;
+            let run =
+                NewRun { job_type: NAME.to_owned(), payload: "{}".to_owned(), ..NewRun::default() };
+            let runs = (0..batch).map(|_| run.encode()).collect();
+            let answers = store.enqueue(Arc::new(runs), |_| ())?;
             if !answers.iter().all(Queued::is_new) {
                 let why = "cannot enqueue: the definition `jobctl-load` was changed; try again";
                 return Err(Fault::new(Exit::Conflict, why).into());

@@ -1,43 +1,60 @@
-//! Enqueue: inserts any number of runs with one statement, and finds the runs that hold their keys.
+//! Enqueue: inserts any number of runs, and finds the runs that hold their keys.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 
-use super::row::{FromRow, PgResult, column, columns, rows, timestamp};
-use super::session::Transaction as Client;
+use super::row::{PgResult, column, rows, timestamp};
+use super::session::Transaction;
 use super::{Error, Kind, Limits, Result, Store, error, query};
 use crate::exit::Exit;
 use crate::job::action;
 use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
 use crate::job::status::Status;
 
-/// A run to enqueue; `None` stands for the default.
-#[derive(Debug, Default)]
+/// A run to enqueue; `None` stands for the default. The statements read the fields by their names.
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct NewRun {
     pub(crate) job_type: String,
     /// JSON text.
+    #[serde(deserialize_with = "from_json", serialize_with = "as_json")]
     pub(crate) payload: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) priority: Option<i32>,
+    #[serde(serialize_with = "timestamp::serialize", skip_serializing_if = "Option::is_none")]
     pub(crate) run_at: Option<DateTime<Utc>>,
     /// Seconds after the database's current time; excludes `run_at`.
+    #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_attempts: Option<i32>,
     /// Seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) backoff: Option<String>,
     /// The run expires this many seconds after its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expires_in: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) share: Option<String>,
+    #[serde(rename = "idempotency_key", skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_scope: Option<KeyScope>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) on_conflict: Option<OnConflict>,
     /// Seconds after the database's current time; excludes `run_at` and `after`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) debounce: Option<f64>,
     /// Seconds after the creation of the waiting run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) debounce_max: Option<f64>,
 }
 
@@ -51,9 +68,48 @@ impl NewRun {
         self.on_conflict == Some(OnConflict::Replace)
     }
 
+    pub(crate) fn encode(&self) -> EncodedRun {
+        EncodedRun {
+            // Only a payload that is not JSON can't be written; then the database rejects the text.
+            text: serde_json::to_string(self).unwrap_or_default().into(),
+            is_built_in: action::is_built_in(&self.job_type),
+            replaces: self.replaces(),
+            key: self.key.as_deref().map(|key| (key.into(), self.scope())),
+        }
+    }
+}
+
+fn as_json<S: Serializer>(text: &str, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    let json: &RawValue = serde_json::from_str(text).map_err(S::Error::custom)?;
+    json.serialize(serializer)
+}
+
+fn from_json<'de, D: Deserializer<'de>>(json: D) -> std::result::Result<String, D::Error> {
+    Ok(<&RawValue>::deserialize(json)?.get().to_owned())
+}
+
+/// A run as the statements read it. A batch of millions of lines is kept in this form.
+#[derive(Debug)]
+pub(crate) struct EncodedRun {
+    /// The JSON of a `NewRun`.
+    text: Box<str>,
+    is_built_in: bool,
+    replaces: bool,
+    key: Option<(Box<str>, KeyScope)>,
+}
+
+impl EncodedRun {
+    pub(crate) fn decode(&self) -> NewRun {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    pub(crate) fn key(&self) -> Option<&(Box<str>, KeyScope)> {
+        self.key.as_ref()
+    }
+
     /// The place of its key in the order of locks. A chunk has a statement for each of the kinds.
     fn place(&self) -> impl Ord {
-        (action::is_built_in(&self.job_type), !self.replaces(), self.key.as_deref(), self.scope())
+        (self.is_built_in, !self.replaces, &self.key)
     }
 }
 
@@ -86,13 +142,8 @@ pub(crate) enum Queued {
 }
 
 impl Queued {
-    pub(crate) fn accepted(id: i64, result: EnqueueResult) -> Self {
-        Self::Accepted(Accepted { id: Some(id), result, status: None, due_at: None })
-    }
-
-    pub(crate) fn existing(id: i64, status: Status, due_at: Option<DateTime<Utc>>) -> Self {
-        let (id, result, status) = (Some(id), EnqueueResult::Existing, Some(status));
-        Self::Accepted(Accepted { id, result, status, due_at })
+    pub(crate) fn accepted_run(self) -> Option<Accepted> {
+        if let Self::Accepted(accepted) = self { Some(accepted) } else { None }
     }
 
     pub(crate) fn is_new(&self) -> bool {
@@ -117,7 +168,7 @@ impl Store {
     /// Keys are locked in one order, so two batches with the same keys do not deadlock.
     pub(crate) fn enqueue(
         &self,
-        runs: Vec<NewRun>,
+        runs: Arc<Vec<EncodedRun>>,
         progress: impl Fn(usize) + Clone + Send + 'static,
     ) -> Result<Vec<Queued>> {
         let chunks = u32::try_from(runs.len() / CHUNK).unwrap_or(u32::MAX);
@@ -129,12 +180,12 @@ impl Store {
         let has_keys = runs.iter().any(|run| run.key.is_some());
         // Another batch holds its keys as long as it takes.
         let until = (runs.len() > 1).then(|| Instant::now() + limits.statement);
-        let asked = Arc::new((runs, order));
+        let order = Arc::new(order);
         let enqueued = loop {
-            let (asked, progress) = (Arc::clone(&asked), progress.clone());
-            let enqueued = self.transact_within(limits, "enqueue", move |client| {
-                let (runs, order) = &*asked;
-                enqueue_chunks(client, runs, order, &progress)
+            let (runs, order) = (Arc::clone(&runs), Arc::clone(&order));
+            let progress = progress.clone();
+            let enqueued = self.transact_within(limits, "enqueue", move |transaction| {
+                enqueue_chunks(transaction, &runs, &order, &progress)
             });
             match enqueued {
                 Err(error) if error.is_locked() && has_keys => {
@@ -151,7 +202,7 @@ impl Store {
 
 /// Returns the indexes of the runs in the order in which they are inserted: those with keys in the
 /// order of locks, the others where they are.
-fn lock_order(runs: &[NewRun]) -> Vec<usize> {
+fn lock_order(runs: &[EncodedRun]) -> Vec<usize> {
     let mut order: Vec<_> = (0..runs.len()).collect();
     let keyed: Vec<_> = order.iter().copied().filter(|index| runs[*index].key.is_some()).collect();
     let mut sorted = keyed.clone();
@@ -164,18 +215,18 @@ fn lock_order(runs: &[NewRun]) -> Vec<usize> {
 
 /// Enqueues runs in this order, and undoes that if one is rejected.
 fn enqueue_chunks(
-    client: &mut Client,
-    runs: &[NewRun],
+    transaction: &mut Transaction,
+    runs: &[EncodedRun],
     order: &[usize],
     progress: &impl Fn(usize),
 ) -> PgResult<Vec<Option<Queued>>> {
     let mut answers = vec![Some(Queued::NotTried); runs.len()];
     let mut done = 0;
     for chunk in order.chunks(CHUNK) {
-        enqueue(client, runs, chunk, &mut answers)?;
+        enqueue(transaction, runs, chunk, &mut answers)?;
         let is_accepted = |index: &usize| matches!(answers[*index], Some(Queued::Accepted(_)));
         if !chunk.iter().all(is_accepted) {
-            client.batch_execute("ROLLBACK AND CHAIN")?;
+            transaction.batch_execute("ROLLBACK AND CHAIN")?;
             break;
         }
         done += chunk.len();
@@ -186,51 +237,53 @@ fn enqueue_chunks(
 
 /// Enqueues a chunk. An answer is `None` if the database did not return one for the run.
 fn enqueue(
-    client: &mut Client,
-    runs: &[NewRun],
+    transaction: &mut Transaction,
+    runs: &[EncodedRun],
     chunk: &[usize],
     answers: &mut [Option<Queued>],
 ) -> PgResult<()> {
     chunk.iter().for_each(|index| answers[*index] = None);
     // Runs of built-in jobs are inserted; runs of definitions go through the database's function.
     let (mut open, defined): (Vec<_>, Vec<_>) =
-        chunk.iter().copied().partition(|index| action::is_built_in(&runs[*index].job_type));
-    if !defined.is_empty() {
-        let called = send(client, query!("enqueue/enqueue_defined"), ALL, runs, &defined)?;
-        for (index, called) in defined.into_iter().zip::<Vec<Called>>(called) {
-            answers[index] = called.answer();
-        }
-    }
+        chunk.iter().copied().partition(|index| runs[*index].is_built_in);
+    send(transaction, query!("enqueue/enqueue_defined"), runs, &defined, answers)?;
     // Repeat if the run with the key was deleted between the two statements: the key is free.
     for _ in 0..TRIES {
-        if open.is_empty() {
-            break;
-        }
-        let replacing: Vec<_> =
-            open.iter().copied().filter(|index| runs[*index].replaces()).collect();
-        if !replacing.is_empty() {
-            for (index, id) in replacing.iter().zip(replace(client, runs, &replacing)?) {
-                answers[*index] = id.map(|id| Queued::accepted(id, EnqueueResult::Replaced));
-            }
-            open.retain(|index| answers[*index].is_none());
-        }
-        for (index, id) in insert(client, runs, &open)? {
-            answers[index] = Some(Queued::accepted(id, EnqueueResult::Enqueued));
-        }
-        open.retain(|index| answers[*index].is_none());
-        if !open.is_empty() {
-            for (index, answer) in find(client, runs, &open)? {
-                answers[index] = Some(answer);
-            }
+        for statement in [query!("enqueue/enqueue"), query!("enqueue/find_key")] {
+            send(transaction, statement, runs, &open, answers)?;
             open.retain(|index| answers[*index].is_none());
         }
     }
     Ok(())
 }
 
+/// Sends these runs, and takes over the answers.
+fn send(
+    transaction: &mut Transaction,
+    statement: &str,
+    runs: &[EncodedRun],
+    which: &[usize],
+    answers: &mut [Option<Queued>],
+) -> PgResult<()> {
+    if which.is_empty() {
+        return Ok(());
+    }
+    let texts = column(which, |index| &*runs[*index].text);
+    let found: Vec<Answer> = transaction.list(statement, &[&texts])?;
+    for answer in found {
+        let place = usize::try_from(answer.ordinal - 1).ok();
+        if let Some(index) = place.and_then(|place| which.get(place)) {
+            answers[*index] = answer.queued();
+        }
+    }
+    Ok(())
+}
+
 rows! {
-    /// A result of `jobctl.try_enqueue`.
-    struct Called {
+    /// The answer for a run of a statement.
+    struct Answer {
+        /// From 1.
+        ordinal: i64,
         id: Option<i64>,
         result: Option<EnqueueResult>,
         code: Option<String>,
@@ -240,20 +293,8 @@ rows! {
     }
 }
 
-rows! {
-    /// The run that has the key of a run.
-    struct KeyHolder {
-        ordinal: i64,
-        id: i64,
-        /// Whether the payload is the same; `None` for a run of another job.
-        same: Option<bool>,
-        status: Status,
-        due_at: Option<DateTime<Utc>>,
-    }
-}
-
-impl Called {
-    fn answer(self) -> Option<Queued> {
+impl Answer {
+    fn queued(self) -> Option<Queued> {
         Some(match self.code.as_deref() {
             None => {
                 let Self { id, status, due_at, .. } = self;
@@ -266,76 +307,46 @@ impl Called {
     }
 }
 
-/// Inserts runs of built-in jobs; returns the indexes and ids of those whose key was free.
-fn insert(client: &mut Client, runs: &[NewRun], open: &[usize]) -> PgResult<Vec<(usize, i64)>> {
-    if open.iter().all(|index| runs[*index].key.is_none()) {
-        let ids: Vec<i64> =
-            send(client, query!("enqueue/enqueue_keyless"), WITHOUT_KEYS, runs, open)?;
-        return Ok(open.iter().copied().zip(ids).collect());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the names in the list of columns that a statement reads from the JSON of a run.
+    fn read_names(statement: &str) -> Vec<&str> {
+        let (_, rest) = statement.split_once("jsonb_to_record(line.text::jsonb) AS").unwrap();
+        let (columns, _) = rest.split_once("\n    )\n").or(rest.split_once("\n)\n")).unwrap();
+        let columns = columns.lines().skip(1);
+        columns.map(|line| line.split_whitespace().next().unwrap().trim_matches('"')).collect()
     }
-    let rows: Vec<(i64, Option<String>, KeyScope)> =
-        send(client, query!("enqueue/enqueue"), WITH_KEYS, runs, open)?;
-    let mut open = open.iter().copied();
-    // The rows are in the order of the runs, so a run that is skipped here is missing.
-    let found = rows.into_iter().filter_map(|(id, key, scope)| {
-        let index = open.find(|index| (&runs[*index].key, runs[*index].scope()) == (&key, scope));
-        Some((index?, id))
-    });
-    Ok(found.collect())
-}
 
-/// The number of parameters of the statements.
-const ALL: usize = 16;
-const WITH_KEYS: usize = 14;
-const WITHOUT_KEYS: usize = 11;
-
-fn send<T: FromRow>(
-    client: &mut Client,
-    statement: &str,
-    parameters: usize,
-    runs: &[NewRun],
-    which: &[usize],
-) -> PgResult<Vec<T>> {
-    let runs = column(which, |index| &runs[*index]);
-    let arguments = columns!(
-        &runs;
-        job_type, payload, queue, priority, run_at, after, max_attempts, timeout, backoff,
-        expires_in, share, key, key_scope, debounce, debounce_max, on_conflict,
-    );
-    client.list(statement, &arguments[..parameters])
-}
-
-/// Replaces waiting runs; returns an id or `None` per run.
-fn replace(client: &mut Client, runs: &[NewRun], which: &[usize]) -> PgResult<Vec<Option<i64>>> {
-    let runs = column(which, |index| &runs[*index]);
-    let arguments = columns!(
-        &runs;
-        job_type, payload, run_at, after, key, debounce, debounce_max, expires_in, share,
-    );
-    client.list(query!("enqueue/replace"), &arguments)
-}
-
-/// Finds the runs that hold the keys of these runs. Gives no answer for a replacement of a run of
-/// the same job: that run began to wait after the attempt to replace it, so the caller tries again.
-fn find(client: &mut Client, runs: &[NewRun], taken: &[usize]) -> PgResult<Vec<(usize, Queued)>> {
-    let asked = column(taken, |index| &runs[*index]);
-    let arguments = columns!(&asked; key, job_type, payload, key_scope, run_at, after);
-    let found: Vec<KeyHolder> = client.list(query!("enqueue/find_key"), &arguments)?;
-    let answer = |holder: KeyHolder| {
-        let index = *taken.get(usize::try_from(holder.ordinal - 1).ok()?)?;
-        let run = &runs[index];
-        let answer = match (run.on_conflict, holder.same) {
-            (Some(OnConflict::Replace), Some(_)) => return None,
-            (Some(OnConflict::Error), _) => {
-                let key = run.key.as_deref().unwrap_or_default();
-                Queued::Refused(Exit::Conflict, format!("key `{key}` already has a run"))
-            }
-            (None | Some(OnConflict::Same), Some(true)) => {
-                Queued::existing(holder.id, holder.status, holder.due_at)
-            }
-            _ => Queued::KeyTaken,
+    #[test]
+    fn the_statements_read_each_field_of_a_run() {
+        let run = NewRun {
+            job_type: "a".to_owned(),
+            payload: "{}".to_owned(),
+            queue: Some(String::new()),
+            priority: Some(1),
+            run_at: Some(DateTime::UNIX_EPOCH),
+            after: Some(1.0),
+            max_attempts: Some(1),
+            timeout: Some(1.0),
+            backoff: Some(String::new()),
+            expires_in: Some(1.0),
+            share: Some(String::new()),
+            key: Some(String::new()),
+            key_scope: Some(KeyScope::Live),
+            on_conflict: Some(OnConflict::Same),
+            debounce: Some(1.0),
+            debounce_max: Some(1.0),
         };
-        Some((index, answer))
-    };
-    Ok(found.into_iter().filter_map(answer).collect())
+        let text = serde_json::to_string(&run).unwrap();
+        let mut fields: Vec<_> =
+            serde_json::from_str::<serde_json::Map<_, _>>(&text).unwrap().into_iter().collect();
+        fields.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for statement in [query!("enqueue/enqueue"), query!("enqueue/enqueue_defined")] {
+            let mut names = read_names(statement);
+            names.sort_unstable();
+            assert_eq!(names, fields.iter().map(|(name, _)| name).collect::<Vec<_>>());
+        }
+    }
 }

@@ -22,7 +22,7 @@ use crate::job::status::Status;
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
-    self, ActionResult, BatchSize, Bisection, Claim, ClaimFilter, ClaimResult, Claimed,
+    self, Accepted, ActionResult, BatchSize, Bisection, Claim, ClaimFilter, ClaimResult, Claimed,
     DefinedAction, DueRun, Finish, HoldTarget, Holder, Kind, LeaseState, NewRun, OldRuns, Position,
     Queued, Recorded, Recovered, Renewed, RetryTerms, StepResult, Token, Unlisted,
 };
@@ -1433,14 +1433,17 @@ impl Database {
             let is_same = (&taken.job_type, &taken.payload) == (&run.job_type, &run.payload);
             let is_later = taken.status == Status::Queued && taken.run_at > run.run_at;
             let due_at = Some(taken.run_at).filter(|_| is_later);
+            let (id, status, result) =
+                (Some(taken.id), Some(taken.status), EnqueueResult::Existing);
             return match is_same {
-                true => Queued::existing(taken.id, taken.status, due_at),
+                true => Queued::Accepted(Accepted { id, result, status, due_at }),
                 false => Queued::KeyTaken,
             };
         }
         let id = run.id;
         self.set(id, Some(run));
-        Queued::accepted(id, EnqueueResult::Enqueued)
+        let (id, result) = (Some(id), EnqueueResult::Enqueued);
+        Queued::Accepted(Accepted { id, result, status: None, due_at: None })
     }
 
     /// Returns the runs that have or had this key in this scope.

@@ -319,7 +319,8 @@ impl Party<'_> {
         };
         match operation {
             Operation::Enqueue(runs) => {
-                said(store.enqueue(runs.iter().map(copy).collect(), |_| ()))
+                let runs = runs.iter().map(NewRun::encode).collect();
+                said(store.enqueue(Arc::new(runs), |_| ()))
             }
             Operation::Retry(ids, from, terms) => act(&RunAction::Retry(*terms), ids, from),
             Operation::Cancel(ids, from) => act(&RunAction::Cancel, ids, from),
@@ -549,18 +550,6 @@ fn differing(model: &Rows, real: &Rows) -> String {
     let text = |rows: &Rows, key| rows.get(key).map_or("none".to_owned(), Value::to_string);
     let show = |key| format!("{key}\n  model {}\n  real  {}\n", text(model, key), text(real, key));
     differing.map(show).collect()
-}
-
-fn copy(run: &NewRun) -> NewRun {
-    NewRun {
-        job_type: run.job_type.clone(),
-        payload: run.payload.clone(),
-        queue: run.queue.clone(),
-        key: run.key.clone(),
-        backoff: run.backoff.clone(),
-        share: run.share.clone(),
-        ..*run
-    }
 }
 
 fn run_of_lane(priority: i32) -> NewRun {

@@ -1,85 +1,145 @@
--- Inserts runs. Skips a run whose key is taken; find_key.sql reads the run that has the key.
--- Arrays of equal length, one element a run; NULL stands for the default.
--- $1  job types      $2  payloads       $3  queues            $4  priorities
--- $5  run at         $6  in, seconds    $7  max attempts      $8  timeout, seconds
--- $9  backoffs       $10 expires in, seconds                $11 shares
--- $12 keys           $13 key scopes     $14 debounces, seconds
--- Returns a row per inserted run, in the order of the arrays.
-INSERT INTO jobctl.job_runs AS run (
-    job_type,
-    payload,
-    queue,
-    priority,
-    run_at,
-    max_attempts,
-    timeout,
-    backoff,
-    expires_at,
-    share,
-    idempotency_key,
-    key_scope
+-- Inserts runs of built-in jobs, or replaces the waiting runs that have their keys.
+-- $1  the runs, a JSON object each: the fields of `NewRun` in src/store/enqueue.rs; an absent field
+--     stands for the default
+-- A row per accepted run. No row for a run whose key is taken, see find_key.sql.
+WITH asked AS (
+    SELECT
+        line.ordinal,
+        run.*,
+        greatest(due.at, now()) AS due_at,
+        due.at + make_interval(secs => run.expires_in) AS expires_at
+    FROM unnest($1::text[]) WITH ORDINALITY AS line (text, ordinal)
+    CROSS JOIN LATERAL jsonb_to_record(line.text::jsonb) AS run (
+        job_type text,
+        payload jsonb,
+        queue text,
+        priority integer,
+        run_at timestamptz,
+        "in" float8,
+        max_attempts integer,
+        timeout float8,
+        backoff text,
+        expires_in float8,
+        share text,
+        idempotency_key text,
+        key_scope text,
+        on_conflict text,
+        debounce float8,
+        debounce_max float8
+    )
+    CROSS JOIN LATERAL (
+        SELECT coalesce(
+            run.run_at,
+            now() + make_interval(secs => coalesce(run."in", run.debounce)),
+            now()
+        ) AS at
+    ) AS due
+),
+tried AS (
+    SELECT
+        asked.*,
+        coalesce(asked.idempotency_key, '') AS key,
+        coalesce(asked.key_scope, 'retained') AS scope,
+        CASE
+            WHEN asked.on_conflict = 'replace'
+                THEN jobctl.replace_waiting(
+                    asked.job_type,
+                    asked.idempotency_key,
+                    asked.payload,
+                    asked.due_at,
+                    make_interval(secs => asked.debounce_max),
+                    asked.expires_at,
+                    asked.share,
+                    true
+                )
+        END AS replaced
+    FROM asked
+    ORDER BY asked.ordinal
+),
+inserted AS (
+    INSERT INTO jobctl.job_runs AS run (
+        job_type,
+        payload,
+        queue,
+        priority,
+        run_at,
+        max_attempts,
+        timeout,
+        backoff,
+        expires_at,
+        share,
+        idempotency_key,
+        key_scope
+    )
+    SELECT
+        tried.job_type,
+        tried.payload,
+        coalesce(tried.queue, 'default'),
+        coalesce(tried.priority, 0),
+        tried.due_at,
+        coalesce(tried.max_attempts, 10),
+        make_interval(secs => tried.timeout),
+        coalesce(tried.backoff, 'exponential:1m..30m'),
+        tried.expires_at,
+        tried.share,
+        tried.idempotency_key,
+        tried.scope
+    FROM tried
+    WHERE tried.replaced IS NULL
+    ORDER BY tried.ordinal
+    ON CONFLICT (idempotency_key, key_scope)
+        WHERE idempotency_key IS NOT NULL
+            AND (
+                key_scope = 'retained'
+                OR (key_scope = 'live' AND status IN ('queued', 'running', 'failed'))
+            )
+        DO NOTHING
+    RETURNING
+        run.id,
+        coalesce(run.idempotency_key, '') AS key,
+        run.key_scope AS scope
 )
 SELECT
-    asked.job_type,
-    asked.payload::jsonb,
-    coalesce(asked.queue, 'default'),
-    coalesce(asked.priority, 0),
-    greatest(due.at, now()),
-    coalesce(asked.max_attempts, 10),
-    make_interval(secs => asked.timeout),
-    coalesce(asked.backoff, 'exponential:1m..30m'),
-    due.at + make_interval(secs => asked.expires_in),
-    asked.share,
-    asked.idempotency_key,
-    coalesce(asked.key_scope, 'retained')
-FROM unnest(
-    $1::text[],
-    $2::text[],
-    $3::text[],
-    $4::integer[],
-    $5::timestamptz[],
-    $6::float8[],
-    $7::integer[],
-    $8::float8[],
-    $9::text[],
-    $10::float8[],
-    $11::text[],
-    $12::text[],
-    $13::text[],
-    $14::float8[]
-) WITH ORDINALITY AS asked (
-    job_type,
-    payload,
-    queue,
-    priority,
-    run_at,
-    seconds,
-    max_attempts,
-    timeout,
-    backoff,
-    expires_in,
-    share,
-    idempotency_key,
-    key_scope,
-    debounce,
-    ordinal
-)
-CROSS JOIN LATERAL (
-    SELECT coalesce(
-        asked.run_at,
-        now() + make_interval(secs => coalesce(asked.seconds, asked.debounce)),
-        now()
-    ) AS at
-) AS due
-ORDER BY asked.ordinal
-ON CONFLICT (idempotency_key, key_scope)
-    WHERE idempotency_key IS NOT NULL
-        AND (
-            key_scope = 'retained'
-            OR (key_scope = 'live' AND status IN ('queued', 'running', 'failed'))
-        )
-    DO NOTHING
-RETURNING
-    run.id,
-    run.idempotency_key,
-    run.key_scope
+    tried.ordinal,
+    tried.replaced AS id,
+    'replaced' AS result,
+    NULL AS code,
+    NULL AS reason,
+    NULL AS status,
+    NULL::timestamptz AS due_at
+FROM tried
+WHERE tried.replaced IS NOT NULL
+UNION ALL
+-- The n-th inserted row with a key, or without one, belongs to the n-th run with it: ids ascend in
+-- the order of the runs. A join would be slow, because the planner expects ten runs.
+SELECT
+    max(numbered.ordinal),
+    max(numbered.id),
+    'enqueued',
+    NULL,
+    NULL,
+    NULL,
+    NULL
+FROM (
+    SELECT
+        tried.ordinal,
+        NULL::bigint AS id,
+        tried.key,
+        tried.scope,
+        row_number() OVER (PARTITION BY tried.key, tried.scope ORDER BY tried.ordinal) AS number
+    FROM tried
+    WHERE tried.replaced IS NULL
+    UNION ALL
+    SELECT
+        NULL,
+        inserted.id,
+        inserted.key,
+        inserted.scope,
+        row_number() OVER (PARTITION BY inserted.key, inserted.scope ORDER BY inserted.id)
+    FROM inserted
+) AS numbered
+GROUP BY
+    numbered.key,
+    numbered.scope,
+    numbered.number
+HAVING max(numbered.id) IS NOT NULL

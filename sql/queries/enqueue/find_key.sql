@@ -1,37 +1,25 @@
--- The runs that hold these idempotency keys, whether their payloads are the same (NULL for runs of
--- another job), their statuses, and their times if they are queued for a later time than asked. A
--- separate statement, because an INSERT can't see the run that it conflicts with.
--- $1  keys    $2  job types    $3  payloads    $4  key scopes    $5  run at    $6  in, seconds
--- A key without a row is free again: its run was deleted or ended meanwhile.
+-- Answers for runs of built-in jobs whose keys are taken. A separate statement, because an INSERT
+-- can't see the run that it conflicts with.
+-- $1  the runs, a JSON object each, see enqueue.sql
+-- A row per run whose key another run has. No row if the key is free again, because that run was
+-- deleted or ended meanwhile, or if a run of the same job began to wait and can be replaced now.
 SELECT
-    asked.ordinal,
-    run.id,
-    CASE WHEN run.job_type = asked.job_type THEN run.payload = asked.payload::jsonb END AS same,
-    run.status,
-    CASE
-        WHEN run.status = 'queued'
-            -- A concurrent enqueue may have begun after this transaction.
-            AND run.run_at > greatest(
-                coalesce(asked.run_at, now() + make_interval(secs => asked.seconds)),
-                clock_timestamp()
-            )
-            THEN run.run_at
-    END AS due_at
-FROM unnest(
-    $1::text[],
-    $2::text[],
-    $3::text[],
-    $4::text[],
-    $5::timestamptz[],
-    $6::float8[]
-) WITH ORDINALITY AS asked (
-    idempotency_key,
-    job_type,
-    payload,
-    key_scope,
-    run_at,
-    seconds,
-    ordinal
+    line.ordinal,
+    answer.id,
+    answer.result,
+    answer.code,
+    answer.reason,
+    answer.status,
+    answer.due_at
+FROM unnest($1::text[]) WITH ORDINALITY AS line (text, ordinal)
+CROSS JOIN LATERAL jsonb_to_record(line.text::jsonb) AS asked (
+    job_type text,
+    payload jsonb,
+    run_at timestamptz,
+    "in" float8,
+    idempotency_key text,
+    key_scope text,
+    on_conflict text
 )
 JOIN jobctl.job_runs AS run
     ON run.idempotency_key = asked.idempotency_key
@@ -40,3 +28,38 @@ JOIN jobctl.job_runs AS run
         run.key_scope = 'retained'
         OR (run.key_scope = 'live' AND run.status IN ('queued', 'running', 'failed'))
     )
+CROSS JOIN LATERAL (
+    SELECT
+        NULL::bigint,
+        NULL,
+        'JC009',
+        format('key `%s` already has a run', asked.idempotency_key),
+        NULL,
+        NULL::timestamptz
+    WHERE asked.on_conflict = 'error'
+    UNION ALL
+    SELECT
+        run.id,
+        'existing',
+        NULL,
+        NULL,
+        run.status,
+        CASE
+            WHEN run.status = 'queued'
+                -- A concurrent enqueue may have begun after this transaction.
+                AND run.run_at > greatest(
+                    coalesce(asked.run_at, now() + make_interval(secs => asked."in")),
+                    clock_timestamp()
+                )
+                THEN run.run_at
+        END
+    WHERE coalesce(asked.on_conflict, 'same') = 'same'
+        AND run.job_type = asked.job_type
+        AND run.payload = asked.payload
+    UNION ALL
+    SELECT NULL, NULL, 'JC004', NULL, NULL, NULL
+    WHERE CASE coalesce(asked.on_conflict, 'same')
+        WHEN 'same' THEN run.job_type <> asked.job_type OR run.payload <> asked.payload
+        WHEN 'replace' THEN run.job_type <> asked.job_type
+    END
+) AS answer (id, result, code, reason, status, due_at)
