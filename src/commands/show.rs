@@ -14,6 +14,7 @@ use super::arguments::{run_id, within};
 use crate::exit::{Exit, Fault};
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
+use crate::job::status::Status;
 use crate::job::thresholds::Thresholds;
 use crate::print::{self, Cell, Fields, Output, Table};
 use crate::store::{self, Attempt, History, RunDetails, Store, StoredOutput};
@@ -125,7 +126,7 @@ fn findings(store: &Store, run: &RunDetails) -> store::Result<Vec<Finding>> {
 }
 
 fn is_waiting(run: &RunDetails) -> bool {
-    matches!(run.status.as_str(), "queued" | "failed")
+    matches!(run.status, Status::Queued | Status::Failed)
 }
 
 /// The error about a run that does not exist. The trail knows runs that were pruned by id.
@@ -207,7 +208,7 @@ fn added(before: &str, output: &str, live: bool) -> String {
 
 fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
     let History { run, attempts, events, .. } = shown;
-    let is_running = run.status == "running";
+    let is_running = run.status == Status::Running;
     let mut facts = fields.cells(
         "id as run, job_type as job, status, why_not_running as why, schedule_state as schedule, \
          queue, priority, idempotency_key as key, share, scheduled_for as scheduled for, \
@@ -224,7 +225,7 @@ fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
         _ => true,
     });
     for (name, cell) in &mut facts {
-        if run.status == "succeeded" {
+        if run.status == Status::Succeeded {
             *name = match *name {
                 "error type" => "last error type",
                 "error" => "last error",
@@ -249,16 +250,18 @@ fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
 /// Returns the commands that a person may want to run next, after an empty line.
 fn next_steps(run: &RunDetails) -> String {
     let mut text = String::new();
-    let steps: &[(&str, &str)] = match run.status.as_str() {
-        "queued" if run.run_at > run.now => &[("retry", "starts it now"), ("cancel", "stops it")],
-        "queued" | "running" => &[("cancel", "stops it")],
-        "failed" => &[("retry", "tries it now"), ("cancel", "stops it")],
-        "dead" if run.settled_at.is_none() => {
+    let steps: &[(&str, &str)] = match run.status {
+        Status::Queued if run.run_at > run.now => {
+            &[("retry", "starts it now"), ("cancel", "stops it")]
+        }
+        Status::Queued | Status::Running => &[("cancel", "stops it")],
+        Status::Failed => &[("retry", "tries it now"), ("cancel", "stops it")],
+        Status::Dead if run.settled_at.is_none() => {
             &[("retry", "tries it again"), ("settle", "closes it"), ("prune", "deletes it")]
         }
-        "dead" => &[("retry", "tries it again"), ("prune", "deletes it")],
-        "cancelled" => &[("retry", "runs it after all"), ("prune", "deletes it")],
-        _ => &[],
+        Status::Dead => &[("retry", "tries it again"), ("prune", "deletes it")],
+        Status::Cancelled => &[("retry", "runs it after all"), ("prune", "deletes it")],
+        Status::Succeeded => &[],
     };
     for (place, (command, effect)) in steps.iter().enumerate() {
         let first = if place == 0 { "\n" } else { "" };

@@ -16,7 +16,7 @@ const COUNTED: i64 = 1000;
 /// Returns why a run makes no progress. Returns `None` if it makes progress, or has ended and needs
 /// no explanation. `findings` are those of its job and of all workers.
 pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
-    match run.status.parse().ok()? {
+    match run.status {
         Status::Queued | Status::Failed => Some(waiting(run, findings)),
         Status::Running => running(run, findings).or_else(|| replaced(run)),
         Status::Cancelled => replaced(run),
@@ -41,8 +41,8 @@ fn waiting(run: &RunDetails, findings: &[Finding]) -> String {
             };
         }
         let wait = between(run.now, run.run_at);
-        return match run.status.as_str() {
-            "failed" => {
+        return match run.status {
+            Status::Failed => {
                 format!("attempt {} of {} is due in {wait}", run.attempts + 1, run.max_attempts)
             }
             _ => format!("due in {wait}"),
@@ -162,7 +162,7 @@ mod tests {
         RunDetails {
             queue: "mail".to_owned(),
             run_at: ago(240),
-            status: "queued".to_owned(),
+            status: Status::Queued,
             max_attempts: 10,
             served_at: Some(ago(20)),
             now: ago(0),
@@ -171,20 +171,15 @@ mod tests {
     }
 
     fn failed() -> RunDetails {
-        RunDetails { status: "failed".to_owned(), attempts: 3, ..due() }
+        RunDetails { status: Status::Failed, attempts: 3, ..due() }
     }
 
     fn running() -> RunDetails {
-        RunDetails {
-            status: "running".to_owned(),
-            attempts: 3,
-            locked_until: Some(ago(-60)),
-            ..due()
-        }
+        RunDetails { status: Status::Running, attempts: 3, locked_until: Some(ago(-60)), ..due() }
     }
 
-    fn ended(status: &str, attempts: i32) -> RunDetails {
-        RunDetails { status: status.to_owned(), attempts, ..due() }
+    fn ended(status: Status, attempts: i32) -> RunDetails {
+        RunDetails { status, attempts, ..due() }
     }
 
     #[track_caller]
@@ -287,9 +282,9 @@ mod tests {
 
     #[test]
     fn a_dead_run_has_used_its_attempts_or_failed_permanently() {
-        says(&ended("dead", 10), "attempt 10 of 10 was the last");
-        says(&ended("dead", 1), "its failure is permanent, so it is not retried");
-        says(&ended("succeeded", 1), "");
-        says(&ended("cancelled", 1), "");
+        says(&ended(Status::Dead, 10), "attempt 10 of 10 was the last");
+        says(&ended(Status::Dead, 1), "its failure is permanent, so it is not retried");
+        says(&ended(Status::Succeeded, 1), "");
+        says(&ended(Status::Cancelled, 1), "");
     }
 }

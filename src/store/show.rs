@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use super::row::{self, FromRow, owned, rows, timestamp};
 use super::session::Transaction;
 use super::{Result, Store, query};
+use crate::job::status::Status;
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::text::listing::Listing;
 
@@ -16,7 +17,7 @@ rows! {
         pub(crate) job_type: String,
         pub(crate) queue: String,
         pub(crate) run_at: DateTime<Utc>,
-        pub(crate) status: String,
+        pub(crate) status: Status,
         pub(crate) attempts: i32,
         pub(crate) max_attempts: i32,
         pub(crate) key_scope: String,
