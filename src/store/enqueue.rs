@@ -8,7 +8,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::row::{PgResult, column, rows, timestamp};
+use super::row::{PgResult, rows, timestamp};
 use super::session::Transaction;
 use super::{Error, Kind, Limits, Result, Store, error, query};
 use crate::exit::Exit;
@@ -247,6 +247,15 @@ fn enqueue(
     let (mut open, defined): (Vec<_>, Vec<_>) =
         chunk.iter().copied().partition(|index| runs[*index].is_built_in);
     send(transaction, query!("enqueue/enqueue_defined"), runs, &defined, answers)?;
+    if open.iter().all(|index| runs[*index].key.is_none()) {
+        let texts = texts(runs, &open);
+        let ids: Vec<i64> = transaction.list(query!("enqueue/enqueue_keyless"), &[&texts])?;
+        for (index, id) in open.drain(..).zip(ids) {
+            let (id, result) = (Some(id), EnqueueResult::Enqueued);
+            let accepted = Accepted { id, result, status: None, due_at: None };
+            answers[index] = Some(Queued::Accepted(accepted));
+        }
+    }
     // Repeat if the run with the key was deleted between the two statements: the key is free.
     for _ in 0..TRIES {
         for statement in [query!("enqueue/enqueue"), query!("enqueue/find_key")] {
@@ -268,8 +277,7 @@ fn send(
     if which.is_empty() {
         return Ok(());
     }
-    let texts = column(which, |index| &*runs[*index].text);
-    let found: Vec<Answer> = transaction.list(statement, &[&texts])?;
+    let found: Vec<Answer> = transaction.list(statement, &[&texts(runs, which)])?;
     for answer in found {
         let place = usize::try_from(answer.ordinal - 1).ok();
         if let Some(index) = place.and_then(|place| which.get(place)) {
@@ -277,6 +285,10 @@ fn send(
         }
     }
     Ok(())
+}
+
+fn texts<'a>(runs: &'a [EncodedRun], which: &[usize]) -> Vec<&'a str> {
+    which.iter().map(|index| &*runs[*index].text).collect()
 }
 
 rows! {
@@ -343,8 +355,13 @@ mod tests {
         let mut fields: Vec<_> =
             serde_json::from_str::<serde_json::Map<_, _>>(&text).unwrap().into_iter().collect();
         fields.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for statement in [query!("enqueue/enqueue"), query!("enqueue/enqueue_defined")] {
-            let mut names = read_names(statement);
+        let of_keys = ["idempotency_key", "key_scope", "on_conflict", "debounce", "debounce_max"];
+        for (statement, left_out) in [
+            (query!("enqueue/enqueue"), &[][..]),
+            (query!("enqueue/enqueue_defined"), &[]),
+            (query!("enqueue/enqueue_keyless"), &of_keys),
+        ] {
+            let mut names = [&read_names(statement), left_out].concat();
             names.sort_unstable();
             assert_eq!(names, fields.iter().map(|(name, _)| name).collect::<Vec<_>>());
         }
