@@ -430,67 +430,6 @@ impl Machine {
         self.leases.first_end().map_or(limit, spare).min(limit)
     }
 
-    fn renew(&mut self, sent: &mut Sent) -> Option<Request> {
-        // Skip leases that have just begun: a tick may hold thousands of very short runs.
-        let before = self.now + self.timing.lease - self.timing.heartbeat / 5;
-        let (claims, next) = self.leases.to_renew(self.now, before);
-        if claims.is_empty() {
-            let usual = self.now + self.timing.heartbeat;
-            self.next_renewal = next.map_or(usual, |next| usual.min(next));
-            return None;
-        }
-        sent.renewed = claims;
-        Some(Request::Renew(sent.renewed.clone()))
-    }
-
-    fn wake(&mut self, right: Duration) -> Request {
-        let (now, answer) = (self.now, self.link.longest_answer());
-        self.next_wake = now + self.timing.heartbeat;
-        self.wakes_again = false;
-        // Other statements must not wait long. A slow database needs more time: to fire, to recover
-        // and to expire are two transactions each. But the next renewal must not come too late.
-        let Timing { heartbeat, lease, stop_after, .. } = self.timing;
-        let used = lease.saturating_sub(stop_after) + self.timing.answer_limit() + 3 * answer;
-        let spare = |end: Instant| end.saturating_duration_since(now + used);
-        let spare = self.leases.first_end().map_or(Duration::MAX, spare);
-        // The note is a transaction of its own, and the leases matter more. A tick that has no time
-        // sends it at its end.
-        let has_time = spare >= 6 * answer;
-        let slow = if has_time { self.link.take_slow() } else { None };
-        let until = now + (6 * answer).min(spare).max(heartbeat / 4);
-        let until = self.phase_ends.map_or(until, |end| until.min(end));
-        let claim_error = match std::mem::replace(&mut self.search, Search::None) {
-            Search::Begins(error) => Some(error),
-            Search::None | Search::Running => None,
-        };
-        Request::Wake(self.claims.wake(right, self.leases.tokens(), until, claim_error, slow))
-    }
-
-    /// Records results, releases claims that were not started, and claims runs, to start now or
-    /// within the prefetch window.
-    fn step(&mut self, sent: &mut Sent) -> Option<Request> {
-        let (writes, are_sent_again) = self.writes.take(self.now);
-        (sent.writes, sent.is_again) = (writes, are_sent_again);
-        if are_sent_again {
-            // They may free places of a limited definition.
-            self.claims.claim_soon(self.now);
-        }
-        let is_apart = self.claims_apart && !sent.writes.is_empty();
-        if !is_apart
-            && self.claims.may_claim(self.now)
-            && self.claim_due().is_some_and(|at| self.now >= at)
-        {
-            sent.claim = self.claims.next(self.now, &self.pool);
-        }
-        (!sent.writes.is_empty() || sent.claim.is_some()).then(|| Request::Step {
-            results: sent.writes.iter().filter_map(|write| write.finish(self.now)).collect(),
-            unstarted: sent.writes.iter().filter_map(PendingWrite::released).collect(),
-            claim: sent.claim.clone(),
-            // Only the first try to record a result waits for a lock.
-            skips_locked: are_sent_again || sent.writes.iter().any(|it| it.released().is_some()),
-        })
-    }
-
     fn answered(&mut self, answer: Answer) {
         let Some(sent) = self.sent.take() else { return };
         self.observe(&sent, &answer);
@@ -558,21 +497,17 @@ impl Machine {
         self.log(Level::Warn, line);
     }
 
-    fn woken(&mut self, sent: &Sent, woken: Woken) {
-        if woken.has_more && self.leases.is_empty() {
-            (self.wakes_again, self.next_wake) = (true, self.now);
+    fn renew(&mut self, sent: &mut Sent) -> Option<Request> {
+        // Skip leases that have just begun: a tick may hold thousands of very short runs.
+        let before = self.now + self.timing.lease - self.timing.heartbeat / 5;
+        let (claims, next) = self.leases.to_renew(self.now, before);
+        if claims.is_empty() {
+            let usual = self.now + self.timing.heartbeat;
+            self.next_renewal = next.map_or(usual, |next| usual.min(next));
+            return None;
         }
-        self.claims.woken(self.now, woken, sent.at + sent.right);
-    }
-
-    /// Whether a request that failed took too long. One for fewer rows may succeed.
-    fn took_too_long(&self, sent: Instant) -> bool {
-        self.now - sent >= self.timing.limits.statement
-    }
-
-    /// Whether a request for twice as many rows takes less than the limit.
-    fn was_quick(&self, sent: Instant) -> bool {
-        self.now - sent < self.timing.limits.statement / 2
+        sent.renewed = claims;
+        Some(Request::Renew(sent.renewed.clone()))
     }
 
     /// Takes the state of leases. Stops runs that were cancelled or lost.
@@ -632,6 +567,71 @@ impl Machine {
         Ok(())
     }
 
+    fn wake(&mut self, right: Duration) -> Request {
+        let (now, answer) = (self.now, self.link.longest_answer());
+        self.next_wake = now + self.timing.heartbeat;
+        self.wakes_again = false;
+        // Other statements must not wait long. A slow database needs more time: to fire, to recover
+        // and to expire are two transactions each. But the next renewal must not come too late.
+        let Timing { heartbeat, lease, stop_after, .. } = self.timing;
+        let used = lease.saturating_sub(stop_after) + self.timing.answer_limit() + 3 * answer;
+        let spare = |end: Instant| end.saturating_duration_since(now + used);
+        let spare = self.leases.first_end().map_or(Duration::MAX, spare);
+        // The note is a transaction of its own, and the leases matter more. A tick that has no time
+        // sends it at its end.
+        let has_time = spare >= 6 * answer;
+        let slow = if has_time { self.link.take_slow() } else { None };
+        let until = now + (6 * answer).min(spare).max(heartbeat / 4);
+        let until = self.phase_ends.map_or(until, |end| until.min(end));
+        let claim_error = match std::mem::replace(&mut self.search, Search::None) {
+            Search::Begins(error) => Some(error),
+            Search::None | Search::Running => None,
+        };
+        Request::Wake(self.claims.wake(right, self.leases.tokens(), until, claim_error, slow))
+    }
+
+    fn woken(&mut self, sent: &Sent, woken: Woken) {
+        if woken.has_more && self.leases.is_empty() {
+            (self.wakes_again, self.next_wake) = (true, self.now);
+        }
+        self.claims.woken(self.now, woken, sent.at + sent.right);
+    }
+
+    /// Whether a request that failed took too long. One for fewer rows may succeed.
+    fn took_too_long(&self, sent: Instant) -> bool {
+        self.now - sent >= self.timing.limits.statement
+    }
+
+    /// Whether a request for twice as many rows takes less than the limit.
+    fn was_quick(&self, sent: Instant) -> bool {
+        self.now - sent < self.timing.limits.statement / 2
+    }
+
+    /// Records results, releases claims that were not started, and claims runs, to start now or
+    /// within the prefetch window.
+    fn step(&mut self, sent: &mut Sent) -> Option<Request> {
+        let (writes, are_sent_again) = self.writes.take(self.now);
+        (sent.writes, sent.is_again) = (writes, are_sent_again);
+        if are_sent_again {
+            // They may free places of a limited definition.
+            self.claims.claim_soon(self.now);
+        }
+        let is_apart = self.claims_apart && !sent.writes.is_empty();
+        if !is_apart
+            && self.claims.may_claim(self.now)
+            && self.claim_due().is_some_and(|at| self.now >= at)
+        {
+            sent.claim = self.claims.next(self.now, &self.pool);
+        }
+        (!sent.writes.is_empty() || sent.claim.is_some()).then(|| Request::Step {
+            results: sent.writes.iter().filter_map(|write| write.finish(self.now)).collect(),
+            unstarted: sent.writes.iter().filter_map(PendingWrite::released).collect(),
+            claim: sent.claim.clone(),
+            // Only the first try to record a result waits for a lock.
+            skips_locked: are_sent_again || sent.writes.iter().any(|it| it.released().is_some()),
+        })
+    }
+
     fn stepped(&mut self, sent: Sent, step: StepResult) {
         let StepResult { recorded, locked, taken, claiming } = step;
         self.link.accepted();
@@ -676,34 +676,6 @@ impl Machine {
             self.release(taken.claimed.iter().map(Claimed::token), sent.at);
         } else {
             self.start(taken.claimed, sent.at);
-        }
-    }
-
-    fn observe_answer(&mut self, sent: Instant) {
-        self.claims.prefetch.observe_answer(self.now - sent);
-        self.batching_until = self.now + self.claims.prefetch.window();
-    }
-
-    /// Hands claimed runs to the pool. The claim was sent at `sent`.
-    fn start(&mut self, mut claimed: Vec<Claimed>, sent: Instant) {
-        let mut tasks = Vec::with_capacity(claimed.len());
-        // A last attempt must start at once: if the worker crashed before, the run would be dead
-        // without a start. There are no more of them than free threads.
-        claimed.sort_by_key(|run| run.attempt < run.max_attempts);
-        for run in claimed {
-            for earlier in self.leases.add(run.token(), self.now, sent + self.timing.lease) {
-                self.instructions.push(Instruction::Stop(earlier, StopReason::LeaseLost));
-            }
-            let stopped = run.cancel_asked.then_some(StopReason::Cancelled);
-            // The database measured this time after the request was sent.
-            let start_by = run.expires_in.map(|left| sent + left);
-            tasks.push(Task { run, until: sent + self.timing.stop_after, start_by, stopped });
-        }
-        if !tasks.is_empty() {
-            // The driver hands them to the pool after this call.
-            self.pool.waiting += tasks.len();
-            self.pool.oldest.get_or_insert(self.now);
-            self.instructions.push(Instruction::Start(tasks));
         }
     }
 
@@ -771,6 +743,34 @@ impl Machine {
             return Err(error);
         }
         Ok(())
+    }
+
+    fn observe_answer(&mut self, sent: Instant) {
+        self.claims.prefetch.observe_answer(self.now - sent);
+        self.batching_until = self.now + self.claims.prefetch.window();
+    }
+
+    /// Hands claimed runs to the pool. The claim was sent at `sent`.
+    fn start(&mut self, mut claimed: Vec<Claimed>, sent: Instant) {
+        let mut tasks = Vec::with_capacity(claimed.len());
+        // A last attempt must start at once: if the worker crashed before, the run would be dead
+        // without a start. There are no more of them than free threads.
+        claimed.sort_by_key(|run| run.attempt < run.max_attempts);
+        for run in claimed {
+            for earlier in self.leases.add(run.token(), self.now, sent + self.timing.lease) {
+                self.instructions.push(Instruction::Stop(earlier, StopReason::LeaseLost));
+            }
+            let stopped = run.cancel_asked.then_some(StopReason::Cancelled);
+            // The database measured this time after the request was sent.
+            let start_by = run.expires_in.map(|left| sent + left);
+            tasks.push(Task { run, until: sent + self.timing.stop_after, start_by, stopped });
+        }
+        if !tasks.is_empty() {
+            // The driver hands them to the pool after this call.
+            self.pool.waiting += tasks.len();
+            self.pool.oldest.get_or_insert(self.now);
+            self.instructions.push(Instruction::Start(tasks));
+        }
     }
 
     fn ended(&mut self, ended: Ended) {
