@@ -132,9 +132,9 @@ fn apply_reports_every_job_with_a_mistake_by_line() {
     assert_eq!(
         starts,
         [
-            "jobctl: nothing is applied: jobs.toml:2: job `z`: `shell` ",
-            "jobctl: nothing is applied: jobs.toml:7: job `a`: `queue`:",
-            "jobctl: nothing is applied: jobs.toml:8: unknown key `job`",
+            "jobctl: cannot apply: jobs.toml:2: job `z`: `shell` ",
+            "jobctl: cannot apply: jobs.toml:7: job `a`: `queue`:",
+            "jobctl: cannot apply: jobs.toml:8: unknown key `job`",
         ],
         "{refused}"
     );
@@ -268,7 +268,7 @@ fn an_error_names_its_line_and_applies_nothing() {
                 .exits(2)
                 .stdout("")
                 .complains_once()
-                .stderr_has(&format!("jobctl: nothing is applied: jobs.toml:{line}: {what}"));
+                .stderr_has(&format!("jobctl: cannot apply: jobs.toml:{line}: {what}"));
         }
         assert_eq!(definitions(&db), before, "{wrong}");
     }
@@ -458,7 +458,7 @@ fn a_file_without_jobs_is_refused() {
         let (_folder, file) = file_of(text);
         for flags in [&["--yes"][..], &["--dry-run"], &["--prune", "--yes"]] {
             let refused = db.jobctl(["apply", &file]).args(flags.iter().copied()).run().exits(2);
-            refused.stdout("").complains_once().stderr_has("nothing is applied: ");
+            refused.stdout("").complains_once().stderr_has("cannot apply: ");
         }
         db.jobctl(["apply", "-"]).stdin(text).run().exits(2).stderr_has("-: it has no jobs");
     }
@@ -506,7 +506,7 @@ fn an_apply_that_ends_more_than_it_keeps_or_a_schedule_needs_a_yes() {
         };
         let refused = db.jobctl(words.iter().copied()).run().exits(2).stdout("");
         let why = format!(
-            "jobctl: nothing is applied: this would {what}; stdin is not a terminal; add --yes\n"
+            "jobctl: cannot apply: it would {what}, and stdin is not a terminal to ask; add --yes\n"
         );
         refused.stderr(&why);
         assert_eq!(definitions(&db), stored, "{after}");
@@ -517,7 +517,7 @@ fn an_apply_that_ends_more_than_it_keeps_or_a_schedule_needs_a_yes() {
         assert_eq!(definitions(&db), stored, "{after}");
         let (shown, agreed) = answer_at_terminal(&db, &command, "y");
         agreed.success();
-        assert!(!shown.contains("nothing is applied"), "{shown}");
+        assert!(!shown.contains("not confirmed"), "{shown}");
         assert_ne!(definitions(&db), stored, "{after}");
     }
 }

@@ -14,7 +14,7 @@ fn count_runs(db: &TestDb) -> String {
 #[track_caller]
 fn assert_refused(db: &TestDb, lines: &[&str], exit: i32, why: &str) {
     let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines.join("\n")).run();
-    let line = format!("jobctl: nothing is enqueued: batch line {}: {why}", lines.len());
+    let line = format!("jobctl: cannot enqueue: batch line {}: {why}", lines.len());
     refused.exits(exit).stdout("").complains_once().stderr_has(&line);
 }
 
@@ -176,7 +176,7 @@ fn a_repeated_key_in_a_batch_is_one_run_or_a_conflict() {
         .exits(4)
         .stdout("")
         .complains_once()
-        .stderr_has("nothing is enqueued: batch line 2: key `k`");
+        .stderr_has("cannot enqueue: batch line 2: key `k`");
     assert_eq!(count_runs(&db), "0");
     let lines = format!("{}\n{GOOD}\n{}", with_key("a"), with_key("a"));
     let finished = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();

@@ -433,7 +433,7 @@ fn enqueue_refuses_an_unknown_job_with_a_suggestion() {
             .exits(3)
             .stdout("")
             .complains_once();
-        refused.stderr_has("nothing is enqueued: batch line 1: no definition");
+        refused.stderr_has("cannot enqueue: batch line 1: no definition");
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }

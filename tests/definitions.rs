@@ -81,7 +81,7 @@ fn an_unknown_name_is_refused_with_a_suggestion() {
         .stdout("")
         .complains_once()
         .stderr(
-            "jobctl: nothing is enqueued: batch line 2: no definition `send_weekly_raport`; \
+            "jobctl: cannot enqueue: batch line 2: no definition `send_weekly_raport`; \
          did you mean `send_weekly_report`?\n",
         );
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");

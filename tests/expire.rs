@@ -241,7 +241,7 @@ fn a_run_expires_before_the_year_10000() {
     let line = r#"{"job_type": "shell", "payload": {"command": "true"}, "run_at": "#;
     let lines = format!("{line}\"2030-01-01T00:00:00Z\"}}\n{line}\"9999-12-31T00:00:00Z\"}}\n");
     let batch = db.jobctl(["enqueue", "--batch", "-", "--expires-in", "2d"]).stdin(lines);
-    batch.run().exits(2).stderr_has(&format!("nothing is enqueued: batch line 2: {why}"));
+    batch.run().exits(2).stderr_has(&format!("cannot enqueue: batch line 2: {why}"));
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "2");
     let id = db.enqueue(["a", "--in", "1h", "--expires-in", "2d"]);
     db.jobctl(["edit", &id.to_string(), "--run-at", "9999-12-31T00:00:00Z"]).run().success();

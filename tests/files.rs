@@ -254,5 +254,5 @@ fn a_definitions_file_may_have_ten_thousand_jobs_and_reports_fifty_mistakes() {
     refused.complains_once().stderr_has("-:1: more than 10,000 jobs; ");
     let refused = db.jobctl(["apply", "-"]).stdin(jobs(60, "1")).run().exits(2).stdout("");
     assert_eq!(refused.stderr.lines().count(), 51, "{refused}");
-    refused.stderr_has(":100: job `j49`: ").stderr_has("nothing is applied: -: 10 more mistakes");
+    refused.stderr_has(":100: job `j49`: ").stderr_has("cannot apply: -: 10 more mistakes");
 }

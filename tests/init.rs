@@ -201,10 +201,10 @@ fn at_a_terminal_only_a_yes_installs_the_lines() {
     let shown = done.stdout.replace('\r', "");
     let [_, no, yes] = shown.split("== ").collect::<Vec<_>>()[..] else { panic!("{done}") };
     for answer in [no, yes] {
-        assert!(answer.contains("Change the crontab? [y/N] "), "{done}");
+        assert!(answer.contains("change the crontab? [y/N] "), "{done}");
         assert!(answer.contains("\n+ * * * * * "), "{done}");
     }
-    let unchanged = "jobctl: the crontab is left unchanged\nexit 1\n0 4 * * * backup\n";
+    let unchanged = "jobctl: cannot init: not confirmed\nexit 1\n0 4 * * * backup\n";
     assert!(no.ends_with(unchanged), "{done}");
     assert!(yes.contains("the lines are installed in the crontab\n0 4 * * * backup\n"), "{done}");
     assert!(yes.ends_with("# END jobctl\n"), "{done}");

@@ -27,7 +27,7 @@ fn a_full_definition_refuses_runs_with_a_status_and_a_code_of_its_own() {
     assert_eq!((refused.code().code(), refused.detail()), ("JC008", Some("a")));
     let lines = "{\"job_type\": \"b\"}\n{\"job_type\": \"a\"}\n";
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().exits(9).stdout("");
-    batch.stderr(&format!("jobctl: nothing is enqueued: batch line 2: {why}"));
+    batch.stderr(&format!("jobctl: cannot enqueue: batch line 2: {why}"));
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "2");
     // A key that has its run needs no room, and other definitions have their own.
     assert_eq!(db.enqueue(["a", "--key", "k"]), 1);

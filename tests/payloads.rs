@@ -31,7 +31,7 @@ fn refuses(db: &TestDb, payload: &[u8], why: &str, position: &str) {
     }
     let line = [b"{\"job_type\": \"shell\", \"payload\": ", payload, b"}"].concat();
     let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run();
-    refused.exits(2).stdout("").complains_once().stderr_has("nothing is enqueued: batch line 1: ");
+    refused.exits(2).stdout("").complains_once().stderr_has("cannot enqueue: batch line 1: ");
 }
 
 #[test]

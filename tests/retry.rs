@@ -333,8 +333,11 @@ fn all_runs_need_yes_without_a_terminal() {
         ("cancel", "--all-waiting"),
         ("cancel", "--all"),
     ] {
-        let why = "jobctl: cannot ask for confirmation: stdin is not a terminal; add --yes\n";
-        db.jobctl([command, flag]).run().exits(2).stdout("").stderr(why);
+        let why = format!(
+            "jobctl: cannot {command}: it would {command} all runs that match, and stdin is not a \
+             terminal to ask; add --yes\n"
+        );
+        db.jobctl([command, flag]).run().exits(2).stdout("").stderr(&why);
         let result = match command {
             "retry" => "queued",
             "settle" => "settled",
@@ -405,7 +408,7 @@ fn all_dead_asks_for_confirmation_at_a_terminal() {
     for no in ["n", "", "yess"] {
         let (shown, finished) = answer_at_terminal(&db, "retry --all-dead", no);
         assert!(shown.contains("retry 3 dead runs? [y/N] "), "{shown}");
-        assert!(shown.contains("jobctl: 3 dead runs left unchanged"), "{shown}");
+        assert!(shown.contains("jobctl: cannot retry: not confirmed"), "{shown}");
         finished.exits(1);
         assert_eq!(dead(), "3");
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::DatabaseFlags;
 use super::arguments::Reason;
-use crate::exit::{Exit, Fault};
+use crate::exit::Fault;
 use crate::files::{self, MIB};
 use crate::job::definition::{self, Definition, Problem};
 use crate::job::definition_keys;
@@ -94,14 +94,14 @@ impl Arguments {
         let store = database.open()?;
         let definitions = definition::read(&text, store.now()?).map_err(|problems| {
             let of = |Problem { line, what }: &Problem| {
-                format!("nothing is applied: {}:{line}: {what}", self.file)
+                format!("cannot apply: {}:{line}: {what}", self.file)
             };
             // `main` prints the last one.
             let mut lines: Vec<_> = problems.iter().take(MOST_PROBLEMS).map(of).collect();
             let others = problems.len() - lines.len();
             if others > 0 {
                 let others = plural::of(others as i64, "more mistake");
-                lines.push(format!("nothing is applied: {}: {others}", self.file));
+                lines.push(format!("cannot apply: {}: {others}", self.file));
             }
             let last = lines.pop().unwrap_or_default();
             lines.iter().for_each(|line| print::complain(line));
@@ -109,7 +109,7 @@ impl Arguments {
         })?;
         if definitions.is_empty() {
             let why = "it has no jobs; `enabled = false` in a job stops it";
-            return Err(Fault::usage(format!("nothing is applied: {}: {why}", self.file)).into());
+            return Err(Fault::usage(format!("cannot apply: {}: {why}", self.file)).into());
         }
         let definitions = Arc::new(definitions);
         let others = if self.prune { Unlisted::Remove } else { Unlisted::Disable };
@@ -148,14 +148,7 @@ fn confirm(applied: &Applied, others: Unlisted) -> anyhow::Result<()> {
         scheduled => format!(", {scheduled} with a schedule"),
     };
     let what = format!("{} {ended}{scheduled}", verb(others));
-    if !print::can_ask() {
-        let why = format!("this would {what}; stdin is not a terminal; add --yes");
-        return Err(Fault::usage(format!("nothing is applied: {why}")).into());
-    }
-    match print::confirm(&format!("{what}?"))? {
-        true => Ok(()),
-        false => Err(Fault::new(Exit::CouldNot, "nothing is applied: not confirmed").into()),
-    }
+    print::confirm("apply", &what)
 }
 
 fn verb(others: Unlisted) -> &'static str {

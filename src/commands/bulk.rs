@@ -58,8 +58,8 @@ impl Selection {
     }
 
     /// Fails if a filter is given without a flag that selects `all` runs, or if the question about
-    /// all runs can't be asked. `flags` names the flags.
-    pub(super) fn check(&self, all: bool, flags: &str) -> Result<(), Fault> {
+    /// all runs can't be asked. `flags` names the flags, `verb` the command.
+    pub(super) fn check(&self, all: bool, flags: &str, verb: &str) -> Result<(), Fault> {
         if !all {
             return self.filter.refuse_without(flags);
         }
@@ -67,7 +67,7 @@ impl Selection {
             return Ok(());
         }
         // A script whose filter is empty by mistake must not change all runs.
-        Err(Fault::usage("cannot ask for confirmation: stdin is not a terminal; add --yes"))
+        Err(print::unaskable(verb, &format!("{verb} all runs that match")))
     }
 }
 
@@ -148,11 +148,9 @@ impl BulkRequest<'_> {
         };
         if ids.is_empty() {
             print::hint(output, &format!("{matching} matches"));
-        } else if !flags.yes
-            && !flags.dry_run
-            && !print::confirm(&format!("{} {matching}?", self.action.verb()))?
-        {
-            return Err(Fault::new(Exit::CouldNot, format!("{matching} left unchanged")).into());
+        } else if !flags.yes && !flags.dry_run {
+            let verb = self.action.verb();
+            print::confirm(verb, &format!("{verb} {matching}"))?;
         }
         // Runs whose status changed meanwhile no longer match; skip them.
         let matches = |result: &RunResult| match result {

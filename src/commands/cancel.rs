@@ -35,7 +35,7 @@ impl Arguments {
             let all = self.all.then_some("unfinished");
             (&[Status::Queued, Status::Failed, Status::Running], all)
         };
-        self.runs.check(all.is_some(), "--all-waiting or --all")?;
+        self.runs.check(all.is_some(), "--all-waiting or --all", "cancel")?;
         let store = database.open()?;
         let request = BulkRequest {
             action: RunAction::Cancel,

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        self.runs.check(self.all_waiting, "--all-waiting")?;
+        self.runs.check(self.all_waiting, "--all-waiting", "edit")?;
         let payload = self.values.payload_file.as_deref().map(payload_of).transpose()?;
         let store = database.open()?;
         if let Some(payload) = &payload {

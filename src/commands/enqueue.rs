@@ -465,7 +465,7 @@ fn read_batch(
 /// Adds the line of a batch to an error.
 fn at_line(line: Option<usize>, fault: Fault) -> Fault {
     let Some(line) = line else { return fault };
-    Fault::new(fault.exit, format!("nothing is enqueued: batch line {line}: {fault}"))
+    Fault::new(fault.exit, format!("cannot enqueue: batch line {line}: {fault}"))
 }
 
 fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), String> {

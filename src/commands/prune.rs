@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::DatabaseFlags;
 use super::arguments::{run_id, up_to};
 use super::bulk::{self, BulkFlags, BulkRequest};
-use crate::exit::{Exit, Fault};
+use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
 use crate::store;
@@ -119,9 +119,8 @@ impl Arguments {
         if !dry_run && print::can_ask() {
             let runs = count()?.iter().map(|count| count.runs).sum();
             total = usize::try_from(runs).ok();
-            let question = format!("delete {}?", plural::of(runs, "old run"));
-            if !yes && runs > 0 && !print::confirm(&question)? {
-                return Err(Fault::new(Exit::CouldNot, "cannot prune: not confirmed").into());
+            if !yes && runs > 0 {
+                print::confirm("prune", &format!("delete {}", plural::of(runs, "old run")))?;
             }
         }
         let (mut ids, mut kept) = (Vec::new(), Vec::new());

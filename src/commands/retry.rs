@@ -46,7 +46,7 @@ impl Arguments {
             (_, true) => Some(Status::Cancelled),
             _ => None,
         };
-        self.runs.check(all.is_some(), "--all-dead or --all-cancelled")?;
+        self.runs.check(all.is_some(), "--all-dead or --all-cancelled", "retry")?;
         let store = database.open()?;
         let (from, only): (&[_], _) = match (&all, self.force) {
             (Some(status), _) => (std::slice::from_ref(status), ""),

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        self.runs.check(self.all_dead, "--all-dead")?;
+        self.runs.check(self.all_dead, "--all-dead", "settle")?;
         let store = database.open()?;
         let from = &[Status::Dead];
         let request = BulkRequest {

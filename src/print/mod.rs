@@ -19,7 +19,7 @@ use log::{Level, LevelFilter, Record, log_enabled};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::exit::Fault;
+use crate::exit::{Exit, Fault};
 use crate::text::listing::Listing;
 use crate::text::plain::{self, is_invisible, plain};
 use log_writer::LogWriter;
@@ -323,15 +323,25 @@ pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Asks for confirmation at the terminal. Returns true if stdin is not a terminal.
-pub(crate) fn confirm(question: &str) -> anyhow::Result<bool> {
+/// Asks whether a command may do `what`; fails if the answer is not yes. `command` names it.
+pub(crate) fn confirm(command: &str, what: &str) -> anyhow::Result<()> {
     if !can_ask() {
-        return Ok(true);
+        return Err(unaskable(command, what).into());
     }
-    let _ = write!(io::stderr(), "{} [y/N] ", plain(question));
+    let _ = write!(io::stderr(), "{}? [y/N] ", plain(what));
     let mut line = String::new();
     io::stdin().lock().take(100).read_line(&mut line).context("cannot read the answer")?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+    match line.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Fault::new(Exit::CouldNot, format!("cannot {command}: not confirmed")).into()),
+    }
+}
+
+/// The error of a command that would have to ask.
+pub(crate) fn unaskable(command: &str, what: &str) -> Fault {
+    Fault::usage(format!(
+        "cannot {command}: it would {what}, and stdin is not a terminal to ask; add --yes"
+    ))
 }
 
 /// Starts the log on stderr: one line an event. `JOBCTL_LOG` overrides the level.

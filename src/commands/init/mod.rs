@@ -202,14 +202,7 @@ impl Arguments {
         if self.yes {
             return Ok(());
         }
-        if !print::can_ask() {
-            let why = format!("cannot ask whether to change {what}: no terminal; add --yes");
-            return Err(Fault::usage(why).into());
-        }
-        if !print::confirm(&format!("Change {what}?"))? {
-            return Err(Fault::new(Exit::CouldNot, format!("{what} is left unchanged")).into());
-        }
-        Ok(())
+        print::confirm("init", &format!("change {what}"))
     }
 }
 
