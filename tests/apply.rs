@@ -128,7 +128,7 @@ fn apply_reports_every_job_with_a_mistake_by_line() {
     )
     .unwrap();
     let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().exits(2);
-    let starts: Vec<_> = refused.stderr.lines().map(|line| &line[..line.len().min(58)]).collect();
+    let starts: Vec<_> = refused.stderr.lines().map(|line| &line[..line.len().min(52)]).collect();
     assert_eq!(
         starts,
         [

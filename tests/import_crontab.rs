@@ -80,6 +80,8 @@ max_attempts = 1
 # Line 13 is left out: it is neither a variable, nor a schedule and a command
 #     nonsense
 
+# Line 14: Debian's cron ignores CRON_TZ, other crons obey it: see the time_zone of the next jobs
+
 [jobs."check.sh"]
 shell = ["/bin/bash", "-c", "[ -x /usr/bin/check.sh ] && /usr/bin/check.sh"]
 env = { PATH = "/srv/app/bin:/usr/bin" }
@@ -95,7 +97,7 @@ max_attempts = 1
 fn each_line_becomes_a_job_or_a_warning() {
     let imported = import(CRONTAB, &[]).exits(1).stdout(DEFINITIONS);
     let lines: Vec<_> = imported.stderr.lines().collect();
-    assert_eq!(lines.len(), 4, "{imported}");
+    assert_eq!(lines.len(), 5, "{imported}");
     assert!(lines[1] == "jobctl: -:11: @reboot has no equivalent: keep the line", "{imported}");
     let db = TestDb::new();
     assert_eq!(db.apply(DEFINITIONS).lines().count(), 4);
@@ -115,7 +117,8 @@ fn a_job_reads_the_text_after_a_percent_sign() {
 fn a_line_of_the_system_names_its_user() {
     let line =
         "HOME=/srv\n17 * * * * root test -x /bin/a || { cd / && run-parts /etc/cron.hourly; }\n";
-    let imported = import(line, &["--system"]).success().stderr("");
+    let why = "cron runs the lines of root as that user: let a crontab of root tick\n";
+    let imported = import(line, &["--system"]).success().stderr(&format!("jobctl: -:2: {why}"));
     let imported = imported.stdout_has(
         "# Cron runs it as root: let a crontab of that user tick.\n[jobs.run-parts]\nshell = ",
     );
@@ -136,7 +139,13 @@ fn a_file_of_the_system_names_users_without_a_flag() {
     let command = format!("unshare --mount sh -euc '{}'", steps.replace('\'', r"'\''"));
     let done = Invocation::script(&command, None).run().success();
     assert_eq!(done.stdout.matches("[jobs.backup]\nshell = \"backup\"\n").count(), 2, "{done}");
-    let assumed = |file| format!("jobctl: the lines of {file} name a user: --system is assumed\n");
+    let assumed = |file| {
+        format!(
+            "jobctl: the lines of {file} name a user: --system is assumed\n\
+             jobctl: {file}:1: cron runs the lines of root as that user: let a crontab of root \
+             tick\n"
+        )
+    };
     done.stderr(&[assumed("/etc/crontab"), assumed("app")].concat());
 }
 
@@ -334,6 +343,36 @@ fn a_file_that_cron_ignores_is_not_imported() {
         import(crontab, &[]).success().stderr("");
     }
     import("", &[]).success().stdout("").stderr("");
+}
+
+#[test]
+fn a_job_that_leaves_a_process_is_imported_with_a_warning() {
+    let why = "jobctl ends what `&` leaves running when the job ends: remove the `&`";
+    let leaves =
+        ["(sleep 3; echo late >f) &", "nohup a >/dev/null 2>&1 &", "a & b", "a&", "a '&' &"];
+    let waits =
+        ["a && b", "a >f 2>&1", "a &>f", "a |& b", "a '& b'", "a \\& b", "a # &", "a & wait"];
+    let crontab: String =
+        leaves.iter().chain(&waits).map(|command| format!("@daily {command}\n")).collect();
+    let warnings: String =
+        (1..=leaves.len()).map(|line| format!("jobctl: -:{line}: {why}\n")).collect();
+    let imported = import(&crontab, &[]).success().stderr(&warnings);
+    assert_eq!(names(&imported).len(), leaves.len() + waits.len());
+}
+
+#[test]
+fn each_user_of_a_system_crontab_and_cron_tz_are_named() {
+    let crontab =
+        "@daily root a\n@daily www-data b\n@daily root c\nCRON_TZ=Asia/Tokyo\n@daily root d\n";
+    let of = |user: &str| {
+        format!("cron runs the lines of {user} as that user: let a crontab of {user} tick")
+    };
+    let zone =
+        "Debian's cron ignores CRON_TZ, other crons obey it: see the time_zone of the next jobs";
+    let lines = [(1, of("root")), (2, of("www-data")), (4, zone.to_owned())];
+    let lines = lines.map(|(line, why)| format!("jobctl: -:{line}: {why}\n")).concat();
+    let imported = import(crontab, &["--system"]).success().stderr(&lines);
+    imported.stdout_has("time_zone = \"Asia/Tokyo\"\n");
 }
 
 #[test]

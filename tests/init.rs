@@ -177,7 +177,7 @@ crontab -l 2>&1 || :
 
 /// Answers the question at a terminal, and shows the crontab afterwards.
 const ANSWERS: &str = r#"
-printf '%s\n' '0 4 * * * backup' | crontab -
+printf '%s\n' 'MAILTO=""' HOME=/srv TZ=UTC '0 4 * * * backup' | crontab -
 for answer in n y; do
     echo "== $answer"
     printf '%s\n' $answer | script -qec "'$jobctl' init --crontab" /dev/null 2>&1 || echo "exit $?"
@@ -204,9 +204,16 @@ fn at_a_terminal_only_a_yes_installs_the_lines() {
         assert!(answer.contains("change the crontab? [y/N] "), "{done}");
         assert!(answer.contains("\n+ * * * * * "), "{done}");
     }
-    let unchanged = "jobctl: cannot init: not confirmed\nexit 1\n0 4 * * * backup\n";
-    assert!(no.ends_with(unchanged), "{done}");
-    assert!(yes.contains("the lines are installed in the crontab\n0 4 * * * backup\n"), "{done}");
+    let own = "MAILTO=\"\"\nHOME=/srv\nTZ=UTC\n0 4 * * * backup\n";
+    assert!(no.ends_with(&format!("cannot init: not confirmed\nexit 1\n{own}")), "{done}");
+    assert!(yes.contains(&format!("the lines are installed in the crontab\n{own}")), "{done}");
+    for complaint in [
+        "the crontab sets HOME: ticks read /srv/.pgpass, not yours",
+        "cron mails no line of `check` and `tick`, because the crontab sets MAILTO to nothing",
+        "the crontab sets TZ=UTC, also for ticks and jobs",
+    ] {
+        assert!(no.contains(&format!("jobctl: {complaint}\n")), "{done}");
+    }
     assert!(yes.ends_with("# END jobctl\n"), "{done}");
 }
 
@@ -232,7 +239,10 @@ fn the_lines_are_in_the_crontab_once_and_can_be_removed() {
     let tick = format!("* * * * * '{program}' tick --quiet\n");
     // Without a terminal, it asks for --yes and changes nothing.
     assert!(parts[1].contains(&format!("+ {tick}")), "{done}");
-    assert!(parts[1].contains("no terminal; add --yes\n") && parts[2] == "exit 2\n", "{done}");
+    assert!(
+        parts[1].contains("not a terminal to ask; add --yes\n") && parts[2] == "exit 2\n",
+        "{done}"
+    );
     assert!(parts[3].contains("the lines are installed in the crontab\n"), "{done}");
     let listed = parts[4].strip_prefix("exit 0\n").unwrap();
     assert!(listed.starts_with(own) && listed.matches(&tick).count() == 1, "{done}");

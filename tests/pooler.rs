@@ -173,9 +173,9 @@ fn the_error_names_statement_mode_of_a_pooler() {
     for command in [&["list"][..], &["tick"], &["enqueue", "shell", "--", "true"], &["migrate"]] {
         let refused =
             db.jobctl(command.iter().copied()).env("JOBCTL_DATABASE_URL", &pooler.url(&db)).run();
-        let refused = refused.exits(5).stdout("").complains_once();
+        let refused = refused.exits(7).stdout("").complains_once();
         refused.stderr_has(
-            "in statement pooling mode; try again; a pooler needs pool_mode = transaction\n",
+            "in statement pooling mode; set the pooler's pool_mode to transaction or session\n",
         );
     }
 }

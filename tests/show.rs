@@ -445,8 +445,8 @@ fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
     set_worker(&db, "2 minutes", "{mail}");
     assert_eq!(
         why(&db, id),
-        "due 4h ago: the last tick, 2m 5s ago, skipped it: all slots were busy, or this worker \
-         does not run such jobs"
+        "due 4h ago: the last tick, 2m 5s ago, skipped it: all slots were busy, its --limit was \
+         reached, or this worker does not run such jobs"
     );
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 minute'");
     assert_eq!(

@@ -258,6 +258,10 @@ impl From<postgres::Error> for ConnectError {
     }
 }
 
+/// The remedy if a pooler gets no connection to the server.
+pub(crate) const BEHIND_POOLER: &str = "try again; the server behind the pooler may be \
+    down, or the pool exhausted or paused";
+
 /// Returns what failed, and the remedy. Poolers use these codes for every error: PgBouncer 08P01,
 /// hosted ones XX000. The message is in lower case.
 fn of_pooler(message: &str) -> (FailureKind, &'static str) {
@@ -268,6 +272,7 @@ fn of_pooler(message: &str) -> (FailureKind, &'static str) {
         "remove it from the URL and the PG* variables, or add it to ignore_startup_parameters";
     let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     match message {
+        _ if has(&["query_wait_timeout"]) => (Resources, BEHIND_POOLER),
         // The pooler's own login failed, perhaps while the server started.
         _ if has(&["server login"]) => (Resources, UNCERTAIN),
         _ if has(&["no such database"]) || has(&["database"]) && has(&["does not exist"]) => {

@@ -153,7 +153,7 @@ pub(crate) fn role(session: &SessionFacts, may: RoleFacts) -> Finding {
     bad(
         format!("{role} may do nothing in the schema `jobctl`"),
         format!(
-            "as the schema's owner: jobctl grants --role {} --as worker | psql",
+            "as the schema's owner: jobctl grants --role {} --as worker | psql \"$DATABASE_URL\"",
             shell::word(role)
         ),
     )
@@ -174,8 +174,8 @@ pub(crate) fn grants(facts: &[GrantFacts]) -> Vec<Finding> {
             "role" => bad(
                 format!("{name} has {has}, beyond its sets of `jobctl grants`"),
                 format!(
-                    "as the schema's owner: jobctl grants --role {} --as WHAT | psql; \
-                     it revokes the rest",
+                    "as the schema's owner: jobctl grants --role {} --as WHAT \
+                     | psql \"$DATABASE_URL\"; it revokes the rest",
                     shell::word(name)
                 ),
             ),

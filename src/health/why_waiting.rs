@@ -111,7 +111,7 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
         }
         0 => format!(
             "the last tick, {ago} ago, skipped it: all slots were busy, \
-             or this worker does not run such jobs"
+             its --limit was reached, or this worker does not run such jobs"
         ),
         1 => "1 due run is ahead of it".to_owned(),
         COUNTED.. => format!("{COUNTED} or more due runs are ahead of it"),
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     const SKIPPED: &str = "due 4m ago: the last tick, 20s ago, skipped it: \
-        all slots were busy, or this worker does not run such jobs";
+        all slots were busy, its --limit was reached, or this worker does not run such jobs";
 
     fn ago(seconds: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::days(20_000) - TimeDelta::seconds(seconds)

@@ -1,6 +1,6 @@
 //! Turns a crontab into a definitions file. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use serde_json::json;
@@ -137,6 +137,7 @@ pub(crate) fn import(
         shell: None,
         environment: BTreeMap::new(),
         names: BTreeMap::new(),
+        users: BTreeSet::new(),
         comments: Vec::new(),
         imported: Imported::default(),
     };
@@ -157,6 +158,8 @@ struct Import<'a> {
     environment: BTreeMap<String, String>,
     /// The last number that was added to each name.
     names: BTreeMap<String, u32>,
+    /// The users of a system crontab's jobs.
+    users: BTreeSet<String>,
     /// Comments that belong to the next job.
     comments: Vec<String>,
     imported: Imported,
@@ -174,7 +177,7 @@ impl Import<'_> {
             self.leave_out(number, "it is not UTF-8 text; convert the file", line);
         } else if let Some((name, value)) = variable(line) {
             self.set(number, &name, value);
-        } else if let Err(LeftOut { why, cron_refuses }) = self.job(line) {
+        } else if let Err(LeftOut { why, cron_refuses }) = self.job(number, line) {
             self.imported.is_incomplete |= !cron_refuses;
             self.leave_out(number, &why, line);
         }
@@ -190,7 +193,12 @@ impl Import<'_> {
             return;
         }
         match name {
-            "CRON_TZ" => self.time_zone = value,
+            "CRON_TZ" => {
+                let why = "Debian's cron ignores CRON_TZ, other crons obey it: see the \
+                           time_zone of the next jobs";
+                self.leave_out(number, why, "");
+                self.time_zone = value;
+            }
             "SHELL" => {
                 let is_usual = matches!(value.as_str(), "/bin/sh" | "/usr/bin/sh");
                 self.shell = Some(value).filter(|_| !is_usual);
@@ -202,7 +210,7 @@ impl Import<'_> {
     }
 
     /// Writes the job of a line.
-    fn job(&mut self, line: &str) -> Result<(), LeftOut> {
+    fn job(&mut self, number: usize, line: &str) -> Result<(), LeftOut> {
         let words = if line.starts_with('@') { 1 } else { 5 };
         let (schedule, rest) = split_words(line, words).ok_or_else(|| {
             refused(match line.ends_with('=') {
@@ -246,6 +254,16 @@ impl Import<'_> {
                 "a bare `%` ends the command before its closing `{open}`: was `\\%` meant?"
             );
             return Err(why.into());
+        }
+        if leaves_process(command) {
+            let why = "jobctl ends what `&` leaves running when the job ends: remove the `&`";
+            self.imported.warnings.push((number, why.to_owned()));
+        }
+        if let Some(user) = user.clone().filter(|user| !self.users.contains(user)) {
+            let why =
+                format!("cron runs the lines of {user} as that user: let a crontab of {user} tick");
+            self.imported.warnings.push((number, why));
+            self.users.insert(user);
         }
         let name = self.name(command);
         let overlap = if skips_overlap(command) { "skip" } else { "allow" };
@@ -442,6 +460,32 @@ fn skips_overlap(command: &str) -> bool {
     simple_commands(command).any(|words| (0..words.len()).any(|from| gives_up(&words[from..])))
 }
 
+/// Returns whether the command starts a process with `&` that it does not wait for.
+fn leaves_process(command: &str) -> bool {
+    let (mut quote, mut before) = (None, ' ');
+    let mut characters = command.chars().peekable();
+    let mut leaves = false;
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some('\''), _) if c != '\'' => {}
+            (_, '\\') => {
+                characters.next();
+            }
+            (Some(closes), _) if closes == c => quote = None,
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '#') if before.is_whitespace() || ";&|(".contains(before) => break,
+            (None, '&') => {
+                let next = characters.peek();
+                leaves |=
+                    !"&><|".contains(before) && !next.is_some_and(|next| "&>".contains(*next));
+            }
+            _ => {}
+        }
+        before = c;
+    }
+    leaves && !simple_commands(command).any(|words| words.first() == Some(&"wait"))
+}
+
 /// Returns the character that must close a quote, a parenthesis or a brace of the command.
 fn left_open(command: &str) -> Option<char> {
     let mut closing = Vec::new();
@@ -475,7 +519,7 @@ fn left_open(command: &str) -> Option<char> {
 }
 
 /// Reads `NAME = value` as Debian's cron does; quotes around both are dropped.
-fn variable(line: &str) -> Option<(String, String)> {
+pub(crate) fn variable(line: &str) -> Option<(String, String)> {
     let (name, rest) = match unquote(line) {
         Some(quoted) => quoted?,
         None => line.split_at(line.find(|c: char| c == '=' || c.is_ascii_whitespace())?),

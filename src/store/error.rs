@@ -9,7 +9,7 @@ use anyhow::Chain;
 use postgres::error::SqlState;
 use postgres::types::{WasNull, WrongType};
 
-use crate::connect::Rejection;
+use crate::connect::{BEHIND_POOLER, Rejection};
 use crate::exit::Exit;
 
 /// What a caller can do about an error.
@@ -139,7 +139,7 @@ impl Error {
             return Self::new(Kind::Data, Exit::Configuration, line);
         }
         let (kind, exit, remedy) = match error.code() {
-            Some(code) => meaning(code),
+            Some(code) => meaning(code, error.as_db_error().map_or("", |db| db.message())),
             None if is_about_value(error) => (Kind::Fatal, Exit::CouldNot, ""),
             None if is_broken(error) => (Kind::Lost, Exit::Unavailable, CHECK_ADDRESS),
             None => (Kind::Lost, Exit::Unavailable, "try again"),
@@ -159,7 +159,7 @@ impl Error {
 
     /// The error that a function of the schema caught.
     pub(super) fn of_code(doing: &str, code: &str, message: &str) -> Self {
-        let (kind, exit, remedy) = meaning(&SqlState::from_code(code));
+        let (kind, exit, remedy) = meaning(&SqlState::from_code(code), "");
         let cause = format!("cannot {doing}: {message}").replace(['\n', '\r'], " ");
         Self { remedy, ..Self::new(kind, exit, cause) }
     }
@@ -261,7 +261,7 @@ pub(super) fn refusal(code: &str) -> Exit {
     }
 }
 
-fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
+fn meaning(code: &SqlState, message: &str) -> (Kind, Exit, &'static str) {
     let lost = |remedy| (Kind::Lost, Exit::Unavailable, remedy);
     let busy = |remedy| (Kind::Busy, Exit::Unavailable, remedy);
     let fatal = |exit, remedy| (Kind::Fatal, exit, remedy);
@@ -277,8 +277,11 @@ fn meaning(code: &SqlState) -> (Kind, Exit, &'static str) {
             "`jobctl grants` prints what roles need, and the schema's owner may do everything",
         ),
         code if UNDEFINED.contains(&code) => fatal(Exit::Schema, "run `jobctl migrate`"),
-        // Poolers use this code for all their errors, also for statement mode.
-        "08P01" => lost("try again; a pooler needs pool_mode = transaction"),
+        // PgBouncer uses this code for all its errors.
+        "08P01" if message.contains("statement pooling") => {
+            fatal(Exit::Configuration, "set the pooler's pool_mode to transaction or session")
+        }
+        "08P01" => lost(BEHIND_POOLER),
         "26000" | "42P05" => fatal(
             Exit::Configuration,
             "a pooler mixes up prepared statements; use its transaction mode",

@@ -1,5 +1,6 @@
 //! `jobctl init`: makes the database and this host ready.
 
+use std::collections::BTreeMap;
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use super::{DatabaseFlags, crontab, env_file, quote};
 use crate::execute::{read_crontab, replace_crontab};
 use crate::exit::{Exit, Fault};
 use crate::files::{self, Folder, SETTINGS_LIMIT};
+use crate::job::crontab::variable;
 use crate::print;
 use crate::store::{Mode, Store};
 
@@ -87,6 +89,7 @@ impl Arguments {
             if !Path::new(SENDMAIL).exists() {
                 print::complain(&format!("{LOST}; install a mail program, or send them elsewhere"));
             }
+            complain_of_variables(&read_crontab().unwrap_or_default());
             if self.crontab {
                 return self.change_crontab(&block);
             }
@@ -268,8 +271,33 @@ fn unit(template: &str, environment: &[(String, String)]) -> anyhow::Result<Stri
 const LOST: &str = "cron can't mail the lines of `check` and `tick`, because there is no \
                     /usr/sbin/sendmail";
 
+const UNSENT: &str = "cron mails no line of `check` and `tick`, because the crontab sets MAILTO \
+                      to nothing";
+
 /// Returns why cron loses the lines of jobctl, if it does.
 pub(super) fn lost_mail() -> Option<&'static str> {
-    let starts = || read_crontab().is_ok_and(|text| text.contains("jobctl"));
-    (!Path::new(SENDMAIL).exists() && starts()).then_some(LOST)
+    let text = read_crontab().ok().filter(|text| text.contains("jobctl"))?;
+    match variables(&text).get("MAILTO") {
+        Some(to) if to.is_empty() => Some(UNSENT),
+        _ => (!Path::new(SENDMAIL).exists()).then_some(LOST),
+    }
+}
+
+/// Returns the variables of the crontab that hold in the block of `init`, or at its end.
+fn variables(text: &str) -> BTreeMap<String, String> {
+    let text = text.split("# BEGIN jobctl").next().unwrap_or_default();
+    text.lines().filter_map(|line| variable(line.trim_start())).collect()
+}
+
+/// Complains of variables that cron gives to the lines of the block.
+fn complain_of_variables(text: &str) {
+    for (name, value) in variables(text) {
+        let what = match name.as_str() {
+            "MAILTO" if value.is_empty() => UNSENT.to_owned(),
+            "HOME" => format!("the crontab sets HOME: ticks read {value}/.pgpass, not yours"),
+            "SHELL" | "TZ" => format!("the crontab sets {name}={value}, also for ticks and jobs"),
+            _ => continue,
+        };
+        print::complain(&what);
+    }
 }
