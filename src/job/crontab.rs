@@ -259,11 +259,10 @@ impl Import<'_> {
             let why = "jobctl ends what `&` leaves running when the job ends: remove the `&`";
             self.imported.warnings.push((number, why.to_owned()));
         }
-        if let Some(user) = user.clone().filter(|user| !self.users.contains(user)) {
+        if let Some(user) = user.as_ref().filter(|user| self.users.insert((*user).clone())) {
             let why =
                 format!("cron runs the lines of {user} as that user: let a crontab of {user} tick");
             self.imported.warnings.push((number, why));
-            self.users.insert(user);
         }
         let name = self.name(command);
         let overlap = if skips_overlap(command) { "skip" } else { "allow" };
@@ -462,36 +461,34 @@ fn skips_overlap(command: &str) -> bool {
 
 /// Returns whether the command starts a process with `&` that it does not wait for.
 fn leaves_process(command: &str) -> bool {
-    let (mut quote, mut before) = (None, ' ');
-    let mut characters = command.chars().peekable();
     let mut leaves = false;
-    while let Some(c) = characters.next() {
-        match (quote, c) {
-            (Some('\''), _) if c != '\'' => {}
-            (_, '\\') => {
-                characters.next();
-            }
-            (Some(closes), _) if closes == c => quote = None,
-            (None, '\'' | '"') => quote = Some(c),
-            (None, '#') if before.is_whitespace() || ";&|(".contains(before) => break,
-            (None, '&') => {
-                let next = characters.peek();
-                leaves |=
-                    !"&><|".contains(before) && !next.is_some_and(|next| "&>".contains(*next));
-            }
-            _ => {}
-        }
-        before = c;
-    }
+    read_by_shell(command, |open, before, c, next| {
+        leaves |= c == '&'
+            && !open.contains(&'\'')
+            && !open.contains(&'"')
+            && !"&><|".contains(before)
+            && !next.is_some_and(|next| "&>".contains(next));
+    });
     leaves && !simple_commands(command).any(|words| words.first() == Some(&"wait"))
 }
 
 /// Returns the character that must close a quote, a parenthesis or a brace of the command.
 fn left_open(command: &str) -> Option<char> {
+    read_by_shell(command, |_, _, _, _| ())
+}
+
+/// Reads a command as a shell does, up to a comment. Calls `see` for each character that is not
+/// escaped, with the quotes and brackets that are still to be closed, and its neighbours.
+/// Returns the one that is missing at the end of the command.
+fn read_by_shell(
+    command: &str,
+    mut see: impl FnMut(&[char], char, char, Option<char>),
+) -> Option<char> {
     let mut closing = Vec::new();
     let mut before = ' ';
-    let mut characters = command.chars();
+    let mut characters = command.chars().peekable();
     while let Some(c) = characters.next() {
+        see(&closing, before, c, characters.peek().copied());
         let within = closing.last().copied();
         match (within, c) {
             (Some('\''), _) if c != '\'' => {}
