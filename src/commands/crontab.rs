@@ -26,6 +26,11 @@ pub(super) fn replaced(text: &str, block: &str) -> Option<String> {
     (state != 1).then(|| before + block + &after)
 }
 
+/// Returns the lines before the block, or all if there is none: their variables hold in the block.
+pub(super) fn before_block(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().take_while(|line| *line != BEGIN)
+}
+
 /// Returns the text with empty lines in the place of the block, so that line numbers stay the same.
 pub(super) fn without_block(text: &str) -> Option<String> {
     let lines = text.lines().count() - replaced(text, "")?.lines().count();

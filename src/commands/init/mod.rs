@@ -1,8 +1,7 @@
 //! `jobctl init`: makes the database and this host ready.
 
-use std::collections::BTreeMap;
-use std::collections::HashSet;
-use std::io::ErrorKind;
+use std::collections::{BTreeMap, HashSet};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -74,8 +73,9 @@ impl Arguments {
                 self.change_units(None)?;
             }
             // A host without cron has no lines to remove.
-            if !is_installed || read_crontab().is_ok() {
-                self.change_crontab("")?;
+            let old = read_crontab();
+            if !is_installed || old.is_ok() {
+                self.change_crontab(old, "")?;
             }
             return remove_state();
         }
@@ -89,9 +89,10 @@ impl Arguments {
             if !Path::new(SENDMAIL).exists() {
                 print::complain(&format!("{LOST}; install a mail program, or send them elsewhere"));
             }
-            complain_of_variables(&read_crontab().unwrap_or_default());
+            let old = read_crontab();
+            complain_of_variables(old.as_deref().unwrap_or_default());
             if self.crontab {
-                return self.change_crontab(&block);
+                return self.change_crontab(old, &block);
             }
             print::complain("nothing is installed; `jobctl init --crontab` adds these lines");
             print::answer(&block)
@@ -117,8 +118,9 @@ impl Arguments {
         Ok(lines.join("\n") + "\n")
     }
 
-    fn change_crontab(&self, block: &str) -> anyhow::Result<()> {
-        let old = read_crontab().context("cannot read the crontab")?;
+    /// Puts this block into the crontab that was read as `old`, or removes it if it is empty.
+    fn change_crontab(&self, old: io::Result<String>, block: &str) -> anyhow::Result<()> {
+        let old = old.context("cannot read the crontab")?;
         let new = crontab::replaced(&old, block).ok_or_else(|| {
             let why = "cannot change the crontab: the line `# END jobctl` is missing; add it";
             Fault::new(Exit::CouldNot, why)
@@ -285,8 +287,7 @@ pub(super) fn lost_mail() -> Option<&'static str> {
 
 /// Returns the variables of the crontab that hold in the block of `init`, or at its end.
 fn variables(text: &str) -> BTreeMap<String, String> {
-    let text = text.split("# BEGIN jobctl").next().unwrap_or_default();
-    text.lines().filter_map(|line| variable(line.trim_start())).collect()
+    crontab::before_block(text).filter_map(|line| variable(line.trim_start())).collect()
 }
 
 /// Complains of variables that cron gives to the lines of the block.
