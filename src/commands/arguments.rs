@@ -7,13 +7,14 @@ use std::time::Duration;
 use anyhow::bail;
 use chrono::{DateTime, Utc};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use rustix::process::geteuid;
 
 use crate::connect;
 use crate::exit::Fault;
 use crate::job::attempt::RUN_KEY_PREFIX;
 use crate::job::definition;
+use crate::job::enqueue::{KeyScope, OnConflict};
 use crate::job::failure::ERROR_TYPES;
 use crate::job::status::Status;
 use crate::print::{self, Output, Table, instant};
@@ -216,6 +217,22 @@ pub(super) fn up_to(most: Duration) -> impl Read<Duration> {
 pub(super) fn seconds(least: Duration, most: Duration) -> impl Read<f64> {
     move |text: &str| Ok(duration::parse_within(text, least, most)?.as_secs_f64())
 }
+
+/// Flags take the words of these enums, and shells complete them.
+macro_rules! flag_words {
+    ($($name:ty),+ $(,)?) => {$(
+        impl clap::ValueEnum for $name {
+            fn value_variants<'a>() -> &'a [Self] {
+                &Self::ALL
+            }
+
+            fn to_possible_value(&self) -> Option<PossibleValue> {
+                Some(self.as_str().into())
+            }
+        }
+    )+};
+}
+flag_words!(KeyScope, OnConflict, Status);
 
 /// Reads a job's name. Runs can have names that no definition may have.
 pub(super) fn job(text: &str) -> Result<String, String> {

@@ -39,17 +39,6 @@ macro_rules! words {
                 Self::ALL.into_iter().find(|known| known.as_str() == word).ok_or_else(known)
             }
         }
-
-        /// A flag takes these words, and shells complete them.
-        impl clap::ValueEnum for $name {
-            fn value_variants<'a>() -> &'a [Self] {
-                &Self::ALL
-            }
-
-            fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-                Some(self.as_str().into())
-            }
-        }
     )+};
 }
 pub(crate) use words;
