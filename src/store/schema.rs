@@ -26,17 +26,17 @@ pub(crate) struct Migration {
 
 /// Files in `sql`, without their endings.
 macro_rules! files {
-    ($($version:expr, $folder:literal: $($name:literal),+;)+) => {
-        &[$($(Migration {
+    ($version:expr, $folder:literal: $($name:literal),+ $(,)?) => {
+        &[$(Migration {
             version: $version,
             name: $name,
             sql: include_str!(concat!("../../sql/", $folder, $name, ".sql")),
-        }),+),+]
+        }),+]
     };
 }
 
 /// All migrations in order; the version of the last one is the version of the program.
-static MIGRATIONS: &[Migration] = files![Some(1), "migrations/": "0001_initial";];
+static MIGRATIONS: &[Migration] = files![Some(1), "migrations/": "0001_initial"];
 
 /// The functions and views, which the newest migration precedes.
 static OBJECTS: &[Migration] = files![
@@ -48,7 +48,7 @@ static OBJECTS: &[Migration] = files![
         "functions/may_settle", "functions/record_effect", "functions/refuse_update",
         "functions/replace_waiting", "functions/set_aside_unclaimable", "functions/try_enqueue",
         "views/current_holds", "views/daily_figures", "views/dead_runs", "views/leases",
-        "views/long_running_runs", "views/unaccepted_restores";
+        "views/long_running_runs", "views/unaccepted_restores",
 ];
 
 /// The schema after all migrations, as `pg_dump` writes it; a test keeps the file current.
