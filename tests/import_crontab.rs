@@ -181,6 +181,8 @@ fn a_job_is_named_after_the_program_that_does_the_work() {
         ),
         (". /etc/profile; nice sleep 5; /usr/bin/backup --all", "backup"),
         ("source /etc/profile && bin/orders", "orders"),
+        ("for i in a b; do thumbs $i; done", "thumbs"),
+        ("while read -r l; do send $l; done", "send"),
         ("set -e; cd /srv/app; ./mails.sh", "mails.sh"),
         ("env -u TERM LANG=C /srv/app/bin/invoices --all", "invoices"),
         ("/usr/bin/flock -w 5 -n /run/lock/feed.lock /srv/app/bin/feed", "feed"),
@@ -348,10 +350,33 @@ fn a_file_that_cron_ignores_is_not_imported() {
 #[test]
 fn a_job_that_leaves_a_process_is_imported_with_a_warning() {
     let why = "jobctl ends what `&` leaves running when the job ends: remove the `&`";
-    let leaves =
-        ["(sleep 3; echo late >f) &", "nohup a >/dev/null 2>&1 &", "a & b", "a&", "a '&' &"];
-    let waits =
-        ["a && b", "a >f 2>&1", "a &>f", "a |& b", "a '& b'", "a \\& b", "a # &", "a & wait"];
+    let leaves = [
+        "(sleep 3; echo late >f) &",
+        "nohup a >/dev/null 2>&1 &",
+        "a & b",
+        "a&",
+        "a '&' &",
+        "sh -c 'sleep 3 &'",
+        "su - app -c \"nohup a &\"",
+        "nohup bash -lc 'a & b' >f",
+        "a & wait; b &",
+        "echo $((1 & 3)); a &",
+    ];
+    let waits = [
+        "a && b",
+        "a >f 2>&1",
+        "a &>f",
+        "a |& b",
+        "a '& b'",
+        "a \\& b",
+        "a # &",
+        "a & wait",
+        "sh -c 'a & wait'",
+        "grep -c 'a & b' f",
+        "curl -o c 'http://a/?b=1&c=2'",
+        "echo $((RANDOM & 3))",
+        "a; b & wait $!",
+    ];
     let crontab: String =
         leaves.iter().chain(&waits).map(|command| format!("@daily {command}\n")).collect();
     let warnings: String =

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use serde_json::json;
 
+use super::command_text::{leaves_process, left_open, own_subcommand, program, skips_overlap};
 use super::definition::check_name;
 use super::definition_keys::{toml, toml_text};
 use crate::schedule::Schedule;
@@ -34,55 +35,6 @@ const NOT_CARRIED: [(&str, &str); 4] = [
     ("MAILFROM", "set it in the crontab that runs `jobctl check`"),
     ("CONTENT_TYPE", "jobctl sends no mail"),
     ("CONTENT_TRANSFER_ENCODING", "jobctl sends no mail"),
-];
-/// Programs that start another one: their name, the options that have a value, and the number of
-/// their own words before the other program.
-const WRAPPERS: [(&str, &str, usize); 40] = [
-    ("bash", "O", 0),
-    ("bundle", "", 1),
-    ("chronic", "", 0),
-    ("chroot", "", 1),
-    ("dash", "", 0),
-    ("docker", "efuvwp", 2),
-    ("docker-compose", "efuvwp", 2),
-    ("env", "uSC", 0),
-    ("eval", "", 0),
-    ("exec", "a", 0),
-    ("flock", "wEc", 1),
-    ("ionice", "cn", 0),
-    ("java", "p", 0),
-    ("kubectl", "nc", 2),
-    ("nice", "n", 0),
-    ("node", "r", 0),
-    ("nohup", "", 0),
-    ("npm", "", 1),
-    ("npx", "p", 0),
-    ("perl", "I", 0),
-    ("php", "dc", 0),
-    ("podman", "efuvwp", 2),
-    ("poetry", "", 1),
-    ("python", "WX", 0),
-    ("python3", "WX", 0),
-    ("ruby", "I", 0),
-    ("run-one", "", 0),
-    ("runuser", "ugs", 0),
-    ("setpriv", "", 0),
-    ("setsid", "", 0),
-    ("sh", "", 0),
-    ("ssh", "iopFlJ", 1),
-    ("su", "sg", 1),
-    ("sudo", "ugCpDR", 0),
-    ("systemd-cat", "tp", 0),
-    ("systemd-run", "pu", 0),
-    ("then", "", 0),
-    ("time", "fo", 0),
-    ("timeout", "sk", 0),
-    ("true", "", 0),
-];
-/// First words of commands that only prepare the job, as in `[ -x /usr/bin/a ] && /usr/bin/a`.
-const PREPARATIONS: [&str; 17] = [
-    ".", "[", "[[", "cd", "command", "exit", "export", "if", "mkdir", "set", "sleep", "source",
-    "test", "trap", "ulimit", "umask", "unset",
 ];
 /// Cron refuses longer commands, in bytes.
 const LONGEST_COMMAND: usize = 998;
@@ -381,138 +333,6 @@ fn check_user(user: &str) -> Result<(), LeftOut> {
 fn is_field(word: &str) -> bool {
     let is_number = word.chars().all(|c| c.is_ascii_digit() || "*/,-?#L".contains(c));
     !word.is_empty() && (is_number || Schedule::parse(&format!("0 0 * * {word}"), "UTC").is_ok())
-}
-
-/// Returns the words of each simple command, also of those within quotes.
-fn simple_commands(command: &str) -> impl Iterator<Item = Vec<&str>> {
-    let separators = |c: char| c.is_whitespace() || "(){}<>\"'`$".contains(c);
-    command
-        .split(['&', '|', ';', '{', '\n'])
-        .map(move |command| command.split(separators).filter(|word| !word.is_empty()).collect())
-}
-
-fn file_name(word: &str) -> &str {
-    word.rsplit('/').next().unwrap_or_default()
-}
-
-/// Returns the file name of the first program that is neither a wrapper nor a preparation, without
-/// characters that a job's name may not have.
-fn program(command: &str) -> String {
-    let prepares = |word: &str| PREPARATIONS.contains(&word);
-    // After a wrapper, too: `nice sleep 5; /usr/bin/a`.
-    let program = simple_commands(command)
-        .filter(|words| !words.first().is_some_and(|word| prepares(word)))
-        .filter_map(|words| worker(&words))
-        .find(|program| !prepares(program));
-    let program = program.unwrap_or_default();
-    program.chars().filter(|c| c.is_ascii_alphanumeric() || "_.-".contains(*c)).collect()
-}
-
-/// Returns the program of a simple command that no wrapper is; else the last word of a wrapper, as
-/// the container of `docker start app`.
-fn worker<'a>(words: &[&'a str]) -> Option<&'a str> {
-    let is_program = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
-    let (mut with_value, mut own, mut is_value, mut last) = ("", 0, false, None);
-    for word in words {
-        if std::mem::take(&mut is_value) || word.contains('=') {
-            continue;
-        }
-        if let Some(option) = word.strip_prefix('-') {
-            let letter = option.chars().next_back().filter(|_| !option.starts_with('-'));
-            is_value = letter.is_some_and(|letter| with_value.contains(letter));
-            continue;
-        }
-        let word = file_name(word);
-        if own > 0 {
-            own -= 1;
-            last = Some(word).filter(is_program);
-        } else if let Some((_, options, words)) = WRAPPERS.iter().find(|(name, ..)| *name == word) {
-            (with_value, own) = (options, *words);
-        } else if is_program(&word) {
-            return Some(word);
-        }
-    }
-    last
-}
-
-/// Returns the subcommand of jobctl that can't be a job: it wakes the jobs, or watches them.
-fn own_subcommand(command: &str) -> Option<&str> {
-    let watches = |word: &&str| ["tick", "check", "doctor"].contains(word);
-    simple_commands(command).find_map(|words| {
-        words.into_iter().skip_while(|word| file_name(word) != "jobctl").find(watches)
-    })
-}
-
-/// Returns whether the command fails while another one holds its lock. Cron ignores that failure.
-fn skips_overlap(command: &str) -> bool {
-    let gives_up = |words: &[&str]| match words.split_first() {
-        Some((&word, words)) if file_name(word) == "flock" => words
-            .iter()
-            .take_while(|word| word.starts_with(|c: char| c == '-' || c.is_ascii_digit()))
-            .any(|option| match option.strip_prefix("--") {
-                Some(long) => ["nonb", "nb", "timeout", "wait"].iter().any(|o| long.starts_with(o)),
-                None => option.starts_with('-') && option.contains(['n', 'w']),
-            }),
-        Some((&word, _)) => file_name(word) == "run-one",
-        None => false,
-    };
-    simple_commands(command).any(|words| (0..words.len()).any(|from| gives_up(&words[from..])))
-}
-
-/// Returns whether the command starts a process with `&` that it does not wait for.
-fn leaves_process(command: &str) -> bool {
-    let mut leaves = false;
-    read_by_shell(command, |open, before, c, next| {
-        leaves |= c == '&'
-            && !open.contains(&'\'')
-            && !open.contains(&'"')
-            && !"&><|".contains(before)
-            && !next.is_some_and(|next| "&>".contains(next));
-    });
-    leaves && !simple_commands(command).any(|words| words.first() == Some(&"wait"))
-}
-
-/// Returns the character that must close a quote, a parenthesis or a brace of the command.
-fn left_open(command: &str) -> Option<char> {
-    read_by_shell(command, |_, _, _, _| ())
-}
-
-/// Reads a command as a shell does, up to a comment. Calls `see` for each character that is not
-/// escaped, with the quotes and brackets that are still to be closed, and its neighbours.
-/// Returns the one that is missing at the end of the command.
-fn read_by_shell(
-    command: &str,
-    mut see: impl FnMut(&[char], char, char, Option<char>),
-) -> Option<char> {
-    let mut closing = Vec::new();
-    let mut before = ' ';
-    let mut characters = command.chars().peekable();
-    while let Some(c) = characters.next() {
-        see(&closing, before, c, characters.peek().copied());
-        let within = closing.last().copied();
-        match (within, c) {
-            (Some('\''), _) if c != '\'' => {}
-            (_, '\\') => {
-                characters.next();
-            }
-            (Some(closes), _) if closes == c => {
-                closing.pop();
-            }
-            (_, '`') if closing.contains(&'`') => {
-                while closing.pop().is_some_and(|open| open != '`') {}
-            }
-            (_, '`') => closing.push(c),
-            (_, '(') if within != Some('"') || before == '$' => closing.push(')'),
-            (_, '{') if within != Some('"') || before == '$' => closing.push('}'),
-            (Some('"'), _) => {}
-            (_, '\'' | '"') => closing.push(c),
-            // A comment.
-            (_, '#') if before.is_whitespace() || ";&|(".contains(before) => break,
-            _ => {}
-        }
-        before = c;
-    }
-    closing.last().copied()
 }
 
 /// Reads `NAME = value` as Debian's cron does; quotes around both are dropped.

@@ -3,6 +3,7 @@
 pub(crate) mod action;
 pub(crate) mod attempt;
 pub(crate) mod backoff;
+pub(crate) mod command_text;
 pub(crate) mod crontab;
 pub(crate) mod definition;
 pub(crate) mod definition_keys;

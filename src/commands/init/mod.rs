@@ -13,6 +13,7 @@ use super::{DatabaseFlags, crontab, env_file, quote};
 use crate::execute::{read_crontab, replace_crontab};
 use crate::exit::{Exit, Fault};
 use crate::files::{self, Folder, SETTINGS_LIMIT};
+use crate::job::command_text::own_subcommand;
 use crate::job::crontab::variable;
 use crate::print;
 use crate::store::{Mode, Store};
@@ -90,7 +91,7 @@ impl Arguments {
                 print::complain(&format!("{LOST}; install a mail program, or send them elsewhere"));
             }
             let old = read_crontab();
-            complain_of_variables(old.as_deref().unwrap_or_default());
+            complain_of_variables(old.as_deref().unwrap_or_default(), &environment);
             if self.crontab {
                 return self.change_crontab(old, &block);
             }
@@ -278,25 +279,46 @@ const UNSENT: &str = "cron mails no line of `check` and `tick`, because the cron
 
 /// Returns why cron loses the lines of jobctl, if it does.
 pub(super) fn lost_mail() -> Option<&'static str> {
-    let text = read_crontab().ok().filter(|text| text.contains("jobctl"))?;
-    match variables(&text).get("MAILTO") {
-        Some(to) if to.is_empty() => Some(UNSENT),
-        _ => (!Path::new(SENDMAIL).exists()).then_some(LOST),
+    let (mut has_line, mut is_unsent, mut mails) = (false, false, true);
+    for line in read_crontab().ok()?.lines().map(str::trim_start) {
+        if let Some((name, value)) = variable(line) {
+            mails = if name == "MAILTO" { !value.is_empty() } else { mails };
+        } else if !line.starts_with('#') && own_subcommand(line).is_some() {
+            has_line = true;
+            is_unsent |= !mails;
+        }
     }
+    let is_lost = has_line && !Path::new(SENDMAIL).exists();
+    is_unsent.then_some(UNSENT).or(is_lost.then_some(LOST))
 }
 
-/// Returns the variables of the crontab that hold in the block of `init`, or at its end.
-fn variables(text: &str) -> BTreeMap<String, String> {
-    crontab::before_block(text).filter_map(|line| variable(line.trim_start())).collect()
-}
-
-/// Complains of variables that cron gives to the lines of the block.
-fn complain_of_variables(text: &str) {
-    for (name, value) in variables(text) {
+/// Complains of variables of the crontab that hold in the block of `init`, unless the block sets
+/// them: cron gives them to its lines.
+fn complain_of_variables(text: &str, block: &[(String, String)]) {
+    let lines = crontab::before_block(text);
+    let above: BTreeMap<_, _> = lines.filter_map(|line| variable(line.trim_start())).collect();
+    let is_set = |name: &str| {
+        let wins = |set: &str| set == name || set == super::VARIABLE && name == "DATABASE_URL";
+        block.iter().any(|(set, _)| wins(set))
+    };
+    for (name, value) in above.into_iter().filter(|(name, _)| !is_set(name)) {
+        let is_address = name == "DATABASE_URL" || name.starts_with("PG");
         let what = match name.as_str() {
             "MAILTO" if value.is_empty() => UNSENT.to_owned(),
-            "HOME" => format!("the crontab sets HOME: ticks read {value}/.pgpass, not yours"),
-            "SHELL" | "TZ" => format!("the crontab sets {name}={value}, also for ticks and jobs"),
+            "HOME" if env::var("HOME").as_ref() != Ok(&value) => {
+                format!("the crontab sets HOME: ticks read {value}/.pgpass, not yours")
+            }
+            "SHELL" if value != "/bin/sh" => {
+                format!("the crontab sets SHELL={value}, also for ticks and jobs")
+            }
+            "TZ" => format!("the crontab sets TZ={value}, also for ticks and jobs"),
+            // Its value may hold a password.
+            _ if is_address || name.starts_with("JOBCTL_") => {
+                format!(
+                    "the crontab sets {name}, also for ticks; if it is not meant for them, move \
+                     it below their lines"
+                )
+            }
             _ => continue,
         };
         print::complain(&what);
