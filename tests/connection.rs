@@ -285,7 +285,7 @@ fn a_missing_database_or_role_or_a_wrong_password_is_exit_7() {
         "password authentication failed for user \"either\"; check the user and the password",
     );
     let none = secured.address("either", "").replace("password=s3cret", "");
-    refuses(&none, 7, "password missing; check the password");
+    refuses(&none, 7, "password missing; check the user and the password");
     refuses(&secured.address("nosuch", ""), 7, "no pg_hba.conf entry");
 }
 
@@ -514,7 +514,7 @@ fn channel_binding_is_used_if_required() {
     let secured = &*SECURED;
     opens(&secured.address("either", "sslmode=require channel_binding=require"));
     let plain = secured.address("either", "sslmode=disable channel_binding=require");
-    refuses(&plain, 7, "server did not use channel binding; check the password");
+    refuses(&plain, 7, "server did not use channel binding; channel_binding=require needs TLS");
 }
 
 #[test]

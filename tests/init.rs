@@ -177,7 +177,8 @@ crontab -l 2>&1 || :
 
 /// Answers the question at a terminal, and shows the crontab afterwards.
 const ANSWERS: &str = r#"
-printf '%s\n' 'MAILTO=""' HOME=/srv TZ=UTC '0 4 * * * backup' | crontab -
+printf '%s\n' 'MAILTO=""' HOME=/srv TZ=UTC SHELL=/bin/bash PGHOST=db DATABASE_URL=other \
+    JOBCTL_LOG=debug '0 4 * * * backup' | crontab -
 for answer in n y; do
     echo "== $answer"
     printf '%s\n' $answer | script -qec "'$jobctl' init --crontab" /dev/null 2>&1 || echo "exit $?"
@@ -204,17 +205,54 @@ fn at_a_terminal_only_a_yes_installs_the_lines() {
         assert!(answer.contains("change the crontab? [y/N] "), "{done}");
         assert!(answer.contains("\n+ * * * * * "), "{done}");
     }
-    let own = "MAILTO=\"\"\nHOME=/srv\nTZ=UTC\n0 4 * * * backup\n";
+    let own = "MAILTO=\"\"\nHOME=/srv\nTZ=UTC\nSHELL=/bin/bash\nPGHOST=db\nDATABASE_URL=other\n\
+        JOBCTL_LOG=debug\n0 4 * * * backup\n";
     assert!(no.ends_with(&format!("cannot init: not confirmed\nexit 1\n{own}")), "{done}");
     assert!(yes.contains(&format!("the lines are installed in the crontab\n{own}")), "{done}");
     for complaint in [
         "the crontab sets HOME: ticks read /srv/.pgpass, not yours",
         "cron mails no line of `check` and `tick`, because the crontab sets MAILTO to nothing",
         "the crontab sets TZ=UTC, also for ticks and jobs",
+        "the crontab sets SHELL=/bin/bash, also for ticks and jobs",
+        "the crontab sets PGHOST, also for ticks; if it is not meant for them, move it below their lines",
+        "the crontab sets JOBCTL_LOG, also for ticks; if it is not meant for them, move it below their lines",
     ] {
         assert!(no.contains(&format!("jobctl: {complaint}\n")), "{done}");
     }
+    // The block sets another variable, which wins.
+    assert!(!no.contains("sets DATABASE_URL"), "{done}");
     assert!(yes.ends_with("# END jobctl\n"), "{done}");
+}
+
+/// Crontabs, and whether cron mails what jobctl prints in them.
+const MAILS: &str = r#"
+mails() {
+    printf '%s\n' "$@" | crontab -
+    init 2>&1 | grep -c 'crontab sets' || :
+    "$jobctl" doctor | grep -c 'crontab sets MAILTO to nothing' || :
+}
+mails 'MAILTO=""' '* * * * * /opt/jobctl tick'
+mails '* * * * * /opt/jobctl tick' 'MAILTO=""' '0 4 * * * backup' MAILTO=ana
+mails 'MAILTO=ana' '* * * * * /opt/jobctl tick' 'MAILTO=""' '*/5 * * * * jobctl check'
+mails "HOME=$HOME" SHELL=/bin/sh '* * * * * jobctl tick' '#* * * * * jobctl check'
+"#;
+
+#[test]
+fn only_variables_that_change_something_are_named() {
+    if let Some(why) = cron::obstacle() {
+        return leave_out("variables above the lines", why);
+    }
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let steps = format!("init() {{ \"$jobctl\" init \"$@\"; }}\n{MAILS}");
+    fs::write(folder.path().join(".steps"), steps).unwrap();
+    let steps = cron::beside("sh -u .steps", folder.path());
+    let done = Invocation::script(&steps, Some(&db))
+        .current_dir(folder.path())
+        .env("JOBCTL_DATABASE_URL", &db.url())
+        .run()
+        .success();
+    // In turn, of each crontab: what `init` and `doctor` name.
+    done.stdout("1\n1\n0\n0\n1\n1\n0\n0\n");
 }
 
 #[test]

@@ -69,9 +69,9 @@ fn resuming_a_schedule_that_is_not_paused_keeps_its_due_time() {
     assert_eq!(db.query("SELECT next_run_at FROM jobctl.job_definitions"), due);
     let next = "SELECT to_char(next_run_at AT TIME ZONE 'UTC', \
         'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM jobctl.job_definitions";
-    assert_eq!(said, format!("a\tresumed\t{}\n", db.query(next)));
+    assert_eq!(said, format!("a\tnot paused\t{}\n", db.query(next)));
     db.apply("[jobs.b]\nshell = 'true'\n");
-    db.jobctl(["resume", "a"]).run().success().stdout("a\tresumed\n");
+    db.jobctl(["resume", "a"]).run().success().stdout("a\tnot paused\n");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn pause_warns_about_a_definition_without_a_schedule() {
     let json = |verb| db.jobctl([verb, "a", "--json"]).run().success();
     json("pause").stdout("{\"job_type\":\"a\",\"result\":\"paused\"}\n");
     json("resume").stdout("{\"job_type\":\"a\",\"result\":\"resumed\",\"next_run_at\":null}\n");
-    db.jobctl(["resume", "a"]).run().success().stdout("a\tresumed\n");
+    db.jobctl(["resume", "a"]).run().success().stdout("a\tnot paused\n");
 }
 
 #[test]

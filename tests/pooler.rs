@@ -165,6 +165,36 @@ fn a_wrong_setting_of_the_login_at_a_pooler_exits_7() {
 }
 
 #[test]
+fn a_pooler_in_session_mode_is_not_ruled_out_and_its_console_is_no_database() {
+    let db = TestDb::new();
+    let Some(pooler) = Pooler::start(&db, "session") else {
+        return leave_out("a pooler in session mode", "PgBouncer is not installed");
+    };
+    let doctor = db.jobctl(["doctor"]).env("JOBCTL_DATABASE_URL", &pooler.url(&db)).run();
+    doctor.stdout_has("own server process: no pooler, or one in session mode");
+    let console = pooler.url(&db).replace(&format!("/{}", db.name()), "/pgbouncer");
+    let console = db.jobctl(["list"]).env("JOBCTL_DATABASE_URL", &console).run().exits(7);
+    console.stderr_has("it is the console of PgBouncer; name a database in the URL or PGDATABASE");
+}
+
+#[test]
+fn a_pool_without_a_free_session_is_named() {
+    let db = TestDb::new();
+    let settings = "session\nquery_wait_timeout = 1\nmax_db_connections = 1";
+    let Some(pooler) = Pooler::start(&db, settings) else {
+        return leave_out("an exhausted pool", "PgBouncer is not installed");
+    };
+    let url = pooler.url(&db);
+    let mut other = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    other.simple_query("SELECT").unwrap();
+    let refused = db.jobctl(["list"]).env("JOBCTL_DATABASE_URL", &url).run().exits(5);
+    refused.complains_once().stderr_has(
+        "query_wait_timeout; try again; the server behind the pooler may be down, or the pool \
+         exhausted or paused\n",
+    );
+}
+
+#[test]
 fn the_error_names_statement_mode_of_a_pooler() {
     let db = TestDb::new();
     let Some(pooler) = Pooler::start(&db, "statement") else {

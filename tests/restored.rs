@@ -143,7 +143,9 @@ fn a_second_restore_needs_to_be_accepted_again() {
         starts_nothing(host.tick(&db));
         let restores = "SELECT count(*) FROM jobctl.job_events WHERE action = 'restore'";
         assert_eq!(db.query(restores), "2");
-        db.jobctl(["accept-restore"]).run().success();
+        db.jobctl(["accept-restore"]).run().success().stderr("");
+        let again = db.jobctl(["accept-restore"]).run().success().stdout("accepted\n");
+        again.stderr_has("no tick had noticed a restore; ");
     }
 }
 

@@ -77,7 +77,10 @@ fn after_a_signal_running_jobs_finish_and_no_run_is_claimed() {
         db.jobctl(["tick", "--worker", "other", "--shell", "off"]).run().success().stderr("");
         gate.open();
         let tick = tick.wait().success();
-        assert!(tick.stderr.contains("stopping: 1 running, grace 1m"), "{tick}");
+        assert!(
+            tick.stderr.contains("stopping: 1 running, grace 1m; a second signal ends them now"),
+            "{tick}"
+        );
         assert_eq!(db.of_run(running, "status, attempts"), "succeeded|1");
         assert_eq!(db.of_run(late, "status, attempts"), "queued|0");
     }
@@ -120,7 +123,7 @@ fn runs_that_were_claimed_during_a_signal_are_released_uncounted() {
     // It waits for the answer to its claim. Then it finds the signal.
     tick.signal(Signal::TERM);
     drop(blocker);
-    tick.wait().success().stderr_has("stopping: 0 running");
+    tick.wait().success().stderr_has("stopping: 0 running, grace 10s\n");
     assert_eq!(
         db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"),
         "queued|0|64"

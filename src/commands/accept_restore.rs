@@ -32,7 +32,12 @@ struct Accepted {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        database.open()?.accept_restore(self.reason.cause())?;
+        if !database.open()?.accept_restore(self.reason.cause())? {
+            print::complain(
+                "no tick had noticed a restore; ticks that remember a newer database accept this \
+                 one, too",
+            );
+        }
         print::row(self.output, &Accepted { result: "accepted" }, &Table::new("result", ""))
     }
 }

@@ -88,9 +88,9 @@ impl Resume {
             let next = next.transpose().map_err(|why| {
                 Fault::new(Exit::Conflict, format!("cannot resume {}: {why}", self.name))
             })?;
+            let result = if definition.paused_at.is_some() { "resumed" } else { "not paused" };
             if let Some(next) = store.resume(definition, next, &cause)? {
-                let resumed =
-                    Resumed { job_type: &self.name, result: "resumed", next_run_at: next };
+                let resumed = Resumed { job_type: &self.name, result, next_run_at: next };
                 return print::row(self.output, &resumed, &TABLE);
             }
         }

@@ -16,6 +16,8 @@ pub(super) const OLDEST_SERVER: u32 = 14;
 const NOT_POSTGRESQL: &str = "it is not a PostgreSQL server";
 const TRY_AGAIN: &str = "try again in a moment";
 const CHECK_PASSWORD: &str = "check the user and the password (URL, PGPASSWORD or pass file)";
+const CHECK_BINDING: &str =
+    "channel_binding=require needs TLS and a password that the server checks by SCRAM";
 const CREATE_DATABASE: &str = "create it, or name another in the URL or PGDATABASE";
 const CREATE_ROLE: &str =
     "create this role, or name another in --database-url, DATABASE_URL or PGUSER";
@@ -74,6 +76,12 @@ impl ConnectError {
             "its version is {version}, but jobctl needs PostgreSQL {OLDEST_SERVER} or newer"
         );
         Self::new(FailureKind::Settings, cause, "upgrade the server, or use another")
+    }
+
+    /// The database is PgBouncer's own one, with commands for its administrator.
+    pub(super) fn of_console() -> Self {
+        let remedy = "name a database in the URL or PGDATABASE";
+        Self::new(FailureKind::Settings, "it is the console of PgBouncer", remedy)
     }
 
     /// The session lacks the wanted attributes.
@@ -249,10 +257,13 @@ impl From<postgres::Error> for ConnectError {
         let text = error.to_string();
         let Some(source) = error.into_source() else { return Self::of_network(text) };
         // Errors of the driver itself: no password, no channel binding.
-        let remedy =
-            "check the password (URL, PGPASSWORD or pass file), sslmode and channel_binding";
         source.downcast::<io::Error>().map_or_else(
-            |other| Self::new(FailureKind::Settings, other.to_string(), remedy),
+            |other| {
+                let cause = other.to_string();
+                let is_binding = cause.contains("channel binding");
+                let remedy = if is_binding { CHECK_BINDING } else { CHECK_PASSWORD };
+                Self::new(FailureKind::Settings, cause, remedy)
+            },
             |error| Self::from(*error),
         )
     }
@@ -262,19 +273,28 @@ impl From<postgres::Error> for ConnectError {
 pub(crate) const BEHIND_POOLER: &str = "try again; the server behind the pooler may be \
     down, or the pool exhausted or paused";
 
+/// Returns whether a pooler says that it gets no connection to the server.
+pub(crate) fn is_behind_pooler(message: &str) -> bool {
+    ["query_wait_timeout", "server login", "server_login_retry"]
+        .iter()
+        .any(|part| message.contains(part))
+}
+
 /// Returns what failed, and the remedy. Poolers use these codes for every error: PgBouncer 08P01,
 /// hosted ones XX000. The message is in lower case.
 fn of_pooler(message: &str) -> (FailureKind, &'static str) {
     use FailureKind::{Login, Resources, Rules};
     const UNCERTAIN: &str = "try again in a moment; if the error remains, check the user, the \
                              password, the database and the settings of the pooler";
+    const POOLER_LOGIN: &str = "the server rejects the pooler's login: correct its settings, or \
+                                wait until the server works";
     const REMOVE: &str =
         "remove it from the URL and the PG* variables, or add it to ignore_startup_parameters";
     let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     match message {
-        _ if has(&["query_wait_timeout"]) => (Resources, BEHIND_POOLER),
-        // The pooler's own login failed, perhaps while the server started.
-        _ if has(&["server login"]) => (Resources, UNCERTAIN),
+        // The pooler's own login, which may get its password from this client. It tries again.
+        _ if is_behind_pooler(message) && has(&["cached error"]) => (Resources, POOLER_LOGIN),
+        _ if is_behind_pooler(message) => (Resources, BEHIND_POOLER),
         _ if has(&["no such database"]) || has(&["database"]) && has(&["does not exist"]) => {
             (Login, CREATE_DATABASE)
         }
@@ -354,14 +374,24 @@ mod tests {
             assert_eq!(exit, Exit::Configuration, "{message}");
             assert!(remedy.starts_with(part), "{message}: {remedy}");
         }
-        for message in [
-            "no more connections allowed (max_client_conn)",
-            "server login has been failing, cached error: password authentication failed",
-            "Max client connections reached",
-        ] {
+        for message in
+            ["no more connections allowed (max_client_conn)", "Max client connections reached"]
+        {
             let (exit, remedy) = remedy(message);
             assert_eq!(exit, Exit::Unavailable, "{message}");
             assert!(remedy.contains("if the error remains, check the user"), "{remedy}");
+        }
+        for (message, part) in [
+            ("query_wait_timeout", "try again; the server behind the pooler"),
+            ("server login has been failing, try again later", "try again; the server behind"),
+            (
+                "server login has been failing, cached error: password authentication failed",
+                "the server rejects the pooler's login",
+            ),
+        ] {
+            let (exit, remedy) = remedy(message);
+            assert_eq!(exit, Exit::Unavailable, "{message}");
+            assert!(remedy.starts_with(part), "{message}: {remedy}");
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) use self::open::PendingConnection;
 pub(crate) use self::stream::Rejection;
 pub(crate) use self::target::Target;
 use crate::exit::{Exit, Fault};
-pub(crate) use error::BEHIND_POOLER;
+pub(crate) use error::{BEHIND_POOLER, is_behind_pooler};
 
 const WITH_PASSWORD: &str = "its password would be written into a file that others may read, or a \
                              mail; put it into ~/.pgpass instead";

@@ -231,9 +231,11 @@ impl Login<'_> {
             config.password(password);
         }
         let (client, connection) = config.connect_raw(stream, HandshakeDone).await?;
-        if let Some(version) = connection.parameter("server_version").filter(|one| is_old(one)) {
-            return Err(ConnectError::of_version(version));
-        }
+        match connection.parameter("server_version") {
+            Some(version) if version.ends_with("/bouncer") => Err(ConnectError::of_console()),
+            Some(version) if is_old(version) => Err(ConnectError::of_version(version)),
+            _ => Ok(()),
+        }?;
         Ok(Session::new(client, connection))
     }
 

@@ -270,11 +270,12 @@ impl Store {
         self.query("forget the worker", Transaction::first, query!("operate/forget"), arguments)
     }
 
-    /// Accepts a restored database: ticks that remember a newer one start runs again.
-    pub(crate) fn accept_restore(&self, cause: Cause) -> Result<()> {
+    /// Accepts a restored database: ticks that remember a newer one start runs again. Returns
+    /// whether a tick had noticed the restore.
+    pub(crate) fn accept_restore(&self, cause: Cause) -> Result<bool> {
         let (statement, arguments) =
             (query!("operate/accept_restore"), owned![cause.host_user, cause.reason]);
-        self.query("accept the database", Transaction::execute, statement, arguments).map(drop)
+        self.query("accept the database", Transaction::one, statement, arguments)
     }
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.

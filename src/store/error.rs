@@ -9,7 +9,7 @@ use anyhow::Chain;
 use postgres::error::SqlState;
 use postgres::types::{WasNull, WrongType};
 
-use crate::connect::{BEHIND_POOLER, Rejection};
+use crate::connect::{BEHIND_POOLER, Rejection, is_behind_pooler};
 use crate::exit::Exit;
 
 /// What a caller can do about an error.
@@ -277,11 +277,11 @@ fn meaning(code: &SqlState, message: &str) -> (Kind, Exit, &'static str) {
             "`jobctl grants` prints what roles need, and the schema's owner may do everything",
         ),
         code if UNDEFINED.contains(&code) => fatal(Exit::Schema, "run `jobctl migrate`"),
-        // PgBouncer uses this code for all its errors.
+        // PgBouncer uses this code for all its errors, PostgreSQL for a broken protocol.
         "08P01" if message.contains("statement pooling") => {
             fatal(Exit::Configuration, "set the pooler's pool_mode to transaction or session")
         }
-        "08P01" => lost(BEHIND_POOLER),
+        "08P01" if is_behind_pooler(message) => lost(BEHIND_POOLER),
         "26000" | "42P05" => fatal(
             Exit::Configuration,
             "a pooler mixes up prepared statements; use its transaction mode",

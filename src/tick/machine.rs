@@ -929,7 +929,11 @@ impl Machine {
             Phase::Working | Phase::Draining => {}
             Phase::Stopping => {
                 let (running, grace) = (self.pool.running, self.bounds.grace);
-                let line = format!("stopping: {running} running, grace {}", duration::show(grace));
+                let mut line =
+                    format!("stopping: {running} running, grace {}", duration::show(grace));
+                if running > 0 {
+                    line += "; a second signal ends them now";
+                }
                 self.log(Level::Info, line);
                 self.phase_ends = Some(self.now + grace);
             }
