@@ -214,8 +214,10 @@ fn at_a_terminal_only_a_yes_installs_the_lines() {
         "cron mails no line of `check` and `tick`, because the crontab sets MAILTO to nothing",
         "the crontab sets TZ=UTC, also for ticks and jobs",
         "the crontab sets SHELL=/bin/bash, also for ticks and jobs",
-        "the crontab sets PGHOST, also for ticks; if it is not meant for them, move it below their lines",
-        "the crontab sets JOBCTL_LOG, also for ticks; if it is not meant for them, move it below their lines",
+        "the crontab sets PGHOST, also for ticks; if it is not meant for them, \
+         move it below their lines",
+        "the crontab sets JOBCTL_LOG, also for ticks; if it is not meant for them, \
+         move it below their lines",
     ] {
         assert!(no.contains(&format!("jobctl: {complaint}\n")), "{done}");
     }
@@ -229,6 +231,7 @@ const MAILS: &str = r#"
 mails() {
     printf '%s\n' "$@" | crontab -
     init 2>&1 | grep -c 'crontab sets' || :
+    init 2>&1 | grep -o 'line [0-9] of the crontab ticks' || :
     "$jobctl" doctor | grep -c 'crontab sets MAILTO to nothing' || :
 }
 mails 'MAILTO=""' '* * * * * /opt/jobctl tick'
@@ -238,9 +241,9 @@ mails "HOME=$HOME" SHELL=/bin/sh '* * * * * jobctl tick' '#* * * * * jobctl chec
 "#;
 
 #[test]
-fn only_variables_that_change_something_are_named() {
+fn only_lines_that_change_something_are_named() {
     if let Some(why) = cron::obstacle() {
-        return leave_out("variables above the lines", why);
+        return leave_out("lines above those of init", why);
     }
     let (db, folder) = (TestDb::new(), temp_dir());
     let steps = format!("init() {{ \"$jobctl\" init \"$@\"; }}\n{MAILS}");
@@ -252,7 +255,9 @@ fn only_variables_that_change_something_are_named() {
         .run()
         .success();
     // In turn, of each crontab: what `init` and `doctor` name.
-    done.stdout("1\n1\n0\n0\n1\n1\n0\n0\n");
+    let ticks = |number: u8| format!("line {number} of the crontab ticks");
+    let [first, second, third] = [1, 2, 3].map(ticks);
+    done.stdout(&format!("1\n{second}\n1\n0\n{first}\n0\n1\n{second}\n1\n0\n{third}\n0\n"));
 }
 
 #[test]

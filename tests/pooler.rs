@@ -165,7 +165,7 @@ fn a_wrong_setting_of_the_login_at_a_pooler_exits_7() {
 }
 
 #[test]
-fn a_pooler_in_session_mode_is_not_ruled_out_and_its_console_is_no_database() {
+fn a_pooler_in_session_mode_is_not_ruled_out_and_its_console_is_named() {
     let db = TestDb::new();
     let Some(pooler) = Pooler::start(&db, "session") else {
         return leave_out("a pooler in session mode", "PgBouncer is not installed");

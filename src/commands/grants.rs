@@ -10,8 +10,8 @@ use crate::text::plain::is_plain;
 ///
 /// The statements first revoke all privileges of the role in the schema.
 ///
-///   jobctl grants --role app --as enqueuer | psql app
-///   jobctl grants --role oncall --as viewer enqueuer | psql app
+///   jobctl grants --role app --as enqueuer | psql "$DATABASE_URL"
+///   jobctl grants --role oncall --as viewer enqueuer | psql "$DATABASE_URL"
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

@@ -91,7 +91,7 @@ impl Arguments {
                 print::complain(&format!("{LOST}; install a mail program, or send them elsewhere"));
             }
             let old = read_crontab();
-            complain_of_variables(old.as_deref().unwrap_or_default(), &environment);
+            complain_of(old.as_deref().unwrap_or_default(), &environment);
             if self.crontab {
                 return self.change_crontab(old, &block);
             }
@@ -292,9 +292,18 @@ pub(super) fn lost_mail() -> Option<&'static str> {
     is_unsent.then_some(UNSENT).or(is_lost.then_some(LOST))
 }
 
-/// Complains of variables of the crontab that hold in the block of `init`, unless the block sets
-/// them: cron gives them to its lines.
-fn complain_of_variables(text: &str, block: &[(String, String)]) {
+/// Complains of a tick outside the block of `init`, and of variables that hold in the block, unless
+/// it sets them: cron gives them to its lines.
+fn complain_of(text: &str, block: &[(String, String)]) {
+    let own = crontab::without_block(text).unwrap_or_default();
+    let is_tick =
+        |line: &str| !line.trim_start().starts_with('#') && own_subcommand(line) == Some("tick");
+    for (number, _) in (1..).zip(own.lines()).filter(|(_, line)| is_tick(line)) {
+        print::complain(&format!(
+            "line {number} of the crontab ticks, too; remove it, because one tick a minute is \
+             enough"
+        ));
+    }
     let lines = crontab::before_block(text);
     let above: BTreeMap<_, _> = lines.filter_map(|line| variable(line.trim_start())).collect();
     let is_set = |name: &str| {
