@@ -1,6 +1,8 @@
 //! A run that has not started by its `expires_at` never starts.
 
-use crate::support::{TestDb, temp_dir, wait_until};
+use std::time::Duration;
+
+use crate::support::{TestDb, temp_dir, wait_until_within};
 
 /// Makes a run expire now.
 fn age(db: &TestDb, id: i64) {
@@ -139,7 +141,7 @@ fn runs_that_cannot_be_cancelled_do_not_keep_others_from_expiring() {
     crate::bulk::reject(&db, "OLD.id <= 600");
     insert(100, "1 hour");
     // A tick tries for a limited time, in random order.
-    wait_until("all others to expire", || {
+    wait_until_within(Duration::from_secs(120), "all others to expire", || {
         db.jobctl(["tick"]).run().success();
         db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1")
             == "cancelled|100\nqueued|600"

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::retry::answer_at_terminal;
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, temp_dir};
 
@@ -102,6 +103,9 @@ fn overdue_runs_that_no_worker_may_execute_are_reported() {
         };
         lines.lines().filter(|line| !line.contains("queue other")).map(since).collect::<String>()
     };
+    let terminal = answer_at_terminal(&db, "tick --worker off --queue default --shell off", "").0;
+    let left = "0 dead: nothing else is due; 2 due runs are excluded by --shell\r\n";
+    assert!(terminal.contains(left), "{terminal}");
     tick("off", "off");
     assert_eq!(ids.map(|id| db.status(id)), ["queued"; 3]);
     assert_eq!(check(), unserved("defined", ids[0]) + &unserved("shell", ids[2]));

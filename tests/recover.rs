@@ -1,8 +1,10 @@
 //! Recovers runs whose leases ran out.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 
-use crate::support::{Gate, Proxy, TestDb, wait_until};
+use crate::support::{Gate, Proxy, TestDb, wait_until, wait_until_within};
 
 #[test]
 fn a_run_whose_every_attempt_kills_its_worker_ends_dead() {
@@ -97,7 +99,7 @@ fn runs_that_cannot_be_recovered_do_not_stop_the_others() {
     insert_lost(&db, 300, "");
     let statuses = "SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1";
     // A tick tries for a limited time, in random order.
-    wait_until("all others to be recovered", || {
+    wait_until_within(Duration::from_secs(120), "all others to be recovered", || {
         db.jobctl(["tick"]).run().success().stderr_has(" is kept");
         db.query(statuses) == "dead|300\nrunning|600"
     });

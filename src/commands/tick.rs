@@ -115,7 +115,7 @@ impl Arguments {
             let store = database.open()?;
             let runs = store.preview(&worker, &filter, at_most)?;
             print::rows(self.output, &runs, &PREVIEW)?;
-            let stopped = store.count_stopped(worker, filter.queues, i64::MAX)?;
+            let stopped = store.count_stopped(&worker, &filter, i64::MAX)?;
             print::hint(self.output, &health::left_alone(&stopped, i64::MAX));
             return Ok(());
         }

@@ -77,14 +77,19 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
 
 /// Says what a tick leaves alone; empty if that is nothing. `most` + 1 runs mean more than `most`.
 pub(crate) fn left_alone(counts: &StoppedCounts, most: i64) -> String {
-    let StoppedCounts { runs, schedules } = *counts;
-    let is = |number: i64| if number == 1 { "is" } else { "are" };
-    let held = match runs {
-        0 => None,
-        _ if runs > most => Some(format!("over {most} due runs are held")),
-        _ => Some(format!("{} {} held", plural::of(runs, "due run"), is(runs))),
+    let StoppedCounts { held, excluded, schedules } = *counts;
+    let count = |number: i64, noun: &str, state: &str| {
+        let is = if number == 1 { "is" } else { "are" };
+        match number {
+            0 => None,
+            _ if number > most => Some(format!("over {most} {noun}s are {state}")),
+            _ => Some(format!("{} {is} {state}", plural::of(number, noun))),
+        }
     };
-    let paused = (schedules > 0)
-        .then(|| format!("{} {} paused", plural::of(schedules, "due schedule"), is(schedules)));
-    held.into_iter().chain(paused).collect::<Vec<_>>().join(", ")
+    let counted = [
+        count(held, "due run", "held"),
+        count(excluded, "due run", "excluded by --shell"),
+        count(schedules, "due schedule", "paused"),
+    ];
+    counted.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

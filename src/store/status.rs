@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+use super::claim::ClaimFilter;
 use super::row::{PgResult, owned, rows, timestamp};
 use super::session::Transaction;
 use super::{Limits, Result, Store, query};
@@ -106,7 +107,9 @@ rows! {
     /// What a tick leaves alone on purpose.
     pub(crate) struct StoppedCounts {
         /// Due runs that a hold keeps from its worker.
-        pub(crate) runs: i64,
+        pub(crate) held: i64,
+        /// Due runs that its host must not execute.
+        pub(crate) excluded: i64,
         /// Due schedules that are paused.
         pub(crate) schedules: i64,
     }
@@ -195,11 +198,13 @@ impl Store {
     /// Counts what a tick of this worker leaves alone on purpose: at most `most` runs.
     pub(crate) fn count_stopped(
         &self,
-        worker: String,
-        queues: Vec<String>,
+        worker: &str,
+        wanted: &ClaimFilter,
         most: i64,
     ) -> Result<StoppedCounts> {
-        let arguments = owned![queues, worker, most];
+        let worker = worker.to_owned();
+        let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = wanted.clone();
+        let arguments = owned![queues, worker, most, excluded_jobs, excluded_kinds];
         self.query("count held runs", Transaction::one, query!("tick/count_stopped"), arguments)
     }
 

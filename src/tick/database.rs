@@ -77,8 +77,7 @@ impl Database {
 
     /// Says what the tick leaves alone on purpose, such as held runs.
     pub(super) fn left_alone(&self, plan: &Plan, most: i64) -> store::Result<String> {
-        let Plan { worker, filter, .. } = plan;
-        let counts = self.store.count_stopped(worker.clone(), filter.queues.clone(), most)?;
+        let counts = self.store.count_stopped(&plan.worker, &plan.filter, most)?;
         Ok(health::left_alone(&counts, most - 1))
     }
 

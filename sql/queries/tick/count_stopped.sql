@@ -1,29 +1,50 @@
--- Counts what a tick leaves alone on purpose: due runs that a hold keeps from this worker, and due
--- schedules that are paused.
+-- Counts what a tick leaves alone on purpose: due runs that a hold keeps from this worker, due
+-- runs that this host must not execute, and due schedules that are paused.
 -- $1  queues, empty for all    $2  worker    $3  maximum number of runs
+-- $4  excluded job types       $5  excluded kinds of definitions
 -- Always one row.
+WITH due AS NOT MATERIALIZED (
+    SELECT
+        run.job_type,
+        run.queue
+    FROM jobctl.job_runs AS run
+    WHERE run.status IN ('queued', 'failed')
+        AND run.run_at <= now()
+        AND coalesce(run.expires_at > now(), true)
+        AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
+)
 SELECT
     (
         SELECT count(*)
         FROM (
             SELECT
-            FROM jobctl.job_runs AS run
-            WHERE run.status IN ('queued', 'failed')
-                AND run.run_at <= now()
-                AND coalesce(run.expires_at > now(), true)
-                AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
-                AND EXISTS (
-                    SELECT FROM jobctl.current_holds AS hold
-                    WHERE (hold.scope, hold.name) IN (
-                        ('all', ''),
-                        ('worker', $2::text),
-                        ('queue', run.queue),
-                        ('job', run.job_type)
-                    )
+            FROM due
+            WHERE EXISTS (
+                SELECT FROM jobctl.current_holds AS hold
+                WHERE (hold.scope, hold.name) IN (
+                    ('all', ''),
+                    ('worker', $2::text),
+                    ('queue', due.queue),
+                    ('job', due.job_type)
                 )
+            )
             LIMIT $3::bigint
         ) AS held
-    ) AS runs,
+    ) AS held,
+    (
+        SELECT count(*)
+        FROM (
+            SELECT
+            FROM due
+            WHERE due.job_type = ANY ($4::text[])
+                OR EXISTS (
+                    SELECT FROM jobctl.job_definitions AS definition
+                    WHERE definition.name = due.job_type
+                        AND definition.kind = ANY ($5::text[])
+                )
+            LIMIT $3::bigint
+        ) AS excluded
+    ) AS excluded,
     (
         SELECT count(*)
         FROM jobctl.job_definitions AS definition
