@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::{Argument, Arguments, borrowed, owned, rows};
+use super::row::rows;
 use super::session::Transaction;
-use super::{Archive, Error, Kind, Result, Store, query};
+use super::statement::{owned, query};
+use super::{Archive, Error, Kind, Result, Store};
 use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::text::listing::Listing;
@@ -21,7 +22,7 @@ pub(crate) struct Cause {
 }
 
 /// An action on runs by id.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum RunAction {
     /// Queues runs again. A running run is taken from its worker.
     Retry(RetryTerms),
@@ -124,8 +125,8 @@ impl Store {
     /// nothing. It does not detect two conflicts: another run has the key, or no start would be
     /// left.
     pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
-        let arguments = owned![ids, from.to_vec()];
-        self.query("read runs", Transaction::list, query!("operate/dry_run"), arguments)
+        let statement = owned!("operate/dry_run"; ids, from = from.to_vec());
+        self.query("read runs", Transaction::list, statement)
     }
 
     /// Performs an action on runs. Skips runs that another session has locked, and returns them
@@ -138,42 +139,46 @@ impl Store {
         cause: &Cause,
         skips_locked: bool,
     ) -> Result<(Vec<ActionResult>, Vec<i64>)> {
-        let (statement, terms) = match action {
-            RunAction::Retry(RetryTerms { cancelled_now, unsettled }) => {
-                (query!("operate/retry"), owned![*cancelled_now, *unsettled])
-            }
-            RunAction::Cancel => (query!("operate/cancel"), owned![]),
-            RunAction::Edit(edit) => {
-                let Edit { queue, run_at, after, timeout, backoff, .. } = edit.clone();
-                let (priority, max_attempts) = (edit.priority, edit.max_attempts);
-                let terms = owned![queue, priority, run_at, after, max_attempts, timeout, backoff];
-                (query!("operate/edit"), terms)
-            }
-            RunAction::Settle => (query!("operate/settle"), owned![]),
-            RunAction::Remove => (query!("operate/remove"), owned![]),
-        };
-        let payload = match action {
-            RunAction::Edit(edit) => edit.payload.clone(),
-            _ => None,
-        };
+        let (action, from) = (action.clone(), from.to_vec());
         let Cause { host_user, reason } = cause.clone();
-        let mut rest = owned![from.to_vec(), host_user.clone(), reason.clone()];
-        rest.extend(terms);
         self.transact(action.verb(), move |transaction| {
             let locked: Vec<i64> = match skips_locked {
-                true => transaction.list(query!("operate/locked"), &[&ids])?,
+                true => transaction.list(query!("operate/locked"; ids))?,
                 false => Vec::new(),
             };
-            let free: Vec<_> = ids.iter().copied().filter(|id| !locked.contains(id)).collect();
-            let mut arguments: Vec<&dyn Argument> = vec![&free];
-            arguments.extend(borrowed(&rest));
-            let answers: Vec<ActionResult> = transaction.list(statement, &arguments)?;
+            let mut ids = ids.clone();
+            ids.retain(|id| !locked.contains(id));
+            let answers: Vec<ActionResult> = match &action {
+                RunAction::Retry(RetryTerms { cancelled_now, unsettled }) => {
+                    transaction.list(query!(
+                        "operate/retry"; ids, from, host_user, reason, cancelled_now, unsettled
+                    ))
+                }
+                RunAction::Cancel => {
+                    transaction.list(query!("operate/cancel"; ids, from, host_user, reason))
+                }
+                RunAction::Edit(edit) => {
+                    let Edit { queue, priority, run_at, after, .. } = edit;
+                    let Edit { max_attempts, timeout, backoff, .. } = edit;
+                    transaction.list(query!(
+                        "operate/edit";
+                        ids, from, host_user, reason,
+                        queue, priority, run_at, after, max_attempts, timeout, backoff,
+                    ))
+                }
+                RunAction::Settle => {
+                    transaction.list(query!("operate/settle"; ids, from, host_user, reason))
+                }
+                RunAction::Remove => {
+                    transaction.list(query!("operate/remove"; ids, from, host_user, reason))
+                }
+            }?;
             // A separate statement, because an operator may not even name the column.
-            if let Some(payload) = &payload {
+            if let RunAction::Edit(Edit { payload: Some(payload), .. }) = &action {
                 let granted = answers.iter().filter(|answer| answer.granted);
-                let granted: Vec<_> = granted.map(|answer| answer.id).collect();
-                let arguments: Arguments<'_> = &[&granted, payload, &host_user, &reason];
-                transaction.execute(query!("operate/edit_payload"), arguments)?;
+                let ids: Vec<_> = granted.map(|answer| answer.id).collect();
+                let statement = query!("operate/edit_payload"; ids, payload, host_user, reason);
+                transaction.execute(statement)?;
             }
             Ok((answers, locked))
         })
@@ -181,7 +186,7 @@ impl Store {
 
     /// Returns the jobs of runs.
     pub(crate) fn job_types(&self, ids: Vec<i64>) -> Result<Vec<String>> {
-        self.query("read runs", Transaction::list, query!("look/job_types"), owned![ids])
+        self.query("read runs", Transaction::list, owned!("look/job_types"; ids))
     }
 
     /// Returns at most `limit` old runs, the oldest that come after `after`.
@@ -193,8 +198,11 @@ impl Store {
     ) -> Result<Vec<OldRun>> {
         let (finished_at, id) = after.map(|last| (last.finished_at, last.id)).unzip();
         let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
-        let arguments = owned![statuses, age, finished_at, id, limit];
-        self.query("look for old runs", Transaction::list, query!("operate/old_runs"), arguments)
+        self.query(
+            "look for old runs",
+            Transaction::list,
+            owned!("operate/old_runs"; statuses, age, finished_at, id, limit),
+        )
     }
 
     /// Deletes those of the runs that are old, and their history. Appends them to the archive
@@ -208,12 +216,10 @@ impl Store {
     ) -> Result<Vec<Pruned>> {
         let Cause { host_user, reason } = cause.clone();
         let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
-        let archive = archive.cloned();
+        let (archive, archives) = (archive.cloned(), archive.is_some());
         let pruned = self.transact("prune", move |transaction| {
-            let pruned: Vec<Pruned> = transaction.list(
-                query!("operate/prune"),
-                &[&ids, &statuses, &age, &host_user, &reason, &archive.is_some()],
-            )?;
+            let pruned: Vec<Pruned> = transaction
+                .list(query!("operate/prune"; ids, statuses, age, host_user, reason, archives))?;
             let Some(archive) = &archive else { return Ok(Ok(pruned)) };
             let appended = archive.append(pruned.iter().filter_map(|run| run.json.as_deref()));
             if appended.is_err() {
@@ -229,35 +235,25 @@ impl Store {
 
     /// Returns events of the trail that are older than `age` and than 90 days, the oldest first.
     pub(crate) fn old_events(&self, age: Duration, limit: i64) -> Result<Vec<i64>> {
-        let arguments = owned![age.as_secs_f64(), limit];
-        self.query(
-            "look for old events",
-            Transaction::list,
-            query!("operate/old_events"),
-            arguments,
-        )
+        let statement = owned!("operate/old_events"; age = age.as_secs_f64(), limit);
+        self.query("look for old events", Transaction::list, statement)
     }
 
     /// Deletes events of the trail.
     pub(crate) fn prune_events(&self, ids: Vec<i64>) -> Result<()> {
-        let statement = query!("operate/prune_events");
-        self.query("prune", Transaction::execute, statement, owned![ids]).map(drop)
+        let statement = owned!("operate/prune_events"; ids);
+        self.query("prune", Transaction::execute, statement).map(drop)
     }
 
     /// Returns the workers that stopped long ago.
     pub(crate) fn old_workers(&self) -> Result<Vec<String>> {
-        self.query(
-            "look for old workers",
-            Transaction::list,
-            query!("operate/old_workers"),
-            owned![],
-        )
+        self.query("look for old workers", Transaction::list, owned!("operate/old_workers"))
     }
 
     /// Deletes those of the workers that stopped long ago.
     pub(crate) fn forget_workers(&self, names: Vec<String>) -> Result<()> {
-        let statement = query!("operate/forget_workers");
-        self.query("delete old workers", Transaction::execute, statement, owned![names]).map(drop)
+        let statement = owned!("operate/forget_workers"; names);
+        self.query("delete old workers", Transaction::execute, statement).map(drop)
     }
 
     /// Deletes a worker and its holds, unless it ticks now or holds runs. `None`: no such worker.
@@ -266,22 +262,24 @@ impl Store {
         worker: String,
         cause: Cause,
     ) -> Result<Option<ForgetResult>> {
-        let arguments = owned![worker, cause.host_user, cause.reason];
-        self.query("forget the worker", Transaction::first, query!("operate/forget"), arguments)
+        let Cause { host_user, reason } = cause;
+        let statement = owned!("operate/forget"; worker, host_user, reason);
+        self.query("forget the worker", Transaction::first, statement)
     }
 
     /// Accepts a restored database: ticks that remember a newer one start runs again. Returns
     /// whether a tick had noticed the restore.
     pub(crate) fn accept_restore(&self, cause: Cause) -> Result<bool> {
-        let (statement, arguments) =
-            (query!("operate/accept_restore"), owned![cause.host_user, cause.reason]);
-        self.query("accept the database", Transaction::one, statement, arguments)
+        let Cause { host_user, reason } = cause;
+        let statement = owned!("operate/accept_restore"; host_user, reason);
+        self.query("accept the database", Transaction::one, statement)
     }
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.
     pub(crate) fn count_old(&self, old: OldRuns) -> Result<Vec<(String, i64)>> {
-        let arguments = owned![old.statuses.to_vec(), old.age.as_secs_f64()];
-        self.query("count old runs", Transaction::list, query!("operate/count_old"), arguments)
+        let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
+        let statement = owned!("operate/count_old"; statuses, age);
+        self.query("count old runs", Transaction::list, statement)
     }
 
     /// Keeps waiting runs from being claimed, for `lasts` or until they are released. Returns until
@@ -294,14 +292,17 @@ impl Store {
     ) -> Result<Option<DateTime<Utc>>> {
         let (HoldTarget { scope, name }, Cause { host_user, reason }) = (target, cause);
         let lasts = lasts.map(|lasts| lasts.as_secs_f64());
-        let arguments = owned![scope, name, lasts, host_user, reason];
-        self.query("hold", Transaction::one, query!("operate/hold"), arguments)
+        self.query(
+            "hold",
+            Transaction::one,
+            owned!("operate/hold"; scope, name, lasts, host_user, reason),
+        )
     }
 
     /// Returns the names that exist in the scope of a target, if it is `queue` or `worker`.
     pub(crate) fn hold_names(&self, target: HoldTarget) -> Result<Vec<String>> {
-        let arguments = owned![target.scope, target.name];
-        self.query("read names", Transaction::list, query!("look/hold_names"), arguments)
+        let HoldTarget { scope, name } = target;
+        self.query("read names", Transaction::list, owned!("look/hold_names"; scope, name))
     }
 
     /// Ends the holds of a target. Returns the scope and the name of each that was in force.
@@ -310,12 +311,13 @@ impl Store {
         target: HoldTarget,
         cause: Cause,
     ) -> Result<Vec<(String, String)>> {
-        let arguments = owned![target.scope, target.name, cause.host_user, cause.reason];
-        self.query("release", Transaction::list, query!("operate/release"), arguments)
+        let (HoldTarget { scope, name }, Cause { host_user, reason }) = (target, cause);
+        let statement = owned!("operate/release"; scope, name, host_user, reason);
+        self.query("release", Transaction::list, statement)
     }
 
     /// Returns the holds that are in force, the oldest first.
     pub(crate) fn holds(&self) -> Result<Listing> {
-        self.query("read holds", Transaction::listing, query!("look/list_holds"), owned![])
+        self.query("read holds", Transaction::listing, owned!("look/list_holds"))
     }
 }

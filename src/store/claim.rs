@@ -7,9 +7,10 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::row::{Argument, FromRow, PgResult, column, columns, owned, rows, timestamp};
+use super::row::{FromRow, PgResult, column, rows, timestamp};
 use super::session::Transaction;
-use super::{Error, Result, Store, query};
+use super::statement::{owned, query};
+use super::{Error, Result, Store};
 use crate::health::{SeenTicks, StoredTick};
 use crate::schedule::ZoneData;
 
@@ -293,11 +294,12 @@ impl Store {
         let (ids, attempts, claimed_at) = Token::columns(own);
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = filter.clone();
         let woken = self.transact("look for due runs", move |transaction| {
-            let arguments: [&dyn Argument; 8] =
-                [&worker, &tick, &version, &lasts, &keep, &queues, &excluded_jobs, &excluded_kinds];
-            let seen: WakeResult = transaction.one(query!("tick/wake"), &arguments)?;
+            let seen: WakeResult = transaction.one(query!(
+                "tick/wake";
+                worker, tick, version, lasts, keep, queues, excluded_jobs, excluded_kinds,
+            ))?;
             if let Some(lost) = seen.restored_at.or_else(|| seen_ticks.lost(seen.tick()))
-                && !transaction.one::<bool>(query!("tick/restore_accepted"), &[&worker, &lost])?
+                && !transaction.one::<bool>(query!("tick/restore_accepted"; worker, lost))?
             {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
                 return Ok(Err(seen.restored_at.is_some()));
@@ -305,16 +307,15 @@ impl Store {
             let mut held = 0;
             if seen.claiming_tick.as_ref() == Some(&tick) {
                 // A statement of its own: it sees what the tick claimed that had the right before.
-                let arguments: [&dyn Argument; 4] = [&worker, &ids, &attempts, &claimed_at];
-                held = transaction.one::<i32>(query!("tick/held_by_others"), &arguments)?;
+                let statement = query!("tick/held_by_others"; worker, ids, attempts, claimed_at);
+                held = transaction.one::<i32>(statement)?;
             }
             Ok(Ok((seen, usize::try_from(held).unwrap_or(0))))
         })?;
         woken.or_else(|is_recorded| {
             if !is_recorded {
-                let arguments = owned![holder.worker.clone()];
-                let statement = query!("tick/note_restore");
-                self.query("record the restore", Transaction::execute, statement, arguments)?;
+                let statement = owned!("tick/note_restore"; worker = holder.worker.clone());
+                self.query("record the restore", Transaction::execute, statement)?;
             }
             Err(Error::restored())
         })
@@ -330,14 +331,15 @@ impl Store {
         let worker = worker.to_owned();
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, .. } =
             wanted.clone();
-        let arguments = owned![queues, excluded_jobs, limit, excluded_kinds, excluded_runs, worker];
-        self.query("look for due runs", Transaction::list, query!("tick/preview"), arguments)
+        let statement = owned!(
+            "tick/preview"; queues, excluded_jobs, limit, excluded_kinds, excluded_runs, worker
+        );
+        self.query("look for due runs", Transaction::list, statement)
     }
 
     /// Checks that claims are not rejected whatever the run.
     pub(crate) fn claim_nothing(&self) -> Result<()> {
-        self.query("claim runs", Transaction::execute, query!("tick/claim_nothing"), owned![])
-            .map(drop)
+        self.query("claim runs", Transaction::execute, owned!("tick/claim_nothing")).map(drop)
     }
 
     /// Puts off the runs that can't be claimed, and ends those that can't be read. Returns both.
@@ -347,10 +349,10 @@ impl Store {
         runs: Vec<i64>,
         wait: Duration,
     ) -> Result<Vec<SetAside>> {
-        let worker = worker.to_owned();
+        let (worker, wait) = (worker.to_owned(), wait.as_secs_f64());
         self.transact("claim runs", move |transaction| {
-            let arguments: [&dyn Argument; 3] = [&worker, &runs, &wait.as_secs_f64()];
-            let rows: Vec<SetAsideRow> = transaction.list(query!("tick/set_aside"), &arguments)?;
+            let rows: Vec<SetAsideRow> =
+                transaction.list(query!("tick/set_aside"; worker, runs, wait))?;
             let judged: Result<Vec<SetAside>> = rows.into_iter().map(SetAsideRow::judge).collect();
             if judged.is_err() {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
@@ -361,9 +363,9 @@ impl Store {
 
     /// Records that the database took long for an answer.
     pub(crate) fn note_slow(&self, worker: &str, took: Duration) {
-        let arguments = owned![worker.to_owned(), took.as_secs_f64()];
-        let (doing, statement) = ("record a slow answer", query!("tick/note_slow"));
-        if let Err(error) = self.query(doing, Transaction::execute, statement, arguments) {
+        let (worker, took) = (worker.to_owned(), took.as_secs_f64());
+        let statement = owned!("tick/note_slow"; worker, took);
+        if let Err(error) = self.query("record a slow answer", Transaction::execute, statement) {
             // The work matters more. The next slow answer is recorded, too.
             log::debug!("{error}");
         }
@@ -371,9 +373,8 @@ impl Store {
 
     /// Releases a worker's claim right if that tick has it.
     pub(crate) fn leave(&self, worker: &str, tick: &str) -> Result<()> {
-        let (statement, arguments) =
-            (query!("tick/leave"), owned![worker.to_owned(), tick.to_owned()]);
-        self.query("release the claim right", Transaction::execute, statement, arguments).map(drop)
+        let statement = owned!("tick/leave"; worker = worker.to_owned(), tick = tick.to_owned());
+        self.query("release the claim right", Transaction::execute, statement).map(drop)
     }
 }
 
@@ -388,30 +389,34 @@ pub(super) fn claim(
         if claim.limits { within_limits(transaction, claim, wanted)? } else { Limited::default() };
     let limited = column(&within_limits, |run| run.id);
     let after = claim.after.as_deref();
-    let arguments: [&dyn Argument; 16] = [
-        &holder.worker,
-        &holder.tick,
-        &claim.at_most,
-        &lease.as_secs_f64(),
+    let lane = claim.after_lane.as_ref();
+    let Holder { worker, tick } = holder;
+    let mut rows = transaction.rows(query!(
+        "tick/claim";
+        worker,
+        tick,
+        at_most = claim.at_most,
+        lease = lease.as_secs_f64(),
         queues,
         excluded_jobs,
         excluded_kinds,
         excluded_runs,
-        &after.map(|lanes| column(lanes, |lane| lane.queue.as_str())),
-        &after.map(|lanes| column(lanes, |lane| lane.priority)),
-        &after.map(|lanes| column(lanes, |lane| lane.run_at)),
-        &after.map(|lanes| column(lanes, |lane| lane.id)),
-        &claim.bytes,
-        &claim.free_threads,
-        &claim.after_lane.as_ref().map(|(queue, _)| queue),
-        &claim.after_lane.as_ref().map(|(_, priority)| priority),
-    ];
-    let limited_runs = columns!(
-        &within_limits;
-        id, is_last_attempt, payload_bytes, place_priority, place_queue, place_run_at, place_of,
-    );
-    let arguments = [arguments.as_slice(), &limited_runs].concat();
-    let mut rows = transaction.rows(query!("tick/claim"), &arguments)?;
+        after_queues = after.map(|lanes| column(lanes, |lane| lane.queue.as_str())),
+        after_priorities = after.map(|lanes| column(lanes, |lane| lane.priority)),
+        after_run_at = after.map(|lanes| column(lanes, |lane| lane.run_at)),
+        after_ids = after.map(|lanes| column(lanes, |lane| lane.id)),
+        bytes = claim.bytes,
+        free_threads = claim.free_threads,
+        lane_queue = lane.map(|(queue, _)| queue),
+        lane_priority = lane.map(|(_, priority)| priority),
+        limited_ids = limited,
+        are_last_attempts = column(&within_limits, |run| run.is_last_attempt),
+        payload_bytes = column(&within_limits, |run| run.payload_bytes),
+        place_priorities = column(&within_limits, |run| run.place_priority),
+        place_queues = column(&within_limits, |run| run.place_queue.as_str()),
+        place_run_at = column(&within_limits, |run| run.place_run_at),
+        place_ids = column(&within_limits, |run| run.place_of),
+    ))?;
     if let Some(row) = rows.first() {
         let queue: Option<String> = row.try_get("cut_queue")?;
         result.last_lane = queue.zip(row.try_get("cut_priority")?);
@@ -441,10 +446,10 @@ pub(super) fn claim(
     let mut started = limited;
     started.retain(|id| result.claimed.iter().any(|run| run.id == *id));
     if !started.is_empty() {
-        transaction.execute(query!("tick/spend"), &[&started])?;
+        transaction.execute(query!("tick/spend"; started))?;
     }
     if claim.releases_right(&result) {
-        transaction.execute(query!("tick/leave"), &[&holder.worker, &holder.tick])?;
+        transaction.execute(query!("tick/leave"; worker, tick))?;
     }
     Ok(result)
 }
@@ -467,8 +472,8 @@ fn within_limits(
     let mut limited = Limited::default();
     let mut locked: Vec<i64> = Vec::new();
     let after = claim.after_definition.unwrap_or(0);
-    let arguments: [&dyn Argument; 4] = [queues, excluded_jobs, excluded_kinds, &after];
-    for row in transaction.rows(query!("tick/lock_limited"), &arguments)? {
+    let statement = query!("tick/lock_limited"; queues, excluded_jobs, excluded_kinds, after);
+    for row in transaction.rows(statement)? {
         limited.result.last_definition = row.try_get("last")?;
         if let Some(definition) = row.try_get("id")? {
             match row.try_get("locked")? {
@@ -480,15 +485,16 @@ fn within_limits(
     if locked.is_empty() {
         return Ok(limited);
     }
-    let arguments: [&dyn Argument; 6] = [
-        &locked,
+    let within_limits = query!(
+        "tick/within_limits";
+        locked,
         queues,
-        &claim.at_most,
+        at_most = claim.at_most,
         excluded_runs,
-        &column(&claim.after_shares, |last| last.definition),
-        &column(&claim.after_shares, |last| last.share.as_str()),
-    ];
-    for row in transaction.rows(query!("tick/within_limits"), &arguments)? {
+        after_definitions = column(&claim.after_shares, |last| last.definition),
+        after_shares = column(&claim.after_shares, |last| last.share.as_str()),
+    );
+    for row in transaction.rows(within_limits)? {
         if row.try_get::<_, Option<i64>>("id")?.is_some() {
             limited.runs.push(LimitedRun::from_row(&row)?);
         } else {

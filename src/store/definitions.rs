@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::row::{PgResult, columns, owned, rows, timestamp};
+use super::row::{PgResult, column, rows, timestamp};
 use super::session::Transaction;
-use super::{Cause, Error, Kind, Result, Store, query};
+use super::statement::{owned, query};
+use super::{Cause, Error, Kind, Result, Store};
 use crate::exit::Exit;
 use crate::schedule::due::{self, DueSchedule, FirePlan, Scheduled};
 
@@ -96,19 +97,19 @@ impl Store {
         let applied = self.transact("apply definitions", move |transaction| {
             let Cause { host_user, reason } = &cause;
             let asked = Instant::now();
-            while !transaction.one::<bool>(query!("operate/lock_definitions"), &[])? {
+            while !transaction.one::<bool>(query!("operate/lock_definitions"))? {
                 if asked.elapsed() > LOCK_TIMEOUT {
                     return Ok(None);
                 }
                 thread::sleep(Duration::from_millis(rand::random_range(20..80)));
             }
-            let now = transaction.one(query!("look/now"), &[])?;
+            let now = transaction.one(query!("look/now"))?;
             let due = |transaction: &mut Transaction| -> PgResult<Vec<DueSchedule>> {
-                transaction.list(query!("tick/due_schedules"), &[&i64::MAX])
+                transaction.list(query!("tick/due_schedules"; limit = i64::MAX))
             };
             let was_due = due(transaction)?;
-            let changed: Vec<(String, Option<String>, Option<String>)> =
-                transaction.list(query!("operate/apply"), &[&rows(now), host_user, reason])?;
+            let changed: Vec<(String, Option<String>, Option<String>)> = transaction
+                .list(query!("operate/apply"; definitions = rows(now), host_user, reason))?;
             // Text that is not valid JSON counts as missing.
             let json = |text: Option<String>| serde_json::from_str(&text?).ok();
             let changed = changed
@@ -116,7 +117,7 @@ impl Store {
                 .map(|(name, before, after)| (name, json(before), json(after).unwrap_or_default()));
             let removes = others == Unlisted::Remove;
             let ended: Vec<(String, bool)> = transaction
-                .list(query!("operate/end_others"), &[&names, &removes, host_user, reason])?;
+                .list(query!("operate/end_others"; names, removes, host_user, reason))?;
             let scheduled = ended.iter().filter(|(_, is_scheduled)| *is_scheduled).count();
             let others: Vec<_> = ended.into_iter().map(|(name, _)| name).collect();
             let changed: Vec<_> = changed.collect();
@@ -140,18 +141,13 @@ impl Store {
 
     /// Returns the time of the database's clock.
     pub(crate) fn now(&self) -> Result<DateTime<Utc>> {
-        self.query("read the clock", Transaction::one, query!("look/now"), owned![])
+        self.query("read the clock", Transaction::one, owned!("look/now"))
     }
 
     /// Returns due schedules, the oldest first, at most `FIRED_AT_ONCE`.
     pub(crate) fn due_schedules(&self) -> Result<Vec<DueSchedule>> {
-        let arguments = owned![FIRED_AT_ONCE];
-        self.query(
-            "look for due schedules",
-            Transaction::list,
-            query!("tick/due_schedules"),
-            arguments,
-        )
+        let statement = owned!("tick/due_schedules"; limit = FIRED_AT_ONCE);
+        self.query("look for due schedules", Transaction::list, statement)
     }
 
     /// Fires schedules. Returns the queued runs of each, by id. Leaves out schedules that another
@@ -160,31 +156,40 @@ impl Store {
         self.transact("fire schedules", move |transaction| {
             let times =
                 fires.iter().flat_map(|fire| fire.times.iter().map(|time| (fire.due.id, *time)));
-            let (ids, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times.unzip();
-            let plans = columns!(
-                &fires;
-                due.id, due.seen, next, delay, missed, put_off_until, due.schedule, due.time_zone,
-            );
-            let arguments = [plans.as_slice(), &[&ids, &nominal]].concat();
-            let fired: Vec<(i64, Option<Vec<i64>>)> =
-                transaction.list(query!("tick/fire"), &arguments)?;
+            let (fire_ids, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times.unzip();
+            let fired: Vec<(i64, Option<Vec<i64>>)> = transaction.list(query!(
+                "tick/fire";
+                ids = column(&fires, |fire| fire.due.id),
+                seen = column(&fires, |fire| fire.due.seen),
+                next = column(&fires, |fire| fire.next),
+                delays = column(&fires, |fire| fire.delay),
+                missed = column(&fires, |fire| fire.missed),
+                put_off_until = column(&fires, |fire| fire.put_off_until),
+                schedules = column(&fires, |fire| fire.due.schedule.as_str()),
+                time_zones = column(&fires, |fire| fire.due.time_zone.as_str()),
+                fire_ids,
+                nominal,
+            ))?;
             Ok(fired.into_iter().filter_map(|(id, runs)| Some((id, runs?))).collect())
         })
     }
 
     /// Returns all definitions by name, or the definition of that name.
     pub(crate) fn list_schedules(&self, name: Option<String>) -> Result<Vec<Scheduled>> {
-        let arguments = owned![name, true];
-        self.query("read definitions", Transaction::list, query!("look/list_schedules"), arguments)
+        self.query(
+            "read definitions",
+            Transaction::list,
+            owned!("look/list_schedules"; name, with_figures = true),
+        )
     }
 
     /// Returns all definitions by name, or the definition of that name.
     pub(crate) fn list_definitions(&self, name: Option<String>) -> Result<Vec<StoredDefinition>> {
         self.transact("read definitions", move |transaction| {
             let mut definitions: Vec<StoredDefinition> =
-                transaction.list(query!("look/list_definitions"), &[&name])?;
+                transaction.list(query!("look/list_definitions"; name))?;
             let scheduled: Vec<_> =
-                transaction.list(query!("look/list_schedules"), &[&name, &false])?;
+                transaction.list(query!("look/list_schedules"; name, with_figures = false))?;
             for job in &mut definitions {
                 let StoredDefinition { job_type, state, next_run_at, .. } = job;
                 due::mark_broken(&scheduled, job_type, state, next_run_at);
@@ -195,8 +200,9 @@ impl Store {
 
     /// Pauses a schedule. Returns whether the definition has one; `None`: no such definition.
     pub(crate) fn pause(&self, name: String, cause: Cause) -> Result<Option<bool>> {
-        let arguments = owned![name, cause.host_user, cause.reason];
-        self.query("pause a schedule", Transaction::first, query!("operate/pause"), arguments)
+        let Cause { host_user, reason } = cause;
+        let statement = owned!("operate/pause"; name, host_user, reason);
+        self.query("pause a schedule", Transaction::first, statement)
     }
 
     /// Resumes a schedule, with `next` as its next nominal time if it was paused. Returns the next
@@ -209,8 +215,11 @@ impl Store {
     ) -> Result<Option<Option<DateTime<Utc>>>> {
         let Cause { host_user, reason } = cause.clone();
         let Scheduled { name, schedule, time_zone, .. } = scheduled;
-        let arguments = owned![name, next, schedule, time_zone, host_user, reason];
-        self.query("resume a schedule", Transaction::first, query!("operate/resume"), arguments)
+        self.query(
+            "resume a schedule",
+            Transaction::first,
+            owned!("operate/resume"; name, next, schedule, time_zone, host_user, reason),
+        )
     }
 }
 

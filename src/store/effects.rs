@@ -2,9 +2,10 @@
 
 use chrono::{DateTime, Utc};
 
-use super::row::{owned, rows};
+use super::row::rows;
 use super::session::Transaction;
-use super::{Result, Store, query};
+use super::statement::{owned, query};
+use super::{Result, Store};
 use crate::text::listing::Listing;
 
 /// The bytes of a result that an effect keeps.
@@ -38,11 +39,11 @@ impl Store {
         let (run, attempt) = run.unzip();
         self.transact("record the effect", move |transaction| {
             loop {
-                let begun = transaction.one(query!("effect/begin"), &[&key, &run, &attempt])?;
+                let begun = transaction.one(query!("effect/begin"; key, run, attempt))?;
                 if let Some(recorded) = begun {
                     return Ok(Effect::Begun(recorded));
                 }
-                let found: Option<Found> = transaction.first(query!("effect/find"), &[&key])?;
+                let found: Option<Found> = transaction.first(query!("effect/find"; key))?;
                 return Ok(match found {
                     // The effect was removed between the two statements: its key is free again.
                     None => continue,
@@ -62,19 +63,19 @@ impl Store {
         recorded: Option<DateTime<Utc>>,
         result: Option<&str>,
     ) -> Result<bool> {
-        let arguments = owned![key.to_owned(), recorded, result.map(str::to_owned)];
-        let statement = query!("effect/complete");
-        Ok(self.query("complete the effect", Transaction::execute, statement, arguments)? > 0)
+        let (key, result) = (key.to_owned(), result.map(str::to_owned));
+        let statement = owned!("effect/complete"; key, recorded, result);
+        Ok(self.query("complete the effect", Transaction::execute, statement)? > 0)
     }
 
     /// Removes an open effect, which did not happen; otherwise like `complete_effect`.
     pub(crate) fn remove_effect(&self, key: &str, recorded: Option<DateTime<Utc>>) -> Result<bool> {
-        let (statement, arguments) = (query!("effect/remove"), owned![key.to_owned(), recorded]);
-        Ok(self.query("remove the effect", Transaction::execute, statement, arguments)? > 0)
+        let statement = owned!("effect/remove"; key = key.to_owned(), recorded);
+        Ok(self.query("remove the effect", Transaction::execute, statement)? > 0)
     }
 
     /// Returns the effects that began and did not complete, the oldest first.
     pub(crate) fn list_open_effects(&self) -> Result<Listing> {
-        self.query("list effects", Transaction::listing, query!("effect/list_open"), owned![])
+        self.query("list effects", Transaction::listing, owned!("effect/list_open"))
     }
 }

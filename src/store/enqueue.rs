@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 
 use super::row::{PgResult, rows, timestamp};
 use super::session::Transaction;
-use super::{Error, Kind, Limits, Result, Store, error, query};
+use super::statement::{Statement, checked, query};
+use super::{Error, Kind, Limits, Result, Store, error};
 use crate::exit::Exit;
 use crate::job::action;
 use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
@@ -246,11 +247,11 @@ fn enqueue(
     // Runs of built-in jobs are inserted; runs of definitions go through the database's function.
     let (mut open, defined): (Vec<_>, Vec<_>) =
         chunk.iter().copied().partition(|index| runs[*index].is_built_in);
-    send(transaction, query!("enqueue/enqueue_defined"), runs, &defined, answers)?;
+    send(transaction, checked!("enqueue/enqueue_defined"; runs), runs, &defined, answers)?;
     // A role that enqueues only defined jobs may not execute an INSERT.
     if !open.is_empty() && open.iter().all(|index| runs[*index].key.is_none()) {
-        let texts = texts(runs, &open);
-        let ids: Vec<i64> = transaction.list(query!("enqueue/enqueue_keyless"), &[&texts])?;
+        let runs = texts(runs, &open);
+        let ids: Vec<i64> = transaction.list(query!("enqueue/enqueue_keyless"; runs))?;
         for (index, id) in open.drain(..).zip(ids) {
             let (id, result) = (Some(id), EnqueueResult::Enqueued);
             let accepted = Accepted { id, result, status: None, due_at: None };
@@ -259,8 +260,8 @@ fn enqueue(
     }
     // Repeat if the run with the key was deleted between the two statements: the key is free.
     for _ in 0..TRIES {
-        for statement in [query!("enqueue/enqueue"), query!("enqueue/find_key")] {
-            send(transaction, statement, runs, &open, answers)?;
+        for text in [checked!("enqueue/enqueue"; runs), checked!("enqueue/find_key"; runs)] {
+            send(transaction, text, runs, &open, answers)?;
             open.retain(|index| answers[*index].is_none());
         }
     }
@@ -270,7 +271,7 @@ fn enqueue(
 /// Sends these runs, and takes over the answers.
 fn send(
     transaction: &mut Transaction,
-    statement: &str,
+    text: &str,
     runs: &[EncodedRun],
     which: &[usize],
     answers: &mut [Option<Queued>],
@@ -278,7 +279,8 @@ fn send(
     if which.is_empty() {
         return Ok(());
     }
-    let found: Vec<Answer> = transaction.list(statement, &[&texts(runs, which)])?;
+    let found: Vec<Answer> =
+        transaction.list(Statement { text, arguments: &[&texts(runs, which)] })?;
     for answer in found {
         let place = usize::try_from(answer.ordinal - 1).ok();
         if let Some(index) = place.and_then(|place| which.get(place)) {
@@ -322,6 +324,7 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::statement::text;
     use super::*;
 
     /// Returns the names in the list of columns that a statement reads from the JSON of a run.
@@ -358,9 +361,9 @@ mod tests {
         fields.sort_by(|(a, _), (b, _)| a.cmp(b));
         let of_keys = ["idempotency_key", "key_scope", "on_conflict", "debounce", "debounce_max"];
         for (statement, left_out) in [
-            (query!("enqueue/enqueue"), &[][..]),
-            (query!("enqueue/enqueue_defined"), &[]),
-            (query!("enqueue/enqueue_keyless"), &of_keys),
+            (text!("enqueue/enqueue"), &[][..]),
+            (text!("enqueue/enqueue_defined"), &[]),
+            (text!("enqueue/enqueue_keyless"), &of_keys),
         ] {
             let mut names = [&read_names(statement), left_out].concat();
             names.sort_unstable();

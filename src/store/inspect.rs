@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::row::{owned, rows};
+use super::row::rows;
 use super::session::Transaction;
+use super::statement::{owned, query};
 use super::status::list_workers;
-use super::{Result, Store, query, schema};
+use super::{Result, Store, schema};
 
 rows! {
     pub(crate) struct SessionFacts {
@@ -118,44 +119,41 @@ pub(crate) struct ZoneFacts {
 
 impl Store {
     pub(crate) fn inspect_session(&self) -> Result<SessionFacts> {
-        self.query("inspect the session", Transaction::one, query!("doctor/session"), owned![])
+        self.query("inspect the session", Transaction::one, owned!("doctor/session"))
     }
 
     pub(crate) fn inspect_role(&self) -> Result<RoleFacts> {
-        self.query("inspect the role", Transaction::one, query!("doctor/role"), owned![])
+        self.query("inspect the role", Transaction::one, owned!("doctor/role"))
     }
 
     /// Returns deviations from the role matrix: the GRANT statements of each set, the viewer's
     /// first.
     pub(crate) fn inspect_grants(&self, matrix: Vec<String>) -> Result<Vec<GrantFacts>> {
-        self.query("inspect grants", Transaction::list, query!("doctor/grants"), owned![matrix])
+        self.query("inspect grants", Transaction::list, owned!("doctor/grants"; matrix))
     }
 
     /// Returns the objects that differ from what the migrations make.
     pub(crate) fn inspect_objects(&self) -> Result<Vec<ObjectFacts>> {
         self.transact("inspect objects", |transaction| {
-            transaction.execute(query!("doctor/plain_texts"), &[])?;
-            transaction.list(query!("doctor/objects"), &[&schema::DEFINITIONS])
+            transaction.execute(query!("doctor/plain_texts"))?;
+            transaction.list(query!("doctor/objects"; definitions = schema::DEFINITIONS))
         })
     }
 
     /// Returns the indexes that the migrations create, by name.
     pub(crate) fn inspect_indexes(&self) -> Result<Vec<IndexFacts>> {
-        let arguments = owned![schema::indexes()];
-        self.query("inspect indexes", Transaction::list, query!("doctor/indexes"), arguments)
+        let statement = owned!("doctor/indexes"; names = schema::indexes());
+        self.query("inspect indexes", Transaction::list, statement)
     }
 
     pub(crate) fn inspect_tables(&self) -> Result<Vec<TableFacts>> {
-        self.query("inspect tables", Transaction::list, query!("doctor/tables"), owned![])
+        self.query("inspect tables", Transaction::list, owned!("doctor/tables"))
     }
 
     pub(crate) fn inspect_snapshots(&self) -> Result<SnapshotFacts> {
         self.transact("inspect snapshots", |transaction| {
-            let sees_all = transaction.one(query!("doctor/sees_sessions"), &[])?;
-            Ok(SnapshotFacts {
-                sees_all,
-                holders: transaction.list(query!("doctor/snapshots"), &[])?,
-            })
+            let sees_all = transaction.one(query!("doctor/sees_sessions"))?;
+            Ok(SnapshotFacts { sees_all, holders: transaction.list(query!("doctor/snapshots"))? })
         })
     }
 
@@ -169,8 +167,8 @@ impl Store {
         }
         let (zones, instants): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
         self.transact("inspect time zones", move |transaction| {
-            let offsets = transaction.list(query!("doctor/zones"), &[&zones, &instants])?;
-            let now: DateTime<Utc> = transaction.one(query!("look/now"), &[])?;
+            let offsets = transaction.list(query!("doctor/zones"; zones, instants))?;
+            let now: DateTime<Utc> = transaction.one(query!("look/now"))?;
             let workers = list_workers(transaction, None)?.into_iter();
             let recent = workers.filter(|worker| now - worker.last_tick_at < TimeDelta::days(1));
             let workers = recent.map(|worker| (worker.worker, worker.version)).collect();

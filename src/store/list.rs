@@ -2,9 +2,10 @@
 
 use chrono::{DateTime, Utc};
 
-use super::row::{OwnedArguments, PgResult, borrowed, owned, rows};
+use super::row::{PgResult, rows};
 use super::session::Transaction;
-use super::{Result, Store, query};
+use super::statement::{Statement, checked, owned, query};
+use super::{Result, Store};
 use crate::job::status::Status;
 use crate::text::listing::Listing;
 
@@ -60,22 +61,6 @@ pub(crate) enum RunList {
     Dead,
 }
 
-impl RunFilter {
-    /// Returns the parameters that lists and groups of runs begin with.
-    fn arguments(self) -> OwnedArguments {
-        let Self { job, queue, key, error_type, since, until, unsettled, .. } = self;
-        owned![job, queue, key, error_type, since, until, unsettled]
-    }
-}
-
-impl FailureFilter {
-    fn arguments(self, limit: i64) -> OwnedArguments {
-        let Self { since, until, jobs, worker } = self;
-        let jobs = Some(jobs).filter(|jobs| !jobs.is_empty());
-        owned![since, until, jobs, worker, limit]
-    }
-}
-
 impl Store {
     /// Returns the runs that match.
     pub(crate) fn list_runs(
@@ -84,19 +69,19 @@ impl Store {
         filter: RunFilter,
         limit: i64,
     ) -> Result<Listing> {
-        let (statement, latest_end_first) = match list {
-            RunList::Any => (query!("look/list_runs"), filter.until.is_some()),
-            RunList::Dead => (query!("look/list_dead"), true),
+        let (text, latest_end_first) = match list {
+            RunList::Any => (checked!("look/list_runs"; ids), filter.until.is_some()),
+            RunList::Dead => (checked!("look/list_dead"; ids), true),
         };
         self.transact("list runs", move |transaction| {
             let ids = list_ids(transaction, &filter, latest_end_first, Some(limit))?;
-            transaction.listing(statement, &[&ids])
+            transaction.listing(Statement { text, arguments: &[&ids] })
         })
     }
 
     /// Returns these runs.
     pub(crate) fn runs(&self, ids: Vec<i64>) -> Result<Vec<Run>> {
-        self.query("read runs", Transaction::list, query!("look/list_runs"), owned![ids])
+        self.query("read runs", Transaction::list, owned!("look/list_runs"; ids))
     }
 
     /// Returns the ids of the runs that match, the newest first.
@@ -106,31 +91,28 @@ impl Store {
 
     /// Counts the dead runs that match by job and error type, the largest group first.
     pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Listing> {
-        let arguments = filter.arguments();
-        self.query("count dead runs", Transaction::listing, query!("look/group_dead"), arguments)
+        let RunFilter { job, queue, key, error_type, since, until, unsettled, .. } = filter;
+        let statement = owned!(
+            "look/group_dead"; job, queue, key, error_type, since, until, unsettled
+        );
+        self.query("count dead runs", Transaction::listing, statement)
     }
 
     /// Returns the failed attempts that match, the latest end first.
     pub(crate) fn list_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
-        let arguments = filter.arguments(limit);
-        self.query(
-            "list failed attempts",
-            Transaction::listing,
-            query!("look/list_failures"),
-            arguments,
-        )
+        let FailureFilter { since, until, jobs, worker } = filter;
+        let jobs = some(jobs);
+        let statement = owned!("look/list_failures"; since, until, jobs, worker, limit);
+        self.query("list failed attempts", Transaction::listing, statement)
     }
 
     /// Counts the failed attempts that match by job, error type, error and worker, the largest
     /// group first.
     pub(crate) fn group_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
-        let arguments = filter.arguments(limit);
-        self.query(
-            "count failed attempts",
-            Transaction::listing,
-            query!("look/group_failures"),
-            arguments,
-        )
+        let FailureFilter { since, until, jobs, worker } = filter;
+        let jobs = some(jobs);
+        let statement = owned!("look/group_failures"; since, until, jobs, worker, limit);
+        self.query("count failed attempts", Transaction::listing, statement)
     }
 }
 
@@ -140,9 +122,27 @@ fn list_ids(
     latest_end_first: bool,
     limit: Option<i64>,
 ) -> PgResult<Vec<i64>> {
-    let RunFilter { statuses, worker, had_failures, .. } = filter.clone();
-    let statuses = Some(statuses).filter(|statuses| !statuses.is_empty());
-    let mut arguments = filter.clone().arguments();
-    arguments.extend(owned![statuses, worker, had_failures, latest_end_first, limit]);
-    transaction.list(query!("look/list_ids"), &borrowed(&arguments))
+    let RunFilter {
+        job,
+        queue,
+        key,
+        error_type,
+        since,
+        until,
+        unsettled,
+        statuses,
+        worker,
+        had_failures,
+    } = filter;
+    let statuses = some(statuses.clone());
+    transaction.list(query!(
+        "look/list_ids";
+        job, queue, key, error_type, since, until, unsettled, statuses, worker, had_failures,
+        latest_end_first, limit,
+    ))
+}
+
+/// An empty filter matches everything.
+fn some<T>(words: Vec<T>) -> Option<Vec<T>> {
+    Some(words).filter(|words| !words.is_empty())
 }

@@ -18,6 +18,7 @@ mod runs;
 mod schema;
 mod session;
 mod show;
+mod statement;
 mod status;
 
 use std::cell::Cell;
@@ -62,14 +63,6 @@ pub(crate) use status::{
 
 use crate::connect::{ConnectionThread, Target};
 use crate::text::duration::CENTURY;
-
-/// The text of a query file.
-macro_rules! query {
-    ($name:literal) => {
-        include_str!(concat!("../../sql/queries/", $name, ".sql"))
-    };
-}
-use query;
 
 /// An open connection to a database whose schema is this program's.
 pub(crate) struct Store {

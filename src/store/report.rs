@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::{PgResult, column, columns, rows};
+use super::row::{PgResult, column, rows};
 use super::session::Transaction;
+use super::statement::query;
 use super::status::{WorkFacts, Worker, list_workers, read_work};
-use super::{Limits, Result, Store, query};
+use super::{Limits, Result, Store};
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 
 /// The window and the limits of the report.
@@ -174,24 +175,25 @@ impl Store {
             let scope = scope(now, &work);
             let Scope { since, from, troubled, rows, .. } = &scope;
             let mut jobs: Vec<ReportJob> =
-                transaction.list(query!("report/jobs"), &[from, troubled, &scope.jobs])?;
+                transaction.list(query!("report/jobs"; from, troubled, limit = scope.jobs))?;
             read_bins(transaction, &scope, &mut jobs)?;
             let mut failures: Vec<FailureGroup> =
-                transaction.list(query!("report/failures"), &[since, rows])?;
+                transaction.list(query!("report/failures"; since, limit = rows))?;
             if scope.details == Details::Output {
                 read_last_lines(transaction, &mut failures)?;
             }
             let silent_after = TICK_OVERDUE.as_secs_f64();
             Ok(Snapshot {
                 now,
-                summary: transaction.one(query!("report/summary"), &[since, &silent_after])?,
+                summary: transaction.one(query!("report/summary"; since, silent_after))?,
                 work,
                 all_jobs: jobs.first().map_or(0, |job| job.total),
                 jobs,
                 all_failures: failures.first().map_or(0, |failure| failure.total),
                 failures,
                 workers: list_workers(transaction, Some(*rows))?,
-                running: transaction.list(query!("look/list_running"), &[&None::<String>, rows])?,
+                running: transaction
+                    .list(query!("look/list_running"; job = None::<String>, limit = rows))?,
             })
         })
     }
@@ -201,7 +203,8 @@ impl Store {
 fn read_bins(transaction: &mut Transaction, scope: &Scope, jobs: &mut [ReportJob]) -> PgResult<()> {
     let names = column(jobs, |job| job.name.clone());
     let width = scope.bin.as_secs_f64();
-    let bins: Vec<Bin> = transaction.list(query!("report/bins"), &[&scope.from, &width, &names])?;
+    let bins: Vec<Bin> =
+        transaction.list(query!("report/bins"; from = scope.from, width, names))?;
     for bin in bins {
         let place = usize::try_from(bin.place - 1).ok();
         if let Some(job) = place.and_then(|place| jobs.get_mut(place)) {
@@ -213,8 +216,10 @@ fn read_bins(transaction: &mut Transaction, scope: &Scope, jobs: &mut [ReportJob
 
 /// Adds the last lines of output to the failures.
 fn read_last_lines(transaction: &mut Transaction, failures: &mut [FailureGroup]) -> PgResult<()> {
+    let ids = column(failures, |failure| failure.id);
+    let attempts = column(failures, |failure| failure.attempt);
     let lines: Vec<Option<String>> =
-        transaction.list(query!("report/last_lines"), &columns!(&*failures; id, attempt))?;
+        transaction.list(query!("report/last_lines"; ids, attempts))?;
     for (failure, line) in failures.iter_mut().zip(lines) {
         failure.last_line = line;
     }

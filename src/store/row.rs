@@ -115,38 +115,10 @@ impl<T: SqlType + ToSql + Sync> Argument for T {
     }
 }
 
-pub(super) type Arguments<'a> = &'a [&'a dyn Argument];
-
-/// Arguments that a transaction owns, because it may send its statement several times.
-pub(super) type OwnedArguments = Vec<Box<dyn Argument + Send>>;
-
-/// Makes `OwnedArguments` of values.
-macro_rules! owned {
-    ($($argument:expr),* $(,)?) => {
-        $crate::store::row::OwnedArguments::from([$(Box::new($argument) as _),*])
-    };
-}
-pub(super) use owned;
-
-pub(super) fn borrowed(arguments: &OwnedArguments) -> Vec<&dyn Argument> {
-    column(arguments, |argument| &**argument as &dyn Argument)
-}
-
 /// Returns one column of a batch of rows: the argument of a statement that reads arrays.
 pub(super) fn column<'a, T, U>(rows: &'a [T], of: impl Fn(&'a T) -> U) -> Vec<U> {
     rows.iter().map(of).collect()
 }
-
-/// Returns these fields of a batch of rows as arguments, a column each.
-macro_rules! columns {
-    ($rows:expr; $($($field:ident).+),+ $(,)?) => {
-        [$(
-            &$crate::store::row::column($rows, |row| &row.$($field).+)
-                as &dyn $crate::store::row::Argument
-        ),+]
-    };
-}
-pub(super) use columns;
 
 /// A type that a row is read as: a struct of `rows!`, one column, or a tuple of columns.
 pub(super) trait FromRow: Sized {

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim};
-use super::row::{Argument, FromColumn, FromRow, PgResult, column, from_row, owned, rows};
+use super::row::{FromColumn, FromRow, PgResult, column, from_row, rows};
 use super::session::Transaction;
-use super::{Error, Kind, Result, Store, Token, query};
+use super::statement::{owned, query};
+use super::{Error, Kind, Result, Store, Token};
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
 
@@ -176,9 +177,9 @@ impl Store {
             recorded.extend(kept.map(|one| (one.token, one.next_status.status)));
             if !unstarted.is_empty() {
                 let (ids, attempts, claimed_at) = Token::columns(&unstarted);
-                let arguments: [&dyn Argument; 5] =
-                    [&holder.worker, &ids, &attempts, &claimed_at, &locked];
-                transaction.execute(query!("tick/release"), &arguments)?;
+                let worker = &holder.worker;
+                transaction
+                    .execute(query!("tick/release"; worker, ids, attempts, claimed_at, locked))?;
             }
             let began = Instant::now();
             let taken = match &wanted {
@@ -199,8 +200,9 @@ impl Store {
 
     /// Returns runs whose lease expired, except `rejected`, in random order.
     pub(crate) fn lost_leases(&self, limit: usize, rejected: Vec<i64>) -> Result<Vec<LostLease>> {
-        let arguments = owned![i64::try_from(limit).unwrap_or(i64::MAX), rejected];
-        self.query("look for lost leases", Transaction::list, query!("tick/lost_leases"), arguments)
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let statement = owned!("tick/lost_leases"; limit, rejected);
+        self.query("look for lost leases", Transaction::list, statement)
     }
 
     /// Takes runs with lost leases (id, attempt, wait) from their workers. Returns the recovered
@@ -213,23 +215,26 @@ impl Store {
         let ids = column(lost, |(id, ..)| *id);
         let attempts = column(lost, |(_, attempt, _)| *attempt);
         let waits = column(lost, |(.., wait)| wait.as_secs_f64());
-        let arguments = owned![ids, attempts, waits, error];
-        self.query("recover lost leases", Transaction::list, query!("tick/recover"), arguments)
+        self.query(
+            "recover lost leases",
+            Transaction::list,
+            owned!("tick/recover"; ids, attempts, waits, error),
+        )
     }
 
     /// Returns claims whose stored results can be recorded now, or that are over, in random order.
     pub(crate) fn stored_results(&self, limit: usize) -> Result<Vec<Token>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let (statement, arguments) = (query!("tick/stored_results"), owned![limit]);
-        self.query("look for stored results", Transaction::list, statement, arguments)
+        let statement = owned!("tick/stored_results"; limit);
+        self.query("look for stored results", Transaction::list, statement)
     }
 
     /// Records the stored result of a claim, and deletes its row of `job_locked_runs`. `None`: it
     /// has none, or another session has locked the run.
     pub(crate) fn record_stored(&self, claim: Token) -> Result<Option<StoredResult>> {
         self.transact("record stored results", move |transaction| {
-            let arguments: [&dyn Argument; 3] = [&claim.id, &claim.attempt, &claim.claimed_at];
-            let taken = transaction.first(query!("tick/take_stored"), &arguments)?;
+            let Token { id, attempt, claimed_at } = claim;
+            let taken = transaction.first(query!("tick/take_stored"; id, attempt, claimed_at))?;
             let Some((worker, Some(result), stored_ago)) = taken else { return Ok(None) };
             // A result that can't be read is lost. Another tick recovers the run.
             let Ok(mut result) = serde_json::from_value::<Finish>(result) else {
@@ -244,19 +249,13 @@ impl Store {
     /// Returns waiting runs that expired, in random order.
     pub(crate) fn expired(&self, limit: usize) -> Result<Vec<i64>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.query(
-            "look for expired runs",
-            Transaction::list,
-            query!("tick/expired"),
-            owned![limit],
-        )
+        self.query("look for expired runs", Transaction::list, owned!("tick/expired"; limit))
     }
 
     /// Cancels those of the runs that wait and expired. Returns how many.
     pub(crate) fn expire(&self, ids: &[i64]) -> Result<usize> {
-        let (statement, arguments) = (query!("tick/expire"), owned![ids.to_vec()]);
-        let ended =
-            self.query("cancel expired runs", Transaction::list::<i64>, statement, arguments)?;
+        let statement = owned!("tick/expire"; ids = ids.to_vec());
+        let ended = self.query("cancel expired runs", Transaction::list::<i64>, statement)?;
         Ok(ended.len())
     }
 }
@@ -277,9 +276,8 @@ fn renew(
     let (ids, attempts, claimed_at) = Token::columns(held);
     let send = |transaction: &mut Transaction, outputs: &[Option<String>]| {
         let (lease, outputs) = (lease.as_secs_f64(), column(outputs, Option::as_deref));
-        let arguments: [&dyn Argument; 6] =
-            [&worker, &ids, &attempts, &lease, &claimed_at, &outputs];
-        transaction.rows(query!("tick/heartbeat"), &arguments)?.iter().map(renewed).collect()
+        let statement = query!("tick/heartbeat"; worker, ids, attempts, lease, claimed_at, outputs);
+        transaction.rows(statement)?.iter().map(renewed).collect()
     };
     let nothing_new = vec![None; outputs.len()];
     if outputs == nothing_new || *rejections == 0 {
@@ -330,43 +328,52 @@ fn keep_locked(
     let [_, ..] = claims else { return Ok(Vec::new()) };
     let (ids, attempts, claimed_at) = Token::columns(claims);
     let lease = lease.as_secs_f64();
-    let arguments: [&dyn Argument; 6] = [&worker, &ids, &attempts, &claimed_at, &lease, &results];
-    transaction.rows(query!("tick/keep_locked"), &arguments)
+    let statement = query!("tick/keep_locked"; worker, ids, attempts, claimed_at, lease, results);
+    transaction.rows(statement)
 }
 
 /// Returns the runs that another session has locked. This transaction locks the others.
 fn locked(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
-    transaction.list(query!("tick/locked"), &[&runs])
+    transaction.list(query!("tick/locked"; ids = runs))
 }
 
 /// Records the results of attempts in one statement. In the history, an attempt that lost its lease
 /// gets that as its result.
 fn finish(transaction: &mut Transaction, worker: &str, ended: &[&Finish]) -> PgResult<Recorded> {
-    let arguments: [&dyn Argument; 18] = [
-        &worker,
-        &column(ended, |one| one.token.id),
-        &column(ended, |one| one.token.attempt),
-        &column(ended, |one| one.next_status.status.as_str()),
-        &column(ended, |one| one.next_status.wait.as_secs_f64()),
-        &column(ended, |one| &*one.next_status.outcome),
-        &column(ended, |one| one.next_status.error_type.as_deref()),
-        &column(ended, |one| one.next_status.error.as_deref()),
-        &column(ended, |one| one.detail.as_deref()),
-        &column(ended, |one| one.exit_code),
-        &column(ended, |one| one.signal),
-        &column(ended, |one| one.http_status),
-        &column(ended, |one| one.output.as_deref()),
-        &column(ended, |one| one.output_bytes),
-        &column(ended, |one| one.output_truncated),
-        &column(ended, |one| one.started_ago.as_secs_f64()),
-        &column(ended, |one| one.ended_ago.as_secs_f64()),
-        &column(ended, |one| one.token.claimed_at),
-    ];
-    let now = transaction.rows(query!("tick/finish"), &arguments)?;
+    let ids = column(ended, |one| one.token.id);
+    let attempts = column(ended, |one| one.token.attempt);
+    let claimed_at = column(ended, |one| one.token.claimed_at);
+    let statuses = column(ended, |one| one.next_status.status);
+    let outcomes = column(ended, |one| &*one.next_status.outcome);
+    let errors = column(ended, |one| one.next_status.error.as_deref());
+    let details = column(ended, |one| one.detail.as_deref());
+    let now = transaction.rows(query!(
+        "tick/finish";
+        worker,
+        ids,
+        attempts,
+        statuses,
+        waits = column(ended, |one| one.next_status.wait.as_secs_f64()),
+        outcomes,
+        error_types = column(ended, |one| one.next_status.error_type.as_deref()),
+        errors,
+        details,
+        exit_codes = column(ended, |one| one.exit_code),
+        signals = column(ended, |one| one.signal),
+        http_statuses = column(ended, |one| one.http_status),
+        outputs = column(ended, |one| one.output.as_deref()),
+        output_bytes = column(ended, |one| one.output_bytes),
+        truncated = column(ended, |one| one.output_truncated),
+        started_ago = column(ended, |one| one.started_ago.as_secs_f64()),
+        ended_ago = column(ended, |one| one.ended_ago.as_secs_f64()),
+        claimed_at,
+    ))?;
     let mut rows = Vec::new();
     if now.len() < ended.len() {
-        let again = [0, 1, 2, 3, 5, 7, 8, 17].map(|index| arguments[index]);
-        rows = transaction.rows(query!("tick/recorded_before"), &again)?;
+        rows = transaction.rows(query!(
+            "tick/recorded_before";
+            worker, ids, attempts, statuses, outcomes, errors, details, claimed_at,
+        ))?;
     }
     // recorded_before.sql also returns the results that finish.sql has just recorded. Their newer
     // status counts, so they come last.
@@ -375,13 +382,13 @@ fn finish(transaction: &mut Transaction, worker: &str, ended: &[&Finish]) -> PgR
     let recorded: Recorded = rows.iter().map(read).collect::<PgResult<_>>()?;
     let lost: Vec<_> = ended.iter().filter(|one| !recorded.contains_key(&one.token)).collect();
     if !lost.is_empty() {
-        let lost: [&dyn Argument; 4] = [
-            &worker,
-            &column(&lost, |one| one.token.id),
-            &column(&lost, |one| one.token.attempt),
-            &column(&lost, |one| one.started_ago.as_secs_f64()),
-        ];
-        transaction.execute(query!("tick/note_lost"), &lost)?;
+        transaction.execute(query!(
+            "tick/note_lost";
+            worker,
+            ids = column(&lost, |one| one.token.id),
+            attempts = column(&lost, |one| one.token.attempt),
+            started_ago = column(&lost, |one| one.started_ago.as_secs_f64()),
+        ))?;
     }
     Ok(recorded)
 }

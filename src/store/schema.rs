@@ -7,9 +7,10 @@ use postgres::SimpleQueryMessage;
 use serde::Serialize;
 
 use super::error::UTF8_DATABASE;
-use super::row::{PgResult, columns, rows};
+use super::row::{PgResult, column, rows};
 use super::session::Transaction;
-use super::{Error, Kind, Limits, Result, Store, error, query};
+use super::statement::query;
+use super::{Error, Kind, Limits, Result, Store, error};
 use crate::exit::Exit;
 use crate::text::plural;
 
@@ -148,18 +149,23 @@ impl Store {
 }
 
 fn inspect(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Migration>>> {
-    if mode == Mode::Apply && !transaction.one::<bool>(query!("schema/lock_migrations"), &[])? {
+    if mode == Mode::Apply && !transaction.one::<bool>(query!("schema/lock_migrations"))? {
         let busy = "cannot migrate: another migrator is running; try again";
         return Ok(Err(Error::new(Kind::Busy, Exit::Unavailable, busy)));
     }
-    let ground: Ground = transaction.one(query!("schema/migration_ground"), &[])?;
+    let ground: Ground = transaction.one(query!("schema/migration_ground"))?;
     let (has_schema, has_versions) = (ground.has_schema, ground.has_versions);
     if let Err(error) = check_ground(ground, mode) {
         return Ok(Err(error));
     }
     let applied = if has_versions {
         let known: Vec<_> = MIGRATIONS.iter().chain(OBJECTS).collect();
-        transaction.list(query!("schema/list_migrations"), &columns!(&known; version, name, sql))?
+        transaction.list(query!(
+            "schema/list_migrations";
+            versions = column(&known, |it| it.version),
+            names = column(&known, |it| it.name),
+            texts = column(&known, |it| it.sql),
+        ))?
     } else {
         Vec::new()
     };
@@ -216,11 +222,8 @@ fn apply(
     has_versions: bool,
     parts: &[Migration],
 ) -> PgResult<()> {
-    let before: Vec<i64> = if has_versions {
-        transaction.list(query!("schema/list_objects"), &[])?
-    } else {
-        Vec::new()
-    };
+    let before: Vec<i64> =
+        if has_versions { transaction.list(query!("schema/list_objects"))? } else { Vec::new() };
     if !has_schema {
         transaction.batch_execute("CREATE SCHEMA jobctl")?;
     }
@@ -232,9 +235,14 @@ fn apply(
     for part in parts {
         transaction.batch_execute(part.sql)?;
     }
-    let privileges: Vec<String> = transaction.list(query!("schema/privileges"), &[&before])?;
+    let privileges: Vec<String> = transaction.list(query!("schema/privileges"; before))?;
     transaction.batch_execute(&privileges.join(";\n"))?;
-    transaction.execute(query!("schema/record_migration"), &columns!(parts; version, name, sql))?;
+    transaction.execute(query!(
+        "schema/record_migration";
+        versions = column(parts, |it| it.version),
+        names = column(parts, |it| it.name),
+        texts = column(parts, |it| it.sql),
+    ))?;
     Ok(())
 }
 

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use postgres::Row;
 
 use super::error::{self, Error, Result};
-use super::row::{self, Arguments, FromRow, OwnedArguments, PgResult, borrowed, column};
-use super::{Store, query, schema};
+use super::row::{self, Argument, FromRow, PgResult, column};
+use super::statement::{OwnedStatement, Statement, text};
+use super::{Store, schema};
 use crate::connect::Client;
 use crate::text::listing::Listing;
 
@@ -104,11 +105,14 @@ impl Store {
     pub(super) fn query<T: Send + 'static>(
         &self,
         doing: &'static str,
-        read: fn(&mut Transaction, &str, Arguments<'_>) -> PgResult<T>,
-        statement: &'static str,
-        arguments: OwnedArguments,
+        read: fn(&mut Transaction, Statement<'_>) -> PgResult<T>,
+        statement: OwnedStatement,
     ) -> Result<T> {
-        self.transact(doing, move |transaction| read(transaction, statement, &borrowed(&arguments)))
+        self.transact(doing, move |transaction| {
+            let OwnedStatement { text, arguments } = &statement;
+            let arguments = column(arguments, |argument| &**argument as &dyn Argument);
+            read(transaction, Statement { text, arguments: &arguments })
+        })
     }
 }
 
@@ -143,51 +147,43 @@ impl SharedStage {
 pub(super) struct Transaction(Client);
 
 impl Transaction {
-    pub(super) fn rows(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<Vec<Row>> {
-        let parameters = column(arguments, |argument| argument.typed());
-        self.0.request(async |client| client.query_typed(query, &parameters).await)
+    pub(super) fn rows(&mut self, statement: Statement<'_>) -> PgResult<Vec<Row>> {
+        let parameters = column(statement.arguments, |argument| argument.typed());
+        self.0.request(async |client| client.query_typed(statement.text, &parameters).await)
     }
 
-    pub(super) fn list<T: FromRow>(
-        &mut self,
-        query: &str,
-        arguments: Arguments<'_>,
-    ) -> PgResult<Vec<T>> {
-        self.rows(query, arguments)?.iter().map(T::from_row).collect()
+    pub(super) fn list<T: FromRow>(&mut self, statement: Statement<'_>) -> PgResult<Vec<T>> {
+        self.rows(statement)?.iter().map(T::from_row).collect()
     }
 
     /// Returns rows that are only printed.
-    pub(super) fn listing(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<Listing> {
-        let rows = self.rows(query, arguments)?;
+    pub(super) fn listing(&mut self, statement: Statement<'_>) -> PgResult<Listing> {
+        let rows = self.rows(statement)?;
         if !rows.is_empty() {
             return row::listing(&rows, None);
         }
         // An answer without rows does not name its columns.
-        let columns = query!("look/columns").replace("TABLE jobctl.job_runs", query);
-        row::listing(&rows, self.rows(&columns, arguments)?.first())
+        let text = &text!("look/columns").replace("TABLE jobctl.job_runs", statement.text);
+        row::listing(&rows, self.rows(Statement { text, ..statement })?.first())
     }
 
     /// Returns the first row, if there is one.
-    pub(super) fn first<T: FromRow>(
-        &mut self,
-        query: &str,
-        arguments: Arguments<'_>,
-    ) -> PgResult<Option<T>> {
-        self.rows(query, arguments)?.first().map(T::from_row).transpose()
+    pub(super) fn first<T: FromRow>(&mut self, statement: Statement<'_>) -> PgResult<Option<T>> {
+        self.rows(statement)?.first().map(T::from_row).transpose()
     }
 
     /// Returns the only row; any other number of rows is an error.
-    pub(super) fn one<T: FromRow>(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<T> {
-        let parameters = column(arguments, |argument| argument.typed());
-        let row =
-            self.0.request(async |client| client.query_typed_one(query, &parameters).await)?;
+    pub(super) fn one<T: FromRow>(&mut self, statement: Statement<'_>) -> PgResult<T> {
+        let parameters = column(statement.arguments, |argument| argument.typed());
+        let text = statement.text;
+        let row = self.0.request(async |client| client.query_typed_one(text, &parameters).await)?;
         T::from_row(&row)
     }
 
     /// Returns the number of rows that the statement wrote.
-    pub(super) fn execute(&mut self, query: &str, arguments: Arguments<'_>) -> PgResult<u64> {
-        let parameters = column(arguments, |argument| argument.typed());
-        self.0.request(async |client| client.execute_typed(query, &parameters).await)
+    pub(super) fn execute(&mut self, statement: Statement<'_>) -> PgResult<u64> {
+        let parameters = column(statement.arguments, |argument| argument.typed());
+        self.0.request(async |client| client.execute_typed(statement.text, &parameters).await)
     }
 
     /// Executes statements without parameters.
@@ -219,7 +215,7 @@ fn run<T>(
          SET LOCAL lock_timeout = {1}; {2}",
         statement.as_millis(),
         lock.as_millis(),
-        if checks { query!("schema/schema_version") } else { "" }
+        if checks { text!("schema/schema_version") } else { "" }
     );
     let (mut retries, first) = (0, Instant::now());
     loop {

@@ -3,9 +3,10 @@
 
 use chrono::{DateTime, Utc};
 
-use super::row::{self, FromRow, owned, rows, timestamp};
+use super::row::{self, FromRow, rows, timestamp};
 use super::session::Transaction;
-use super::{Result, Store, query};
+use super::statement::{owned, query};
+use super::{Result, Store};
 use crate::job::status::Status;
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::text::listing::Listing;
@@ -110,7 +111,7 @@ impl Store {
     pub(crate) fn show(&self, id: i64, characters: Option<i32>) -> Result<Option<History>> {
         // A separate transaction, so that an unreadable payload does not hide the rest.
         let payload = self.transact("read the payload", move |transaction| {
-            transaction.first::<String>(query!("look/read_payload"), &[&id])
+            transaction.first::<String>(query!("look/read_payload"; id))
         });
         let payload = match payload {
             Ok(Some(payload)) => Ok(payload),
@@ -120,12 +121,12 @@ impl Store {
         };
         let tick_age = TICK_OVERDUE.as_secs_f64();
         self.transact("show a run", move |transaction| {
-            let rows = transaction.rows(query!("look/show"), &[&id, &tick_age])?;
+            let rows = transaction.rows(query!("look/show"; id, tick_age))?;
             let Some(row) = rows.first() else { return Ok(None) };
             let (run, fields) = (RunDetails::from_row(row)?, row::listing(&rows, None)?);
-            let attempts = transaction.list(query!("look/list_attempts"), &[&id, &characters])?;
-            let events =
-                transaction.listing(query!("look/list_events"), &[&Some(id), &None::<String>])?;
+            let attempts = transaction.list(query!("look/list_attempts"; id, characters))?;
+            let events = transaction
+                .listing(query!("look/list_events"; run = Some(id), definition = None::<String>))?;
             Ok(Some(History { run, fields, payload: payload.clone(), attempts, events }))
         })
     }
@@ -133,7 +134,7 @@ impl Store {
     /// Returns the output of an attempt, by default of the running one, or else of the last ended
     /// one. `None`: no such run.
     pub(crate) fn output(&self, id: i64, attempt: Option<i32>) -> Result<Option<StoredOutput>> {
-        self.query("show an output", Transaction::first, query!("look/output"), owned![id, attempt])
+        self.query("show an output", Transaction::first, owned!("look/output"; id, attempt))
     }
 
     /// Returns the last events of a run or of a definition, the oldest first. Events stay when the
@@ -143,7 +144,10 @@ impl Store {
         run: Option<i64>,
         definition: Option<String>,
     ) -> Result<Listing> {
-        let arguments = owned![run, definition];
-        self.query("read the trail", Transaction::listing, query!("look/list_events"), arguments)
+        self.query(
+            "read the trail",
+            Transaction::listing,
+            owned!("look/list_events"; run, definition),
+        )
     }
 }

@@ -7,9 +7,10 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::claim::ClaimFilter;
-use super::row::{PgResult, owned, rows, timestamp};
+use super::row::{PgResult, rows, timestamp};
 use super::session::Transaction;
-use super::{Limits, Result, Store, query};
+use super::statement::{owned, query};
+use super::{Limits, Result, Store};
 use crate::job::finding_code::Code;
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 use crate::schedule::due::{self, Scheduled};
@@ -163,8 +164,8 @@ impl Store {
     pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
         let limits = Limits { one_moment: true, ..self.limits };
         self.transact_within(limits, "read the status", move |transaction| {
-            let mut jobs: Vec<JobStatus> = transaction.list(query!("look/status_jobs"), &[&job])?;
-            let figures: Vec<Figures> = transaction.list(query!("look/figures"), &[&job])?;
+            let mut jobs: Vec<JobStatus> = transaction.list(query!("look/status_jobs"; job))?;
+            let figures: Vec<Figures> = transaction.list(query!("look/figures"; job))?;
             let by_job: HashMap<_, _> = figures.iter().map(|it| (&it.job_type, it)).collect();
             let only = job.as_ref().map(|job| vec![job.clone()]);
             let work = read_work(transaction, only.as_ref(), &Thresholds::default(), false)?;
@@ -178,7 +179,7 @@ impl Store {
             }
             let workers = list_workers(transaction, None)?;
             let longest_running =
-                transaction.listing(query!("look/list_running"), &[&job, &LONGEST_RUNNING])?;
+                transaction.listing(query!("look/list_running"; job, limit = LONGEST_RUNNING))?;
             Ok(Overview { now: work.now, jobs, workers, longest_running, figures, work })
         })
     }
@@ -195,22 +196,25 @@ impl Store {
         })
     }
 
-    /// Counts what a tick of this worker leaves alone on purpose: at most `most` runs.
+    /// Counts what a tick of this worker leaves alone on purpose: at most `limit` runs.
     pub(crate) fn count_stopped(
         &self,
         worker: &str,
         wanted: &ClaimFilter,
-        most: i64,
+        limit: i64,
     ) -> Result<StoppedCounts> {
         let worker = worker.to_owned();
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = wanted.clone();
-        let arguments = owned![queues, worker, most, excluded_jobs, excluded_kinds];
-        self.query("count held runs", Transaction::one, query!("tick/count_stopped"), arguments)
+        self.query(
+            "count held runs",
+            Transaction::one,
+            owned!("tick/count_stopped"; queues, worker, limit, excluded_jobs, excluded_kinds),
+        )
     }
 
     /// Returns whether any run of this job is kept, defined or not.
     pub(crate) fn has_runs(&self, job: String) -> Result<bool> {
-        self.query("look for runs", Transaction::one, query!("look/has_runs"), owned![job])
+        self.query("look for runs", Transaction::one, owned!("look/has_runs"; job))
     }
 }
 
@@ -218,37 +222,37 @@ pub(super) fn list_workers(
     transaction: &mut Transaction,
     limit: Option<i64>,
 ) -> PgResult<Vec<Worker>> {
-    transaction.list(query!("look/list_workers"), &[&limit, &TICK_OVERDUE.as_secs_f64()])
+    transaction.list(query!("look/list_workers"; limit, tick_age = TICK_OVERDUE.as_secs_f64()))
 }
 
-/// Reads the problems in the transaction of the caller. `with_last_runs` says whether to read how
+/// Reads the problems in the transaction of the caller. `with_figures` says whether to read how
 /// the last runs of scheduled jobs ended.
 pub(super) fn read_work(
     transaction: &mut Transaction,
     jobs: Option<&Vec<String>>,
     limits: &Thresholds,
-    with_last_runs: bool,
+    with_figures: bool,
 ) -> PgResult<WorkFacts> {
     let mut scheduled: Vec<Scheduled> =
-        transaction.list(query!("look/list_schedules"), &[&None::<String>, &with_last_runs])?;
+        transaction.list(query!("look/list_schedules"; name = None::<String>, with_figures))?;
     scheduled.retain(|one| jobs.is_none_or(|jobs| jobs.contains(&one.name)));
     let (tick_age, lag) = (limits.tick_age.as_secs_f64(), limits.lag.as_secs_f64());
     let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());
     let (running, dead) = (seconds(limits.running), seconds(limits.dead_within));
     let failures = seconds(limits.failures.map(|(_, within)| within));
-    let mut facts: Vec<Fact> = transaction
-        .list(query!("look/findings"), &[&jobs, &tick_age, &lag, &running, &dead, &failures])?;
-    let stopped = transaction.list(query!("look/stopped"), &[&jobs, &tick_age, &lag])?;
-    let now = transaction.one(query!("look/now"), &[])?;
-    let (operates, sees_sequences, sees_effects) = transaction.one(query!("look/operates"), &[])?;
+    let mut facts: Vec<Fact> =
+        transaction.list(query!("look/findings"; jobs, tick_age, lag, running, dead, failures))?;
+    let stopped = transaction.list(query!("look/stopped"; jobs, tick_age, lag))?;
+    let now = transaction.one(query!("look/now"))?;
+    let (operates, sees_sequences, sees_effects) = transaction.one(query!("look/operates"))?;
     let sequences_behind = match sees_sequences {
-        true => Some(transaction.list(query!("look/sequences_behind"), &[])?),
+        true => Some(transaction.list(query!("look/sequences_behind"))?),
         false => None,
     };
     if let Some(open) = facts.iter_mut().find(|fact| sees_effects && fact.code == Code::EffectOpen)
     {
         // The key of the oldest effect.
-        open.detail = transaction.first(query!("effect/list_open"), &[])?;
+        open.detail = transaction.first(query!("effect/list_open"))?;
     }
     Ok(WorkFacts { now, facts, stopped, sequences_behind, scheduled, operates })
 }

@@ -1,5 +1,5 @@
 -- Finds grants that weaken the role matrix. Reads only catalogs, which every role may read.
--- $1  the GRANT statements of each set of the matrix, the viewer's first
+-- $1  matrix: the GRANT statements of each set, the viewer's first
 -- A row per finding: `kind`, `name` (quoted for SQL) and `has`:
 --  role: has a privilege, or may grant one, that is in none of its sets. A role has the sets of
 --        which it has all privileges, and may have a part of the viewer's. PUBLIC must have none

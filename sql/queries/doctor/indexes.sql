@@ -1,6 +1,6 @@
 -- The indexes that the migrations create: whether they exist and are valid, how often they were
 -- used, and how many entries they had at the last count.
--- $1  their names
+-- $1  names
 -- A row per name; valid is NULL for a missing index.
 SELECT
     expected.name,

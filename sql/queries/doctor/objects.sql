@@ -1,6 +1,6 @@
 -- Compares the objects of the schema with those that `migrate` makes. Reads only catalogs, which
 -- every role may read.
--- $1  docs/schema.sql, which has their definitions as pg_dump writes them. Needs plain_texts.sql;
+-- $1  definitions: docs/schema.sql, as pg_dump writes it. Needs plain_texts.sql;
 --     chr(59) is the semicolon at the end of each
 -- A row per deviation: `kind`, `object`, and the `statement` that removes it:
 --  changed, missing: an object of jobctl; no statement

@@ -1,5 +1,5 @@
 -- The offsets of time zones by the database's own zone data, in seconds east of UTC.
--- $1  zones    $2  an instant for each
+-- $1  zones    $2  instants, one for each
 -- A row per zone and instant. NULL: the database does not know the zone. AT TIME ZONE would read
 -- names such as CET as abbreviations without summer time. The TimeZone setting reads them as zones;
 -- it is set for this transaction only.

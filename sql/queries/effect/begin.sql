@@ -1,5 +1,5 @@
 -- Records an effect before it happens, so that a crash during the effect is visible.
--- $1  key    $2  run id, NULL outside of a job    $3  attempt
+-- $1  key    $2  run, NULL outside of a job    $3  attempt
 -- One row: the time of the record. NULL: the key was recorded before.
 WITH begun AS (
     INSERT INTO jobctl.job_effects AS effect (key, run_id, attempt)

@@ -1,5 +1,6 @@
 -- Open -> completed. A completed effect without a result can get one.
--- $1  key   $2  recorded_at of the caller's record; NULL: any   $3  output of the command, or NULL
+-- $1  key    $2  recorded, the recorded_at of the caller's record; NULL: any
+-- $3  result: output of the command, or NULL
 -- Zero rows: the effect is not open, or another caller recorded it again meanwhile. A caller may
 -- complete its effect twice, because the answer to its first statement may be lost.
 UPDATE jobctl.job_effects AS effect

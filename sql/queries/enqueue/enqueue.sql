@@ -1,5 +1,5 @@
 -- Inserts runs of built-in jobs, or replaces the waiting runs that have their keys.
--- $1  the runs, a JSON object each: the fields of `NewRun` in src/store/enqueue.rs; an absent field
+-- $1  runs, a JSON object each: the fields of `NewRun` in src/store/enqueue.rs; an absent field
 --     stands for the default
 -- A row per accepted run. No row for a run whose key is taken, see find_key.sql.
 WITH asked AS (

@@ -1,5 +1,5 @@
 -- Enqueues runs of definitions through the function that applications call.
--- $1  the runs, a JSON object each: the fields of `NewRun` in src/store/enqueue.rs; an absent field
+-- $1  runs, a JSON object each: the fields of `NewRun` in src/store/enqueue.rs; an absent field
 --     stands for the definition's own
 -- Returns a row per requested run: the result of the function.
 SELECT

@@ -1,6 +1,6 @@
 -- Inserts runs of built-in jobs without keys. They conflict with no run, and ON CONFLICT would make
 -- an enqueue of one run a tenth slower.
--- $1  the runs, a JSON object each, see enqueue.sql
+-- $1  runs, a JSON object each, see enqueue.sql
 -- Returns the ids in the order of the runs.
 INSERT INTO jobctl.job_runs AS run (
     job_type,

@@ -1,6 +1,6 @@
 -- Answers for runs of built-in jobs whose keys are taken. A separate statement, because an INSERT
 -- can't see the run that it conflicts with.
--- $1  the runs, a JSON object each, see enqueue.sql
+-- $1  runs, a JSON object each, see enqueue.sql
 -- A row per run whose key another run has. No row if the key is free again, because that run was
 -- deleted or ended meanwhile, or if a run of the same job began to wait and can be replaced now.
 SELECT

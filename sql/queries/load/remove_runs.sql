@@ -1,6 +1,6 @@
 -- any status -> deleted: runs of the load test. A trigger deletes their history. The caller holds
 -- the lock of the test's definition, see renew.sql. A worker that still has a claim loses it.
--- $1  maximum number
+-- $1  most
 -- The number of deleted rows; fewer than the maximum: no more are left.
 DELETE FROM jobctl.job_runs AS run
 WHERE run.id = ANY (ARRAY(

@@ -1,6 +1,6 @@
 -- The figures of each job since its first run, by job. Pruning does not lower them. Days are in
 -- UTC.
--- $1  a job; NULL for all
+-- $1  job; NULL for all
 SELECT
     figures.job_type,
     sum(figures.succeeded)::bigint AS succeeded,

@@ -1,11 +1,11 @@
 -- The problems of the work: a row per finding, with the facts of its sentence, see
 -- src/health/work.rs.
 -- $1  jobs; NULL for all
--- $2  seconds after its last tick until a worker is silent
--- $3  seconds after which a due run, a due schedule or an expired lease is late
--- $4  seconds that a run may be running; NULL for any number
--- $5  seconds after which a dead run no longer counts; NULL for never
--- $6  seconds after which a failed attempt no longer counts; NULL to count none
+-- $2  tick_age: seconds after its last tick until a worker is silent
+-- $3  lag: seconds after which a due run, a due schedule or an expired lease is late
+-- $4  running: seconds that a run may be running; NULL for any number
+-- $5  dead: seconds after which a dead run no longer counts; NULL for never
+-- $6  failures: seconds after which a failed attempt no longer counts; NULL to count none
 -- `runs` is the number of runs, attempts or effects. `detail` is an error or a duration, which tick
 -- found an older database, or `new` if there was no time yet for a first tick. `newest_at` is when
 -- the problem last grew, if that was after `since_at`.

@@ -1,8 +1,8 @@
 -- Dead runs counted by job and error type, the largest group first, and the error of the newest run
 -- of each.
--- $1  job      $2  queue    $3  key    $4  error type; NULL for any
+-- $1  job      $2  queue    $3  key    $4  error_type; NULL for any
 -- $5  since    $6  until, exclusive; NULL for no bound. Both compare the time of death.
--- $7  whether settled runs are left out
+-- $7  unsettled: whether settled runs are left out
 WITH counted AS (
     SELECT
         run.job_type,

@@ -2,7 +2,7 @@
 -- newest attempt of each.
 -- $1  since    $2  until, exclusive; NULL for no bound
 -- $3  jobs     $4  worker; NULL for any
--- $5  maximum number of groups
+-- $5  limit of groups
 -- Texts are cut, because workers may write long ones.
 WITH counted AS (
     SELECT

@@ -1,5 +1,5 @@
 -- Whether any run of a job is kept. Each branch has an index.
--- $1  the job's name, defined or not
+-- $1  job, defined or not
 SELECT
     EXISTS (
         SELECT FROM jobctl.job_runs AS run

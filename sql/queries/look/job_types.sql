@@ -1,5 +1,5 @@
 -- The jobs of runs.
--- $1  run ids
+-- $1  ids
 SELECT DISTINCT run.job_type
 FROM jobctl.job_runs AS run
 WHERE run.id = ANY ($1::bigint[])

@@ -1,5 +1,5 @@
 -- The history of a run, the oldest attempt first.
--- $1  run id    $2  number of characters from the end of each output; NULL for all
+-- $1  id    $2  characters from the end of each output; NULL for all
 SELECT
     attempt.attempt,
     attempt.worker,

@@ -1,5 +1,5 @@
 -- Dead runs in the order of their ids.
--- $1  run ids
+-- $1  ids
 -- A run that was deleted meanwhile is missing. Texts are cut, because workers may write long ones.
 SELECT
     run.id,

@@ -1,5 +1,5 @@
 -- The definitions with the keys of the file, by name, and the events that paused or disabled them.
--- $1  a name; NULL for all
+-- $1  name; NULL for all
 SELECT
     definition.name AS job_type,
     jobctl.definition_keys(definition)::text AS keys,

@@ -1,5 +1,5 @@
 -- The trail of a run or of a definition: the last hundred events, the oldest first.
--- $1  run id    $2  name of the definition; the other is NULL
+-- $1  run    $2  definition; the other is NULL
 SELECT
     latest.recorded_at,
     latest.action,

@@ -1,7 +1,7 @@
 -- Failed attempts, the latest end first, with the status of their runs now.
 -- $1  since    $2  until, exclusive; NULL for no bound
 -- $3  jobs     $4  worker; NULL for any
--- $5  maximum number
+-- $5  limit
 -- Texts are cut, because workers may write long ones.
 SELECT
     attempt.run_id,

@@ -1,12 +1,12 @@
 -- The ids of matching runs, the newest first or the latest end first.
--- $1  job      $2  queue    $3  key    $4  error type; NULL for any
+-- $1  job      $2  queue    $3  key    $4  error_type; NULL for any
 -- $5  since    $6  until, exclusive; NULL for no bound. Both compare the end of a run, or its
 --              creation while it has not ended.
--- $7  whether settled runs are left out, and runs that a tick or a newer run cancelled. An error
---     type selects those that a tick cancelled.
+-- $7  unsettled: whether settled runs are left out, and runs that a tick or a newer run cancelled.
+--     An error type selects those that a tick cancelled.
 -- $8  statuses; NULL for any
--- $9  worker of an attempt; NULL for any     $10 whether only runs with a failed attempt match
--- $11 whether the latest of these times comes first    $12 maximum number; NULL for all
+-- $9  worker of an attempt; NULL for any    $10 had_failures: whether only such runs match
+-- $11 latest_end_first: whether the latest of these times comes first    $12 limit; NULL for all
 --
 -- Running runs are separate because they have an index of their own. They are few. The others are
 -- read in the order of an index, until enough of them match. If there is a window, waiting runs are

@@ -1,5 +1,5 @@
 -- The longest running runs; runs without a start come last.
--- $1  a job; NULL for all    $2  maximum number
+-- $1  job; NULL for all    $2  limit
 SELECT
     run.id,
     run.job_type,

@@ -1,5 +1,5 @@
 -- Runs in the order of their ids, and the duration of the last attempt.
--- $1  run ids
+-- $1  ids
 -- A run that was deleted meanwhile is missing. Texts are cut, because workers may write long ones.
 SELECT
     run.id,

@@ -1,5 +1,5 @@
 -- The definitions and their schedules, by name.
--- $1  a name; NULL for all    $2  whether to read the figures: how the last runs ended
+-- $1  name; NULL for all    $2  with_figures: how the last runs ended
 SELECT
     now() AS now,
     definition.name,

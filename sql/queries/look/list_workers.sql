@@ -1,6 +1,6 @@
 -- Lists the workers that tick or have just stopped, and the latest five; the latest tick comes
 -- first. Texts are cut to the longest name that `tick` accepts.
--- $1  maximum number of rows; NULL for all    $2  seconds that may pass between ticks
+-- $1  limit; NULL for all    $2  tick_age: seconds that may pass between ticks
 SELECT
     left(worker.worker, 255) AS worker,
     left(worker.version, 255) AS version,

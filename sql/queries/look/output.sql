@@ -1,5 +1,5 @@
 -- The output of an attempt of a run. That of a running attempt is what its worker last sent.
--- $1  run id    $2  attempt; NULL for the running one, or else for the last finished one
+-- $1  id    $2  attempt; NULL for the running one, or else for the last finished one
 -- Zero rows: no such run. A NULL attempt: the run has no such attempt, or none has begun.
 SELECT
     asked.live,

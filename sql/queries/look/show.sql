@@ -1,6 +1,6 @@
 -- A run and the facts that decide when it starts: its definition, the number of running runs of its
 -- job, the number of due runs that come first, and when a worker last looked.
--- $1  run id    $2  seconds after its last tick until a worker is silent
+-- $1  id    $2  tick_age: seconds after its last tick until a worker is silent
 -- Zero rows: no such run.
 WITH workers AS (
     SELECT

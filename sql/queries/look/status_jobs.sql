@@ -1,7 +1,7 @@
 -- The state of every job that has a definition, or unfinished, dead or recently succeeded runs. A
 -- queued or failed run counts as `not_due` before its time and as `due` after it. A settled run
 -- does not count. Run times are of the last 24 hours.
--- $1  a job; NULL for all
+-- $1  job; NULL for all
 WITH standing AS (
     SELECT run.job_type, run.status, run.run_at
     FROM jobctl.job_runs AS run

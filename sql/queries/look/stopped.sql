@@ -1,8 +1,8 @@
 -- Lists holds in force, paused schedules, and disabled jobs that have a max_age; see
 -- src/health/stopped.rs.
 -- $1  jobs; NULL for all
--- $2  seconds after its last tick until a worker is silent
--- $3  seconds after which a due run is late
+-- $2  tick_age: seconds after its last tick until a worker is silent
+-- $3  lag: seconds after which a due run is late
 -- `runs` is the number of due runs that a hold keeps from starting. `keeps_late` says that one of
 -- them is late and belongs to a job with a schedule. `max_age` is in seconds.
 WITH due AS MATERIALIZED (

@@ -1,8 +1,8 @@
 -- Makes the definitions equal to the file. An unchanged definition is not updated, unless its
 -- schedule was put off. A changed schedule continues at the next nominal time given here, unless an
 -- earlier time is due and not fired.
--- $1  JSON array of definitions, in the words of the columns, next_run_at included
--- $2  host user    $3  reason, for the trail
+-- $1  definitions: a JSON array, in the words of the columns, next_run_at included
+-- $2  host_user    $3  reason, for the trail
 -- A row per added or changed definition: its keys before (NULL: added) and now, as in the file.
 WITH wanted AS (
     SELECT *

@@ -1,6 +1,6 @@
 -- queued or failed -> cancelled. For a running run only the request is recorded: its worker sees it
 -- at the next heartbeat.
--- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
+-- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- A row per existing id: its status before, and whether the request was granted.
 WITH asked AS MATERIALIZED (
     SELECT run.id, run.status

@@ -1,5 +1,5 @@
 -- The answers that a request for runs would get; nothing changes.
--- $1  run ids    $2  statuses that a run may have
+-- $1  ids    $2  from: statuses that a run may have
 -- A row per existing id: its status, and whether the request would be granted.
 SELECT
     run.id,

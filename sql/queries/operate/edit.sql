@@ -1,7 +1,7 @@
 -- queued, failed or dead: changes values that were given at enqueue. NULL keeps a value.
--- $1  run ids      $2  statuses that a run may have    $3  host user    $4  reason, for the trail
--- $5  queue        $6  priority                        $7  run at       $8  in, seconds
--- $9  max attempts, more than the run has used         $10 timeout, seconds
+-- $1  ids      $2  from: statuses that a run may have    $3  host_user    $4  reason
+-- $5  queue    $6  priority    $7  run_at    $8  after, seconds from now
+-- $9  max_attempts, more than the run has used    $10 timeout, seconds
 -- $11 backoff
 -- expires_at moves with run_at.
 -- A row per existing id: its status, and whether it has these values now.

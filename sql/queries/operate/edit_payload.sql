@@ -1,6 +1,6 @@
 -- queued, failed or dead: replaces the payload. It can hold a command, so only the schema's owner
 -- has this privilege.
--- $1  run ids, locked by edit.sql    $2  payload    $3  host user    $4  reason, for the trail
+-- $1  ids, locked by edit.sql    $2  payload    $3  host_user    $4  reason, for the trail
 WITH edited AS (
     UPDATE jobctl.job_runs AS run
     SET

@@ -1,7 +1,7 @@
 -- Disables or deletes definitions that are missing from the file. The schedules of a disabled
 -- definition stop, and only the owner can enqueue it. A claim ends the waiting runs of a deleted
 -- one as dead.
--- $1  the names in the file    $2  whether to delete    $3  host user    $4  reason, for the trail
+-- $1  names in the file    $2  removes    $3  host_user    $4  reason, for the trail
 -- Returns the names of the definitions that were disabled or deleted, and whether a schedule of the
 -- definition was enabled.
 WITH disabled AS (

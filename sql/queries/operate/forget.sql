@@ -1,5 +1,5 @@
 -- Deletes a worker that does not tick and holds no run, and its holds.
--- $1  worker    $2  host user    $3  reason
+-- $1  worker    $2  host_user    $3  reason
 -- One row: whether the worker was deleted. Zero rows: no such worker.
 WITH known AS MATERIALIZED (
     SELECT worker.worker, worker.last_tick_at

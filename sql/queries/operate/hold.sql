@@ -1,6 +1,6 @@
 -- Holds a job, a queue, a worker or all of them: claims skip it. Deletes holds that ended.
--- $1  scope    $2  name, empty for all    $3  how long, seconds; NULL: until it is released
--- $4  host user    $5  reason
+-- $1  scope    $2  name, empty for all    $3  lasts, seconds; NULL: until it is released
+-- $4  host_user    $5  reason
 -- One row: until when.
 WITH ended AS (
     DELETE FROM jobctl.job_holds AS hold

@@ -1,6 +1,6 @@
 -- Returns the runs that another session has locked; locks the others until the end of the
 -- transaction.
--- $1  run ids
+-- $1  ids
 -- Zero rows: all are locked by this transaction. The lock is the strongest, because remove.sql
 -- deletes runs.
 WITH free AS MATERIALIZED (

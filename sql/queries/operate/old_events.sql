@@ -1,5 +1,5 @@
 -- Events of the trail that prune_events.sql may delete, the oldest first.
--- $1  least age, seconds; at least 90 days    $2  maximum number
+-- $1  age, seconds; at least 90 days    $2  limit
 SELECT event.id
 FROM jobctl.job_events AS event
 WHERE event.recorded_at < now() - greatest(make_interval(secs => $1::float8), interval '90 days')

@@ -1,5 +1,5 @@
 -- Pauses a schedule. Runs can still be enqueued, and waiting runs still start.
--- $1  name    $2  host user    $3  reason, for the trail
+-- $1  name    $2  host_user    $3  reason, for the trail
 -- Zero rows: no such definition.
 WITH paused AS (
     UPDATE jobctl.job_definitions AS definition

@@ -1,8 +1,9 @@
 -- succeeded, dead or cancelled -> deleted: runs that finished longer ago than an age. Skips locked
 -- runs. A trigger deletes their history. Writes one event, with the number of runs.
--- $1  run ids    $2  statuses    $3  least age, seconds
--- $4  host user  $5  reason, for the trail
--- $6  whether to return each deleted run as JSON: its columns, and its attempts as `history`
+-- $1  ids    $2  statuses    $3  age, seconds
+-- $4  host_user    $5  reason, for the trail
+-- $6  archives: whether to return each deleted run as JSON: its columns, and its attempts as
+--     `history`
 -- A row per deleted run.
 WITH old AS MATERIALIZED (
     SELECT run.id

@@ -1,5 +1,5 @@
 -- Ends the holds of a job, a queue, a worker or all of them. Other holds stay.
--- $1  scope    $2  name, empty for all    $3  host user    $4  reason
+-- $1  scope    $2  name, empty for all    $3  host_user    $4  reason
 -- A row per ended hold that was in force.
 WITH ended AS (
     DELETE FROM jobctl.job_holds AS hold

@@ -1,5 +1,5 @@
 -- succeeded, dead or cancelled -> deleted. A trigger deletes the history.
--- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
+-- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- A row per existing id: its status, and whether it was deleted.
 WITH asked AS MATERIALIZED (
     SELECT run.id, run.status

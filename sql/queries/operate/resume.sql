@@ -1,6 +1,6 @@
 -- Resumes a schedule at the next nominal time from now. The times of the pause are skipped.
 -- $1  name    $2  next nominal time; NULL without a schedule    $3  schedule of that time
--- $4  time zone of that schedule    $5  host user    $6  reason, for the trail
+-- $4  time_zone of that schedule    $5  host_user    $6  reason, for the trail
 -- Returns the next time. If the schedule was not paused, the time can only become earlier.
 -- Zero rows: no such definition, or its schedule was changed meanwhile.
 WITH resumed AS (

@@ -2,8 +2,9 @@
 -- keeps its time if that is still in the future. A running run is taken from its worker. If no
 -- attempt is left, as many are added as the run had at first. A retried run expires only if it
 -- keeps its time. A run that a newer one replaced gets its live key back.
--- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
--- $5  whether cancelled runs are due now, too        $6  whether settled runs are left out
+-- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
+-- $5  cancelled_now: whether cancelled runs are due now, too
+-- $6  unsettled: whether settled runs are left out
 -- A row per existing id that is not left out: its status before, and whether it was retried. If the
 -- status allows it and the run was not retried, another run has its live key.
 WITH asked AS MATERIALIZED (

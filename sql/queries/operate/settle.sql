@@ -1,6 +1,6 @@
 -- dead -> dead and settled: kept in the history, and no longer reported. A settled run keeps its
 -- time.
--- $1  run ids    $2  statuses that a run may have    $3  host user    $4  reason, for the trail
+-- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- A row per existing id: its status, and whether it is settled now.
 WITH asked AS MATERIALIZED (
     SELECT run.id, run.status

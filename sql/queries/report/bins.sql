@@ -1,6 +1,6 @@
 -- Ended runs and failed attempts per job and bin of time. A failed attempt is in the bin of its
 -- end. The last attempt of a dead run is counted as dead, not as failed.
--- $1  start of the first bin    $2  seconds per bin    $3  jobs
+-- $1  from, the start of the first bin    $2  width, seconds    $3  names of jobs
 -- `place` is the position of the job in $3, from 1. `index` is the bin, from 0. Empty bins have no
 -- row. `longest` is in seconds, of succeeded runs. `began` is the earliest start of a run or
 -- attempt that took longer than a bin.

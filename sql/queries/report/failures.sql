@@ -1,7 +1,7 @@
 -- What went wrong in the window: failed attempts by job, error type, its number and worker, and
 -- dead runs without a failed attempt. Groups with dead runs come first, then those with a run that
 -- is not finished, then the others; the latest first. Reads only columns that a viewer may read.
--- $1  start of the window    $2  maximum number of groups
+-- $1  since    $2  limit of groups
 -- `total` counts all groups. `number` is the exit status, the signal or the HTTP status. `id` is
 -- the newest run whose error is known: from the number, or because the run's last error is that of
 -- this attempt. `last_error` is then the error of this run; it names no server or folder.

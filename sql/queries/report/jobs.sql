@@ -1,7 +1,7 @@
 -- The jobs that a report shows: with a run, a failed attempt or a dropped run in the window, with a
 -- running or waiting run, with an enabled definition, or with a problem. Jobs with a problem come
 -- first, then those with failures, then those with the most runs.
--- $1  start of the window    $2  jobs with a problem    $3  maximum number
+-- $1  from, the start of the window    $2  troubled: jobs with a problem    $3  limit
 -- `total` counts all jobs. `dropped` is of the days of the window. `average` is the average run
 -- time on the newest day with a success, `average_before` that on a day a week before, both in
 -- seconds; NULL without such a day.

@@ -1,5 +1,5 @@
 -- The numbers of the report.
--- $1  start of the window    $2  seconds after its last tick until a worker is silent
+-- $1  since    $2  silent_after: seconds after its last tick until a worker is silent
 -- Always one row.
 SELECT
     current_database()::text AS database,

@@ -2,7 +2,7 @@
 -- Default privileges may have granted rights on a new object to any role: they are revoked, because
 -- `jobctl grants` decides what a role may do. A function with new parameters is a new object; it
 -- takes over the grants of the one with its name, which is dropped.
--- $1  the objects before the migration, see list_objects.sql
+-- $1  before: the objects before the migration, see list_objects.sql
 WITH objects AS (
     SELECT
         object.name,

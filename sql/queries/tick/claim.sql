@@ -1,17 +1,18 @@
 -- queued or failed, and due -> running: claims up to n runs, each with a lease, for the tick that
 -- has its worker's claim right.
--- $1  worker    $2  tick    $3  n    $4  lease, seconds    $5  queues, empty for all
--- $6  excluded job types    $7  excluded kinds of definitions    $8  ids of excluded runs
+-- $1  worker    $2  tick    $3  at_most, n    $4  lease, seconds    $5  queues, empty for all
+-- $6  excluded_jobs    $7  excluded_kinds of definitions    $8  excluded_runs
 -- The lanes and the runs after which to continue; NULL for a full scan:
--- $9  queues    $10 priorities    $11 run at    $12 run ids
+-- $9  after_queues    $10 after_priorities    $11 after_run_at    $12 after_ids
 -- $13 bytes of payload; the run that exceeds them is the last
--- $14 how many of the n can start at once. After these, the claim ends before a last attempt: if
---     the worker crashed before the start, the run would be dead without having started
--- $15 queue and $16 priority: full scan of the lanes after this lane; NULL starts at the first lane
+-- $14 free_threads: how many of the n can start at once. After these, the claim ends before a last
+--     attempt: if the worker crashed before the start, the run would be dead without having started
+-- $15 lane_queue    $16 lane_priority: full scan of the lanes after this lane; NULL starts at the
+--     first lane
 -- The runs of limited definitions that may be claimed, see within_limits.sql:
--- $17 ids    $18 whether this is the last attempt    $19 bytes of payload
+-- $17 limited_ids    $18 are_last_attempts    $19 payload_bytes
 -- and their places in the order of all jobs, see within_limits.sql:
--- $20 priorities    $21 queues    $22 run at    $23 run ids
+-- $20 place_priorities    $21 place_queues    $22 place_run_at    $23 place_ids
 -- A row per run, or one row without a run: nothing is due, all slots are taken, or another tick
 -- holds the claim right. Each row names the last lane that this claim looked at, if there may be
 -- more lanes.

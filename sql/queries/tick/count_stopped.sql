@@ -1,7 +1,7 @@
 -- Counts what a tick leaves alone on purpose: due runs that a hold keeps from this worker, due
 -- runs that this host must not execute, and due schedules that are paused.
--- $1  queues, empty for all    $2  worker    $3  maximum number of runs
--- $4  excluded job types       $5  excluded kinds of definitions
+-- $1  queues, empty for all    $2  worker    $3  limit of runs
+-- $4  excluded_jobs            $5  excluded_kinds of definitions
 -- Always one row.
 WITH due AS NOT MATERIALIZED (
     SELECT

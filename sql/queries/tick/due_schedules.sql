@@ -1,6 +1,6 @@
 -- Schedules whose next nominal time is due or unknown, the oldest first. fire.sql checks them
 -- again.
--- $1  maximum number
+-- $1  limit
 SELECT
     now() AS now,
     definition.id,

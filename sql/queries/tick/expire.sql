@@ -1,5 +1,5 @@
 -- queued or failed, and expired -> cancelled. Skips locked runs.
--- $1  run ids
+-- $1  ids
 -- A row per ended run.
 WITH free AS MATERIALIZED (
     SELECT run.id

@@ -1,5 +1,5 @@
 -- Waiting runs that expired, of the ten thousand that expired first. expire.sql checks them again.
--- $1  maximum number
+-- $1  limit
 -- In random order: if the database rejects many of these runs, each tick tries others first.
 SELECT expired.id
 FROM (

@@ -1,15 +1,15 @@
 -- running -> succeeded, failed, dead, cancelled or queued: the results of attempts, and their
 -- history.
 -- $1  worker; then arrays of equal length, one element an attempt:
--- $2  run ids         $3  attempts        $4  statuses           $5  backoffs, seconds
--- $6  outcomes        $7  error types     $8  errors             $9  details of errors
--- $10 exit codes      $11 signals         $12 HTTP statuses      $13 outputs
--- $14 output bytes    $15 truncated       $16 seconds since start    $17 seconds since end
--- $18 times of the claims, which are in started_at. A worker may claim the same attempt number
---     twice: after a release, or after a failover to a replica without the first claim. The second
---     claim is a later transaction, so its now() is at least a microsecond later. The times can
---     only be equal if the new primary's clock is behind, and even then they must meet in the same
---     microsecond.
+-- $2  ids             $3  attempts       $4  statuses         $5  waits, seconds
+-- $6  outcomes        $7  error_types    $8  errors           $9  details of errors
+-- $10 exit_codes      $11 signals        $12 http_statuses    $13 outputs
+-- $14 output_bytes    $15 truncated      $16 started_ago      $17 ended_ago, seconds
+-- $18 claimed_at: times of the claims, which are in started_at. A worker may claim the same attempt
+--     number twice: after a release, or after a failover to a replica without the first claim. The
+--     second claim is a later transaction, so its now() is at least a microsecond later. The times
+--     can only be equal if the new primary's clock is behind, and even then they must meet in the
+--     same microsecond.
 -- If an operator asked to cancel a run, or a newer run took its live key, it is not queued or
 -- retried. If its max_attempts were lowered meanwhile, it is dead.
 -- A row per attempt that is recorded now, with the status of its run. Nothing is written for a

@@ -1,9 +1,9 @@
 -- Fires schedules, each at most once per nominal time; see the function.
--- Arrays, one element a definition: $1  ids    $2  nominal times seen    $3  next nominal times
--- $4  delays, seconds    $5  number of missed times, which are skipped
--- $6  put off until; NULL if the schedule is fired
--- $7  schedules, and $8 their time zones: the times were computed from them
--- Arrays, one element a fire: $9  ids    $10 nominal times
+-- Arrays, one element a definition: $1  ids    $2  seen, nominal times    $3  next nominal times
+-- $4  delays, seconds    $5  missed: number of times that are skipped
+-- $6  put_off_until; NULL if the schedule is fired
+-- $7  schedules    $8  time_zones: the times were computed from them
+-- Arrays, one element a fire: $9  fire_ids    $10 nominal times
 -- Returns a row per definition. NULL runs: another tick fired first or is firing, or the definition
 -- has changed.
 SELECT

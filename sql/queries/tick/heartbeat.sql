@@ -1,6 +1,6 @@
 -- running -> running: renews the leases a tick holds, and stores what their jobs print.
--- $1  worker    $2  run ids    $3  attempts    $4  lease, seconds
--- $5  times of the claims, as in finish.sql    $6  outputs so far; NULL: nothing new
+-- $1  worker    $2  ids    $3  attempts    $4  lease, seconds
+-- $5  claimed_at, as in finish.sql    $6  outputs so far; NULL: nothing new
 -- A row per claim. `renewed` false and `held` true: another session has locked the row; try again.
 -- `held` false: another worker has the lease, or the run is gone.
 WITH mine AS (

@@ -1,5 +1,5 @@
 -- The number of runs that a worker holds, without the claims of the tick that asks.
--- $1  worker    $2  run ids    $3  attempts    $4  times of the claims, as in finish.sql
+-- $1  worker    $2  ids    $3  attempts    $4  claimed_at, as in finish.sql
 -- Always one row.
 SELECT count(*)::integer AS held
 FROM jobctl.leases AS lease

@@ -1,8 +1,8 @@
 -- Locks definitions that limit their runs and seem to have due runs, until the end of the
 -- transaction. Then within_limits.sql counts running runs in its own, later snapshot. Skips
 -- definitions that another claim has locked.
--- $1  queues, empty for all    $2  excluded job types    $3  excluded kinds of definitions
--- $4  begin after the definition with this id
+-- $1  queues, empty for all    $2  excluded_jobs    $3  excluded_kinds of definitions
+-- $4  after: begin after the definition with this id
 -- A row per definition, and whether it is `locked` now, or one row without a definition. Each row
 -- names the last definition that this claim looked at, if there may be more.
 --

@@ -1,6 +1,6 @@
 -- Returns the runs that another session has locked; locks the others until the end of the
 -- transaction.
--- $1  run ids
+-- $1  ids
 -- Zero rows: all are locked by this transaction.
 WITH free AS MATERIALIZED (
     SELECT run.id

@@ -1,5 +1,5 @@
 -- Runs whose lease expired. recover.sql checks them again.
--- $1  maximum number    $2  ids of runs to skip
+-- $1  limit    $2  rejected: ids of runs to skip
 -- In random order: if the database rejects many of these runs, each tick tries others first.
 SELECT
     run.id,

@@ -1,6 +1,6 @@
 -- Records attempts whose leases were lost, unless the history has them already.
 -- $1  worker; then arrays of equal length, one element an attempt:
--- $2  run ids    $3  attempts    $4  seconds since start
+-- $2  ids    $3  attempts    $4  started_ago, seconds
 -- Nothing is written if the run is deleted or locked by another session. Nor if a failover lost the
 -- claim and a later claim has the same number: the later claim writes the history.
 INSERT INTO jobctl.job_attempts (

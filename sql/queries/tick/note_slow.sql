@@ -1,5 +1,5 @@
 -- Records that the database took long for an answer.
--- $1  worker    $2  seconds
+-- $1  worker    $2  took, seconds
 UPDATE jobctl.job_workers AS worker
 SET
     slow_since = CASE

@@ -1,6 +1,6 @@
 -- The runs that a claim would claim now, in the same order. Locks nothing.
--- $1  queues, empty for all            $2  excluded job types    $3  maximum number
--- $4  excluded kinds of definitions    $5  ids of excluded runs
+-- $1  queues, empty for all            $2  excluded_jobs    $3  limit
+-- $4  excluded_kinds of definitions    $5  excluded_runs
 -- $6  worker
 SELECT
     run.id,

@@ -1,8 +1,8 @@
 -- Finds attempts whose results were recorded by an earlier statement whose answer was lost.
 -- $1  worker; then arrays of equal length, one element an attempt:
--- $2  run ids     $3  attempts    $4  statuses
+-- $2  ids         $3  attempts    $4  statuses
 -- $5  outcomes    $6  errors      $7  details of errors
--- $8  times of the claims, as in finish.sql; the history of a number belongs to its last claim
+-- $8  claimed_at, as in finish.sql; the history of a number belongs to its last claim
 -- Another worker that took the lease has written a different history.
 -- A row per recorded attempt. A missing attempt was not recorded: its lease is lost.
 SELECT

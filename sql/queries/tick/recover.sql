@@ -1,6 +1,6 @@
 -- running, lease expired -> cancelled if an operator asked for that or a newer run took the live
 -- key, else dead if no attempt is left, else failed.
--- $1  run ids    $2  attempts    $3  backoffs, seconds    $4  error
+-- $1  ids    $2  attempts    $3  waits, seconds    $4  error
 -- A row per recovered run. A worker that renewed its lease in time keeps its run.
 WITH expired AS (
     SELECT *

@@ -1,8 +1,8 @@
 -- running -> queued: releases claims that were never started. Their attempts do not count and leave
 -- no history. A run that an operator asked to cancel, or whose live key a newer run took, is
 -- cancelled instead.
--- $1  worker    $2  run ids    $3  attempts    $4  times of the claims
--- $5  ids of runs to skip, see locked.sql
+-- $1  worker    $2  ids    $3  attempts    $4  claimed_at
+-- $5  locked: ids of runs to skip, see locked.sql
 -- If the answer to a release is lost, it is sent again. Meanwhile a tick may have claimed the same
 -- attempt number, so the times are compared as in finish.sql.
 -- Always zero rows. Nothing is written for a run whose lease is lost.

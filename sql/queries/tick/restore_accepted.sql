@@ -1,6 +1,6 @@
 -- Returns whether the loss of a worker's tick needs no person: an operator accepted a restored
 -- database since then, or the worker was forgotten.
--- $1  worker    $2  the time of the tick
+-- $1  worker    $2  lost: the time of the tick
 SELECT EXISTS (
     SELECT FROM jobctl.job_events AS event
     WHERE event.recorded_at >= $2::timestamptz

@@ -1,5 +1,5 @@
 -- Puts off the runs that can't be claimed, and ends those that can't be read.
--- $1  worker    $2  run ids    $3  seconds for which to put off
+-- $1  worker    $2  runs    $3  wait, seconds
 -- A row per such run.
 SELECT
     aside.id,

@@ -1,6 +1,6 @@
 -- Counts started runs of limited definitions against their rates, and notes the share that was
 -- claimed last. lock_limited.sql has locked these definitions in this transaction.
--- $1  claimed runs in the order of turns, see within_limits.sql
+-- $1  started: claimed runs in the order of turns, see within_limits.sql
 UPDATE jobctl.job_definitions AS definition
 SET
     rate_next_at = greatest(definition.rate_next_at, now())

@@ -1,7 +1,7 @@
 -- Rows of job_locked_runs that are done with: those whose result can be recorded, because no
 -- session has locked the run any more, and those whose claim is over. take_stored.sql checks the
 -- locks again.
--- $1  maximum number
+-- $1  limit
 -- In random order: if the database rejects many of these results, each tick tries others first.
 WITH free AS MATERIALIZED (
     SELECT run.id

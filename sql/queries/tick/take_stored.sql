@@ -1,5 +1,5 @@
 -- Takes a stored result, so that finish.sql records it in the same transaction. Locks its run.
--- $1  run id    $2  attempt    $3  time of the claim
+-- $1  id    $2  attempt    $3  claimed_at
 -- A row: the result, NULL for a lease alone, and how long ago it was stored. Zero rows: another
 -- session has locked the run, or has taken the result.
 WITH free AS MATERIALIZED (

@@ -1,10 +1,10 @@
 -- Records a tick, and checks whether any run waits, due or not. Takes or renews the worker's claim
 -- right, unless another tick of the worker has it. A tick without work runs only this statement, so
 -- it does not look for due runs.
--- $1  worker    $2  tick    $3  version    $4  seconds the right lasts
--- $5  whether to take the right even if nothing waits
+-- $1  worker    $2  tick    $3  version    $4  lasts: seconds of the right
+-- $5  keep: whether to take the right even if nothing waits
 -- $6  queues that the tick serves, empty for all
--- $7  job types that it excludes    $8  kinds of definitions that it excludes
+-- $7  excluded_jobs    $8  excluded_kinds of definitions
 -- Always one row; claiming_tick is the tick that has the right now. previous_tick_at is the tick
 -- before this one, created_at the time of the first migration, restored_at when a tick noticed a
 -- restore that no operator has accepted; see src/health/restored.rs.

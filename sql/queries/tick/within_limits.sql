@@ -1,9 +1,10 @@
 -- The due runs of limited definitions that are within the limits, locked, in the order of turns.
 -- Skips runs that another session has locked.
--- $1  definitions that lock_limited.sql has locked, so that no other claim counts at the same time
--- $2  queues, empty for all    $3  maximum number per definition    $4  ids of excluded runs
+-- $1  locked: definitions that lock_limited.sql has locked, so that no other claim counts at the
+--     same time
+-- $2  queues, empty for all    $3  at_most, per definition    $4  excluded_runs
 -- The shares after which to continue:
--- $5  definitions    $6  shares
+-- $5  after_definitions    $6  after_shares
 --
 -- The shares of a definition take turns, a run a turn. They begin after the share that was claimed
 -- last, by name.
