@@ -10,7 +10,7 @@ use crate::job::action::{self, Action};
 use crate::job::attempt::{
     self, AttemptIdentity, AttemptResult, EXPIRES_FIRST, Outcome, RUN_KEY_PREFIX, StopReason,
 };
-use crate::job::failure::Failure;
+use crate::job::failure::{ErrorType, Failure};
 use crate::job::next_status::{NextStatus, is_permanent};
 use crate::job::status::Status;
 use crate::store::{Claimed, Finish};
@@ -192,7 +192,7 @@ impl JudgedAttempt {
             worker = worker,
             status = status.map_or("lost", Status::as_str),
             run_time_seconds = (self.finished - self.started).as_secs_f64(),
-            error_type = self.next_status.error_type.as_deref(),
+            error_type = self.next_status.error_type.map(ErrorType::as_str),
             error = self.next_status.error.as_deref(),
             next_attempt_seconds = next;
             "{line}"

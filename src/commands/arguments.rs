@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use chrono::{DateTime, Utc};
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::PossibleValue;
 use rustix::process::geteuid;
 
 use crate::connect;
@@ -15,7 +15,7 @@ use crate::exit::Fault;
 use crate::job::attempt::RUN_KEY_PREFIX;
 use crate::job::definition;
 use crate::job::enqueue::{KeyScope, OnConflict};
-use crate::job::failure::ERROR_TYPES;
+use crate::job::failure::ErrorType;
 use crate::job::status::Status;
 use crate::print::{self, Output, Table, instant};
 use crate::schedule::{When, Zone};
@@ -43,13 +43,8 @@ pub(super) struct Filter {
     #[arg(long, value_name = "KEY", value_parser = key)]
     key: Option<String>,
     /// Only runs whose last failure was of this type, such as exit_code or timeout
-    #[arg(
-        long,
-        value_name = "TYPE",
-        value_parser = PossibleValuesParser::new(ERROR_TYPES.split(' ')),
-        hide_possible_values = true
-    )]
-    error_type: Option<String>,
+    #[arg(long, value_name = "TYPE", hide_possible_values = true)]
+    error_type: Option<ErrorType>,
     /// Only runs that ended (if unfinished: were created) since then: 2h, 02:00, yesterday, a date
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     since: Option<When>,
@@ -62,8 +57,8 @@ impl Filter {
     /// Fails if a filter is given, but not the flag that it needs.
     pub(super) fn refuse_without(&self, flag: &str) -> Result<(), Fault> {
         let Self { job, queue, key, error_type, since, until } = self;
-        let texts = [job, queue, key, error_type].into_iter().any(Option::is_some);
-        if texts || since.is_some() || until.is_some() {
+        let texts = [job, queue, key].into_iter().any(Option::is_some);
+        if texts || error_type.is_some() || since.is_some() || until.is_some() {
             return Err(Fault::usage(format!("filters need {flag}; add it, or give run ids")));
         }
         Ok(())
@@ -232,7 +227,7 @@ macro_rules! flag_words {
         }
     )+};
 }
-flag_words!(KeyScope, OnConflict, Status);
+flag_words!(ErrorType, KeyScope, OnConflict, Status);
 
 /// Reads a job's name. Runs can have names that no definition may have.
 pub(super) fn job(text: &str) -> Result<String, String> {

@@ -77,9 +77,9 @@ pub(super) struct BulkRequest<'a> {
     /// Statuses in which the request is granted.
     pub(super) from: &'a [Status],
     /// Returns the word for a granted request. The argument is the run's status before it.
-    pub(super) granted: &'a dyn Fn(&str) -> &'static str,
+    pub(super) granted: &'a dyn Fn(Status) -> &'static str,
     /// Returns why a request was refused. The arguments are the run's id and status.
-    pub(super) why: &'a dyn Fn(i64, &str) -> String,
+    pub(super) why: &'a dyn Fn(i64, Status) -> String,
 }
 
 /// What the database did about a request for one run.
@@ -157,7 +157,7 @@ impl BulkRequest<'_> {
             RunResult::NotFound => false,
             RunResult::Locked | RunResult::Rejected(_) => true,
             RunResult::Answer(ActionResult { status, granted, .. }) => {
-                *granted || self.from.iter().any(|from| from.as_str() == status)
+                *granted || self.from.contains(status)
             }
         };
         self.in_batches(&ids, &flags, output, store, matches)
@@ -250,10 +250,10 @@ impl BulkRequest<'_> {
             }
             RunResult::Rejected(why) => ("rejected", Some(why.clone()), Exit::CouldNot),
             RunResult::Answer(ActionResult { status, granted: true, .. }) => {
-                ((self.granted)(status), None, Exit::Done)
+                ((self.granted)(*status), None, Exit::Done)
             }
             RunResult::Answer(ActionResult { status, .. }) => {
-                ("refused", Some((self.why)(id, status)), Exit::Conflict)
+                ("refused", Some((self.why)(id, *status)), Exit::Conflict)
             }
         };
         (RunAnswer { id, result, why_not_changed }, exit)

@@ -40,7 +40,10 @@ impl Arguments {
         let request = BulkRequest {
             action: RunAction::Cancel,
             from,
-            granted: &|status| if status == "running" { "cancel requested" } else { "cancelled" },
+            granted: &|status| match status {
+                Status::Running => "cancel requested",
+                _ => "cancelled",
+            },
             why: &|_, status| {
                 format!(
                     "its status is {status}; only queued, failed and running runs can be cancelled"

@@ -64,7 +64,7 @@ impl Arguments {
             action: RunAction::Edit(edit),
             from,
             granted: &|_| "edited",
-            why: &|_, status| match from.iter().any(|from| from.as_str() == status) {
+            why: &|_, status| match from.contains(&status) {
                 true => "its starts so far use up --max-attempts; give a larger number".to_owned(),
                 false => format!("its status is {status}; {only}"),
             },

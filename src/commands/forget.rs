@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::DatabaseFlags;
 use super::arguments::{Reason, worker};
 use crate::exit::{Exit, Fault};
+use crate::job::status::HoldScope;
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::print::{self, Output, Table};
 use crate::store::HoldTarget;
@@ -41,7 +42,7 @@ impl Arguments {
         let store = database.open()?;
         let worker = self.worker;
         let Some(known) = store.forget_worker(worker.clone(), self.reason.cause())? else {
-            let scope = HoldTarget { scope: "worker", name: worker.clone() };
+            let scope = HoldTarget { scope: HoldScope::Worker, name: worker.clone() };
             let names = store.hold_names(scope)?;
             let meant = did_you_mean::suggestion(&worker, names.iter().map(String::as_str));
             let why = format!("cannot forget {worker}: no worker has ticked by this name{meant}");

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::DatabaseFlags;
 use super::arguments::{Reason, length, worker};
 use crate::job::definition::queue;
+use crate::job::status::HoldScope;
 use crate::print::{self, Output, Table};
 use crate::store::HoldTarget;
 use crate::text::duration::{SECOND, YEAR};
@@ -93,10 +94,10 @@ impl From<HoldFlags> for HoldTarget {
     fn from(target: HoldFlags) -> Self {
         let HoldFlags { job, queue, worker, all: _ } = target;
         let (scope, name) = match (job, queue, worker) {
-            (Some(job), ..) => ("job", job),
-            (_, Some(queue), _) => ("queue", queue),
-            (.., Some(worker)) => ("worker", worker),
-            _ => ("all", String::new()),
+            (Some(job), ..) => (HoldScope::Job, job),
+            (_, Some(queue), _) => (HoldScope::Queue, queue),
+            (.., Some(worker)) => (HoldScope::Worker, worker),
+            _ => (HoldScope::All, String::new()),
         };
         Self { scope, name }
     }
@@ -104,7 +105,7 @@ impl From<HoldFlags> for HoldTarget {
 
 #[derive(Default, Serialize)]
 struct Held {
-    scope: &'static str,
+    scope: HoldScope,
     name: String,
     result: &'static str,
     #[serde(with = "timestamp")]
@@ -124,10 +125,10 @@ impl Hold {
         let held_until = store.hold(target.clone(), self.lasts, self.reason.cause())?;
         let known = store.hold_names(target.clone())?;
         let HoldTarget { scope, name } = target;
-        if matches!(scope, "queue" | "worker") && !known.contains(&name) {
+        if matches!(scope, HoldScope::Queue | HoldScope::Worker) && !known.contains(&name) {
             let meant = did_you_mean::suggestion(&name, known.iter().map(String::as_str));
             let who = match scope {
-                "queue" => "waiting run, definition or worker has the queue",
+                HoldScope::Queue => "waiting run, definition or worker has the queue",
                 _ => "worker has ticked as",
             };
             print::complain(&format!("no {who} `{name}`; it is held all the same{meant}"));
@@ -140,7 +141,7 @@ impl Hold {
 
 #[derive(Default, Serialize)]
 struct Released {
-    scope: String,
+    scope: HoldScope,
     name: String,
     result: &'static str,
 }
@@ -151,14 +152,14 @@ impl Release {
         let store = database.open()?;
         let ended = store.end_holds(target.clone(), self.reason.cause())?;
         let HoldTarget { scope, name } = target;
-        let others = if scope == "all" { store.holds()?.rows.len() } else { 0 };
+        let others = if scope == HoldScope::All { store.holds()?.rows.len() } else { 0 };
         let list = "`jobctl hold --list` prints them";
         if others > 0 {
             print::complain(&format!("other holds stay in force: {others}; {list}"));
         }
         if ended.is_empty() {
             let what = match scope {
-                "all" => "all runs".to_owned(),
+                HoldScope::All => "all runs".to_owned(),
                 _ => format!("{scope} {name}"),
             };
             print::complain(&format!("no holds of {what} are in force; {list}"));

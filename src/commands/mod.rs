@@ -50,6 +50,7 @@ use crate::exit::{Exit, Fault};
 use crate::health;
 use crate::job::action;
 use crate::job::finding_code::Code;
+use crate::job::status::HoldScope;
 use crate::job::thresholds::Thresholds;
 use crate::print::{self, Colour, Output};
 use crate::schedule::ZoneData;
@@ -309,7 +310,7 @@ fn warn_of_queues<'a>(store: &Store, queues: impl IntoIterator<Item = &'a str>) 
     if queues.is_empty() {
         return;
     }
-    let every = HoldTarget { scope: "queue", name: String::new() };
+    let every = HoldTarget { scope: HoldScope::Queue, name: String::new() };
     let known = store.hold_names(every).unwrap_or_default();
     for queue in queues.into_iter().filter(|queue| known.iter().all(|known| known != queue)) {
         let meant = did_you_mean::suggestion(queue, known.iter().map(String::as_str));

@@ -86,7 +86,7 @@ impl Ages {
 /// How many runs of a status were deleted, or would be.
 #[derive(Default, Serialize)]
 struct StatusCount {
-    status: String,
+    status: Status,
     runs: i64,
 }
 
@@ -161,14 +161,14 @@ impl Arguments {
 /// Calls `of` for each age. Returns the number of runs of each status.
 fn counts(
     ages: Ages,
-    mut of: impl FnMut(OldRuns) -> store::Result<Vec<(String, i64)>>,
+    mut of: impl FnMut(OldRuns) -> store::Result<Vec<(Status, i64)>>,
 ) -> store::Result<Vec<StatusCount>> {
     let mut counts = Vec::new();
     for old in ages.old() {
         let found = of(old)?;
         counts.extend(old.statuses.iter().filter_map(|status| {
-            let (status, runs) = found.iter().find(|(word, _)| word == status.as_str())?;
-            Some(StatusCount { status: status.clone(), runs: *runs })
+            let (status, runs) = found.iter().find(|(found, _)| found == status)?;
+            Some(StatusCount { status: *status, runs: *runs })
         }));
     }
     Ok(counts)
@@ -197,15 +197,15 @@ fn delete(
     old: OldRuns,
     deleted_some: &mut impl FnMut(&[Pruned]),
     kept: &mut Vec<String>,
-) -> store::Result<Vec<(String, i64)>> {
-    let mut deleted = HashMap::<String, i64>::new();
+) -> store::Result<Vec<(Status, i64)>> {
+    let mut deleted = HashMap::<Status, i64>::new();
     let (mut runs, mut events) = (Kept::default(), Kept::default());
     let at_once = if pruning.archive.is_some() { BATCH_TO_ARCHIVE } else { BATCH };
     let mut last = None;
     loop {
         let (batch, next) = pruning.batch(old, last.as_ref(), at_once, &mut runs)?;
         for run in &batch {
-            *deleted.entry(run.status.clone()).or_default() += 1;
+            *deleted.entry(run.status).or_default() += 1;
         }
         deleted_some(&batch);
         last = next;

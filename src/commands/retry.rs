@@ -66,7 +66,7 @@ impl Arguments {
             from,
             granted: &|_| "queued",
             why: &|id, status| {
-                if from.iter().all(|from| from.as_str() != status) {
+                if !from.contains(&status) {
                     return format!("its status is {status}; {only}");
                 }
                 // Many runs are counted together, so their reason names no run.

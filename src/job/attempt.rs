@@ -1,6 +1,7 @@
 //! One execution of a run: the input of the job, and its result. Pure.
 
 use crate::job::failure::Failure;
+use crate::text::words::words;
 
 /// The prefix of the idempotency key of a run without its own key; the run's id follows.
 pub(crate) const RUN_KEY_PREFIX: &str = "jobctl-run-";
@@ -64,6 +65,18 @@ pub(crate) enum Outcome {
     Failed(Failure),
     /// The tick ended it through its `Stop`.
     Stopped(StopReason),
+}
+
+words! {
+    /// The words of the `outcome` column of the history.
+    #[derive(serde::Deserialize)]
+    pub(crate) enum HistoryOutcome {
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Interrupted = "interrupted",
+        Cancelled = "cancelled",
+        LeaseExpired = "lease_expired",
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -6,13 +6,31 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use crate::text::duration;
+use crate::text::words::words;
 
 /// The maximum time by which a server can postpone an attempt.
 const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// The words of the `error_type` column, which group failures.
-pub(crate) const ERROR_TYPES: &str = "exit_code signal timeout spawn http_status transport tls \
-    bad_payload not_allowed lease_expired interrupted cancelled dropped expired";
+words! {
+    /// The words of the `error_type` column, which group failures.
+    #[derive(serde::Deserialize)]
+    pub(crate) enum ErrorType {
+        ExitCode = "exit_code",
+        Signal = "signal",
+        Timeout = "timeout",
+        Spawn = "spawn",
+        HttpStatus = "http_status",
+        Transport = "transport",
+        Tls = "tls",
+        BadPayload = "bad_payload",
+        NotAllowed = "not_allowed",
+        LeaseExpired = "lease_expired",
+        Interrupted = "interrupted",
+        Cancelled = "cancelled",
+        Dropped = "dropped",
+        Expired = "expired",
+    }
+}
 
 /// The names of Linux's signals without SIG, from 1 on.
 #[rustfmt::skip]
@@ -71,11 +89,11 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Returns the failure of a type that a number describes completely.
-    pub(crate) fn numbered(error_type: &str, number: i32) -> Option<Self> {
+    pub(crate) fn numbered(error_type: ErrorType, number: i32) -> Option<Self> {
         Some(match error_type {
-            "exit_code" => Self::ExitCode(number),
-            "signal" => Self::Signal(number),
-            "http_status" => {
+            ErrorType::ExitCode => Self::ExitCode(number),
+            ErrorType::Signal => Self::Signal(number),
+            ErrorType::HttpStatus => {
                 Self::HttpStatus { status: u16::try_from(number).ok()?, retry_after: None }
             }
             _ => return None,
@@ -85,25 +103,25 @@ impl Failure {
     /// Returns the type and whether the failure is permanent: another attempt can't succeed. These
     /// are the exit statuses of `sysexits.h` for usage, data, permission and configuration, and the
     /// HTTP statuses that RFC 9110 and RFC 6585 do not call temporary.
-    fn kind(&self) -> (&'static str, bool) {
+    fn kind(&self) -> (ErrorType, bool) {
         match self {
             // 8 is the status of `jobctl once` for an open effect: a person must settle its key.
-            Self::ExitCode(code) => ("exit_code", matches!(code, 8 | 64 | 65 | 77 | 78)),
-            Self::Signal(_) => ("signal", false),
-            Self::Timeout(_) => ("timeout", false),
-            Self::Spawn(_) | Self::Exhausted(_) => ("spawn", false),
-            Self::Unstartable(_) => ("spawn", true),
+            Self::ExitCode(code) => (ErrorType::ExitCode, matches!(code, 8 | 64 | 65 | 77 | 78)),
+            Self::Signal(_) => (ErrorType::Signal, false),
+            Self::Timeout(_) => (ErrorType::Timeout, false),
+            Self::Spawn(_) | Self::Exhausted(_) => (ErrorType::Spawn, false),
+            Self::Unstartable(_) => (ErrorType::Spawn, true),
             Self::HttpStatus { status, .. } => {
-                ("http_status", !matches!(status, 408 | 425 | 429 | 500..=599))
+                (ErrorType::HttpStatus, !matches!(status, 408 | 425 | 429 | 500..=599))
             }
-            Self::Transport(_) => ("transport", false),
-            Self::Tls(_) => ("tls", false),
-            Self::BadPayload(_) => ("bad_payload", true),
-            Self::NotAllowed(_) => ("not_allowed", true),
+            Self::Transport(_) => (ErrorType::Transport, false),
+            Self::Tls(_) => (ErrorType::Tls, false),
+            Self::BadPayload(_) => (ErrorType::BadPayload, true),
+            Self::NotAllowed(_) => (ErrorType::NotAllowed, true),
         }
     }
 
-    pub(crate) fn error_type(&self) -> &'static str {
+    pub(crate) fn error_type(&self) -> ErrorType {
         self.kind().0
     }
 

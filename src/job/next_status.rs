@@ -1,15 +1,14 @@
 //! The status of a run after an attempt. Pure.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::job::action::Action;
-use crate::job::attempt::{AttemptResult, Outcome, StopReason};
+use crate::job::attempt::{AttemptResult, HistoryOutcome, Outcome, StopReason};
 use crate::job::backoff::wait_after;
-use crate::job::failure::Failure;
+use crate::job::failure::{ErrorType, Failure};
 use crate::job::status::Status;
 
 /// Returns whether another attempt is pointless, by the rule of the action if there is one, else by
@@ -23,11 +22,10 @@ pub(crate) fn is_permanent(outcome: &Outcome, action: Option<&Action>) -> bool {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct NextStatus {
     pub(crate) status: Status,
-    /// The word in the history.
-    pub(crate) outcome: Cow<'static, str>,
+    pub(crate) outcome: HistoryOutcome,
     /// The time until the next attempt, if there is one.
     pub(crate) wait: Duration,
-    pub(crate) error_type: Option<Cow<'static, str>>,
+    pub(crate) error_type: Option<ErrorType>,
     pub(crate) error: Option<String>,
 }
 
@@ -45,31 +43,39 @@ impl NextStatus {
     ) -> Self {
         let unless_used_up = |status| if attempt < max_attempts { status } else { Status::Dead };
         let (status, outcome, error) = match &ended.outcome {
-            Outcome::Succeeded => (Status::Succeeded, "succeeded", None),
-            Outcome::Stopped(StopReason::Cancelled) => {
-                (Status::Cancelled, "cancelled", Some("cancelled while it ran".to_owned()))
-            }
+            Outcome::Succeeded => (Status::Succeeded, HistoryOutcome::Succeeded, None),
+            Outcome::Stopped(StopReason::Cancelled) => (
+                Status::Cancelled,
+                HistoryOutcome::Cancelled,
+                Some("cancelled while it ran".to_owned()),
+            ),
             // The attempt counts, because `max_attempts` limits the starts. The run is due again at
             // once, because the job did not cause the interruption.
             Outcome::Stopped(StopReason::Interrupted) => {
                 let error = "interrupted by shutdown".to_owned();
-                (unless_used_up(Status::Queued), "interrupted", Some(error))
+                (unless_used_up(Status::Queued), HistoryOutcome::Interrupted, Some(error))
             }
             // The same result as a recovery by another tick. If the run was already recovered, the
             // claim's token no longer matches, and this result is not recorded.
             Outcome::Stopped(StopReason::LeaseLost) => {
                 let error = "lease expired: its worker could not renew it and ended the job";
-                (unless_used_up(Status::Failed), "lease_expired", Some(error.to_owned()))
+                (
+                    unless_used_up(Status::Failed),
+                    HistoryOutcome::LeaseExpired,
+                    Some(error.to_owned()),
+                )
             }
             Outcome::Failed(failure) => {
                 let status =
                     if is_permanent { Status::Dead } else { unless_used_up(Status::Failed) };
-                (status, "failed", Some(failure.to_string()))
+                (status, HistoryOutcome::Failed, Some(failure.to_string()))
             }
         };
         let error_type = match &ended.outcome {
             Outcome::Succeeded => None,
-            Outcome::Stopped(_) => Some(outcome),
+            Outcome::Stopped(StopReason::Cancelled) => Some(ErrorType::Cancelled),
+            Outcome::Stopped(StopReason::Interrupted) => Some(ErrorType::Interrupted),
+            Outcome::Stopped(StopReason::LeaseLost) => Some(ErrorType::LeaseExpired),
             Outcome::Failed(failure) => Some(failure.error_type()),
         };
         let wait = match (status, &ended.outcome) {
@@ -80,7 +86,6 @@ impl NextStatus {
             (Status::Failed, _) => wait_after(attempt, rule, random),
             _ => Duration::ZERO,
         };
-        let (outcome, error_type) = (outcome.into(), error_type.map(Cow::from));
         Self { status, outcome, wait, error_type, error }
     }
 }

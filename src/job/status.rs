@@ -1,4 +1,4 @@
-//! The status of a run. Pure.
+//! The status of a run, and what can be held. Pure.
 
 use crate::text::words::words;
 
@@ -16,5 +16,13 @@ words! {
         /// Failed for good.
         Dead = "dead",
         Cancelled = "cancelled",
+    }
+
+    /// What a hold keeps from starting: the words of the `scope` column.
+    pub(crate) enum HoldScope {
+        All = "all",
+        Job = "job",
+        Queue = "queue",
+        Worker = "worker",
     }
 }

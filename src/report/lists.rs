@@ -40,8 +40,9 @@ fn badge(failure: &FailureGroup) -> Markup {
 
 fn error(failure: &FailureGroup) -> Markup {
     let error_type = failure.error_type.as_deref();
-    let counted =
-        error_type.zip(failure.number).and_then(|(of, number)| Failure::numbered(of, number));
+    let counted = error_type
+        .zip(failure.number)
+        .and_then(|(of, number)| Failure::numbered(of.parse().ok()?, number));
     let error = counted.map(|error| error.to_string()).or_else(|| failure.last_error.clone());
     html! {
         @if let Some(worker) = &failure.worker { "on " (name(worker)) ": " }

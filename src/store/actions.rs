@@ -10,7 +10,7 @@ use super::session::Transaction;
 use super::statement::{owned, query};
 use super::{Archive, Error, Kind, Result, Store};
 use crate::exit::Exit;
-use crate::job::status::Status;
+use crate::job::status::{HoldScope, Status};
 use crate::text::listing::Listing;
 
 /// The person that asks for a change, and the reason; both go to the trail.
@@ -84,9 +84,8 @@ pub(crate) struct OldRuns {
 /// What a hold applies to.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldTarget {
-    /// `job`, `queue`, `worker` or `all`.
-    pub(crate) scope: &'static str,
-    /// Empty for the scope `all`.
+    pub(crate) scope: HoldScope,
+    /// Empty for all runs.
     pub(crate) name: String,
 }
 
@@ -94,7 +93,7 @@ rows! {
     /// A run's status before the action, and whether the action was granted.
     pub(crate) struct ActionResult {
         pub(crate) id: i64,
-        pub(crate) status: String,
+        pub(crate) status: Status,
         pub(crate) granted: bool,
     }
 
@@ -112,7 +111,7 @@ rows! {
 
     pub(crate) struct Pruned {
         pub(crate) id: i64,
-        pub(crate) status: String,
+        pub(crate) status: Status,
         /// The run and its history, if it is archived.
         pub(crate) json: Option<String>,
     }
@@ -276,7 +275,7 @@ impl Store {
     }
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.
-    pub(crate) fn count_old(&self, old: OldRuns) -> Result<Vec<(String, i64)>> {
+    pub(crate) fn count_old(&self, old: OldRuns) -> Result<Vec<(Status, i64)>> {
         let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
         let statement = owned!("operate/count_old"; statuses, age);
         self.query("count old runs", Transaction::list, statement)
@@ -299,7 +298,7 @@ impl Store {
         )
     }
 
-    /// Returns the names that exist in the scope of a target, if it is `queue` or `worker`.
+    /// Returns the names that exist in the scope of a target, if it is a queue or a worker.
     pub(crate) fn hold_names(&self, target: HoldTarget) -> Result<Vec<String>> {
         let HoldTarget { scope, name } = target;
         self.query("read names", Transaction::list, owned!("look/hold_names"; scope, name))
@@ -310,7 +309,7 @@ impl Store {
         &self,
         target: HoldTarget,
         cause: Cause,
-    ) -> Result<Vec<(String, String)>> {
+    ) -> Result<Vec<(HoldScope, String)>> {
         let (HoldTarget { scope, name }, Cause { host_user, reason }) = (target, cause);
         let statement = owned!("operate/release"; scope, name, host_user, reason);
         self.query("release", Transaction::list, statement)

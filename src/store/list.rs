@@ -6,6 +6,7 @@ use super::row::{PgResult, rows};
 use super::session::Transaction;
 use super::statement::{Statement, checked, owned, query};
 use super::{Result, Store};
+use crate::job::failure::ErrorType;
 use crate::job::status::Status;
 use crate::text::listing::Listing;
 
@@ -17,7 +18,7 @@ pub(crate) struct RunFilter {
     pub(crate) job: Option<String>,
     pub(crate) queue: Option<String>,
     pub(crate) key: Option<String>,
-    pub(crate) error_type: Option<String>,
+    pub(crate) error_type: Option<ErrorType>,
     /// `since` and `until` compare a run's end, or its creation while it has not ended.
     pub(crate) since: Option<DateTime<Utc>>,
     /// The end of the window, exclusive.

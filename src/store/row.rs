@@ -16,9 +16,11 @@ use serde_json::{Value, to_value, value};
 
 use super::seconds;
 use crate::connect::Parameter;
+use crate::job::attempt::HistoryOutcome;
 use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
+use crate::job::failure::ErrorType;
 use crate::job::finding_code::Code;
-use crate::job::status::Status;
+use crate::job::status::{HoldScope, Status};
 use crate::schedule::due::{DueSchedule, Scheduled};
 use crate::text::listing::{ListedRow, Listing};
 pub(super) use crate::text::timestamp;
@@ -83,7 +85,16 @@ macro_rules! word_types {
         }
     )+};
 }
-word_types!(Code, EnqueueResult, KeyScope, OnConflict, Status);
+word_types!(
+    Code,
+    EnqueueResult,
+    ErrorType,
+    HistoryOutcome,
+    HoldScope,
+    KeyScope,
+    OnConflict,
+    Status
+);
 
 type FromSqlResult<T> = std::result::Result<T, Box<dyn Error + Sync + Send>>;
 

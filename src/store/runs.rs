@@ -344,7 +344,7 @@ fn finish(transaction: &mut Transaction, worker: &str, ended: &[&Finish]) -> PgR
     let attempts = column(ended, |one| one.token.attempt);
     let claimed_at = column(ended, |one| one.token.claimed_at);
     let statuses = column(ended, |one| one.next_status.status);
-    let outcomes = column(ended, |one| &*one.next_status.outcome);
+    let outcomes = column(ended, |one| one.next_status.outcome);
     let errors = column(ended, |one| one.next_status.error.as_deref());
     let details = column(ended, |one| one.detail.as_deref());
     let now = transaction.rows(query!(
@@ -355,7 +355,7 @@ fn finish(transaction: &mut Transaction, worker: &str, ended: &[&Finish]) -> PgR
         statuses,
         waits = column(ended, |one| one.next_status.wait.as_secs_f64()),
         outcomes,
-        error_types = column(ended, |one| one.next_status.error_type.as_deref()),
+        error_types = column(ended, |one| one.next_status.error_type),
         errors,
         details,
         exit_codes = column(ended, |one| one.exit_code),

@@ -7,6 +7,7 @@ use super::row::{self, FromRow, rows, timestamp};
 use super::session::Transaction;
 use super::statement::{owned, query};
 use super::{Result, Store};
+use crate::job::attempt::HistoryOutcome;
 use crate::job::status::Status;
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::text::listing::Listing;
@@ -70,7 +71,7 @@ rows! {
         pub(crate) started_at: DateTime<Utc> as "timestamp",
         pub(crate) finished_at: DateTime<Utc> as "timestamp",
         pub(crate) run_time_seconds: f64,
-        pub(crate) outcome: String,
+        pub(crate) outcome: HistoryOutcome,
         pub(crate) error_type: Option<String>,
         pub(crate) error: Option<String>,
         pub(crate) exit_code: Option<i32>,

@@ -8,7 +8,7 @@ macro_rules! words {
             $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+
         }
     )+) => {$(
-        #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, serde::Serialize)]
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, serde::Serialize)]
         $(#[$meta])*
         $vis enum $name {
             $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)+
@@ -28,6 +28,12 @@ macro_rules! words {
                 match self {
                     $(Self::$variant => $word,)+
                 }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.pad(self.as_str())
             }
         }
 

@@ -10,9 +10,10 @@ use super::database::{Database, Kept, Run};
 use super::host::{Host, Stage, Tick};
 use super::{Time, seconds};
 use crate::attempt::Task;
-use crate::job::attempt::StopReason;
+use crate::job::attempt::{HistoryOutcome, StopReason};
 use crate::job::backoff::wait_after;
 use crate::job::enqueue::KeyScope;
+use crate::job::failure::ErrorType;
 use crate::job::status::Status;
 use crate::store::{Claimed, LeaseState, Token};
 
@@ -254,7 +255,7 @@ impl Checks {
                     let is_lost = was_running && !is_released && result.is_none();
                     is(is_lost, "a result of a lost lease")?;
                     if let Some(result) = result.filter(|_| run.status == Status::Failed) {
-                        let asked = result.next_status.error_type.as_deref() != Some("http_status");
+                        let asked = result.next_status.error_type != Some(ErrorType::HttpStatus);
                         let least = wait_after(old.attempts, &old.backoff, 0.0);
                         let waits = (run.run_at - database.now).to_std().unwrap_or_default();
                         let is_short = waits + Duration::from_millis(1) < least;
@@ -632,7 +633,7 @@ impl Checks {
 /// Whether the stored result is that of a job which was ended because its lease was lost.
 fn was_lost(kept: Option<&Kept>) -> bool {
     let result = kept.and_then(|kept| kept.result.as_ref());
-    result.is_some_and(|result| result.next_status.outcome == "lease_expired")
+    result.is_some_and(|result| result.next_status.outcome == HistoryOutcome::LeaseExpired)
 }
 
 fn token(run: &Run) -> Token {

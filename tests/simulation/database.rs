@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::job::action;
 use crate::job::backoff::wait_after;
 use crate::job::enqueue::{EnqueueResult, KeyScope};
-use crate::job::status::Status;
+use crate::job::status::{HoldScope, Status};
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
@@ -769,7 +769,7 @@ impl Database {
             if let Some(error) = &next.error {
                 (run.last_error, run.failed_at) = (Some(error.clone()), Some(now));
             }
-            let error_type = next.error_type.as_deref().map(str::to_owned);
+            let error_type = next.error_type.map(|it| it.to_string());
             run.error_type = error_type.clone().or(run.error_type);
             run.finished_at = (!is_waiting(run.status)).then_some(now);
             recorded.insert(result.token, run.status);
@@ -787,7 +787,7 @@ impl Database {
         for Finish { token, next_status, detail, .. } in ended {
             let is_recorded = |attempt: &Attempt| {
                 attempt.worker == worker
-                    && attempt.outcome == next_status.outcome
+                    && attempt.outcome == next_status.outcome.as_str()
                     && attempt.error.as_ref() == detail.as_ref().or(next_status.error.as_ref())
             };
             if self.attempts.get(&(token.id, token.attempt)).is_some_and(is_recorded)
@@ -869,7 +869,7 @@ impl Database {
     }
 
     /// The view current_holds.
-    fn has_hold(&self, scope: &str, name: &str) -> bool {
+    fn has_hold(&self, scope: HoldScope, name: &str) -> bool {
         self.holds.iter().any(|(it, until)| {
             it.scope == scope && it.name == name && until.is_none_or(|until| until > self.now)
         })
@@ -877,11 +877,11 @@ impl Database {
 
     /// Whether a hold of its job or its queue keeps a run from being claimed.
     pub(super) fn is_held(&self, run: &Run) -> bool {
-        self.has_hold("job", &run.job_type) || self.has_hold("queue", &run.queue)
+        self.has_hold(HoldScope::Job, &run.job_type) || self.has_hold(HoldScope::Queue, &run.queue)
     }
 
     pub(super) fn holds_worker(&self, worker: &str) -> bool {
-        self.has_hold("all", "") || self.has_hold("worker", worker)
+        self.has_hold(HoldScope::All, "") || self.has_hold(HoldScope::Worker, worker)
     }
 
     /// claim.sql
@@ -1470,7 +1470,7 @@ impl Database {
             let mut answers = Vec::new();
             for id in ids {
                 let run = it.runs[&id].clone();
-                let status = run.status.as_str().to_owned();
+                let status = run.status;
                 let granted = from.contains(&run.status) && act(it, run)?;
                 answers.push(ActionResult { id, status, granted });
             }

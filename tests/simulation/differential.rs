@@ -5,7 +5,6 @@
 //! In the test's database, `now()` is a function that reads a clock which only the test moves. So
 //! times are equal to the microsecond, and leases expire without waiting.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -26,9 +25,11 @@ use super::left_out::leave_out;
 use crate::connect::{ConnectionThread, Target};
 use crate::exit::Exit;
 use crate::health::SeenTicks;
+use crate::job::attempt::HistoryOutcome;
 use crate::job::enqueue::KeyScope;
+use crate::job::failure::ErrorType;
 use crate::job::next_status::NextStatus;
-use crate::job::status::Status;
+use crate::job::status::{HoldScope, Status};
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
     self, ApplyMode, Cause, Claim, ClaimFilter, Finish, HoldTarget, Holder, Kind, Lane, Limits,
@@ -699,12 +700,12 @@ impl Sequence {
             82..83 => Operation::Pause(random.of(&JOBS).to_owned()),
             83..84 => {
                 let (scope, name) = random.of(&[
-                    ("job", "shell"),
-                    ("job", "d1"),
-                    ("queue", "default"),
-                    ("queue", "x"),
-                    ("worker", "a"),
-                    ("all", ""),
+                    (HoldScope::Job, "shell"),
+                    (HoldScope::Job, "d1"),
+                    (HoldScope::Queue, "default"),
+                    (HoldScope::Queue, "x"),
+                    (HoldScope::Worker, "a"),
+                    (HoldScope::All, ""),
                 ]);
                 let target = HoldTarget { scope, name: name.to_owned() };
                 match random.below(5) {
@@ -844,15 +845,14 @@ impl Sequence {
     fn finish(&mut self, token: Token) -> Finish {
         let random = &mut self.random;
         let (status, outcome, error_type) = random.of(&[
-            (Status::Succeeded, "succeeded", None),
-            (Status::Failed, "failed", Some("exit_code")),
-            (Status::Failed, "lease_expired", Some("lease_expired")),
-            (Status::Dead, "failed", Some("timeout")),
-            (Status::Queued, "interrupted", Some("interrupted")),
-            (Status::Cancelled, "cancelled", Some("cancelled")),
+            (Status::Succeeded, HistoryOutcome::Succeeded, None),
+            (Status::Failed, HistoryOutcome::Failed, Some(ErrorType::ExitCode)),
+            (Status::Failed, HistoryOutcome::LeaseExpired, Some(ErrorType::LeaseExpired)),
+            (Status::Dead, HistoryOutcome::Failed, Some(ErrorType::Timeout)),
+            (Status::Queued, HistoryOutcome::Interrupted, Some(ErrorType::Interrupted)),
+            (Status::Cancelled, HistoryOutcome::Cancelled, Some(ErrorType::Cancelled)),
         ]);
         let error = error_type.map(|it| format!("{it} {}", random.below(2)));
-        let (outcome, error_type) = (outcome.into(), error_type.map(Cow::from));
         let wait = Duration::from_millis(random.below(100_000));
         let ended_ago = Duration::from_millis(random.below(2000));
         Finish {

@@ -9,7 +9,7 @@ use super::{Random, seconds};
 use crate::exit::Exit;
 use crate::job::definition;
 use crate::job::enqueue::KeyScope;
-use crate::job::status::Status;
+use crate::job::status::{HoldScope, Status};
 use crate::store::{HoldTarget, Kind, NewRun, OldRuns, RetryTerms, Unlisted};
 
 const FINAL: [Status; 3] = [Status::Succeeded, Status::Dead, Status::Cancelled];
@@ -122,11 +122,18 @@ pub(super) fn operate(world: &mut World) {
         }
         18 => ("prune", database.remove(&[id], &FINAL).map(|done| format!("{done:?}"))),
         19 => {
-            let targets = [("job", "plain"), ("job", "limited"), ("queue", "other"), ("all", "")];
+            let targets = [
+                (HoldScope::Job, "plain"),
+                (HoldScope::Job, "limited"),
+                (HoldScope::Queue, "other"),
+                (HoldScope::All, ""),
+            ];
             let (scope, name) = targets[world.random.below(4) as usize];
             let host = world.random.below(world.hosts.len() as u64) as usize;
             let target = match world.random.chance(20) {
-                true => HoldTarget { scope: "worker", name: world.hosts[host].worker.clone() },
+                true => {
+                    HoldTarget { scope: HoldScope::Worker, name: world.hosts[host].worker.clone() }
+                }
                 false => HoldTarget { scope, name: name.to_owned() },
             };
             let lasts = Duration::from_secs(world.random.between(1, 20));

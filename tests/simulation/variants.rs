@@ -10,7 +10,7 @@ use super::super::timing::Timing;
 use super::super::turns::{Duty, Turns};
 use super::database::Database;
 use crate::attempt::Ended;
-use crate::job::attempt::StopReason;
+use crate::job::attempt::{HistoryOutcome, StopReason};
 use crate::store::{LeaseState, Token};
 
 macro_rules! variants {
@@ -94,7 +94,9 @@ impl Variant {
             (Self::ResultsForgotten, Event::Ended(_)) if !is_connected => Event::Time,
             (Self::AttemptGivenBack, Event::Ended(ended)) => {
                 let return_it = |ended| match ended {
-                    Ended::Judged(judged) if judged.next_status.outcome == "interrupted" => {
+                    Ended::Judged(judged)
+                        if judged.next_status.outcome == HistoryOutcome::Interrupted =>
+                    {
                         Ended::Unstarted(judged.run)
                     }
                     ended => ended,
