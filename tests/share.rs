@@ -123,9 +123,9 @@ fn a_limited_job_that_is_too_slow_to_claim_does_not_keep_other_jobs_waiting() {
     db.apply("[jobs.a]\nshell = 'true'\nrate = '9/1d'\n");
     db.enqueue(["a"]);
     let other = db.enqueue(["shell", "--priority", "5", "--", "true"]);
-    slow_down(&db, "job_definitions", "UPDATE", "true", 1.5);
+    slow_down(&db, "job_definitions", "UPDATE", "true", 4.0);
     // The limit of a statement is a sixth of the lease.
-    let tick = db.jobctl(["tick", "--lease", "3s", "--quiet"]).run().success();
+    let tick = db.jobctl(["tick", "--lease", "12s", "--quiet"]).run().success();
     tick.stderr_has("jobs with limits wait");
     assert_eq!(db.status(other), "succeeded");
 }
