@@ -126,7 +126,11 @@ fn a_load_test_whose_lock_was_taken_stops() {
     wait_for_a_success(&db);
     frozen.signal(Signal::STOP);
     age_lock(&db);
+    let lock = || db.query("SELECT id FROM jobctl.job_definitions");
+    let first = lock();
     let mut second = db.jobctl(LONG).spawn();
+    // Its runs are those of the frozen test until it has the lock.
+    wait_until("the second test to take the lock", || lock() != first);
     wait_for_a_success(&db);
     frozen.signal(Signal::CONT);
     frozen.wait().exits(4).stdout("").stderr_has("jobctl-load` was");
