@@ -97,7 +97,7 @@ fn action(run: &Claimed) -> Result<Action, Failure> {
     let definition = run.definition.as_ref().filter(|_| !action::is_built_in(&run.job_type));
     let action = match definition {
         Some(definition) => {
-            Action::of_definition(&definition.kind, &definition.action, &run.payload)
+            Action::of_definition(definition.kind, &definition.action, &run.payload)
                 .map_err(|why| format!("definition `{job_type}` can't be executed: {why}"))
         }
         None => Action::parse(&run.job_type, &run.payload).unwrap_or_else(|| {

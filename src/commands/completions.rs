@@ -14,7 +14,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::Shells;
 
 use super::{Cli, DatabaseFlags};
-use crate::job::action;
+use crate::job::action::JobKind;
 use crate::job::definition;
 use crate::job::status::Status;
 use crate::print;
@@ -133,7 +133,10 @@ fn definitions() -> Vec<CompletionCandidate> {
 }
 
 fn jobs() -> Vec<CompletionCandidate> {
-    definitions().into_iter().chain(action::BUILT_IN.map(CompletionCandidate::new)).collect()
+    definitions()
+        .into_iter()
+        .chain(JobKind::ALL.map(|kind| CompletionCandidate::new(kind.as_str())))
+        .collect()
 }
 
 fn dead() -> Vec<CompletionCandidate> {

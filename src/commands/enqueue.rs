@@ -17,7 +17,7 @@ use super::DatabaseFlags;
 use super::arguments::{Read, run_key, seconds, share, time, within};
 use crate::exit::{Exit, Fault};
 use crate::files;
-use crate::job::action::{self, Action, MOST_ATTEMPTS};
+use crate::job::action::{self, Action, JobKind, MOST_ATTEMPTS};
 use crate::job::backoff;
 use crate::job::definition;
 use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
@@ -247,7 +247,9 @@ impl Arguments {
         let check = |bytes| payload::check(bytes).map_err(|why| refuse(&why, bytes));
         let payload = given.as_deref().map(check).transpose()?;
         let payload = match (self.command.is_empty(), payload) {
-            (false, stdin) if job == "shell" => command_payload(&self.command, stdin)?,
+            (false, stdin) if action::built_in(job) == Some(JobKind::Shell) => {
+                command_payload(&self.command, stdin)?
+            }
             (false, _) => {
                 let why = format!("a command after -- needs the job shell, not {job}");
                 return Err(Fault::usage(why).into());
@@ -300,11 +302,11 @@ fn command_payload(words: &[String], stdin: Option<&str>) -> anyhow::Result<Stri
 
 /// Suggests a command line if the payload of a built-in job is not an object.
 fn tip(job: &str, payload: &[u8]) -> &'static str {
-    match job {
+    match action::built_in(job) {
         _ if payload.trim_ascii_start().starts_with(b"{") => "",
-        "shell" => "; to run a command: jobctl enqueue shell -- COMMAND",
-        "http" => r#"; for a call write: jobctl enqueue http '{"url": "URL"}'"#,
-        _ => "",
+        Some(JobKind::Shell) => "; to run a command: jobctl enqueue shell -- COMMAND",
+        Some(JobKind::Http) => r#"; for a call write: jobctl enqueue http '{"url": "URL"}'"#,
+        None => "",
     }
 }
 

@@ -48,7 +48,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::connect::{self, Target};
 use crate::exit::{Exit, Fault};
 use crate::health;
-use crate::job::action;
+use crate::job::action::{self, JobKind};
 use crate::job::finding_code::Code;
 use crate::job::status::HoldScope;
 use crate::job::thresholds::Thresholds;
@@ -327,8 +327,10 @@ fn no_definition(store: &Store, name: &str) -> Fault {
         return Fault::new(Exit::NotFound, format!("no definition `{name}`: it is a built-in job"));
     }
     let definitions = store.list_schedules(None).unwrap_or_default();
-    let words =
-        definitions.iter().map(|definition| definition.name.as_str()).chain(action::BUILT_IN);
+    let words = definitions
+        .iter()
+        .map(|definition| definition.name.as_str())
+        .chain(JobKind::ALL.map(JobKind::as_str));
     let meant = did_you_mean::suggestion(name, words);
     let meant = if meant.is_empty() { "; built-in jobs are shell and http" } else { &meant };
     Fault::new(Exit::NotFound, format!("no definition `{}`{meant}", plain(name)))

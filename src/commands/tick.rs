@@ -9,6 +9,7 @@ use super::arguments::{host_name, length, up_to, within, worker};
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::Fault;
 use crate::health;
+use crate::job::action::JobKind;
 use crate::print::{self, LogFormat, Output, Table};
 use crate::store::ClaimFilter;
 use crate::text::duration::{DAY, SECOND};
@@ -96,11 +97,11 @@ const PREVIEW: Table<'_> = Table::new(
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let hosts = HostPolicy::new(&self.http_allow).map_err(Fault::usage)?;
-        let shell = || vec!["shell".to_owned()];
+        let built_in = || vec![JobKind::Shell.to_string()];
         let (excluded_jobs, excluded_kinds) = match self.shell {
             ShellPolicy::Any => (Vec::new(), Vec::new()),
-            ShellPolicy::Defined => (shell(), Vec::new()),
-            ShellPolicy::Off => (shell(), shell()),
+            ShellPolicy::Defined => (built_in(), Vec::new()),
+            ShellPolicy::Off => (built_in(), vec![JobKind::Shell]),
         };
         let filter = ClaimFilter {
             queues: self.queue,

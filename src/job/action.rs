@@ -16,9 +16,16 @@ use url::{ParseError, Url};
 use crate::job::failure::Failure;
 use crate::job::payload;
 use crate::text::duration;
+use crate::text::words::words;
 
-/// The jobs whose payload says what to execute.
-pub(crate) const BUILT_IN: [&str; 2] = ["shell", "http"];
+words! {
+    /// What a job executes. The built-in jobs have these names; their payload says what to execute.
+    pub(crate) enum JobKind {
+        Shell = "shell",
+        Http = "http",
+    }
+}
+
 /// The timeout of an action or a run.
 pub(crate) const TIMEOUT_RANGE: (Duration, Duration) =
     (Duration::from_secs(1), Duration::from_secs(30 * 86400));
@@ -124,29 +131,41 @@ pub(crate) fn program(word: &str) -> String {
     }
 }
 
+/// Returns the kind of a built-in job.
+pub(crate) fn built_in(job: &str) -> Option<JobKind> {
+    job.parse().ok()
+}
+
 pub(crate) fn is_built_in(job: &str) -> bool {
-    BUILT_IN.contains(&job)
+    built_in(job).is_some()
 }
 
 impl Action {
     /// Reads the action of a built-in job; `None` for another job. An error shows no part of the
     /// payload but the names of its keys.
     pub(crate) fn parse(job: &str, payload: &str) -> Option<Result<Self, String>> {
-        let article = if job == "http" { "an" } else { "a" };
-        let wrong = |why| format!("the payload is not {article} {job} job: {why}");
-        is_built_in(job).then(|| Self::read(job, payload).map_err(wrong))
+        let kind = built_in(job)?;
+        let article = match kind {
+            JobKind::Shell => "a",
+            JobKind::Http => "an",
+        };
+        let wrong = |why| format!("the payload is not {article} {kind} job: {why}");
+        Some(Self::read(kind, payload).map_err(wrong))
     }
 
-    fn read(kind: &str, text: &str) -> Result<Self, String> {
+    fn read(kind: JobKind, text: &str) -> Result<Self, String> {
         match kind {
-            "shell" => Shell::parse(text).map(Self::Shell),
-            "http" => Http::parse(text).map(Self::Http),
-            _ => Err(format!("kind `{kind}` is not known")),
+            JobKind::Shell => Shell::parse(text).map(Self::Shell),
+            JobKind::Http => Http::parse(text).map(Self::Http),
         }
     }
 
     /// Reads the action of a definition and adds the run's payload to it.
-    pub(crate) fn of_definition(kind: &str, action: &str, payload: &str) -> Result<Self, String> {
+    pub(crate) fn of_definition(
+        kind: JobKind,
+        action: &str,
+        payload: &str,
+    ) -> Result<Self, String> {
         let mut action = Self::read(kind, action)?;
         match &mut action {
             Self::Shell(shell) => {
@@ -430,7 +449,7 @@ mod tests {
     fn a_method_is_the_same_in_any_case() {
         for method in ["GET", "get", "Get", "HEAD", "hEAD"] {
             let action = format!(r#"{{"url": "http://a", "method": "{method}"}}"#);
-            let call = Action::of_definition("http", &action, r#"{"a": 1}"#);
+            let call = Action::of_definition(JobKind::Http, &action, r#"{"a": 1}"#);
             assert!(matches!(call, Ok(Action::Http(Http { json: None, .. }))), "{method}");
         }
     }

@@ -69,7 +69,6 @@ pub(crate) enum Outcome {
 
 words! {
     /// The words of the `outcome` column of the history.
-    #[derive(serde::Deserialize)]
     pub(crate) enum HistoryOutcome {
         Succeeded = "succeeded",
         Failed = "failed",

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::command_text::{leaves_process, left_open, own_subcommand, program, skips_overlap};
-use super::definition::check_name;
+use super::definition::{Overlap, check_name};
 use super::definition_keys::{toml, toml_text};
 use crate::schedule::Schedule;
 
@@ -217,7 +217,7 @@ impl Import<'_> {
             self.imported.warnings.push((number, why));
         }
         let name = self.name(command);
-        let overlap = if skips_overlap(command) { "skip" } else { "allow" };
+        let overlap = if skips_overlap(command) { Overlap::Skip } else { Overlap::Allow };
         let command = match (&self.shell, input.map(|input| redirection(&input))) {
             (None, None) => json!(command),
             // Not after the command, which may be a list, end in a comment or read another input.

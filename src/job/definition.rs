@@ -6,12 +6,30 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 use toml::de::{DeTable, DeValue};
 
-use crate::job::action::{self, Action, MOST_ATTEMPTS, TIMEOUT_RANGE};
+use crate::job::action::{self, Action, JobKind, MOST_ATTEMPTS, TIMEOUT_RANGE};
 use crate::job::backoff;
 use crate::job::payload;
 use crate::schedule::{Schedule, Zone};
 use crate::text::did_you_mean;
+use crate::text::words::words;
 use crate::text::{duration, plural};
+
+words! {
+    /// What a schedule does at its time while its last run is not finished; the first is the
+    /// default.
+    pub(crate) enum Overlap {
+        Skip = "skip",
+        Allow = "allow",
+        Queue = "queue",
+    }
+
+    /// What an enqueue does while `max_waiting` runs wait; the first is the default.
+    enum WhenFull {
+        Refuse = "refuse",
+        DropNew = "drop_new",
+        DropOldest = "drop_oldest",
+    }
+}
 
 /// A job as the file defines it.
 #[derive(Clone, Debug)]
@@ -44,10 +62,6 @@ pub(super) const SCHEDULE_KEYS: [&str; 4] = ["time_zone", "catch_up", "overlap",
 pub(super) const HTTP_KEYS: &str = "url method headers timeout redirects transient_statuses";
 /// The values of `enqueue_may_set`.
 const MAY_SET: &[&str] = &["queue", "priority", "timeout", "max_attempts", "backoff"];
-/// The values of `overlap`; the first is the default.
-const OVERLAPS: &[&str] = &["skip", "allow", "queue"];
-/// The values of `when_full`; the first is the default.
-const WHEN_FULL: &[&str] = &["refuse", "drop_new", "drop_oldest"];
 /// The number of intervals between nominal times that are compared with `spread`.
 const INTERVALS: usize = 100;
 /// The maximum of `max_age`.
@@ -182,8 +196,9 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         let value = accepted(keys.get(key), &mut mistakes);
         values.extend(value.map(|value| (key.to_owned(), value)));
     }
-    let has_action =
-        ["shell", "http"].iter().all(|key| !keys.has(key) || values.contains_key(*key));
+    let has_action = JobKind::ALL
+        .iter()
+        .all(|kind| !keys.has(kind.as_str()) || values.contains_key(kind.as_str()));
     let (kind, action) = match has_action {
         true => accepted(take_action(keys, &mut values), &mut mistakes),
         // The mistake in its value was found above.
@@ -191,7 +206,7 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
     };
     let mut row = json!({
         "name": name, "kind": kind, "action": action, "time_zone": "UTC", "catch_up": "one",
-        "overlap": OVERLAPS[0], "when_full": WHEN_FULL[0], "max_attempts": 10,
+        "overlap": Overlap::default(), "when_full": WhenFull::default(), "max_attempts": 10,
         "backoff": backoff::DEFAULT, "priority": 0, "queue": "default", "spread": 0.0,
         "enqueue_may_set": [], "enabled": true,
     });
@@ -255,13 +270,13 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
         "spread" => return seconds(Duration::ZERO, Duration::from_secs(86400)),
         "schedule" | "time_zone" => text(&value).map(drop)?,
         "catch_up" => check_catch_up(text(&value)?)?,
-        "overlap" => check_word(OVERLAPS, &value)?,
+        "overlap" => check_word(&Overlap::ALL.map(Overlap::as_str), &value)?,
         "max_running" | "max_running_per_share" | "max_waiting" => {
             check_number(1, 100_000, &value)?
         }
         "rate" => check_rate(text(&value)?)?,
         "burst" => check_number(1, 999_999, &value)?,
-        "when_full" => check_word(WHEN_FULL, &value)?,
+        "when_full" => check_word(&WhenFull::ALL.map(WhenFull::as_str), &value)?,
         "max_attempts" => check_number(1, MOST_ATTEMPTS, &value)?,
         "backoff" => backoff::check(text(&value)?).map(drop)?,
         "priority" => check_number(i32::MIN, i32::MAX, &value)?,
@@ -281,7 +296,7 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
 fn take_action(
     job: Keys<'_>,
     values: &mut Map<String, Value>,
-) -> Result<(&'static str, Map<String, Value>), Mistake> {
+) -> Result<(JobKind, Map<String, Value>), Mistake> {
     let (kind, action) = match (values.remove("shell"), values.remove("http")) {
         (Some(_), Some(_)) => {
             return Err(job.wrong("shell", "a job is either `http` or `shell`"));
@@ -293,9 +308,9 @@ fn take_action(
         (Some(command), None) => {
             let mut action = Map::from_iter([("command".to_owned(), command)]);
             action.extend(SHELL_KEYS.iter().filter_map(|key| values.remove_entry(*key)));
-            ("shell", action)
+            (JobKind::Shell, action)
         }
-        (None, Some(Value::Object(call))) => ("http", call),
+        (None, Some(Value::Object(call))) => (JobKind::Http, call),
         (None, Some(_)) => {
             return Err(job.wrong("http", "must be a table: { url = \"https://...\" }"));
         }
@@ -316,9 +331,12 @@ fn take_action(
     let read = |action: Map<String, Value>| {
         Action::of_definition(kind, &Value::Object(action).to_string(), &payload)
     };
-    let needed = if kind == "http" { ("url", "http://a") } else { ("command", "true") };
+    let (needed, any) = match kind {
+        JobKind::Shell => ("command", "true"),
+        JobKind::Http => ("url", "http://a"),
+    };
     for (key, value) in &action {
-        let mut alone = Map::from_iter([(needed.0.to_owned(), needed.1.into())]);
+        let mut alone = Map::from_iter([(needed.to_owned(), any.into())]);
         alone.insert(key.clone(), value.clone());
         read(alone).map_err(|why| {
             // Name the key as the file does.
@@ -332,7 +350,7 @@ fn take_action(
     }
     read(action.clone())
         .and_then(|action| action.check_program())
-        .map_err(|why| job.wrong(kind, without_position(&why)))?;
+        .map_err(|why| job.wrong(kind.as_str(), without_position(&why)))?;
     Ok((kind, action))
 }
 
@@ -350,7 +368,7 @@ fn check_spread(schedule: &str, row: &Value) -> Result<(), String> {
     let intervals = times.windows(2).filter_map(|pair| (pair[1].at - pair[0].at).to_std().ok());
     let spread = row["spread"].as_f64().unwrap_or_default();
     match intervals.min().filter(|interval| interval.as_secs_f64() < spread) {
-        Some(interval) if row["overlap"] == "skip" => Err(format!(
+        Some(interval) if row["overlap"] == Overlap::Skip.as_str() => Err(format!(
             "`spread` is longer than the {} to the next time, which overlap = \"skip\" would \
              leave out",
             duration::show(interval)

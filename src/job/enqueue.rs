@@ -4,7 +4,6 @@ use crate::text::words::words;
 
 words! {
     /// How long the key of a run is taken.
-    #[derive(serde::Deserialize)]
     pub(crate) enum KeyScope {
         /// Until the run is pruned.
         Retained = "retained",
@@ -13,7 +12,6 @@ words! {
     }
 
     /// What an enqueue does if its key has a run.
-    #[derive(serde::Deserialize)]
     pub(crate) enum OnConflict {
         /// Returns the run if its job and payload are the same.
         Same = "same",

@@ -13,7 +13,6 @@ const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 words! {
     /// The words of the `error_type` column, which group failures.
-    #[derive(serde::Deserialize)]
     pub(crate) enum ErrorType {
         ExitCode = "exit_code",
         Signal = "signal",

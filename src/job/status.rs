@@ -4,7 +4,6 @@ use crate::text::words::words;
 
 words! {
     /// The words of the `status` column.
-    #[derive(serde::Deserialize)]
     pub(crate) enum Status {
         /// Waits for its first attempt, or for one after an interruption or a retry.
         Queued = "queued",

@@ -12,6 +12,7 @@ use super::session::Transaction;
 use super::statement::{owned, query};
 use super::{Error, Result, Store};
 use crate::health::{SeenTicks, StoredTick};
+use crate::job::action::JobKind;
 use crate::schedule::ZoneData;
 
 /// A tick of a worker.
@@ -61,7 +62,7 @@ pub(crate) struct ClaimFilter {
     /// Excluded job types, which other hosts run.
     pub(crate) excluded_jobs: Vec<String>,
     /// Excluded kinds of definitions.
-    pub(crate) excluded_kinds: Vec<String>,
+    pub(crate) excluded_kinds: Vec<JobKind>,
     /// Excluded runs, which can be neither claimed nor put off.
     pub(crate) excluded_runs: Vec<i64>,
     pub(crate) lease: Duration,
@@ -70,7 +71,7 @@ pub(crate) struct ClaimFilter {
 /// The action of a definition.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinedAction {
-    pub(crate) kind: String,
+    pub(crate) kind: JobKind,
     /// JSON text; the runs of a claim share it.
     pub(crate) action: Arc<str>,
 }
@@ -437,7 +438,7 @@ pub(super) fn claim(
         if !limited.contains(&run.id) {
             run.position = Some(Position::from_row(row)?);
         }
-        let kind: Option<String> = row.try_get("kind")?;
+        let kind: Option<JobKind> = row.try_get("kind")?;
         let action = actions.get(&run.job_type).cloned();
         run.definition = kind.zip(action).map(|(kind, action)| DefinedAction { kind, action });
         Ok(run)

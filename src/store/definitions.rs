@@ -12,6 +12,7 @@ use super::session::Transaction;
 use super::statement::{owned, query};
 use super::{Cause, Error, Kind, Result, Store};
 use crate::exit::Exit;
+use crate::job::definition::Overlap;
 use crate::schedule::due::{self, DueSchedule, FirePlan, Scheduled};
 
 /// The treatment of definitions that are missing from the file.
@@ -230,8 +231,11 @@ fn due_times(
     changed: &[(String, Option<Value>, Value)],
 ) -> Vec<DueTimes> {
     // With this overlap a tick fires only the newest time.
-    let skips =
-        |job: &str| changed.iter().any(|(name, _, keys)| name == job && keys["overlap"] == "skip");
+    let skips = |job: &str| {
+        changed
+            .iter()
+            .any(|(name, _, keys)| name == job && keys["overlap"] == Overlap::Skip.as_str())
+    };
     let (plans, _) = due::plan_fires(now);
     let plans = plans.into_iter().filter_map(|FirePlan { due, times, .. }| {
         let runs = if skips(&due.name) { times.len().min(1) } else { times.len() };

@@ -16,6 +16,7 @@ use serde_json::{Value, to_value, value};
 
 use super::seconds;
 use crate::connect::Parameter;
+use crate::job::action::JobKind;
 use crate::job::attempt::HistoryOutcome;
 use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
 use crate::job::failure::ErrorType;
@@ -91,6 +92,7 @@ word_types!(
     ErrorType,
     HistoryOutcome,
     HoldScope,
+    JobKind,
     KeyScope,
     OnConflict,
     Status

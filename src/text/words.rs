@@ -8,7 +8,8 @@ macro_rules! words {
             $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+
         }
     )+) => {$(
-        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, serde::Serialize)]
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        #[derive(serde::Deserialize, serde::Serialize)]
         $(#[$meta])*
         $vis enum $name {
             $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)+

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::exit::Exit;
-use crate::job::action;
+use crate::job::action::{self, JobKind};
 use crate::job::backoff::wait_after;
 use crate::job::enqueue::{EnqueueResult, KeyScope};
 use crate::job::status::{HoldScope, Status};
@@ -96,7 +96,7 @@ pub(super) struct Attempt {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Spec {
     pub(super) name: String,
-    pub(super) kind: String,
+    pub(super) kind: JobKind,
     pub(super) action: Value,
     pub(super) payload: Value,
     pub(super) schedule: Option<String>,
@@ -863,9 +863,9 @@ impl Database {
 
     /// Whether a tick with this filter claims runs of the job.
     fn is_job_served(&self, job_type: &str, filter: &ClaimFilter) -> bool {
-        let kind = self.definitions.get(job_type).map(|definition| definition.spec.kind.as_str());
+        let kind = self.definitions.get(job_type).map(|definition| definition.spec.kind);
         !filter.excluded_jobs.iter().any(|it| it == job_type)
-            && !kind.is_some_and(|kind| filter.excluded_kinds.iter().any(|it| it == kind))
+            && !kind.is_some_and(|kind| filter.excluded_kinds.contains(&kind))
     }
 
     /// The view current_holds.
@@ -1021,7 +1021,7 @@ impl Database {
             position: (!is_limited).then_some(position),
             payload: run.payload,
             definition: definition.map(|spec| DefinedAction {
-                kind: spec.kind.clone(),
+                kind: spec.kind,
                 action: Arc::from(spec.action.to_string()),
             }),
             attempt: run.attempts,

@@ -25,6 +25,7 @@ use super::left_out::leave_out;
 use crate::connect::{ConnectionThread, Target};
 use crate::exit::Exit;
 use crate::health::SeenTicks;
+use crate::job::action::JobKind;
 use crate::job::attempt::HistoryOutcome;
 use crate::job::enqueue::KeyScope;
 use crate::job::failure::ErrorType;
@@ -565,7 +566,7 @@ fn filter(random: &mut Random) -> ClaimFilter {
     ClaimFilter {
         queues: some(random.percent(10), &["default", "y"]),
         excluded_jobs: some(random.percent(10), &["shell"]),
-        excluded_kinds: some(random.percent(10), &["http"]),
+        excluded_kinds: if random.percent(10) { vec![JobKind::Http] } else { Vec::new() },
         excluded_runs: Vec::new(),
         lease: LEASE,
     }
@@ -1078,7 +1079,7 @@ fn spec(random: &mut Random, name: &str) -> Spec {
     let schedules = ["* * * * *", "*/5 * * * *", "0 * * * *"];
     Spec {
         name: name.to_owned(),
-        kind: random.of(&["shell", "http"]).to_owned(),
+        kind: random.of(&JobKind::ALL),
         action: Value::from("true"),
         payload: random.of(&[Value::from(7), Value::from("text")]),
         schedule: random.maybe(&schedules).map(str::to_owned),
