@@ -124,7 +124,18 @@ fn a_load_test_whose_lock_was_taken_stops() {
     let db = TestDb::new();
     let frozen = db.jobctl(LONG).spawn();
     wait_for_a_success(&db);
-    frozen.signal(Signal::STOP);
+    // The server would end a session that is frozen within a transaction.
+    wait_until("the test to be frozen between transactions", || {
+        frozen.signal(Signal::STOP);
+        let is_between = db.query(
+            "SELECT bool_and(state = 'idle') FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        ) == "t";
+        if !is_between {
+            frozen.signal(Signal::CONT);
+        }
+        is_between
+    });
     age_lock(&db);
     let lock = || db.query("SELECT id FROM jobctl.job_definitions");
     let first = lock();
