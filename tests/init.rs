@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use crate::cron;
 use crate::docs::{files, root};
@@ -155,6 +156,14 @@ fn the_file_of_variables_takes_the_place_of_the_variables_it_sets() {
     db.execute("DROP ROLE ana");
 }
 
+/// Executes a script beside a cron daemon, where `crontab` changes a crontab of the test's own.
+fn beside_cron<'a>(db: &'a TestDb, folder: &Path, script: &str) -> Invocation<'a> {
+    fs::write(folder.join(".steps"), script).unwrap();
+    Invocation::script(&cron::beside("sh -u .steps", folder), Some(db))
+        .current_dir(folder)
+        .env("JOBCTL_DATABASE_URL", &db.url())
+}
+
 /// Each step is a line of this script; `crontab` is the real program.
 const STEPS: &str = r#"
 init() { echo "== $*"; "$jobctl" init "$@" 2>&1; echo "== exit $?"; }
@@ -192,13 +201,7 @@ fn at_a_terminal_only_a_yes_installs_the_lines() {
         return leave_out("init --crontab at a terminal", why);
     }
     let (db, folder) = (TestDb::new(), temp_dir());
-    fs::write(folder.path().join(".steps"), ANSWERS).unwrap();
-    let steps = cron::beside("sh -u .steps", folder.path());
-    let done = Invocation::script(&steps, Some(&db))
-        .current_dir(folder.path())
-        .env("JOBCTL_DATABASE_URL", &db.url())
-        .run()
-        .success();
+    let done = beside_cron(&db, folder.path(), ANSWERS).run().success();
     let shown = done.stdout.replace('\r', "");
     let [_, no, yes] = shown.split("== ").collect::<Vec<_>>()[..] else { panic!("{done}") };
     for answer in [no, yes] {
@@ -230,8 +233,8 @@ fn at_a_terminal_only_a_yes_installs_the_lines() {
 const MAILS: &str = r#"
 mails() {
     printf '%s\n' "$@" | crontab -
-    init 2>&1 | grep -c 'crontab sets' || :
-    init 2>&1 | grep -o 'line [0-9] of the crontab ticks' || :
+    "$jobctl" init 2>&1 | grep -c 'crontab sets' || :
+    "$jobctl" init 2>&1 | grep -o 'line [0-9] of the crontab ticks' || :
     "$jobctl" doctor | grep -c 'crontab sets MAILTO to nothing' || :
 }
 mails 'MAILTO=""' '* * * * * /opt/jobctl tick'
@@ -246,14 +249,7 @@ fn only_lines_that_change_something_are_named() {
         return leave_out("lines above those of init", why);
     }
     let (db, folder) = (TestDb::new(), temp_dir());
-    let steps = format!("init() {{ \"$jobctl\" init \"$@\"; }}\n{MAILS}");
-    fs::write(folder.path().join(".steps"), steps).unwrap();
-    let steps = cron::beside("sh -u .steps", folder.path());
-    let done = Invocation::script(&steps, Some(&db))
-        .current_dir(folder.path())
-        .env("JOBCTL_DATABASE_URL", &db.url())
-        .run()
-        .success();
+    let done = beside_cron(&db, folder.path(), MAILS).run().success();
     // In turn, of each crontab: what `init` and `doctor` name.
     let ticks = |number: u8| format!("line {number} of the crontab ticks");
     let [first, second, third] = [1, 2, 3].map(ticks);
@@ -266,11 +262,7 @@ fn the_lines_are_in_the_crontab_once_and_can_be_removed() {
         return leave_out("init --crontab", why);
     }
     let (db, folder) = (TestDb::new(), temp_dir());
-    fs::write(folder.path().join(".steps"), STEPS).unwrap();
-    let steps = cron::beside("sh -u .steps", folder.path());
-    let done = Invocation::script(&steps, Some(&db))
-        .current_dir(folder.path())
-        .env("JOBCTL_DATABASE_URL", &db.url())
+    let done = beside_cron(&db, folder.path(), STEPS)
         .env("XDG_CONFIG_HOME", folder.path().to_str().unwrap())
         .env("XDG_STATE_HOME", folder.path().join("state").to_str().unwrap())
         .env("TERM", "dumb")

@@ -75,9 +75,12 @@ fn each_query_file_is_used_and_other_modules_run_no_sql() {
         .into_iter()
         .partition(|(path, _)| may.iter().any(|folder| path.starts_with(folder)));
     assert!(others.len() > 50, "{others:?}");
+    // A macro may have the name on its next line.
+    let without_blanks = |text: &String| text.split_whitespace().collect::<String>();
+    let those: Vec<_> = those.iter().map(|(_, text)| without_blanks(text)).collect();
     for (name, _) in files() {
-        let uses = [format!("\"{name}\""), format!("sql/queries/{name}.sql")];
-        let is_used = those.iter().any(|(_, text)| uses.iter().any(|word| text.contains(word)));
+        let uses = [format!("!(\"{name}\""), format!("sql/queries/{name}.sql")];
+        let is_used = those.iter().any(|text| uses.iter().any(|word| text.contains(word)));
         assert!(is_used, "{name} is not used");
     }
     for (path, text) in others {

@@ -247,7 +247,7 @@ impl Arguments {
         let check = |bytes| payload::check(bytes).map_err(|why| refuse(&why, bytes));
         let payload = given.as_deref().map(check).transpose()?;
         let payload = match (self.command.is_empty(), payload) {
-            (false, stdin) if action::built_in(job) == Some(JobKind::Shell) => {
+            (false, stdin) if JobKind::of(job) == Some(JobKind::Shell) => {
                 command_payload(&self.command, stdin)?
             }
             (false, _) => {
@@ -302,7 +302,7 @@ fn command_payload(words: &[String], stdin: Option<&str>) -> anyhow::Result<Stri
 
 /// Suggests a command line if the payload of a built-in job is not an object.
 fn tip(job: &str, payload: &[u8]) -> &'static str {
-    match action::built_in(job) {
+    match JobKind::of(job) {
         _ if payload.trim_ascii_start().starts_with(b"{") => "",
         Some(JobKind::Shell) => "; to run a command: jobctl enqueue shell -- COMMAND",
         Some(JobKind::Http) => r#"; for a call write: jobctl enqueue http '{"url": "URL"}'"#,

@@ -275,9 +275,7 @@ pub(crate) const BEHIND_POOLER: &str = "try again; the server behind the pooler 
 
 /// Returns whether a pooler says that it gets no connection to the server.
 pub(crate) fn is_behind_pooler(message: &str) -> bool {
-    ["query_wait_timeout", "server login", "server_login_retry"]
-        .iter()
-        .any(|part| message.contains(part))
+    ["query_wait_timeout", "server login"].iter().any(|part| message.contains(part))
 }
 
 /// Returns what failed, and the remedy. Poolers use these codes for every error: PgBouncer 08P01,

@@ -234,9 +234,8 @@ impl Login<'_> {
         match connection.parameter("server_version") {
             Some(version) if version.ends_with("/bouncer") => Err(ConnectError::of_console()),
             Some(version) if is_old(version) => Err(ConnectError::of_version(version)),
-            _ => Ok(()),
-        }?;
-        Ok(Session::new(client, connection))
+            _ => Ok(Session::new(client, connection)),
+        }
     }
 
     async fn open_socket(&self) -> io::Result<Box<dyn Socket>> {

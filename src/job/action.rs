@@ -131,20 +131,15 @@ pub(crate) fn program(word: &str) -> String {
     }
 }
 
-/// Returns the kind of a built-in job.
-pub(crate) fn built_in(job: &str) -> Option<JobKind> {
-    job.parse().ok()
-}
-
 pub(crate) fn is_built_in(job: &str) -> bool {
-    built_in(job).is_some()
+    JobKind::of(job).is_some()
 }
 
 impl Action {
     /// Reads the action of a built-in job; `None` for another job. An error shows no part of the
     /// payload but the names of its keys.
     pub(crate) fn parse(job: &str, payload: &str) -> Option<Result<Self, String>> {
-        let kind = built_in(job)?;
+        let kind = JobKind::of(job)?;
         let article = match kind {
             JobKind::Shell => "a",
             JobKind::Http => "an",

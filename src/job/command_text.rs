@@ -139,6 +139,7 @@ pub(super) fn leaves_process(command: &str) -> bool {
         }
         let (until, after) = (&command[..index], &command[index + c.len_utf8()..]);
         match c {
+            // Until `((` is closed, `&` is an operator.
             '(' if before == '(' => arithmetic = arithmetic.min(open.len()),
             '\'' | '"' if open.is_empty() && is_script_option(until) => {
                 let script = after.split_once(c).map_or(after, |(script, _)| script);

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::axis::Axis;
 use super::{ROWS, View, id, moment, more, name, section};
-use crate::job::failure::Failure;
+use crate::job::failure::{ErrorType, Failure};
 use crate::job::finding_code::Code;
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::schedule::Schedule;
@@ -42,7 +42,7 @@ fn error(failure: &FailureGroup) -> Markup {
     let error_type = failure.error_type.as_deref();
     let counted = error_type
         .zip(failure.number)
-        .and_then(|(of, number)| Failure::numbered(of.parse().ok()?, number));
+        .and_then(|(of, number)| Failure::numbered(ErrorType::of(of)?, number));
     let error = counted.map(|error| error.to_string()).or_else(|| failure.last_error.clone());
     html! {
         @if let Some(worker) = &failure.worker { "on " (name(worker)) ": " }

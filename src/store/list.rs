@@ -102,8 +102,9 @@ impl Store {
     /// Returns the failed attempts that match, the latest end first.
     pub(crate) fn list_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
         let FailureFilter { since, until, jobs, worker } = filter;
-        let jobs = some(jobs);
-        let statement = owned!("look/list_failures"; since, until, jobs, worker, limit);
+        let statement = owned!(
+            "look/list_failures"; since, until, jobs = unless_empty(jobs), worker, limit
+        );
         self.query("list failed attempts", Transaction::listing, statement)
     }
 
@@ -111,8 +112,9 @@ impl Store {
     /// group first.
     pub(crate) fn group_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
         let FailureFilter { since, until, jobs, worker } = filter;
-        let jobs = some(jobs);
-        let statement = owned!("look/group_failures"; since, until, jobs, worker, limit);
+        let statement = owned!(
+            "look/group_failures"; since, until, jobs = unless_empty(jobs), worker, limit
+        );
         self.query("count failed attempts", Transaction::listing, statement)
     }
 }
@@ -135,7 +137,7 @@ fn list_ids(
         worker,
         had_failures,
     } = filter;
-    let statuses = some(statuses.clone());
+    let statuses = unless_empty(statuses.clone());
     transaction.list(query!(
         "look/list_ids";
         job, queue, key, error_type, since, until, unsettled, statuses, worker, had_failures,
@@ -143,7 +145,7 @@ fn list_ids(
     ))
 }
 
-/// An empty filter matches everything.
-fn some<T>(words: Vec<T>) -> Option<Vec<T>> {
+/// An empty filter matches everything, as NULL does.
+fn unless_empty<T>(words: Vec<T>) -> Option<Vec<T>> {
     Some(words).filter(|words| !words.is_empty())
 }

@@ -65,7 +65,7 @@ macro_rules! word_types {
         impl<'a> FromSql<'a> for $rust {
             fn from_sql(sql_type: &Type, raw: &'a [u8]) -> FromSqlResult<Self> {
                 let word = <&str>::from_sql(sql_type, raw)?;
-                word.parse().map_err(|_| format!("the word {word:?} is unknown").into())
+                Self::of(word).ok_or_else(|| format!("the word {word:?} is unknown").into())
             }
 
             fn accepts(sql_type: &Type) -> bool {

@@ -25,6 +25,11 @@ macro_rules! words {
         impl $name {
             pub(crate) const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
+            /// Returns the variant of a word, if there is one.
+            pub(crate) fn of(word: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|known| known.as_str() == word)
+            }
+
             pub(crate) fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -43,7 +48,7 @@ macro_rules! words {
 
             fn from_str(word: &str) -> Result<Self, String> {
                 let known = || format!("must be one of {}", Self::ALL.map(Self::as_str).join(", "));
-                Self::ALL.into_iter().find(|known| known.as_str() == word).ok_or_else(known)
+                Self::of(word).ok_or_else(known)
             }
         }
     )+};

@@ -283,7 +283,7 @@ pub(super) fn lost_mail() -> Option<&'static str> {
     for line in read_crontab().ok()?.lines().map(str::trim_start) {
         if let Some((name, value)) = variable(line) {
             mails = if name == "MAILTO" { !value.is_empty() } else { mails };
-        } else if !line.starts_with('#') && own_subcommand(line).is_some() {
+        } else if subcommand_of_line(line).is_some() {
             has_line = true;
             is_unsent |= !mails;
         }
@@ -292,12 +292,16 @@ pub(super) fn lost_mail() -> Option<&'static str> {
     is_unsent.then_some(UNSENT).or(is_lost.then_some(LOST))
 }
 
+/// Returns the `tick`, `check` or `doctor` that a line of the crontab starts; comments start none.
+fn subcommand_of_line(line: &str) -> Option<&str> {
+    own_subcommand(line).filter(|_| !line.trim_start().starts_with('#'))
+}
+
 /// Complains of a tick outside the block of `init`, and of variables that hold in the block, unless
 /// it sets them: cron gives them to its lines.
 fn complain_of(text: &str, block: &[(String, String)]) {
     let own = crontab::without_block(text).unwrap_or_default();
-    let is_tick =
-        |line: &str| !line.trim_start().starts_with('#') && own_subcommand(line) == Some("tick");
+    let is_tick = |line: &str| subcommand_of_line(line) == Some("tick");
     for (number, _) in (1..).zip(own.lines()).filter(|(_, line)| is_tick(line)) {
         print::complain(&format!(
             "line {number} of the crontab ticks, too; remove it, because one tick a minute is \
