@@ -42,6 +42,12 @@ rows! {
         last_tick_at: DateTime<Utc>,
         previous_tick_at: Option<DateTime<Utc>>,
         created_at: DateTime<Utc>,
+    }
+
+    /// What a tick must know before it changes anything.
+    struct BeforeWork {
+        /// How many runs the worker's other ticks hold.
+        held: i32,
         /// When a tick of any worker noticed a restore that no operator has accepted.
         restored_at: Option<DateTime<Utc>>,
     }
@@ -52,6 +58,11 @@ impl WakeResult {
     pub(crate) fn tick(&self) -> StoredTick {
         let Self { created_at, previous_tick_at: previous_at, last_tick_at: now, .. } = *self;
         StoredTick { created_at, previous_at, now }
+    }
+
+    /// Whether the tick changes something before it claims.
+    fn has_work(&self) -> bool {
+        self.lost || self.expired || self.locked || self.fires
     }
 }
 
@@ -299,19 +310,19 @@ impl Store {
                 "tick/wake";
                 worker, tick, version, lasts, keep, queues, excluded_jobs, excluded_kinds,
             ))?;
-            if let Some(lost) = seen.restored_at.or_else(|| seen_ticks.lost(seen.tick()))
+            let mut before = BeforeWork::default();
+            if seen.has_work() || seen.claiming_tick.as_ref() == Some(&tick) {
+                // A statement of its own: it sees what the tick claimed that had the right before.
+                let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
+                before = transaction.one(statement)?;
+            }
+            if let Some(lost) = before.restored_at.or_else(|| seen_ticks.lost(seen.tick()))
                 && !transaction.one::<bool>(query!("tick/restore_accepted"; worker, lost))?
             {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
-                return Ok(Err(seen.restored_at.is_some()));
+                return Ok(Err(before.restored_at.is_some()));
             }
-            let mut held = 0;
-            if seen.claiming_tick.as_ref() == Some(&tick) {
-                // A statement of its own: it sees what the tick claimed that had the right before.
-                let statement = query!("tick/held_by_others"; worker, ids, attempts, claimed_at);
-                held = transaction.one::<i32>(statement)?;
-            }
-            Ok(Ok((seen, usize::try_from(held).unwrap_or(0))))
+            Ok(Ok((seen, usize::try_from(before.held).unwrap_or(0))))
         })?;
         woken.or_else(|is_recorded| {
             if !is_recorded {

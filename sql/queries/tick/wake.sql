@@ -6,8 +6,7 @@
 -- $6  queues that the tick serves, empty for all
 -- $7  excluded_jobs    $8  excluded_kinds of definitions
 -- Always one row; claiming_tick is the tick that has the right now. previous_tick_at is the tick
--- before this one, created_at the time of the first migration, restored_at when a tick noticed a
--- restore that no operator has accepted; see src/health/restored.rs.
+-- before this one, created_at the time of the first migration; see src/health/restored.rs.
 WITH seen AS MATERIALIZED (
     SELECT
         EXISTS (
@@ -106,7 +105,6 @@ SELECT
         FROM jobctl.job_workers AS previous
         WHERE previous.worker = $1::text
     ) AS previous_tick_at,
-    (SELECT min(migration.applied_at) FROM jobctl.schema_migrations AS migration) AS created_at,
-    (SELECT restore.recorded_at FROM jobctl.unaccepted_restores AS restore) AS restored_at
+    (SELECT min(migration.applied_at) FROM jobctl.schema_migrations AS migration) AS created_at
 FROM seen
 CROSS JOIN reported

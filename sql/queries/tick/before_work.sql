@@ -1,7 +1,12 @@
--- The number of runs that a worker holds, without the claims of the tick that asks.
+-- What a tick must know before it changes anything: how many runs its worker holds without the
+-- tick's own claims, and when a tick noticed a restore that no operator has accepted; see
+-- src/health/restored.rs. In wake.sql, planning the look at the events would take a millisecond of
+-- each tick without work.
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at, as in finish.sql
 -- Always one row.
-SELECT count(*)::integer AS held
+SELECT
+    count(*)::integer AS held,
+    (SELECT restore.recorded_at FROM jobctl.unaccepted_restores AS restore) AS restored_at
 FROM jobctl.leases AS lease
 WHERE lease.worker = $1::text
     AND lease.locked_until > now()
