@@ -47,11 +47,11 @@ chaos: toolchain ## crash, stop and cut off real ticks for SECONDS=180; SEED=N r
 		--test integration -- --exact --nocapture chaos::every_promise_holds_while_everything_fails
 
 simulate: toolchain ## run the tick in SEEDS=10000 simulated worlds; SEED=N replays one, HOSTS=1000 shows how it grows
-	SEEDS="$(or $(SEEDS),10000)" $(CARGO) test --locked --bin jobctl simulation -- --nocapture
+	SEEDS="$(or $(SEEDS),10000)" $(CARGO) test --locked --lib simulation -- --nocapture
 
 fuzz: toolchain ## try CASES=20000 random schedules and backoffs, and SEQUENCES=1000 of statements
-	PROPTEST_CASES="$(or $(CASES),20000)" $(CARGO) test --locked --bin jobctl -- schedule:: backoff::
-	SEQUENCES="$(or $(SEQUENCES),1000)" tests/with-postgres $(CARGO) test --locked --bin jobctl \
+	PROPTEST_CASES="$(or $(CASES),20000)" $(CARGO) test --locked --lib -- schedule:: backoff::
+	SEQUENCES="$(or $(SEQUENCES),1000)" tests/with-postgres $(CARGO) test --locked --lib \
 		the_model_and_postgres_answer_alike
 
 bench: ## compare its speed with references and peers; under ten minutes

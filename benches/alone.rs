@@ -5,10 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::execute::{Executor, HostPolicy, ShellPolicy, Stop};
-use crate::job::action::Action;
-use crate::job::attempt::{AttemptIdentity, Outcome};
-
 /// Runs `sh -c true` this many times in a pool of threads.
 pub fn spawn(count: usize, threads: usize) -> Duration {
     pool(count, threads, |_| {
@@ -20,21 +16,8 @@ pub fn spawn(count: usize, threads: usize) -> Duration {
 
 /// Executes a built-in job this many times, as a tick does but without the database.
 pub fn executions(count: usize, threads: usize, job: &str, payload: &str) -> Duration {
-    let executor = Executor::new(ShellPolicy::Any, HostPolicy::new(&[]).unwrap());
-    pool(count, threads, |number| {
-        let action = Action::parse(job, payload).unwrap().unwrap();
-        let identity = AttemptIdentity {
-            run_id: i64::try_from(number).unwrap(),
-            job: job.to_owned(),
-            attempt: 1,
-            max_attempts: 10,
-            idempotency_key: format!("jobctl-run-{number}"),
-            scheduled_for: None,
-        };
-        let stop = Stop::new(Instant::now() + Duration::from_secs(60), Duration::from_secs(1));
-        let ended = executor.execute(&action, &identity, None, &stop);
-        assert!(matches!(ended.outcome, Outcome::Succeeded), "{ended:?}");
-    })
+    let execute = jobctl::measured::execution(job, payload).unwrap();
+    pool(count, threads, |number| assert!(execute(i64::try_from(number).unwrap())))
 }
 
 fn pool(count: usize, threads: usize, work: impl Fn(usize) + Sync) -> Duration {

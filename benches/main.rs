@@ -9,23 +9,6 @@
 #![allow(clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 #![allow(unreachable_pub)]
 
-// `alone` measures the product's own executor, which needs no database.
-#[allow(dead_code, unused_imports)]
-#[path = "../src/execute/mod.rs"]
-mod execute;
-#[allow(dead_code, unused_imports)]
-#[path = "../src/files/mod.rs"]
-mod files;
-#[allow(dead_code, unused_imports)]
-#[path = "../src/job/mod.rs"]
-mod job;
-#[allow(dead_code, unused_imports)]
-#[path = "../src/schedule/mod.rs"]
-mod schedule;
-#[allow(dead_code, unused_imports)]
-#[path = "../src/text/mod.rs"]
-mod text;
-
 mod alone;
 mod bulk;
 mod claim;

@@ -38,7 +38,7 @@ impl Host {
     }
 
     fn notes(&self) -> PathBuf {
-        self.state.path().join("jobctl/ticks")
+        self.state.path().join("jobctl")
     }
 
     fn note(&self) -> PathBuf {

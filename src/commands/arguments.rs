@@ -17,12 +17,13 @@ use crate::job::definition;
 use crate::job::enqueue::{KeyScope, OnConflict};
 use crate::job::failure::ErrorType;
 use crate::job::status::Status;
-use crate::print::{self, Output, Table, instant};
+use crate::print::{self, Output, Table};
 use crate::schedule::{When, Zone};
 use crate::store::{self, Cause, RunFilter, Store};
 use crate::text::duration;
 use crate::text::listing::Listing;
 use crate::text::plain::is_plain;
+use crate::text::timestamp::instant;
 pub(super) use crate::text::timestamp::parse as time;
 
 /// The heading of the flags that select runs.

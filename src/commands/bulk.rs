@@ -10,7 +10,7 @@ use super::arguments::{Filter, Reason, TimeZone, run_id};
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
-use crate::store::{self, ActionResult, Bisection, Kind, RunAction, RunFilter, Store};
+use crate::store::{self, Bisection, Kind, Operation, OperationResult, RunFilter, Store};
 use crate::text::plural;
 
 /// The flags of commands that may change many runs.
@@ -71,9 +71,9 @@ impl Selection {
     }
 }
 
-/// The action that a command asks for, and its words.
+/// The operation that a command asks for, and its words.
 pub(super) struct BulkRequest<'a> {
-    pub(super) action: RunAction,
+    pub(super) operation: Operation,
     /// Statuses in which the request is granted.
     pub(super) from: &'a [Status],
     /// Returns the word for a granted request. The argument is the run's status before it.
@@ -89,7 +89,7 @@ enum RunResult {
     Locked,
     /// The database rejects the change for this reason.
     Rejected(String),
-    Answer(ActionResult),
+    Answer(OperationResult),
 }
 
 /// The result of a request for one run.
@@ -149,14 +149,14 @@ impl BulkRequest<'_> {
         if ids.is_empty() {
             print::hint(output, &format!("{matching} matches"));
         } else if !flags.yes && !flags.dry_run {
-            let verb = self.action.verb();
+            let verb = self.operation.verb();
             print::confirm(verb, &format!("{verb} {matching}"))?;
         }
         // Runs whose status changed meanwhile no longer match; skip them.
         let matches = |result: &RunResult| match result {
             RunResult::NotFound => false,
             RunResult::Locked | RunResult::Rejected(_) => true,
-            RunResult::Answer(ActionResult { status, granted, .. }) => {
+            RunResult::Answer(OperationResult { status, granted, .. }) => {
                 *granted || self.from.contains(status)
             }
         };
@@ -198,10 +198,10 @@ impl BulkRequest<'_> {
     ) -> store::Result<()> {
         let (cause, progress) = (flags.reason.cause(), Progress::of(Some(ids.len())));
         let act = |skips_locked| {
-            let (action, from, cause) = (&self.action, self.from, &cause);
+            let (operation, from, cause) = (&self.operation, self.from, &cause);
             move |part: &[i64]| match flags.dry_run {
                 true => store.dry_run(part.to_vec(), from).map(|answers| (answers, Vec::new())),
-                false => store.act(action, part.to_vec(), from, cause, skips_locked),
+                false => store.operate(operation, part.to_vec(), from, cause, skips_locked),
             }
         };
         // The last ids come first: of several finished runs with one live key, a retry gives it to
@@ -249,10 +249,10 @@ impl BulkRequest<'_> {
                 ("locked", Some(why.to_owned()), Exit::Conflict)
             }
             RunResult::Rejected(why) => ("rejected", Some(why.clone()), Exit::CouldNot),
-            RunResult::Answer(ActionResult { status, granted: true, .. }) => {
+            RunResult::Answer(OperationResult { status, granted: true, .. }) => {
                 ((self.granted)(*status), None, Exit::Done)
             }
-            RunResult::Answer(ActionResult { status, .. }) => {
+            RunResult::Answer(OperationResult { status, .. }) => {
                 ("refused", Some((self.why)(id, *status)), Exit::Conflict)
             }
         };
@@ -261,7 +261,7 @@ impl BulkRequest<'_> {
 
     /// Prints the answer of each run, or how many runs have the same result.
     fn print(&self, output: Output, answers: Vec<RunAnswer>, verbose: bool) -> anyhow::Result<()> {
-        let verb = self.action.verb();
+        let verb = self.operation.verb();
         if verbose {
             return print_answers(output, answers, &LINES, |answer| {
                 Some(format!(

@@ -6,7 +6,7 @@ use super::DatabaseFlags;
 use super::bulk::{BulkRequest, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
-use crate::store::RunAction;
+use crate::store::Operation;
 
 /// Stop runs: waiting ones at once, running within seconds
 ///
@@ -38,7 +38,7 @@ impl Arguments {
         self.runs.check(all.is_some(), "--all-waiting or --all", "cancel")?;
         let store = database.open()?;
         let request = BulkRequest {
-            action: RunAction::Cancel,
+            operation: Operation::Cancel,
             from,
             granted: &|status| match status {
                 Status::Running => "cancel requested",

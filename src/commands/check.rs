@@ -1,9 +1,5 @@
 //! `jobctl check`: prints nothing while all is well, else a line for each problem.
 
-use std::ffi::OsString;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,7 +11,7 @@ use serde_json::json;
 use super::DatabaseFlags;
 use super::arguments::{length, up_to, within};
 use crate::exit::Exit;
-use crate::files::{Folder, SETTINGS_LIMIT};
+use crate::files::Note;
 use crate::health::{self, Finding, Severity};
 use crate::job::thresholds::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
 use crate::print::{self, Output, Table};
@@ -117,8 +113,10 @@ impl Arguments {
             let fine = findings.is_empty();
             print::json(&json!({"fine": fine, "findings": findings, "facts": facts}))?;
         } else if let Some(repeat) = self.repeat {
-            let memory = Memory::of(&format!("{arguments} {}", database.target()?))?;
-            memory.print(&findings, work.now, repeat)?;
+            let subject = format!("{arguments} {}", database.target()?);
+            let note =
+                Note::of("check", subject).context("--repeat needs HOME or XDG_STATE_HOME")?;
+            print_new(&note, &findings, work.now, repeat)?;
         } else {
             print::answer(&findings.iter().map(line).collect::<String>())?;
         }
@@ -131,13 +129,7 @@ impl Arguments {
     }
 }
 
-/// A file that remembers what `check` printed for the same flags and the same database.
-struct Memory {
-    folder: PathBuf,
-    name: OsString,
-}
-
-/// The content of the file.
+/// The note of what `check` printed for the same flags and the same database.
 #[derive(Default, Deserialize, Serialize)]
 struct Remembered {
     printed_at: DateTime<Utc>,
@@ -145,45 +137,30 @@ struct Remembered {
     subjects: Vec<String>,
 }
 
-impl Memory {
-    fn of(arguments: &str) -> anyhow::Result<Self> {
-        let folder = print::state_folder().context("--repeat needs HOME or XDG_STATE_HOME")?;
-        let mut hasher = DefaultHasher::new();
-        arguments.hash(&mut hasher);
-        Ok(Self { folder, name: format!("check-{:016x}.json", hasher.finish()).into() })
+/// Prints the findings, the new ones first. Prints none if no finding is new and the last were
+/// printed less than `repeat` before `now`. A note that can't be written hides no finding.
+fn print_new(
+    note: &Note,
+    findings: &[Finding],
+    now: DateTime<Utc>,
+    repeat: Duration,
+) -> anyhow::Result<()> {
+    let previous: Remembered = note.read().unwrap_or_default();
+    let subjects: Vec<_> = findings.iter().map(Finding::subject).collect();
+    let (known, new): (Vec<_>, Vec<_>) =
+        findings.iter().partition(|finding| previous.subjects.contains(&finding.subject()));
+    let is_due = (now - previous.printed_at).to_std().unwrap_or_default() >= repeat;
+    let mut lines = String::new();
+    if is_due || !new.is_empty() {
+        lines.extend(new.into_iter().map(|finding| format!("new: {}", line(finding))));
+        lines.extend(known.into_iter().map(line));
     }
-
-    /// Prints the findings, the new ones first. Prints none if no finding is new and the last were
-    /// printed less than `repeat` before `now`. A file that can't be written hides no finding.
-    fn print(
-        &self,
-        findings: &[Finding],
-        now: DateTime<Utc>,
-        repeat: Duration,
-    ) -> anyhow::Result<()> {
-        let folder = Folder::own(&self.folder);
-        let read = folder.as_ref().ok().and_then(|it| it.read(&self.name, SETTINGS_LIMIT).ok());
-        let read = read.and_then(|text| serde_json::from_slice(&text).ok());
-        let previous: Remembered = read.unwrap_or_default();
-        let subjects: Vec<_> = findings.iter().map(Finding::subject).collect();
-        let (known, new): (Vec<_>, Vec<_>) =
-            findings.iter().partition(|finding| previous.subjects.contains(&finding.subject()));
-        let is_due = (now - previous.printed_at).to_std().unwrap_or_default() >= repeat;
-        let mut lines = String::new();
-        if is_due || !new.is_empty() {
-            lines.extend(new.into_iter().map(|finding| format!("new: {}", line(finding))));
-            lines.extend(known.into_iter().map(line));
-        }
-        print::answer(&lines)?;
-        let printed_at = if lines.is_empty() { previous.printed_at } else { now };
-        let text = serde_json::to_vec(&Remembered { printed_at, subjects })?;
-        let written: io::Result<()> = folder.and_then(|it| it.replace(&self.name, &text));
-        if let Err(error) = written {
-            let file = self.folder.join(&self.name);
-            print::complain(&format!("cannot write {}: {error}", file.display()));
-        }
-        Ok(())
+    print::answer(&lines)?;
+    let printed_at = if lines.is_empty() { previous.printed_at } else { now };
+    if let Err(error) = note.write(&Remembered { printed_at, subjects }, |_| false) {
+        print::complain(&format!("cannot write {}: {error}", note.path().display()));
     }
+    Ok(())
 }
 
 /// One finding. The line has no age, so that mails about the same problem are the same.

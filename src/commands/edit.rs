@@ -8,7 +8,7 @@ use super::enqueue::{Values, check_job, read_payload};
 use crate::exit::{Exit, Fault};
 use crate::job::payload;
 use crate::job::status::Status;
-use crate::store::{Edit, RunAction, Store};
+use crate::store::{Edit, Operation, Store};
 
 /// Change the queue, time, limits or payload of waiting runs
 ///
@@ -61,7 +61,7 @@ impl Arguments {
         let edit =
             Edit { queue, priority, run_at, after: r#in, max_attempts, timeout, backoff, payload };
         let request = BulkRequest {
-            action: RunAction::Edit(edit),
+            operation: Operation::Edit(edit),
             from,
             granted: &|_| "edited",
             why: &|_, status| match from.contains(&status) {

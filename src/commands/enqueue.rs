@@ -232,7 +232,7 @@ impl Arguments {
             ..NewRun::default()
         };
         self.complete(&mut run);
-        settle_conflict(&mut run).map_err(Fault::usage)?;
+        check_conflict(&mut run).map_err(Fault::usage)?;
         asked(None, run, next)
     }
 
@@ -286,7 +286,7 @@ fn complain_of_existing(answers: &[Accepted]) {
         format!("is {status}, so nothing will run; `jobctl retry {id}`, or use another key")
     });
     complain(&|answer| answer.due_at.is_some(), &|first, id| {
-        let due = first.due_at.map(print::instant).unwrap_or_default();
+        let due = first.due_at.map(timestamp::instant).unwrap_or_default();
         format!("is due at {due}, later than asked; `jobctl retry {id}` makes it due now")
     });
 }
@@ -521,7 +521,7 @@ fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), String> {
         debounce: field("debounce", line.debounce, wait())?,
         debounce_max: field("debounce_max", line.debounce_max, wait())?,
     };
-    settle_conflict(&mut run)?;
+    check_conflict(&mut run)?;
     Ok((run, next))
 }
 
@@ -542,7 +542,7 @@ fn expires_in() -> impl Read<f64> {
 }
 
 /// Checks what a run does if its key has a run. A debounced run replaces it.
-fn settle_conflict(run: &mut NewRun) -> Result<(), &'static str> {
+fn check_conflict(run: &mut NewRun) -> Result<(), &'static str> {
     let replaces = run.replaces() || run.debounce.is_some();
     if run.key.is_none() && run.on_conflict.is_some_and(|what| what != OnConflict::Same) {
         return Err("on_conflict needs a key");

@@ -10,7 +10,7 @@ use crate::job::status::HoldScope;
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::print::{self, Output, Table};
 use crate::store::HoldTarget;
-use crate::text::did_you_mean;
+use crate::text::{did_you_mean, timestamp};
 
 /// Stop reporting a worker that is gone for good
 ///
@@ -59,7 +59,7 @@ impl Arguments {
         if age < TICK_OVERDUE {
             print::complain(&format!(
                 "{worker} ticked {}; its next tick starts runs again, so remove its crontab line",
-                print::relative(known.last_tick_at, known.now)
+                timestamp::relative(known.last_tick_at, known.now)
             ));
         }
         let forgotten = Forgotten { worker, result: "forgotten" };

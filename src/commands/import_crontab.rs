@@ -12,7 +12,7 @@ use clap::{Args, ValueHint};
 use super::DatabaseFlags;
 use crate::exit::{Exit, Fault};
 use crate::files::{self, SETTINGS_LIMIT};
-use crate::job::crontab::{self, Owner};
+use crate::job::crontab_import::{self, Owner};
 use crate::print;
 use crate::schedule::Zone;
 
@@ -45,12 +45,12 @@ impl Arguments {
             .with_context(|| format!("cannot read `{}`", self.file))?;
         // Comments may have any encoding; a command that is not UTF-8 is left out.
         let text = String::from_utf8_lossy(&bytes);
-        if let Some(why) = crontab::refusal(&text) {
+        if let Some(why) = crontab_import::refusal(&text) {
             let why = format!("cannot import `{}`: {why}", self.file);
             return Err(Fault::new(Exit::CouldNot, why).into());
         }
         // As jobs, the lines of `init` would start ticks in ticks.
-        let text = super::crontab::without_block(&text).unwrap_or_else(|| text.into_owned());
+        let text = super::crontab_block::without_block(&text).unwrap_or_else(|| text.into_owned());
         let is_system = is_of_system(&self.file);
         if is_system && !self.system {
             print::complain(&format!(
@@ -64,7 +64,7 @@ impl Arguments {
         let now = SystemTime::now().into();
         let accounts = accounts();
         let is_account = |word: &str, path: Option<&str>| is_account(&accounts, word, path);
-        let imported = crontab::import(&text, owner, &zone, now, &is_account);
+        let imported = crontab_import::import(&text, owner, &zone, now, &is_account);
         for (line, why) in &imported.warnings {
             print::complain(&format!("{}:{line}: {why}", self.file));
         }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::DatabaseFlags;
 use crate::print::{self, Output, Table};
-use crate::store::{Limits, Mode, Store};
+use crate::store::{Mode, Store, Timeouts};
 
 /// Bring the database's schema up to date
 ///
@@ -32,8 +32,12 @@ impl Arguments {
         let mut store = Store::connect(&target)?;
         let migrations = if self.dry_run {
             // The server must answer this read as fast as it answered the login.
-            let answer = target.timeout.unwrap_or(Limits::USUAL.statement);
-            store.limit(Limits { statement: answer, silence: Duration::ZERO, ..Limits::USUAL });
+            let answer = target.timeout.unwrap_or(Timeouts::USUAL.statement);
+            store.set_timeouts(Timeouts {
+                statement: answer,
+                silence: Duration::ZERO,
+                ..Timeouts::USUAL
+            });
             store.missing_migrations(Mode::Plan)?.to_vec()
         } else {
             store.migrate()?

@@ -8,7 +8,7 @@ mod bulk;
 mod cancel;
 mod check;
 mod completions;
-mod crontab;
+mod crontab_block;
 mod doctor;
 mod edit;
 mod enqueue;

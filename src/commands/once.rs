@@ -16,7 +16,7 @@ use crate::print::{self, Output, Table};
 use crate::store::{self, Effect, RESULT_LIMIT, Store};
 use crate::text::duration::{MINUTE, SECOND};
 use crate::text::plain::plain;
-use crate::text::shell;
+use crate::text::{shell, timestamp};
 
 /// The statuses of `env`, `timeout` and every shell for a command that could not be run.
 const NOT_FOUND: u8 = 127;
@@ -108,7 +108,7 @@ impl Arguments {
                 return Ok(Exit::Done);
             }
             Effect::Open(since) => {
-                let since = print::instant(since);
+                let since = timestamp::instant(since);
                 bail!(open(
                     name,
                     &format!("was begun at {since}, and it is unknown whether it happened")

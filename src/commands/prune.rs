@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
 use crate::store;
-use crate::store::{Archive, OldRuns, Pruned, RunAction, RunFilter, Store};
+use crate::store::{Archive, OldRuns, Operation, Pruned, RunFilter, Store};
 use crate::text::duration::CENTURY;
 use crate::text::plural;
 use crate::upkeep::{Kept, Pruning};
@@ -97,7 +97,7 @@ impl Arguments {
         let store = database.open()?;
         if !self.ids.is_empty() {
             let request = BulkRequest {
-                action: RunAction::Remove,
+                operation: Operation::Remove,
                 from: &[Status::Succeeded, Status::Dead, Status::Cancelled],
                 granted: &|_| "deleted",
                 why: &|_, status| {

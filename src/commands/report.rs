@@ -13,8 +13,9 @@ use crate::files;
 use crate::print;
 use crate::report::Page;
 use crate::schedule::{When, Zone};
-use crate::store::{Details, Limits};
+use crate::store::{Details, Timeouts};
 use crate::text::duration::{DAY, MINUTE, SECOND};
+use crate::text::timestamp;
 
 /// For a statement: a window of a year may hold many millions of runs.
 const STATEMENT_LIMIT: Duration = MINUTE;
@@ -55,7 +56,7 @@ impl Arguments {
         let since = self.since.resolve(now, &self.time_zone);
         let window = (now - since).to_std().unwrap_or_default();
         if !(MINUTE..=366 * DAY).contains(&window) {
-            let since = print::instant(since);
+            let since = timestamp::instant(since);
             let why = format!("--since {since} is out of range; allowed are 1m to 366d ago");
             return Err(Fault::usage(why).into());
         }
@@ -63,7 +64,7 @@ impl Arguments {
         let (title, clock, refresh) = (self.title, self.time_zone, self.refresh);
         let page = Page { title, window, clock, details, refresh };
         let scope_page = page.clone();
-        store.limit(Limits { statement: STATEMENT_LIMIT, ..Limits::USUAL });
+        store.set_timeouts(Timeouts { statement: STATEMENT_LIMIT, ..Timeouts::USUAL });
         let snapshot = store.report(move |now, work| scope_page.scope(now, work))?;
         let html = page.render(&snapshot);
         match self.output.filter(|file| file.as_os_str() != "-") {

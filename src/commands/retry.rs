@@ -6,7 +6,7 @@ use super::DatabaseFlags;
 use super::bulk::{BulkRequest, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
-use crate::store::{RetryTerms, RunAction};
+use crate::store::{Operation, RetryTerms};
 
 /// Make failed, dead, cancelled or waiting runs due now
 ///
@@ -62,7 +62,7 @@ impl Arguments {
         };
         let terms = RetryTerms { cancelled_now: self.now, unsettled: all.is_some() };
         let request = BulkRequest {
-            action: RunAction::Retry(terms),
+            operation: Operation::Retry(terms),
             from,
             granted: &|_| "queued",
             why: &|id, status| {

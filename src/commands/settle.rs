@@ -6,7 +6,7 @@ use super::DatabaseFlags;
 use super::bulk::{BulkRequest, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
-use crate::store::RunAction;
+use crate::store::Operation;
 
 /// Close dead runs: keep them, and stop reporting them
 ///
@@ -31,7 +31,7 @@ impl Arguments {
         let store = database.open()?;
         let from = &[Status::Dead];
         let request = BulkRequest {
-            action: RunAction::Settle,
+            operation: Operation::Settle,
             from,
             granted: &|_| "settled",
             why: &|_, status| format!("its status is {status}; only dead runs can be settled"),

@@ -19,7 +19,7 @@ use crate::job::thresholds::Thresholds;
 use crate::print::{self, Cell, Fields, Output, Table};
 use crate::store::{self, Attempt, History, RunDetails, Store, StoredOutput};
 use crate::text::listing::{ListedRow, Listing};
-use crate::text::plural;
+use crate::text::{plural, timestamp};
 
 /// The number of an output's last lines that are shown.
 const LINES: usize = 20;
@@ -299,7 +299,7 @@ fn history(attempts: &[Attempt], now: DateTime<Utc>) -> anyhow::Result<()> {
     }
     if attempts.len() > 1 {
         let workers: BTreeSet<_> = attempts.iter().map(|attempt| attempt.worker.as_str()).collect();
-        let [started, last_started] = [first, attempt].map(|it| print::instant(it.started_at));
+        let [started, last_started] = [first, attempt].map(|it| timestamp::instant(it.started_at));
         for (name, cell) in &mut facts {
             *cell = Cell::Text(match *name {
                 "attempt" => {

@@ -2,9 +2,10 @@
 //! module knows processes and sockets, but not PostgreSQL, leases or retries. Its caller stops an
 //! execution with a `Stop`.
 
-mod crontab;
+mod crontab_program;
 mod foreground;
 mod http;
+pub mod measured;
 mod output;
 mod pool;
 mod process_one;
@@ -20,7 +21,7 @@ use clap::ValueEnum;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-pub(crate) use crontab::{read_crontab, replace_crontab};
+pub(crate) use crontab_program::{read_crontab, replace_crontab};
 pub(crate) use foreground::{Foreground, foreground};
 pub(crate) use http::HostPolicy;
 pub(crate) use pool::{Pool, PoolState, WakeWhen};

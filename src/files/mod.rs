@@ -1,8 +1,10 @@
 //! Opens all files that people name: to read them, up to a limit, and to write them, by one rule.
 
+mod note;
 mod read;
 mod write;
 
+pub(crate) use note::{Note, state_folder};
 pub(crate) use read::{input, is_private, open, open_private, read, read_text};
 pub(crate) use write::{Folder, append_to, replace, replace_or_create};
 

@@ -1,6 +1,5 @@
 //! Judges facts once, for all commands: a finding has a severity, a sentence and a remedy. Pure.
 
-mod restored;
 mod server;
 mod stopped;
 mod tables;
@@ -14,7 +13,6 @@ use crate::job::finding_code::Code;
 use crate::store;
 use crate::text::{duration, plural, timestamp};
 
-pub(crate) use restored::{SeenTicks, StoredTick};
 pub(crate) use server::{
     ClockFacts, ConnectionFacts, clock, connection, database, durability, grants, objects, pooler,
     role, writes, zones,

@@ -10,7 +10,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::table::Cell;
+use super::cell::Cell;
 use crate::job::status::Status;
 use crate::text::plain::plain;
 

@@ -91,7 +91,7 @@ impl Log {
             let dropped = std::mem::take(&mut waiting.dropped);
             if dropped > 0 {
                 // The buffered lines are older than the dropped ones, so the note follows them.
-                text.extend_from_slice(super::dropped(dropped).as_bytes());
+                text.extend_from_slice(super::logger::dropped(dropped).as_bytes());
             }
             waiting.writing = text.len();
             for chunk in text.chunks(CHUNK) {

@@ -3,14 +3,13 @@
 //! user's state folder, because the database may be what fails.
 
 use std::collections::hash_map::DefaultHasher;
-use std::env;
 use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
 use std::io::{self, ErrorKind, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::complain;
-use crate::files::Folder;
+use super::message::complain;
+use crate::files::{Folder, state_folder};
 use crate::text::duration::HOUR;
 use crate::text::plain::line as printable;
 
@@ -23,13 +22,6 @@ pub(crate) fn complain_hourly(line: &str) {
         Some(Ok(false)) => complain(&format!("{line}; repeated after an hour at the earliest")),
         Some(Err(_)) | None => complain(line),
     }
-}
-
-/// Returns the folder of jobctl's state, by the XDG base directory specification.
-pub(crate) fn state_folder() -> Option<PathBuf> {
-    let given = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = given.or_else(|| Some(env::home_dir()?.join(".local/state")))?;
-    Some(state.join("jobctl"))
 }
 
 fn name(hash: u64) -> String {

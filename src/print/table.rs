@@ -1,20 +1,14 @@
 //! Tables for people: aligned, as wide as the terminal, one line a row, the status in colour.
 
-use std::io::{self, IsTerminal};
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::io;
 
-use chrono::{DateTime, SecondsFormat, Utc};
-use clap::ValueEnum;
-use comfy_table::{
-    CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Width, presets,
-};
+use chrono::{DateTime, Utc};
+use comfy_table::{ColumnConstraint, ContentArrangement, Row, Width, presets};
 use serde::Serialize;
 
+use super::cell::Cell;
+use super::colour::is_coloured;
 use super::fields::{Fields, columns};
-use crate::job::status::Status;
-use crate::text::duration::{self, SECOND};
-use crate::text::plain::plain;
 
 /// Columns that are never left out.
 const KEPT: [&str; 7] = ["job", "status", "run status", "worker", "failures", "error", "last line"];
@@ -27,128 +21,6 @@ const WHOLE_WIDTH: usize = 60;
 /// The width of a text column on a terminal that is too narrow.
 const NARROW_TEXT: usize = 8;
 const PADDING: usize = 2;
-
-/// One value of a row.
-#[derive(Clone, Debug)]
-pub(crate) enum Cell {
-    Text(String),
-    /// A text that must not be cut.
-    Whole(String),
-    /// Aligned to the right for people. A number of runs is coloured by their status.
-    Number(String, Option<Status>),
-    /// A duration; aligned to the right for people.
-    Length(Duration),
-    /// Coloured by a run's status, an attempt's outcome or a finding's severity.
-    Status(String),
-    /// A time, and the database's now if the time is shown by its distance from it.
-    Time(DateTime<Utc>, Option<DateTime<Utc>>),
-    Nothing,
-}
-
-impl Cell {
-    /// The text of the cell alone; times are RFC 3339.
-    pub(crate) fn bare(&self) -> String {
-        match self {
-            Self::Text(text) | Self::Whole(text) | Self::Number(text, _) | Self::Status(text) => {
-                plain(text)
-            }
-            Self::Length(length) => duration::show(*length),
-            Self::Time(at, _) => instant(*at),
-            Self::Nothing => String::new(),
-        }
-    }
-
-    /// Returns whether the cell must not be cut: half a number is another number.
-    fn is_whole(&self) -> bool {
-        !matches!(self, Self::Text(_) | Self::Nothing)
-    }
-
-    /// Returns whether a narrow terminal drops this column first.
-    fn is_time(&self) -> bool {
-        matches!(self, Self::Length(_) | Self::Time(..))
-    }
-
-    /// The text for people. In its short form, a distance has only its largest unit, and a time no
-    /// seconds.
-    fn text(&self, is_short: bool) -> String {
-        match self {
-            Self::Time(at, Some(now)) => {
-                let text = relative(*at, *now);
-                match text.split(' ').collect::<Vec<_>>()[..] {
-                    ["in", largest, _] if is_short => format!("in {largest}"),
-                    [largest, _, "ago"] if is_short => format!("{largest} ago"),
-                    _ => text,
-                }
-            }
-            Self::Time(at, None) if is_short => at.format("%Y-%m-%dT%H:%MZ").to_string(),
-            _ => self.bare(),
-        }
-    }
-
-    fn shown(&self, is_short: bool, is_coloured: bool) -> comfy_table::Cell {
-        let cell = comfy_table::Cell::new(self.text(is_short));
-        let cell = match self.colour().filter(|_| is_coloured) {
-            Some(colour) => cell.fg(colour),
-            None => cell,
-        };
-        match self {
-            Self::Number(..) | Self::Length(_) => cell.set_alignment(CellAlignment::Right),
-            _ => cell,
-        }
-    }
-
-    fn colour(&self) -> Option<Color> {
-        match self {
-            Self::Status(word) => colour_of(word),
-            Self::Number(_, status) => colour_of(status.as_ref()?.as_str()),
-            _ => None,
-        }
-    }
-
-    /// The text of the cell alone, in colour if stdout is.
-    pub(super) fn coloured(&self) -> String {
-        let text = self.bare();
-        let code = match self.colour().filter(|_| is_coloured(&io::stdout())) {
-            Some(Color::Red) => 31,
-            Some(Color::Green) => 32,
-            Some(Color::Yellow) => 33,
-            Some(Color::Cyan) => 36,
-            _ => return text,
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
-    }
-}
-
-/// Whether colours are printed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Colour {
-    /// On a terminal, unless NO_COLOR is set; elsewhere if CLICOLOR_FORCE is.
-    Auto,
-    Always,
-    Never,
-}
-
-static COLOUR: OnceLock<Colour> = OnceLock::new();
-
-pub(crate) fn set_colour(colour: Colour) {
-    // Fails only if it was set before; the command line is parsed once.
-    let _ = COLOUR.set(colour);
-}
-
-/// Returns whether colours are printed to this stream, by --color, <https://no-color.org> and
-/// <https://bixense.com/clicolors>.
-pub(super) fn is_coloured(stream: &impl IsTerminal) -> bool {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    match COLOUR.get() {
-        Some(Colour::Always) => true,
-        Some(Colour::Never) => false,
-        Some(Colour::Auto) | None => {
-            variable("NO_COLOR").is_none()
-                && (variable("CLICOLOR_FORCE").is_some_and(|value| value != "0")
-                    || stream.is_terminal() && variable("TERM").is_some_and(|term| term != "dumb"))
-        }
-    }
-}
 
 /// How people see rows.
 #[derive(Clone, Copy)]
@@ -302,53 +174,14 @@ fn table(header: &[&str], rows: &[Vec<Cell>], wraps: bool) -> String {
     table.to_string().lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// RFC 3339, to the second.
-pub(crate) fn instant(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
-/// A time by its distance from now: `3m 12s ago`, `in 2h`, `now`.
-pub(crate) fn relative(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
-    match ((now - at).to_std(), (at - now).to_std()) {
-        (Ok(past), _) if past >= SECOND => {
-            format!("{} ago", duration::show_whole(past))
-        }
-        (_, Ok(ahead)) if ahead >= SECOND => {
-            format!("in {}", duration::show_whole(ahead))
-        }
-        _ => "now".to_owned(),
-    }
-}
-
-fn colour_of(word: &str) -> Option<Color> {
-    Some(match word.parse().ok() {
-        Some(Status::Succeeded) => Color::Green,
-        Some(Status::Running) => Color::Cyan,
-        Some(Status::Failed) => Color::Yellow,
-        Some(Status::Dead) => Color::Red,
-        Some(Status::Queued | Status::Cancelled) => return None,
-        None => match word {
-            "interrupted" | "lease_expired" | "warn" | "unknown" => Color::Yellow,
-            "bad" => Color::Red,
-            "ok" => Color::Green,
-            _ => return None,
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn text(text: &str) -> Cell {
         Cell::Text(text.to_owned())
-    }
-
-    #[track_caller]
-    fn shows(at: &str, text: &str) {
-        let [at, now] = [at, "2026-01-05T12:00:00Z"]
-            .map(|time| DateTime::parse_from_rfc3339(time).expect("a time"));
-        assert_eq!(relative(at.to_utc(), now.to_utc()), text);
     }
 
     #[track_caller]
@@ -401,26 +234,5 @@ mod tests {
         assert_eq!(columns(false, 54), [0, 1, 2, 3]);
         assert_eq!(columns(false, 40), [0, 1]);
         assert_eq!(columns(true, 40), [0, 1, 2, 3, 4]);
-    }
-
-    #[test]
-    fn a_short_time_has_one_unit() {
-        let now = DateTime::UNIX_EPOCH + Duration::from_secs(100_000);
-        let short = |at| Cell::Time(at, Some(now)).text(true);
-        assert_eq!(short(now - Duration::from_secs(200)), "3m ago");
-        assert_eq!(short(now + Duration::from_secs(7500)), "in 2h");
-        assert_eq!(short(now), "now");
-        assert_eq!(Cell::Time(now, None).text(true), "1970-01-02T03:46Z");
-    }
-
-    #[test]
-    fn a_time_is_shown_relative_to_now() {
-        shows("2026-01-05T12:00:00.900Z", "now");
-        shows("2026-01-05T11:59:59.100Z", "now");
-        shows("2026-01-05T11:59:57.100Z", "2s ago");
-        shows("2026-01-05T11:55:30Z", "4m 30s ago");
-        shows("2026-01-02T10:00:00Z", "3d 2h ago");
-        shows("2026-01-05T12:02:00Z", "in 2m");
-        shows("2027-01-05T12:00:00Z", "in 365d");
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use crate::print;
 use crate::store::ReportSummary;
 use crate::text::duration;
 use crate::text::plural::grouped;
+use crate::text::timestamp::relative;
 
 pub(super) fn section(summary: &ReportSummary, axis: &Axis, window: Duration) -> Markup {
     let window = duration::show(window);
@@ -27,7 +27,7 @@ pub(super) fn section(summary: &ReportSummary, axis: &Axis, window: Duration) ->
     };
     let last_tick = summary.last_tick_at.map_or_else(
         || "no tick yet".to_owned(),
-        |at| format!("last tick {}", print::relative(at, axis.now)),
+        |at| format!("last tick {}", relative(at, axis.now)),
     );
     // A count of zero has no note.
     let count = |name, number, note, is_bad| {

@@ -13,12 +13,12 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::health::{self, Finding, Severity};
 use crate::job::thresholds::Thresholds;
-use crate::print;
 use crate::schedule::Zone;
 use crate::store::{Details, Scope, Snapshot, WorkFacts};
 use crate::text::duration;
 use crate::text::plain::plain;
 use crate::text::plural;
+use crate::text::timestamp::{instant, relative};
 use axis::Axis;
 use headline::Headline;
 
@@ -141,7 +141,7 @@ impl Page {
                         (headline.markup(view))
                         p.quiet {
                             "As of "
-                            time datetime=(print::instant(now)) { (view.axis.show_exactly(now)) }
+                            time datetime=(instant(now)) { (view.axis.show_exactly(now)) }
                             ", by the database's clock. "
                             @match self.refresh {
                                 Some(every) => { "Reloads every " (duration::show(every)) "." },
@@ -208,8 +208,8 @@ fn name(name: &str) -> Markup {
 fn moment(axis: &Axis, at: DateTime<Utc>) -> Markup {
     html! {
         span.moment {
-            time datetime=(print::instant(at)) title=(axis.show_exactly(at)) { (axis.show(at)) }
-            span.quiet { ", " (print::relative(at, axis.now)) }
+            time datetime=(instant(at)) title=(axis.show_exactly(at)) { (axis.show(at)) }
+            span.quiet { ", " (relative(at, axis.now)) }
         }
     }
 }

@@ -11,8 +11,8 @@ use super::row::{FromRow, PgResult, column, rows, timestamp};
 use super::session::Transaction;
 use super::statement::{owned, query};
 use super::{Error, Result, Store};
-use crate::health::{SeenTicks, StoredTick};
 use crate::job::action::JobKind;
+use crate::job::seen_ticks::{SeenTicks, StoredTick};
 use crate::schedule::ZoneData;
 
 /// A tick of a worker.
@@ -189,8 +189,8 @@ rows! {
 }
 
 impl Claimed {
-    pub(crate) fn token(&self) -> Token {
-        Token { id: self.id, attempt: self.attempt, claimed_at: self.claimed_at }
+    pub(crate) fn token(&self) -> FencingToken {
+        FencingToken { id: self.id, attempt: self.attempt, claimed_at: self.claimed_at }
     }
 }
 
@@ -258,7 +258,7 @@ rows! {
     /// Identifies a claim, even among several claims of the same attempt. Every later write must
     /// match it and the worker's name (fencing).
     #[derive(Copy, Eq, Hash, Ord, PartialEq, PartialOrd, Deserialize)]
-    pub(crate) struct Token {
+    pub(crate) struct FencingToken {
         pub(crate) id: i64,
         pub(crate) attempt: i32,
         pub(crate) claimed_at: DateTime<Utc>,
@@ -277,7 +277,7 @@ rows! {
     }
 }
 
-impl Token {
+impl FencingToken {
     /// Returns ids, attempts and times as arguments of a statement.
     pub(super) fn columns(tokens: &[Self]) -> (Vec<i64>, Vec<i32>, Vec<DateTime<Utc>>) {
         tokens.iter().map(|token| (token.id, token.attempt, token.claimed_at)).collect()
@@ -296,14 +296,14 @@ impl Store {
         filter: &ClaimFilter,
         lasts: Duration,
         keep: bool,
-        own: &[Token],
+        own: &[FencingToken],
         seen_ticks: &SeenTicks,
     ) -> Result<(WakeResult, usize)> {
         let (Holder { worker, tick }, lasts) = (holder.clone(), lasts.as_secs_f64());
         let seen_ticks = seen_ticks.clone();
         let version = ZoneData::current().program_version();
         self.checks_version.set(true);
-        let (ids, attempts, claimed_at) = Token::columns(own);
+        let (ids, attempts, claimed_at) = FencingToken::columns(own);
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = filter.clone();
         let woken = self.transact("look for due runs", move |transaction| {
             let seen: WakeResult = transaction.one(query!(

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::row::{PgResult, rows, timestamp};
 use super::session::Transaction;
 use super::statement::{Statement, checked, query};
-use super::{Error, Kind, Limits, Result, Store, error};
+use super::{Error, Kind, Result, Store, Timeouts, error};
 use crate::exit::Exit;
 use crate::job::action;
 use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
@@ -173,19 +173,19 @@ impl Store {
         progress: impl Fn(usize) + Clone + Send + 'static,
     ) -> Result<Vec<Queued>> {
         let chunks = u32::try_from(runs.len() / CHUNK).unwrap_or(u32::MAX);
-        let limits = Limits {
-            statement: self.limits.statement + CHUNK_TIME.saturating_mul(chunks),
-            ..self.limits
+        let timeouts = Timeouts {
+            statement: self.timeouts.statement + CHUNK_TIME.saturating_mul(chunks),
+            ..self.timeouts
         };
         let order = lock_order(&runs);
         let has_keys = runs.iter().any(|run| run.key.is_some());
         // Another batch holds its keys as long as it takes.
-        let until = (runs.len() > 1).then(|| Instant::now() + limits.statement);
+        let until = (runs.len() > 1).then(|| Instant::now() + timeouts.statement);
         let order = Arc::new(order);
         let enqueued = loop {
             let (runs, order) = (Arc::clone(&runs), Arc::clone(&order));
             let progress = progress.clone();
-            let enqueued = self.transact_within(limits, "enqueue", move |transaction| {
+            let enqueued = self.transact_within(timeouts, "enqueue", move |transaction| {
                 enqueue_chunks(transaction, &runs, &order, &progress)
             });
             match enqueued {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::row::rows;
 use super::session::Transaction;
 use super::statement::{owned, query, text};
-use super::{Limits, Result, Store};
+use super::{Result, Store, Timeouts};
 
 /// Runs that one transaction deletes.
 const REMOVED_AT_ONCE: u64 = 5000;
@@ -75,8 +75,8 @@ impl Store {
     /// Frees the space of deleted runs. A session counts the rows that it deleted when it ends, so
     /// another session must have deleted them.
     pub(crate) fn vacuum(&self) -> Result<()> {
-        let limits = Limits { statement: VACUUM_TIMEOUT, ..self.limits };
-        self.transact_within(limits, "vacuum the tables", |transaction| {
+        let timeouts = Timeouts { statement: VACUUM_TIMEOUT, ..self.timeouts };
+        self.transact_within(timeouts, "vacuum the tables", |transaction| {
             transaction.batch_execute("COMMIT")?;
             transaction.batch_execute(text!("load/vacuum"))?;
             transaction.batch_execute("BEGIN")

@@ -1,7 +1,6 @@
 //! The only place that runs queries: one function per file in `sql/queries`, with the same name. It
 //! computes no backoff, starts no process, and reads the host's clock only to limit its own waits.
 
-mod actions;
 mod archive;
 mod bisect;
 mod claim;
@@ -12,6 +11,7 @@ mod error;
 mod inspect;
 mod list;
 mod load;
+mod operations;
 mod report;
 mod row;
 mod runs;
@@ -26,16 +26,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) use actions::{
-    ActionResult, Cause, Edit, HoldTarget, OldRun, OldRuns, Pruned, RetryTerms, RunAction,
-};
 pub(crate) use archive::Archive;
 pub(crate) use bisect::{BatchSize, Bisection, bisect};
 #[cfg(test)]
 pub(crate) use claim::DefinedAction;
 pub(crate) use claim::{
-    AsideEnd, Claim, ClaimFilter, ClaimResult, Claimed, DueRun, Holder, Lane, LastShare, Position,
-    SetAside, Token,
+    AsideEnd, Claim, ClaimFilter, ClaimResult, Claimed, DueRun, FencingToken, Holder, Lane,
+    LastShare, Position, SetAside,
 };
 pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, StoredDefinition, Unlisted};
 pub(crate) use effects::{Effect, RESULT_LIMIT};
@@ -47,6 +44,9 @@ pub(crate) use inspect::{
 };
 pub(crate) use list::{FailureFilter, Run, RunFilter, RunList};
 pub(crate) use load::LoadFigures;
+pub(crate) use operations::{
+    Cause, Edit, HoldTarget, OldRun, OldRuns, Operation, OperationResult, Pruned, RetryTerms,
+};
 pub(crate) use report::{Bin, Details, FailureGroup, ReportJob, ReportSummary, Scope, Snapshot};
 #[cfg(test)]
 pub(crate) use runs::Recorded;
@@ -54,7 +54,7 @@ pub(crate) use runs::{
     Finish, LeaseState, LostLease, Recovered, Renewed, StepResult, StoredResult,
 };
 pub(crate) use schema::Mode;
-pub(crate) use session::Limits;
+pub(crate) use session::Timeouts;
 pub(crate) use show::{Attempt, History, RunDetails, StoredOutput};
 pub(crate) use status::{
     Fact, Figures, JobStatus, Overview, SequenceFacts, StoppedCounts, StoppedFacts, WAITS,
@@ -67,7 +67,7 @@ use crate::text::duration::CENTURY;
 /// An open connection to a database whose schema is this program's.
 pub(crate) struct Store {
     thread: ConnectionThread,
-    limits: Limits,
+    timeouts: Timeouts,
     /// The next transaction checks the schema's version first, without another round trip.
     checks_version: Cell<bool>,
     interrupted: Arc<AtomicBool>,
@@ -95,7 +95,7 @@ impl Store {
     pub(crate) fn over(thread: ConnectionThread, interrupted: Arc<AtomicBool>) -> Self {
         Self {
             thread,
-            limits: Limits::USUAL,
+            timeouts: Timeouts::USUAL,
             checks_version: Cell::default(),
             interrupted,
             transactions: Cell::default(),
@@ -103,9 +103,9 @@ impl Store {
         }
     }
 
-    /// Sets the limits of all later statements.
-    pub(crate) fn limit(&mut self, limits: Limits) {
-        self.limits = limits;
+    /// Sets the timeouts of all later statements.
+    pub(crate) fn set_timeouts(&mut self, timeouts: Timeouts) {
+        self.timeouts = timeouts;
     }
 
     /// Returns the number of transactions so far.

@@ -8,7 +8,7 @@ use super::row::{PgResult, column, rows};
 use super::session::Transaction;
 use super::statement::query;
 use super::status::{WorkFacts, Worker, list_workers, read_work};
-use super::{Limits, Result, Store};
+use super::{Result, Store, Timeouts};
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 
 /// The window and the limits of the report.
@@ -168,8 +168,8 @@ impl Store {
         &self,
         scope: impl Fn(DateTime<Utc>, &WorkFacts) -> Scope + Send + 'static,
     ) -> Result<Snapshot> {
-        let limits = Limits { one_moment: true, ..self.limits };
-        self.transact_within(limits, "read the report", move |transaction| {
+        let timeouts = Timeouts { one_moment: true, ..self.timeouts };
+        self.transact_within(timeouts, "read the report", move |transaction| {
             let work = read_work(transaction, None, &Thresholds::default(), true)?;
             let now = work.now;
             let scope = scope(now, &work);

@@ -14,7 +14,7 @@ use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim};
 use super::row::{FromColumn, FromRow, PgResult, column, from_row, rows};
 use super::session::Transaction;
 use super::statement::{owned, query};
-use super::{Error, Kind, Result, Store, Token};
+use super::{Error, FencingToken, Kind, Result, Store};
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
 
@@ -32,16 +32,16 @@ pub(crate) enum LeaseState {
 }
 
 /// A claim and the state of its lease.
-pub(crate) type Renewed = (Token, LeaseState);
+pub(crate) type Renewed = (FencingToken, LeaseState);
 
 /// The claims whose results are recorded, and the status of their runs. The lease of a missing
 /// claim is lost, and its run was not changed.
-pub(crate) type Recorded = HashMap<Token, Status>;
+pub(crate) type Recorded = HashMap<FencingToken, Status>;
 
 /// The result of an attempt, and the status that follows.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Finish {
-    pub(crate) token: Token,
+    pub(crate) token: FencingToken,
     pub(crate) next_status: NextStatus,
     pub(crate) detail: Option<String>,
     pub(crate) exit_code: Option<i32>,
@@ -112,7 +112,7 @@ impl Store {
     pub(crate) fn heartbeat(
         &self,
         worker: &str,
-        held: &[Token],
+        held: &[FencingToken],
         outputs: Vec<Option<String>>,
         lease: Duration,
     ) -> Result<Vec<Renewed>> {
@@ -125,7 +125,7 @@ impl Store {
             let claims: Vec<_> = busy.keys().copied().collect();
             for row in keep_locked(transaction, &worker, &claims, lease, vec![None; claims.len()])?
             {
-                if let Some(state) = busy.get_mut(&Token::from_row(&row)?) {
+                if let Some(state) = busy.get_mut(&FencingToken::from_row(&row)?) {
                     **state = match row.try_get("cancel_requested")? {
                         true => LeaseState::CancelRequested,
                         false => LeaseState::Kept,
@@ -144,17 +144,17 @@ impl Store {
         &self,
         holder: &Holder,
         ended: Vec<Finish>,
-        unstarted: Vec<Token>,
+        unstarted: Vec<FencingToken>,
         wanted: Option<(Claim, ClaimFilter)>,
         skips_locked: bool,
-    ) -> std::result::Result<StepResult, (Error, Vec<Token>)> {
+    ) -> std::result::Result<StepResult, (Error, Vec<FencingToken>)> {
         let holder = holder.clone();
         let doing = match (&*ended, &*unstarted) {
             ([], []) => "claim runs",
             ([], _) => "release claims",
             _ => "record results",
         };
-        let claims = Arc::new(Mutex::<Vec<Token>>::default());
+        let claims = Arc::new(Mutex::<Vec<FencingToken>>::default());
         let made = Arc::clone(&claims);
         let work = move |transaction: &mut Transaction| {
             let locked = if skips_locked {
@@ -172,11 +172,11 @@ impl Store {
             let results = skipped.clone().map(|one| Some(json!(one))).collect();
             let claims: Vec<_> = skipped.clone().map(|one| one.token).collect();
             let kept = keep_locked(transaction, &holder.worker, &claims, Duration::ZERO, results)?;
-            let kept: Vec<_> = kept.iter().map(Token::from_row).collect::<PgResult<_>>()?;
+            let kept: Vec<_> = kept.iter().map(FencingToken::from_row).collect::<PgResult<_>>()?;
             let kept = skipped.filter(|one| kept.contains(&one.token));
             recorded.extend(kept.map(|one| (one.token, one.next_status.status)));
             if !unstarted.is_empty() {
-                let (ids, attempts, claimed_at) = Token::columns(&unstarted);
+                let (ids, attempts, claimed_at) = FencingToken::columns(&unstarted);
                 let worker = &holder.worker;
                 transaction
                     .execute(query!("tick/release"; worker, ids, attempts, claimed_at, locked))?;
@@ -223,7 +223,7 @@ impl Store {
     }
 
     /// Returns claims whose stored results can be recorded now, or that are over, in random order.
-    pub(crate) fn stored_results(&self, limit: usize) -> Result<Vec<Token>> {
+    pub(crate) fn stored_results(&self, limit: usize) -> Result<Vec<FencingToken>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let statement = owned!("tick/stored_results"; limit);
         self.query("look for stored results", Transaction::list, statement)
@@ -231,9 +231,9 @@ impl Store {
 
     /// Records the stored result of a claim, and deletes its row of `job_locked_runs`. `None`: it
     /// has none, or another session has locked the run.
-    pub(crate) fn record_stored(&self, claim: Token) -> Result<Option<StoredResult>> {
+    pub(crate) fn record_stored(&self, claim: FencingToken) -> Result<Option<StoredResult>> {
         self.transact("record stored results", move |transaction| {
-            let Token { id, attempt, claimed_at } = claim;
+            let FencingToken { id, attempt, claimed_at } = claim;
             let taken = transaction.first(query!("tick/take_stored"; id, attempt, claimed_at))?;
             let Some((worker, Some(result), stored_ago)) = taken else { return Ok(None) };
             // A result that can't be read is lost. Another tick recovers the run.
@@ -268,12 +268,12 @@ const REJECTIONS: u32 = 20;
 fn renew(
     transaction: &mut Transaction,
     worker: &str,
-    held: &[Token],
+    held: &[FencingToken],
     outputs: &[Option<String>],
     lease: Duration,
     rejections: &mut u32,
 ) -> PgResult<Vec<Renewed>> {
-    let (ids, attempts, claimed_at) = Token::columns(held);
+    let (ids, attempts, claimed_at) = FencingToken::columns(held);
     let send = |transaction: &mut Transaction, outputs: &[Option<String>]| {
         let (lease, outputs) = (lease.as_secs_f64(), column(outputs, Option::as_deref));
         let statement = query!("tick/heartbeat"; worker, ids, attempts, lease, claimed_at, outputs);
@@ -313,7 +313,7 @@ fn renewed(row: &Row) -> PgResult<Renewed> {
         (true, true, true) => LeaseState::CancelRequested,
         (true, true, false) => LeaseState::Renewed,
     };
-    Ok((Token::from_row(row)?, state))
+    Ok((FencingToken::from_row(row)?, state))
 }
 
 /// Keeps leases or results of runs that another session has locked. Returns the rows of those that
@@ -321,12 +321,12 @@ fn renewed(row: &Row) -> PgResult<Renewed> {
 fn keep_locked(
     transaction: &mut Transaction,
     worker: &str,
-    claims: &[Token],
+    claims: &[FencingToken],
     lease: Duration,
     results: Vec<Option<Value>>,
 ) -> PgResult<Vec<Row>> {
     let [_, ..] = claims else { return Ok(Vec::new()) };
-    let (ids, attempts, claimed_at) = Token::columns(claims);
+    let (ids, attempts, claimed_at) = FencingToken::columns(claims);
     let lease = lease.as_secs_f64();
     let statement = query!("tick/keep_locked"; worker, ids, attempts, claimed_at, lease, results);
     transaction.rows(statement)
@@ -378,7 +378,7 @@ fn finish(transaction: &mut Transaction, worker: &str, ended: &[&Finish]) -> PgR
     // recorded_before.sql also returns the results that finish.sql has just recorded. Their newer
     // status counts, so they come last.
     rows.extend(now);
-    let read = |row: &Row| Ok((Token::from_row(row)?, Status::from_column(row, "status")?));
+    let read = |row: &Row| Ok((FencingToken::from_row(row)?, Status::from_column(row, "status")?));
     let recorded: Recorded = rows.iter().map(read).collect::<PgResult<_>>()?;
     let lost: Vec<_> = ended.iter().filter(|one| !recorded.contains_key(&one.token)).collect();
     if !lost.is_empty() {

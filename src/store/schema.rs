@@ -10,7 +10,7 @@ use super::error::UTF8_DATABASE;
 use super::row::{PgResult, column, rows};
 use super::session::Transaction;
 use super::statement::query;
-use super::{Error, Kind, Limits, Result, Store, error};
+use super::{Error, Kind, Result, Store, Timeouts, error};
 use crate::exit::Exit;
 use crate::text::plural;
 
@@ -59,10 +59,10 @@ const VERSION_TABLE: &str = include_str!("../../sql/migrations/0000_version_tabl
 
 /// A migration may work on a big table for long. It waits for a lock only briefly, because enqueues
 /// queue behind it, and tries again.
-const LIMITS: Limits = Limits {
+const LIMITS: Timeouts = Timeouts {
     statement: Duration::from_secs(3600),
     lock: Duration::from_millis(500),
-    ..Limits::USUAL
+    ..Timeouts::USUAL
 };
 /// How long a migrator tries to get the lock of all migrators, or tables that are locked.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -124,10 +124,10 @@ impl Store {
     /// `Mode::Apply`, applies and returns some of them; otherwise changes nothing.
     pub(crate) fn missing_migrations(&self, mode: Mode) -> Result<Vec<Migration>> {
         let started = Instant::now();
-        let limits = if mode == Mode::Apply { LIMITS } else { self.limits };
+        let timeouts = if mode == Mode::Apply { LIMITS } else { self.timeouts };
         let doing = if mode == Mode::Inspect { "inspect the schema" } else { "migrate" };
         loop {
-            let inspected = self.transact_within(limits, doing, move |transaction| {
+            let inspected = self.transact_within(timeouts, doing, move |transaction| {
                 match inspect(transaction, mode) {
                     // Usually objects do not exist because a migration is missing; here that advice
                     // would be wrong.

@@ -16,9 +16,9 @@ use super::{Store, schema};
 use crate::connect::Client;
 use crate::text::listing::Listing;
 
-/// The limits of the statements of a transaction.
+/// The timeouts of the statements of a transaction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct Timeouts {
     /// The longest time that each may run on the server.
     pub(crate) statement: Duration,
     /// The longest time that each may wait for a lock.
@@ -34,8 +34,8 @@ pub(crate) struct Limits {
     pub(crate) one_moment: bool,
 }
 
-impl Limits {
-    /// The limits of a command that sets no others.
+impl Timeouts {
+    /// The timeouts of a command that sets no others.
     pub(crate) const USUAL: Self = Self {
         statement: Duration::from_secs(10),
         lock: Duration::from_secs(2),
@@ -58,12 +58,12 @@ impl Store {
         doing: &'static str,
         work: impl Fn(&mut Transaction) -> PgResult<T> + Send + 'static,
     ) -> Result<T> {
-        self.transact_within(self.limits, doing, work)
+        self.transact_within(self.timeouts, doing, work)
     }
 
     pub(super) fn transact_within<T: Send + 'static>(
         &self,
-        limits: Limits,
+        timeouts: Timeouts,
         doing: &'static str,
         work: impl Fn(&mut Transaction) -> PgResult<T> + Send + 'static,
     ) -> Result<T> {
@@ -75,15 +75,15 @@ impl Store {
         self.thread.send(move |client| {
             // The receiver is gone if the answer comes too late.
             let mut transaction = Transaction(client);
-            let _ = answer.send(run(&mut transaction, doing, limits, checks, &seen, &work));
+            let _ = answer.send(run(&mut transaction, doing, timeouts, checks, &seen, &work));
             transaction.0
         });
         let began = Instant::now();
-        let mut until = began + limits.statement + limits.silence;
+        let mut until = began + timeouts.statement + timeouts.silence;
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
                 // `until` only gets earlier, so the first check after the interruption decides.
-                until = until.min(Instant::now() + limits.interrupted);
+                until = until.min(Instant::now() + timeouts.interrupted);
             }
             let left = until.saturating_duration_since(Instant::now());
             match answers.recv_timeout(left.min(CHECK_INTERVAL)) {
@@ -195,7 +195,7 @@ impl Transaction {
 fn run<T>(
     transaction: &mut Transaction,
     doing: &str,
-    limits: Limits,
+    timeouts: Timeouts,
     checks: bool,
     progress: &SharedStage,
     work: &impl Fn(&mut Transaction) -> PgResult<T>,
@@ -203,7 +203,7 @@ fn run<T>(
     // The search path excludes `public`: a function there must not replace one of PostgreSQL's own.
     // The tables are mostly in memory: with the page cost of a disk that seeks, the planner would
     // read all runs to find a few. Compiling a plan (jit) takes longer than running it.
-    let Limits { statement, lock, whole_tables, one_moment, .. } = limits;
+    let Timeouts { statement, lock, whole_tables, one_moment, .. } = timeouts;
     let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
     // If a host freezes or loses its network during a transaction, its locks would last until TCP
     // gives up, after hours. The idle limit ends them.
@@ -250,7 +250,7 @@ fn run<T>(
             return Err(Error::read_only(doing));
         }
         // A collision may be noticed only after a second, and the caller waits a limited time.
-        let has_time = first.elapsed() + this.elapsed() < limits.statement;
+        let has_time = first.elapsed() + this.elapsed() < timeouts.statement;
         if !error::is_collision(&error) || retries == RETRIES || !has_time {
             let error_of = if at_commit { Error::of_commit } else { Error::of };
             return Err(error_of(doing, &error));

@@ -10,7 +10,7 @@ use super::claim::ClaimFilter;
 use super::row::{PgResult, rows, timestamp};
 use super::session::Transaction;
 use super::statement::{owned, query};
-use super::{Limits, Result, Store};
+use super::{Result, Store, Timeouts};
 use crate::job::finding_code::Code;
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 use crate::schedule::due::{self, Scheduled};
@@ -162,8 +162,8 @@ const LONGEST_RUNNING: i64 = 5;
 impl Store {
     /// Reads the status of every job, or of one `job`, the workers, and the longest running runs.
     pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
-        let limits = Limits { one_moment: true, ..self.limits };
-        self.transact_within(limits, "read the status", move |transaction| {
+        let timeouts = Timeouts { one_moment: true, ..self.timeouts };
+        self.transact_within(timeouts, "read the status", move |transaction| {
             let mut jobs: Vec<JobStatus> = transaction.list(query!("look/status_jobs"; job))?;
             let figures: Vec<Figures> = transaction.list(query!("look/figures"; job))?;
             let by_job: HashMap<_, _> = figures.iter().map(|it| (&it.job_type, it)).collect();
@@ -188,11 +188,11 @@ impl Store {
     pub(crate) fn inspect_work(
         &self,
         jobs: Option<Vec<String>>,
-        limits: Thresholds,
+        thresholds: Thresholds,
     ) -> Result<WorkFacts> {
-        let moment = Limits { one_moment: true, ..self.limits };
+        let moment = Timeouts { one_moment: true, ..self.timeouts };
         self.transact_within(moment, "inspect the work", move |transaction| {
-            read_work(transaction, jobs.as_ref(), &limits, false)
+            read_work(transaction, jobs.as_ref(), &thresholds, false)
         })
     }
 
@@ -230,16 +230,16 @@ pub(super) fn list_workers(
 pub(super) fn read_work(
     transaction: &mut Transaction,
     jobs: Option<&Vec<String>>,
-    limits: &Thresholds,
+    thresholds: &Thresholds,
     with_figures: bool,
 ) -> PgResult<WorkFacts> {
     let mut scheduled: Vec<Scheduled> =
         transaction.list(query!("look/list_schedules"; name = None::<String>, with_figures))?;
     scheduled.retain(|one| jobs.is_none_or(|jobs| jobs.contains(&one.name)));
-    let (tick_age, lag) = (limits.tick_age.as_secs_f64(), limits.lag.as_secs_f64());
+    let (tick_age, lag) = (thresholds.tick_age.as_secs_f64(), thresholds.lag.as_secs_f64());
     let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());
-    let (running, dead) = (seconds(limits.running), seconds(limits.dead_within));
-    let failures = seconds(limits.failures.map(|(_, within)| within));
+    let (running, dead) = (seconds(thresholds.running), seconds(thresholds.dead_within));
+    let failures = seconds(thresholds.failures.map(|(_, within)| within));
     let mut facts: Vec<Fact> =
         transaction.list(query!("look/findings"; jobs, tick_age, lag, running, dead, failures))?;
     let stopped = transaction.list(query!("look/stopped"; jobs, tick_age, lag))?;

@@ -1,7 +1,10 @@
-//! Times in JSON and TSV: RFC 3339 in UTC with six digits of a second, as PostgreSQL stores them.
+//! The texts of times. In JSON and TSV: RFC 3339 in UTC with six digits of a second, as PostgreSQL
+//! stores them. Pure.
 
 use chrono::{DateTime, Datelike, SecondsFormat, TimeDelta, Utc};
 use serde::{Serialize, Serializer};
+
+use super::duration::{self, SECOND};
 
 pub(crate) fn serialize<S: Serializer>(
     at: &(impl Copy + Into<Option<DateTime<Utc>>>),
@@ -28,4 +31,44 @@ pub(crate) fn parse(text: &str) -> Result<DateTime<Utc>, String> {
 pub(crate) fn after(time: DateTime<Utc>, seconds: f64) -> Option<DateTime<Utc>> {
     let later = time.checked_add_signed(TimeDelta::try_seconds(seconds as i64)?)?;
     Some(later).filter(|later| later.year() <= 9999)
+}
+
+/// RFC 3339, to the second.
+pub(crate) fn instant(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// A time by its distance from now: `3m 12s ago`, `in 2h`, `now`.
+pub(crate) fn relative(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    match ((now - at).to_std(), (at - now).to_std()) {
+        (Ok(past), _) if past >= SECOND => {
+            format!("{} ago", duration::show_whole(past))
+        }
+        (_, Ok(ahead)) if ahead >= SECOND => {
+            format!("in {}", duration::show_whole(ahead))
+        }
+        _ => "now".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn shows(at: &str, text: &str) {
+        let [at, now] = [at, "2026-01-05T12:00:00Z"].map(|time| parse(time).unwrap());
+        assert_eq!(relative(at, now), text);
+    }
+
+    #[test]
+    fn a_time_is_shown_relative_to_now() {
+        shows("2026-01-05T12:00:00.900Z", "now");
+        shows("2026-01-05T11:59:59.100Z", "now");
+        shows("2026-01-05T11:59:57.100Z", "2s ago");
+        shows("2026-01-05T11:55:30Z", "4m 30s ago");
+        shows("2026-01-02T10:00:00Z", "3d 2h ago");
+        shows("2026-01-05T12:02:00Z", "in 2m");
+        shows("2027-01-05T12:00:00Z", "in 365d");
+    }
 }

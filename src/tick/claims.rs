@@ -6,7 +6,7 @@ use super::claim_cursor::ClaimCursor;
 use super::prefetch::{self, Prefetch};
 use crate::execute::PoolState;
 use crate::job::payload::PAYLOAD_LIMIT;
-use crate::store::{self, BatchSize, Claim, ClaimResult, Token};
+use crate::store::{self, BatchSize, Claim, ClaimResult, FencingToken};
 use crate::upkeep::{Wake, Woken};
 
 /// How often an idle lingering tick polls. On average a run starts half of this after its enqueue.
@@ -175,7 +175,7 @@ impl Claims {
     pub(super) fn wake(
         &self,
         right: Duration,
-        own: impl Iterator<Item = Token>,
+        own: impl Iterator<Item = FencingToken>,
         until: Instant,
         claim_error: Option<store::Error>,
         slow: Option<Duration>,

@@ -8,8 +8,9 @@ use super::Plan;
 use super::request::{Answer, AnswerTimeout, Request};
 use super::timing::Timing;
 use crate::connect::ConnectionThread;
-use crate::health::{self, SeenTicks};
-use crate::store::{self, BatchSize, Holder, Store, Token};
+use crate::health;
+use crate::job::seen_ticks::SeenTicks;
+use crate::store::{self, BatchSize, FencingToken, Holder, Store};
 use crate::upkeep::{self, UnclaimableSearch, Upkeep};
 
 /// The tick's session.
@@ -34,10 +35,10 @@ impl Database {
         timeout: AnswerTimeout,
         (plan, holder, timing): (&mut Plan, &Holder, &Timing),
         seen_ticks: &mut SeenTicks,
-        new_output: impl Fn(&Token) -> Option<String>,
+        new_output: impl Fn(&FencingToken) -> Option<String>,
     ) -> Answer {
         let Self { store, search, batch } = self;
-        store.limit(timing.limits_of(timeout, Instant::now()));
+        store.set_timeouts(timing.timeouts_of(timeout, Instant::now()));
         match request {
             Request::Wake(wake) => {
                 let Plan { filter, concurrency, .. } = plan;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 
-use crate::store::{self, BatchSize, Token};
+use crate::store::{self, BatchSize, FencingToken};
 
 /// A claimed run that is executed, waits for a thread, has an unrecorded result, or must be
 /// released.
@@ -35,7 +35,7 @@ impl Lease {
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     /// By claim, not by run: after a lost lease, this tick may claim the same run again.
-    held: BTreeMap<Token, Lease>,
+    held: BTreeMap<FencingToken, Lease>,
     /// How many leases one statement renews.
     batch: BatchSize,
 }
@@ -50,7 +50,7 @@ impl Leases {
         u32::try_from(self.held.len().div_ceil(self.batch.at_most())).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn tokens(&self) -> impl Iterator<Item = Token> {
+    pub(super) fn tokens(&self) -> impl Iterator<Item = FencingToken> {
         self.held.keys().copied()
     }
 
@@ -59,24 +59,29 @@ impl Leases {
     }
 
     /// Adds a claim. Returns the earlier claims of the same run: their leases are lost.
-    pub(super) fn add(&mut self, claim: Token, now: Instant, expires: Instant) -> Vec<Token> {
+    pub(super) fn add(
+        &mut self,
+        claim: FencingToken,
+        now: Instant,
+        expires: Instant,
+    ) -> Vec<FencingToken> {
         // Tokens sort by the id of their run first.
-        let first = Token { attempt: 0, claimed_at: DateTime::<Utc>::MIN_UTC, ..claim };
+        let first = FencingToken { attempt: 0, claimed_at: DateTime::<Utc>::MIN_UTC, ..claim };
         let earlier = self.held.range(first..).map(|(held, _)| *held);
         let earlier = earlier.take_while(|held| held.id == claim.id).collect();
         self.held.insert(claim, Lease { expires, renew_from: Some(now) });
         earlier
     }
 
-    pub(super) fn get(&self, claim: &Token) -> Option<&Lease> {
+    pub(super) fn get(&self, claim: &FencingToken) -> Option<&Lease> {
         self.held.get(claim)
     }
 
-    pub(super) fn get_mut(&mut self, claim: &Token) -> Option<&mut Lease> {
+    pub(super) fn get_mut(&mut self, claim: &FencingToken) -> Option<&mut Lease> {
         self.held.get_mut(claim)
     }
 
-    pub(super) fn remove(&mut self, claim: &Token) {
+    pub(super) fn remove(&mut self, claim: &FencingToken) {
         self.held.remove(claim);
     }
 
@@ -88,7 +93,11 @@ impl Leases {
 
     /// Returns the claims to renew in the next statement, of those that expire before `before`: if
     /// they are too many, the first that expire. Also returns when the first of all may be renewed.
-    pub(super) fn to_renew(&self, now: Instant, before: Instant) -> (Vec<Token>, Option<Instant>) {
+    pub(super) fn to_renew(
+        &self,
+        now: Instant,
+        before: Instant,
+    ) -> (Vec<FencingToken>, Option<Instant>) {
         let ending = self.held.iter().filter(|(_, lease)| lease.expires < before);
         let ending = ending.filter_map(|(claim, lease)| Some((*claim, lease, lease.renew_from?)));
         let next = ending.clone().map(|(.., from)| from).min();

@@ -14,6 +14,7 @@ use anyhow::anyhow;
 use log::Level;
 
 use super::claims::Claims;
+use super::execution::{Ended, JudgedAttempt, Task, subject};
 use super::leases::Leases;
 use super::link::Link;
 use super::pending_writes::{self, PendingWrite, PendingWrites};
@@ -22,12 +23,11 @@ use super::prefetch;
 use super::request::{Answer, AnswerTimeout, Request};
 use super::timing::Timing;
 use super::turns::{Duty, Turns};
-use crate::attempt::{Ended, JudgedAttempt, Task, subject};
 use crate::execute::{PoolState, WakeWhen};
 use crate::exit::Exit;
 use crate::job::attempt::StopReason;
 use crate::job::status::Status;
-use crate::store::{self, Claim, Claimed, Kind, LeaseState, Renewed, StepResult, Token};
+use crate::store::{self, Claim, Claimed, FencingToken, Kind, LeaseState, Renewed, StepResult};
 use crate::text::{duration, plural};
 use crate::upkeep::Woken;
 
@@ -87,8 +87,8 @@ pub(super) enum Instruction {
     /// Withdraw the runs that no thread has started. The next event returns them.
     Withdraw,
     /// Let the jobs of these claims continue until this time.
-    Extend(Vec<Token>, Instant),
-    Stop(Token, StopReason),
+    Extend(Vec<FencingToken>, Instant),
+    Stop(FencingToken, StopReason),
     /// End the grace period of jobs that were asked to stop.
     Hurry,
     Log(Level, String),
@@ -116,7 +116,7 @@ struct Sent {
     /// How long the claim right lasts that it takes.
     right: Duration,
     /// The claims whose leases it renews.
-    renewed: Vec<Token>,
+    renewed: Vec<FencingToken>,
     writes: Vec<PendingWrite>,
     /// Some writes are sent again: more statements check what an earlier request wrote.
     is_again: bool,
@@ -599,12 +599,12 @@ impl Machine {
 
     /// Whether a request that failed took too long. One for fewer rows may succeed.
     fn took_too_long(&self, sent: Instant) -> bool {
-        self.now - sent >= self.timing.limits.statement
+        self.now - sent >= self.timing.timeouts.statement
     }
 
     /// Whether a request for twice as many rows takes less than the limit.
     fn was_quick(&self, sent: Instant) -> bool {
-        self.now - sent < self.timing.limits.statement / 2
+        self.now - sent < self.timing.timeouts.statement / 2
     }
 
     /// Records results, releases claims that were not started, and claims runs, to start now or
@@ -685,7 +685,7 @@ impl Machine {
         &mut self,
         sent: Sent,
         error: store::Error,
-        made: Vec<Token>,
+        made: Vec<FencingToken>,
     ) -> store::Result<()> {
         self.observe_answer(sent.at);
         // The lost transaction may have been committed.
@@ -701,7 +701,7 @@ impl Machine {
             match &sent.claim {
                 Some(claim) if claim.limits && sent.writes.is_empty() && error.is_too_slow() => {
                     self.claims.leave_out_limited();
-                    let limit = duration::show(self.timing.limits.statement);
+                    let limit = duration::show(self.timing.timeouts.statement);
                     let line = format!(
                         "jobs with limits wait: claiming their runs took longer than {limit}; this \
                          tick claims only runs of jobs without limits"
@@ -799,7 +799,7 @@ impl Machine {
     }
 
     /// Releases claims that were sent at `sent` and not started.
-    fn release(&mut self, claims: impl IntoIterator<Item = Token>, sent: Instant) {
+    fn release(&mut self, claims: impl IntoIterator<Item = FencingToken>, sent: Instant) {
         for claim in claims {
             self.leases.add(claim, self.now, sent + self.timing.lease);
             self.writes.push(PendingWrite::Release(claim));
@@ -1125,7 +1125,7 @@ mod tests {
         store::Error::new(Kind::Lost, Exit::Unavailable, "the answer was lost")
     }
 
-    fn renewed(claims: &[Token]) -> Answer {
+    fn renewed(claims: &[FencingToken]) -> Answer {
         Answer::Renew(Ok(claims.iter().map(|claim| (*claim, LeaseState::Renewed)).collect()))
     }
 

@@ -9,6 +9,7 @@
 mod claim_cursor;
 mod claims;
 mod database;
+mod execution;
 mod leases;
 mod link;
 mod machine;
@@ -31,14 +32,16 @@ use std::time::Instant;
 use anyhow::Context;
 use log::{Level, log_enabled};
 
-use crate::attempt::{self, Ended, Task};
 use crate::connect::{PendingConnection, Target};
 use crate::execute::{Executor, Pool, Stop, WakeWhen};
 use crate::print::Summary;
-use crate::store::{self, ClaimFilter, Claimed, Holder, LeaseState, OldRuns, Renewed, Token};
+use crate::store::{
+    self, ClaimFilter, Claimed, FencingToken, Holder, LeaseState, OldRuns, Renewed,
+};
 use crate::text::duration;
 use crate::upkeep::tick_id;
 use database::Database;
+use execution::{Ended, Task};
 pub(crate) use machine::Bounds;
 use machine::{Event, Instruction, Machine};
 use notes::Notes;
@@ -93,7 +96,7 @@ struct Driver {
 pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<()> {
     let wakes = Wakes::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.filter.lease);
-    let execute = move |run, stop: &Stop| attempt::execute(run, &executor, stop);
+    let execute = move |run, stop: &Stop| execution::execute(run, &executor, stop);
     let pool = Pool::new(plan.concurrency, execute, Ended::bytes, wakes.waker());
     let started = Instant::now();
     let mut machine = Machine::new(plan.bounds, timing, started);
@@ -219,7 +222,7 @@ impl Driver {
                 .for_each(|claim| running.log_if_long(claim, &plan.worker, Instant::now()));
         }
         let output_left = Cell::new(if self.sends_output { OUTPUT_AT_ONCE } else { 0 });
-        let new_output = |claim: &Token| {
+        let new_output = |claim: &FencingToken| {
             let stop = running.stop(claim).filter(|_| output_left.get() > 0)?;
             let output = stop.take_new_output()?;
             output_left.set(output_left.get().saturating_sub(output.len()));

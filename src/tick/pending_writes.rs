@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::attempt::{JudgedAttempt, subject};
-use crate::store::{self, BatchSize, Finish, Token};
+use super::execution::{JudgedAttempt, subject};
+use crate::store::{self, BatchSize, FencingToken, Finish};
 
 /// The maximum size of the output in one statement, in bytes.
 pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
@@ -14,18 +14,18 @@ pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) enum PendingWrite {
     Record(Box<JudgedAttempt>),
-    Release(Token),
+    Release(FencingToken),
 }
 
 impl PendingWrite {
-    pub(super) fn token(&self) -> Token {
+    pub(super) fn token(&self) -> FencingToken {
         match self {
             Self::Record(judged) => judged.run.token(),
             Self::Release(claim) => *claim,
         }
     }
 
-    pub(super) fn released(&self) -> Option<Token> {
+    pub(super) fn released(&self) -> Option<FencingToken> {
         if let Self::Release(claim) = self { Some(*claim) } else { None }
     }
 
@@ -74,7 +74,7 @@ pub(super) struct PendingWrites {
     bytes: usize,
     batch: BatchSize,
     /// The claims of those that may be committed, because the answer was lost.
-    uncertain: BTreeSet<Token>,
+    uncertain: BTreeSet<FencingToken>,
 }
 
 impl PendingWrites {
@@ -93,7 +93,7 @@ impl PendingWrites {
         self.waiting.len()
     }
 
-    pub(super) fn tokens(&self) -> impl Iterator<Item = Token> {
+    pub(super) fn tokens(&self) -> impl Iterator<Item = FencingToken> {
         self.waiting.iter().map(|waiting| waiting.write.token())
     }
 
@@ -155,7 +155,7 @@ impl PendingWrites {
     }
 
     /// Returns what to log about a claim whose write this tick can't send again.
-    pub(super) fn outcome(&self, claim: &Token, is_release: bool) -> &'static str {
+    pub(super) fn outcome(&self, claim: &FencingToken, is_release: bool) -> &'static str {
         match (is_release, self.uncertain.contains(claim)) {
             (false, false) => "result not recorded, lease lost",
             (true, false) => "claim not released, lease lost",
@@ -165,7 +165,7 @@ impl PendingWrites {
     }
 
     /// Whether the answer to the latest write about this claim was lost.
-    pub(super) fn is_uncertain(&self, claim: &Token) -> bool {
+    pub(super) fn is_uncertain(&self, claim: &FencingToken) -> bool {
         self.uncertain.contains(claim)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::store::{self, Claim, Finish, Renewed, StepResult, Token};
+use crate::store::{self, Claim, FencingToken, Finish, Renewed, StepResult};
 use crate::upkeep::{Wake, Woken};
 
 /// How long to wait for an answer.
@@ -23,9 +23,14 @@ pub(super) enum Request {
     /// runs, and search for due runs that can't be claimed.
     Wake(Wake),
     /// Renew leases.
-    Renew(Vec<Token>),
+    Renew(Vec<FencingToken>),
     /// Record results, release claims whose runs were not started, then claim runs: all or nothing.
-    Step { results: Vec<Finish>, unstarted: Vec<Token>, claim: Option<Claim>, skips_locked: bool },
+    Step {
+        results: Vec<Finish>,
+        unstarted: Vec<FencingToken>,
+        claim: Option<Claim>,
+        skips_locked: bool,
+    },
     /// Release the claim right, and record that the database took this long for an answer.
     Leave { slow: Option<Duration> },
     /// Delete old runs.
@@ -42,7 +47,7 @@ pub(super) enum Answer {
     },
     Renew(store::Result<Vec<Renewed>>),
     /// An error carries the claims that exist if the transaction was committed.
-    Step(Result<StepResult, (store::Error, Vec<Token>)>),
+    Step(Result<StepResult, (store::Error, Vec<FencingToken>)>),
     Leave(store::Result<()>),
     /// Pruning logs its own errors: they are not the tick's.
     Prune,

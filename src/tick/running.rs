@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::attempt::subject;
+use super::execution::subject;
 use crate::execute::Stop;
-use crate::store::{Claimed, Token};
+use crate::store::{Claimed, FencingToken};
 use crate::text::duration;
 
 /// The log mentions a run once it takes longer than this.
@@ -23,7 +23,7 @@ struct Execution {
 
 /// By claim, not by run: after a lost lease, this tick may claim the same run again.
 #[derive(Default)]
-pub(super) struct RunningRuns(HashMap<Token, Execution>);
+pub(super) struct RunningRuns(HashMap<FencingToken, Execution>);
 
 impl RunningRuns {
     pub(super) fn insert(&mut self, run: &Claimed, stop: Arc<Stop>, now: Instant) {
@@ -33,11 +33,11 @@ impl RunningRuns {
         self.0.insert(run.token(), running);
     }
 
-    pub(super) fn remove(&mut self, claim: &Token) {
+    pub(super) fn remove(&mut self, claim: &FencingToken) {
         self.0.remove(claim);
     }
 
-    pub(super) fn stop(&self, claim: &Token) -> Option<&Stop> {
+    pub(super) fn stop(&self, claim: &FencingToken) -> Option<&Stop> {
         self.0.get(claim).map(|running| &*running.stop)
     }
 
@@ -46,7 +46,7 @@ impl RunningRuns {
     }
 
     /// Logs a run that has become long, once.
-    pub(super) fn log_if_long(&self, claim: &Token, worker: &str, now: Instant) {
+    pub(super) fn log_if_long(&self, claim: &FencingToken, worker: &str, now: Instant) {
         let Some(running) = self.0.get(claim) else { return };
         if now >= running.since + LONG && !running.is_long.replace(true) {
             let Execution { subject, job_type, .. } = running;

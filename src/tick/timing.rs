@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::request::AnswerTimeout;
-use crate::store::Limits;
+use crate::store::Timeouts;
 
 /// The longest time between two renewals of a lease, so that a request to cancel is seen soon.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -25,20 +25,20 @@ pub(super) struct Timing {
     /// How long an unrecorded result or an unreleased claim is kept after the end of its lease,
     /// because the database may come back.
     pub(super) result_kept: Duration,
-    /// The limits of each statement, so short that a slow one does not endanger the next renewal.
-    pub(super) limits: Limits,
+    /// The timeouts of each statement, so short that a slow one does not endanger the next renewal.
+    pub(super) timeouts: Timeouts,
 }
 
 impl Timing {
     pub(super) fn of(lease: Duration) -> Self {
         let margin = MARGIN.min(lease / 4);
         let heartbeat = HEARTBEAT.min(lease / 3);
-        let limits = Limits {
-            statement: Limits::USUAL.statement.min(lease / 6),
-            lock: Limits::USUAL.lock.min(lease / 12),
-            silence: Limits::USUAL.silence.min(lease / 12),
+        let timeouts = Timeouts {
+            statement: Timeouts::USUAL.statement.min(lease / 6),
+            lock: Timeouts::USUAL.lock.min(lease / 12),
+            silence: Timeouts::USUAL.silence.min(lease / 12),
             whole_tables: false,
-            ..Limits::USUAL
+            ..Timeouts::USUAL
         };
         Self {
             lease,
@@ -46,28 +46,28 @@ impl Timing {
             stop_after: lease - margin,
             lost_grace: Duration::from_secs(1).min(margin / 3),
             result_kept: 3 * lease,
-            limits,
+            timeouts,
         }
     }
 
     /// The longest time that an answer may take.
     pub(super) fn answer_limit(&self) -> Duration {
-        self.limits.statement + self.limits.silence
+        self.timeouts.statement + self.timeouts.silence
     }
 
-    /// Returns the limits of a statement that is sent `now`.
-    pub(super) fn limits_of(&self, timeout: AnswerTimeout, now: Instant) -> Limits {
+    /// Returns the timeouts of a statement that is sent `now`.
+    pub(super) fn timeouts_of(&self, timeout: AnswerTimeout, now: Instant) -> Timeouts {
         let interrupted = timeout.interrupted.max(LAST_ANSWER);
-        let silence = self.limits.silence + timeout.extra;
-        let limits = Limits { interrupted, silence, ..self.limits };
-        let Some(until) = timeout.until else { return limits };
-        // The limits of the statement and of the silence add up to the wait.
+        let silence = self.timeouts.silence + timeout.extra;
+        let timeouts = Timeouts { interrupted, silence, ..self.timeouts };
+        let Some(until) = timeout.until else { return timeouts };
+        // The timeouts of the statement and of the silence add up to the wait.
         let half = until.saturating_duration_since(now).max(LAST_ANSWER) / 2;
-        Limits {
-            statement: half.min(limits.statement),
-            lock: (half / 2).min(limits.lock),
-            silence: half.min(limits.silence),
-            ..limits
+        Timeouts {
+            statement: half.min(timeouts.statement),
+            lock: (half / 2).min(timeouts.lock),
+            silence: half.min(timeouts.silence),
+            ..timeouts
         }
     }
 }
@@ -85,10 +85,10 @@ mod tests {
             assert!(timing.stop_after + 2 * timing.lost_grace < lease);
             // The tick notices a silent connection early enough to open another one.
             assert!(
-                timing.heartbeat + timing.limits.statement + timing.limits.silence + lease / 8
+                timing.heartbeat + timing.timeouts.statement + timing.timeouts.silence + lease / 8
                     < timing.stop_after
             );
-            assert!(timing.limits.lock < timing.limits.statement);
+            assert!(timing.timeouts.lock < timing.timeouts.statement);
         }
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use log::Level;
 
 use super::{Turn, UnclaimableSearch, expire, fire, record_stored_results, recover, tick_id};
-use crate::health::SeenTicks;
-use crate::store::{self, BatchSize, ClaimFilter, Holder, Store, Token};
+use crate::job::seen_ticks::SeenTicks;
+use crate::store::{self, BatchSize, ClaimFilter, FencingToken, Holder, Store};
 
 /// The request of a tick that wakes.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Wake {
     pub(crate) right: Duration,
     /// The claims of this tick, to count the runs that other ticks of the worker hold. Their number
     /// is not enough, because some of them may be lost.
-    pub(crate) own_claims: Vec<Token>,
+    pub(crate) own_claims: Vec<FencingToken>,
     /// When to begin nothing more, because other statements have their turn.
     pub(crate) until: Instant,
     /// A search for runs that can't be claimed begins, because a claim failed with this error.

@@ -48,10 +48,7 @@ fn the_manual_pages_and_the_reference_are_up_to_date() {
     let is_stale =
         |name: &&String| fs::read_to_string(root.join(name)).ok().as_ref() != pages.get(*name);
     let stale: Vec<_> = names.iter().filter(is_stale).collect();
-    assert!(
-        stale.is_empty(),
-        "stale: {stale:?}; run `UPDATE_MAN=1 cargo test --bin jobctl manual_pages`"
-    );
+    assert!(stale.is_empty(), "stale: {stale:?}; run `UPDATE_MAN=1 cargo test --lib manual_pages`");
 }
 
 /// The commands with all their flags.

@@ -7,7 +7,7 @@ use crate::commands::help::grouped;
 
 /// The generated part of the page follows this line.
 pub(super) const MARKER: &str =
-    "<!-- Generated from here on: `UPDATE_MAN=1 cargo test --bin jobctl manual_pages` -->\n";
+    "<!-- Generated from here on: `UPDATE_MAN=1 cargo test --lib manual_pages` -->\n";
 
 /// The exit statuses of every command.
 pub(super) const EXIT_STATUSES: [(u8, &str); 10] = [

@@ -9,13 +9,13 @@ use super::super::request::{Answer, Request};
 use super::database::{Database, Kept, Run};
 use super::host::{Host, Stage, Tick};
 use super::{Time, seconds};
-use crate::attempt::Task;
 use crate::job::attempt::{HistoryOutcome, StopReason};
 use crate::job::backoff::wait_after;
 use crate::job::enqueue::KeyScope;
 use crate::job::failure::ErrorType;
 use crate::job::status::Status;
-use crate::store::{Claimed, LeaseState, Token};
+use crate::store::{Claimed, FencingToken, LeaseState};
+use crate::tick::execution::Task;
 
 /// The cause of a change of the database.
 pub(super) enum By<'a> {
@@ -24,7 +24,7 @@ pub(super) enum By<'a> {
         worker: &'a str,
         tick: &'a Tick,
         request: &'a Request,
-        tokens: &'a [Token],
+        tokens: &'a [FencingToken],
     },
     /// A statement of a tick that no check has seen.
     LateCommit,
@@ -68,17 +68,17 @@ pub(super) struct Checks {
     fired: BTreeMap<(i64, DateTime<Utc>), i64>,
     /// How many processes a run had, and how many of them a failover forgot.
     starts: BTreeMap<i64, (i32, i32)>,
-    started: BTreeSet<Token>,
+    started: BTreeSet<FencingToken>,
     /// When the database granted or renewed a lease, and the tick that has it.
-    granted: BTreeMap<Token, Time>,
-    claimed_by: BTreeMap<Token, usize>,
+    granted: BTreeMap<FencingToken, Time>,
+    claimed_by: BTreeMap<FencingToken, usize>,
     /// How many runs of a job run, in all and by share.
     running: Running,
     paced: BTreeMap<String, Paced>,
     /// When a tick learned that a lease is lost.
-    lost: BTreeMap<Token, Time>,
+    lost: BTreeMap<FencingToken, Time>,
     /// Results that are not recorded, since when.
-    results: BTreeMap<Token, Time>,
+    results: BTreeMap<FencingToken, Time>,
     pub(super) calm_since: Option<Time>,
     /// Two processes of one run are excused until then: a failover forgot a claim.
     excused_until: Time,
@@ -207,7 +207,7 @@ impl Checks {
         let Some(old) = old else { return self.created(run, by, database) };
         let was_running = old.status == Status::Running;
         let held = was_running.then(|| token(old));
-        let is_held = |worker: &str, of: &Token| {
+        let is_held = |worker: &str, of: &FencingToken| {
             Some(*of) == held && old.locked_by.as_deref() == Some(worker)
         };
         let is_over = old.locked_until.is_some_and(|until| until < database.now);
@@ -431,7 +431,7 @@ impl Checks {
             self.fail(format!("run {} starts after it has expired", run.id));
         }
         // A process whose lease is lost ends soon.
-        let is_held = |claim: &&Token| {
+        let is_held = |claim: &&FencingToken| {
             let is_held =
                 |run: &Run| token(run) == **claim && run.locked_until > Some(database.now);
             database.runs.get(&claim.id).is_some_and(is_held)
@@ -465,7 +465,7 @@ impl Checks {
     /// A process has ended.
     pub(super) fn ended(
         &mut self,
-        claim: &Token,
+        claim: &FencingToken,
         why: Option<Option<StopReason>>,
         host: &Host,
         now: Time,
@@ -500,7 +500,7 @@ impl Checks {
     }
 
     /// A job is ended, or ends.
-    pub(super) fn stopped(&mut self, tick: &Tick, claim: &Token, now: Instant) {
+    pub(super) fn stopped(&mut self, tick: &Tick, claim: &FencingToken, now: Instant) {
         let Some(Stage::Ending { why: Some(StopReason::LeaseLost), .. }) = tick.pool.stage(claim)
         else {
             return;
@@ -636,8 +636,12 @@ fn was_lost(kept: Option<&Kept>) -> bool {
     result.is_some_and(|result| result.next_status.outcome == HistoryOutcome::LeaseExpired)
 }
 
-fn token(run: &Run) -> Token {
-    Token { id: run.id, attempt: run.attempts, claimed_at: run.started_at.unwrap_or_default() }
+fn token(run: &Run) -> FencingToken {
+    FencingToken {
+        id: run.id,
+        attempt: run.attempts,
+        claimed_at: run.started_at.unwrap_or_default(),
+    }
 }
 
 /// Whether a host is paused, or was a short time ago.

@@ -22,9 +22,10 @@ use crate::job::status::{HoldScope, Status};
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
-    self, Accepted, ActionResult, BatchSize, Bisection, Claim, ClaimFilter, ClaimResult, Claimed,
-    DefinedAction, DueRun, Finish, HoldTarget, Holder, Kind, LeaseState, NewRun, OldRuns, Position,
-    Queued, Recorded, Recovered, Renewed, RetryTerms, StepResult, Token, Unlisted,
+    self, Accepted, BatchSize, Bisection, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction,
+    DueRun, FencingToken, Finish, HoldTarget, Holder, Kind, LeaseState, NewRun, OldRuns,
+    OperationResult, Position, Queued, Recorded, Recovered, Renewed, RetryTerms, StepResult,
+    Unlisted,
 };
 use crate::tick::request::{Answer, Request};
 use crate::tick::timing::Timing;
@@ -155,7 +156,7 @@ pub(super) struct Worker {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Kept {
     #[serde(skip)]
-    pub(super) claim: Token,
+    pub(super) claim: FencingToken,
     pub(super) worker: String,
     pub(super) locked_until: Time,
     pub(super) result: Option<Finish>,
@@ -504,7 +505,7 @@ impl Database {
     }
 
     /// Returns the run whose lease this claim still has: the fence of every write.
-    fn held(&self, worker: &str, claim: &Token) -> Option<&Run> {
+    fn held(&self, worker: &str, claim: &FencingToken) -> Option<&Run> {
         self.runs.get(&claim.id).filter(|run| {
             run.status == Status::Running
                 && run.locked_by.as_deref() == Some(worker)
@@ -643,7 +644,12 @@ impl Database {
     }
 
     /// heartbeat.sql and keep_locked.sql
-    fn renew(&mut self, worker: &str, claims: &[Token], lease: Duration) -> Result<Vec<Renewed>> {
+    fn renew(
+        &mut self,
+        worker: &str,
+        claims: &[FencingToken],
+        lease: Duration,
+    ) -> Result<Vec<Renewed>> {
         let mut renewed = Vec::with_capacity(claims.len());
         for claim in claims {
             let state = match self.held(worker, claim) {
@@ -672,7 +678,7 @@ impl Database {
     fn keep_locked(
         &mut self,
         worker: &str,
-        claim: &Token,
+        claim: &FencingToken,
         lease: Duration,
         result: Option<Finish>,
     ) -> bool {
@@ -719,7 +725,7 @@ impl Database {
         &mut self,
         session: &Session,
         results: &[Finish],
-        unstarted: &[Token],
+        unstarted: &[FencingToken],
         claim: Option<&Claim>,
         skips_locked: bool,
     ) -> Result<StepResult> {
@@ -1038,7 +1044,7 @@ impl Database {
     }
 
     /// locked.sql and release.sql
-    fn release(&mut self, worker: &str, claims: &[&Token]) -> Result<()> {
+    fn release(&mut self, worker: &str, claims: &[&FencingToken]) -> Result<()> {
         let now = self.now;
         for claim in claims {
             let Some(run) = self.held(worker, claim) else { continue };
@@ -1060,7 +1066,7 @@ impl Database {
     }
 
     /// note_lost.sql
-    fn note_lost(&mut self, worker: &str, claim: Token, started_ago: Duration) {
+    fn note_lost(&mut self, worker: &str, claim: FencingToken, started_ago: Duration) {
         let is_over = self.runs.get(&claim.id).is_some_and(|run| {
             let is_ended = run.attempts == claim.attempt && run.status != Status::Running;
             run.attempts > claim.attempt || is_ended
@@ -1460,7 +1466,7 @@ impl Database {
         ids: &[i64],
         from: &[Status],
         act: impl Fn(&mut Self, Run) -> Result<bool>,
-    ) -> store::Result<Vec<ActionResult>> {
+    ) -> store::Result<Vec<OperationResult>> {
         self.transact(doing, |it| {
             let ids: BTreeSet<_> =
                 ids.iter().copied().filter(|id| it.runs.contains_key(id)).collect();
@@ -1472,7 +1478,7 @@ impl Database {
                 let run = it.runs[&id].clone();
                 let status = run.status;
                 let granted = from.contains(&run.status) && act(it, run)?;
-                answers.push(ActionResult { id, status, granted });
+                answers.push(OperationResult { id, status, granted });
             }
             Ok(answers)
         })
@@ -1484,7 +1490,7 @@ impl Database {
         ids: &[i64],
         from: &[Status],
         terms: RetryTerms,
-    ) -> store::Result<Vec<ActionResult>> {
+    ) -> store::Result<Vec<OperationResult>> {
         self.act("retry", ids, from, |it, mut run| {
             // The key belongs to an unfinished run, else to the newest of the runs in `ids`.
             let has_key = |other: &Run| {
@@ -1536,7 +1542,7 @@ impl Database {
         &mut self,
         ids: &[i64],
         from: &[Status],
-    ) -> store::Result<Vec<ActionResult>> {
+    ) -> store::Result<Vec<OperationResult>> {
         self.act("cancel", ids, from, |it, mut run| {
             if run.finished_at.is_some() {
                 return Ok(false);
@@ -1555,7 +1561,7 @@ impl Database {
         &mut self,
         ids: &[i64],
         from: &[Status],
-    ) -> store::Result<Vec<ActionResult>> {
+    ) -> store::Result<Vec<OperationResult>> {
         self.act("prune", ids, from, |it, run| {
             let is_final = run.finished_at.is_some();
             if is_final {

@@ -24,17 +24,17 @@ use super::database::{Database, Session, Spec, Write, first_fire};
 use super::left_out::leave_out;
 use crate::connect::{ConnectionThread, Target};
 use crate::exit::Exit;
-use crate::health::SeenTicks;
 use crate::job::action::JobKind;
 use crate::job::attempt::HistoryOutcome;
 use crate::job::enqueue::KeyScope;
 use crate::job::failure::ErrorType;
 use crate::job::next_status::NextStatus;
+use crate::job::seen_ticks::SeenTicks;
 use crate::job::status::{HoldScope, Status};
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
-    self, ApplyMode, Cause, Claim, ClaimFilter, Finish, HoldTarget, Holder, Kind, Lane, Limits,
-    NewRun, OldRuns, Position, RetryTerms, RunAction, Store, Token, Unlisted,
+    self, ApplyMode, Cause, Claim, ClaimFilter, FencingToken, Finish, HoldTarget, Holder, Kind,
+    Lane, NewRun, OldRuns, Position, RetryTerms, Store, Timeouts, Unlisted,
 };
 use crate::tick::request::{Answer, AnswerTimeout, Request};
 use crate::tick::timing::Timing;
@@ -236,7 +236,7 @@ fn said_of(answer: Answer) -> String {
     }
 }
 
-fn actions(answer: store::Result<Vec<store::ActionResult>>) -> String {
+fn actions(answer: store::Result<Vec<store::OperationResult>>) -> String {
     said(answer.map(|answers| sorted(answers.iter().map(|it| format!("{it:?}")).collect())))
 }
 
@@ -284,7 +284,7 @@ impl Tick {
             database: tick::database::Database::over(connect(url), Arc::default()),
             plan: Plan { worker, filter, concurrency: 100, bounds, prune, is_remembered: false },
             holder: Holder { worker: String::new(), tick: String::new() },
-            timing: Timing { limits: limits(LOCK), ..Timing::of(LEASE) },
+            timing: Timing { timeouts: timeouts(LOCK), ..Timing::of(LEASE) },
         }
     }
 
@@ -295,8 +295,8 @@ impl Tick {
     }
 }
 
-fn limits(lock: Duration) -> Limits {
-    Limits { lock, ..Limits::USUAL }
+fn timeouts(lock: Duration) -> Timeouts {
+    Timeouts { lock, ..Timeouts::USUAL }
 }
 
 /// The session that performs an operation.
@@ -315,8 +315,8 @@ impl Party<'_> {
             (Self::Tick(_), _) => unreachable!(),
         };
         let cause = Cause { host_user: "ana@web1".to_owned(), reason: None };
-        let act = |action: &RunAction, ids: &[i64], from: &[Status]| {
-            let answers = store.act(action, ids.to_vec(), from, &cause, false);
+        let act = |operation: &store::Operation, ids: &[i64], from: &[Status]| {
+            let answers = store.operate(operation, ids.to_vec(), from, &cause, false);
             actions(answers.map(|(answers, _)| answers))
         };
         match operation {
@@ -324,9 +324,9 @@ impl Party<'_> {
                 let runs = runs.iter().map(NewRun::encode).collect();
                 said(store.enqueue(Arc::new(runs), |_| ()))
             }
-            Operation::Retry(ids, from, terms) => act(&RunAction::Retry(*terms), ids, from),
-            Operation::Cancel(ids, from) => act(&RunAction::Cancel, ids, from),
-            Operation::Remove(ids, from) => act(&RunAction::Remove, ids, from),
+            Operation::Retry(ids, from, terms) => act(&store::Operation::Retry(*terms), ids, from),
+            Operation::Cancel(ids, from) => act(&store::Operation::Cancel, ids, from),
+            Operation::Remove(ids, from) => act(&store::Operation::Remove, ids, from),
             Operation::Pause(name) => said(store.pause(name.clone(), cause)),
             Operation::Resume(name) => {
                 // As `jobctl resume`.
@@ -394,7 +394,7 @@ impl Real {
         sql.rows(&format!("PREPARE rows AS {ROWS}"));
         let operators = [(); 2].map(|()| {
             let mut store = Store::over(connect(url), Arc::default());
-            store.limit(limits(LOCK));
+            store.set_timeouts(timeouts(LOCK));
             store
         });
         Self { ticks: (0..TICKS.len()).map(|_| Tick::open(url)).collect(), operators, sql, locker }
@@ -459,13 +459,13 @@ impl Real {
     fn race(&mut self, run: i64, both: &[Operation; 2]) -> String {
         self.locker
             .rows(&format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {run} FOR UPDATE"));
-        let patient = limits(Duration::from_secs(5));
+        let patient = timeouts(Duration::from_secs(5));
         let [first, second] = self.ticks.get_disjoint_mut([0, 1]).unwrap();
         let [one, other] = &mut self.operators;
-        first.timing.limits = patient;
-        second.timing.limits = patient;
-        one.limit(patient);
-        other.limit(patient);
+        first.timing.timeouts = patient;
+        second.timing.timeouts = patient;
+        one.set_timeouts(patient);
+        other.set_timeouts(patient);
         let party = |operation: &Operation, tick, store| match operation {
             Operation::Tick(..) => Party::Tick(tick),
             _ => Party::Operator(store),
@@ -491,9 +491,9 @@ impl Real {
             format!("{order}{} {}", one.join().unwrap(), other.join().unwrap())
         });
         for tick in &mut self.ticks[..2] {
-            tick.timing.limits = limits(LOCK);
+            tick.timing.timeouts = timeouts(LOCK);
         }
-        self.operators.iter_mut().for_each(|store| store.limit(limits(LOCK)));
+        self.operators.iter_mut().for_each(|store| store.set_timeouts(timeouts(LOCK)));
         said
     }
 
@@ -578,7 +578,7 @@ struct Sequence {
     model: Database,
     sessions: Vec<Session>,
     /// All claims so far, by the tick that made them.
-    claims: Vec<(usize, Token)>,
+    claims: Vec<(usize, FencingToken)>,
     positions: Vec<Position>,
     last_lane: Option<Lane>,
     /// Computed from schedules earlier; by now they may have fired.
@@ -648,7 +648,7 @@ impl Sequence {
             row.and_then(|row| row.claiming.as_ref())
                 .is_some_and(|(it, until)| *it == session.holder.tick && *until > self.model.now)
         };
-        let holds = |(index, claim): &&(usize, Token)| {
+        let holds = |(index, claim): &&(usize, FencingToken)| {
             let worker = Some(&self.sessions[*index].holder.worker);
             let run = self.model.runs.get(&claim.id).filter(|run| run.locked_by.as_ref() == worker);
             run.is_some_and(|run| run.started_at == Some(claim.claimed_at))
@@ -803,7 +803,7 @@ impl Sequence {
     }
 
     /// Claims of this tick, mostly; some are not valid.
-    fn tokens(&mut self, index: usize) -> Vec<Token> {
+    fn tokens(&mut self, index: usize) -> Vec<FencingToken> {
         let random = &mut self.random;
         let mut tokens = BTreeSet::new();
         for (owner, mut claim) in self.claims.iter().rev().copied().take(8) {
@@ -843,7 +843,7 @@ impl Sequence {
         Request::Step { results, unstarted, claim, skips_locked: random.percent(50) }
     }
 
-    fn finish(&mut self, token: Token) -> Finish {
+    fn finish(&mut self, token: FencingToken) -> Finish {
         let random = &mut self.random;
         let (status, outcome, error_type) = random.of(&[
             (Status::Succeeded, HistoryOutcome::Succeeded, None),

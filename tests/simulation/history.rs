@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use super::super::machine::{Event, Instruction};
 use super::super::request::{Answer, AnswerTimeout, Request};
-use crate::attempt::{Ended, Task};
-use crate::store::{self, Claim, Claimed, Token};
+use crate::store::{self, Claim, Claimed, FencingToken};
+use crate::tick::execution::{Ended, Task};
 
 /// A claim as `RUN/ATTEMPT@SECONDS`.
-pub(super) fn claim(claim: &Token) -> String {
+pub(super) fn claim(claim: &FencingToken) -> String {
     format!("{}/{}@{}", claim.id, claim.attempt, claim.claimed_at.format("%M:%S%.6f"))
 }
 
@@ -118,7 +118,7 @@ pub(super) fn answer(answer: &Answer) -> String {
         Answer::Step(Ok(step)) => {
             let mut recorded: Vec<_> = step.recorded.iter().collect();
             recorded.sort_by_key(|(claim, _)| **claim);
-            let word = |(it, status): (&Token, &_)| format!("{} {status:?}", claim(it));
+            let word = |(it, status): (&FencingToken, &_)| format!("{} {status:?}", claim(it));
             let recorded = list(recorded, word);
             let (locked, taken) = (&step.locked, list(&step.taken.claimed, run));
             let skipped = if step.taken.skipped { " skipped" } else { "" };

@@ -11,10 +11,10 @@ use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::Time;
 use super::database::Session;
-use crate::attempt::{Ended, Task};
 use crate::execute::{PoolState, WakeWhen};
 use crate::job::attempt::StopReason;
-use crate::store::{Claimed, Token};
+use crate::store::{Claimed, FencingToken};
+use crate::tick::execution::{Ended, Task};
 
 /// src/execute/shell.rs has the same times.
 const KILL_GRACE: Duration = Duration::from_secs(5);
@@ -140,8 +140,8 @@ pub(super) struct Pool {
     pub(super) threads: usize,
     /// The tasks that wait for a thread, and since when.
     pub(super) waiting: VecDeque<(Task, Instant)>,
-    pub(super) running: BTreeMap<Token, Execution>,
-    pub(super) stops: BTreeMap<Token, Stop>,
+    pub(super) running: BTreeMap<FencingToken, Execution>,
+    pub(super) stops: BTreeMap<FencingToken, Stop>,
     pub(super) ended: Vec<Ended>,
     pub(super) bytes: usize,
     pub(super) unrecorded: usize,
@@ -202,12 +202,12 @@ impl Pool {
         wakes
     }
 
-    pub(super) fn stage(&self, claim: &Token) -> Option<Stage> {
+    pub(super) fn stage(&self, claim: &FencingToken) -> Option<Stage> {
         self.running.get(claim).map(|execution| execution.stage)
     }
 
     /// Lets an execution go on until `now`.
-    pub(super) fn advance(&mut self, claim: &Token, now: Instant) -> Option<Next> {
+    pub(super) fn advance(&mut self, claim: &FencingToken, now: Instant) -> Option<Next> {
         let execution = self.running.get_mut(claim)?;
         let stop = self.stops[claim];
         let (job, started) = (execution.job, execution.started);
@@ -261,7 +261,7 @@ pub(super) struct Exchange {
     /// How long to wait after a signal.
     pub(super) interrupted: Duration,
     /// The claims that exist if the transaction is committed.
-    pub(super) made: Vec<Token>,
+    pub(super) made: Vec<FencingToken>,
 }
 
 pub(super) struct Tick {
@@ -293,7 +293,7 @@ pub(super) struct Tick {
     pub(super) is_woken: bool,
     pub(super) has_exited: bool,
     /// When the answered renewal of a claim was sent.
-    pub(super) renewed: BTreeMap<Token, Instant>,
+    pub(super) renewed: BTreeMap<FencingToken, Instant>,
     /// In the second of simulated time: statements, steps of the machine, and ended jobs.
     pub(super) second: (Time, usize, usize, usize),
 }

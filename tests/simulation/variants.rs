@@ -9,9 +9,9 @@ use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::super::turns::{Duty, Turns};
 use super::database::Database;
-use crate::attempt::Ended;
 use crate::job::attempt::{HistoryOutcome, StopReason};
-use crate::store::{LeaseState, Token};
+use crate::store::{FencingToken, LeaseState};
+use crate::tick::execution::Ended;
 
 macro_rules! variants {
     ($($name:ident $seeds:literal $what:literal,)*) => {
@@ -138,7 +138,7 @@ impl Variant {
 
     /// Changes a request that has reached the server, and the rows that it sees.
     pub(super) fn before(self, request: &mut Request, database: &mut Database) -> Saved {
-        let row = |claim: &mut Token, is_same: fn(&Token, i32) -> bool| {
+        let row = |claim: &mut FencingToken, is_same: fn(&FencingToken, i32) -> bool| {
             if let Some(run) = database.runs.get(&claim.id)
                 && is_same(claim, run.attempts)
                 && let Some(claimed_at) = run.started_at
@@ -151,7 +151,7 @@ impl Variant {
                 results.iter_mut().for_each(|result| row(&mut result.token, |_, _| true));
             }
             (Self::FenceWithoutTime, Request::Step { results, .. }) => {
-                let is_same = |claim: &Token, attempts| claim.attempt == attempts;
+                let is_same = |claim: &FencingToken, attempts| claim.attempt == attempts;
                 results.iter_mut().for_each(|result| row(&mut result.token, is_same));
             }
             (Self::ReleaseUnfenced, Request::Step { unstarted, .. }) => {

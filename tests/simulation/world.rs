@@ -15,11 +15,11 @@ use super::history;
 use super::host::{Clock, Exchange, Execution, Host, Job, Next, Pool, Stage, Stop, Tick};
 use super::variants::Variant;
 use super::{Random, Time, seconds};
-use crate::attempt::{Ended, JudgedAttempt, Task};
 use crate::exit::Exit;
 use crate::job::attempt::{AttemptResult, JobOutput, Outcome, StopReason};
 use crate::job::failure::{Failure, RetryAfter};
-use crate::store::{self, ClaimFilter, Holder, Kind, Token};
+use crate::store::{self, ClaimFilter, FencingToken, Holder, Kind};
+use crate::tick::execution::{Ended, JudgedAttempt, Task};
 
 /// How long a connection attempt waits for a silent server.
 const CONNECT_TIMEOUT: Time = seconds(10);
@@ -30,7 +30,7 @@ pub(super) enum What {
     /// The driver's timer, or something that wakes it.
     Wake(usize, u64),
     /// A job's next step.
-    Job(usize, Token),
+    Job(usize, FencingToken),
     Signal(usize),
     Connected(usize, u64),
     /// A request reaches the server. The fault that follows.
@@ -730,7 +730,7 @@ impl World {
     }
 
     /// Lets a job go on until now.
-    fn job(&mut self, tick: &mut Tick, claim: &Token) {
+    fn job(&mut self, tick: &mut Tick, claim: &FencingToken) {
         let now = self.clock(tick);
         let is_working = |tick: &Tick| matches!(tick.pool.stage(claim), Some(Stage::Working));
         let was_working = is_working(tick);
@@ -755,7 +755,7 @@ impl World {
     fn ended(
         &mut self,
         tick: &mut Tick,
-        claim: &Token,
+        claim: &FencingToken,
         why: Option<Option<StopReason>>,
         now: Instant,
     ) {
@@ -816,19 +816,19 @@ impl World {
         let number = self.statements;
         let is_wake = matches!(request, Request::Wake(_));
         let parts = if is_wake { 4 } else { 1 };
-        let limits = tick.timing.limits_of(timeout, now);
+        let timeouts = tick.timing.timeouts_of(timeout, now);
         // Each transaction of a wake has its own limit.
         let most = if is_wake && self.slowness.is_slow() { 16 } else { parts };
-        let mut until = now + (limits.statement + limits.silence) * most;
+        let mut until = now + (timeouts.statement + timeouts.silence) * most;
         if tick.signals > 0 {
-            until = until.min(now + limits.interrupted);
+            until = until.min(now + timeouts.interrupted);
         }
         tick.exchange = Some(Exchange {
             number,
             request,
             sent: now,
             until,
-            interrupted: limits.interrupted,
+            interrupted: timeouts.interrupted,
             made: Vec::new(),
         });
         let fault = self.fault();
@@ -870,7 +870,7 @@ impl World {
         };
         let mut delay = self.travel();
         if is_slow {
-            let longest = tick.timing.limits.statement.as_nanos() as u64 * 3 / 2;
+            let longest = tick.timing.timeouts.statement.as_nanos() as u64 * 3 / 2;
             delay += self.random.below(longest);
             // The slowest answer may be the last one for a long time.
             if self.random.chance(40) {
@@ -1100,7 +1100,7 @@ impl Tick {
 }
 
 /// The claims that a request names.
-fn tokens(request: &Request) -> Vec<Token> {
+fn tokens(request: &Request) -> Vec<FencingToken> {
     match request {
         Request::Step { results, unstarted, .. } => {
             results.iter().map(|result| result.token).chain(unstarted.iter().copied()).collect()
@@ -1119,7 +1119,7 @@ fn busy() -> store::Error {
 }
 
 /// Returns the answer of a request that failed; `made` are the claims that may exist.
-fn refusal(request: &Request, error: store::Error, made: Vec<Token>) -> Answer {
+fn refusal(request: &Request, error: store::Error, made: Vec<FencingToken>) -> Answer {
     let made = if error.kind == Kind::Lost { made } else { Vec::new() };
     match request {
         Request::Wake(_) => Answer::Wake { woken: Err(error), is_searching: false },

@@ -1,6 +1,6 @@
 -- What a tick must know before it changes anything: how many runs its worker holds without the
 -- tick's own claims, and when a tick noticed a restore that no operator has accepted; see
--- src/health/restored.rs. In wake.sql, planning the look at the events would take a millisecond of
+-- src/job/seen_ticks.rs. In wake.sql, planning the look at the events would take a millisecond of
 -- each tick without work.
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at, as in finish.sql
 -- Always one row.

@@ -6,7 +6,7 @@
 -- $6  queues that the tick serves, empty for all
 -- $7  excluded_jobs    $8  excluded_kinds of definitions
 -- Always one row; claiming_tick is the tick that has the right now. previous_tick_at is the tick
--- before this one, created_at the time of the first migration; see src/health/restored.rs.
+-- before this one, created_at the time of the first migration; see src/job/seen_ticks.rs.
 WITH seen AS MATERIALIZED (
     SELECT
         EXISTS (

@@ -9,12 +9,12 @@ use anyhow::Context;
 use clap::{Args, ValueHint};
 use rustix::process::geteuid;
 
-use super::{DatabaseFlags, crontab, env_file, quote};
+use super::{DatabaseFlags, crontab_block, env_file, quote};
 use crate::execute::{read_crontab, replace_crontab};
 use crate::exit::{Exit, Fault};
 use crate::files::{self, Folder, SETTINGS_LIMIT};
 use crate::job::command_text::own_subcommand;
-use crate::job::crontab::variable;
+use crate::job::crontab_import::variable;
 use crate::print;
 use crate::store::{Mode, Store};
 
@@ -86,7 +86,7 @@ impl Arguments {
         if self.systemd {
             self.change_units(Some(&environment))
         } else {
-            let block = crontab::block(&self.lines(&environment)?);
+            let block = crontab_block::block(&self.lines(&environment)?);
             if !Path::new(SENDMAIL).exists() {
                 print::complain(&format!("{LOST}; install a mail program, or send them elsewhere"));
             }
@@ -122,7 +122,7 @@ impl Arguments {
     /// Puts this block into the crontab that was read as `old`, or removes it if it is empty.
     fn change_crontab(&self, old: io::Result<String>, block: &str) -> anyhow::Result<()> {
         let old = old.context("cannot read the crontab")?;
-        let new = crontab::replaced(&old, block).ok_or_else(|| {
+        let new = crontab_block::replaced(&old, block).ok_or_else(|| {
             let why = "cannot change the crontab: the line `# END jobctl` is missing; add it";
             Fault::new(Exit::CouldNot, why)
         })?;
@@ -202,7 +202,7 @@ impl Arguments {
     }
 
     fn confirm(&self, what: &str, old: &str, new: &str) -> anyhow::Result<()> {
-        for line in crontab::difference(old, new) {
+        for line in crontab_block::difference(old, new) {
             print::answer(&format!("{line}\n"))?;
         }
         if self.yes {
@@ -214,7 +214,7 @@ impl Arguments {
 
 /// Removes the notes of `check --repeat` and `tick --quiet`.
 fn remove_state() -> anyhow::Result<()> {
-    let Some(folder) = print::state_folder().filter(|folder| folder.exists()) else {
+    let Some(folder) = files::state_folder().filter(|folder| folder.exists()) else {
         return Ok(());
     };
     // If another user can write to it, a link may lead elsewhere.
@@ -300,7 +300,7 @@ fn subcommand_of_line(line: &str) -> Option<&str> {
 /// Complains of a tick outside the block of `init`, and of variables that hold in the block, unless
 /// it sets them: cron gives them to its lines.
 fn complain_of(text: &str, block: &[(String, String)]) {
-    let own = crontab::without_block(text).unwrap_or_default();
+    let own = crontab_block::without_block(text).unwrap_or_default();
     let is_tick = |line: &str| subcommand_of_line(line) == Some("tick");
     for (number, _) in (1..).zip(own.lines()).filter(|(_, line)| is_tick(line)) {
         print::complain(&format!(
@@ -308,7 +308,7 @@ fn complain_of(text: &str, block: &[(String, String)]) {
              enough"
         ));
     }
-    let lines = crontab::before_block(text);
+    let lines = crontab_block::before_block(text);
     let above: BTreeMap<_, _> = lines.filter_map(|line| variable(line.trim_start())).collect();
     let is_set = |name: &str| {
         let wins = |set: &str| set == name || set == super::VARIABLE && name == "DATABASE_URL";

@@ -122,7 +122,8 @@ impl Caller {
 /// Sends a request. Uses a kept connection if it has been idle for less than `idle`.
 fn ask(agent: &Agent, request: &HttpRequest, idle: Duration) -> Result<Response<Body>, Error> {
     connection::begin();
-    let mut head = http::Request::builder().method(&request.method).uri(&request.endpoint.uri);
+    let mut head =
+        http::Request::builder().method(request.method.as_str()).uri(&request.endpoint.uri);
     if let Some(headers) = head.headers_mut() {
         headers.clone_from(&request.headers);
     }

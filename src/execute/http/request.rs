@@ -5,11 +5,11 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use ureq::http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use ureq::http::{Method, StatusCode, Uri};
+use ureq::http::{StatusCode, Uri};
 use url::Url;
 
 use super::HEADER_LIMIT;
-use crate::job::action::{self, Http};
+use crate::job::action::{self, Http, Method};
 use crate::job::attempt::AttemptIdentity;
 use crate::job::failure::Failure;
 
@@ -54,7 +54,7 @@ impl<'a> HttpRequest<'a> {
         let endpoint = Endpoint::parse(&call.url).map_err(Failure::BadPayload)?;
         let method = call.method().map_err(Failure::BadPayload)?;
         let mut body = call.json.as_ref().map(|json| json.get()).or(call.body.as_deref());
-        if matches!(method, Method::POST | Method::PUT | Method::PATCH) {
+        if matches!(method, Method::Post | Method::Put | Method::Patch) {
             // Send an empty body with `Content-Length: 0`: without this header, many servers refuse
             // these methods.
             body = body.or(Some(""));
@@ -78,7 +78,7 @@ impl<'a> HttpRequest<'a> {
                 let why = format!("header `{name}` is longer than {} KiB", HEADER_LIMIT / 1024);
                 return Err(Failure::BadPayload(why).into());
             }
-            let (name, mut value) = action::header(name, &filled).map_err(|why| match filled {
+            let (name, mut value) = checked(name, &filled).map_err(|why| match filled {
                 Cow::Borrowed(_) => Failure::BadPayload(why),
                 // The variable's value is wrong. It may change, so allow another attempt.
                 Cow::Owned(_) => Failure::Spawn(why),
@@ -100,7 +100,7 @@ impl<'a> HttpRequest<'a> {
     ) -> Option<Self> {
         let is_repeated = match status.as_u16() {
             307 | 308 => true,
-            301..=303 => matches!(self.method, Method::GET | Method::HEAD),
+            301..=303 => matches!(self.method, Method::Get | Method::Head),
             _ => return None,
         };
         let endpoint = self.endpoint.follow(location?.to_str().ok()?)?;
@@ -109,7 +109,7 @@ impl<'a> HttpRequest<'a> {
             next.headers.clone_from(&next.own);
         }
         if !is_repeated {
-            (next.method, next.body) = (Method::GET, None);
+            (next.method, next.body) = (Method::Get, None);
             use header::{CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPECT};
             for name in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, EXPECT] {
                 next.own.remove(&name);
@@ -162,6 +162,13 @@ impl Endpoint {
     fn is_same_origin(&self, other: &Self) -> bool {
         self.url.origin() == other.url.origin()
     }
+}
+
+/// Returns a header that a call may have.
+fn checked(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    action::check_header(name, value)?;
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| error.to_string())?;
+    Ok((name, HeaderValue::from_str(value).map_err(|error| error.to_string())?))
 }
 
 /// Replaces `${NAME}` by the variable's value, once: a value is not searched for further names.
@@ -299,7 +306,7 @@ mod tests {
                 "x-jobctl-run-id: 42"
             ]
         );
-        assert_eq!((request.method, request.body), (Method::POST, Some("[1]")));
+        assert_eq!((request.method, request.body), (Method::Post, Some("[1]")));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The actions of an operator: retry, cancel, edit, settle, remove and prune runs; hold jobs,
+//! The operations of an operator: retry, cancel, edit, settle, remove and prune runs; hold jobs,
 //! queues and workers, which claims then skip.
 
 use std::time::Duration;
@@ -21,9 +21,9 @@ pub(crate) struct Cause {
     pub(crate) reason: Option<String>,
 }
 
-/// An action on runs by id.
+/// What to do with runs by id.
 #[derive(Clone, Debug)]
-pub(crate) enum RunAction {
+pub(crate) enum Operation {
     /// Queues runs again. A running run is taken from its worker.
     Retry(RetryTerms),
     /// Stops runs.
@@ -35,7 +35,7 @@ pub(crate) enum RunAction {
     Remove,
 }
 
-impl RunAction {
+impl Operation {
     /// Returns the name of the command.
     pub(crate) fn verb(&self) -> &'static str {
         match self {
@@ -90,8 +90,8 @@ pub(crate) struct HoldTarget {
 }
 
 rows! {
-    /// A run's status before the action, and whether the action was granted.
-    pub(crate) struct ActionResult {
+    /// A run's status before the operation, and whether it was granted.
+    pub(crate) struct OperationResult {
         pub(crate) id: i64,
         pub(crate) status: Status,
         pub(crate) granted: bool,
@@ -117,46 +117,46 @@ rows! {
     }
 }
 
-/// The actions on ids apply to the runs whose status is one of `from`. An id that is missing from
-/// the answer does not exist.
+/// Operations apply to runs whose status is one of `from`. An id that is missing from the answer
+/// does not exist.
 impl Store {
     /// Returns the answers that a request would get by the statuses of the runs, and changes
     /// nothing. It does not detect two conflicts: another run has the key, or no start would be
     /// left.
-    pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<ActionResult>> {
+    pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<OperationResult>> {
         let statement = owned!("operate/dry_run"; ids, from = from.to_vec());
         self.query("read runs", Transaction::list, statement)
     }
 
-    /// Performs an action on runs. Skips runs that another session has locked, and returns them
+    /// Performs an operation on runs. Skips runs that another session has locked, and returns them
     /// too; or waits for them.
-    pub(crate) fn act(
+    pub(crate) fn operate(
         &self,
-        action: &RunAction,
+        operation: &Operation,
         ids: Vec<i64>,
         from: &[Status],
         cause: &Cause,
         skips_locked: bool,
-    ) -> Result<(Vec<ActionResult>, Vec<i64>)> {
-        let (action, from) = (action.clone(), from.to_vec());
+    ) -> Result<(Vec<OperationResult>, Vec<i64>)> {
+        let (operation, from) = (operation.clone(), from.to_vec());
         let Cause { host_user, reason } = cause.clone();
-        self.transact(action.verb(), move |transaction| {
+        self.transact(operation.verb(), move |transaction| {
             let locked: Vec<i64> = match skips_locked {
                 true => transaction.list(query!("operate/locked"; ids))?,
                 false => Vec::new(),
             };
             let mut ids = ids.clone();
             ids.retain(|id| !locked.contains(id));
-            let answers: Vec<ActionResult> = match &action {
-                RunAction::Retry(RetryTerms { cancelled_now, unsettled }) => {
+            let answers: Vec<OperationResult> = match &operation {
+                Operation::Retry(RetryTerms { cancelled_now, unsettled }) => {
                     transaction.list(query!(
                         "operate/retry"; ids, from, host_user, reason, cancelled_now, unsettled
                     ))
                 }
-                RunAction::Cancel => {
+                Operation::Cancel => {
                     transaction.list(query!("operate/cancel"; ids, from, host_user, reason))
                 }
-                RunAction::Edit(edit) => {
+                Operation::Edit(edit) => {
                     let Edit { queue, priority, run_at, after, .. } = edit;
                     let Edit { max_attempts, timeout, backoff, .. } = edit;
                     transaction.list(query!(
@@ -165,15 +165,15 @@ impl Store {
                         queue, priority, run_at, after, max_attempts, timeout, backoff,
                     ))
                 }
-                RunAction::Settle => {
+                Operation::Settle => {
                     transaction.list(query!("operate/settle"; ids, from, host_user, reason))
                 }
-                RunAction::Remove => {
+                Operation::Remove => {
                     transaction.list(query!("operate/remove"; ids, from, host_user, reason))
                 }
             }?;
             // A separate statement, because an operator may not even name the column.
-            if let RunAction::Edit(Edit { payload: Some(payload), .. }) = &action {
+            if let Operation::Edit(Edit { payload: Some(payload), .. }) = &operation {
                 let granted = answers.iter().filter(|answer| answer.granted);
                 let ids: Vec<_> = granted.map(|answer| answer.id).collect();
                 let statement = query!("operate/edit_payload"; ids, payload, host_user, reason);

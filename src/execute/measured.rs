@@ -1,0 +1,32 @@
+//! Jobs without a database, for the benchmark.
+
+use std::time::{Duration, Instant};
+
+use super::{Executor, HostPolicy, ShellPolicy, Stop};
+use crate::job::action::Action;
+use crate::job::attempt::{AttemptIdentity, Outcome};
+
+/// Returns a function that executes a built-in job as a tick does, and whether it succeeded. It
+/// takes the id of the run.
+///
+/// # Errors
+///
+/// The payload does not fit the job.
+pub fn execution(job: &str, payload: &str) -> Result<impl Fn(i64) -> bool + Sync, String> {
+    let executor = Executor::new(ShellPolicy::Any, HostPolicy::new(&[])?);
+    let action = Action::parse(job, payload).ok_or("it is not a built-in job")??;
+    let job = job.to_owned();
+    Ok(move |run_id| {
+        let identity = AttemptIdentity {
+            run_id,
+            job: job.clone(),
+            attempt: 1,
+            max_attempts: 10,
+            idempotency_key: format!("jobctl-run-{run_id}"),
+            scheduled_for: None,
+        };
+        let stop = Stop::new(Instant::now() + Duration::from_secs(60), Duration::from_secs(1));
+        let ended = executor.execute(&action, &identity, None, &stop);
+        matches!(ended.outcome, Outcome::Succeeded)
+    })
+}

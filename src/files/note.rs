@@ -1,0 +1,80 @@
+//! Notes: small JSON files in the user's state folder, by which a process remembers something for
+//! the next one.
+
+use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, io};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Folder, SETTINGS_LIMIT};
+use crate::text::duration::DAY;
+
+/// A note that was not written for so long is deleted: each container may be another worker.
+const KEPT: Duration = DAY.saturating_mul(100);
+
+/// Returns the folder of jobctl's state, by the XDG base directory specification; `None`: this user
+/// has none.
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    let given = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = given.or_else(|| Some(env::home_dir()?.join(".local/state")))?;
+    Some(state.join("jobctl"))
+}
+
+/// A file that remembers something about one subject.
+pub(crate) struct Note {
+    folder: PathBuf,
+    name: OsString,
+}
+
+impl Note {
+    /// The note of a command about a subject; `None`: this user has no state folder.
+    pub(crate) fn of(command: &str, subject: impl Hash) -> Option<Self> {
+        let mut hasher = DefaultHasher::new();
+        subject.hash(&mut hasher);
+        let name = format!("{command}-{:016x}.json", hasher.finish());
+        Some(Self { folder: state_folder()?, name: name.into() })
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.join(Path::new(&self.name))
+    }
+
+    /// Returns what the note says, if it can be read.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        self.read_in(&Folder::own(&self.folder).ok()?)
+    }
+
+    fn read_in<T: DeserializeOwned>(&self, folder: &Folder) -> Option<T> {
+        serde_json::from_slice(&folder.read(&self.name, SETTINGS_LIMIT).ok()?).ok()
+    }
+
+    /// Writes the note unless `is_kept` keeps the old one, which another process may have written
+    /// since it was read.
+    pub(crate) fn write<T: DeserializeOwned + Serialize>(
+        &self,
+        value: &T,
+        is_kept: impl FnOnce(&T) -> bool,
+    ) -> io::Result<()> {
+        let folder = Folder::own(&self.folder)?;
+        match self.read_in(&folder) {
+            Some(old) if is_kept(&old) => return Ok(()),
+            Some(_) => {}
+            None => remove_old(&folder)?,
+        }
+        folder.replace(&self.name, &serde_json::to_vec(value)?)
+    }
+}
+
+fn remove_old(folder: &Folder) -> io::Result<()> {
+    for (file, age) in folder.list()? {
+        if age.is_some_and(|age| age > KEPT) {
+            // Another process may have removed it.
+            let _ = folder.remove(&file);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! `jobctl`: background jobs in PostgreSQL tables, started by cron.
+//!
+//! This file parses the command line, runs the command, and prints its error in one line. It is a
+//! library only for the program and for the benchmark.
+
+mod commands;
+mod connect;
+mod execute;
+mod exit;
+mod files;
+mod health;
+mod job;
+mod print;
+mod report;
+mod schedule;
+mod store;
+mod text;
+mod tick;
+mod upkeep;
+
+use std::process::ExitCode;
+
+use log::LevelFilter;
+
+use exit::Exit;
+use print::LogFormat;
+
+#[doc(hidden)]
+pub use execute::measured;
+
+/// The program.
+#[must_use]
+pub fn main() -> ExitCode {
+    execute::hide_environment();
+    let loaded = commands::load_env_file();
+    if commands::answer_shell() {
+        return ExitCode::SUCCESS;
+    }
+    let parsed = commands::parse();
+    let tick = parsed.as_ref().ok().and_then(|cli| cli.command.tick());
+    // Other commands may ask a question, which only the terminal's own process group can.
+    if tick.is_some()
+        && let Some(exit) = execute::run_as_process_one()
+    {
+        return exit;
+    }
+    let is_quiet = tick.is_some_and(|tick| tick.quiet);
+    let done = match (loaded, parsed) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Ok(cli)) => run(cli),
+        (Ok(()), Err(usage)) => Ok(commands::explain(&usage)),
+    };
+    let exit = done.unwrap_or_else(|error| {
+        // Cron mails each line, and a minute later the cause is often still there.
+        let complain = if is_quiet { print::complain_hourly } else { print::complain };
+        complain(&format!("{error:#}"));
+        commands::exit_of(&error)
+    });
+    print::finish();
+    ExitCode::from(exit.status())
+}
+
+fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
+    print::set_colour(cli.color);
+    match cli.command.tick() {
+        Some(tick) if tick.quiet => print::start_log(LevelFilter::Warn, tick.log_format),
+        Some(tick) => print::start_log(LevelFilter::Info, tick.log_format),
+        None => print::start_log(LevelFilter::Warn, LogFormat::Text),
+    }?;
+    cli.command.run(&cli.database)
+}

@@ -1,0 +1,246 @@
+//! Answers on stdout: rows, objects, facts and texts, as a table, TSV or JSON.
+
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::cell::Cell;
+use super::fields::Fields;
+use super::message::hint;
+use super::table::Table;
+use crate::text::listing::Listing;
+use crate::text::plain::{is_invisible, plain};
+use crate::text::timestamp::{instant, relative};
+
+/// Characters of a fact that people see.
+const LONGEST_FACT: usize = 1000;
+
+/// The format of an answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Tsv,
+    Json,
+    JsonLines,
+}
+
+/// How a command prints its answer.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Output {
+    /// table, tsv, json or json-lines [default: table on a terminal, else tsv]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    format: Option<Format>,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Begin TSV with a line of field names
+    #[arg(long)]
+    pub(crate) header: bool,
+}
+
+impl Output {
+    pub(crate) fn format(self) -> Format {
+        let usual = if io::stdout().is_terminal() { Format::Table } else { Format::Tsv };
+        if self.json { Format::Json } else { self.format.unwrap_or(usual) }
+    }
+
+    pub(crate) fn is_json(self) -> bool {
+        matches!(self.format(), Format::Json | Format::JsonLines)
+    }
+
+    /// Whether a person reads the answer at a terminal.
+    pub(crate) fn is_for_people(self) -> bool {
+        self.format() == Format::Table && io::stdout().is_terminal()
+    }
+
+    /// Whether TSV was asked for, and is not only the default without a terminal.
+    pub(crate) fn asks_for_tsv(self) -> bool {
+        self.header || self.format == Some(Format::Tsv)
+    }
+}
+
+/// Prints rows. JSON and TSV have all fields of a row; `table` says what people see.
+pub(crate) fn rows<T: Serialize + Default>(
+    output: Output,
+    rows: &[T],
+    table: &Table<'_>,
+) -> anyhow::Result<()> {
+    named_rows(output, &Fields::of(&T::default())?.names(), rows, table)
+}
+
+/// Prints a list as `rows` does. If it has the time of the clock, a table shows times by their
+/// distance from it.
+pub(crate) fn list(output: Output, list: &Listing, table: &Table<'_>) -> anyhow::Result<()> {
+    named_rows(output, &list.names, &list.rows, &table.since(list.now))
+}
+
+fn named_rows<T: Serialize>(
+    output: Output,
+    names: &[String],
+    rows: &[T],
+    table: &Table<'_>,
+) -> anyhow::Result<()> {
+    match output.format() {
+        Format::Json => json(&rows),
+        Format::JsonLines => answer(&rows.iter().map(json_line).collect::<Result<String, _>>()?),
+        Format::Tsv => tsv_lines(output, "", names, rows),
+        Format::Table if rows.is_empty() => {
+            hint(output, table.none);
+            Ok(())
+        }
+        Format::Table => answer(&table.show(rows)?),
+    }
+}
+
+/// Prints one row; its JSON is an object.
+pub(crate) fn row<T: Serialize + Default>(
+    output: Output,
+    row: &T,
+    table: &Table<'_>,
+) -> anyhow::Result<()> {
+    if output.is_json() { json(row) } else { rows(output, std::slice::from_ref(row), table) }
+}
+
+/// Prints an object: in TSV, a line for each field. `people` prints it for people.
+pub(crate) fn object<T: Serialize>(
+    output: Output,
+    value: &T,
+    people: impl FnOnce(&Fields) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    match output.format() {
+        Format::Json | Format::JsonLines => json(value),
+        Format::Tsv => answer(&Fields::of(value)?.lines()),
+        Format::Table => people(&Fields::of(value)?),
+    }
+}
+
+/// Prints rows of a kind as TSV. Each line begins with the kind.
+pub(crate) fn tsv<T: Serialize + Default>(
+    output: Output,
+    kind: &str,
+    rows: &[T],
+) -> anyhow::Result<()> {
+    tsv_lines(output, kind, &Fields::of(&T::default())?.names(), rows)
+}
+
+/// Prints a list of a kind as `tsv` does.
+pub(crate) fn tsv_list(output: Output, kind: &str, list: &Listing) -> anyhow::Result<()> {
+    tsv_lines(output, kind, &list.names, &list.rows)
+}
+
+fn tsv_lines<T: Serialize>(
+    output: Output,
+    kind: &str,
+    names: &[String],
+    rows: &[T],
+) -> anyhow::Result<()> {
+    let mut text = String::new();
+    let mut add = |kind: &str, values: Vec<String>| {
+        let first = Some(kind.to_owned()).filter(|kind| !kind.is_empty());
+        let line = first.into_iter().chain(values).collect::<Vec<_>>().join("\t");
+        text.extend([line.trim_end_matches('\t'), "\n"]);
+    };
+    if output.header {
+        add(if kind.is_empty() { "" } else { "kind" }, names.to_vec());
+    }
+    for row in rows {
+        add(kind, Fields::of(row)?.values());
+    }
+    answer(&text)
+}
+
+/// Returns a table below a heading and an empty line, or nothing if there are no rows.
+pub(crate) fn section<T: Serialize>(
+    heading: &str,
+    rows: &[T],
+    table: &Table<'_>,
+) -> anyhow::Result<String> {
+    if rows.is_empty() {
+        return Ok(String::new());
+    }
+    Ok(format!("\n{heading}\n\n{}", table.show(rows)?))
+}
+
+/// Prints facts line by line, with aligned names; facts without a value are left out. Long texts
+/// are cut.
+pub(crate) fn facts<N: AsRef<str>>(facts: Vec<(N, Cell)>) -> anyhow::Result<()> {
+    let facts: Vec<_> = facts
+        .into_iter()
+        .filter(|(_, cell)| !matches!(cell, Cell::Nothing))
+        .map(|(name, cell)| match cell {
+            Cell::Time(at, Some(now)) => (name, format!("{} ({})", instant(at), relative(at, now))),
+            cell => (name, cell.coloured()),
+        })
+        .collect();
+    let width = facts.iter().map(|(name, _)| name.as_ref().len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for (name, value) in &facts {
+        let _ = write!(text, "{:1$}  ", format!("{}:", name.as_ref()), width + 1);
+        let _ = match value.char_indices().nth(LONGEST_FACT) {
+            Some((end, _)) => writeln!(text, "{}… ({} bytes in all)", &value[..end], value.len()),
+            None => writeln!(text, "{value}"),
+        };
+    }
+    answer(&text)
+}
+
+/// Prints the last lines of a job's output, indented.
+pub(crate) fn excerpt(text: &str, lines: usize) -> anyhow::Result<()> {
+    let skipped = text.lines().count().saturating_sub(lines);
+    let mut excerpt = String::new();
+    for line in text.lines().skip(skipped) {
+        // Tabs are harmless and keep columns apart.
+        let line: Vec<_> = line.split('\t').map(plain).collect();
+        excerpt.extend(["    ", line.join("\t").trim_end(), "\n"]);
+    }
+    answer(&excerpt)
+}
+
+/// Prints one value as JSON.
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
+    answer(&json_line(value)?)
+}
+
+pub(super) fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<String> {
+    let json = serde_json::to_string(value).context("cannot write JSON")?;
+    let mut text = String::with_capacity(json.len() + 1);
+    for c in json.chars() {
+        // serde_json escapes ASCII control characters only.
+        if c >= '\u{7f}' && is_invisible(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(c);
+        }
+    }
+    text.push('\n');
+    Ok(text)
+}
+
+/// Replaces the contents of the terminal by a text. Cuts it below, not above, and says how many
+/// lines are left out.
+pub(crate) fn redraw(text: &str) -> anyhow::Result<()> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).map(|size| size.ws_row.into());
+    let rows = size.ok().filter(|rows| *rows > 1).unwrap_or(usize::MAX);
+    // Overwrites the lines in place, because an empty screen would flicker.
+    let mut lines: Vec<_> = text.lines().map(|line| format!("{line}\x1b[K\n")).collect();
+    if lines.len() >= rows {
+        let more = lines.split_off(rows.saturating_sub(2)).len();
+        lines.push(format!("and {more} more lines\x1b[K\n"));
+    }
+    answer(&format!("\x1b[H{}\x1b[J", lines.concat()))
+}
+
+/// Writes an answer to stdout. If the reader has closed its pipe, it needs no more: no error.
+pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done.context("cannot write the answer"),
+    }
+}

@@ -1,0 +1,118 @@
+//! The log on stderr: its format and its level.
+
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+use clap::ValueEnum;
+use env_logger::fmt::style::AnsiColor;
+use env_logger::{Target, WriteStyle};
+use log::{LevelFilter, Record};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::answer::json_line;
+use super::colour::is_coloured;
+use super::log_writer::LogWriter;
+use crate::exit::Fault;
+use crate::text::plain::{self, plain};
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    /// An object a line.
+    Json,
+}
+
+static LOG_FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// A line of the log. In lines about an attempt, it has the attempt's keys.
+struct LogLine(Vec<(&'static str, Value)>);
+
+impl Serialize for LogLine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+/// The keys of an attempt. The status is the run's after the attempt; `lost` if another tick
+/// recovered the run.
+const ATTEMPT_KEYS: [&str; 9] = [
+    "run",
+    "job",
+    "attempt",
+    "worker",
+    "status",
+    "run_time_seconds",
+    "error_type",
+    "error",
+    "next_attempt_seconds",
+];
+
+/// Starts the log on stderr: one line an event. `JOBCTL_LOG` overrides the level.
+pub(crate) fn start_log(level: LevelFilter, format: LogFormat) -> anyhow::Result<()> {
+    // Fails only if it was set before; the log is started once.
+    let _ = LOG_FORMAT.set(format);
+    let mut builder = env_logger::Builder::new();
+    let is_coloured = is_coloured(&io::stderr());
+    builder.write_style(if is_coloured { WriteStyle::Always } else { WriteStyle::Never });
+    builder.target(Target::Pipe(Box::new(LogWriter)));
+    builder.filter_module("jobctl", level);
+    if let Some(filter) = std::env::var("JOBCTL_LOG").ok().filter(|filter| !filter.is_empty()) {
+        let level = filter.parse().map_err(|_| {
+            Fault::usage(format!(
+                "JOBCTL_LOG is `{}`; write off, error, warn, info, debug or trace",
+                plain(&filter)
+            ))
+        })?;
+        builder.filter_module("jobctl", level);
+    }
+    builder.format(move |buffer, record| {
+        let (time, message) = (buffer.timestamp().to_string(), record.args().to_string());
+        let message = plain::cut(&message);
+        let level = record.level().as_str().to_ascii_lowercase();
+        if format == LogFormat::Json {
+            let mut line = vec![
+                ("time", time.into()),
+                ("level", level.into()),
+                ("message", message.as_ref().into()),
+            ];
+            let keys = ATTEMPT_KEYS.into_iter();
+            line.extend(keys.filter_map(|key| Some((key, json_of(&known(record, key)?)?))));
+            return buffer
+                .write_all(json_line(&LogLine(line)).map_err(io::Error::other)?.as_bytes());
+        }
+        // Cron must not mail a failure that is retried, so its level is that of a success.
+        let style = match known(record, "status") {
+            Some(status) if status.to_string() == "failed" => AnsiColor::Yellow.on_default(),
+            _ => buffer.default_level_style(record.level()),
+        };
+        writeln!(buffer, "{time} {style}{level:<5}{style:#} {}", plain(&message))
+    });
+    builder.init();
+    Ok(())
+}
+
+/// The note that the log lost lines.
+pub(super) fn dropped(lines: usize) -> String {
+    if is_json() {
+        format!("{{\"level\":\"warn\",\"message\":\"{lines} lines dropped\"}}\n")
+    } else {
+        format!("{lines} lines dropped\n")
+    }
+}
+
+/// Returns whether the lines of the log are JSON.
+pub(super) fn is_json() -> bool {
+    LOG_FORMAT.get() == Some(&LogFormat::Json)
+}
+
+/// Returns a value of the log; `None` if it has none.
+fn json_of(value: &log::kv::Value<'_>) -> Option<Value> {
+    let number = value.to_i64().map(Value::from).or_else(|| value.to_f64().map(Value::from));
+    number.or_else(|| value.to_borrowed_str().map(Value::from))
+}
+
+fn known<'a>(record: &'a Record<'_>, key: &'a str) -> Option<log::kv::Value<'a>> {
+    record.key_values().get(key.into())
+}

@@ -1,0 +1,62 @@
+//! Errors, warnings and hints on stderr, and questions to the person at the terminal.
+
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+
+use anyhow::Context;
+use log::{Level, log_enabled};
+
+use super::answer::Output;
+use super::log_writer::finish;
+use super::logger::is_json;
+use crate::exit::{Exit, Fault};
+use crate::text::plain::{self, plain};
+
+/// Writes an error or a warning to stderr, in one line.
+pub(crate) fn complain(line: &str) {
+    if is_json() && log_enabled!(Level::Error) {
+        return log::error!("{line}");
+    }
+    // The log lines before it come first.
+    finish();
+    // If stderr is closed, nothing else can report it.
+    let _ = writeln!(io::stderr(), "jobctl: {}", plain::line(line));
+}
+
+/// Writes the error about a command line to stderr, in several lines.
+pub(crate) fn explain(lines: &str) {
+    let lines: Vec<_> = lines.lines().map(plain::line).collect();
+    let _ = writeln!(io::stderr(), "jobctl: {}", lines.join("\n"));
+}
+
+/// Writes a hint to stderr if a person reads the answer at a terminal.
+pub(crate) fn hint(output: Output, line: &str) {
+    if output.is_for_people() && !line.is_empty() {
+        complain(line);
+    }
+}
+
+/// Returns whether a person can answer a question: stdin is a terminal.
+pub(crate) fn can_ask() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Asks whether a command may do `what`; fails if the answer is not yes. `command` names it.
+pub(crate) fn confirm(command: &str, what: &str) -> anyhow::Result<()> {
+    if !can_ask() {
+        return Err(unaskable(command, what).into());
+    }
+    let _ = write!(io::stderr(), "{}? [y/N] ", plain(what));
+    let mut line = String::new();
+    io::stdin().lock().take(100).read_line(&mut line).context("cannot read the answer")?;
+    match line.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Fault::new(Exit::CouldNot, format!("cannot {command}: not confirmed")).into()),
+    }
+}
+
+/// The error of a command that would have to ask.
+pub(crate) fn unaskable(command: &str, what: &str) -> Fault {
+    Fault::usage(format!(
+        "cannot {command}: it would {what}, and stdin is not a terminal to ask; add --yes"
+    ))
+}
