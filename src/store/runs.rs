@@ -2,7 +2,6 @@
 //! runs in one transaction.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -107,19 +106,21 @@ pub(crate) struct Recovered {
 from_row!(Recovered { id, status, expires_first });
 
 impl Store {
-    /// Renews the leases of `held`, and stores the output of each job so far; `None` leaves what is
-    /// stored. Returns the state of each lease.
+    /// Renews the leases of `held`. Returns the state of each.
     pub(crate) fn heartbeat(
         &self,
         worker: &str,
         held: &[FencingToken],
-        outputs: Vec<Option<String>>,
         lease: Duration,
     ) -> Result<Vec<Renewed>> {
-        let (worker, held) = (worker.to_owned(), held.to_vec());
+        let worker = worker.to_owned();
+        let (ids, attempts, claimed_at) = FencingToken::columns(held);
         self.transact("renew leases", move |transaction| {
-            let mut renewed =
-                renew(transaction, &worker, &held, &outputs, lease, &mut { REJECTIONS })?;
+            let seconds = lease.as_secs_f64();
+            let statement =
+                query!("tick/heartbeat"; worker, ids, attempts, lease = seconds, claimed_at);
+            let renewed = transaction.rows(statement)?;
+            let mut renewed = renewed.iter().map(renewed_lease).collect::<PgResult<Vec<_>>>()?;
             let busy = renewed.iter_mut().filter(|(_, state)| *state == LeaseState::Busy);
             let mut busy: HashMap<_, _> = busy.map(|(claim, state)| (*claim, state)).collect();
             let claims: Vec<_> = busy.keys().copied().collect();
@@ -134,6 +135,22 @@ impl Store {
             }
             Ok(renewed)
         })
+    }
+
+    /// Stores what jobs have printed so far. Returns the ids of the runs whose output is stored.
+    /// The others are locked by other sessions, or their leases are lost.
+    pub(crate) fn store_output(
+        &self,
+        worker: &str,
+        outputs: &[(FencingToken, String)],
+    ) -> Result<Vec<i64>> {
+        let (tokens, texts): (Vec<_>, Vec<_>) = outputs.iter().cloned().unzip();
+        let (ids, attempts, claimed_at) = FencingToken::columns(&tokens);
+        let statement = owned!(
+            "tick/store_output";
+            worker = worker.to_owned(), ids, attempts, claimed_at, outputs = texts,
+        );
+        self.query("store output", Transaction::list, statement)
     }
 
     /// Records results, releases claims that were never started, then claims due runs: all or
@@ -260,51 +277,7 @@ impl Store {
     }
 }
 
-/// How many statements of a renewal may fail, until it stores no more outputs.
-const REJECTIONS: u32 = 20;
-
-/// Renews leases and stores outputs. If the database rejects an output, bisects: each half is
-/// renewed with its outputs, and in the end only that lease without its own.
-fn renew(
-    transaction: &mut Transaction,
-    worker: &str,
-    held: &[FencingToken],
-    outputs: &[Option<String>],
-    lease: Duration,
-    rejections: &mut u32,
-) -> PgResult<Vec<Renewed>> {
-    let (ids, attempts, claimed_at) = FencingToken::columns(held);
-    let send = |transaction: &mut Transaction, outputs: &[Option<String>]| {
-        let (lease, outputs) = (lease.as_secs_f64(), column(outputs, Option::as_deref));
-        let statement = query!("tick/heartbeat"; worker, ids, attempts, lease, claimed_at, outputs);
-        transaction.rows(statement)?.iter().map(renewed).collect()
-    };
-    let nothing_new = vec![None; outputs.len()];
-    if outputs == nothing_new || *rejections == 0 {
-        return send(transaction, &nothing_new);
-    }
-    transaction.batch_execute("SAVEPOINT with_outputs")?;
-    let rejected = match send(transaction, outputs) {
-        Err(error) => error,
-        renewed => return renewed,
-    };
-    let error = Error::of("renew leases", &rejected);
-    if !error.may_be_about_rows() {
-        return Err(rejected);
-    }
-    // A lease matters more than an output that the database can't store.
-    transaction.batch_execute("ROLLBACK TO SAVEPOINT with_outputs")?;
-    let [_, _, ..] = held else { return send(transaction, &nothing_new) };
-    // After a timeout, there is no time to try again.
-    *rejections = if error.kind == Kind::Data { *rejections - 1 } else { 0 };
-    let middle = held.len() / 2;
-    let mut half = |range: Range<usize>| {
-        renew(transaction, worker, &held[range.clone()], &outputs[range], lease, rejections)
-    };
-    Ok([half(0..middle)?, half(middle..held.len())?].concat())
-}
-
-fn renewed(row: &Row) -> PgResult<Renewed> {
+fn renewed_lease(row: &Row) -> PgResult<Renewed> {
     let state = ["held", "renewed", "cancel_requested"].map(|column| row.try_get(column));
     let [held, renewed, cancel_requested] = state;
     let state = match (held?, renewed?, cancel_requested?) {

@@ -1,5 +1,7 @@
 //! Sends the machine's requests, and waits for the answers.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -10,8 +12,11 @@ use super::timing::Timing;
 use crate::connect::ConnectionThread;
 use crate::health;
 use crate::job::seen_ticks::SeenTicks;
-use crate::store::{self, BatchSize, FencingToken, Holder, Store};
+use crate::store::{self, BatchSize, FencingToken, Holder, Store, Timeouts, bisect};
 use crate::upkeep::{self, UnclaimableSearch, Upkeep};
+
+/// How many statements store the outputs of one renewal, if the database rejects some.
+const OUTPUT_TRIES: u32 = 20;
 
 /// The tick's session.
 pub(super) struct Database {
@@ -27,15 +32,13 @@ impl Database {
         Self { store, search: None, batch: BatchSize::default() }
     }
 
-    /// Sends a request, and waits for the answer. `new_output` returns what the job
-    /// of a claim has printed, if there is more than before.
+    /// Sends a request, and waits for the answer.
     pub(super) fn ask(
         &mut self,
         request: Request,
         timeout: AnswerTimeout,
         (plan, holder, timing): (&mut Plan, &Holder, &Timing),
         seen_ticks: &mut SeenTicks,
-        new_output: impl Fn(&FencingToken) -> Option<String>,
     ) -> Answer {
         let Self { store, search, batch } = self;
         store.set_timeouts(timing.timeouts_of(timeout, Instant::now()));
@@ -49,8 +52,7 @@ impl Database {
                 Answer::Wake { woken, is_searching: search.is_some() }
             }
             Request::Renew(claims) => {
-                let outputs = claims.iter().map(new_output).collect();
-                Answer::Renew(store.heartbeat(&holder.worker, &claims, outputs, timing.lease))
+                Answer::Renew(store.heartbeat(&holder.worker, &claims, timing.lease))
             }
             Request::Step { results, unstarted, claim, skips_locked } => {
                 let claim = claim.map(|claim| (claim, plan.filter.clone()));
@@ -69,6 +71,28 @@ impl Database {
                 Answer::Prune
             }
         }
+    }
+
+    /// Stores what jobs have printed. Returns the ids of the runs whose output is still to be
+    /// stored; one that the database rejects is not.
+    pub(super) fn store_output(
+        &mut self,
+        worker: &str,
+        outputs: Vec<(FencingToken, String)>,
+        timeouts: Timeouts,
+    ) -> store::Result<BTreeSet<i64>> {
+        self.store.set_timeouts(timeouts);
+        let mut left: BTreeSet<_> = outputs.iter().map(|(token, _)| token.id).collect();
+        let tries = Cell::new(OUTPUT_TRIES);
+        let has_tries = || tries.get() > 0;
+        let rejected = bisect(outputs, has_tries, |part| {
+            tries.set(tries.get() - 1);
+            let stored = self.store.store_output(worker, part)?;
+            left.retain(|id| !stored.contains(id));
+            Ok(())
+        })?;
+        left.retain(|id| !rejected.iter().any(|((token, _), _)| token.id == *id));
+        Ok(left)
     }
 
     /// Returns the number of due runs that match, at most `most`.

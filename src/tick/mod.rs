@@ -23,7 +23,6 @@ mod timing;
 mod turns;
 mod wakes;
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -35,9 +34,7 @@ use log::{Level, log_enabled};
 use crate::connect::{PendingConnection, Target};
 use crate::execute::{Executor, Pool, Stop, WakeWhen};
 use crate::print::Summary;
-use crate::store::{
-    self, ClaimFilter, Claimed, FencingToken, Holder, LeaseState, OldRuns, Renewed,
-};
+use crate::store::{ClaimFilter, Claimed, Holder, LeaseState, OldRuns, Renewed};
 use crate::text::duration;
 use crate::upkeep::tick_id;
 use database::Database;
@@ -50,7 +47,7 @@ use running::RunningRuns;
 use timing::Timing;
 use wakes::Wakes;
 
-/// A renewal has about this many bytes of output. The rest is sent with the next one.
+/// About this many bytes of output are stored after a renewal. The rest follows after the next one.
 const OUTPUT_AT_ONCE: usize = 256 * 1024;
 /// The summary counts due runs up to this number.
 const DUE_COUNTED: usize = 1000;
@@ -87,8 +84,8 @@ struct Driver {
     started: Instant,
     runs_started: usize,
     summary: Summary,
-    /// The last renewal succeeded.
-    sends_output: bool,
+    /// Whether output is stored after the next renewal.
+    stores_output: bool,
 }
 
 /// Runs a tick to its end. A failed job is not an error. If the tick must exit while it holds runs,
@@ -117,7 +114,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         started,
         runs_started: 0,
         summary: Summary::default(),
-        sends_output: true,
+        stores_output: true,
     };
     driver.connect();
     // Do this now, while the server starts a process for the connection.
@@ -221,18 +218,11 @@ impl Driver {
                 .iter()
                 .for_each(|claim| running.log_if_long(claim, &plan.worker, Instant::now()));
         }
-        let output_left = Cell::new(if self.sends_output { OUTPUT_AT_ONCE } else { 0 });
-        let new_output = |claim: &FencingToken| {
-            let stop = running.stop(claim).filter(|_| output_left.get() > 0)?;
-            let output = stop.take_new_output()?;
-            output_left.set(output_left.get().saturating_sub(output.len()));
-            Some(output)
-        };
         let tick = (plan, &*holder, &*timing);
-        let answer = database.ask(request, timeout, tick, &mut notes.seen, new_output);
+        let answer = database.ask(request, timeout, tick, &mut notes.seen);
         notes.write_each_minute();
-        if let Answer::Renew(renewed) = &answer {
-            self.output_sent(renewed);
+        if let Answer::Renew(Ok(renewed)) = &answer {
+            self.store_output(renewed, timeout);
         }
         self.take_events();
         self.events.push_back(Event::Answered(answer));
@@ -259,18 +249,30 @@ impl Driver {
         runs.for_each(|run| self.running.remove(&run.token()));
     }
 
-    /// After a failed renewal the next one has no output: a lease matters more. What did not arrive
-    /// is sent again.
-    fn output_sent(&mut self, renewed: &store::Result<Vec<Renewed>>) {
-        self.sends_output = renewed.is_ok();
-        match renewed {
-            Err(_) => self.running.stops().for_each(|stop| stop.output_not_sent()),
-            Ok(renewed) => renewed
-                .iter()
-                .filter(|(_, state)| matches!(state, LeaseState::Kept | LeaseState::Busy))
-                .filter_map(|(claim, _)| self.running.stop(claim))
-                .for_each(|stop| stop.output_not_sent()),
+    /// Stores what the jobs with these leases have printed. That is not part of the renewal,
+    /// because a lease matters more; after a failure, the next renewal stores none.
+    fn store_output(&mut self, renewed: &[Renewed], timeout: AnswerTimeout) {
+        if !std::mem::replace(&mut self.stores_output, true) {
+            return;
         }
+        let (mut room, mut outputs) = (OUTPUT_AT_ONCE, Vec::new());
+        for (claim, state) in renewed {
+            let is_free = matches!(state, LeaseState::Renewed | LeaseState::CancelRequested);
+            let stop = self.running.stop(claim).filter(|_| is_free && room > 0);
+            if let Some(output) = stop.and_then(|stop| stop.take_new_output()) {
+                room = room.saturating_sub(output.len());
+                outputs.push((*claim, output));
+            }
+        }
+        let database = self.database.as_mut().filter(|_| !outputs.is_empty());
+        let Some(database) = database else { return };
+        let sent: Vec<_> = outputs.iter().map(|(claim, _)| *claim).collect();
+        let timeouts = self.timing.timeouts_of(timeout, Instant::now());
+        let left = database.store_output(&self.plan.worker, outputs, timeouts);
+        self.stores_output = left.is_ok();
+        let is_left = |id| left.as_ref().map_or(true, |left| left.contains(id));
+        let unsent = sent.iter().filter(|claim| is_left(&claim.id));
+        unsent.filter_map(|claim| self.running.stop(claim)).for_each(|stop| stop.output_not_sent());
     }
 
     /// Logs what the tick did and why it stopped, for a person at a terminal.

@@ -291,7 +291,7 @@ impl Tick {
     fn perform(&mut self, request: Request) -> Answer {
         let Self { database, plan, holder, timing } = self;
         let timeout = AnswerTimeout { until: None, interrupted: LEASE, extra: Duration::ZERO };
-        database.ask(request, timeout, (plan, holder, timing), &mut SeenTicks::default(), |_| None)
+        database.ask(request, timeout, (plan, holder, timing), &mut SeenTicks::default())
     }
 }
 

@@ -1,15 +1,15 @@
--- running -> running: renews the leases a tick holds, and stores what their jobs print.
+-- running -> running: renews the leases a tick holds.
 -- $1  worker    $2  ids    $3  attempts    $4  lease, seconds
--- $5  claimed_at, as in finish.sql    $6  outputs so far; NULL: nothing new
+-- $5  claimed_at, as in finish.sql
 -- A row per claim. `renewed` false and `held` true: another session has locked the row; try again.
 -- `held` false: another worker has the lease, or the run is gone.
 WITH mine AS (
     SELECT *
-    FROM unnest($2::bigint[], $3::integer[], $5::timestamptz[], $6::text[])
-        AS mine (id, attempt, claimed_at, output)
+    FROM unnest($2::bigint[], $3::integer[], $5::timestamptz[])
+        AS mine (id, attempt, claimed_at)
 ),
 held AS MATERIALIZED (
-    SELECT run.id, run.attempts, run.started_at, run.cancel_requested_at, mine.output
+    SELECT run.id, run.attempts, run.started_at, run.cancel_requested_at
     FROM jobctl.job_runs AS run
     JOIN mine ON mine.id = run.id
     WHERE run.id = ANY ($2::bigint[])
@@ -32,9 +32,7 @@ free AS MATERIALIZED (
 ),
 renewed AS (
     UPDATE jobctl.job_runs AS run
-    SET
-        locked_until = now() + make_interval(secs => $4::float8),
-        live_output = coalesce(held.output, run.live_output)
+    SET locked_until = now() + make_interval(secs => $4::float8)
     FROM held
     WHERE run.id = held.id
         AND run.id = ANY (ARRAY(SELECT free.id FROM free))
