@@ -103,14 +103,17 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
         |id: &&Id| parse(&[id]).is_err_and(|error| error.kind() == ErrorKind::ArgumentConflict);
     let with_env = command.get_arguments().filter(|argument| argument.get_env().is_some());
     let mut left: Vec<_> = with_env.map(Arg::get_id).filter(|id| !conflicts(id)).collect();
+    // Of n variables that are set, this parses at most n² times, and a crontab sets few. Always, no
+    // variable in `kept` requires an argument that is missing.
     let mut kept = Vec::new();
-    // Search again after each added variable, because it may be one that another variable requires.
-    while let Some(next) = left.iter().position(|id| {
-        let before = missing(&kept).unwrap_or_default();
-        let after = missing(&[&kept[..], &[id]].concat()).unwrap_or_default();
-        after.iter().all(|argument| before.contains(argument))
+    let mut lacks = missing(&kept).unwrap_or_default();
+    // Search again after each added variable, because another one may require it.
+    while let Some((next, lacking)) = left.iter().enumerate().find_map(|(next, id)| {
+        let lacking = missing(&[&kept[..], &[id]].concat()).unwrap_or_default();
+        lacking.iter().all(|argument| lacks.contains(argument)).then_some((next, lacking))
     }) {
         kept.push(left.remove(next));
+        lacks = lacking;
     }
     parse(&kept)
 }

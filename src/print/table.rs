@@ -66,10 +66,58 @@ impl<'a> Table<'a> {
     }
 }
 
+/// What a layout must know of a column.
+struct Column<'a> {
+    /// From 0.
+    number: usize,
+    name: &'a str,
+    /// The width of its widest cell, and with short times.
+    widths: [usize; 2],
+    /// Its cells can be cut.
+    is_text: bool,
+    is_time: bool,
+    is_number: bool,
+}
+
+impl<'a> Column<'a> {
+    fn of((number, name): (usize, &&'a str), rows: &[Vec<Cell>]) -> Self {
+        let cells = || rows.iter().filter_map(|row| row.get(number));
+        let widest = |is_short| {
+            let widths = cells().map(|cell| cell.text(is_short).chars().count());
+            widths.max().unwrap_or_default().max(name.len())
+        };
+        Self {
+            number,
+            name,
+            widths: [false, true].map(widest),
+            is_text: !cells().any(Cell::is_whole),
+            is_time: cells().all(|cell| matches!(cell, Cell::Nothing) || cell.is_time()),
+            is_number: cells().any(|cell| matches!(cell, Cell::Number(..) | Cell::Whole(_))),
+        }
+    }
+
+    fn is_kept(&self) -> bool {
+        KEPT.contains(&self.name)
+    }
+
+    fn width(&self, is_short: bool) -> usize {
+        self.widths[usize::from(is_short)]
+    }
+
+    /// The width if texts are cut: a job or an error to `most`, another text to `TEXT_WIDTH`.
+    fn cut_width(&self, is_short: bool, most: usize) -> usize {
+        match self.name {
+            _ if !self.is_text => self.width(is_short),
+            "job" | "error" => self.width(is_short).min(most),
+            _ => self.width(is_short).min(TEXT_WIDTH),
+        }
+    }
+}
+
 /// What a table shows on a terminal of a certain width.
 #[derive(Debug, Eq, PartialEq)]
 struct Layout {
-    /// Indices of the columns.
+    /// Numbers of the columns.
     columns: Vec<usize>,
     has_short_times: bool,
     /// The width of each of these columns, without padding.
@@ -81,47 +129,29 @@ impl Layout {
     /// the right. Numbers are left out, from the left, then texts, from the right. Texts are cut,
     /// from the right, then the error, then the job. The first column and `KEPT` stay.
     fn fitting(header: &[&str], rows: &[Vec<Cell>], wraps: bool, width: usize) -> Self {
-        let mut columns: Vec<usize> = (0..header.len()).collect();
-        let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
-        let wanted = |column: usize, is_short| {
-            let widths = cells(column).map(|cell| cell.text(is_short).chars().count());
-            widths.max().unwrap_or_default().max(header[column].len())
+        let mut columns: Vec<_> =
+            header.iter().enumerate().map(|named| Column::of(named, rows)).collect();
+        let fits = |columns: &[Column<'_>], is_short, most| {
+            let widths = columns.iter().map(|column| PADDING + column.cut_width(is_short, most));
+            widths.sum::<usize>() <= width
         };
-        let is_text = |column: usize| !cells(column).any(Cell::is_whole);
-        let fits = |columns: &[usize], is_short, most: usize| {
-            let width_of = |column: &usize| {
-                let most = match header[*column] {
-                    _ if !is_text(*column) => usize::MAX,
-                    "job" | "error" => most,
-                    _ => TEXT_WIDTH,
-                };
-                PADDING + wanted(*column, is_short).min(most)
-            };
-            columns.iter().map(width_of).sum::<usize>() <= width
-        };
-        let is_time = |column: &usize| {
-            cells(*column).all(|cell| matches!(cell, Cell::Nothing) || cell.is_time())
-        };
-        let is_kept = |column: &usize| KEPT.contains(&header[*column]);
-        let is_number = |column: &usize| {
-            !is_kept(column)
-                && cells(*column).any(|cell| matches!(cell, Cell::Number(..) | Cell::Whole(_)))
-        };
-        let is_minor = |column: &usize| !wraps && !is_kept(column);
         let is_short = !fits(&columns, false, WHOLE_WIDTH);
         while !fits(&columns, is_short, WHOLE_WIDTH) {
-            let Some(time) = columns.iter().skip(1).rposition(is_time) else { break };
+            let time = columns.iter().skip(1).rposition(|column| column.is_time);
+            let Some(time) = time else { break };
             columns.remove(time + 1);
         }
         while !fits(&columns, is_short, TEXT_WIDTH) {
             let others = || columns.iter().skip(1);
-            let left_out = others().position(is_number).or_else(|| others().rposition(is_minor));
+            let left_out = others()
+                .position(|column| column.is_number && !column.is_kept())
+                .or_else(|| others().rposition(|column| !wraps && !column.is_kept()));
             let Some(left_out) = left_out else { break };
             columns.remove(left_out + 1);
         }
-        let mut widths: Vec<_> = columns.iter().map(|column| wanted(*column, is_short)).collect();
-        let mut cut: Vec<_> = (0..columns.len()).rev().filter(|i| is_text(columns[*i])).collect();
-        cut.sort_by_key(|i| ["error", "job"].iter().position(|name| *name == header[columns[*i]]));
+        let mut widths: Vec<_> = columns.iter().map(|column| column.width(is_short)).collect();
+        let mut cut: Vec<_> = (0..columns.len()).rev().filter(|i| columns[*i].is_text).collect();
+        cut.sort_by_key(|i| ["error", "job"].iter().position(|name| *name == columns[*i].name));
         for least in [TEXT_WIDTH, NARROW_TEXT] {
             for i in &cut {
                 let all: usize = widths.iter().map(|width| PADDING + width).sum();
@@ -129,6 +159,7 @@ impl Layout {
                 widths[*i] -= spare.min(all.saturating_sub(width));
             }
         }
+        let columns = columns.iter().map(|column| column.number).collect();
         Self { columns, has_short_times: is_short, widths }
     }
 }

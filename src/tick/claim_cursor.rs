@@ -1,14 +1,15 @@
-//! Where claims continue. A lane is one priority of one queue. Usually a claim starts at the
-//! beginning of every lane, because claimed runs have left it. This is a full scan. In two cases it
-//! reads many entries that it cannot claim. While a session holds an old snapshot, claimed runs
-//! stay in the index. Waiting runs of a definition with `max_running` stay there until they start.
+//! Where the next claim looks. Pure.
 //!
-//! A tick that notices this continues after its last claimed run. It does a full scan only for a
-//! share of its time. Earlier runs and other lanes that appear meanwhile wait for the next full
-//! scan.
+//! A lane is one priority of one queue. Most claims are full scans: they look at each lane from its
+//! beginning, because claimed runs have left it. Two things make a full scan read many entries that
+//! it can't claim: a session with an old snapshot, because claimed runs then stay in the index, and
+//! a definition with `max_running`, whose waiting runs stay there until they start. A tick that
+//! notices this by the time that the claim took continues after its last claimed run, and makes a
+//! full scan only for a share of its time. Earlier runs and other lanes that appear meanwhile wait
+//! for the next full scan.
 //!
 //! A claim looks at a limited number of lanes, of limited definitions and of their shares, and the
-//! next claim at those after them: a rotation through all of them. Pure.
+//! next claim at those after them: a rotation through all of them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

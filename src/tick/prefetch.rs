@@ -7,8 +7,9 @@ use crate::store::Claimed;
 
 /// Prefetched runs start within this time if the database is near.
 pub(super) const WINDOW: Duration = Duration::from_millis(100);
-/// Prefetched runs start within this time however far away or busy the database is.
-const LONGEST_WINDOW: Duration = Duration::from_millis(500);
+/// A longer answer counts as one of this length: one stall does not predict the next answer. So
+/// prefetched runs start within half a second, however far away or busy the database is.
+const LONGEST_ANSWER: Duration = Duration::from_micros(62_500);
 /// Prefetched runs keep the threads busy for the time of this many answers of the database. The
 /// next claim is sent when half of them are left, and may have to wait for an earlier answer. A
 /// larger number puts less load on a database with many ticks.
@@ -62,17 +63,16 @@ impl Prefetch {
         }
     }
 
-    /// Records the duration of a transaction. A long one counts only up to a limit, because one
-    /// stall does not predict the next answer.
+    /// Records the duration of a transaction.
     pub(super) fn observe_answer(&mut self, took: Duration) {
-        self.answer = (3 * self.answer + took.min(LONGEST_WINDOW / ANSWERS_AHEAD)) / 4;
+        self.answer = (3 * self.answer + took.min(LONGEST_ANSWER)) / 4;
     }
 
     /// Returns the time within which prefetched runs start. It is also the batch delay: while there
     /// are prefetched runs, a result waits this long for others. Without that, thousands of
     /// statements would take the processor from the jobs if the database shares it.
     pub(super) fn window(&self) -> Duration {
-        (self.answer * ANSWERS_AHEAD).clamp(WINDOW, LONGEST_WINDOW)
+        (self.answer * ANSWERS_AHEAD).max(WINDOW)
     }
 
     /// A claim that waits longer for a thread is released, because another host may be idle.
