@@ -117,10 +117,11 @@ fn a_job_reads_the_text_after_a_percent_sign() {
 fn a_line_of_the_system_names_its_user() {
     let line =
         "HOME=/srv\n17 * * * * root test -x /bin/a || { cd / && run-parts /etc/cron.hourly; }\n";
-    let why = "cron runs the lines of root as that user: let a crontab of root tick\n";
+    let why = "cron runs the lines of root as that user: give these jobs a queue, and let a \
+               crontab of root tick with that --queue\n";
     let imported = import(line, &["--system"]).success().stderr(&format!("jobctl: -:2: {why}"));
     let imported = imported.stdout_has(
-        "# Cron runs it as root: let a crontab of that user tick.\n[jobs.run-parts]\nshell = ",
+        "# Cron runs it as root: give it a queue of that user's ticks.\n[jobs.run-parts]\nshell = ",
     );
     imported.stdout_has("\ncwd = \"/srv\"\n");
 }
@@ -142,8 +143,8 @@ fn a_file_of_the_system_names_users_without_a_flag() {
     let assumed = |file| {
         format!(
             "jobctl: the lines of {file} name a user: --system is assumed\n\
-             jobctl: {file}:1: cron runs the lines of root as that user: let a crontab of root \
-             tick\n"
+             jobctl: {file}:1: cron runs the lines of root as that user: give these jobs a queue, \
+             and let a crontab of root tick with that --queue\n"
         )
     };
     done.stderr(&[assumed("/etc/crontab"), assumed("app")].concat());
@@ -349,7 +350,8 @@ fn a_file_that_cron_ignores_is_not_imported() {
 
 #[test]
 fn a_job_that_leaves_a_process_is_imported_with_a_warning() {
-    let why = "jobctl ends what `&` leaves running when the job ends: remove the `&`";
+    let why = "jobctl ends what `&` leaves running when the job ends: end the line with \
+               `; wait`, or remove an `&` at its end";
     let leaves = [
         "(sleep 3; echo late >f) &",
         "nohup a >/dev/null 2>&1 &",
@@ -390,7 +392,10 @@ fn each_user_of_a_system_crontab_and_cron_tz_are_named() {
     let crontab =
         "@daily root a\n@daily www-data b\n@daily root c\nCRON_TZ=Asia/Tokyo\n@daily root d\n";
     let of = |user: &str| {
-        format!("cron runs the lines of {user} as that user: let a crontab of {user} tick")
+        format!(
+            "cron runs the lines of {user} as that user: give these jobs a queue, and let a \
+             crontab of {user} tick with that --queue"
+        )
     };
     let zone =
         "Debian's cron ignores CRON_TZ, other crons obey it: see the time_zone of the next jobs";
@@ -455,11 +460,15 @@ fn a_lock_that_fails_becomes_a_skipped_overlap() {
         "/usr/bin/flock -xn /run/a.lock a",
         "cd /srv && nice flock --nonblock /run/a.lock -c 'a; b'",
         "(flock -E 0 -n 9 || exit 1; a) 9>/run/a.lock",
-        "flock --timeout 5 /run/a.lock a",
-        "flock -w 0.5 /run/a.lock a",
         "run-one a",
     ];
-    let allowed = ["flock /run/a.lock a -n", "flock -x /run/a.lock a -w", "a -n flock", "a flock"];
+    let allowed = [
+        "flock /run/a.lock a -n",
+        "flock --timeout 5 /run/a.lock a",
+        "flock -w 0.5 /run/a.lock a",
+        "a -n flock",
+        "a flock",
+    ];
     for (commands, overlap) in [(&skipped[..], "skip"), (&allowed[..], "allow")] {
         let crontab: String = commands.iter().map(|it| format!("@daily {it}\n")).collect();
         let imported = import(&crontab, &[]).success().stderr("").stdout;

@@ -120,8 +120,8 @@ pub(super) fn skips_overlap(command: &str) -> bool {
             .iter()
             .take_while(|word| word.starts_with(|c: char| c == '-' || c.is_ascii_digit()))
             .any(|option| match option.strip_prefix("--") {
-                Some(long) => ["nonb", "nb", "timeout", "wait"].iter().any(|o| long.starts_with(o)),
-                None => option.starts_with('-') && option.contains(['n', 'w']),
+                Some(long) => ["nonb", "nb"].iter().any(|o| long.starts_with(o)),
+                None => option.starts_with('-') && option.contains('n'),
             }),
         Some((&word, _)) => file_name(word) == "run-one",
         None => false,

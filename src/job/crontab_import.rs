@@ -208,12 +208,15 @@ impl Import<'_> {
             return Err(why.into());
         }
         if leaves_process(command) {
-            let why = "jobctl ends what `&` leaves running when the job ends: remove the `&`";
+            let why = "jobctl ends what `&` leaves running when the job ends: end the line with \
+                       `; wait`, or remove an `&` at its end";
             self.imported.warnings.push((number, why.to_owned()));
         }
         if let Some(user) = user.as_ref().filter(|user| self.users.insert((*user).clone())) {
-            let why =
-                format!("cron runs the lines of {user} as that user: let a crontab of {user} tick");
+            let why = format!(
+                "cron runs the lines of {user} as that user: give these jobs a queue, and let a \
+                 crontab of {user} tick with that --queue"
+            );
             self.imported.warnings.push((number, why));
         }
         let name = self.name(command);
@@ -248,7 +251,7 @@ impl Import<'_> {
         }
         if let Some(user) = user {
             let user = without_control(&user);
-            file.extend(["# Cron runs it as ", &user, ": let a crontab of that user tick.\n"]);
+            file.extend(["# Cron runs it as ", &user, ": give it a queue of that user's ticks.\n"]);
         }
         file.extend(["[jobs.", &quoted(&name), "]\n"]);
         for (key, value) in keys {
