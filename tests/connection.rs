@@ -206,7 +206,7 @@ fn a_silent_server_fails_after_the_timeout() {
         for mode in modes {
             let address =
                 format!("postgres://u:s3cret@{address}/d?connect_timeout=1&sslmode={mode}");
-            let refused = refuses(&address, 5, "; is PostgreSQL running there?");
+            let refused = refuses(&address, 5, "; is PostgreSQL running there, or a pooler");
             // Either limit may end first.
             let names_limit =
                 ["no answer within 1s", "timed out"].iter().any(|why| refused.stderr.contains(why));
@@ -287,6 +287,12 @@ fn a_missing_database_or_role_or_a_wrong_password_is_exit_7() {
     let none = secured.address("either", "").replace("password=s3cret", "");
     refuses(&none, 7, "password missing; check the user and the password");
     refuses(&secured.address("nosuch", ""), 7, "no pg_hba.conf entry");
+    refuses(
+        &format!("{base} user=pg_monitor dbname=app"),
+        7,
+        "role \"pg_monitor\" is not permitted to log in; let it with ALTER ROLE ... LOGIN, or name \
+         another role",
+    );
 }
 
 #[test]

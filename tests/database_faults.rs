@@ -767,7 +767,7 @@ fn jobs_survive_a_privilege_that_is_revoked_and_granted_again() {
         ));
     };
     change("REVOKE", "FROM");
-    let warning = "cannot renew leases: permission denied for table job_runs; `jobctl grants`";
+    let warning = "cannot renew leases: permission denied for table job_runs; `jobctl grants ";
     wait_until("a warning", || fs::read_to_string(&log).unwrap().contains(warning));
     change("GRANT", "TO");
     gate.open();
@@ -833,7 +833,8 @@ fn a_tick_that_is_rejected_ends_within_its_timeout() {
         "run {id}: not released at the exit; another tick recovers it after its lease"
     ));
     tick.stderr_has(
-        "permission denied for table job_attempts; `jobctl grants` prints what roles need",
+        "permission denied for table job_attempts; `jobctl grants --role ROLE --as SET` prints \
+         what a role needs",
     );
 }
 

@@ -421,7 +421,8 @@ fn doctor_shows_what_a_role_may_do_and_cannot_see() {
             && schema == "cannot inspect the schema: permission denied for schema jobctl",
         "{schema}"
     );
-    assert!(remedy.starts_with("`jobctl grants` prints what roles need, "), "{remedy}");
+    let grants = "`jobctl grants --role ROLE --as SET` prints what a role needs; ";
+    assert!(remedy.starts_with(grants), "{remedy}");
 }
 
 #[test]

@@ -389,7 +389,8 @@ fn migrate_and_init_name_the_grant_that_creates_the_schema() {
     let grant = format!("GRANT CREATE ON DATABASE {} TO {}", db.name(), role.name());
     let why = format!(
         "jobctl: cannot create the schema `jobctl`: {} may not create schemas in this database; \
-         as its owner, run {grant}\n",
+         migrate as the role that shall own jobctl's schema, or as the database's owner, run \
+         {grant}\n",
         role.name()
     );
     for command in [&["migrate"][..], &["migrate", "--dry-run"], &["init"]] {

@@ -276,7 +276,7 @@ fn a_worker_without_the_delete_privilege_warns_once_and_works() {
     assert_eq!(tick.stderr.lines().count(), 1, "{tick}");
     assert!(tick.stderr.contains(
         "warn  old runs are not deleted: cannot prune: permission denied for table job_runs; \
-         `jobctl grants` prints what roles need"
+         `jobctl grants --role ROLE --as SET` prints what a role needs"
     ));
     assert_eq!(db.status(id), "succeeded");
     worker.jobctl(["prune"]).run().exits(7).complains_once();

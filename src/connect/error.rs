@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::time::Duration;
 
 use postgres::error::SqlState;
 use rustix::io::Errno;
@@ -10,17 +11,23 @@ use rustls::{AlertDescription, CertificateError};
 use super::stream::Rejection;
 use super::verify::CertificateProblem;
 use crate::exit::{Exit, Fault};
+use crate::text::duration;
 
 /// The oldest major version of PostgreSQL that jobctl supports.
 pub(super) const OLDEST_SERVER: u32 = 14;
 const NOT_POSTGRESQL: &str = "it is not a PostgreSQL server";
 const TRY_AGAIN: &str = "try again in a moment";
 const CHECK_PASSWORD: &str = "check the user and the password (URL, PGPASSWORD or pass file)";
-const CHECK_BINDING: &str =
-    "channel_binding=require needs TLS and a password that the server checks by SCRAM";
+const CHECK_BINDING: &str = "channel_binding=require needs TLS and a password that the server \
+    checks by SCRAM; poolers do not offer it, so use prefer";
 const CREATE_DATABASE: &str = "create it, or name another in the URL or PGDATABASE";
 const CREATE_ROLE: &str =
     "create this role, or name another in --database-url, DATABASE_URL or PGUSER";
+const GRANT_CONNECT: &str = "grant the user CONNECT on the database";
+const CHECK_RULES: &str = "check user, database and sslmode against pg_hba.conf on the server";
+const GIVE_LOGIN: &str = "let it with ALTER ROLE ... LOGIN, or name another role";
+/// Part of PostgreSQL's message.
+const NO_LOGIN: &str = "is not permitted to log in";
 pub(super) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
 pub(super) const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
 pub(super) const USE_CERTIFICATE_NAME: &str =
@@ -58,6 +65,13 @@ impl ConnectError {
     pub(super) fn of_network(cause: impl Into<String>) -> Self {
         let remedy =
             "is PostgreSQL running there? set --database-url, DATABASE_URL or the PG* variables";
+        Self::new(FailureKind::Network, cause, remedy)
+    }
+
+    pub(super) fn of_silence(limit: Duration) -> Self {
+        let cause = format!("no answer within {}", duration::show(limit));
+        let remedy = "is PostgreSQL running there, or a pooler whose pool is exhausted or paused? \
+                      set --database-url, DATABASE_URL or the PG* variables";
         Self::new(FailureKind::Network, cause, remedy)
     }
 
@@ -149,17 +163,12 @@ impl ConnectError {
         let (kind, remedy) = match (state, state.code().get(..2)) {
             (&SqlState::INVALID_PASSWORD, _) => (Login, CHECK_PASSWORD),
             (&SqlState::INVALID_CATALOG_NAME, _) => (Login, CREATE_DATABASE),
-            (&SqlState::INSUFFICIENT_PRIVILEGE, _) => {
-                (Login, "grant the user CONNECT on the database")
-            }
-            (&SqlState::INVALID_AUTHORIZATION_SPECIFICATION, _)
-                if message.starts_with("role \"") && message.ends_with("does not exist") =>
-            {
+            (&SqlState::INSUFFICIENT_PRIVILEGE, _) => (Login, GRANT_CONNECT),
+            (&SqlState::INVALID_AUTHORIZATION_SPECIFICATION, _) if is_unknown_role(message) => {
                 (Login, CREATE_ROLE)
             }
-            (_, Some("28")) => {
-                (Rules, "check user, database and sslmode against pg_hba.conf on the server")
-            }
+            (_, Some("28")) if message.contains(NO_LOGIN) => (Login, GIVE_LOGIN),
+            (_, Some("28")) => (Rules, CHECK_RULES),
             (_, Some("08" | "XX")) => of_pooler(&message.to_ascii_lowercase()),
             // Resources, operator, system.
             (_, Some("53" | "55" | "57" | "58")) => (Resources, TRY_AGAIN),
@@ -269,6 +278,10 @@ impl From<postgres::Error> for ConnectError {
     }
 }
 
+fn is_unknown_role(message: &str) -> bool {
+    message.starts_with("role \"") && message.ends_with("does not exist")
+}
+
 /// The remedy if a pooler gets no connection to the server.
 pub(crate) const BEHIND_POOLER: &str = "try again; the server behind the pooler may be \
     down, or the pool exhausted or paused";
@@ -278,21 +291,25 @@ pub(crate) fn is_behind_pooler(message: &str) -> bool {
     ["query_wait_timeout", "server login"].iter().any(|part| message.contains(part))
 }
 
-/// Returns what failed, and the remedy. Poolers use these codes for every error: PgBouncer 08P01,
-/// hosted ones XX000. The message is in lower case.
+/// Returns what failed, and the remedy. Poolers use these codes for every error, also for those of
+/// the server: PgBouncer 08P01, hosted ones XX000. The message is in lower case.
 fn of_pooler(message: &str) -> (FailureKind, &'static str) {
     use FailureKind::{Login, Resources, Rules};
     const UNCERTAIN: &str = "try again in a moment; if the error remains, check the user, the \
                              password, the database and the settings of the pooler";
     const POOLER_LOGIN: &str = "the server rejects the pooler's login: correct its settings, or \
                                 wait until the server works";
-    const REMOVE: &str =
-        "remove it from the URL and the PG* variables, or add it to ignore_startup_parameters";
+    const REMOVE: &str = "remove it from the URL, the PG* variables and the service file, or add \
+                          it to ignore_startup_parameters";
     let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     match message {
         // The pooler's own login, which may get its password from this client. It tries again.
         _ if is_behind_pooler(message) && has(&["cached error"]) => (Resources, POOLER_LOGIN),
         _ if is_behind_pooler(message) => (Resources, BEHIND_POOLER),
+        _ if is_unknown_role(message) => (Login, CREATE_ROLE),
+        _ if has(&["permission denied for database"]) => (Login, GRANT_CONNECT),
+        _ if has(&[NO_LOGIN]) => (Login, GIVE_LOGIN),
+        _ if has(&["pg_hba.conf"]) => (Rules, CHECK_RULES),
         _ if has(&["no such database"]) || has(&["database"]) && has(&["does not exist"]) => {
             (Login, CREATE_DATABASE)
         }
@@ -367,6 +384,11 @@ mod tests {
             ("database \"shop\" does not exist", "create it"),
             ("unsupported startup parameter: options", "remove it"),
             ("SSL required", "set sslmode=require"),
+            // A pooler passes on what the server says.
+            ("role \"ana\" does not exist", "create this role"),
+            ("role \"ana\" is not permitted to log in", "let it with ALTER ROLE"),
+            ("permission denied for database \"shop\"", "grant the user CONNECT"),
+            ("pg_hba.conf rejects connection for host \"a\"", "check user, database and sslmode"),
         ] {
             let (exit, remedy) = remedy(message);
             assert_eq!(exit, Exit::Configuration, "{message}");

@@ -20,7 +20,6 @@ use super::error::{ConnectError, OLDEST_SERVER};
 use super::stream::{LimitedStream, Socket};
 use super::target::{Server, SessionAttrs, Target};
 use super::tls::{Encryption, SslMode};
-use crate::text::duration;
 
 /// A connection that a thread is opening.
 pub(crate) struct PendingConnection(mpsc::Receiver<anyhow::Result<ConnectionThread>>);
@@ -178,10 +177,8 @@ where
     ConnectError: From<E>,
 {
     let Some(limit) = limit else { return Ok(work.await?) };
-    tokio::time::timeout(limit, work).await.map_or_else(
-        |_| Err(ConnectError::of_network(format!("no answer within {}", duration::show(limit)))),
-        |result| Ok(result?),
-    )
+    let done = tokio::time::timeout(limit, work).await;
+    done.map_or_else(|_| Err(ConnectError::of_silence(limit)), |result| Ok(result?))
 }
 
 /// A login at one address of a host.

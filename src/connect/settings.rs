@@ -239,6 +239,8 @@ fn find_key(name: &str, value: &str) -> Result<Option<&'static str>, String> {
         return Ok(None);
     }
     if let Some(own) = of_other_drivers(name) {
+        let is_off = ["false", "0", "no", "off", "disable"].contains(&value);
+        let own = if own == "sslmode=require" && is_off { "sslmode=disable" } else { own };
         return Err(format!("unknown parameter `{name}`; write `{own}` instead"));
     }
     if let Some(near) = did_you_mean::nearest(name, KEYS.iter().map(|(key, _)| *key)) {
@@ -257,9 +259,8 @@ fn find_key(name: &str, value: &str) -> Result<Option<&'static str>, String> {
 /// Returns libpq's parameter for the one of another driver.
 fn of_other_drivers(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().replace(['_', '-', ' '], "").as_str() {
-        "ssl" | "tls" | "usessl" | "requiressl" | "sslaccept" | "trustservercertificate" => {
-            "sslmode=require"
-        }
+        "ssl" | "tls" | "usessl" | "requiressl" | "sslaccept" | "encrypt" => "sslmode=require",
+        "trustservercertificate" => "sslmode",
         "sslca" | "sslcafile" | "cafile" | "sslrootcertificate" | "tlscafile" => "sslrootcert",
         "sslclientcert" | "sslidentity" | "tlscertfile" => "sslcert",
         "sslclientkey" | "tlskeyfile" => "sslkey",
@@ -371,6 +372,7 @@ mod tests {
         refuses_key("sslmod", "", "unknown parameter `sslmod`; did you mean `sslmode`?");
         refuses_key("sslMode", "", "unknown parameter `sslMode`; did you mean `sslmode`?");
         refuses_key("ssl", "require", "unknown parameter `ssl`; write `sslmode=require` instead");
+        refuses_key("ssl", "false", "unknown parameter `ssl`; write `sslmode=disable` instead");
         refuses_key("pwd", "", "unknown parameter `pwd`; write `password` instead");
         refuses_key("DataBase", "", "unknown parameter `DataBase`; write `dbname` instead");
         let why = "unknown parameter `connection_timeout`; write `connect_timeout` instead";

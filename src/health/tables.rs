@@ -103,7 +103,10 @@ pub(crate) fn snapshots(session: &SessionFacts, facts: &SnapshotFacts) -> Findin
     if !facts.sees_all {
         return unknown(
             "this role cannot see the snapshots of other roles' sessions",
-            format!("GRANT pg_read_all_stats TO {}", session.role),
+            format!(
+                "GRANT pg_read_all_stats TO {}",
+                format_args!("\"{}\"", session.role.replace('"', "\"\""))
+            ),
         );
     }
     ok(match facts.holders.iter().filter_map(|holder| holder.held_for).max() {
@@ -187,7 +190,7 @@ mod tests {
         );
         assert_eq!(
             found(false, &[]),
-            (Severity::Unknown, "GRANT pg_read_all_stats TO app".to_owned())
+            (Severity::Unknown, "GRANT pg_read_all_stats TO \"app\"".to_owned())
         );
         let remedy = |kind, name, held_for, transactions| {
             let (verdict, remedy) = found(false, &[holder(kind, name, held_for, transactions)]);

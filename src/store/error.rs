@@ -98,7 +98,10 @@ impl Error {
 
     /// The server did not answer within the limits of a statement.
     pub(super) fn silent(doing: &str) -> Self {
-        Self::lost(format!("cannot {doing}: {SILENT}"), "try again later")
+        Self::lost(
+            format!("cannot {doing}: {SILENT}"),
+            "try again later; a pooler's pool may be exhausted or paused",
+        )
     }
 
     /// A setting makes the session read-only.
@@ -274,7 +277,8 @@ fn meaning(code: &SqlState, message: &str) -> (Kind, Exit, &'static str) {
         "25006" => lost("the server takes no writes now; connect to the primary"),
         "42501" => fatal(
             Exit::Configuration,
-            "`jobctl grants` prints what roles need, and the schema's owner may do everything",
+            "`jobctl grants --role ROLE --as SET` prints what a role needs; the schema's owner may \
+             do everything",
         ),
         code if UNDEFINED.contains(&code) => fatal(Exit::Schema, "run `jobctl migrate`"),
         // PgBouncer uses this code for all its errors, PostgreSQL for a broken protocol.

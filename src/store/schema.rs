@@ -258,7 +258,8 @@ fn check_ground(ground: Ground, mode: Mode) -> Result<()> {
     {
         privilege_fault(format!(
             "cannot create the schema `jobctl`: {role} may not create schemas in this database; \
-             as its owner, run {grant}"
+             migrate as the role that shall own jobctl's schema, or as the database's owner, run \
+             {grant}"
         ))
     } else if mode != Mode::Inspect && !ground.is_trusted {
         privilege_fault(format!(
