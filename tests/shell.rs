@@ -211,6 +211,13 @@ fn a_command_that_cannot_be_started_fails_with_the_reason() {
     }
     assert_eq!(db.status(next), "succeeded");
 
+    // The log and the history say where a relative path was looked up.
+    let id = enqueue(&db, &json!({"command": ["bin/export"]}));
+    let tick = db.jobctl(["tick"]).current_dir(directory.path()).run().success();
+    let note = format!("its path is relative to the directory `{}`", directory.path().display());
+    tick.stderr_has(&format!("no such program `export`; {note}"));
+    assert!(db.of_attempt(id, 1, "error").ends_with(&note));
+
     // A script needs no PATH, as with cron.
     let id = db.enqueue_script("true");
     db.jobctl(["tick"]).env("PATH", &path("gone")).run().success();

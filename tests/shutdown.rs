@@ -157,6 +157,32 @@ fn a_job_that_exceeds_the_grace_period_is_stopped_and_queued_again() {
     assert_eq!(db.of_run(polite, "status, attempts"), "succeeded|2");
 }
 
+/// Timeouts and cancellations are decisions about the run, whatever its job does about SIGTERM.
+#[test]
+fn a_job_that_a_shutdown_lets_finish_with_exit_status_0_has_succeeded() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let script = format!("trap 'exit 0' TERM; {}", gate.script());
+    let finishing = db.enqueue_script(&script);
+    let command = ["--max-attempts", "1", "--", "sh", "-c", &script];
+    let failing = db.enqueue_script(&script.replace("exit 0", "exit 3"));
+    let late = db.enqueue([&["shell", "--timeout", "1s"], &command[..]].concat());
+    let cancelled = db.enqueue([&["shell"], &command[..]].concat());
+    let tick = db.jobctl(["tick", "--grace", "0s"]).spawn();
+    gate.wait_for_starts(4);
+    db.jobctl(["cancel", &cancelled.to_string()]).run().success();
+    db.wait_for_status(cancelled, "cancelled");
+    db.wait_for_status(late, "dead");
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+    let state = "status, attempts, error_type";
+    assert_eq!(db.of_run(finishing, state), "succeeded|1|");
+    assert_eq!(db.of_attempt(finishing, 1, "outcome, exit_code"), "succeeded|0");
+    assert_eq!(db.of_run(failing, state), "queued|1|interrupted");
+    assert_eq!(db.of_run(late, state), "dead|1|timeout");
+    assert_eq!(db.of_run(cancelled, state), "cancelled|1|cancelled");
+}
+
 #[test]
 fn a_job_that_ignores_sigterm_is_killed() {
     let db = TestDb::new();

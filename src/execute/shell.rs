@@ -21,7 +21,7 @@ use super::output::{self, Capture};
 use super::stop::{SLICE, Stop};
 use super::{process_table, sanitize};
 use crate::job::action::{self, Shell, ShellCommand};
-use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome};
+use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome, StopReason};
 use crate::job::failure::Failure;
 
 /// The same shell as for cron and system(3), whatever PATH contains.
@@ -96,8 +96,15 @@ fn not_started(shell: &Shell, error: &io::Error) -> AttemptResult {
         let note = Some(format!("the directory is `{}`", directory.escape_debug()));
         return AttemptResult { note, ..AttemptResult::unstarted(failure) };
     }
-    let program = action::program(program(shell));
-    AttemptResult::unstarted(match error.kind() {
+    let path = program(shell);
+    let is_relative = path.contains('/') && !path.starts_with('/');
+    let from =
+        shell.cwd.clone().or_else(|| Some(std::env::current_dir().ok()?.display().to_string()));
+    let note = from
+        .filter(|_| is_relative)
+        .map(|from| format!("its path is relative to the directory `{}`", from.escape_debug()));
+    let program = action::program(path);
+    let ended = AttemptResult::unstarted(match error.kind() {
         _ if super::is_exhaustion(error) => Failure::Exhausted(error.to_string()),
         ErrorKind::NotFound => Failure::Spawn(format!("no such program{program}")),
         ErrorKind::PermissionDenied => {
@@ -105,7 +112,8 @@ fn not_started(shell: &Shell, error: &io::Error) -> AttemptResult {
         }
         ErrorKind::ArgumentListTooLong => Failure::Unstartable("argument list too long".to_owned()),
         _ => Failure::Spawn(error.to_string()),
-    })
+    });
+    AttemptResult { note, ..ended }
 }
 
 /// A started command and the open ends of its pipes.
@@ -173,7 +181,11 @@ impl<'a> Process<'a> {
         };
         let exit_code = status.and_then(|status| status.code());
         let signal = status.and_then(|status| status.signal());
-        let outcome = reason.unwrap_or_else(|| match exit_code {
+        // It used the time after SIGTERM to finish.
+        let has_finished = |reason: &Outcome| {
+            matches!(reason, Outcome::Stopped(StopReason::Interrupted)) && exit_code == Some(0)
+        };
+        let outcome = reason.filter(|reason| !has_finished(reason)).unwrap_or(match exit_code {
             Some(0) => Outcome::Succeeded,
             Some(code) => Outcome::Failed(Failure::ExitCode(code)),
             None => Outcome::Failed(Failure::Signal(signal.unwrap_or(0))),
@@ -331,7 +343,6 @@ fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture, stop: &Stop) {
 mod tests {
     use super::*;
     use crate::job::action::Action;
-    use crate::job::attempt::StopReason;
 
     /// Tests a stop that comes after the last check and before the command starts.
     #[test]
