@@ -421,7 +421,7 @@ fn doctor_shows_what_a_role_may_do_and_cannot_see() {
             && schema == "cannot inspect the schema: permission denied for schema jobctl",
         "{schema}"
     );
-    let grants = "`jobctl grants --role ROLE --as SET` prints what a role needs; ";
+    let grants = "`jobctl grants --role ROLE --as SET` prints what a role needs, ";
     assert!(remedy.starts_with(grants), "{remedy}");
 }
 

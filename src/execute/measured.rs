@@ -6,12 +6,12 @@ use super::{Executor, HostPolicy, ShellPolicy, Stop};
 use crate::job::action::Action;
 use crate::job::attempt::{AttemptIdentity, Outcome};
 
-/// Returns a function that executes a built-in job as a tick does, and whether it succeeded. It
-/// takes the id of the run.
+/// Returns a function that executes a built-in job as a tick does. The function takes the id of the
+/// run, and returns whether it succeeded.
 ///
 /// # Errors
 ///
-/// The payload does not fit the job.
+/// The job is not built in, or the payload does not fit it.
 pub fn execution(job: &str, payload: &str) -> Result<impl Fn(i64) -> bool + Sync, String> {
     let executor = Executor::new(ShellPolicy::Any, HostPolicy::new(&[])?);
     let action = Action::parse(job, payload).ok_or("it is not a built-in job")??;

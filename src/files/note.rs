@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 use super::{Folder, SETTINGS_LIMIT};
 use crate::text::duration::DAY;
 
-/// A note that was not written for so long is deleted: each container may be another worker.
+/// Notes that were not written for so long are deleted. Otherwise they would pile up where each
+/// container is a new worker.
 const KEPT: Duration = DAY.saturating_mul(100);
 
 /// Returns the folder of jobctl's state, by the XDG base directory specification; `None`: this user
@@ -63,6 +64,7 @@ impl Note {
         match self.read_in(&folder) {
             Some(old) if is_kept(&old) => return Ok(()),
             Some(_) => {}
+            // A new note is the occasion to delete old ones.
             None => remove_old(&folder)?,
         }
         folder.replace(&self.name, &serde_json::to_vec(value)?)

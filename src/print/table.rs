@@ -10,7 +10,7 @@ use super::cell::Cell;
 use super::colour::is_coloured;
 use super::fields::{Fields, columns};
 
-/// Columns that are never left out.
+/// Columns that are left out only if all their cells are empty.
 const KEPT: [&str; 7] = ["job", "status", "run status", "worker", "failures", "error", "last line"];
 /// The minimum width of a table.
 const NARROWEST: u16 = 40;
@@ -71,7 +71,7 @@ struct Column<'a> {
     /// From 0.
     number: usize,
     name: &'a str,
-    /// The width of its widest cell, and with short times.
+    /// The width of its widest cell: with long times, and with short ones.
     widths: [usize; 2],
     /// Its cells can be cut.
     is_text: bool,
@@ -125,9 +125,10 @@ struct Layout {
 }
 
 impl Layout {
-    /// Columns shrink in this order: Times are shortened, then left out as empty columns are, from
-    /// the right. Numbers are left out, from the left, then texts, from the right. Texts are cut,
-    /// from the right, then the error, then the job. The first column and `KEPT` stay.
+    /// Columns shrink in this order: Times are shortened. Times and empty columns are left out,
+    /// from the right. Numbers are left out, from the left, then texts, from the right, unless
+    /// `wraps`. Texts are cut, from the right, then the error, then the job. The first column
+    /// stays.
     fn fitting(header: &[&str], rows: &[Vec<Cell>], wraps: bool, width: usize) -> Self {
         let mut columns: Vec<_> =
             header.iter().enumerate().map(|named| Column::of(named, rows)).collect();

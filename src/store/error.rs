@@ -277,8 +277,8 @@ fn meaning(code: &SqlState, message: &str) -> (Kind, Exit, &'static str) {
         "25006" => lost("the server takes no writes now; connect to the primary"),
         "42501" => fatal(
             Exit::Configuration,
-            "`jobctl grants --role ROLE --as SET` prints what a role needs; the schema's owner may \
-             do everything",
+            "`jobctl grants --role ROLE --as SET` prints what a role needs, and the schema's owner \
+             may do everything",
         ),
         code if UNDEFINED.contains(&code) => fatal(Exit::Schema, "run `jobctl migrate`"),
         // PgBouncer uses this code for all its errors, PostgreSQL for a broken protocol.

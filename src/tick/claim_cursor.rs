@@ -3,13 +3,13 @@
 //! A lane is one priority of one queue. Most claims are full scans: they look at each lane from its
 //! beginning, because claimed runs have left it. Two things make a full scan read many entries that
 //! it can't claim: a session with an old snapshot, because claimed runs then stay in the index, and
-//! a definition with `max_running`, whose waiting runs stay there until they start. A tick that
-//! notices this by the time that the claim took continues after its last claimed run, and makes a
-//! full scan only for a share of its time. Earlier runs and other lanes that appear meanwhile wait
+//! a definition with `max_running`, whose waiting runs stay there until they start. A tick notices
+//! this because the claim takes long. It then continues after its last claimed run, and spends
+//! only a part of its time on full scans. Earlier runs and other lanes that appear meanwhile wait
 //! for the next full scan.
 //!
-//! A claim looks at a limited number of lanes, of limited definitions and of their shares, and the
-//! next claim at those after them: a rotation through all of them.
+//! A claim looks at only some lanes, definitions with limits, and shares. The next claim goes on
+//! after them, so that all have their turn.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -15,7 +15,7 @@ use crate::job::seen_ticks::SeenTicks;
 use crate::store::{self, BatchSize, FencingToken, Holder, Store, Timeouts, bisect};
 use crate::upkeep::{self, UnclaimableSearch, Upkeep};
 
-/// How many statements store the outputs of one renewal, if the database rejects some.
+/// The maximum of statements that store outputs after a renewal, if the database rejects some.
 const OUTPUT_TRIES: u32 = 20;
 
 /// The tick's session.
@@ -74,7 +74,7 @@ impl Database {
     }
 
     /// Stores what jobs have printed. Returns the ids of the runs whose output is still to be
-    /// stored; one that the database rejects is not.
+    /// stored. A rejected output is dropped, so its run is not among them.
     pub(super) fn store_output(
         &mut self,
         worker: &str,

@@ -250,7 +250,7 @@ impl Driver {
     }
 
     /// Stores what the jobs with these leases have printed. That is not part of the renewal,
-    /// because a lease matters more; after a failure, the next renewal stores none.
+    /// because a lease matters more. After a failure, no output is stored at the next renewal.
     fn store_output(&mut self, renewed: &[Renewed], timeout: AnswerTimeout) {
         if !std::mem::replace(&mut self.stores_output, true) {
             return;
@@ -271,8 +271,8 @@ impl Driver {
         let left = database.store_output(&self.plan.worker, outputs, timeouts);
         self.stores_output = left.is_ok();
         let is_left = |id| left.as_ref().map_or(true, |left| left.contains(id));
-        let unsent = sent.iter().filter(|claim| is_left(&claim.id));
-        unsent.filter_map(|claim| self.running.stop(claim)).for_each(|stop| stop.output_not_sent());
+        let left = sent.iter().filter(|claim| is_left(&claim.id));
+        left.filter_map(|claim| self.running.stop(claim)).for_each(|stop| stop.output_not_sent());
     }
 
     /// Logs what the tick did and why it stopped, for a person at a terminal.

@@ -1,7 +1,7 @@
--- What a tick must know before it changes anything: how many runs its worker holds without the
--- tick's own claims, and when a tick noticed a restore that no operator has accepted; see
--- src/job/seen_ticks.rs. In wake.sql, planning the look at the events would take a millisecond of
--- each tick without work.
+-- What a tick must know before it changes anything: how many runs the worker's other ticks hold,
+-- and when a tick noticed a restore that no operator has accepted; see src/job/seen_ticks.rs. It is
+-- not part of wake.sql, because planning the look at the events would cost each tick without work a
+-- millisecond.
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at, as in finish.sql
 -- Always one row.
 SELECT
