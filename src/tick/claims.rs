@@ -235,12 +235,16 @@ impl Claims {
         let skipped = short && taken.skipped;
         self.skipped_since = skipped.then(|| self.skipped_since.unwrap_or(now));
         let waits = self.skipped_since.is_some_and(|since| now < since + DEFINITION_TIMEOUT);
-        self.when = match () {
-            () if !short => Some(now),
-            () if waits => Some(now + DEFINITION_POLL),
-            () if claim.after.is_some() => Some(self.cursor.after_short(now, holds)),
-            () if !self.cursor.found_all() => Some(now),
-            () => self.linger.then(|| now + LINGER_POLL),
+        self.when = if !short {
+            Some(now)
+        } else if waits {
+            Some(now + DEFINITION_POLL)
+        } else if claim.after.is_some() {
+            Some(self.cursor.after_short(now, holds))
+        } else if !self.cursor.found_all() {
+            Some(now)
+        } else {
+            self.linger.then(|| now + LINGER_POLL)
         };
         self.left = self.left.saturating_sub(taken.claimed.len());
     }

@@ -213,7 +213,7 @@ impl Machine {
             return dropped.chain(self.phase_end()).min();
         }
         let not_before = self.not_before();
-        let due = self.duties().into_iter().filter_map(|(at, _)| at).chain(self.late_at());
+        let due = self.duties().map(|(at, _)| at).chain(self.late_at());
         let due = due.map(|at| at.max(not_before.unwrap_or(at)));
         due.chain(self.phase_end()).min()
     }
@@ -293,7 +293,7 @@ impl Machine {
     }
 
     /// Returns the statements that may be due, and when.
-    fn duties(&self) -> [(Option<Instant>, Duty); 5] {
+    fn duties(&self) -> impl Iterator<Item = (Instant, Duty)> {
         let now = self.now;
         let (is_working, is_leaving) = (self.phase == Phase::Working, self.phase == Phase::Leaving);
         let when = |is_due: bool, at: Instant| is_due.then_some(at);
@@ -316,13 +316,14 @@ impl Machine {
             Phase::Ending => self.leases.first_end().is_some_and(|end| Some(end) < self.phase_ends),
             _ => !is_leaving && !self.leases.is_empty(),
         };
-        [
-            (when(renews, self.next_renewal), Duty::Renew),
-            (wake.filter(|_| is_working), Duty::Wake),
-            (step.filter(|_| !is_leaving), Duty::Step),
-            (when(has_right && !needs_right || notes_slow, now), Duty::Leave),
-            (when(is_leaving && self.may_prune, now), Duty::Prune),
-        ]
+        let duties = [
+            (Duty::Renew, when(renews, self.next_renewal)),
+            (Duty::Wake, wake.filter(|_| is_working)),
+            (Duty::Step, step.filter(|_| !is_leaving)),
+            (Duty::Leave, when(has_right && !needs_right || notes_slow, now)),
+            (Duty::Prune, when(is_leaving && self.may_prune, now)),
+        ];
+        duties.into_iter().filter_map(|(duty, at)| Some((at?, duty)))
     }
 
     fn is_searching(&self) -> bool {
@@ -373,7 +374,7 @@ impl Machine {
         if !self.link.is_up() || self.not_before().is_some_and(|at| now < at) {
             return false;
         }
-        let due = self.duties().into_iter().filter(|(at, _)| at.is_some_and(|at| now >= at));
+        let due = self.duties().filter(|(at, _)| now >= *at);
         let mut due: Vec<_> = due.map(|(_, duty)| duty).collect();
         due.sort_by_cached_key(|duty| match duty {
             Duty::Renew if self.renews_first() => 0,

@@ -278,13 +278,13 @@ impl Driver {
     /// Logs what the tick did and why it stopped, for a person at a terminal.
     fn log_summary(&self, other_claims: bool) {
         let Bounds { limit, max_time, .. } = self.plan.bounds;
-        let reason = match () {
-            () if self.was_interrupted => Some("a signal came"),
-            () if self.runs_started >= limit => Some("--limit is reached"),
-            () if self.started.elapsed() >= max_time => Some("--max-time is over"),
-            () if other_claims => Some("another tick of this worker claims"),
-            () => None,
-        };
+        let reasons = [
+            (self.was_interrupted, "a signal came"),
+            (self.runs_started >= limit, "--limit is reached"),
+            (self.started.elapsed() >= max_time, "--max-time is over"),
+            (other_claims, "another tick of this worker claims"),
+        ];
+        let reason = reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason));
         // The connection may be lost, or the statement may be stopped by a signal.
         let most = DUE_COUNTED as i64 + 1;
         let count = |database: &Database| database.count_due(&self.plan, most).ok();
