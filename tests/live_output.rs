@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Gate, TestDb, wait_until};
+use crate::support::{Gate, Proxy, TestDb, wait_until};
 
 /// A job that prints two lines, waits at the gate, and prints a third.
 fn enqueue_talkative(db: &TestDb, gate: &Gate) -> i64 {
@@ -130,4 +130,22 @@ fn the_output_of_a_busy_lease_is_sent_again() {
     wait_for_output(&db, id);
     gate.open();
     tick.wait().success();
+}
+
+#[test]
+fn a_job_goes_on_if_the_database_falls_silent_while_its_output_is_stored() {
+    let (db, gate) = (TestDb::new(), Gate::new());
+    let proxy = Proxy::to(&db);
+    let id = enqueue_talkative(&db, &gate);
+    proxy.freeze_after("stores what jobs have printed");
+    let url = proxy.url();
+    let tick = db.jobctl(["tick", "--lease", "12s"]).env("JOBCTL_DATABASE_URL", &url).spawn();
+    wait_until("the output to be sent", || proxy.is_frozen());
+    let connections = proxy.connections();
+    wait_until("the tick to connect again", || proxy.connections() > connections);
+    proxy.restore();
+    wait_for_output(&db, id);
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }

@@ -1,6 +1,5 @@
 //! Sends the machine's requests, and waits for the answers.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,9 +13,6 @@ use crate::health;
 use crate::job::seen_ticks::SeenTicks;
 use crate::store::{self, BatchSize, FencingToken, Holder, Store, Timeouts, bisect};
 use crate::upkeep::{self, UnclaimableSearch, Upkeep};
-
-/// The maximum of statements that store outputs after a renewal, if the database rejects some.
-const OUTPUT_TRIES: u32 = 20;
 
 /// The tick's session.
 pub(super) struct Database {
@@ -83,10 +79,9 @@ impl Database {
     ) -> store::Result<BTreeSet<i64>> {
         self.store.set_timeouts(timeouts);
         let mut left: BTreeSet<_> = outputs.iter().map(|(token, _)| token.id).collect();
-        let tries = Cell::new(OUTPUT_TRIES);
-        let has_tries = || tries.get() > 0;
-        let rejected = bisect(outputs, has_tries, |part| {
-            tries.set(tries.get() - 1);
+        let began = Instant::now();
+        let has_time = || began.elapsed() < timeouts.statement;
+        let rejected = bisect(outputs, has_time, |part| {
             let stored = self.store.store_output(worker, part)?;
             left.retain(|id| !stored.contains(id));
             Ok(())

@@ -34,7 +34,7 @@ use log::{Level, log_enabled};
 use crate::connect::{PendingConnection, Target};
 use crate::execute::{Executor, Pool, Stop, WakeWhen};
 use crate::print::Summary;
-use crate::store::{ClaimFilter, Claimed, Holder, LeaseState, OldRuns, Renewed};
+use crate::store::{ClaimFilter, Claimed, FencingToken, Holder, OldRuns};
 use crate::text::duration;
 use crate::upkeep::tick_id;
 use database::Database;
@@ -42,7 +42,7 @@ use execution::{Ended, Task};
 pub(crate) use machine::Bounds;
 use machine::{Event, Instruction, Machine};
 use notes::Notes;
-use request::{Answer, AnswerTimeout, Request};
+use request::{AnswerTimeout, Request};
 use running::RunningRuns;
 use timing::Timing;
 use wakes::Wakes;
@@ -193,6 +193,7 @@ impl Driver {
             Instruction::Extend(claims, until) => {
                 let stops = claims.iter().filter_map(|claim| self.running.stop(claim));
                 stops.for_each(|stop| stop.extend(until));
+                self.store_output(&claims);
             }
             Instruction::Stop(claim, why) => {
                 if let Some(stop) = self.running.stop(&claim) {
@@ -221,9 +222,6 @@ impl Driver {
         let tick = (plan, &*holder, &*timing);
         let answer = database.ask(request, timeout, tick, &mut notes.seen);
         notes.write_each_minute();
-        if let Answer::Renew(Ok(renewed)) = &answer {
-            self.store_output(renewed, timeout);
-        }
         self.take_events();
         self.events.push_back(Event::Answered(answer));
     }
@@ -249,25 +247,24 @@ impl Driver {
         runs.for_each(|run| self.running.remove(&run.token()));
     }
 
-    /// Stores what the jobs with these leases have printed. That is not part of the renewal,
-    /// because a lease matters more. After a failure, no output is stored at the next renewal.
-    fn store_output(&mut self, renewed: &[Renewed], timeout: AnswerTimeout) {
-        if !std::mem::replace(&mut self.stores_output, true) {
-            return;
-        }
+    /// Stores what the jobs of these claims have printed, after their leases were renewed: a lease
+    /// matters more. After a failure, no output is stored at the next renewal.
+    fn store_output(&mut self, claims: &[FencingToken]) {
+        let stores = std::mem::replace(&mut self.stores_output, true);
+        let Some(database) = self.database.as_mut().filter(|_| stores) else { return };
         let (mut room, mut outputs) = (OUTPUT_AT_ONCE, Vec::new());
-        for (claim, state) in renewed {
-            let is_free = matches!(state, LeaseState::Renewed | LeaseState::CancelRequested);
-            let stop = self.running.stop(claim).filter(|_| is_free && room > 0);
+        for claim in claims {
+            let stop = self.running.stop(claim).filter(|_| room > 0);
             if let Some(output) = stop.and_then(|stop| stop.take_new_output()) {
                 room = room.saturating_sub(output.len());
                 outputs.push((*claim, output));
             }
         }
-        let database = self.database.as_mut().filter(|_| !outputs.is_empty());
-        let Some(database) = database else { return };
+        if outputs.is_empty() {
+            return;
+        }
         let sent: Vec<_> = outputs.iter().map(|(claim, _)| *claim).collect();
-        let timeouts = self.timing.timeouts_of(timeout, Instant::now());
+        let timeouts = self.timing.short_timeouts();
         let left = database.store_output(&self.plan.worker, outputs, timeouts);
         self.stores_output = left.is_ok();
         let is_left = |id| left.as_ref().map_or(true, |left| left.contains(id));

@@ -55,6 +55,14 @@ impl Timing {
         self.timeouts.statement + self.timeouts.silence
     }
 
+    /// Returns the timeouts of statements that may fail, so short that two of them do not delay the
+    /// next renewal.
+    pub(super) fn short_timeouts(&self) -> Timeouts {
+        let Timeouts { statement, lock, silence, .. } = self.timeouts;
+        let (statement, lock, silence) = (statement / 4, lock / 4, silence / 4);
+        Timeouts { statement, lock, silence, ..self.timeouts }
+    }
+
     /// Returns the timeouts of a statement that is sent `now`.
     pub(super) fn timeouts_of(&self, timeout: AnswerTimeout, now: Instant) -> Timeouts {
         let interrupted = timeout.interrupted.max(LAST_ANSWER);
