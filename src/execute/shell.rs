@@ -97,12 +97,12 @@ fn not_started(shell: &Shell, error: &io::Error) -> AttemptResult {
         return AttemptResult { note, ..AttemptResult::unstarted(failure) };
     }
     let path = program(shell);
-    let is_relative = path.contains('/') && !path.starts_with('/');
-    let from =
-        shell.cwd.clone().or_else(|| Some(std::env::current_dir().ok()?.display().to_string()));
-    let note = from
-        .filter(|_| is_relative)
-        .map(|from| format!("its path is relative to the directory `{}`", from.escape_debug()));
+    let note = || {
+        let here = || Some(std::env::current_dir().ok()?.display().to_string());
+        let from = shell.cwd.clone().or_else(here)?;
+        Some(format!("its path is relative to the directory `{}`", from.escape_debug()))
+    };
+    let note = (path.contains('/') && !path.starts_with('/')).then(note).flatten();
     let program = action::program(path);
     let ended = AttemptResult::unstarted(match error.kind() {
         _ if super::is_exhaustion(error) => Failure::Exhausted(error.to_string()),

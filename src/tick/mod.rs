@@ -267,9 +267,10 @@ impl Driver {
         let timeouts = self.timing.short_timeouts();
         let left = database.store_output(&self.plan.worker, outputs, timeouts);
         self.stores_output = left.is_ok();
-        let is_left = |id| left.as_ref().map_or(true, |left| left.contains(id));
-        let left = sent.iter().filter(|claim| is_left(&claim.id));
-        left.filter_map(|claim| self.running.stop(claim)).for_each(|stop| stop.output_not_sent());
+        let is_unstored = |id| left.as_ref().map_or(true, |left| left.contains(id));
+        let unstored = sent.iter().filter(|claim| is_unstored(&claim.id));
+        let stops = unstored.filter_map(|claim| self.running.stop(claim));
+        stops.for_each(|stop| stop.output_not_sent());
     }
 
     /// Logs what the tick did and why it stopped, for a person at a terminal.
