@@ -1219,6 +1219,7 @@ CREATE TABLE jobctl.job_workers (
     worker text NOT NULL,
     version text NOT NULL,
     last_tick_at timestamp with time zone NOT NULL,
+    previous_tick_at timestamp with time zone,
     ticking_since timestamp with time zone DEFAULT now() NOT NULL,
     missed_for interval GENERATED ALWAYS AS (
 CASE
@@ -1235,7 +1236,7 @@ END) STORED NOT NULL,
     slow_seconds double precision,
     slow_since timestamp with time zone,
     CONSTRAINT only_a_claiming_tick_has_a_lease CHECK (((claiming_tick IS NULL) = (claiming_until IS NULL))),
-    CONSTRAINT times_are_dates CHECK (((LEAST(last_tick_at, ticking_since, claiming_until, slow_at, slow_since) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(last_tick_at, ticking_since, claiming_until, slow_at, slow_since) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
+    CONSTRAINT times_are_dates CHECK (((LEAST(last_tick_at, previous_tick_at, ticking_since, claiming_until, slow_at, slow_since) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(last_tick_at, previous_tick_at, ticking_since, claiming_until, slow_at, slow_since) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='100');
 CREATE VIEW jobctl.leases AS

@@ -39,7 +39,8 @@ fn after_begin(
 ) -> impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static {
     move |statement, client| match statement {
         begin if begin.starts_with("BEGIN") => {
-            client.write_all(&[columns(&["version"]), row(&["1"]), complete()].concat())
+            let columns = columns(&["version", "applied_at"]);
+            client.write_all(&[columns, row(&["1", "2026-01-31 07:00:00+00"]), complete()].concat())
         }
         "COMMIT" | "ROLLBACK" => client.write_all(&complete()),
         _ => answer(client),

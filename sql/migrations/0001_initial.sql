@@ -456,6 +456,7 @@ CREATE TABLE jobctl.job_workers (
     worker text PRIMARY KEY,
     version text NOT NULL,
     last_tick_at timestamptz NOT NULL,
+    previous_tick_at timestamptz,
     -- The first tick of the current series; a gap of an hour starts a new series.
     ticking_since timestamptz NOT NULL DEFAULT now(),
     -- How long `check` reports this worker after it stops: as long as it ticked before. So a worker
@@ -481,10 +482,22 @@ CREATE TABLE jobctl.job_workers (
     slow_seconds float8,
     slow_since timestamptz,
     CONSTRAINT times_are_dates CHECK (
-        least(last_tick_at, ticking_since, claiming_until, slow_at, slow_since)
-            >= '0001-01-01 00:00Z'
-        AND greatest(last_tick_at, ticking_since, claiming_until, slow_at, slow_since)
-            < '10000-01-01 00:00Z'
+        least(
+            last_tick_at,
+            previous_tick_at,
+            ticking_since,
+            claiming_until,
+            slow_at,
+            slow_since
+        ) >= '0001-01-01 00:00Z'
+        AND greatest(
+            last_tick_at,
+            previous_tick_at,
+            ticking_since,
+            claiming_until,
+            slow_at,
+            slow_since
+        ) < '10000-01-01 00:00Z'
     ),
     CONSTRAINT only_a_claiming_tick_has_a_lease
         CHECK ((claiming_tick IS NULL) = (claiming_until IS NULL))

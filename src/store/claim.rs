@@ -37,26 +37,32 @@ rows! {
         pub(crate) locked: bool,
         /// Some schedule is due.
         pub(crate) fires: bool,
-        /// Whether some definition limits how many of its runs may run at once.
-        pub(crate) limits: bool,
         last_tick_at: DateTime<Utc>,
         previous_tick_at: Option<DateTime<Utc>>,
-        created_at: DateTime<Utc>,
     }
 
     /// What a tick must know before it changes anything.
-    struct BeforeWork {
+    pub(crate) struct BeforeWork {
         /// How many runs the worker's other ticks hold.
         held: i32,
+        /// Whether some definition limits how many of its runs may run at once.
+        pub(crate) limits: bool,
         /// When a tick of any worker noticed a restore that no operator has accepted.
         restored_at: Option<DateTime<Utc>>,
     }
 }
 
+impl BeforeWork {
+    /// Returns how many runs the worker's other ticks hold.
+    pub(crate) fn held(&self) -> usize {
+        usize::try_from(self.held).unwrap_or(0)
+    }
+}
+
 impl WakeResult {
     /// Returns what the wake found and stored about the ticks of its worker.
-    pub(crate) fn tick(&self) -> StoredTick {
-        let Self { created_at, previous_tick_at: previous_at, last_tick_at: now, .. } = *self;
+    fn tick(&self, created_at: DateTime<Utc>) -> StoredTick {
+        let Self { previous_tick_at: previous_at, last_tick_at: now, .. } = *self;
         StoredTick { created_at, previous_at, now }
     }
 
@@ -287,9 +293,10 @@ impl FencingToken {
 impl Store {
     /// Checks the schema's version, and records that the tick is alive and its `filter`. Takes or
     /// renews the claim right for `lasts`; releases the right if no run waits, unless `keep` is
-    /// set. With the right, also returns how many runs the worker's ticks hold without the claims
-    /// `own`. Fails and changes nothing if the database is older than the ticks that this host has
-    /// seen in it, or if another tick has noticed that, until an operator accepts it.
+    /// set. With the right or with work to do, also returns what must be known before; `own` are
+    /// the claims of this tick. Fails and changes nothing if the database is older than the ticks
+    /// that this host has seen in it, or if another tick has noticed that, until an operator
+    /// accepts it.
     pub(crate) fn wake(
         &self,
         holder: &Holder,
@@ -297,10 +304,10 @@ impl Store {
         lasts: Duration,
         keep: bool,
         own: &[FencingToken],
-        seen_ticks: &SeenTicks,
-    ) -> Result<(WakeResult, usize)> {
+        seen_ticks: &mut SeenTicks,
+    ) -> Result<(WakeResult, BeforeWork)> {
         let (Holder { worker, tick }, lasts) = (holder.clone(), lasts.as_secs_f64());
-        let seen_ticks = seen_ticks.clone();
+        let seen_before = seen_ticks.clone();
         let version = ZoneData::current().program_version();
         self.checks_version.set(true);
         let (ids, attempts, claimed_at) = FencingToken::columns(own);
@@ -316,21 +323,24 @@ impl Store {
                 let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
                 before = transaction.one(statement)?;
             }
-            if let Some(lost) = before.restored_at.or_else(|| seen_ticks.lost(seen.tick()))
+            let stored = seen.tick(transaction.created_at.unwrap_or_default());
+            if let Some(lost) = before.restored_at.or_else(|| seen_before.lost(stored))
                 && !transaction.one::<bool>(query!("tick/restore_accepted"; worker, lost))?
             {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
                 return Ok(Err(before.restored_at.is_some()));
             }
-            Ok(Ok((seen, usize::try_from(before.held).unwrap_or(0))))
+            Ok(Ok((seen, before, stored)))
         })?;
-        woken.or_else(|is_recorded| {
+        let (seen, before, stored) = woken.or_else(|is_recorded| {
             if !is_recorded {
                 let statement = owned!("tick/note_restore"; worker = holder.worker.clone());
                 self.query("record the restore", Transaction::execute, statement)?;
             }
             Err(Error::restored())
-        })
+        })?;
+        seen_ticks.saw(stored);
+        Ok((seen, before))
     }
 
     /// Returns the runs that `claim` would claim; changes nothing.

@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use postgres::SimpleQueryMessage;
+use chrono::{DateTime, Utc};
+use postgres::{SimpleQueryMessage, SimpleQueryRow};
 use serde::Serialize;
 
 use super::error::UTF8_DATABASE;
@@ -288,22 +289,33 @@ fn check_ground(ground: Ground, mode: Mode) -> Result<()> {
     }
 }
 
-/// Checks that the version among the answers is the version of the program.
-pub(super) fn check(answers: &[SimpleQueryMessage]) -> Result<()> {
-    let row = answers.iter().find_map(|answer| match answer {
-        SimpleQueryMessage::Row(row) => row.try_get("version").ok(),
+/// Checks that the newest version among the answers is that of the program. Returns when the schema
+/// was created.
+pub(super) fn check(answers: &[SimpleQueryMessage]) -> Result<DateTime<Utc>> {
+    let has_rows = |it: &SimpleQueryMessage| matches!(it, SimpleQueryMessage::RowDescription(_));
+    let migrations = answers.iter().filter_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => Some(migration(row)),
         _ => None,
     });
-    let version = row.ok_or_else(|| Error::broken("read the schema's version"))?;
-    let found = version.and_then(|version| version.parse().ok());
-    match found.unwrap_or(0) {
+    let migrations: Option<(Vec<_>, Vec<_>)> = migrations.collect();
+    let (versions, applied_at) = migrations
+        .filter(|_| answers.iter().any(has_rows))
+        .ok_or_else(|| Error::broken("read the schema's version"))?;
+    match versions.into_iter().max().unwrap_or(0) {
         found if found < newest() => schema_fault(format!(
             "the schema is at version {found} and this program needs {}; run `jobctl migrate`",
             newest()
         )),
         found if found > newest() => too_new(found),
-        _ => Ok(()),
+        _ => Ok(applied_at.into_iter().min().unwrap_or_default()),
     }
+}
+
+/// Returns the version of an applied migration, and when it was applied.
+fn migration(row: &SimpleQueryRow) -> Option<(i32, DateTime<Utc>)> {
+    let version = row.try_get("version").ok()??.parse().ok()?;
+    let applied_at = row.try_get("applied_at").ok()??;
+    Some((version, DateTime::parse_from_str(applied_at, "%F %T%.f%#z").ok()?.to_utc()))
 }
 
 /// The schema version of the program.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use postgres::Row;
 
 use super::error::{self, Error, Result};
@@ -74,9 +75,9 @@ impl Store {
         let seen = Arc::clone(&progress);
         self.thread.send(move |client| {
             // The receiver is gone if the answer comes too late.
-            let mut transaction = Transaction(client);
+            let mut transaction = Transaction { client, created_at: None };
             let _ = answer.send(run(&mut transaction, doing, timeouts, checks, &seen, &work));
-            transaction.0
+            transaction.client
         });
         let began = Instant::now();
         let mut until = began + timeouts.statement + timeouts.silence;
@@ -144,12 +145,16 @@ impl SharedStage {
 }
 
 /// An open transaction: only work in one can execute statements.
-pub(super) struct Transaction(Client);
+pub(super) struct Transaction {
+    client: Client,
+    /// When the schema was created; `None`: the transaction did not check the schema.
+    pub(super) created_at: Option<DateTime<Utc>>,
+}
 
 impl Transaction {
     pub(super) fn rows(&mut self, statement: Statement<'_>) -> PgResult<Vec<Row>> {
         let parameters = column(statement.arguments, |argument| argument.typed());
-        self.0.request(async |client| client.query_typed(statement.text, &parameters).await)
+        self.client.request(async |client| client.query_typed(statement.text, &parameters).await)
     }
 
     pub(super) fn list<T: FromRow>(&mut self, statement: Statement<'_>) -> PgResult<Vec<T>> {
@@ -176,19 +181,20 @@ impl Transaction {
     pub(super) fn one<T: FromRow>(&mut self, statement: Statement<'_>) -> PgResult<T> {
         let parameters = column(statement.arguments, |argument| argument.typed());
         let text = statement.text;
-        let row = self.0.request(async |client| client.query_typed_one(text, &parameters).await)?;
+        let row =
+            self.client.request(async |client| client.query_typed_one(text, &parameters).await)?;
         T::from_row(&row)
     }
 
     /// Returns the number of rows that the statement wrote.
     pub(super) fn execute(&mut self, statement: Statement<'_>) -> PgResult<u64> {
         let parameters = column(statement.arguments, |argument| argument.typed());
-        self.0.request(async |client| client.execute_typed(statement.text, &parameters).await)
+        self.client.request(async |client| client.execute_typed(statement.text, &parameters).await)
     }
 
     /// Executes statements without parameters.
     pub(super) fn batch_execute(&mut self, statements: &str) -> PgResult<()> {
-        self.0.batch_execute(statements)
+        self.client.batch_execute(statements)
     }
 }
 
@@ -204,6 +210,8 @@ fn run<T>(
     // The tables are mostly in memory: with the page cost of a disk that seeks, the planner would
     // read all runs to find a few. Compiling a plan (jit) takes longer than running it.
     let Timeouts { statement, lock, whole_tables, one_moment, .. } = timeouts;
+    // The times of the check are texts.
+    let check = concat!("SET LOCAL datestyle = ISO; ", text!("schema/schema_version"));
     let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
     // If a host freezes or loses its network during a transaction, its locks would last until TCP
     // gives up, after hours. The idle limit ends them.
@@ -215,19 +223,20 @@ fn run<T>(
          SET LOCAL lock_timeout = {1}; {2}",
         statement.as_millis(),
         lock.as_millis(),
-        if checks { text!("schema/schema_version") } else { "" }
+        if checks { check } else { "" }
     );
     let (mut retries, first) = (0, Instant::now());
     loop {
         let this = Instant::now();
         progress.enter(Stage::Work);
-        let begun = transaction.0.request(async |client| client.simple_query(&begin).await);
+        let begun = transaction.client.request(async |client| client.simple_query(&begin).await);
         let begun = begun.map_err(|error| Error::of(doing, &error));
-        if let Err(error) =
-            begun.and_then(|answers| if checks { schema::check(&answers) } else { Ok(()) })
-        {
-            let _ = transaction.batch_execute("ROLLBACK");
-            return Err(error);
+        match begun.and_then(|answers| checks.then(|| schema::check(&answers)).transpose()) {
+            Ok(created_at) => transaction.created_at = created_at,
+            Err(error) => {
+                let _ = transaction.batch_execute("ROLLBACK");
+                return Err(error);
+            }
         }
         let done = work(transaction);
         let at_commit = done.is_ok();
@@ -243,7 +252,7 @@ fn run<T>(
         let _ = transaction.batch_execute("ROLLBACK");
         // If no setting makes the session read-only, the server is a standby.
         if error::is_read_only(&error)
-            && let Ok(Some(now)) = transaction.0.session_state()
+            && let Ok(Some(now)) = transaction.client.session_state()
             && now.read_only
             && !now.standby
         {

@@ -38,7 +38,8 @@ pub(crate) struct Woken {
     pub(crate) other_claims: bool,
     /// The runs that other ticks of the worker hold; 0 without the claim right.
     pub(crate) held_by_others: usize,
-    /// Whether some definition limits how many of its runs may run at once.
+    /// Whether some definition limits how many of its runs may run at once; `false` without the
+    /// claim right.
     pub(crate) limits: bool,
     /// Whether the next wake can fire, recover or expire more.
     pub(crate) has_more: bool,
@@ -69,20 +70,17 @@ impl Upkeep<'_> {
         let mut turn = Turn::new(Some(asked.until), *self.batch);
         let (filter, own) = (&*self.filter, &asked.own_claims);
         let Wake { right, keeps_right, .. } = asked;
-        let mut report = || {
-            let woken = store.wake(holder, filter, right, keeps_right, own, self.seen_ticks);
-            woken.inspect(|(woken, _)| self.seen_ticks.saw(woken.tick()))
-        };
+        let mut report = || store.wake(holder, filter, right, keeps_right, own, self.seen_ticks);
         store.take_longest();
         let began = Instant::now();
-        let (mut seen, mut held_by_others) = report()?;
+        let (mut seen, mut before) = report()?;
         let took = began.elapsed();
         if let Some(slow) = asked.slow {
             store.note_slow(&holder.worker, slow);
         }
         if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| tick_id::is_dead(tick)) {
             store.leave(&holder.worker, dead)?;
-            (seen, held_by_others) = report()?;
+            (seen, before) = report()?;
         }
         if seen.fires && turn.begins() {
             fire(store, &mut turn)?;
@@ -99,10 +97,11 @@ impl Upkeep<'_> {
         *self.batch = turn.batch;
         if turn.has_changed && seen.claiming_tick.is_none() {
             // Fired or recovered runs may be due.
-            (seen, held_by_others) = report()?;
+            (seen, before) = report()?;
         }
         let may_claim = seen.claiming_tick.as_ref() == Some(&holder.tick);
         let other_claims = !may_claim && seen.claiming_tick.is_some();
+        let held_by_others = before.held();
         if held_by_others > 0 && held_by_others + own.len() >= self.concurrency {
             let why = "other ticks of this worker use all of --concurrency";
             self.log_why_due_runs_wait(Level::Info, why)?;
@@ -115,7 +114,7 @@ impl Upkeep<'_> {
             may_claim,
             other_claims,
             held_by_others,
-            limits: seen.limits,
+            limits: may_claim && before.limits,
             has_more: turn.is_cut,
             took,
             longest: store.take_longest(),

@@ -597,7 +597,7 @@ impl Database {
             may_claim,
             other_claims,
             held_by_others,
-            limits: seen.limits,
+            limits: may_claim && seen.limits,
             has_more: turn.is_cut,
             took: Duration::ZERO,
             longest: Duration::ZERO,

@@ -1,11 +1,15 @@
 -- What a tick must know before it changes anything: how many runs the worker's other ticks hold,
--- and when a tick noticed a restore that no operator has accepted; see src/job/seen_ticks.rs. It is
--- not part of wake.sql, because planning the look at the events would cost each tick without work a
--- millisecond.
+-- whether some definition limits how many of its runs may run at once, and when a tick noticed a
+-- restore that no operator has accepted; see src/job/seen_ticks.rs. It is not part of wake.sql,
+-- because planning it would cost each tick without work a millisecond.
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at, as in finish.sql
 -- Always one row.
 SELECT
     count(*)::integer AS held,
+    EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.is_limited
+    ) AS limits,
     (SELECT restore.recorded_at FROM jobctl.unaccepted_restores AS restore) AS restored_at
 FROM jobctl.leases AS lease
 WHERE lease.worker = $1::text

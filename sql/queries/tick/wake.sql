@@ -5,8 +5,8 @@
 -- $5  keep: whether to take the right even if nothing waits
 -- $6  queues that the tick serves, empty for all
 -- $7  excluded_jobs    $8  excluded_kinds of definitions
--- Always one row; claiming_tick is the tick that has the right now. previous_tick_at is the tick
--- before this one, created_at the time of the first migration; see src/job/seen_ticks.rs.
+-- Always one row; claiming_tick is the tick that has the right now. src/job/seen_ticks.rs compares
+-- previous_tick_at, which is a column, because planning a look at the former row takes longer.
 WITH seen AS MATERIALIZED (
     SELECT
         EXISTS (
@@ -49,6 +49,7 @@ reported AS (
     ON CONFLICT (worker) DO UPDATE SET
         version = excluded.version,
         last_tick_at = excluded.last_tick_at,
+        previous_tick_at = worker.last_tick_at,
         ticking_since = CASE
             WHEN worker.last_tick_at < excluded.last_tick_at - interval '1 hour'
                 THEN excluded.last_tick_at
@@ -79,7 +80,11 @@ reported AS (
                 THEN worker.claiming_until
             ELSE excluded.claiming_until
         END
-    RETURNING worker.claiming_tick, worker.queues, worker.last_tick_at
+    RETURNING
+        worker.claiming_tick,
+        worker.queues,
+        worker.last_tick_at,
+        worker.previous_tick_at
 )
 SELECT
     seen.lost,
@@ -93,18 +98,9 @@ SELECT
             AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
             AND (definition.put_off_until IS NULL OR definition.put_off_until <= now())
     ) AS fires,
-    EXISTS (
-        SELECT FROM jobctl.job_definitions AS definition
-        WHERE definition.is_limited
-    ) AS limits,
     reported.claiming_tick,
     reported.queues AS claiming_queues,
     reported.last_tick_at,
-    (
-        SELECT previous.last_tick_at
-        FROM jobctl.job_workers AS previous
-        WHERE previous.worker = $1::text
-    ) AS previous_tick_at,
-    (SELECT min(migration.applied_at) FROM jobctl.schema_migrations AS migration) AS created_at
+    reported.previous_tick_at
 FROM seen
 CROSS JOIN reported
