@@ -1,7 +1,7 @@
 //! One tick: takes the claim right, fires schedules and recovers lost runs; then claims and
 //! executes until no run is due or the time is spent.
-//! `machine.rs` decides. This file waits for the next event (an answer of the database, an ended
-//! attempt, a signal or a time), tells the machine, and performs its instructions.
+//! `machine.rs` decides, and `driver.rs` performs its instructions. This file gives the driver the
+//! process: its clock, signals, threads and connection; and waits for what the driver waits for.
 //!
 //! If the process crashes anywhere in this code, its leases expire and another tick recovers the
 //! runs.
@@ -9,6 +9,7 @@
 mod claim_cursor;
 mod claims;
 mod database;
+mod driver;
 mod execution;
 mod leases;
 mod link;
@@ -23,7 +24,7 @@ mod timing;
 mod turns;
 mod wakes;
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,23 +33,24 @@ use anyhow::Context;
 use log::{Level, log_enabled};
 
 use crate::connect::{PendingConnection, Target};
-use crate::execute::{Executor, Pool, Stop, WakeWhen};
+use crate::execute::{Executor, Pool, PoolState, Stop, WakeWhen};
+use crate::job::attempt::StopReason;
+use crate::job::status::Status;
 use crate::print::Summary;
-use crate::store::{ClaimFilter, Claimed, FencingToken, Holder, OldRuns};
+use crate::store::{self, ClaimFilter, Claimed, FencingToken, Holder, OldRuns};
 use crate::text::duration;
 use crate::upkeep::tick_id;
 use database::Database;
-use execution::{Ended, Task};
+use driver::{Driver, Runtime, Step};
+use execution::{Ended, JudgedAttempt, Task};
 pub(crate) use machine::Bounds;
-use machine::{Event, Instruction, Machine};
+use machine::Machine;
 use notes::Notes;
-use request::{AnswerTimeout, Request};
+use request::{Answer, AnswerTimeout, Request};
 use running::RunningRuns;
 use timing::Timing;
 use wakes::Wakes;
 
-/// About this many bytes of output are stored after a renewal. The rest follows after the next one.
-const OUTPUT_AT_ONCE: usize = 256 * 1024;
 /// The summary counts due runs up to this number.
 const DUE_COUNTED: usize = 1000;
 
@@ -64,13 +66,11 @@ pub(crate) struct Plan {
     pub(crate) is_remembered: bool,
 }
 
-/// Performs what the machine decides.
-struct Driver {
+/// The process of a tick.
+struct Process {
     target: Target,
     timing: Timing,
     database: Option<Database>,
-    /// When to begin to connect.
-    connect_at: Option<Instant>,
     connecting: Option<PendingConnection>,
     plan: Plan,
     notes: Notes,
@@ -79,13 +79,9 @@ struct Driver {
     running: RunningRuns,
     wakes: Wakes,
     was_interrupted: bool,
-    /// Events for the machine, the oldest first.
-    events: VecDeque<Event>,
     started: Instant,
     runs_started: usize,
     summary: Summary,
-    /// Whether output is stored after the next renewal.
-    stores_output: bool,
 }
 
 /// Runs a tick to its end. A failed job is not an error. If the tick must exit while it holds runs,
@@ -96,13 +92,12 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
     let execute = move |run, stop: &Stop| execution::execute(run, &executor, stop);
     let pool = Pool::new(plan.concurrency, execute, Ended::bytes, wakes.waker());
     let started = Instant::now();
-    let mut machine = Machine::new(plan.bounds, timing, started);
-    let mut driver = Driver {
+    let machine = Machine::new(plan.bounds, timing, started);
+    let mut process = Process {
         notes: Notes::new(&target, &plan),
         target,
         timing,
         database: None,
-        connect_at: Some(started),
         connecting: None,
         holder: Holder { worker: plan.worker.clone(), tick: String::new() },
         plan,
@@ -110,167 +105,74 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         running: RunningRuns::default(),
         wakes,
         was_interrupted: false,
-        events: VecDeque::new(),
         started,
         runs_started: 0,
         summary: Summary::default(),
-        stores_output: true,
     };
-    driver.connect();
+    let mut driver = Driver::new(machine, &mut process);
     // Do this now, while the server starts a process for the connection.
-    driver.holder.tick = tick_id::new();
-    driver.notes.read();
+    process.holder.tick = tick_id::new();
+    process.notes.read();
     loop {
-        let event = driver.next_event(&machine);
-        let instructions = machine.on(Instant::now(), driver.pool.state(), event);
-        // While the driver waits for an answer, the pool does not wake it, but must know how much
-        // output waits to be recorded.
-        driver.pool.wake_when(WakeWhen::Never, machine.bytes());
-        for instruction in instructions {
-            if let Instruction::Exit(result) = instruction {
-                driver.notes.write();
-                if result.is_ok() && log_enabled!(Level::Info) && io::stderr().is_terminal() {
-                    driver.log_summary(machine.other_claims());
-                }
-                let transactions = driver.database.map_or(0, |database| database.transactions());
-                let (runs, took) = (driver.runs_started, duration::show(started.elapsed()));
-                log::debug!("{runs} runs started, {transactions} transactions, in {took}");
+        match driver.step(&mut process) {
+            Step::Continue => {}
+            Step::Wait(until) => {
+                process.wakes.wait(until);
+                driver.woken(&mut process);
+            }
+            Step::Ask(request, timeout) => {
+                let answer = process.ask(request, timeout);
+                driver.answered(&mut process, answer);
+            }
+            Step::Store(outputs) => {
+                let left = process.store_output(outputs);
+                driver.stored(&mut process, left);
+            }
+            Step::Exit(result) => {
+                process.exit(result.is_ok(), driver.machine.other_claims());
                 return result;
             }
-            driver.perform(instruction);
         }
     }
 }
 
-impl Driver {
-    /// Sleeps until something happens or is due, and returns it.
-    fn next_event(&mut self, machine: &Machine) -> Event {
-        if let Some(event) = self.events.pop_front() {
-            return event;
-        }
-        if !self.pool.wake_when(machine.wake_when(), machine.bytes()) {
-            self.wakes.wait(machine.until().into_iter().chain(self.connect_at).min());
-        }
-        self.take_events();
-        self.connect();
-        self.events.pop_front().unwrap_or(Event::Time)
-    }
-
-    /// Takes signals and ended attempts. They precede a new connection and an answer, so the next
-    /// statement records them.
-    fn take_events(&mut self) {
-        let signals = self.wakes.take();
-        self.was_interrupted |= signals > 0;
-        self.events.extend((0..signals).map(|_| Event::Signal));
-        let ended = self.pool.ended();
-        if !ended.is_empty() {
-            let is_unstarted = |ended: &&Ended| !matches!(ended, Ended::Judged(_));
-            self.runs_started -= ended.iter().filter(is_unstarted).count();
-            self.forget(ended.iter().map(Ended::run));
-            self.events.push_back(Event::Ended(ended));
-        }
-    }
-
-    fn perform(&mut self, instruction: Instruction) {
-        match instruction {
-            Instruction::Connect(pause) => {
-                (self.database, self.connecting) = (None, None);
-                let pause = pause.mul_f64(rand::random_range(0.5..1.0));
-                self.connect_at = Some(Instant::now() + pause);
-                self.connect();
-            }
-            Instruction::Send(request, timeout) => self.send(request, timeout),
-            Instruction::Start(tasks) => self.start(tasks),
-            Instruction::Withdraw => {
-                let withdrawn = self.pool.withdraw();
-                self.runs_started -= withdrawn.len();
-                self.forget(withdrawn.iter());
-                // Handle this event first: the pool's state already lacks these runs. The machine
-                // would otherwise believe that they were started, and that --limit is reached.
-                let unstarted = withdrawn.into_iter().map(Ended::Unstarted).collect();
-                self.events.push_front(Event::Ended(unstarted));
-            }
-            Instruction::Extend(claims, until) => {
-                let stops = claims.iter().filter_map(|claim| self.running.stop(claim));
-                stops.for_each(|stop| stop.extend(until));
-                self.store_output(&claims);
-            }
-            Instruction::Stop(claim, why) => {
-                if let Some(stop) = self.running.stop(&claim) {
-                    stop.ask(why);
-                }
-            }
-            Instruction::Hurry => self.running.stops().for_each(Stop::hurry),
-            Instruction::Log(level, line) => log::log!(level, "{line}"),
-            Instruction::Recorded(judged, status) => {
-                self.summary.count(status);
-                judged.log(status, &self.plan.worker);
-            }
-            Instruction::Exit(_) => {}
-        }
-    }
-
+impl Process {
     /// Sends a request, and waits for the answer.
-    fn send(&mut self, request: Request, timeout: AnswerTimeout) {
-        let Self { database, plan, notes, holder, timing, running, .. } = self;
-        let database = database.as_mut().expect("the machine sends only over a connection");
+    fn ask(&mut self, request: Request, timeout: AnswerTimeout) -> Answer {
         if let Request::Renew(claims) = &request {
-            claims
-                .iter()
-                .for_each(|claim| running.log_if_long(claim, &plan.worker, Instant::now()));
+            let (worker, now) = (&self.plan.worker, Instant::now());
+            claims.iter().for_each(|claim| self.running.log_if_long(claim, worker, now));
         }
-        let tick = (plan, &*holder, &*timing);
-        let answer = database.ask(request, timeout, tick, &mut notes.seen);
+        let Self { database, plan, notes, holder, timing, .. } = self;
+        let database = database.as_mut().expect("the machine sends only over a connection");
+        let answer = database.ask(request, timeout, (plan, &*holder, &*timing), &mut notes.seen);
         notes.write_each_minute();
-        self.take_events();
-        self.events.push_back(Event::Answered(answer));
+        answer
     }
 
-    fn start(&mut self, tasks: Vec<Task>) {
-        self.runs_started += tasks.len();
-        let (running, now) = (&mut self.running, Instant::now());
-        let with_stop = |Task { run, until, start_by, stopped }| {
-            let stop = Arc::new(Stop::new(until, self.timing.lost_grace).starting_by(start_by));
-            if let Some(why) = stopped {
-                stop.ask(why);
-            }
-            running.insert(&run, Arc::clone(&stop), now);
-            (run, stop)
-        };
-        if let Err(error) = self.pool.submit(tasks.into_iter().map(with_stop).collect()) {
-            let error = anyhow::Error::new(error).context("cannot start a thread");
-            self.events.push_back(Event::Failed(error));
-        }
+    /// Returns the runs whose output is still to be stored.
+    fn store_output(
+        &mut self,
+        outputs: Vec<(FencingToken, String)>,
+    ) -> store::Result<BTreeSet<i64>> {
+        let timeouts = self.timing.short_timeouts();
+        let Self { database, plan, .. } = self;
+        let database = database.as_mut().expect("leases are extended over a connection");
+        database.store_output(&plan.worker, outputs, timeouts)
     }
 
     fn forget<'a>(&mut self, runs: impl Iterator<Item = &'a Claimed>) {
         runs.for_each(|run| self.running.remove(&run.token()));
     }
 
-    /// Stores what the jobs of these claims have printed, after their leases were renewed: a lease
-    /// matters more. After a failure, no output is stored at the next renewal.
-    fn store_output(&mut self, claims: &[FencingToken]) {
-        let stores = std::mem::replace(&mut self.stores_output, true);
-        let Some(database) = self.database.as_mut().filter(|_| stores) else { return };
-        let (mut room, mut outputs) = (OUTPUT_AT_ONCE, Vec::new());
-        for claim in claims {
-            let stop = self.running.stop(claim).filter(|_| room > 0);
-            if let Some(output) = stop.and_then(|stop| stop.take_new_output()) {
-                room = room.saturating_sub(output.len());
-                outputs.push((*claim, output));
-            }
+    fn exit(&mut self, is_ok: bool, other_claims: bool) {
+        self.notes.write();
+        if is_ok && log_enabled!(Level::Info) && io::stderr().is_terminal() {
+            self.log_summary(other_claims);
         }
-        if outputs.is_empty() {
-            return;
-        }
-        let sent: Vec<_> = outputs.iter().map(|(claim, _)| *claim).collect();
-        let timeouts = self.timing.short_timeouts();
-        let left = database.store_output(&self.plan.worker, outputs, timeouts);
-        self.stores_output = left.is_ok();
-        let is_unstored = |id| left.as_ref().map_or(true, |left| left.contains(id));
-        let unstored = sent.iter().filter(|claim| is_unstored(&claim.id));
-        let stops = unstored.filter_map(|claim| self.running.stop(claim));
-        stops.for_each(|stop| stop.output_not_sent());
+        let transactions = self.database.as_ref().map_or(0, Database::transactions);
+        let (runs, took) = (self.runs_started, duration::show(self.started.elapsed()));
+        log::debug!("{runs} runs started, {transactions} transactions, in {took}");
     }
 
     /// Logs what the tick did and why it stopped, for a person at a terminal.
@@ -291,23 +193,105 @@ impl Driver {
         let left = self.database.as_ref().and_then(left).unwrap_or_default();
         log::info!("{}", self.summary.line(due, DUE_COUNTED, reason, &left));
     }
+}
 
-    /// Begins to connect when it is time, and takes the connection when it is there.
-    fn connect(&mut self) {
-        if self.connect_at.take_if(|at| Instant::now() >= *at).is_some() {
-            self.connecting = Some(self.target.clone().connect(self.wakes.waker()));
-        }
-        let Some(result) = self.connecting.as_ref().and_then(PendingConnection::poll) else {
-            return;
-        };
-        self.connecting = None;
-        self.events.push_back(match result {
-            Ok(thread) => {
-                self.database = Some(Database::over(thread, self.wakes.interrupted()));
-                Event::Connected
+impl Runtime for Process {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn random(&mut self) -> f64 {
+        rand::random()
+    }
+
+    fn take_signals(&mut self) -> usize {
+        let signals = self.wakes.take();
+        self.was_interrupted |= signals > 0;
+        signals
+    }
+
+    fn pool(&self) -> PoolState {
+        self.pool.state()
+    }
+
+    fn wake_when(&mut self, wake_when: WakeWhen, unrecorded: usize) -> bool {
+        self.pool.wake_when(wake_when, unrecorded)
+    }
+
+    fn take_ended(&mut self) -> Vec<Ended> {
+        let ended = self.pool.ended();
+        let is_unstarted = |ended: &&Ended| !matches!(ended, Ended::Judged(_));
+        self.runs_started -= ended.iter().filter(is_unstarted).count();
+        self.forget(ended.iter().map(Ended::run));
+        ended
+    }
+
+    fn submit(&mut self, tasks: Vec<Task>) -> anyhow::Result<()> {
+        self.runs_started += tasks.len();
+        let (running, now) = (&mut self.running, Instant::now());
+        let with_stop = |Task { run, until, start_by, stopped }| {
+            let stop = Arc::new(Stop::new(until, self.timing.lost_grace).starting_by(start_by));
+            if let Some(why) = stopped {
+                stop.ask(why);
             }
-            Err(error) => Event::Disconnected(error),
-        });
+            running.insert(&run, Arc::clone(&stop), now);
+            (run, stop)
+        };
+        let tasks = tasks.into_iter().map(with_stop).collect();
+        self.pool.submit(tasks).context("cannot start a thread")
+    }
+
+    fn withdraw(&mut self) -> Vec<Claimed> {
+        let withdrawn = self.pool.withdraw();
+        self.runs_started -= withdrawn.len();
+        self.forget(withdrawn.iter());
+        withdrawn
+    }
+
+    fn extend(&mut self, claims: &[FencingToken], until: Instant) {
+        let stops = claims.iter().filter_map(|claim| self.running.stop(claim));
+        stops.for_each(|stop| stop.extend(until));
+    }
+
+    fn stop(&mut self, claim: &FencingToken, why: StopReason) {
+        self.running.stop(claim).into_iter().for_each(|stop| stop.ask(why));
+    }
+
+    fn hurry(&mut self) {
+        self.running.stops().for_each(Stop::hurry);
+    }
+
+    fn take_output(&mut self, claim: &FencingToken) -> Option<String> {
+        self.running.stop(claim)?.take_new_output()
+    }
+
+    fn keep_output(&mut self, claim: &FencingToken) {
+        self.running.stop(claim).into_iter().for_each(Stop::output_not_sent);
+    }
+
+    fn disconnect(&mut self) {
+        (self.database, self.connecting) = (None, None);
+    }
+
+    fn connect(&mut self) {
+        self.connecting = Some(self.target.clone().connect(self.wakes.waker()));
+    }
+
+    fn take_connection(&mut self) -> Option<anyhow::Result<()>> {
+        let result = self.connecting.as_ref()?.poll()?;
+        self.connecting = None;
+        Some(result.map(|thread| {
+            self.database = Some(Database::over(thread, self.wakes.interrupted()));
+        }))
+    }
+
+    fn log(&mut self, level: Level, line: &str) {
+        log::log!(level, "{line}");
+    }
+
+    fn recorded(&mut self, judged: &JudgedAttempt, status: Option<Status>) {
+        self.summary.count(status);
+        judged.log(status, &self.plan.worker);
     }
 }
 

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use super::super::machine::{Event, Instruction};
-use super::super::request::{Answer, AnswerTimeout, Request};
+use super::super::machine::Event;
+use super::super::request::{Answer, Request};
 use crate::store::{self, Claim, Claimed, FencingToken};
 use crate::tick::execution::{Ended, Task};
 
@@ -51,36 +51,22 @@ pub(super) fn event(event: &Event) -> String {
     }
 }
 
-pub(super) fn instruction(instruction: &Instruction, now: Instant) -> String {
-    let after = |until: &Instant| format!("in {:?}", until.saturating_duration_since(now));
-    match instruction {
-        Instruction::Send(it, AnswerTimeout { until, .. }) => {
-            format!("Send {} {}", until.as_ref().map(after).unwrap_or_default(), request(it))
-        }
-        Instruction::Start(tasks) => {
-            let word = |task: &Task| {
-                format!("{} until {} {:?}", run(&task.run), after(&task.until), task.stopped)
-            };
-            format!("Start {}", list(tasks, word))
-        }
-        Instruction::Extend(claims, until) => {
-            format!("Extend {} {}", list(claims, claim), after(until))
-        }
-        Instruction::Stop(it, why) => format!("Stop {} {why:?}", claim(it)),
-        Instruction::Log(level, line) => format!("{level} {line}"),
-        Instruction::Recorded(judged, status) => {
-            let (level, line) = judged.log_line(*status);
-            format!("{level} {line}")
-        }
-        Instruction::Exit(Ok(())) => "Exit".to_owned(),
-        Instruction::Exit(Err(error)) => format!("Exit: {error}"),
-        Instruction::Connect(_) | Instruction::Withdraw | Instruction::Hurry => {
-            format!("{instruction:?}")
-        }
-    }
+pub(super) fn tasks(tasks: &[Task], now: Instant) -> String {
+    let word = |task: &Task| {
+        format!("{} until {} {:?}", run(&task.run), after(task.until, now), task.stopped)
+    };
+    list(tasks, word)
 }
 
-fn request(request: &Request) -> String {
+pub(super) fn claims(claims: &[FencingToken]) -> String {
+    list(claims, claim)
+}
+
+pub(super) fn after(until: Instant, now: Instant) -> String {
+    format!("in {:?}", until.saturating_duration_since(now))
+}
+
+pub(super) fn request(request: &Request) -> String {
     let wanted = |claim: &Claim| {
         let Claim { at_most, free_threads, release_right, limits, .. } = claim;
         let continues = if claim.after.is_some() { " continues" } else { "" };

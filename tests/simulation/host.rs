@@ -1,12 +1,11 @@
-//! A simulated host: its clock, and its ticks. A tick is the real `Machine` with a simulated
-//! driver and a simulated pool, which do what src/tick/mod.rs, src/tick/database.rs and
-//! src/execute/pool.rs do. src/execute/ is a job that ends, exits some time after SIGTERM, or
-//! waits for SIGKILL.
+//! A simulated host: its clock, and its ticks. A tick is the real `Driver` with the real `Machine`
+//! and a simulated pool, which does what src/execute/pool.rs does. src/execute/ is a job that ends,
+//! exits some time after SIGTERM, or waits for SIGKILL.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::super::machine::{Event, Instruction, Machine};
+use super::super::driver::Driver;
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::Time;
@@ -114,6 +113,12 @@ pub(super) struct Execution {
     pub(super) next: Time,
 }
 
+impl Execution {
+    pub(super) fn prints(&self) -> bool {
+        self.job.output > 0
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(super) struct Stop {
     pub(super) asked: Option<StopReason>,
@@ -146,6 +151,8 @@ pub(super) struct Pool {
     pub(super) bytes: usize,
     pub(super) unrecorded: usize,
     pub(super) wake_when: WakeWhen,
+    /// Leases that a defect extends late.
+    pub(super) late: Vec<(Vec<FencingToken>, Instant)>,
     lost_grace: Duration,
 }
 
@@ -161,6 +168,7 @@ impl Pool {
             bytes: 0,
             unrecorded: 0,
             wake_when: WakeWhen::Never,
+            late: Vec::new(),
             lost_grace,
         }
     }
@@ -200,6 +208,15 @@ impl Pool {
             self.wake_when = WakeWhen::Never;
         }
         wakes
+    }
+
+    /// Lets jobs go on until `until`, unless they have to end before.
+    pub(super) fn extend(&mut self, claims: &[FencingToken], until: Instant, now: Instant) {
+        for claim in claims {
+            if let Some(stop) = self.stops.get_mut(claim).filter(|stop| now < stop.until) {
+                stop.until = until;
+            }
+        }
     }
 
     pub(super) fn stage(&self, claim: &FencingToken) -> Option<Stage> {
@@ -256,6 +273,8 @@ impl Pool {
 pub(super) struct Exchange {
     pub(super) number: u64,
     pub(super) request: Request,
+    /// When the machine decided to send it: it may be sent later.
+    pub(super) decided: Instant,
     pub(super) sent: Instant,
     pub(super) until: Instant,
     /// How long to wait after a signal.
@@ -264,19 +283,33 @@ pub(super) struct Exchange {
     pub(super) made: Vec<FencingToken>,
 }
 
+/// What a driver waits for.
+pub(super) enum Waits {
+    Nothing,
+    /// Until this time, or until something wakes it.
+    Wake(Option<Instant>),
+    Answer,
+    /// Until outputs are stored, or are not.
+    Stored {
+        until: Instant,
+        is_stored: bool,
+    },
+}
+
 pub(super) struct Tick {
     pub(super) number: usize,
     pub(super) name: String,
     pub(super) host: usize,
-    pub(super) machine: Machine,
+    /// `None` while it makes a step.
+    pub(super) driver: Option<Driver>,
+    pub(super) waits: Waits,
     pub(super) timing: Timing,
     pub(super) pool: Pool,
-    pub(super) events: VecDeque<Event>,
-    pub(super) instructions: VecDeque<Instruction>,
     pub(super) session: Session,
     /// The server's generation, if there is a connection.
     pub(super) connected: Option<u64>,
-    pub(super) connect_at: Option<Instant>,
+    /// Since when it has none, if it has none.
+    pub(super) disconnected_at: Time,
     /// The latest attempt to connect, and its result.
     pub(super) connection: u64,
     pub(super) opened: Option<Option<u64>>,
@@ -286,7 +319,12 @@ pub(super) struct Tick {
     pub(super) sent: Instant,
     /// Signals that were not delivered.
     pub(super) signals: usize,
+    /// When the first signal came, and how many came.
+    pub(super) signalled: Option<(Time, usize)>,
+    /// When the machine learned of it.
     pub(super) stopping_since: Option<Time>,
+    /// When the machine got the latest event.
+    pub(super) observed: Instant,
     /// The latest timer; an older one does nothing.
     pub(super) timer: u64,
     pub(super) is_asleep: bool,
@@ -294,6 +332,6 @@ pub(super) struct Tick {
     pub(super) has_exited: bool,
     /// When the answered renewal of a claim was sent.
     pub(super) renewed: BTreeMap<FencingToken, Instant>,
-    /// In the second of simulated time: statements, steps of the machine, and ended jobs.
-    pub(super) second: (Time, usize, usize, usize),
+    /// In the second of simulated time: statements, timers, ended jobs, and events.
+    pub(super) second: (Time, usize, usize, usize, usize),
 }

@@ -1,17 +1,19 @@
 //! Defects put in on purpose. Each must be found; a check that finds none of them checks nothing.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 
-use super::super::machine::{Event, Instruction};
+use super::super::driver::Driver;
+use super::super::machine::Event;
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::super::turns::{Duty, Turns};
 use super::database::Database;
+use super::host::{Execution, Pool, Tick, Waits};
 use crate::job::attempt::{HistoryOutcome, StopReason};
-use crate::store::{FencingToken, LeaseState};
-use crate::tick::execution::Ended;
+use crate::store::{ClaimResult, FencingToken, LeaseState, Recorded, Renewed, StepResult};
+use crate::tick::execution::{Ended, Task};
 
 macro_rules! variants {
     ($($name:ident $seeds:literal $what:literal,)*) => {
@@ -67,6 +69,16 @@ variants! {
     RenewalsStarveResults 100 "renewals come before results, however slow the database is",
     WakesStarveClaims 100 "wakes come before claims, however slow the database is",
     ShortRight 100 "a claim right does not last longer if the database is slow",
+    SignalLostInFlight 500 "a signal that comes before an answer is lost",
+    SignalTwice 500 "a signal counts twice",
+    EndedLostInFlight 500 "attempts that end before an answer are lost",
+    WithdrawnForgotten 500 "withdrawn runs are forgotten",
+    TimeoutIsAnswer 500 "a request that has no answer in time counts as done",
+    AnswerLost 500 "an answer is lost if a signal comes before it",
+    ConnectForgotten 500 "an event in a pause before the next attempt to connect ends the attempts",
+    OutputBeforeLeases 500 "outputs are stored before leases are extended",
+    OldTime 500 "an answer has the time of its request",
+    RefusalForgotten 500 "a refused connection is not noticed",
 }
 
 /// Rows to put back after a statement.
@@ -88,11 +100,25 @@ impl Variant {
         Some(Turns(first))
     }
 
-    pub(super) fn event(self, event: Event, is_connected: bool) -> Event {
-        match (self, event) {
-            (Self::SignalForgotten, Event::Signal) => Event::Time,
-            (Self::ResultsForgotten, Event::Ended(_)) if !is_connected => Event::Time,
-            (Self::AttemptGivenBack, Event::Ended(ended)) => {
+    /// Changes the time that the driver reads; the latest request was sent at `sent`.
+    pub(super) fn clock(self, now: Instant, sent: Instant, waits: &Waits) -> Instant {
+        if self == Self::OldTime && matches!(waits, Waits::Answer) { sent } else { now }
+    }
+
+    pub(super) fn signals(self, signals: usize, waits: &Waits) -> usize {
+        match (self, waits) {
+            (Self::SignalForgotten, _) | (Self::SignalLostInFlight, Waits::Answer) => 0,
+            (Self::SignalTwice, _) => 2 * signals,
+            _ => signals,
+        }
+    }
+
+    /// Changes which attempts the driver learns of.
+    pub(super) fn ended(self, mut ended: Vec<Ended>, tick: &mut Tick) -> Vec<Ended> {
+        match self {
+            Self::ResultsForgotten if tick.connected.is_none() => ended.clear(),
+            Self::EndedLostInFlight if matches!(tick.waits, Waits::Answer) => ended.clear(),
+            Self::AttemptGivenBack => {
                 let return_it = |ended| match ended {
                     Ended::Judged(judged)
                         if judged.next_status.outcome == HistoryOutcome::Interrupted =>
@@ -101,38 +127,85 @@ impl Variant {
                     }
                     ended => ended,
                 };
-                Event::Ended(ended.into_iter().map(return_it).collect())
+                ended = ended.into_iter().map(return_it).collect();
             }
-            (_, event) => event,
+            _ => {}
+        }
+        ended
+    }
+
+    /// Changes runs that the pool gets. The latest answer came `took` after its request was sent.
+    pub(super) fn tasks(self, tasks: &mut [Task], took: Duration) {
+        match self {
+            Self::LeaseFromAnswer => tasks.iter_mut().for_each(|task| task.until += took),
+            Self::StartsExpired => tasks.iter_mut().for_each(|task| task.start_by = None),
+            _ => {}
         }
     }
 
-    /// Changes an instruction. The latest answer came `took` after its request was sent.
-    pub(super) fn instruction(
+    /// Returns until when leases are extended, if they are.
+    pub(super) fn extends(
         self,
-        instruction: Instruction,
+        claims: &[FencingToken],
+        until: Instant,
         took: Duration,
-    ) -> Option<Instruction> {
-        match (self, instruction) {
-            (Self::LeaseFromAnswer, Instruction::Extend(claims, until)) => {
-                Some(Instruction::Extend(claims, until + took))
+        pool: &mut Pool,
+    ) -> Option<Instant> {
+        let has_output =
+            claims.iter().any(|it| pool.running.get(it).is_some_and(Execution::prints));
+        match self {
+            Self::LeaseFromAnswer => Some(until + took),
+            Self::NotExtended => None,
+            Self::OutputBeforeLeases if has_output => {
+                pool.late.push((claims.to_vec(), until));
+                None
             }
-            (Self::LeaseFromAnswer, Instruction::Start(mut tasks)) => {
-                tasks.iter_mut().for_each(|task| task.until += took);
-                Some(Instruction::Start(tasks))
+            _ => Some(until),
+        }
+    }
+
+    /// Outputs were stored, or were not.
+    pub(super) fn stored(self, pool: &mut Pool, now: Instant) {
+        for (claims, until) in std::mem::take(&mut pool.late) {
+            pool.extend(&claims, until, now);
+        }
+    }
+
+    pub(super) fn ignores(self, why: StopReason) -> bool {
+        matches!(
+            (self, why),
+            (Self::LostLeaseGoesOn, StopReason::LeaseLost)
+                | (Self::InterruptIgnored, StopReason::Interrupted)
+        )
+    }
+
+    /// Returns the answer that a request has which was not answered in time.
+    pub(super) fn timed_out(self, request: &Request) -> Option<Answer> {
+        match (self, request) {
+            (Self::TimeoutIsAnswer, Request::Renew(claims)) => {
+                let renewed = claims.iter().map(|claim| (*claim, LeaseState::Renewed));
+                Some(Answer::Renew(Ok(renewed.collect::<Vec<Renewed>>())))
             }
-            (Self::StartsExpired, Instruction::Start(mut tasks)) => {
-                tasks.iter_mut().for_each(|task| task.start_by = None);
-                Some(Instruction::Start(tasks))
+            (Self::TimeoutIsAnswer, Request::Step { .. }) => {
+                let (recorded, taken) = (Recorded::new(), ClaimResult::default());
+                let (locked, claiming) = (Vec::new(), Duration::ZERO);
+                Some(Answer::Step(Ok(StepResult { recorded, locked, taken, claiming })))
             }
-            (Self::NotExtended, Instruction::Extend(..))
-            | (Self::LostLeaseGoesOn, Instruction::Stop(_, StopReason::LeaseLost))
-            | (Self::InterruptIgnored, Instruction::Stop(_, StopReason::Interrupted))
-            | (Self::WithdrawIgnored, Instruction::Withdraw) => None,
-            (Self::NoReconnectPause, Instruction::Connect(_)) => {
-                Some(Instruction::Connect(Duration::ZERO))
+            _ => None,
+        }
+    }
+
+    /// The driver has what it waited for.
+    pub(super) fn resumed(self, driver: &mut Driver) {
+        match self {
+            Self::ConnectForgotten => driver.connect_at = None,
+            Self::AnswerLost => {
+                let is_signal = |event: &Event| matches!(event, Event::Signal);
+                if driver.events.iter().any(is_signal) {
+                    driver.events.retain(|event| !matches!(event, Event::Answered(_)));
+                }
             }
-            (_, instruction) => Some(instruction),
+            _ => {}
         }
     }
 

@@ -1,24 +1,28 @@
 //! The simulated world: events in the order of a virtual time, the network between hosts and the
 //! database, faults, and operators. Everything follows from one seed.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta};
+use log::Level;
 
-use super::super::machine::{Bounds, Event, Instruction, Machine};
+use super::super::driver::{Driver, Runtime, Step};
+use super::super::machine::{Bounds, Event, Machine};
 use super::super::request::{Answer, AnswerTimeout, Request};
 use super::super::timing::Timing;
 use super::checks::{By, Checks};
 use super::database::{Database, Kept, Run, Session, Write};
 use super::history;
-use super::host::{Clock, Exchange, Execution, Host, Job, Next, Pool, Stage, Stop, Tick};
+use super::host::{Clock, Exchange, Execution, Host, Job, Next, Pool, Stage, Stop, Tick, Waits};
 use super::variants::Variant;
 use super::{Random, Time, seconds};
+use crate::execute::{PoolState, WakeWhen};
 use crate::exit::Exit;
 use crate::job::attempt::{AttemptResult, JobOutput, Outcome, StopReason};
 use crate::job::failure::{Failure, RetryAfter};
-use crate::store::{self, ClaimFilter, FencingToken, Holder, Kind};
+use crate::job::status::Status;
+use crate::store::{self, ClaimFilter, Claimed, FencingToken, Holder, Kind};
 use crate::tick::execution::{Ended, JudgedAttempt, Task};
 
 /// How long a connection attempt waits for a silent server.
@@ -127,6 +131,7 @@ pub(super) struct World {
     skew: i64,
     pub(super) generation: u64,
     is_down: bool,
+    up_since: Time,
     slow: Time,
     pub(super) slowness: Slowness,
     rejects: Option<(Kind, Exit)>,
@@ -187,6 +192,7 @@ impl World {
             skew: 0,
             generation: 1,
             is_down: false,
+            up_since: 0,
             slow: 0,
             slowness: Slowness::default(),
             rejects: None,
@@ -381,7 +387,7 @@ impl World {
                 if generation != self.generation => {}
             What::Unlock(run, _) => drop(self.database.locked.remove(&run)),
             What::Accept(write) => drop(self.database.refused.remove(&write)),
-            What::Up => (self.is_down, self.rejects) = (false, None),
+            What::Up => (self.is_down, self.rejects, self.up_since) = (false, None, self.now),
             What::UnlockTables(_) => {
                 self.database.locked_definitions.remove("limited");
                 self.database.locked_workers.clear();
@@ -427,33 +433,36 @@ impl World {
         };
         let name = format!("t{}", self.ticks.len());
         let holder = Holder { worker: host.worker.clone(), tick: name.clone() };
-        let tick = Tick {
+        let mut tick = Tick {
             number: self.ticks.len(),
             name,
             host: number,
-            machine: Machine::new(bounds, timing, now),
+            driver: None,
+            waits: Waits::Nothing,
             pool: Pool::new(host.concurrency, timing.lost_grace),
             timing,
-            events: VecDeque::new(),
-            instructions: VecDeque::new(),
             session: Session::new(holder, filter, Timing::of(self.lease), now),
             connected: None,
-            connect_at: Some(now),
+            disconnected_at: self.now,
             connection: 0,
             opened: None,
             exchange: None,
             answer: None,
             sent: now,
             signals: 0,
+            signalled: None,
             stopping_since: None,
+            observed: now,
             timer: 0,
             is_asleep: false,
             is_woken: false,
             has_exited: false,
             renewed: BTreeMap::new(),
-            second: (0, 0, 0, 0),
+            second: (0, 0, 0, 0, 0),
         };
         self.note(|| format!("{} starts as {}", tick.name, tick.session.holder.worker));
+        let machine = Machine::new(bounds, timing, now);
+        tick.driver = Some(Driver::new(machine, &mut Simulated { world: self, tick: &mut tick }));
         let number = tick.number;
         self.ticks.push(Some(Box::new(tick)));
         self.push(self.now, What::Wake(number, 0));
@@ -482,107 +491,110 @@ impl World {
         self.push(at, What::Wake(tick.number, tick.timer));
     }
 
-    /// Performs instructions, then tells the machine the next event or sleeps.
+    /// Lets the driver go on until it waits, if it waits for nothing that is missing.
     fn drive(&mut self, tick: &mut Tick) {
-        let now = self.clock(tick);
-        loop {
-            if let Some(until) = tick.blocked_until(now) {
-                return self.sleep(tick, Some(until));
-            }
-            if tick.exchange.is_some() {
-                tick.is_woken = false;
-                Self::take_events(tick);
-                let answer = self.poll(tick, now);
-                tick.events.extend(answer.map(Event::Answered));
-            }
-            let Some(instruction) = tick.instructions.pop_front() else { break };
-            self.perform(tick, instruction, now);
-            if tick.has_exited {
-                return;
-            }
-        }
-        let Some(event) = self.next_event(tick, now) else { return };
-        self.spins(tick, matches!(event, Event::Time));
-        self.note(|| format!("{} <- {}", tick.name, history::event(&event)));
-        if matches!(event, Event::Signal) {
-            tick.stopping_since.get_or_insert(self.now);
-        }
-        let event = self.variant.event(event, tick.connected.is_some());
+        let Some(mut driver) = tick.driver.take() else { return };
+        self.go_on(&mut driver, tick);
+        tick.driver = Some(driver);
+    }
+
+    fn go_on(&mut self, driver: &mut Driver, tick: &mut Tick) {
         if let Some(turns) = self.variant.turns() {
-            tick.machine.turns = turns;
+            driver.machine.turns = turns;
         }
-        tick.instructions.extend(tick.machine.on(now, tick.pool.state(), event));
-        while let Some(instruction) = tick.instructions.pop_front() {
-            self.perform(tick, instruction, now);
-            if tick.has_exited {
-                return;
-            }
-            if let Some(until) = tick.blocked_until(now) {
-                return self.sleep(tick, Some(until));
-            }
+        if let Some(until) = self.resume(driver, tick) {
+            return self.sleep(tick, until);
         }
-        let took = 10_000 + self.random.below(40_000);
-        self.continue_after(tick, took);
+        self.variant.resumed(driver);
+        loop {
+            let step = driver.step(&mut Simulated { world: self, tick });
+            match step {
+                Step::Continue => {
+                    tick.waits = Waits::Nothing;
+                    // Other things may happen between two steps.
+                    if self.random.chance(70) {
+                        continue;
+                    }
+                }
+                Step::Wait(until) => tick.waits = Waits::Wake(until),
+                Step::Ask(request, timeout) => {
+                    let now = self.clock(tick);
+                    self.note(|| format!("{} -> Send {}", tick.name, history::request(&request)));
+                    self.send(tick, request, timeout, now);
+                    tick.waits = Waits::Answer;
+                }
+                Step::Store(outputs) => self.store(tick, outputs),
+                Step::Exit(result) => {
+                    self.note(|| format!("{} exits: {result:?}", tick.name));
+                    let up_since = (!self.is_down).then_some(self.up_since);
+                    self.checks.reconnects(tick, &self.hosts[tick.host], up_since, self.now);
+                    self.checks.exited(tick, &self.database, result.is_ok(), self.now, &self.hosts);
+                    tick.has_exited = true;
+                    return;
+                }
+            }
+            let took = 10_000 + self.random.below(40_000);
+            return self.continue_after(tick, took);
+        }
     }
 
-    fn next_event(&mut self, tick: &mut Tick, now: Instant) -> Option<Event> {
-        if let Some(event) = tick.events.pop_front() {
-            return Some(event);
+    /// Tells the driver what it waits for. Returns until when it waits, if that is missing.
+    fn resume(&mut self, driver: &mut Driver, tick: &mut Tick) -> Option<Option<Instant>> {
+        let now = self.clock(tick);
+        match &tick.waits {
+            Waits::Nothing => {}
+            Waits::Wake(until) => {
+                if !tick.is_woken && until.is_none_or(|until| until > now) {
+                    return Some(*until);
+                }
+                driver.woken(&mut Simulated { world: self, tick });
+            }
+            Waits::Answer => {
+                let Some(answer) = self.poll(tick, now) else {
+                    return Some(tick.exchange.as_ref().map(|exchange| exchange.until));
+                };
+                driver.answered(&mut Simulated { world: self, tick }, answer);
+            }
+            Waits::Stored { until, .. } if now < *until => return Some(Some(*until)),
+            Waits::Stored { is_stored, .. } => {
+                let left = if *is_stored { Ok(BTreeSet::new()) } else { Err(busy()) };
+                self.variant.stored(&mut tick.pool, now);
+                driver.stored(&mut Simulated { world: self, tick }, left);
+            }
         }
-        tick.pool.wake_when = tick.machine.wake_when();
-        if tick.machine.bytes() < std::mem::replace(&mut tick.pool.unrecorded, tick.machine.bytes())
-        {
-            self.fill(tick);
-        }
-        let until = [tick.machine.until(), tick.connect_at].into_iter().flatten().min();
-        let is_reached = tick.pool.wakes();
-        if !is_reached && !tick.is_woken && until.is_none_or(|until| until > now) {
-            self.sleep(tick, until);
-            return None;
-        }
-        tick.is_woken = false;
-        Self::take_events(tick);
-        self.connect(tick, now);
-        Some(tick.events.pop_front().unwrap_or(Event::Time))
+        None
     }
 
-    fn take_events(tick: &mut Tick) {
-        let signals = std::mem::take(&mut tick.signals);
-        tick.events.extend((0..signals).map(|_| Event::Signal));
-        let ended = std::mem::take(&mut tick.pool.ended);
-        tick.pool.bytes = 0;
-        if !ended.is_empty() {
-            for claim in ended.iter().map(Ended::run) {
-                tick.pool.stops.remove(&claim.token());
-            }
-            tick.events.push_back(Event::Ended(ended));
+    /// Stores outputs, which no promise depends on, so only the time that it takes is simulated.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "seconds")]
+    #[expect(clippy::cast_sign_loss, reason = "positive")]
+    fn store(&mut self, tick: &mut Tick, outputs: Vec<(FencingToken, String)>) {
+        if tick.connected.is_none() {
+            self.checks.fail(format!("{} stores output without a session", tick.name));
         }
+        let timeouts = tick.timing.short_timeouts();
+        let most = (timeouts.statement + timeouts.silence).as_nanos() as u64;
+        let part = self.slowness.step * f64::from(self.random.chance(50));
+        let takes = 2 * self.travel() + (2.0 * most as f64 * part) as u64;
+        let is_cut = self.hosts[tick.host].cut_until > self.now;
+        let is_lost = tick.connected != Some(self.generation) || self.is_down || is_cut;
+        let is_stored = !is_lost && takes < most;
+        self.note(|| format!("{} stores output of {} runs", tick.name, outputs.len()));
+        let until = self.clock(tick) + Duration::from_nanos(takes.min(most));
+        tick.waits = Waits::Stored { until, is_stored };
     }
 
     fn signal(&mut self, tick: &mut Tick) {
         tick.signals += 1;
+        tick.signalled.get_or_insert((self.now, 0)).1 += 1;
         let now = self.clock(tick);
         if let Some(exchange) = &mut tick.exchange {
             exchange.until = exchange.until.min(now + exchange.interrupted);
         }
+        if let Waits::Stored { until, .. } = &mut tick.waits {
+            *until = (*until).min(now + Duration::from_secs(1));
+        }
         self.wake(tick);
-    }
-
-    fn connect(&mut self, tick: &mut Tick, now: Instant) {
-        if tick.connect_at.take_if(|at| now >= *at).is_some() {
-            tick.connection += 1;
-            let is_silent = self.hosts[tick.host].cut_until > self.now;
-            let delay = if is_silent { CONNECT_TIMEOUT } else { 4 * self.travel() };
-            self.checks.connected(tick, self.now);
-            self.push(self.now + delay, What::Connected(tick.number, tick.connection));
-        }
-        if let Some(opened) = tick.opened.take() {
-            tick.connected = opened;
-            tick.events.push_back(match opened {
-                Some(_) => Event::Connected,
-                None => Event::Disconnected(anyhow::anyhow!("no connection")),
-            });
-        }
     }
 
     fn travel(&mut self) -> Time {
@@ -590,69 +602,12 @@ impl World {
         spike * (self.latency / 2 + self.random.below(self.latency))
     }
 
-    fn perform(&mut self, tick: &mut Tick, instruction: Instruction, now: Instant) {
-        let Some(instruction) = self.variant.instruction(instruction, now - tick.sent) else {
-            return;
-        };
-        if !matches!(instruction, Instruction::Log(..) | Instruction::Recorded(..))
-            || self.history.is_some()
-        {
-            self.note(|| format!("{} -> {}", tick.name, history::instruction(&instruction, now)));
-        }
-        match instruction {
-            Instruction::Connect(pause) => {
-                (tick.connected, tick.exchange, tick.answer, tick.opened) =
-                    (None, None, None, None);
-                tick.connection += 1;
-                tick.connect_at = Some(now + pause.mul_f64(0.5 + self.random.unit() / 2.0));
-                self.connect(tick, now);
-            }
-            Instruction::Send(request, timeout) => self.send(tick, request, timeout, now),
-            Instruction::Start(tasks) => self.submit(tick, tasks),
-            Instruction::Withdraw => {
-                let runs: Vec<_> = tick.pool.waiting.drain(..).map(|(task, _)| task.run).collect();
-                for run in &runs {
-                    tick.pool.stops.remove(&run.token());
-                }
-                let unstarted = runs.into_iter().map(Ended::Unstarted).collect();
-                tick.events.push_front(Event::Ended(unstarted));
-            }
-            Instruction::Extend(claims, until) => {
-                for claim in claims {
-                    if let Some(stop) = tick.pool.stops.get_mut(&claim)
-                        && now < stop.until
-                    {
-                        stop.until = until;
-                    }
-                }
-            }
-            Instruction::Stop(claim, why) => {
-                if let Some(stop) = tick.pool.stops.get_mut(&claim) {
-                    stop.asked.get_or_insert(why);
-                    self.job(tick, &claim);
-                }
-            }
-            Instruction::Hurry => {
-                tick.pool.stops.values_mut().for_each(|stop| stop.is_hurried = true);
-                let running: Vec<_> = tick.pool.running.keys().copied().collect();
-                running.iter().for_each(|claim| self.job(tick, claim));
-            }
-            Instruction::Log(..) | Instruction::Recorded(..) => {}
-            Instruction::Exit(result) => {
-                self.checks.exited(tick, &self.database, result.is_ok(), self.now, &self.hosts);
-                tick.has_exited = true;
-            }
-        }
-    }
-
-    fn submit(&mut self, tick: &mut Tick, tasks: Vec<Task>) {
+    fn submit(&mut self, tick: &mut Tick, tasks: Vec<Task>) -> anyhow::Result<()> {
         let (pool, host) = (&mut tick.pool, &self.hosts[tick.host]);
         let wanted = (pool.running.len() + pool.waiting.len() + tasks.len()).min(pool.size);
+        let mut submitted = Ok(());
         match pool.threads.max(wanted.min(host.threads)) {
-            0 => {
-                let error = anyhow::anyhow!("cannot start a thread");
-                tick.events.push_back(Event::Failed(error));
-            }
+            0 => submitted = Err(anyhow::anyhow!("cannot start a thread")),
             threads if threads < wanted => (pool.threads, pool.size) = (threads, threads),
             threads => pool.threads = threads,
         }
@@ -665,6 +620,7 @@ impl World {
             tick.pool.waiting.push_back((task, now));
         }
         self.fill(tick);
+        submitted
     }
 
     /// Starts runs on free threads.
@@ -716,7 +672,11 @@ impl World {
             _ if self.faults & 0x800 != 0 && !self.is_calm && run.attempt > 0 => 4,
             _ => 0,
         };
-        let output = if random.chance(5) { 400_000 } else { random.below(2) as usize * 20 };
+        let output = if random.chance(5) {
+            400_000 * random.between(1, 5) as usize
+        } else {
+            random.below(2) as usize * 20
+        };
         let exits_in = random.pick(&[1, 1, 100, 3000, 1_000_000]);
         let leaves = if random.chance(5) { random.between(1, 5000) } else { 0 };
         let millis = Duration::from_millis;
@@ -790,18 +750,19 @@ impl World {
         self.fill(tick);
     }
 
-    /// Counts the steps and the statements of a tick in each second.
+    /// Counts the events and the statements of a tick in each second.
     fn spins(&mut self, tick: &mut Tick, is_time: bool) {
         let second = self.now / seconds(1);
         if tick.second.0 != second {
-            tick.second = (second, 0, 0, 0);
+            tick.second = (second, 0, 0, 0, 0);
         }
         tick.second.2 += usize::from(is_time);
-        let (_, sent, steps, ended) = tick.second;
+        tick.second.4 += 1;
+        let (_, sent, timers, ended, events) = tick.second;
         // A claim that skips a locked definition is repeated 33 times a second. A tick that shares
         // its worker with another one wakes, claims and leaves for each run.
-        if sent > 40 + 3 * ended || steps > 40 + ended {
-            let line = format!("{} spins: {sent} statements, {steps} timers in 1 s", tick.name);
+        if sent > 40 + 3 * ended || timers > 40 + ended || events > 200 + 10 * ended {
+            let line = format!("{} spins: {sent} statements, {events} events in 1 s", tick.name);
             self.checks.fail(line);
         }
     }
@@ -826,6 +787,7 @@ impl World {
         tick.exchange = Some(Exchange {
             number,
             request,
+            decided: tick.observed,
             sent: now,
             until,
             interrupted: timeouts.interrupted,
@@ -974,6 +936,168 @@ impl World {
     }
 }
 
+/// What the driver of a tick runs on.
+struct Simulated<'a> {
+    world: &'a mut World,
+    tick: &'a mut Tick,
+}
+
+impl Simulated<'_> {
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        let Self { world, tick } = self;
+        world.note(|| format!("{} {}", tick.name, line()));
+    }
+}
+
+impl Runtime for Simulated<'_> {
+    fn now(&self) -> Instant {
+        let Self { world, tick } = self;
+        world.variant.clock(world.clock(tick), tick.sent, &tick.waits)
+    }
+
+    fn random(&mut self) -> f64 {
+        let random = self.world.random.unit();
+        if self.world.variant == Variant::NoReconnectPause { -1.0 } else { random }
+    }
+
+    fn take_signals(&mut self) -> usize {
+        let Self { world, tick } = self;
+        tick.is_woken = false;
+        world.variant.signals(std::mem::take(&mut tick.signals), &tick.waits)
+    }
+
+    fn pool(&self) -> PoolState {
+        self.tick.pool.state()
+    }
+
+    fn wake_when(&mut self, wake_when: WakeWhen, unrecorded: usize) -> bool {
+        let Self { world, tick } = self;
+        tick.pool.wake_when = wake_when;
+        if unrecorded < std::mem::replace(&mut tick.pool.unrecorded, unrecorded) {
+            world.fill(tick);
+        }
+        tick.pool.wakes()
+    }
+
+    fn take_ended(&mut self) -> Vec<Ended> {
+        let Self { world, tick } = self;
+        let ended = std::mem::take(&mut tick.pool.ended);
+        tick.pool.bytes = 0;
+        for claim in ended.iter().map(Ended::run) {
+            tick.pool.stops.remove(&claim.token());
+        }
+        world.variant.ended(ended, tick)
+    }
+
+    fn submit(&mut self, mut tasks: Vec<Task>) -> anyhow::Result<()> {
+        let now = self.world.clock(self.tick);
+        self.note(|| format!("-> Start {}", history::tasks(&tasks, now)));
+        let Self { world, tick } = self;
+        world.variant.tasks(&mut tasks, now - tick.sent);
+        world.submit(tick, tasks)
+    }
+
+    fn withdraw(&mut self) -> Vec<Claimed> {
+        self.note(|| "-> Withdraw".to_owned());
+        let Self { world, tick } = self;
+        if world.variant == Variant::WithdrawIgnored {
+            return Vec::new();
+        }
+        let runs: Vec<_> = tick.pool.waiting.drain(..).map(|(task, _)| task.run).collect();
+        for run in &runs {
+            tick.pool.stops.remove(&run.token());
+        }
+        if world.variant == Variant::WithdrawnForgotten { Vec::new() } else { runs }
+    }
+
+    fn extend(&mut self, claims: &[FencingToken], until: Instant) {
+        let now = self.world.clock(self.tick);
+        let line =
+            || format!("-> Extend {} {}", history::claims(claims), history::after(until, now));
+        self.note(line);
+        let Self { world, tick } = self;
+        let Some(until) = world.variant.extends(claims, until, now - tick.sent, &mut tick.pool)
+        else {
+            return;
+        };
+        tick.pool.extend(claims, until, now);
+    }
+
+    fn stop(&mut self, claim: &FencingToken, why: StopReason) {
+        self.note(|| format!("-> Stop {} {why:?}", history::claim(claim)));
+        let Self { world, tick } = self;
+        // A tick without threads ends, and one whose statements are all rejected.
+        let may_end = tick.pool.threads == 0
+            || world.rejects.is_some()
+            || tick.signalled < Some((world.up_since, 0));
+        if why == StopReason::Interrupted && !may_end {
+            world.checks.interrupted(tick, &world.hosts[tick.host], world.now);
+        }
+        if let Some(stop) = tick.pool.stops.get_mut(claim).filter(|_| !world.variant.ignores(why)) {
+            stop.asked.get_or_insert(why);
+            world.job(tick, claim);
+        }
+    }
+
+    fn hurry(&mut self) {
+        self.note(|| "-> Hurry".to_owned());
+        let Self { world, tick } = self;
+        tick.pool.stops.values_mut().for_each(|stop| stop.is_hurried = true);
+        let running: Vec<_> = tick.pool.running.keys().copied().collect();
+        running.iter().for_each(|claim| world.job(tick, claim));
+    }
+
+    fn take_output(&mut self, claim: &FencingToken) -> Option<String> {
+        let job = self.tick.pool.running.get(claim)?.job;
+        (job.output > 0).then(|| "x".repeat(job.output.min(8192)))
+    }
+
+    fn keep_output(&mut self, _: &FencingToken) {}
+
+    fn disconnect(&mut self) {
+        self.note(|| "-> Disconnect".to_owned());
+        let tick = &mut *self.tick;
+        tick.disconnected_at = self.world.now;
+        (tick.connected, tick.exchange, tick.answer, tick.opened) = (None, None, None, None);
+        tick.connection += 1;
+    }
+
+    fn connect(&mut self) {
+        let Self { world, tick } = self;
+        tick.connection += 1;
+        let is_silent = world.hosts[tick.host].cut_until > world.now;
+        let delay = if is_silent { CONNECT_TIMEOUT } else { 4 * world.travel() };
+        world.checks.connected(tick, world.now);
+        world.push(world.now + delay, What::Connected(tick.number, tick.connection));
+    }
+
+    fn take_connection(&mut self) -> Option<anyhow::Result<()>> {
+        self.tick.connected = self.tick.opened.take()?;
+        let is_noticed =
+            self.tick.connected.is_some() || self.world.variant != Variant::RefusalForgotten;
+        let connected = self.tick.connected.map(drop);
+        is_noticed.then(|| connected.ok_or_else(|| anyhow::anyhow!("no connection")))
+    }
+
+    fn log(&mut self, level: Level, line: &str) {
+        self.note(|| format!("-> {level} {line}"));
+    }
+
+    fn recorded(&mut self, judged: &JudgedAttempt, status: Option<Status>) {
+        self.note(|| format!("-> Recorded {} {status:?}", history::claim(&judged.run.token())));
+    }
+
+    fn observe(&mut self, event: &Event) {
+        self.note(|| format!("<- {}", history::event(event)));
+        let Self { world, tick } = self;
+        tick.observed = world.clock(tick);
+        world.spins(tick, matches!(event, Event::Time));
+        if matches!(event, Event::Signal) {
+            tick.stopping_since.get_or_insert(world.now);
+        }
+    }
+}
+
 impl World {
     /// Commits what a statement changed long ago; it kept the runs locked.
     fn commit(&mut self, changed: &Database, runs: Vec<i64>, generation: u64) {
@@ -1007,14 +1131,15 @@ impl World {
     fn poll(&mut self, tick: &mut Tick, now: Instant) -> Option<Answer> {
         let answer = match (tick.answer.take(), &tick.exchange) {
             (Some(answer), _) => answer,
-            (None, Some(exchange)) if now >= exchange.until => {
-                refusal(&exchange.request, lost(), exchange.made.clone())
-            }
+            (None, Some(exchange)) if now >= exchange.until => self
+                .variant
+                .timed_out(&exchange.request)
+                .unwrap_or_else(|| refusal(&exchange.request, lost(), exchange.made.clone())),
             _ => return None,
         };
         let exchange = tick.exchange.take()?;
         tick.sent = exchange.sent;
-        self.checks.answered(tick, exchange.sent, &answer, now, self.now);
+        self.checks.answered(tick, exchange.decided, &answer, now, self.now);
         Some(answer)
     }
 
@@ -1088,14 +1213,6 @@ impl World {
 
     pub(super) fn is_down(&self) -> bool {
         self.is_down
-    }
-}
-
-impl Tick {
-    /// Returns until when the driver waits for an answer and does nothing else.
-    fn blocked_until(&self, now: Instant) -> Option<Instant> {
-        let exchange = self.exchange.as_ref()?;
-        (self.answer.is_none() && now < exchange.until).then_some(exchange.until)
     }
 }
 

@@ -1,0 +1,248 @@
+//! The driver of a tick: it tells the machine each event (an answer of the database, an ended
+//! attempt, a signal or a time), and performs the instructions that the machine returns.
+//!
+//! It does not wait itself: `step` returns what to wait for. So a simulation runs it, too, and
+//! chooses what comes first.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Instant;
+
+use log::Level;
+
+use super::execution::{Ended, JudgedAttempt, Task};
+use super::machine::{Event, Instruction, Machine};
+use super::request::{Answer, AnswerTimeout, Request};
+use crate::execute::{PoolState, WakeWhen};
+use crate::job::attempt::StopReason;
+use crate::job::status::Status;
+use crate::store::{self, Claimed, FencingToken};
+
+/// About this many bytes of output are stored after a renewal. The rest follows after the next one.
+const OUTPUT_AT_ONCE: usize = 256 * 1024;
+
+/// What a driver runs on: a clock, signals, threads and a connection.
+pub(super) trait Runtime {
+    fn now(&self) -> Instant;
+
+    /// Returns a random number in 0..1.
+    fn random(&mut self) -> f64;
+
+    /// Returns how many signals have come since the last call.
+    fn take_signals(&mut self) -> usize;
+
+    fn pool(&self) -> PoolState;
+
+    /// See `Pool::wake_when`.
+    fn wake_when(&mut self, wake_when: WakeWhen, unrecorded: usize) -> bool;
+
+    /// Returns the attempts that have ended since the last call.
+    fn take_ended(&mut self) -> Vec<Ended>;
+
+    /// Hands runs to the pool. Fails if there is not even one thread.
+    fn submit(&mut self, tasks: Vec<Task>) -> anyhow::Result<()>;
+
+    /// Withdraws the runs that no thread has started.
+    fn withdraw(&mut self) -> Vec<Claimed>;
+
+    /// Lets the jobs of these claims continue until this time.
+    fn extend(&mut self, claims: &[FencingToken], until: Instant);
+
+    /// Asks a job to stop.
+    fn stop(&mut self, claim: &FencingToken, why: StopReason);
+
+    /// Ends the grace period of all jobs that were asked to stop.
+    fn hurry(&mut self);
+
+    /// Returns what the job of a claim has printed, if that is new.
+    fn take_output(&mut self, claim: &FencingToken) -> Option<String>;
+
+    /// The output of the job of a claim was not stored, so it is new again.
+    fn keep_output(&mut self, claim: &FencingToken);
+
+    /// Drops the connection and the attempt to connect.
+    fn disconnect(&mut self);
+
+    /// Begins to connect.
+    fn connect(&mut self);
+
+    /// Returns the result of the attempt to connect, once.
+    fn take_connection(&mut self) -> Option<anyhow::Result<()>>;
+
+    fn log(&mut self, level: Level, line: &str);
+
+    /// Logs and counts a result that was recorded with this status of its run; `None`: its lease
+    /// was lost.
+    fn recorded(&mut self, judged: &JudgedAttempt, status: Option<Status>);
+
+    /// The machine gets an event. Only a simulation needs to know.
+    fn observe(&mut self, _event: &Event) {}
+}
+
+/// What comes before the next step.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing.
+    Continue,
+    /// A time, a signal, the pool or a connection; then `woken`.
+    Wait(Option<Instant>),
+    /// The answer to a request; then `answered`.
+    Ask(Request, AnswerTimeout),
+    /// What jobs have printed is stored; then `stored`.
+    Store(Vec<(FencingToken, String)>),
+    /// The end: there is no next step.
+    Exit(anyhow::Result<()>),
+}
+
+pub(super) struct Driver {
+    pub(super) machine: Machine,
+    /// Events for the machine, the oldest first.
+    pub(super) events: VecDeque<Event>,
+    /// Instructions of the latest event, the next one first.
+    pub(super) instructions: VecDeque<Instruction>,
+    /// When to begin to connect.
+    pub(super) connect_at: Option<Instant>,
+    /// Whether output is stored after the next renewal.
+    stores_output: bool,
+    /// The output that is being stored is of these claims.
+    storing: Vec<FencingToken>,
+}
+
+impl Driver {
+    /// Begins to connect.
+    pub(super) fn new(machine: Machine, runtime: &mut impl Runtime) -> Self {
+        runtime.connect();
+        Self {
+            machine,
+            events: VecDeque::new(),
+            instructions: VecDeque::new(),
+            connect_at: None,
+            stores_output: true,
+            storing: Vec::new(),
+        }
+    }
+
+    /// Performs the instructions of the latest event. Then tells the machine the next one.
+    pub(super) fn step(&mut self, runtime: &mut impl Runtime) -> Step {
+        while let Some(instruction) = self.instructions.pop_front() {
+            if let Some(step) = self.perform(runtime, instruction) {
+                return step;
+            }
+        }
+        let Some(event) = self.events.pop_front() else {
+            if !runtime.wake_when(self.machine.wake_when(), self.machine.bytes()) {
+                return Step::Wait(self.machine.until().into_iter().chain(self.connect_at).min());
+            }
+            self.woken(runtime);
+            return Step::Continue;
+        };
+        runtime.observe(&event);
+        let instructions = self.machine.on(runtime.now(), runtime.pool(), event);
+        self.instructions.extend(instructions);
+        // While the driver waits for an answer, the pool does not wake it, but must know how much
+        // output waits to be recorded.
+        runtime.wake_when(WakeWhen::Never, self.machine.bytes());
+        Step::Continue
+    }
+
+    /// A wait is over.
+    pub(super) fn woken(&mut self, runtime: &mut impl Runtime) {
+        self.take_events(runtime);
+        self.connect(runtime);
+        if self.events.is_empty() {
+            self.events.push_back(Event::Time);
+        }
+    }
+
+    /// The request has this answer.
+    pub(super) fn answered(&mut self, runtime: &mut impl Runtime, answer: Answer) {
+        self.take_events(runtime);
+        self.events.push_back(Event::Answered(answer));
+    }
+
+    /// The output of all but these runs was stored, or none was.
+    pub(super) fn stored(
+        &mut self,
+        runtime: &mut impl Runtime,
+        left: store::Result<BTreeSet<i64>>,
+    ) {
+        self.stores_output = left.is_ok();
+        let is_left = |id| left.as_ref().map_or(true, |left| left.contains(id));
+        let storing = std::mem::take(&mut self.storing);
+        let left = storing.iter().filter(|claim| is_left(&claim.id));
+        left.for_each(|claim| runtime.keep_output(claim));
+    }
+
+    /// Takes signals and ended attempts. They precede a new connection and an answer, so the next
+    /// statement records them.
+    fn take_events(&mut self, runtime: &mut impl Runtime) {
+        let signals = runtime.take_signals();
+        self.events.extend((0..signals).map(|_| Event::Signal));
+        let ended = runtime.take_ended();
+        if !ended.is_empty() {
+            self.events.push_back(Event::Ended(ended));
+        }
+    }
+
+    /// Begins to connect when it is time, and takes the connection when it is there.
+    fn connect(&mut self, runtime: &mut impl Runtime) {
+        if self.connect_at.take_if(|at| runtime.now() >= *at).is_some() {
+            runtime.connect();
+        }
+        self.events.extend(runtime.take_connection().map(|connected| match connected {
+            Ok(()) => Event::Connected,
+            Err(error) => Event::Disconnected(error),
+        }));
+    }
+
+    /// Performs an instruction. Returns what to wait for.
+    fn perform(&mut self, runtime: &mut impl Runtime, instruction: Instruction) -> Option<Step> {
+        match instruction {
+            Instruction::Connect(pause) => {
+                runtime.disconnect();
+                // Not all ticks connect at the same time.
+                let pause = pause.mul_f64(0.5 + runtime.random() / 2.0);
+                self.connect_at = Some(runtime.now() + pause);
+                self.connect(runtime);
+            }
+            Instruction::Send(request, timeout) => return Some(Step::Ask(request, timeout)),
+            Instruction::Start(tasks) => {
+                let failed = runtime.submit(tasks).err();
+                self.events.extend(failed.map(Event::Failed));
+            }
+            Instruction::Withdraw => {
+                // Handle this event first: the pool's state already lacks these runs. The machine
+                // would otherwise believe that they were started, and that --limit is reached.
+                let unstarted = runtime.withdraw().into_iter().map(Ended::Unstarted).collect();
+                self.events.push_front(Event::Ended(unstarted));
+            }
+            Instruction::Extend(claims, until) => {
+                let stores = std::mem::replace(&mut self.stores_output, true);
+                runtime.extend(&claims, until);
+                return stores.then(|| self.output(runtime, claims)).flatten();
+            }
+            Instruction::Stop(claim, why) => runtime.stop(&claim, why),
+            Instruction::Hurry => runtime.hurry(),
+            Instruction::Log(level, line) => runtime.log(level, &line),
+            Instruction::Recorded(judged, status) => runtime.recorded(&judged, status),
+            Instruction::Exit(result) => return Some(Step::Exit(result)),
+        }
+        None
+    }
+
+    /// Returns what the jobs of these claims have printed. It is stored after their leases were
+    /// renewed: a lease matters more. After a failure, none is stored at the next renewal.
+    fn output(&mut self, runtime: &mut impl Runtime, claims: Vec<FencingToken>) -> Option<Step> {
+        let mut room = OUTPUT_AT_ONCE;
+        let mut outputs = Vec::new();
+        for claim in claims {
+            if room > 0
+                && let Some(output) = runtime.take_output(&claim)
+            {
+                room = room.saturating_sub(output.len());
+                self.storing.push(claim);
+                outputs.push((claim, output));
+            }
+        }
+        (!outputs.is_empty()).then_some(Step::Store(outputs))
+    }
+}
