@@ -1,9 +1,11 @@
 //! Runs the code blocks of README.md and docs/*.md. CONTRIBUTING.md has the rules for blocks.
 
-use std::fs;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use std::{env, fs};
 
 use crate::cron;
 use crate::support::http_server::HttpServer;
@@ -71,6 +73,7 @@ pages! {
     schema: "docs/schema.md",
     security: "docs/security.md",
     simulation: "docs/simulation.md",
+    testing: "docs/testing.md",
 }
 
 /// A fenced block: its language, the words after it, and its text.
@@ -375,4 +378,49 @@ fn only_times_durations_and_marked_parts_of_an_output_may_differ() {
     assert!(
         !step("enqueue", "1", "1\n2") && !step("enqueue", "1", "") && !step("enqueue", "", "1")
     );
+}
+
+/// Returns the words of a page between backticks.
+fn code_words(page: &str) -> impl Iterator<Item = &str> {
+    page.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn the_page_about_tests_names_all_defects_and_only_tests_that_exist() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let [page, variants, checker] =
+        ["docs/testing.md", "tests/simulation/variants.rs", "tests/chaos/checker.rs"].map(read);
+    let list = Command::new(env::current_exe().unwrap()).arg("--list").output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    let tests: BTreeSet<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    let named: Vec<_> = code_words(&page).filter(|word| word.contains("::")).collect();
+    let missing: Vec<_> = named.iter().filter(|name| !tests.contains(**name)).collect();
+    assert!(missing.is_empty(), "docs/testing.md names tests that don't exist: {missing:?}");
+
+    let defects = variants.lines().filter_map(|line| {
+        let [name, seeds, what] = line.trim().splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        (seeds.parse::<u32>().is_ok() && what.starts_with('"')).then_some(name)
+    });
+    let defects: BTreeSet<_> = defects.collect();
+    let is_defect =
+        |word: &&str| word.chars().all(char::is_alphanumeric) && word.contains(char::is_uppercase);
+    assert_eq!(code_words(&page).filter(is_defect).collect::<BTreeSet<_>>(), defects);
+
+    let checks = checker.lines().filter_map(|line| line.trim().strip_prefix("log."));
+    let checks: BTreeSet<_> = checks.filter_map(|call| call.strip_suffix("();")).collect();
+    let is_check = |word: &&str| word.contains('_') && !word.contains(['/', ':']);
+    let known: BTreeSet<_> = code_words(&page).filter(is_check).collect();
+    assert_eq!(known, checks);
+
+    let hundreds = tests.len() / 100;
+    let more_than = format!("More than {},{}00 tests", hundreds / 10, hundreds % 10);
+    for (path, count) in [
+        ("docs/testing.md", more_than),
+        ("docs/testing.md", format!("{} planted defects", defects.len())),
+        ("docs/simulation.md", format!("lists {} defects", defects.len())),
+    ] {
+        assert!(read(path).contains(&count), "{path} does not say: {count}");
+    }
 }
