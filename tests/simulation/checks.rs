@@ -569,6 +569,14 @@ impl Checks {
         }
     }
 
+    /// A tick sends a request.
+    pub(super) fn sends(&mut self, tick: &Tick, request: &Request, host: &Host) {
+        let is_over = tick.observed > tick.began + host.max_time();
+        if is_over && matches!(request, Request::Step { claim: Some(_), .. }) {
+            self.fail(format!("{} claims after --max-time", tick.name));
+        }
+    }
+
     /// A tick exits. It has a connection if there could be one for long.
     pub(super) fn reconnects(
         &mut self,
@@ -603,6 +611,9 @@ impl Checks {
             return;
         }
         self.crashed(tick);
+        if tick.is_slow && !tick.has_warned {
+            self.fail(format!("{} does not say that the database is slow", tick.name));
+        }
         let host = &hosts[tick.host];
         let was_paused = host.resumed > 0 && now < host.resumed + seconds(20);
         if let Some(claim) = tick.pool.running.keys().next().filter(|_| !was_paused) {

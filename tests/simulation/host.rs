@@ -76,6 +76,13 @@ pub(super) struct Host {
     pub(super) dead: BTreeSet<String>,
 }
 
+impl Host {
+    /// How long its ticks claim.
+    pub(super) fn max_time(&self) -> Duration {
+        Duration::from_nanos(self.period) * 9 / 10
+    }
+}
+
 /// What a job does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
@@ -325,6 +332,12 @@ pub(super) struct Tick {
     pub(super) stopping_since: Option<Time>,
     /// When the machine got the latest event.
     pub(super) observed: Instant,
+    /// When it decided to send the latest request that was answered.
+    pub(super) decided: Instant,
+    pub(super) began: Instant,
+    /// An answer was slow, and the log says so.
+    pub(super) is_slow: bool,
+    pub(super) has_warned: bool,
     /// The latest timer; an older one does nothing.
     pub(super) timer: u64,
     pub(super) is_asleep: bool,

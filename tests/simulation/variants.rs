@@ -78,6 +78,8 @@ variants! {
     ConnectForgotten 500 "an event in a pause before the next attempt to connect ends the attempts",
     OutputBeforeLeases 500 "outputs are stored before leases are extended",
     OldTime 500 "an answer has the time of its request",
+    MaxTimeIgnored 500 "a tick claims after --max-time",
+    SlowNotLogged 500 "a tick does not say that the database is slow",
     RefusalForgotten 500 "a refused connection is not noticed",
 }
 
@@ -193,6 +195,14 @@ impl Variant {
             }
             _ => None,
         }
+    }
+
+    pub(super) fn max_time(self, max_time: Duration) -> Duration {
+        if self == Self::MaxTimeIgnored { 2 * max_time } else { max_time }
+    }
+
+    pub(super) fn logs(self) -> bool {
+        self != Self::SlowNotLogged
     }
 
     /// The driver has what it waited for.

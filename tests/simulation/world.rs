@@ -85,6 +85,10 @@ pub(super) struct Slowness {
     step: f64,
     /// It takes this long to become so slow.
     grows: Time,
+    /// Only this host has slow answers.
+    only: Option<usize>,
+    /// The disk stalls this often, and so long.
+    stalls: Option<(Time, Time)>,
 }
 
 impl Slowness {
@@ -92,22 +96,42 @@ impl Slowness {
         let mut part = || -> f64 { [0.0, 0.3, 0.6, 0.9][random.below(4) as usize] };
         let (wake, renewal, step) = (part(), part(), part());
         let all = wake.max(renewal).max(step).max(0.3);
-        let grows = seconds(random.pick(&[0, 0, 60]));
+        let slow = Self { grows: seconds(random.pick(&[0, 0, 60])), ..Self::default() };
         match random.below(3) {
-            0 => Self { wake, renewal, step, grows },
-            1 => Self { wake: all, renewal: all, step: all, grows },
-            _ => Self { wake: 0.0, renewal: 0.9, step: 0.3, grows },
+            0 => Self { wake, renewal, step, ..slow },
+            1 => Self { wake: all, renewal: all, step: all, ..slow },
+            _ => Self { wake: 0.0, renewal: 0.9, step: 0.3, ..slow },
+        }
+    }
+
+    /// Makes it slow in one more way: only for a host, or now and then. `limit` is the longest
+    /// answer.
+    fn vary(self, random: &mut Random, hosts: usize, limit: Duration) -> Self {
+        let lasts = limit.as_nanos() as u64 * 9 / 10;
+        match random.below(4) {
+            0 => Self { only: Some(random.below(hosts as u64) as usize), ..self },
+            1 => Self {
+                stalls: Some((lasts + seconds(random.between(1, 60)), lasts)),
+                ..Self::default()
+            },
+            _ => self,
         }
     }
 
     fn is_slow(&self) -> bool {
-        self.wake + self.renewal + self.step > 0.0
+        self.stalls.is_some() || self.wake + self.renewal + self.step > 0.0
     }
 
     /// Returns the delay of a transaction.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "days")]
     #[expect(clippy::cast_sign_loss, reason = "positive")]
-    fn delay(&self, request: &Request, timing: &Timing, now: Time) -> Time {
+    fn delay(&self, request: &Request, host: usize, timing: &Timing, now: Time) -> Time {
+        if let Some((each, lasts)) = self.stalls {
+            return lasts.saturating_sub(now % each);
+        }
+        if self.only.is_some_and(|only| only != host) {
+            return 0;
+        }
         let part = match request {
             Request::Wake(_) => self.wake,
             Request::Renew(_) => self.renewal,
@@ -225,6 +249,7 @@ impl World {
             world.hosts.iter_mut().for_each(|host| host.period = seconds(60));
             world.checks = Checks::new(world.lease);
             let limit = Timing::of(world.lease).answer_limit();
+            world.slowness = world.slowness.vary(&mut random, world.hosts.len(), limit);
             world.checks.slow = if world.slowness.is_slow() { limit.as_nanos() as u64 } else { 0 };
         }
         world.populate();
@@ -417,7 +442,7 @@ impl World {
         }
         let bounds = Bounds {
             limit: host.limit,
-            max_time: Duration::from_nanos(host.period) * 9 / 10,
+            max_time: self.variant.max_time(host.max_time()),
             linger: host.linger,
             grace: host.grace,
             prunes: false,
@@ -453,6 +478,10 @@ impl World {
             signalled: None,
             stopping_since: None,
             observed: now,
+            decided: now,
+            began: now,
+            is_slow: false,
+            has_warned: false,
             timer: 0,
             is_asleep: false,
             is_woken: false,
@@ -772,6 +801,7 @@ impl World {
             self.checks.fail(format!("{} sends without a session: {request:?}", tick.name));
             return;
         }
+        self.checks.sends(tick, &request, &self.hosts[tick.host]);
         self.statements += 1;
         tick.second.1 += 1;
         let number = self.statements;
@@ -841,7 +871,7 @@ impl World {
                 self.hosts[tick.host].cut_until = until;
             }
         }
-        let took = self.slowness.delay(&exchange.request, &tick.timing, self.now);
+        let took = self.slowness.delay(&exchange.request, tick.host, &tick.timing, self.now);
         self.database.transactions = 0;
         let answer = match failed {
             Some(error) => Some(refusal(&exchange.request, error, Vec::new())),
@@ -1081,6 +1111,8 @@ impl Runtime for Simulated<'_> {
 
     fn log(&mut self, level: Level, line: &str) {
         self.note(|| format!("-> {level} {line}"));
+        self.tick.has_warned |=
+            self.world.variant.logs() && line.starts_with("the database is slow");
     }
 
     fn recorded(&mut self, judged: &JudgedAttempt, status: Option<Status>) {
@@ -1091,6 +1123,9 @@ impl Runtime for Simulated<'_> {
         self.note(|| format!("<- {}", history::event(event)));
         let Self { world, tick } = self;
         tick.observed = world.clock(tick);
+        if let Event::Answered(answer) = event {
+            tick.is_slow |= is_slow(answer, tick.observed - tick.decided, &tick.timing);
+        }
         world.spins(tick, matches!(event, Event::Time));
         if matches!(event, Event::Signal) {
             tick.stopping_since.get_or_insert(world.now);
@@ -1138,7 +1173,7 @@ impl World {
             _ => return None,
         };
         let exchange = tick.exchange.take()?;
-        tick.sent = exchange.sent;
+        (tick.sent, tick.decided) = (exchange.sent, exchange.decided);
         self.checks.answered(tick, exchange.decided, &answer, now, self.now);
         Some(answer)
     }
@@ -1214,6 +1249,19 @@ impl World {
     pub(super) fn is_down(&self) -> bool {
         self.is_down
     }
+}
+
+/// Whether a tick must say that the database is slow, if this answer took so long.
+fn is_slow(answer: &Answer, took: Duration, timing: &Timing) -> bool {
+    let took = match answer {
+        Answer::Renew(Err(error)) | Answer::Step(Err((error, _))) if error.kind == Kind::Lost => {
+            return false;
+        }
+        Answer::Renew(_) | Answer::Step(_) => took,
+        Answer::Wake { woken: Ok(woken), .. } => woken.longest,
+        _ => return false,
+    };
+    took >= timing.heartbeat.max(Duration::from_secs(2))
 }
 
 /// The claims that a request names.
