@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 
-use crate::support::{Proxy, Running, TestDb, jobctl, server, temp_dir};
+use crate::support::{Proxy, Running, TestDb, jobctl, server, temp_dir, wait_until};
 
 /// The time in which all runs must finish after the last fault, on the slowest machine.
 const DRAIN: Duration = Duration::from_secs(180);
@@ -61,7 +61,12 @@ case $1 in
     timeout) beat 80 ;;
     leaver) beat 20 & ;;
     stubborn) trap 'log term' TERM; beat 30 ;;
-    limited) beat 8 ;;
+    limited | shared) beat 8 ;;
+    versioned)
+        version=$(tr -cd 0-9)
+        log version " ${version:--}"
+        beat 4
+        ;;
     crash) : >"$folder/crash-$CHAOS_TICK"; beat 40 ;;
     once)
         beat 2
@@ -74,7 +79,7 @@ finish 0
 "#;
 
 /// Kind, attempts, `max_running`, and how often it is enqueued.
-const JOBS: [(&str, u32, u32, u32); 10] = [
+const JOBS: [(&str, u32, u32, u32); 14] = [
     ("short", 6, 0, 6),
     ("long", 4, 0, 8),
     ("transient", 8, 0, 3),
@@ -85,7 +90,19 @@ const JOBS: [(&str, u32, u32, u32); 10] = [
     ("crash", 2, 0, 1),
     ("once", 5, 0, 3),
     ("limited", 5, 1, 6),
+    ("shared", 5, 0, 4),
+    ("paced", 5, 0, 4),
+    ("hasty", 5, 0, 3),
+    ("versioned", 5, 0, 4),
 ];
+
+/// Further keys of definitions, which the checker knows by the lines of `RULES`.
+const KEYS: [(&str, &str); 3] = [
+    ("shared", "max_running_per_share = 1"),
+    ("paced", "rate = '5/2s'\nburst = 2"),
+    ("hasty", "expires = '2s'"),
+];
+const RULES: [&str; 2] = ["share-limit shared 1", "rate paced 400000 2"];
 
 /// Keeps each transition of a run, also after it is pruned.
 const TRIGGER: &str = "
@@ -95,15 +112,33 @@ CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO public.changes (line) VALUES (CASE TG_OP
         WHEN 'INSERT' THEN concat_ws(' ', 'insert', NEW.id, NEW.job_type, NEW.max_attempts,
-            coalesce(NEW.idempotency_key, '-'),
+            CASE WHEN NEW.key_scope = 'retained' THEN coalesce(NEW.idempotency_key, '-')
+                ELSE '-' END,
             coalesce(extract(epoch FROM NEW.scheduled_for)::bigint::text, '-'))
         WHEN 'DELETE' THEN
             concat_ws(' ', 'change', OLD.id, OLD.status, 'deleted', OLD.attempts, OLD.max_attempts)
         ELSE concat_ws(' ', 'change', NEW.id, OLD.status, NEW.status, NEW.attempts,
             NEW.max_attempts)
     END);
+    IF TG_OP = 'UPDATE' AND NEW.status = 'running' AND OLD.status <> 'running' THEN
+        INSERT INTO public.changes (line) VALUES (concat_ws(' ', 'claim', NEW.id, NEW.attempts,
+            NEW.job_type, coalesce(NEW.share, '-'),
+            (extract(epoch FROM NEW.started_at) * 1e6)::bigint,
+            coalesce((extract(epoch FROM NEW.expires_at) * 1e6)::bigint::text, '-')));
+    END IF;
     RETURN NULL;
 END $$;
+CREATE FUNCTION public.note_payload() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.changes (line)
+    VALUES (concat_ws(' ', 'payload', NEW.id, coalesce(NEW.payload ->> 'version', '-')));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_first_payload AFTER INSERT ON jobctl.job_runs FOR EACH ROW
+    WHEN (NEW.job_type = 'versioned') EXECUTE FUNCTION public.note_payload();
+CREATE TRIGGER note_payload AFTER UPDATE ON jobctl.job_runs FOR EACH ROW
+    WHEN (NEW.job_type = 'versioned' AND OLD.payload IS DISTINCT FROM NEW.payload)
+    EXECUTE FUNCTION public.note_payload();
 CREATE TRIGGER note AFTER INSERT OR DELETE ON jobctl.job_runs
     FOR EACH ROW EXECUTE FUNCTION public.note();
 CREATE TRIGGER note_change AFTER UPDATE ON jobctl.job_runs FOR EACH ROW
@@ -405,13 +440,31 @@ impl Chaos {
                         schedules += 1;
                     }
                 }
-                _ => self.enqueue_by_command(job, None),
+                _ => {
+                    let version = format!(r#"{{"version": {}}}"#, random.below(1 << 30));
+                    let share = format!("s{}", random.below(2));
+                    let key = format!("document-{}", random.below(4));
+                    let more: &[&str] = match job {
+                        "shared" => &["--share", &share],
+                        "versioned" => {
+                            let live = ["--key-scope", "live", "--on-conflict", "replace"];
+                            &[&[&*version, "--key", &key, "--in", "1s"], &live[..]].concat()
+                        }
+                        _ => &[],
+                    };
+                    self.enqueue_with(job, None, more);
+                }
             }
         }
     }
 
     fn enqueue_by_command(&self, job: &str, key: Option<&str>) {
-        let enqueue = jobctl(["enqueue", job]).env("JOBCTL_DATABASE_URL", &self.db.url());
+        self.enqueue_with(job, key, &[]);
+    }
+
+    fn enqueue_with(&self, job: &str, key: Option<&str>, more: &[&str]) {
+        let enqueue = jobctl(["enqueue", job]).args(more.iter().copied());
+        let enqueue = enqueue.env("JOBCTL_DATABASE_URL", &self.db.url());
         let enqueue = key.into_iter().fold(enqueue, |call, key| call.args(["--key", key])).run();
         match enqueue.status.code() {
             Some(0) => {
@@ -473,6 +526,67 @@ impl Chaos {
                 act("resume");
             }
         }
+    }
+
+    /// Holds jobs, edits payloads, and acts on many runs at once.
+    fn operate_on_many(&self) {
+        let mut random = self.random(6);
+        let call = |arguments: &[&str]| {
+            let call = jobctl(arguments.iter().copied());
+            call.env("JOBCTL_DATABASE_URL", &self.db.url())
+        };
+        let act = |arguments: &[&str]| {
+            let done = call(arguments).run();
+            if !matches!(done.status.code(), Some(0 | 1 | 3 | 4 | 5)) {
+                self.problem(done.to_string());
+            }
+            done.status.code() == Some(0)
+        };
+        let now =
+            || self.db.try_query("SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint");
+        let archive = self.folder.join("archive");
+        let archive = archive.to_str().unwrap();
+        while self.wait(random.millis(500, 2500)) {
+            let job = random.pick(&JOBS).unwrap().0;
+            let kind =
+                *random.pick(&["hold", "edit", "cancel all", "retry all", "archive"]).unwrap();
+            self.count(kind);
+            match kind {
+                "hold" => {
+                    let held = act(&["hold", "--job", job]);
+                    let from = now().ok().filter(|_| held);
+                    self.wait(random.millis(100, 2000));
+                    let until = now();
+                    if let (Some(from), Ok(until)) = (from, until) {
+                        self.note(format!("held {job} {from} {until}"));
+                    }
+                    act(&["release", "--job", job]);
+                }
+                "edit" => {
+                    let version = format!(r#"{{"version": {}}}"#, random.below(1 << 30));
+                    let edit = ["edit", "--all-waiting", "--job", "versioned", "--yes"];
+                    call(&edit).args(["--payload-file", "-"]).stdin(version).run();
+                }
+                "cancel all" => drop(act(&["cancel", "--all-waiting", "--job", job, "--yes"])),
+                "retry all" => {
+                    self.note("retry-all");
+                    act(&["retry", "--all-cancelled", "--job", job, "--yes"]);
+                }
+                _ => {
+                    let prune =
+                        ["prune", "--older-than", "12s", "--dead-older-than", "12s", "--yes"];
+                    let prune = call(&prune).args(["--archive", archive]).spawn();
+                    if random.below(2) == 0 {
+                        self.wait(random.millis(1, 60));
+                        prune.signal(Signal::KILL);
+                    }
+                    prune.wait();
+                }
+            }
+        }
+        // A failed call may have left a hold, which would keep runs from their end.
+        let release = "DELETE FROM jobctl.job_holds";
+        wait_until("the holds end", || self.db.try_query(release).is_ok());
     }
 
     /// Notes when the machine itself stops the ticks.
@@ -552,6 +666,9 @@ fn run(
         if kind == "timeout" {
             definitions += "timeout = '1s'\n";
         }
+        for (_, keys) in KEYS.iter().filter(|(of, _)| *of == kind) {
+            writeln!(definitions, "{keys}").unwrap();
+        }
     }
     db.apply(&definitions);
     db.execute(sabotage);
@@ -571,6 +688,7 @@ fn run(
     for (kind, _, limit, _) in JOBS.iter().filter(|job| job.2 > 0) {
         chaos.note(format!("limit {kind} {limit}"));
     }
+    RULES.iter().for_each(|rule| chaos.note(rule));
     // A crash takes as long as its lease.
     let each = "SELECT jobctl.enqueue(name) FROM jobctl.job_definitions WHERE name <> 'crash'";
     chaos.db.query(each).lines().for_each(|id| chaos.note(format!("answer {id} -")));
@@ -602,6 +720,12 @@ fn run(
         let rows = chaos.db.query(query);
         (&chaos.log).write_all(rows.as_bytes()).unwrap();
         (&chaos.log).write_all(if rows.is_empty() { b"" } else { b"\n" }).unwrap();
+    }
+    // A prune that was killed may leave a part of a line.
+    for line in fs::read_to_string(path("archive")).unwrap_or_default().lines() {
+        if let Ok(run) = serde_json::from_str::<serde_json::Value>(line) {
+            chaos.note(format!("archived {}", run["id"]));
+        }
     }
     let log = fs::read_to_string(path("log")).unwrap();
     let mut problems = std::mem::take(&mut *chaos.problems.lock().unwrap());
@@ -636,7 +760,7 @@ fn every_promise_holds_while_everything_fails() {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let seed = setting("CHAOS_SEED").unwrap_or(if seconds.is_some() { now } else { SHORT_SEED });
     let time = seconds.map_or(SHORT, Duration::from_secs);
-    let actions: [fn(&Chaos); 7] = [
+    let actions: [fn(&Chaos); 8] = [
         Chaos::signal,
         |chaos| chaos.disturb(1),
         |chaos| chaos.disturb(2),
@@ -644,6 +768,7 @@ fn every_promise_holds_while_everything_fails() {
         |chaos| chaos.enqueue(4),
         |chaos| chaos.enqueue(5),
         Chaos::operate,
+        Chaos::operate_on_many,
     ];
     let problems = run(seed, time, "", &actions, Chaos::is_drained);
     assert!(problems.is_empty(), "CHAOS_SEED={seed}:\n{}", problems.join("\n"));

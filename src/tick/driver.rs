@@ -98,7 +98,7 @@ pub(super) struct Driver {
     /// Events for the machine, the oldest first.
     pub(super) events: VecDeque<Event>,
     /// Instructions of the latest event, the next one first.
-    pub(super) instructions: VecDeque<Instruction>,
+    instructions: VecDeque<Instruction>,
     /// When to begin to connect.
     pub(super) connect_at: Option<Instant>,
     /// Whether output is stored after the next renewal.

@@ -3,11 +3,15 @@
 //!
 //! | written by | lines |
 //! |---|---|
-//! | a job | `start RUN ATTEMPT TICK JOB`, `beat`, `term`, `end ... CODE`, `effect ... KEY` |
+//! | a job | `start RUN ATTEMPT TICK JOB`, `beat`, `term`, `end ... CODE`, `effect ... KEY`, |
+//! | | `version ... VERSION`, of the payload that it got |
 //! | the test | `tick TICK WORKER CONCURRENCY`, `fault TICK`, `gone TICK`, `limit JOB N` |
 //! | | `answer RUN KEY`, `retry RUN`, `force RUN`, `pause JOB`, `schedule JOB FIRST TIMES` |
+//! | | `share-limit JOB N`, `rate JOB MICROS BURST`, `held JOB FROM UNTIL`, |
+//! | | `prune RUN`, `retry-all` |
 //! | a trigger | `insert RUN JOB MAX KEY NOMINAL`, `change RUN FROM TO ATTEMPTS MAX` |
-//! | at the end | `run RUN STATUS`, `recorded KEY`, |
+//! | | `claim RUN ATTEMPT JOB SHARE TIME EXPIRES`, `payload RUN VERSION` |
+//! | at the end | `run RUN STATUS`, `recorded KEY`, `archived RUN`, |
 //! | | `attempt RUN ATTEMPT WORKER OUTCOME CODE STARTED FINISHED` |
 //!
 //! `fault` means that the tick gets SIGKILL or SIGSTOP, or that the machine stalls. From then on,
@@ -63,6 +67,11 @@ pub fn broken(text: &str) -> Vec<String> {
     log.each_key_has_one_run();
     log.each_time_fires_once();
     log.each_effect_happens_once();
+    log.limits_hold_in_the_database();
+    log.rates_hold();
+    log.neither_held_nor_expired_runs_are_claimed();
+    log.the_last_version_of_a_payload_runs();
+    log.archived_or_kept();
     log.broken.into_inner()
 }
 
@@ -76,7 +85,7 @@ impl<'a> Log<'a> {
                     self.problem(format!("run {run} attempt {attempt} started twice"));
                 }
             }
-            ["beat" | "term" | "end" | "effect", run, attempt, _, ref more @ ..] => {
+            ["beat" | "term" | "end" | "effect" | "version", run, attempt, _, ref more @ ..] => {
                 let Some(execution) = self.executions.get_mut(&(number(run), number(attempt)))
                 else {
                     return self.problem(format!("run {run} attempt {attempt}: no start"));
@@ -217,8 +226,9 @@ impl<'a> Log<'a> {
     fn transitions_are_legal_and_starts_bounded(&self) {
         for (run, changes) in &self.changes {
             let name = run.to_string();
-            let retries =
-                self.count(["retry", name.as_str()]) + self.count(["force", name.as_str()]);
+            let retries = self.count(["retry", name.as_str()])
+                + self.count(["force", name.as_str()])
+                + self.all("retry-all").len();
             let ["insert", _, _, first_max, ..] = *changes[0] else {
                 self.problem(format!("run {run}: no insert"));
                 continue;
@@ -370,24 +380,155 @@ impl<'a> Log<'a> {
     }
 }
 
+/// A claim by the database's data.
+#[derive(Clone, Copy)]
+struct Claim<'a> {
+    run: i64,
+    attempt: i64,
+    job: &'a str,
+    share: &'a str,
+    time: i64,
+    /// The version of the payload that was claimed.
+    version: Option<&'a str>,
+}
+
+impl<'a> Log<'a> {
+    /// Returns the claims, except those that were released, and calls `running` after each one with
+    /// those whose runs run. The trigger's lines are in the order of the changes.
+    fn claims(&self, mut running: impl FnMut(&[Claim<'a>])) -> Vec<Claim<'a>> {
+        let (mut claims, mut now) = (Vec::<Claim>::new(), Vec::<Claim>::new());
+        let mut versions: BTreeMap<i64, &str> = BTreeMap::new();
+        for line in &self.lines {
+            match line[..] {
+                ["payload", run, version] => drop(versions.insert(number(run), version)),
+                ["claim", run, attempt, job, share, time, _] => {
+                    let run = number(run);
+                    let (attempt, time) = (number(attempt), number(time));
+                    let version = versions.get(&run).copied();
+                    let claim = Claim { run, attempt, job, share, time, version };
+                    claims.push(claim);
+                    now.push(claim);
+                    running(&now);
+                }
+                ["change", run, "running", _, attempts, _] => {
+                    now.retain(|claim| claim.run != number(run));
+                    let is_released =
+                        |it: &Claim| it.run == number(run) && it.attempt > number(attempts);
+                    claims.retain(|claim| !is_released(claim));
+                }
+                _ => {}
+            }
+        }
+        claims
+    }
+
+    fn limits_hold_in_the_database(&self) {
+        let limits = |word: &str| -> BTreeMap<&str, usize> {
+            let limits = self.all(word).into_iter();
+            limits.map(|row| (row[0], usize::try_from(number(row[1])).unwrap())).collect()
+        };
+        let (of_jobs, of_shares) = (limits("limit"), limits("share-limit"));
+        self.claims(|now| {
+            let Claim { run, job, share, .. } = now[now.len() - 1];
+            let same_job = now.iter().filter(|other| other.job == job);
+            let same_share = same_job.clone().filter(|other| other.share == share).count();
+            for (running, limits, of) in
+                [(same_job.count(), &of_jobs, job), (same_share, &of_shares, share)]
+            {
+                if limits.get(job).is_some_and(|limit| running > *limit) {
+                    self.problem(format!("run {run}: {running} claims of {of} at once"));
+                }
+            }
+        });
+    }
+
+    fn rates_hold(&self) {
+        let mut claims = self.claims(|_| {});
+        claims.sort_by_key(|claim| claim.time);
+        for rate in self.all("rate") {
+            let (interval, burst) = (number(rate[1]), number(rate[2]));
+            let times = claims.iter().filter(|claim| claim.job == rate[0]).map(|claim| claim.time);
+            let times: Vec<_> = times.collect();
+            for (place, last) in times.iter().enumerate() {
+                let exceeds = times[..place]
+                    .iter()
+                    .zip((1..=place as i64).rev())
+                    .any(|(first, before)| before + 1 > burst + (last - first) / interval);
+                if exceeds {
+                    self.problem(format!("too many claims of {} at {last}", rate[0]));
+                }
+            }
+        }
+    }
+
+    fn neither_held_nor_expired_runs_are_claimed(&self) {
+        let holds = self.all("held");
+        for claim in self.all("claim") {
+            let [run, _, job, _, time, expires] = claim[..] else { continue };
+            if expires != "-" && number(expires) <= number(time) {
+                self.problem(format!("run {run} was claimed after it had expired"));
+            }
+            let time = number(time);
+            let is_held = |hold: &Vec<&str>| {
+                hold[0] == job && (number(hold[1])..number(hold[2])).contains(&time)
+            };
+            if holds.iter().any(is_held) {
+                self.problem(format!("run {run} was claimed while {job} was held"));
+            }
+        }
+    }
+
+    fn the_last_version_of_a_payload_runs(&self) {
+        for claim in self.claims(|_| {}) {
+            let [run, attempt] = [claim.run, claim.attempt].map(|number| number.to_string());
+            for line in self.all("version") {
+                if line[..2] == [&*run, &*attempt] && line.get(3).copied() != claim.version {
+                    let (got, last) = (line.get(3), claim.version);
+                    self.problem(format!("run {run} got version {got:?}, not {last:?}"));
+                }
+            }
+        }
+    }
+
+    fn archived_or_kept(&self) {
+        let named = |word: &str| -> BTreeSet<i64> {
+            self.all(word).iter().map(|row| number(row[0])).collect()
+        };
+        let (archived, pruned) = (named("archived"), named("prune"));
+        for run in self.changes.keys().filter(|run| self.is_deleted(**run)) {
+            if !archived.contains(run) && !pruned.contains(run) {
+                self.problem(format!("run {run} is deleted and not archived"));
+            }
+        }
+    }
+}
+
 /// Two attempts of a run, the first of which loses its lease, and a run of the same job beside it.
 const KEPT: &str = "\
 0 limit once 2
+0 share-limit once 2
+0 rate once 1 2
+0 held once 2000 3000
 0 schedule once 600 1
 0 tick t1 a 2
 0 tick t2 b 2
 0 answer 1 k
 0 insert 1 once 2 k -
 0 insert 2 once 1 - 600
+0 payload 1 7
 0 change 1 queued running 1 2
+0 claim 1 1 once s 1000 5000
 1 start 1 1 t1 once
+1 version 1 1 t1 7
 0 change 2 queued running 1 1
+0 claim 2 1 once s 1001 -
 1 start 2 1 t2 once
 2 beat 1 1 t1
 3 term 1 1 t1
 3 end 1 1 t1 143
 0 change 1 running failed 1 2
 0 change 1 failed running 2 2
+0 claim 1 2 once s 4000 5000
 4 start 1 2 t2 once
 5 effect 1 2 t2 k
 5 end 1 2 t2 0
@@ -395,6 +536,10 @@ const KEPT: &str = "\
 6 effect 2 1 t2 k2
 6 end 2 1 t2 0
 0 change 2 running succeeded 1 1
+0 insert 9 once 1 - -
+0 change 9 queued cancelled 0 1
+0 change 9 cancelled deleted 0 1
+0 archived 9
 7 gone t1
 7 gone t2
 0 run 1 succeeded
@@ -455,6 +600,21 @@ fn repeated_and_unbounded_starts_are_found() {
 fn exceeded_limits_are_found() {
     breaks("0 limit once 2", "0 limit once 1", "run 2 attempt 1: 2 runs of once");
     breaks("0 tick t2 b 2", "0 tick t2 b 1", "run 1 attempt 2: 2 runs of worker b");
+}
+
+#[test]
+fn broken_rules_of_claims_are_found() {
+    breaks("0 limit once 2", "0 limit once 1", "run 2: 2 claims of once at once");
+    breaks("0 share-limit once 2", "0 share-limit once 1", "run 2: 2 claims of s at once");
+    breaks("0 rate once 1 2", "0 rate once 9999 2", "too many claims of once at 4000");
+    breaks(
+        "0 held once 2000 3000",
+        "0 held once 2000 5000",
+        "run 1 was claimed while once was held",
+    );
+    breaks("s 4000 5000", "s 5000 5000", "run 1 was claimed after it had expired");
+    breaks("0 payload 1 7", "0 payload 1 8", "run 1 got version");
+    breaks("0 archived 9\n", "", "run 9 is deleted and not archived");
 }
 
 #[test]
