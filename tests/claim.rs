@@ -105,10 +105,7 @@ fn runs_of_a_slow_claim_are_executed() {
     // Far longer than a claim may wait for a thread.
     proxy.delay(Duration::from_millis(150));
     for started in 1..=2 {
-        db.jobctl(["tick", "--limit", "1", "--max-time", "20s"])
-            .env("JOBCTL_DATABASE_URL", &proxy.url())
-            .run()
-            .success();
+        db.jobctl(["tick", "--limit", "1", "--max-time", "20s"]).through(&proxy).run().success();
         assert_eq!(db.query("SELECT sum(attempts) FROM jobctl.job_runs"), started.to_string());
     }
     // From a claim to its release, the network takes 10 times 150 ms. So a claim that is released
@@ -134,8 +131,7 @@ fn a_tick_runs_all_due_runs_even_if_claims_are_slow() {
          SELECT 'shell', '{\"command\": \"true\"}', 'early', now() + interval '1 hour' FROM \
          generate_series(1, 3)",
     );
-    let tick =
-        db.jobctl(["tick", "--concurrency", "2"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick", "--concurrency", "2"]).through(&proxy).spawn();
     wait_until("the first result", || {
         db.query("SELECT count(*) > 0 FROM jobctl.job_attempts") == "t"
     });
@@ -238,10 +234,7 @@ fn a_tick_works_with_fewer_threads_than_its_concurrency() {
         "exec setpriv --reuid 54321 --clear-groups prlimit --nproc=8 '{}' \"$@\"",
         program.display()
     );
-    let tick = db
-        .jobctl(["tick", "--concurrency", "40"])
-        .after(&limited)
-        .env("JOBCTL_DATABASE_URL", &proxy.url());
+    let tick = db.jobctl(["tick", "--concurrency", "40"]).after(&limited).through(&proxy);
     tick.run().success().stderr_has("threads instead of 40").nowhere("panicked");
     assert_eq!(
         db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"),
@@ -256,8 +249,7 @@ fn a_tick_far_from_its_database_prefetches_for_the_time_of_an_answer() {
     proxy.delay(Duration::from_millis(20));
     // Too long for a prefetch if the database is near.
     insert(&db, 12, "sleep 0.15");
-    let tick =
-        db.jobctl(["tick", "--concurrency", "1"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick", "--concurrency", "1"]).through(&proxy).spawn();
     wait_until("a prefetch", || running(&db) > 1);
     tick.wait().success();
     assert_eq!(
@@ -560,7 +552,7 @@ fn a_tick_that_lost_the_claim_right_claims_nothing() {
         let id = db.enqueue(["shell", "--", "true"]);
         // Between taking the claim right and the claim.
         proxy.freeze_after("COMMIT\0");
-        let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        let tick = db.jobctl(["tick"]).through(&proxy).spawn();
         wait_until("the tick to claim", || proxy.is_frozen());
         wait_until("the claim right", || {
             db.query("SELECT count(claiming_tick) FROM jobctl.job_workers") == "1"
@@ -624,7 +616,7 @@ fn a_release_does_not_undo_a_later_claim_of_the_same_attempt() {
     );
     proxy.lose_answer_to(&["releases claims that were never started", "COMMIT"]);
     let flags = ["--worker", "w", "--concurrency", "1"];
-    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(1);
     wait_until("the answer to be lost", || proxy.has_lost());
     gate.open();

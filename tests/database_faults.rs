@@ -19,7 +19,7 @@ fn an_unreachable_database_is_one_line_and_exit_5() {
         } else {
             proxy.cut()
         }
-        let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run();
+        let tick = db.jobctl(["tick"]).through(&proxy).run();
         let tick = tick.exits(5).stdout("").complains_once();
         assert!(tick.took < Duration::from_secs(10), "{tick}");
         // The tick does not retry the connection: cron starts the next tick in a minute.
@@ -84,8 +84,7 @@ fn a_result_is_recorded_once_if_the_answer_is_lost() {
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick =
-        db.jobctl(["tick", "--worker", "w"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick", "--worker", "w"]).through(&proxy).spawn();
     gate.wait_for_starts(1);
     proxy.lose_answer_to(&["INSERT INTO jobctl.job_attempts", "COMMIT"]);
     gate.open();
@@ -108,8 +107,7 @@ fn a_result_whose_answer_is_lost_is_not_called_unrecorded() {
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick =
-        db.jobctl(["tick", "--lease", "2s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick", "--lease", "2s"]).through(&proxy).spawn();
     gate.wait_for_starts(1);
     proxy.lose_answer_and_cut(&["INSERT INTO jobctl.job_attempts", "COMMIT"]);
     gate.open();
@@ -125,7 +123,7 @@ fn a_claim_is_released_if_the_answer_is_lost() {
     let proxy = Proxy::to(&db);
     let id = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
     proxy.lose_answer_to(&["SKIP LOCKED", "COMMIT"]);
-    let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).run().success();
+    let tick = db.jobctl(["tick"]).through(&proxy).run().success();
     let tick = tick.stderr_has(
         "cannot claim runs: connection closed after COMMIT was sent, so it may have succeeded",
     );
@@ -149,10 +147,7 @@ fn an_enqueue_without_an_answer_to_commit_reports_an_unknown_outcome() {
     ] {
         let proxy = Proxy::to(&db);
         proxy.freeze_after(statement);
-        let enqueue = db
-            .jobctl(["enqueue", "shell", "--", "true"])
-            .env("JOBCTL_DATABASE_URL", &proxy.url())
-            .run();
+        let enqueue = db.jobctl(["enqueue", "shell", "--", "true"]).through(&proxy).run();
         enqueue.exits(5).stdout("").complains_once().stderr_has(expected);
     }
 }
@@ -191,8 +186,7 @@ fn a_claim_is_released_after_an_outage_longer_than_its_lease() {
     let proxy = Proxy::to(&db);
     let id = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
     proxy.lose_answer_and_cut(&["SKIP LOCKED", "COMMIT"]);
-    let tick =
-        db.jobctl(["tick", "--lease", "2s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick", "--lease", "2s"]).through(&proxy).spawn();
     wait_until("the loss", || proxy.has_lost());
     let over = "SELECT locked_until < now() FROM jobctl.job_runs";
     wait_until("the lease to be over", || db.query(over) == "t");
@@ -209,7 +203,7 @@ fn a_tick_that_gave_up_waiting_claims_nothing_later() {
     gate.enqueue(&db);
     let next = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
     let flags = ["--concurrency", "1", "--lease", "1h"];
-    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(1);
     wait_until("the claim", || {
         db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'") == "1"
@@ -244,7 +238,7 @@ fn a_lingering_tick_survives_an_outage() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let flags = ["--linger", "--max-time", "1h"];
-    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     db.wait_for_status(db.enqueue(["shell", "--", "true"]), "succeeded");
     let connections = proxy.connections();
     proxy.cut();
@@ -260,7 +254,7 @@ fn a_lingering_tick_reconnects_when_its_session_ends_before_its_first_exchange()
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     proxy.lose_answer_to(&["WITH RECURSIVE lanes"]);
-    let tick = db.jobctl(["tick", "--linger"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick", "--linger"]).through(&proxy).spawn();
     wait_until("the session to end", || proxy.has_lost());
     let id = db.enqueue(["shell", "--", "true"]);
     db.wait_for_status(id, "succeeded");
@@ -295,7 +289,7 @@ fn a_tick_pauses_while_the_database_is_read_only() {
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).through(&proxy).spawn();
     gate.wait_for_starts(1);
     let read_only = format!("ALTER DATABASE {} SET default_transaction_read_only = on", db.name());
     let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity

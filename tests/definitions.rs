@@ -467,7 +467,7 @@ fn a_run_within_a_limit_is_claimed_only_with_the_privilege() {
     let id = db.enqueue(["a"]);
     // Between the count and the claim.
     proxy.freeze_after("The due runs of limited definitions");
-    let tick = db.jobctl(["tick"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).through(&proxy).spawn();
     wait_until("the tick to count", || proxy.is_frozen());
     let elsewhere = "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'";
     db.execute(&format!("UPDATE jobctl.job_workers SET {elsewhere}"));

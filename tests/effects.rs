@@ -325,10 +325,7 @@ fn once_records_the_result_although_the_database_restarts() {
         let waiting = counter
             .then(&format!("while [ ! -e '{}' ]; do sleep 0.02; done; {script}", go.display()));
         let before = counter.times();
-        let once = db
-            .jobctl(["once", "k", "--", "sh", "-c", &waiting])
-            .env("JOBCTL_DATABASE_URL", &proxy.url())
-            .spawn();
+        let once = db.jobctl(["once", "k", "--", "sh", "-c", &waiting]).through(&proxy).spawn();
         // Not only the effect in the database: the answer may still be on its way.
         wait_until("the command to run", || counter.times() > before);
         proxy.cut();

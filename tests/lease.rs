@@ -89,8 +89,7 @@ fn jobs_survive_a_short_silence_of_the_database() {
         let proxy = Proxy::to(&db);
         let gate = Gate::new();
         let id = gate.enqueue(&db);
-        let tick =
-            db.jobctl(["tick", "--lease", "12s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        let tick = db.jobctl(["tick", "--lease", "12s"]).through(&proxy).spawn();
         gate.wait_for_starts(1);
         let before = lease(&db, id);
         if cut {
@@ -132,7 +131,7 @@ fn a_job_whose_lease_cannot_be_renewed_is_killed_before_the_lease_ends() {
         );
         let id = db.enqueue_script(&script);
         let flags = ["--lease", "4s", "--worker", "lonely"];
-        let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
         gate.wait_for_starts(1);
         if cut {
             proxy.cut()
@@ -165,8 +164,7 @@ fn a_job_that_was_ended_without_a_lease_is_not_logged_as_interrupted() {
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick =
-        db.jobctl(["tick", "--lease", "4s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick", "--lease", "4s"]).through(&proxy).spawn();
     gate.wait_for_starts(1);
     proxy.cut();
     wait_until("the job's end", || !gate.has_processes());
@@ -188,8 +186,7 @@ fn a_result_is_recorded_after_an_outage_that_outlasted_the_lease() {
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     let id = gate.enqueue(&db);
-    let tick =
-        db.jobctl(["tick", "--lease", "6s"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick", "--lease", "6s"]).through(&proxy).spawn();
     gate.wait_for_starts(1);
     proxy.cut();
     gate.open();
@@ -213,7 +210,7 @@ fn all_leases_are_renewed_in_one_statement_over_a_slow_connection() {
     );
     proxy.delay(Duration::from_millis(75));
     let flags = ["--lease", "4s", "--concurrency", "30"];
-    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(30);
     db.wait_for_renewals(ids[0], 2);
     let leases = "SELECT count(*), count(DISTINCT locked_until), min(locked_until) > now() FROM \
@@ -345,10 +342,7 @@ fn locks_of_an_unreachable_host_are_released() {
     let proxy = Proxy::to(&db);
     let id = db.enqueue(["shell", "--", "true"]);
     proxy.freeze_after("WITH RECURSIVE lanes");
-    let tick = db
-        .jobctl(["tick", "--worker", "lost", "--lease", "3s"])
-        .env("JOBCTL_DATABASE_URL", &proxy.url())
-        .spawn();
+    let tick = db.jobctl(["tick", "--worker", "lost", "--lease", "3s"]).through(&proxy).spawn();
     wait_until("the claim to be cut off", || proxy.is_frozen());
     tick.signal(Signal::KILL);
     // The server must end the session, because no packet ever arrives.

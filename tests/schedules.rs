@@ -714,8 +714,7 @@ fn a_fire_computed_from_a_changed_schedule_does_nothing() {
         ));
         let proxy = Proxy::to(&db);
         proxy.freeze_after("fire.sql checks them");
-        let tick =
-            jobctl(["tick", "--queue", "none"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        let tick = jobctl(["tick", "--queue", "none"]).through(&proxy).spawn();
         wait_until("the tick to have looked", || {
             proxy.is_frozen()
                 && db.query(

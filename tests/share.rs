@@ -205,6 +205,6 @@ fn a_lost_connection_is_not_taken_for_a_slow_claim_of_a_limited_job() {
     db.enqueue(["a"]);
     proxy.freeze_after("The due runs of limited definitions");
     let tick = db.jobctl(["tick", "--lease", "3s", "--quiet"]);
-    let tick = tick.env("JOBCTL_DATABASE_URL", &proxy.url()).run().exits(5);
+    let tick = tick.through(&proxy).run().exits(5);
     tick.stderr_has("the database does not answer").nowhere("jobs with limits wait");
 }

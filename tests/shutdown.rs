@@ -250,7 +250,7 @@ fn a_signal_at_any_moment_of_the_start_leaves_no_process_behind() {
             serde_json::json!({ "command": gate.script() }).to_string().replace('\'', "''")
         ));
         let before = proxy.connections();
-        let tick = db.jobctl(["tick", "--quiet"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        let tick = db.jobctl(["tick", "--quiet"]).through(&proxy).spawn();
         if moment % 2 == 1 {
             wait_until("a connection", || proxy.connections() > before);
         }
@@ -278,7 +278,7 @@ fn a_tick_without_its_database_exits_within_its_timeouts() {
         let gate = Gate::new();
         let id = gate.enqueue(&db);
         let flags = ["--grace", "1s", "--lease", "1m"];
-        let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
         gate.wait_for_starts(1);
         if cut {
             proxy.cut()
@@ -337,7 +337,7 @@ fn an_unstarted_run_has_no_attempt_even_if_the_tick_ends_at_once() {
         ));
     }
     let flags = ["--concurrency", "1", "--grace", "0s"];
-    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(1);
     // Before prefetched runs are released.
     proxy.freeze();
@@ -364,7 +364,7 @@ fn a_signal_reaches_the_jobs_even_if_the_database_is_silent() {
     let gate = Gate::new();
     let id = gate.enqueue(&db);
     let flags = ["--linger", "--grace", "1s", "--lease", "1m"];
-    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(1);
     db.wait_for_status(id, "running");
     proxy.freeze();
@@ -384,7 +384,7 @@ fn a_signal_stops_a_tick_that_waits_for_a_renewal() {
         let gate = Gate::new();
         let id = gate.enqueue(&db);
         let flags = ["--grace", grace, "--lease", "1m"];
-        let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
         gate.wait_for_starts(1);
         proxy.freeze_after("renews the leases");
         wait_until("the renewal", || proxy.is_frozen());
@@ -402,7 +402,7 @@ fn an_idle_tick_exits_within_grace_and_two_seconds_of_silence() {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
         let flags = ["--linger", "--grace", "1s", "--quiet"];
-        let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+        let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
         wait_until("the tick to linger", || {
             db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL")
                 == "1"
@@ -422,7 +422,7 @@ fn a_signal_ends_a_tick_that_waits_for_its_first_connection() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     proxy.freeze();
-    let tick = db.jobctl(["tick", "--quiet"]).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick", "--quiet"]).through(&proxy).spawn();
     wait_until("an attempt to connect", || proxy.connections() > 0);
     tick.signal(Signal::TERM);
     let tick = tick.wait().success().stderr("");

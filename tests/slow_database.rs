@@ -36,7 +36,7 @@ fn a_result_is_recorded_although_renewals_take_longer_than_a_heartbeat() {
     let (ends, stays) = (db.enqueue_script("sleep 6"), gate.enqueue(&db));
     slow_down(&db, "job_runs", "UPDATE", RENEWAL, 1.5);
     let flags = ["--lease", LEASE, "--max-time", "5s"];
-    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(1);
     proxy.delay(Duration::from_millis(500));
     // The other lease is renewed meanwhile.
@@ -54,7 +54,7 @@ fn a_signal_records_results_although_renewals_take_longer_than_a_heartbeat() {
     let id = gate.enqueue(&db);
     slow_down(&db, "job_runs", "UPDATE", RENEWAL, 2.0);
     let flags = ["--lease", LEASE, "--linger", "--grace", "0s"];
-    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(1);
     proxy.delay(Duration::from_millis(500));
     wait_for_sleep(&db);
@@ -72,7 +72,7 @@ fn runs_start_although_a_wake_takes_longer_than_a_heartbeat() {
     slow_down(&db, "job_workers", "UPDATE", "true", 1.6);
     proxy.delay(Duration::from_millis(450));
     let flags = ["--lease", LEASE, "--max-time", "1m"];
-    let tick = db.jobctl(["tick"]).args(flags).env("JOBCTL_DATABASE_URL", &proxy.url()).spawn();
+    let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     ids.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
     tick.wait_within(Duration::from_secs(60)).success().stderr_has("the database is slow: ");
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::TestDb;
+use super::{Proxy, TestDb};
 
 /// No command of a test takes longer.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -82,6 +82,11 @@ impl<'db> Invocation<'db> {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
+    }
+
+    /// Reaches the database through this proxy.
+    pub fn through(self, proxy: &Proxy) -> Self {
+        self.env("JOBCTL_DATABASE_URL", &proxy.url())
     }
 
     pub fn env_clear(mut self) -> Self {
