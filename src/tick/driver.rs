@@ -101,10 +101,14 @@ pub(super) struct Driver {
     instructions: VecDeque<Instruction>,
     /// When to begin to connect.
     pub(super) connect_at: Option<Instant>,
+    /// The claims whose leases were extended, and whose output is stored next.
+    renewed: Vec<FencingToken>,
     /// Whether output is stored after the next renewal.
     stores_output: bool,
     /// The output that is being stored is of these claims.
     storing: Vec<FencingToken>,
+    /// The last of them. The next output begins after it, so that each job has its turn.
+    last_stored: Option<FencingToken>,
 }
 
 impl Driver {
@@ -116,8 +120,10 @@ impl Driver {
             events: VecDeque::new(),
             instructions: VecDeque::new(),
             connect_at: None,
+            renewed: Vec::new(),
             stores_output: true,
             storing: Vec::new(),
+            last_stored: None,
         }
     }
 
@@ -129,6 +135,9 @@ impl Driver {
             }
         }
         let Some(event) = self.events.pop_front() else {
+            if let Some(step) = self.output(runtime) {
+                return step;
+            }
             if !runtime.wake_when(self.machine.wake_when(), self.machine.bytes()) {
                 return Step::Wait(self.machine.until().into_iter().chain(self.connect_at).min());
             }
@@ -166,6 +175,9 @@ impl Driver {
         left: store::Result<BTreeSet<i64>>,
     ) {
         self.stores_output = left.is_ok();
+        if let Err(error) = &left {
+            runtime.log(Level::Debug, &error.to_string());
+        }
         let is_left = |id| left.as_ref().map_or(true, |left| left.contains(id));
         let storing = std::mem::take(&mut self.storing);
         let left = storing.iter().filter(|claim| is_left(&claim.id));
@@ -199,6 +211,7 @@ impl Driver {
         match instruction {
             Instruction::Connect(pause) => {
                 runtime.disconnect();
+                self.renewed.clear();
                 // Not all ticks connect at the same time.
                 let pause = pause.mul_f64(0.5 + runtime.random() / 2.0);
                 self.connect_at = Some(runtime.now() + pause);
@@ -216,9 +229,10 @@ impl Driver {
                 self.events.push_front(Event::Ended(unstarted));
             }
             Instruction::Extend(claims, until) => {
-                let stores = std::mem::replace(&mut self.stores_output, true);
                 runtime.extend(&claims, until);
-                return stores.then(|| self.output(runtime, claims)).flatten();
+                if std::mem::replace(&mut self.stores_output, true) {
+                    self.renewed = claims;
+                }
             }
             Instruction::Stop(claim, why) => runtime.stop(&claim, why),
             Instruction::Hurry => runtime.hurry(),
@@ -229,9 +243,13 @@ impl Driver {
         None
     }
 
-    /// Returns what the jobs of these claims have printed. It is stored after their leases were
-    /// renewed: a lease matters more. After a failure, none is stored at the next renewal.
-    fn output(&mut self, runtime: &mut impl Runtime, claims: Vec<FencingToken>) -> Option<Step> {
+    /// Returns what running jobs have printed, to store it before the next wait: leases, stops and
+    /// results matter more. After a failure, none is stored after the next renewal.
+    fn output(&mut self, runtime: &mut impl Runtime) -> Option<Step> {
+        let mut claims = std::mem::take(&mut self.renewed);
+        claims.sort_unstable();
+        let after_last = claims.partition_point(|claim| Some(*claim) <= self.last_stored);
+        claims.rotate_left(after_last);
         let mut room = OUTPUT_AT_ONCE;
         let mut outputs = Vec::new();
         for claim in claims {
@@ -243,6 +261,7 @@ impl Driver {
                 outputs.push((claim, output));
             }
         }
+        self.last_stored = self.storing.last().copied();
         (!outputs.is_empty()).then_some(Step::Store(outputs))
     }
 }

@@ -577,6 +577,20 @@ impl Checks {
         }
     }
 
+    /// A tick stores output.
+    pub(super) fn stores(&mut self, tick: &Tick) {
+        if tick.connected.is_none() {
+            self.fail(format!("{} stores output without a session", tick.name));
+        }
+        let goes_on = |claim: &&FencingToken| {
+            let is_asked = tick.pool.stops.get(claim).is_none_or(|stop| stop.asked.is_some());
+            self.lost.contains_key(claim) && !is_asked
+        };
+        if let Some(claim) = tick.pool.running.keys().find(goes_on) {
+            self.fail(format!("{} stores output before {claim:?} is stopped", tick.name));
+        }
+    }
+
     /// A tick exits. It has a connection if there could be one for long.
     pub(super) fn reconnects(
         &mut self,
