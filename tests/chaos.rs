@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 
-use crate::support::{Proxy, Running, TestDb, jobctl, server, temp_dir, wait_until};
+use crate::support::{Invocation, Proxy, Running, TestDb, jobctl, server, temp_dir, wait_until};
 
 /// The time in which all runs must finish after the last fault, on the slowest machine.
 const DRAIN: Duration = Duration::from_secs(180);
@@ -463,8 +463,7 @@ impl Chaos {
     }
 
     fn enqueue_with(&self, job: &str, key: Option<&str>, more: &[&str]) {
-        let enqueue = jobctl(["enqueue", job]).args(more.iter().copied());
-        let enqueue = enqueue.env("JOBCTL_DATABASE_URL", &self.db.url());
+        let enqueue = self.call(&["enqueue", job]).args(more.iter().copied());
         let enqueue = key.into_iter().fold(enqueue, |call, key| call.args(["--key", key])).run();
         match enqueue.status.code() {
             Some(0) => {
@@ -488,17 +487,30 @@ impl Chaos {
         }
     }
 
+    fn call(&self, arguments: &[&str]) -> Invocation<'static> {
+        jobctl(arguments.iter().copied()).env("JOBCTL_DATABASE_URL", &self.db.url())
+    }
+
+    /// Executes a command of an operator. Returns whether it succeeded.
+    fn act(&self, arguments: &[&str]) -> bool {
+        let done = self.call(arguments).run();
+        if !matches!(done.status.code(), Some(0 | 1 | 3 | 4 | 5)) {
+            self.problem(done.to_string());
+        }
+        done.status.code() == Some(0)
+    }
+
     /// Acts on runs as an operator does.
     fn operate(&self) {
         let mut random = self.random(3);
         while self.wait(random.millis(200, 1500)) {
-            let (command, flag, of) = *random
+            let (command, flags, of): (_, &[&str], _) = *random
                 .pick(&[
-                    ("retry", "", "status IN ('dead', 'cancelled', 'failed', 'queued')"),
-                    ("retry", "--force", "status = 'running'"),
-                    ("cancel", "", "status IN ('queued', 'failed', 'running')"),
-                    ("prune", "", "status IN ('succeeded', 'dead', 'cancelled')"),
-                    ("pause", "", ""),
+                    ("retry", &[][..], "status IN ('dead', 'cancelled', 'failed', 'queued')"),
+                    ("retry", &["--force"], "status = 'running'"),
+                    ("cancel", &[], "status IN ('queued', 'failed', 'running')"),
+                    ("prune", &[], "status IN ('succeeded', 'dead', 'cancelled')"),
+                    ("pause", &[], ""),
                 ])
                 .unwrap();
             let candidates = match command {
@@ -510,20 +522,13 @@ impl Chaos {
             let Ok(candidates) = self.db.try_query(&candidates) else { continue };
             let candidates: Vec<_> = candidates.lines().collect();
             let Some(chosen) = random.pick(&candidates) else { continue };
-            let line = if flag.is_empty() { command } else { "force" };
+            let line = if flags.is_empty() { command } else { "force" };
             self.note(format!("{line} {chosen}"));
             self.count(line);
-            let act = |command: &str| {
-                let call = jobctl([command, chosen]).args((!flag.is_empty()).then_some(flag));
-                let done = call.env("JOBCTL_DATABASE_URL", &self.db.url()).run();
-                if !matches!(done.status.code(), Some(0 | 1 | 3 | 4 | 5)) {
-                    self.problem(done.to_string());
-                }
-            };
-            act(command);
+            self.act(&[&[command, chosen][..], flags].concat());
             if command == "pause" {
                 self.wait(random.millis(100, 2000));
-                act("resume");
+                self.act(&["resume", chosen]);
             }
         }
     }
@@ -531,17 +536,6 @@ impl Chaos {
     /// Holds jobs, edits payloads, and acts on many runs at once.
     fn operate_on_many(&self) {
         let mut random = self.random(6);
-        let call = |arguments: &[&str]| {
-            let call = jobctl(arguments.iter().copied());
-            call.env("JOBCTL_DATABASE_URL", &self.db.url())
-        };
-        let act = |arguments: &[&str]| {
-            let done = call(arguments).run();
-            if !matches!(done.status.code(), Some(0 | 1 | 3 | 4 | 5)) {
-                self.problem(done.to_string());
-            }
-            done.status.code() == Some(0)
-        };
         let now =
             || self.db.try_query("SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint");
         let archive = self.folder.join("archive");
@@ -553,29 +547,29 @@ impl Chaos {
             self.count(kind);
             match kind {
                 "hold" => {
-                    let held = act(&["hold", "--job", job]);
+                    let held = self.act(&["hold", "--job", job]);
                     let from = now().ok().filter(|_| held);
                     self.wait(random.millis(100, 2000));
                     let until = now();
                     if let (Some(from), Ok(until)) = (from, until) {
                         self.note(format!("held {job} {from} {until}"));
                     }
-                    act(&["release", "--job", job]);
+                    self.act(&["release", "--job", job]);
                 }
                 "edit" => {
                     let version = format!(r#"{{"version": {}}}"#, random.below(1 << 30));
                     let edit = ["edit", "--all-waiting", "--job", "versioned", "--yes"];
-                    call(&edit).args(["--payload-file", "-"]).stdin(version).run();
+                    self.call(&edit).args(["--payload-file", "-"]).stdin(version).run();
                 }
-                "cancel all" => drop(act(&["cancel", "--all-waiting", "--job", job, "--yes"])),
+                "cancel all" => drop(self.act(&["cancel", "--all-waiting", "--job", job, "--yes"])),
                 "retry all" => {
                     self.note("retry-all");
-                    act(&["retry", "--all-cancelled", "--job", job, "--yes"]);
+                    self.act(&["retry", "--all-cancelled", "--job", job, "--yes"]);
                 }
                 _ => {
                     let prune =
                         ["prune", "--older-than", "12s", "--dead-older-than", "12s", "--yes"];
-                    let prune = call(&prune).args(["--archive", archive]).spawn();
+                    let prune = self.call(&prune).args(["--archive", archive]).spawn();
                     if random.below(2) == 0 {
                         self.wait(random.millis(1, 60));
                         prune.signal(Signal::KILL);

@@ -79,6 +79,23 @@ fn a_lease_is_renewed_even_if_its_output_is_rejected() {
 }
 
 #[test]
+fn jobs_that_print_more_than_a_statement_stores_take_turns() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    // 40 times 8 KiB, again and again; a statement has 256 KiB.
+    let print = "while kill -0 $gate 2>/dev/null; do printf %9000s x; sleep 0.2; done";
+    let script = format!("{{ {}\n}} & gate=$!\n{print}", gate.script());
+    for _ in 0..40 {
+        db.enqueue_script(&script);
+    }
+    let tick = db.jobctl(["tick", "--lease", "2s", "--concurrency", "40"]).spawn();
+    let stored = "SELECT count(live_output) = 40 FROM jobctl.job_runs";
+    wait_until("the output of all jobs", || db.query(stored) == "t");
+    gate.open();
+    tick.wait().success();
+}
+
+#[test]
 fn other_outputs_are_stored_if_one_is_rejected() {
     let db = TestDb::new();
     db.execute("ALTER TABLE jobctl.job_runs ADD CONSTRAINT plain CHECK (live_output <> E'bad\\n')");

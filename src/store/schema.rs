@@ -292,14 +292,14 @@ fn check_ground(ground: Ground, mode: Mode) -> Result<()> {
 /// Checks that the newest version among the answers is that of the program. Returns when the schema
 /// was created.
 pub(super) fn check(answers: &[SimpleQueryMessage]) -> Result<DateTime<Utc>> {
-    let has_rows = |it: &SimpleQueryMessage| matches!(it, SimpleQueryMessage::RowDescription(_));
+    let begins_rows = |it: &SimpleQueryMessage| matches!(it, SimpleQueryMessage::RowDescription(_));
     let migrations = answers.iter().filter_map(|answer| match answer {
         SimpleQueryMessage::Row(row) => Some(migration(row)),
         _ => None,
     });
     let migrations: Option<(Vec<_>, Vec<_>)> = migrations.collect();
     let (versions, applied_at) = migrations
-        .filter(|_| answers.iter().any(has_rows))
+        .filter(|_| answers.iter().any(begins_rows))
         .ok_or_else(|| Error::broken("read the schema's version"))?;
     match versions.into_iter().max().unwrap_or(0) {
         found if found < newest() => schema_fault(format!(

@@ -105,10 +105,9 @@ pub(super) struct Driver {
     renewed: Vec<FencingToken>,
     /// Whether output is stored after the next renewal.
     stores_output: bool,
-    /// The output that is being stored is of these claims.
-    storing: Vec<FencingToken>,
-    /// The last of them. The next output begins after it, so that each job has its turn.
-    last_stored: Option<FencingToken>,
+    /// The claims whose output was sent last. The next output begins after them, so that each job
+    /// has its turn.
+    sent: Vec<FencingToken>,
 }
 
 impl Driver {
@@ -122,8 +121,7 @@ impl Driver {
             connect_at: None,
             renewed: Vec::new(),
             stores_output: true,
-            storing: Vec::new(),
-            last_stored: None,
+            sent: Vec::new(),
         }
     }
 
@@ -179,8 +177,7 @@ impl Driver {
             runtime.log(Level::Debug, &error.to_string());
         }
         let is_left = |id| left.as_ref().map_or(true, |left| left.contains(id));
-        let storing = std::mem::take(&mut self.storing);
-        let left = storing.iter().filter(|claim| is_left(&claim.id));
+        let left = self.sent.iter().filter(|claim| is_left(&claim.id));
         left.for_each(|claim| runtime.keep_output(claim));
     }
 
@@ -246,10 +243,15 @@ impl Driver {
     /// Returns what running jobs have printed, to store it before the next wait: leases, stops and
     /// results matter more. After a failure, none is stored after the next renewal.
     fn output(&mut self, runtime: &mut impl Runtime) -> Option<Step> {
+        if self.renewed.is_empty() {
+            return None;
+        }
         let mut claims = std::mem::take(&mut self.renewed);
         claims.sort_unstable();
-        let after_last = claims.partition_point(|claim| Some(*claim) <= self.last_stored);
-        claims.rotate_left(after_last);
+        let last = self.sent.last().copied();
+        let next = claims.partition_point(|claim| Some(*claim) <= last);
+        claims.rotate_left(next);
+        self.sent.clear();
         let mut room = OUTPUT_AT_ONCE;
         let mut outputs = Vec::new();
         for claim in claims {
@@ -257,11 +259,10 @@ impl Driver {
                 && let Some(output) = runtime.take_output(&claim)
             {
                 room = room.saturating_sub(output.len());
-                self.storing.push(claim);
+                self.sent.push(claim);
                 outputs.push((claim, output));
             }
         }
-        self.last_stored = self.storing.last().copied();
         (!outputs.is_empty()).then_some(Step::Store(outputs))
     }
 }
