@@ -210,7 +210,7 @@ fn run<T>(
     // The tables are mostly in memory: with the page cost of a disk that seeks, the planner would
     // read all runs to find a few. Compiling a plan (jit) takes longer than running it.
     let Timeouts { statement, lock, whole_tables, one_moment, .. } = timeouts;
-    // The times of the check are texts.
+    // The check reads times as texts.
     let check = concat!("SET LOCAL datestyle = ISO; ", text!("schema/schema_version"));
     let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
     // If a host freezes or loses its network during a transaction, its locks would last until TCP

@@ -78,18 +78,18 @@ pub(super) trait Runtime {
     fn observe(&mut self, _event: &Event) {}
 }
 
-/// What comes before the next step.
+/// What to do before the next step.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Nothing.
     Continue,
-    /// A time, a signal, the pool or a connection; then `woken`.
+    /// Wait until this time, a signal, the pool or a connection; then call `woken`.
     Wait(Option<Instant>),
-    /// The answer to a request; then `answered`.
+    /// Get the answer to this request, then call `answered`.
     Ask(Request, AnswerTimeout),
-    /// What jobs have printed is stored; then `stored`.
+    /// Store what these jobs have printed, then call `stored`.
     Store(Vec<(FencingToken, String)>),
-    /// The end: there is no next step.
+    /// End the tick: there is no next step.
     Exit(anyhow::Result<()>),
 }
 

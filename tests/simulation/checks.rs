@@ -591,7 +591,7 @@ impl Checks {
         }
     }
 
-    /// A tick exits. It has a connection if there could be one for long.
+    /// A tick exits. It must be connected if that was possible for long.
     pub(super) fn reconnects(
         &mut self,
         tick: &Tick,

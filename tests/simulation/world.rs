@@ -520,7 +520,7 @@ impl World {
         self.push(at, What::Wake(tick.number, tick.timer));
     }
 
-    /// Lets the driver go on until it waits, if it waits for nothing that is missing.
+    /// Lets the driver go on until it waits, unless what it waits for is still missing.
     fn drive(&mut self, tick: &mut Tick) {
         let Some(mut driver) = tick.driver.take() else { return };
         self.go_on(&mut driver, tick);
@@ -567,7 +567,7 @@ impl World {
         }
     }
 
-    /// Tells the driver what it waits for. Returns until when it waits, if that is missing.
+    /// Gives the driver what it waits for. If that is missing, returns until when it waits.
     fn resume(&mut self, driver: &mut Driver, tick: &mut Tick) -> Option<Option<Instant>> {
         let now = self.clock(tick);
         match &tick.waits {
