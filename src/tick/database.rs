@@ -11,7 +11,7 @@ use super::timing::Timing;
 use crate::connect::ConnectionThread;
 use crate::health;
 use crate::job::seen_ticks::SeenTicks;
-use crate::store::{self, BatchSize, FencingToken, Holder, Store, Timeouts, bisect};
+use crate::store::{self, BatchSize, FencingToken, Holder, Store, bisect};
 use crate::upkeep::{self, UnclaimableSearch, Upkeep};
 
 /// The tick's session.
@@ -37,7 +37,9 @@ impl Database {
         seen_ticks: &mut SeenTicks,
     ) -> Answer {
         let Self { store, search, batch } = self;
-        store.set_timeouts(timing.timeouts_of(timeout, Instant::now()));
+        let began = Instant::now();
+        let timeouts = timing.timeouts_of(&request, timeout, began);
+        store.set_timeouts(timeouts);
         match request {
             Request::Wake(wake) => {
                 let Plan { filter, concurrency, .. } = plan;
@@ -55,6 +57,10 @@ impl Database {
                 let step = store.finish_and_claim(holder, results, unstarted, claim, skips_locked);
                 Answer::Step(step)
             }
+            Request::Store(outputs) => {
+                let has_time = || began.elapsed() < timeouts.statement;
+                Answer::Store(store_output(store, &holder.worker, outputs, has_time))
+            }
             Request::Leave { slow } => {
                 let left = store.leave(&holder.worker, &holder.tick);
                 if let Some(slow) = slow {
@@ -67,27 +73,6 @@ impl Database {
                 Answer::Prune
             }
         }
-    }
-
-    /// Stores what jobs have printed. Returns the ids of the runs whose output is still to be
-    /// stored. A rejected output is dropped, so its run is not among them.
-    pub(super) fn store_output(
-        &mut self,
-        worker: &str,
-        outputs: Vec<(FencingToken, String)>,
-        timeouts: Timeouts,
-    ) -> store::Result<BTreeSet<i64>> {
-        self.store.set_timeouts(timeouts);
-        let mut left: BTreeSet<_> = outputs.iter().map(|(token, _)| token.id).collect();
-        let began = Instant::now();
-        let has_time = || began.elapsed() < timeouts.statement;
-        let rejected = bisect(outputs, has_time, |part| {
-            let stored = self.store.store_output(worker, part)?;
-            left.retain(|id| !stored.contains(id));
-            Ok(())
-        })?;
-        left.retain(|id| !rejected.iter().any(|((token, _), _)| token.id == *id));
-        Ok(left)
     }
 
     /// Returns the number of due runs that match, at most `most`.
@@ -104,4 +89,22 @@ impl Database {
     pub(super) fn transactions(&self) -> u64 {
         self.store.transactions()
     }
+}
+
+/// Stores what jobs have printed. Returns the ids of the runs whose output is still to be stored. A
+/// rejected output is dropped, so its run is not among them.
+fn store_output(
+    store: &Store,
+    worker: &str,
+    outputs: Vec<(FencingToken, String)>,
+    has_time: impl Fn() -> bool,
+) -> store::Result<BTreeSet<i64>> {
+    let mut left: BTreeSet<_> = outputs.iter().map(|(token, _)| token.id).collect();
+    let rejected = bisect(outputs, has_time, |part| {
+        let stored = store.store_output(worker, part)?;
+        left.retain(|id| !stored.contains(id));
+        Ok(())
+    })?;
+    left.retain(|id| !rejected.iter().any(|((token, _), _)| token.id == *id));
+    Ok(left)
 }

@@ -15,9 +15,9 @@ use super::request::{Answer, AnswerTimeout, Request};
 use crate::execute::{PoolState, WakeWhen};
 use crate::job::attempt::StopReason;
 use crate::job::status::Status;
-use crate::store::{self, Claimed, FencingToken};
+use crate::store::{Claimed, FencingToken};
 
-/// About this many bytes of output are stored after a renewal. The rest follows after the next one.
+/// About this many bytes of output are stored at once. The rest follows after the next renewal.
 const OUTPUT_AT_ONCE: usize = 256 * 1024;
 
 /// What a driver runs on: a clock, signals, threads and a connection.
@@ -86,9 +86,7 @@ pub(super) enum Step {
     /// Wait until this time, a signal, the pool or a connection; then call `woken`.
     Wait(Option<Instant>),
     /// Get the answer to this request, then call `answered`.
-    Ask(Request, AnswerTimeout),
-    /// Store what these jobs have printed, then call `stored`.
-    Store(Vec<(FencingToken, String)>),
+    Ask(Box<Request>, AnswerTimeout),
     /// End the tick: there is no next step.
     Exit(anyhow::Result<()>),
 }
@@ -101,10 +99,8 @@ pub(super) struct Driver {
     instructions: VecDeque<Instruction>,
     /// When to begin to connect.
     pub(super) connect_at: Option<Instant>,
-    /// The claims whose leases were extended, and whose output is stored next.
-    renewed: Vec<FencingToken>,
-    /// Whether output is stored after the next renewal.
-    stores_output: bool,
+    /// The claims whose leases were extended last.
+    extended: Vec<FencingToken>,
     /// The claims whose output was sent last. The next output begins after them, so that each job
     /// has its turn.
     sent: Vec<FencingToken>,
@@ -119,8 +115,7 @@ impl Driver {
             events: VecDeque::new(),
             instructions: VecDeque::new(),
             connect_at: None,
-            renewed: Vec::new(),
-            stores_output: true,
+            extended: Vec::new(),
             sent: Vec::new(),
         }
     }
@@ -133,9 +128,6 @@ impl Driver {
             }
         }
         let Some(event) = self.events.pop_front() else {
-            if let Some(step) = self.output(runtime) {
-                return step;
-            }
             if !runtime.wake_when(self.machine.wake_when(), self.machine.bytes()) {
                 return Step::Wait(self.machine.until().into_iter().chain(self.connect_at).min());
             }
@@ -163,22 +155,12 @@ impl Driver {
     /// The request has this answer.
     pub(super) fn answered(&mut self, runtime: &mut impl Runtime, answer: Answer) {
         self.take_events(runtime);
-        self.events.push_back(Event::Answered(answer));
-    }
-
-    /// The output of all but these runs was stored, or none was.
-    pub(super) fn stored(
-        &mut self,
-        runtime: &mut impl Runtime,
-        left: store::Result<BTreeSet<i64>>,
-    ) {
-        self.stores_output = left.is_ok();
-        if let Err(error) = &left {
-            runtime.log(Level::Debug, &error.to_string());
+        if let Answer::Store(left) = &answer {
+            let is_left = |id| left.as_ref().map_or(true, |left| left.contains(id));
+            let left = self.sent.iter().filter(|claim| is_left(&claim.id));
+            left.for_each(|claim| runtime.keep_output(claim));
         }
-        let is_left = |id| left.as_ref().map_or(true, |left| left.contains(id));
-        let left = self.sent.iter().filter(|claim| is_left(&claim.id));
-        left.for_each(|claim| runtime.keep_output(claim));
+        self.events.push_back(Event::Answered(answer));
     }
 
     /// Takes signals and ended attempts. They precede a new connection and an answer, so the next
@@ -208,13 +190,22 @@ impl Driver {
         match instruction {
             Instruction::Connect(pause) => {
                 runtime.disconnect();
-                self.renewed.clear();
                 // Not all ticks connect at the same time.
                 let pause = pause.mul_f64(0.5 + runtime.random() / 2.0);
                 self.connect_at = Some(runtime.now() + pause);
                 self.connect(runtime);
             }
-            Instruction::Send(request, timeout) => return Some(Step::Ask(request, timeout)),
+            Instruction::Send(Request::Store(_), timeout) => {
+                let outputs = self.take_output(runtime);
+                if !outputs.is_empty() {
+                    return Some(Step::Ask(Box::new(Request::Store(outputs)), timeout));
+                }
+                let nothing_left = Answer::Store(Ok(BTreeSet::new()));
+                self.events.push_front(Event::Answered(nothing_left));
+            }
+            Instruction::Send(request, timeout) => {
+                return Some(Step::Ask(Box::new(request), timeout));
+            }
             Instruction::Start(tasks) => {
                 let failed = runtime.submit(tasks).err();
                 self.events.extend(failed.map(Event::Failed));
@@ -227,9 +218,7 @@ impl Driver {
             }
             Instruction::Extend(claims, until) => {
                 runtime.extend(&claims, until);
-                if std::mem::replace(&mut self.stores_output, true) {
-                    self.renewed = claims;
-                }
+                self.extended = claims;
             }
             Instruction::Stop(claim, why) => runtime.stop(&claim, why),
             Instruction::Hurry => runtime.hurry(),
@@ -240,13 +229,9 @@ impl Driver {
         None
     }
 
-    /// Returns what running jobs have printed, to store it before the next wait: leases, stops and
-    /// results matter more. After a failure, none is stored after the next renewal.
-    fn output(&mut self, runtime: &mut impl Runtime) -> Option<Step> {
-        if self.renewed.is_empty() {
-            return None;
-        }
-        let mut claims = std::mem::take(&mut self.renewed);
+    /// Returns what running jobs have printed, as much as one request stores.
+    fn take_output(&mut self, runtime: &mut impl Runtime) -> Vec<(FencingToken, String)> {
+        let mut claims = std::mem::take(&mut self.extended);
         claims.sort_unstable();
         let last = self.sent.last().copied();
         let next = claims.partition_point(|claim| Some(*claim) <= last);
@@ -263,6 +248,6 @@ impl Driver {
                 outputs.push((claim, output));
             }
         }
-        (!outputs.is_empty()).then_some(Step::Store(outputs))
+        outputs
     }
 }

@@ -140,6 +140,9 @@ pub(super) struct Machine {
     /// A test lets other duties come first.
     pub(super) turns: Turns,
     leases: Leases,
+    /// Output is stored if this is above zero: one more after each renewal, none after output was
+    /// sent, and one less after it could not be stored.
+    renewals_without_output: i32,
     next_renewal: Instant,
     next_wake: Instant,
     writes: PendingWrites,
@@ -173,6 +176,7 @@ impl Machine {
             sent: None,
             turns: Turns::default(),
             leases: Leases::default(),
+            renewals_without_output: 0,
             next_renewal: now,
             next_wake: now,
             writes: PendingWrites::default(),
@@ -316,10 +320,12 @@ impl Machine {
             Phase::Ending => self.leases.first_end().is_some_and(|end| Some(end) < self.phase_ends),
             _ => !is_leaving && !self.leases.is_empty(),
         };
+        let stores = self.phase < Phase::Ending && self.renewals_without_output > 0;
         let duties = [
             (Duty::Renew, when(renews, self.next_renewal)),
             (Duty::Wake, wake.filter(|_| is_working)),
             (Duty::Step, step.filter(|_| !is_leaving)),
+            (Duty::Store, when(stores, now)),
             (Duty::Leave, when(has_right && !needs_right || notes_slow, now)),
             (Duty::Prune, when(is_leaving && self.may_prune, now)),
         ];
@@ -378,7 +384,8 @@ impl Machine {
         let mut due: Vec<_> = due.map(|(_, duty)| duty).collect();
         due.sort_by_cached_key(|duty| match duty {
             Duty::Renew if self.renews_first() => 0,
-            duty => 1 + self.turns.before(*duty),
+            Duty::Store => 1,
+            duty => 2 + self.turns.before(*duty),
         });
         for duty in due {
             let right = 3 * self.timing.heartbeat + 12 * self.link.longest_answer();
@@ -390,6 +397,10 @@ impl Machine {
                 Duty::Renew => self.renew(&mut sent),
                 Duty::Wake => Some(self.wake(right)),
                 Duty::Step => self.step(&mut sent),
+                Duty::Store => {
+                    self.renewals_without_output = 0;
+                    Some(Request::Store(Vec::new()))
+                }
                 Duty::Leave => Some(Request::Leave { slow: self.link.take_slow() }),
                 Duty::Prune => {
                     self.may_prune = false;
@@ -449,6 +460,12 @@ impl Machine {
                 Ok(())
             }
             Answer::Step(Err((error, claims))) => self.step_failed(sent, error, claims),
+            Answer::Store(Err(error)) => {
+                self.renewals_without_output -= 1;
+                self.log(Level::Debug, error.to_string());
+                if error.kind == Kind::Lost { Err(error) } else { Ok(()) }
+            }
+            Answer::Store(Ok(_)) => Ok(()),
             Answer::Leave(left) => left.map(|()| self.claims.right_lost()),
             Answer::Prune => Ok(()),
         };
@@ -476,7 +493,10 @@ impl Machine {
                 // A wake has several answers.
                 took = woken.longest;
             }
-            Answer::Wake { woken: Err(_), .. } | Answer::Leave(_) | Answer::Prune => return,
+            Answer::Wake { woken: Err(_), .. }
+            | Answer::Store(_)
+            | Answer::Leave(_)
+            | Answer::Prune => return,
         }
         if !self.link.warns_slow(took, self.timing.heartbeat) {
             return;
@@ -560,6 +580,7 @@ impl Machine {
                 }
             }
         }
+        self.renewals_without_output += 1;
         self.instructions.push(Instruction::Extend(extended, stop_at));
         self.instructions.extend(stops);
         if !self.leases.accepted(sent.renewed.len(), self.was_quick(sent.at)) {
@@ -1014,6 +1035,8 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::job::attempt::AttemptResult;
     use crate::job::failure::Failure;
@@ -1061,6 +1084,10 @@ mod tests {
                     Instruction::Log(_, line) => self.log += &line,
                     _ => {}
                 }
+            }
+            // The jobs print nothing.
+            if matches!(self.request, Some(Request::Store(_))) {
+                self.answer(Duration::ZERO, Answer::Store(Ok(BTreeSet::new())));
             }
         }
 

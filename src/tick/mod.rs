@@ -24,7 +24,6 @@ mod timing;
 mod turns;
 mod wakes;
 
-use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,7 +36,7 @@ use crate::execute::{Executor, Pool, PoolState, Stop, WakeWhen};
 use crate::job::attempt::StopReason;
 use crate::job::status::Status;
 use crate::print::Summary;
-use crate::store::{self, ClaimFilter, Claimed, FencingToken, Holder, OldRuns};
+use crate::store::{ClaimFilter, Claimed, FencingToken, Holder, OldRuns};
 use crate::text::duration;
 use crate::upkeep::tick_id;
 use database::Database;
@@ -121,12 +120,8 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
                 driver.woken(&mut process);
             }
             Step::Ask(request, timeout) => {
-                let answer = process.ask(request, timeout);
+                let answer = process.ask(*request, timeout);
                 driver.answered(&mut process, answer);
-            }
-            Step::Store(outputs) => {
-                let left = process.store_output(outputs);
-                driver.stored(&mut process, left);
             }
             Step::Exit(result) => {
                 process.exit(result.is_ok(), driver.machine.other_claims());
@@ -148,17 +143,6 @@ impl Process {
         let answer = database.ask(request, timeout, (plan, &*holder, &*timing), &mut notes.seen);
         notes.write_each_minute();
         answer
-    }
-
-    /// Returns the runs whose output is still to be stored.
-    fn store_output(
-        &mut self,
-        outputs: Vec<(FencingToken, String)>,
-    ) -> store::Result<BTreeSet<i64>> {
-        let timeouts = self.timing.short_timeouts();
-        let Self { database, plan, .. } = self;
-        let database = database.as_mut().expect("leases are extended over a connection");
-        database.store_output(&plan.worker, outputs, timeouts)
     }
 
     fn forget<'a>(&mut self, runs: impl Iterator<Item = &'a Claimed>) {

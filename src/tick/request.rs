@@ -1,5 +1,6 @@
 //! What the machine asks of the database, and the answers.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::store::{self, Claim, FencingToken, Finish, Renewed, StepResult};
@@ -31,6 +32,8 @@ pub(super) enum Request {
         claim: Option<Claim>,
         skips_locked: bool,
     },
+    /// Store what the jobs have printed whose leases were renewed last. The driver adds that.
+    Store(Vec<(FencingToken, String)>),
     /// Release the claim right, and record that the database took this long for an answer.
     Leave { slow: Option<Duration> },
     /// Delete old runs.
@@ -48,6 +51,8 @@ pub(super) enum Answer {
     Renew(store::Result<Vec<Renewed>>),
     /// An error carries the claims that exist if the transaction was committed.
     Step(Result<StepResult, (store::Error, Vec<FencingToken>)>),
+    /// The runs whose output is still to be stored.
+    Store(store::Result<BTreeSet<i64>>),
     Leave(store::Result<()>),
     /// Pruning logs its own errors: they are not the tick's.
     Prune,

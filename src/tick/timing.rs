@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::request::AnswerTimeout;
+use super::request::{AnswerTimeout, Request};
 use crate::store::Timeouts;
 
 /// The longest time between two renewals of a lease, so that a request to cancel is seen soon.
@@ -55,19 +55,21 @@ impl Timing {
         self.timeouts.statement + self.timeouts.silence
     }
 
-    /// Returns the timeouts of statements that may fail, so short that two of them do not delay the
-    /// next renewal.
-    pub(super) fn short_timeouts(&self) -> Timeouts {
-        let Timeouts { statement, lock, silence, .. } = self.timeouts;
-        let (statement, lock, silence) = (statement / 4, lock / 4, silence / 4);
-        Timeouts { statement, lock, silence, ..self.timeouts }
-    }
-
-    /// Returns the timeouts of a statement that is sent `now`.
-    pub(super) fn timeouts_of(&self, timeout: AnswerTimeout, now: Instant) -> Timeouts {
+    /// Returns the timeouts of a request that is sent `now`.
+    pub(super) fn timeouts_of(
+        &self,
+        request: &Request,
+        timeout: AnswerTimeout,
+        now: Instant,
+    ) -> Timeouts {
         let interrupted = timeout.interrupted.max(LAST_ANSWER);
         let silence = self.timeouts.silence + timeout.extra;
-        let timeouts = Timeouts { interrupted, silence, ..self.timeouts };
+        let mut timeouts = Timeouts { interrupted, silence, ..self.timeouts };
+        if matches!(request, Request::Store(_)) {
+            // It may fail, so it must not delay the others.
+            let Timeouts { statement, lock, silence, .. } = &mut timeouts;
+            [statement, lock, silence].into_iter().for_each(|limit| *limit /= 4);
+        }
         let Some(until) = timeout.until else { return timeouts };
         // The timeouts of the statement and of the silence add up to the wait.
         let half = until.saturating_duration_since(now).max(LAST_ANSWER) / 2;

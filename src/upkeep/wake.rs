@@ -101,7 +101,7 @@ impl Upkeep<'_> {
         }
         let may_claim = seen.claiming_tick.as_ref() == Some(&holder.tick);
         let other_claims = !may_claim && seen.claiming_tick.is_some();
-        let held_by_others = before.held();
+        let held_by_others = if may_claim { before.held() } else { 0 };
         if held_by_others > 0 && held_by_others + own.len() >= self.concurrency {
             let why = "other ticks of this worker use all of --concurrency";
             self.log_why_due_runs_wait(Level::Info, why)?;

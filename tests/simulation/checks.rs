@@ -575,19 +575,17 @@ impl Checks {
         if is_over && matches!(request, Request::Step { claim: Some(_), .. }) {
             self.fail(format!("{} claims after --max-time", tick.name));
         }
-    }
-
-    /// A tick stores output.
-    pub(super) fn stores(&mut self, tick: &Tick) {
-        if tick.connected.is_none() {
-            self.fail(format!("{} stores output without a session", tick.name));
-        }
-        let goes_on = |claim: &&FencingToken| {
-            let is_asked = tick.pool.stops.get(claim).is_none_or(|stop| stop.asked.is_some());
-            self.lost.contains_key(claim) && !is_asked
-        };
-        if let Some(claim) = tick.pool.running.keys().find(goes_on) {
-            self.fail(format!("{} stores output before {claim:?} is stopped", tick.name));
+        if matches!(request, Request::Store(_)) {
+            if tick.pool.pauses_output > 0 {
+                self.fail(format!("{} stores output right after a failure", tick.name));
+            }
+            let goes_on = |claim: &&FencingToken| {
+                let is_asked = tick.pool.stops.get(claim).is_none_or(|stop| stop.asked.is_some());
+                self.lost.contains_key(claim) && !is_asked
+            };
+            if let Some(claim) = tick.pool.running.keys().find(goes_on) {
+                self.fail(format!("{} stores output before {claim:?} is stopped", tick.name));
+            }
         }
     }
 

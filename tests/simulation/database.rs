@@ -365,6 +365,18 @@ impl Database {
                     self.transact("record results", step).map_err(|error| (error, Vec::new())),
                 )
             }
+            Request::Store(outputs) => {
+                let stored = |it: &mut Self| {
+                    let mut left: BTreeSet<_> = outputs.iter().map(|(claim, _)| claim.id).collect();
+                    for (claim, _) in outputs {
+                        if it.held(&worker, claim).is_some() && !it.is_locked(claim.id) {
+                            left.remove(&claim.id);
+                        }
+                    }
+                    Ok(left)
+                };
+                Answer::Store(self.transact("store output", stored))
+            }
             Request::Leave { .. } => Answer::Leave(self.leave(&worker, &session.holder.tick)),
             Request::Prune => {
                 let mut left = 1000;
@@ -575,6 +587,7 @@ impl Database {
             let is_held = |run: &&Run| {
                 run.locked_by.as_ref() == Some(worker)
                     && self.has_lease(run)
+                    && self.kept(run).is_none_or(|kept| kept.result.is_none())
                     && !asked.own_claims.iter().any(|claim| self.held(worker, claim) == Some(*run))
             };
             held_by_others = self.running().filter(is_held).count();

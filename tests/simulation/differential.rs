@@ -2,8 +2,8 @@
 //! by the tick's own code, through the SQL. After each one, every answer and every row must be the
 //! same.
 //!
-//! In the test's database, `now()` is a function that reads a clock which only the test moves. So
-//! times are equal to the microsecond, and leases expire without waiting.
+//! In the test's database, `now()` and `clock_timestamp()` read a clock which only the test moves.
+//! So times are equal to the microsecond, and leases expire without waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -47,7 +47,8 @@ const STEPS: usize = 40;
 const LEASE: Duration = Duration::from_secs(60);
 /// How long a statement waits for a locked row, if it must fail then.
 const LOCK: Duration = Duration::from_millis(20);
-/// How long to compare sequences if their number is not given.
+/// How many sequences to compare, and how long, if their number is not given.
+const LEAST: u64 = 60;
 const SHORT: Duration = Duration::from_secs(12);
 const THREADS: usize = 2;
 /// Workers and their ticks; the last tick has crashed.
@@ -65,6 +66,8 @@ const SETUP: &str = "
         RETURN timestamptz 'epoch' + interval '1 microsecond'
             * pg_catalog.pg_sequence_last_value('public.clock'::regclass);
     END $$;
+    ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO real_clock_timestamp;
+    CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()';
     CREATE TABLE public.refused (id bigint, write text)";
 /// A vacuum that truncates an emptied table locks it for longer than a statement waits here.
 const TRIGGERS: &str = "
@@ -231,6 +234,7 @@ fn said_of(answer: Answer) -> String {
             let recorded: BTreeMap<_, _> = step.recorded.into_iter().collect();
             format!("{recorded:?} {:?} {:#?}", sorted(step.locked), step.taken)
         }
+        Answer::Store(left) => said(left),
         Answer::Leave(done) => said(done),
         Answer::Prune => String::new(),
     }
@@ -261,6 +265,7 @@ fn again(request: &Request) -> Request {
             claim: claim.clone(),
             skips_locked: *skips_locked,
         },
+        Request::Store(outputs) => Request::Store(outputs.clone()),
         Request::Leave { slow } => Request::Leave { slow: *slow },
         Request::Prune => Request::Prune,
     }
@@ -665,7 +670,11 @@ impl Sequence {
         let tick = |request| Operation::Tick(index, request);
         match kind {
             0..26 => tick(self.step(index)),
-            26..42 => tick(Request::Renew(self.tokens(index))),
+            26..39 => tick(Request::Renew(self.tokens(index))),
+            39..42 => {
+                let tokens = self.tokens(index).into_iter();
+                tick(Request::Store(tokens.map(|claim| (claim, "output".to_owned())).collect()))
+            }
             42..64 if !(56..60).contains(&kind) => {
                 let own_claims = self.tokens(index);
                 let random = &mut self.random;
@@ -1039,7 +1048,8 @@ fn the_model_and_postgres_answer_alike() {
         None => (0, number("SEQUENCES")),
     };
     let (end, began) = (first + count.unwrap_or(u64::MAX / 2), Instant::now());
-    let is_over = |seed| seed >= end || count.is_none() && began.elapsed() > SHORT;
+    let is_enough = |seed| count.is_none() && seed >= LEAST && began.elapsed() > SHORT;
+    let is_over = |seed| seed >= end || is_enough(seed);
     let next = AtomicU64::new(first);
     thread::scope(|scope| {
         for thread in 0..THREADS {

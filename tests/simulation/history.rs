@@ -87,6 +87,7 @@ pub(super) fn request(request: &Request) -> String {
             format!("Step results {results} unstarted {unstarted} claim {claims:?}{skips}")
         }
         Request::Renew(claims) => format!("Renew {}", list(claims, claim)),
+        Request::Store(outputs) => format!("Store {}", list(outputs, |(it, _)| claim(it))),
         Request::Leave { .. } | Request::Prune => format!("{request:?}"),
     }
 }
@@ -113,6 +114,7 @@ pub(super) fn answer(answer: &Answer) -> String {
         Answer::Step(Err((error, made))) => {
             format!("Step {:?}: {error}, perhaps {}", error.kind, list(made, claim))
         }
+        Answer::Store(left) => format!("Store left {}", result(left, |it| format!("{it:?}"))),
         Answer::Leave(it) => format!("Leave {}", result(it, |()| String::new())),
         Answer::Prune => "Prune".to_owned(),
     }

@@ -12,7 +12,7 @@ use super::Time;
 use super::database::Session;
 use crate::execute::{PoolState, WakeWhen};
 use crate::job::attempt::StopReason;
-use crate::store::{Claimed, FencingToken};
+use crate::store::{self, Claimed, FencingToken};
 use crate::tick::execution::{Ended, Task};
 
 /// src/execute/shell.rs has the same times.
@@ -118,11 +118,19 @@ pub(super) struct Execution {
     pub(super) stage: Stage,
     /// When its next event comes.
     pub(super) next: Time,
+    /// Whether a look at its output finds something new.
+    pub(super) has_new_output: bool,
+    /// How often its lease was extended since its output was stored.
+    pub(super) extended: usize,
 }
 
 impl Execution {
     pub(super) fn prints(&self) -> bool {
         self.job.output > 0
+    }
+
+    pub(super) fn has_output(&self) -> bool {
+        self.prints() && self.has_new_output
     }
 }
 
@@ -160,6 +168,8 @@ pub(super) struct Pool {
     pub(super) wake_when: WakeWhen,
     /// Leases that a defect extends late.
     pub(super) late: Vec<(Vec<FencingToken>, Instant)>,
+    /// How many extensions of leases must come before output is stored.
+    pub(super) pauses_output: usize,
     lost_grace: Duration,
 }
 
@@ -176,6 +186,7 @@ impl Pool {
             unrecorded: 0,
             wake_when: WakeWhen::Never,
             late: Vec::new(),
+            pauses_output: 0,
             lost_grace,
         }
     }
@@ -223,6 +234,37 @@ impl Pool {
             if let Some(stop) = self.stops.get_mut(claim).filter(|stop| now < stop.until) {
                 stop.until = until;
             }
+        }
+    }
+
+    /// Counts an extension of these leases for the output of their jobs. Returns a job whose output
+    /// has not been stored for long, although each job has its turn.
+    pub(super) fn await_output(&mut self, claims: &[FencingToken]) -> Option<FencingToken> {
+        self.pauses_output = self.pauses_output.saturating_sub(1);
+        let printing = self.running.values().filter(|execution| execution.prints()).count();
+        let mut late = None;
+        for claim in claims {
+            if let Some(execution) = self.running.get_mut(claim).filter(|it| it.prints()) {
+                execution.extended += 1;
+                late = late.or((execution.extended > printing + 2).then_some(*claim));
+            }
+        }
+        late
+    }
+
+    /// The output of these jobs was sent, and stored except that of `left`.
+    pub(super) fn sent_output(
+        &mut self,
+        sent: &[FencingToken],
+        left: &store::Result<BTreeSet<i64>>,
+    ) {
+        self.pauses_output = if left.is_ok() { 0 } else { 2 };
+        for (claim, execution) in &mut self.running {
+            if left.is_err() || sent.contains(claim) {
+                execution.extended = 0;
+            }
+            let is_stored = left.as_ref().is_ok_and(|left| !left.contains(&claim.id));
+            execution.has_new_output |= is_stored && sent.contains(claim);
         }
     }
 
@@ -296,11 +338,6 @@ pub(super) enum Waits {
     /// Until this time, or until something wakes it.
     Wake(Option<Instant>),
     Answer,
-    /// Until outputs are stored, or are not.
-    Stored {
-        until: Instant,
-        is_stored: bool,
-    },
 }
 
 pub(super) struct Tick {

@@ -69,13 +69,14 @@ variants! {
     RenewalsStarveResults 100 "renewals come before results, however slow the database is",
     WakesStarveClaims 100 "wakes come before claims, however slow the database is",
     ShortRight 100 "a claim right does not last longer if the database is slow",
-    SignalLostInFlight 500 "a signal that comes before an answer is lost",
+    SignalLostInFlight 2000 "a signal that comes before an answer is lost",
     SignalTwice 500 "a signal counts twice",
     EndedLostInFlight 500 "attempts that end before an answer are lost",
     WithdrawnForgotten 500 "withdrawn runs are forgotten",
     TimeoutIsAnswer 500 "a request that has no answer in time counts as done",
     AnswerLost 500 "an answer is lost if a signal comes before it",
     ConnectForgotten 500 "an event in a pause before the next attempt to connect ends the attempts",
+    OutputNotKept 500 "output that was not stored is forgotten",
     OutputBeforeLeases 500 "outputs are stored before leases are extended",
     OldTime 500 "an answer has the time of its request",
     MaxTimeIgnored 500 "a tick claims after --max-time",
@@ -154,7 +155,7 @@ impl Variant {
         pool: &mut Pool,
     ) -> Option<Instant> {
         let has_output =
-            claims.iter().any(|it| pool.running.get(it).is_some_and(Execution::prints));
+            claims.iter().any(|it| pool.running.get(it).is_some_and(Execution::has_output));
         match self {
             Self::LeaseFromAnswer => Some(until + took),
             Self::NotExtended => None,

@@ -549,10 +549,9 @@ impl World {
                 Step::Ask(request, timeout) => {
                     let now = self.clock(tick);
                     self.note(|| format!("{} -> Send {}", tick.name, history::request(&request)));
-                    self.send(tick, request, timeout, now);
+                    self.send(tick, *request, timeout, now);
                     tick.waits = Waits::Answer;
                 }
-                Step::Store(outputs) => self.store(tick, outputs),
                 Step::Exit(result) => {
                     self.note(|| format!("{} exits: {result:?}", tick.name));
                     let up_since = (!self.is_down).then_some(self.up_since);
@@ -584,31 +583,8 @@ impl World {
                 };
                 driver.answered(&mut Simulated { world: self, tick }, answer);
             }
-            Waits::Stored { until, .. } if now < *until => return Some(Some(*until)),
-            Waits::Stored { is_stored, .. } => {
-                let left = if *is_stored { Ok(BTreeSet::new()) } else { Err(busy()) };
-                self.variant.stored(&mut tick.pool, now);
-                driver.stored(&mut Simulated { world: self, tick }, left);
-            }
         }
         None
-    }
-
-    /// Stores outputs, which no promise depends on, so only the time that it takes is simulated.
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "seconds")]
-    #[expect(clippy::cast_sign_loss, reason = "positive")]
-    fn store(&mut self, tick: &mut Tick, outputs: Vec<(FencingToken, String)>) {
-        self.checks.stores(tick);
-        let timeouts = tick.timing.short_timeouts();
-        let most = (timeouts.statement + timeouts.silence).as_nanos() as u64;
-        let part = self.slowness.step * f64::from(self.random.chance(50));
-        let takes = 2 * self.travel() + (2.0 * most as f64 * part) as u64;
-        let is_cut = self.hosts[tick.host].cut_until > self.now;
-        let is_lost = tick.connected != Some(self.generation) || self.is_down || is_cut;
-        let is_stored = !is_lost && takes < most;
-        self.note(|| format!("{} stores output of {} runs", tick.name, outputs.len()));
-        let until = self.clock(tick) + Duration::from_nanos(takes.min(most));
-        tick.waits = Waits::Stored { until, is_stored };
     }
 
     fn signal(&mut self, tick: &mut Tick) {
@@ -617,9 +593,6 @@ impl World {
         let now = self.clock(tick);
         if let Some(exchange) = &mut tick.exchange {
             exchange.until = exchange.until.min(now + exchange.interrupted);
-        }
-        if let Waits::Stored { until, .. } = &mut tick.waits {
-            *until = (*until).min(now + Duration::from_secs(1));
         }
         self.wake(tick);
     }
@@ -670,7 +643,15 @@ impl World {
                 let waited = (self.database.now - run_at).num_milliseconds();
                 self.waits.push(u64::try_from(waited).unwrap_or(0));
                 let next = Time::MAX;
-                let execution = Execution { run, job, started: now, stage: Stage::Working, next };
+                let execution = Execution {
+                    run,
+                    job,
+                    started: now,
+                    stage: Stage::Working,
+                    next,
+                    has_new_output: true,
+                    extended: 0,
+                };
                 tick.pool.running.insert(claim, execution);
                 self.job(tick, &claim);
             }
@@ -805,7 +786,7 @@ impl World {
         let number = self.statements;
         let is_wake = matches!(request, Request::Wake(_));
         let parts = if is_wake { 4 } else { 1 };
-        let timeouts = tick.timing.timeouts_of(timeout, now);
+        let timeouts = tick.timing.timeouts_of(&request, timeout, now);
         // Each transaction of a wake has its own limit.
         let most = if is_wake && self.slowness.is_slow() { 16 } else { parts };
         let mut until = now + (timeouts.statement + timeouts.silence) * most;
@@ -1044,6 +1025,10 @@ impl Runtime for Simulated<'_> {
             || format!("-> Extend {} {}", history::claims(claims), history::after(until, now));
         self.note(line);
         let Self { world, tick } = self;
+        if let Some(claim) = tick.pool.await_output(claims) {
+            let line = format!("{} does not store the output of {claim:?}", tick.name);
+            world.checks.fail(line);
+        }
         let Some(until) = world.variant.extends(claims, until, now - tick.sent, &mut tick.pool)
         else {
             return;
@@ -1076,11 +1061,20 @@ impl Runtime for Simulated<'_> {
     }
 
     fn take_output(&mut self, claim: &FencingToken) -> Option<String> {
-        let job = self.tick.pool.running.get(claim)?.job;
-        (job.output > 0).then(|| "x".repeat(job.output.min(8192)))
+        let execution = self.tick.pool.running.get_mut(claim)?;
+        let is_new = execution.has_output();
+        execution.has_new_output = false;
+        is_new.then(|| "x".repeat(execution.job.output.min(100_000)))
     }
 
-    fn keep_output(&mut self, _: &FencingToken) {}
+    fn keep_output(&mut self, claim: &FencingToken) {
+        if self.world.variant == Variant::OutputNotKept {
+            return;
+        }
+        if let Some(execution) = self.tick.pool.running.get_mut(claim) {
+            execution.has_new_output = true;
+        }
+    }
 
     fn disconnect(&mut self) {
         self.note(|| "-> Disconnect".to_owned());
@@ -1172,6 +1166,10 @@ impl World {
         };
         let exchange = tick.exchange.take()?;
         (tick.sent, tick.decided) = (exchange.sent, exchange.decided);
+        if let Answer::Store(left) = &answer {
+            tick.pool.sent_output(&tokens(&exchange.request), left);
+            self.variant.stored(&mut tick.pool, now);
+        }
         self.checks.answered(tick, exchange.decided, &answer, now, self.now);
         Some(answer)
     }
@@ -1269,6 +1267,7 @@ fn tokens(request: &Request) -> Vec<FencingToken> {
             results.iter().map(|result| result.token).chain(unstarted.iter().copied()).collect()
         }
         Request::Renew(claims) => claims.clone(),
+        Request::Store(outputs) => outputs.iter().map(|(claim, _)| *claim).collect(),
         _ => Vec::new(),
     }
 }
@@ -1287,6 +1286,7 @@ fn refusal(request: &Request, error: store::Error, made: Vec<FencingToken>) -> A
     match request {
         Request::Wake(_) => Answer::Wake { woken: Err(error), is_searching: false },
         Request::Renew(_) => Answer::Renew(Err(error)),
+        Request::Store(_) => Answer::Store(Err(error)),
         Request::Step { .. } => Answer::Step(Err((error, made))),
         Request::Leave { .. } => Answer::Leave(Err(error)),
         Request::Prune => Answer::Prune,
