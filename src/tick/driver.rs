@@ -5,7 +5,7 @@
 //! chooses what comes first.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use log::Level;
 
@@ -99,8 +99,8 @@ pub(super) struct Driver {
     instructions: VecDeque<Instruction>,
     /// When to begin to connect.
     pub(super) connect_at: Option<Instant>,
-    /// The claims whose leases were extended last.
-    extended: Vec<FencingToken>,
+    /// The claims whose leases were extended since output was sent.
+    extended: BTreeSet<FencingToken>,
     /// The claims whose output was sent last. The next output begins after them, so that each job
     /// has its turn.
     sent: Vec<FencingToken>,
@@ -115,7 +115,7 @@ impl Driver {
             events: VecDeque::new(),
             instructions: VecDeque::new(),
             connect_at: None,
-            extended: Vec::new(),
+            extended: BTreeSet::new(),
             sent: Vec::new(),
         }
     }
@@ -190,9 +190,7 @@ impl Driver {
         match instruction {
             Instruction::Connect(pause) => {
                 runtime.disconnect();
-                // Not all ticks connect at the same time.
-                let pause = pause.mul_f64(0.5 + runtime.random() / 2.0);
-                self.connect_at = Some(runtime.now() + pause);
+                self.connect_at = Some(runtime.now() + spread(pause, runtime.random()));
                 self.connect(runtime);
             }
             Instruction::Send(Request::Store(_), timeout) => {
@@ -218,7 +216,7 @@ impl Driver {
             }
             Instruction::Extend(claims, until) => {
                 runtime.extend(&claims, until);
-                self.extended = claims;
+                self.extended.extend(claims);
             }
             Instruction::Stop(claim, why) => runtime.stop(&claim, why),
             Instruction::Hurry => runtime.hurry(),
@@ -231,15 +229,14 @@ impl Driver {
 
     /// Returns what running jobs have printed, as much as one request stores.
     fn take_output(&mut self, runtime: &mut impl Runtime) -> Vec<(FencingToken, String)> {
-        let mut claims = std::mem::take(&mut self.extended);
-        claims.sort_unstable();
+        let extended = std::mem::take(&mut self.extended);
         let last = self.sent.last().copied();
-        let next = claims.partition_point(|claim| Some(*claim) <= last);
-        claims.rotate_left(next);
+        let (before, after): (Vec<_>, Vec<_>) =
+            extended.into_iter().partition(|claim| Some(*claim) <= last);
         self.sent.clear();
         let mut room = OUTPUT_AT_ONCE;
         let mut outputs = Vec::new();
-        for claim in claims {
+        for claim in after.into_iter().chain(before) {
             if room > 0
                 && let Some(output) = runtime.take_output(&claim)
             {
@@ -249,5 +246,22 @@ impl Driver {
             }
         }
         outputs
+    }
+}
+
+/// Returns 50 to 100 % of the pause, by a random number in 0..1: not all ticks connect at the same
+/// time.
+fn spread(pause: Duration, random: f64) -> Duration {
+    pause.mul_f64(0.5 + random / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_connect_again_after_half_of_the_pause_or_later() {
+        let pauses = [0.0, 0.5, 1.0].map(|random| spread(Duration::from_secs(8), random));
+        assert_eq!(pauses, [4, 6, 8].map(Duration::from_secs));
     }
 }

@@ -128,3 +128,53 @@ impl Leases {
         is_full
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn claim(id: i64, attempt: i32, second: i64) -> FencingToken {
+        let claimed_at = DateTime::from_timestamp(second, 0).unwrap_or_default();
+        FencingToken { id, attempt, claimed_at }
+    }
+
+    #[test]
+    fn a_claim_ends_the_earlier_claims_of_its_run_only() {
+        let (mut leases, now) = (Leases::default(), Instant::now());
+        // An attempt that was not started is claimed again with its number.
+        let earlier = [claim(7, 1, 10), claim(7, 1, 20), claim(7, 2, 30)];
+        for (count, claim) in earlier.into_iter().enumerate() {
+            assert_eq!(leases.add(claim, now, now), earlier[..count]);
+        }
+        for other in [claim(6, 9, 90), claim(8, 1, 5)] {
+            assert_eq!(leases.add(other, now, now), []);
+        }
+        assert_eq!(leases.add(claim(7, 3, 40), now, now), earlier);
+        assert_eq!((leases.held(), leases.is_empty()), (6, false));
+    }
+
+    #[test]
+    fn a_renewal_has_the_first_that_expire_if_they_are_too_many() {
+        let (mut leases, now) = (Leases::default(), Instant::now());
+        assert_eq!((leases.held(), leases.is_empty(), leases.first_end()), (0, true, None));
+        let at = |seconds| now + Duration::from_secs(seconds);
+        for (id, expires) in [(1, 9), (2, 7), (3, 5), (4, 3), (5, 30)] {
+            leases.add(claim(id, 1, 0), now, at(expires));
+        }
+        let to_renew = |leases: &Leases| {
+            let (claims, next) = leases.to_renew(at(1), at(30));
+            (claims.iter().map(|claim| claim.id).collect::<Vec<_>>(), next)
+        };
+        assert_eq!((to_renew(&leases), leases.renewals()), ((vec![1, 2, 3, 4], Some(now)), 1));
+        leases.rejected(4);
+        assert_eq!((to_renew(&leases).0, leases.renewals()), (vec![4, 3], 3));
+        assert_eq!(leases.first_end(), Some(at(3)));
+        for (id, from) in [(4, None), (3, Some(at(2))), (2, Some(at(1)))] {
+            leases.get_mut(&claim(id, 1, 0)).unwrap().renew_from(from);
+        }
+        assert_eq!((to_renew(&leases), leases.first_end()), ((vec![1, 2], Some(now)), Some(at(5))));
+        assert!(leases.accepted(2, true) && !leases.accepted(3, true));
+    }
+}

@@ -32,7 +32,7 @@ pub(super) enum Request {
         claim: Option<Claim>,
         skips_locked: bool,
     },
-    /// Store what the jobs have printed whose leases were renewed last. The driver adds that.
+    /// Store what the jobs have printed whose leases were renewed. The driver adds that.
     Store(Vec<(FencingToken, String)>),
     /// Release the claim right, and record that the database took this long for an answer.
     Leave { slow: Option<Duration> },

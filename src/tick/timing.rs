@@ -99,6 +99,32 @@ mod tests {
                     < timing.stop_after
             );
             assert!(timing.timeouts.lock < timing.timeouts.statement);
+            assert!(!timing.timeouts.whole_tables);
         }
+    }
+    #[test]
+    fn an_answer_is_awaited_as_long_as_the_phase_and_the_request_allow() {
+        let (timing, now) = (Timing::of(Duration::from_secs(60)), Instant::now());
+        let timeouts = |until: Option<f64>, interrupted, extra, request: &Request| {
+            let seconds = Duration::from_secs_f64;
+            let until = until.map(|until| now + seconds(until));
+            let (interrupted, extra) = (seconds(interrupted), seconds(extra));
+            let timeout = AnswerTimeout { until, interrupted, extra };
+            let of = timing.timeouts_of(request, timeout, now);
+            [of.statement, of.lock, of.silence, of.interrupted].map(|it| it.as_secs_f64())
+        };
+        let (prune, store) = (Request::Prune, Request::Store(Vec::new()));
+        let [statement, lock, silence] =
+            [timing.timeouts.statement, timing.timeouts.lock, timing.timeouts.silence]
+                .map(|it| it.as_secs_f64());
+        assert_eq!(timeouts(None, 3.0, 0.5, &prune), [statement, lock, silence + 0.5, 3.0]);
+        assert_eq!(
+            timeouts(None, 0.0, 0.0, &store),
+            [statement / 4.0, lock / 4.0, silence / 4.0, 1.0]
+        );
+        assert_eq!(timeouts(Some(4.0), 1.0, 0.0, &prune), [2.0, 1.0, 2.0, 1.0]);
+        assert_eq!(timeouts(Some(0.0), 1.0, 0.0, &prune), [0.5, 0.25, 0.5, 1.0]);
+        let most = timeouts(Some(600.0), 1.0, 0.5, &prune);
+        assert_eq!(most, [statement, lock, silence + 0.5, 1.0]);
     }
 }

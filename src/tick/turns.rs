@@ -34,14 +34,12 @@ impl Turns {
     }
 
     pub(super) fn sent(&mut self, duty: Duty) {
-        let Self([first, second, _]) = *self;
-        self.0 = match duty {
-            Duty::Renew => [Duty::Step, Duty::Wake, Duty::Renew],
-            Duty::Wake => [Duty::Step, Duty::Renew, Duty::Wake],
-            Duty::Step if first == Duty::Step => [second, self.0[2], Duty::Step],
-            Duty::Step if second == Duty::Step => [first, self.0[2], Duty::Step],
-            Duty::Step | Duty::Store | Duty::Leave | Duty::Prune => return,
-        };
+        match duty {
+            Duty::Renew => self.0 = [Duty::Step, Duty::Wake, Duty::Renew],
+            Duty::Wake => self.0 = [Duty::Step, Duty::Renew, Duty::Wake],
+            // The others keep their order.
+            _ => self.0.sort_by_key(|it| *it == duty),
+        }
     }
 }
 
@@ -61,5 +59,10 @@ mod tests {
         let round = [Duty::Renew, Duty::Step, Duty::Wake, Duty::Step];
         assert_eq!(sent, [round, round].concat());
         assert_eq!((turns.before(Duty::Step), turns.before(Duty::Leave)), (2, 3));
+        // A step whose turn it is not, and a duty without a turn, change nothing.
+        for duty in [Duty::Step, Duty::Store, Duty::Leave] {
+            turns.sent(duty);
+            assert_eq!(turns.0, [Duty::Renew, Duty::Wake, Duty::Step]);
+        }
     }
 }

@@ -652,9 +652,10 @@ impl Checks {
         }
         let row = database.workers.get(&host.worker);
         let right = row.and_then(|row| row.claiming.as_ref());
-        // A tick does not know whether it still has the right after a reconnection, or if a signal
-        // ended its wait for an answer.
-        let knows = tick.connection == 1 && tick.stopping_since.is_none();
+        // A tick does not know whether it still has the right after a reconnection, if a signal
+        // ended its wait for an answer, or if a failover brought the right back.
+        let was_answered = tick.connection == 1 && tick.stopping_since.is_none();
+        let knows = was_answered && now > self.excused_until;
         if right.is_some_and(|(name, _)| *name == tick.name) && knows {
             self.fail(format!("{} exits without error, but has the claim right", tick.name));
         }

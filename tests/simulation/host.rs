@@ -241,12 +241,16 @@ impl Pool {
     /// has not been stored for long, although each job has its turn.
     pub(super) fn await_output(&mut self, claims: &[FencingToken]) -> Option<FencingToken> {
         self.pauses_output = self.pauses_output.saturating_sub(1);
+        // The results of jobs that were interrupted have their output, and come soon.
+        if self.stops.values().any(|stop| stop.asked == Some(StopReason::Interrupted)) {
+            return None;
+        }
         let printing = self.running.values().filter(|execution| execution.prints()).count();
         let mut late = None;
         for claim in claims {
             if let Some(execution) = self.running.get_mut(claim).filter(|it| it.prints()) {
                 execution.extended += 1;
-                late = late.or((execution.extended > printing + 2).then_some(*claim));
+                late = late.or((execution.extended > printing + 3).then_some(*claim));
             }
         }
         late

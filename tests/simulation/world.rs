@@ -166,6 +166,8 @@ pub(super) struct World {
     /// The kinds of faults of this world, as bits.
     faults: u64,
     pub(super) is_calm: bool,
+    /// Since when all runs are finished, and how many ticks had begun then: they must exit.
+    finished: Option<(Time, usize)>,
     job_scale: u64,
     pub(super) checks: Checks,
     pub(super) variant: Variant,
@@ -231,6 +233,7 @@ impl World {
                 _ => random.next(),
             },
             is_calm: false,
+            finished: None,
             job_scale: random.pick(&[1, 20, 300, 2000]),
             checks: Checks::new(lease),
             variant: config.variant,
@@ -337,7 +340,8 @@ impl World {
         self.database.now = start + TimeDelta::microseconds(micros);
     }
 
-    /// Runs the world to its end: when the faults have stopped, every run must be finished.
+    /// Runs the world to its end: when the faults have stopped, every run must be finished, and
+    /// then every tick must exit.
     pub(super) fn run(&mut self) -> Result<(), String> {
         while let Some(((at, _), what)) = self.queue.pop_first() {
             self.now = at;
@@ -347,8 +351,15 @@ impl World {
                 self.note(|| format!("BROKEN: {broken}"));
                 return Err(broken);
             }
-            if self.is_calm && self.checks.unfinished == 0 {
-                return Ok(());
+            if !self.is_calm || self.checks.unfinished > 0 {
+                self.finished = None;
+                continue;
+            }
+            let (since, ticks) = *self.finished.get_or_insert((self.now, self.ticks.len()));
+            let Some(tick) = self.ticks[..ticks].iter().flatten().next() else { return Ok(()) };
+            let longest = self.hosts[tick.host].max_time() + 4 * self.lease;
+            if self.now > since + longest.as_nanos() as u64 + 11 * self.checks.slow + seconds(60) {
+                return Err(format!("{} does not exit, although it has no work", tick.name));
             }
         }
         Err("nothing happens any more".to_owned())
@@ -1064,7 +1075,8 @@ impl Runtime for Simulated<'_> {
         let execution = self.tick.pool.running.get_mut(claim)?;
         let is_new = execution.has_output();
         execution.has_new_output = false;
-        is_new.then(|| "x".repeat(execution.job.output.min(100_000)))
+        // The longer one is more than a statement stores.
+        is_new.then(|| "x".repeat(if claim.id % 2 == 0 { 300_000 } else { 20 }))
     }
 
     fn keep_output(&mut self, claim: &FencingToken) {
