@@ -1034,7 +1034,7 @@ impl Machine {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
@@ -1123,7 +1123,7 @@ mod tests {
         }
     }
 
-    fn run(id: i64) -> Claimed {
+    pub(in crate::tick) fn run(id: i64) -> Claimed {
         Claimed {
             id,
             position: None,

@@ -203,3 +203,122 @@ impl PendingWrites {
 fn bytes_of(writes: &[PendingWrite]) -> usize {
     writes.iter().map(PendingWrite::bytes).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::tests::run;
+    use super::*;
+    use crate::job::attempt::{AttemptResult, JobOutput};
+    use crate::job::failure::Failure;
+    use crate::store::Kind;
+
+    /// A result with this many bytes of output, whose job ended at `finished`.
+    fn result(id: i64, bytes: usize, finished: Instant) -> PendingWrite {
+        let output = JobOutput { text: "x".repeat(bytes), bytes: bytes as u64, truncated: false };
+        let result = AttemptResult { output, ..AttemptResult::unstarted(Failure::Signal(9)) };
+        let judged = JudgedAttempt::new(run(id), result, false, (finished, finished), 0.5);
+        PendingWrite::Record(Box::new(judged))
+    }
+
+    fn release(id: i64) -> PendingWrite {
+        PendingWrite::Release(run(id).token())
+    }
+
+    fn ids(writes: &[PendingWrite]) -> Vec<i64> {
+        writes.iter().map(|write| write.token().id).collect()
+    }
+
+    #[test]
+    fn a_statement_takes_the_oldest_writes_that_fit() {
+        let (mut writes, now) = (PendingWrites::default(), Instant::now());
+        assert_eq!(writes.due(now), None);
+        for (id, bytes) in [(1, BYTES_AT_ONCE + 1), (2, 10), (3, BYTES_AT_ONCE - 10), (4, 1)] {
+            writes.push(result(id, bytes, now));
+        }
+        writes.push(release(5));
+        assert_eq!((writes.waiting(), writes.releases()), (5, 1));
+        assert_eq!((writes.bytes(), writes.due(now)), (2 * BYTES_AT_ONCE + 2, Some(now)));
+        assert_eq!(writes.tokens().map(|token| token.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        // A single one is sent whatever its size.
+        let (first, are_sent_again) = writes.take(now);
+        assert_eq!((ids(&first), are_sent_again), (vec![1], false));
+        let (second, _) = writes.take(now);
+        assert_eq!((ids(&second), writes.bytes()), (vec![2, 3], 1));
+        assert_eq!(ids(&writes.take(now).0), [4, 5]);
+        assert_eq!((writes.bytes(), writes.waiting()), (0, 0));
+    }
+
+    #[test]
+    fn a_write_that_failed_is_sent_again_in_time() {
+        let (mut writes, now) = (PendingWrites::default(), Instant::now());
+        let later = now + Duration::from_secs(1);
+        writes.push(result(1, 10, now));
+        writes.send_again(result(2, 5, now), later);
+        assert_eq!((writes.due(now), writes.bytes()), (Some(now), 15));
+        assert!(writes.has_new_results());
+        assert_eq!(ids(&writes.take(now).0), [1]);
+        assert_eq!((writes.due(now), writes.has_new_results()), (Some(later), false));
+        let (again, are_sent_again) = writes.take(later);
+        assert_eq!((ids(&again), are_sent_again), (vec![2], true));
+        writes.push(release(3));
+        assert!(!writes.has_new_results());
+        // Those that failed come first.
+        writes.failed(again, now);
+        assert_eq!((ids(&writes.take(now).0), writes.bytes()), (vec![2, 3], 0));
+    }
+
+    #[test]
+    fn a_rejected_statement_is_halved_to_find_the_cause() {
+        let (mut writes, now) = (PendingWrites::default(), Instant::now());
+        (1..=4).for_each(|id| writes.push(result(id, 1, now)));
+        let all = writes.take(now).0;
+        assert!(writes.rejected(all, now).is_none());
+        let half = writes.take(now).0;
+        assert_eq!(ids(&half), [1, 2]);
+        assert!(writes.rejected(half, now).is_none());
+        let single = writes.take(now).0;
+        assert_eq!(writes.rejected(single, now).map(|write| write.token().id), Some(1));
+        writes.accepted(true);
+        assert_eq!(ids(&writes.take(now).0), [2, 3]);
+        let slow = store::Error::new(Kind::Busy, crate::exit::Exit::Unavailable, "too slow");
+        writes.too_long(2, &slow);
+        writes.push(release(5));
+        assert_eq!(ids(&writes.take(now).0), [4]);
+    }
+
+    #[test]
+    fn a_result_can_lose_its_texts_once_and_waits_for_a_limit() {
+        let now = Instant::now();
+        let mut write = result(1, 100, now);
+        assert_eq!((write.bytes(), write.released()), (100, None));
+        assert!(write.strip() && !write.strip());
+        assert_eq!(write.finish(now).unwrap().output.unwrap(), "[output could not be stored]");
+        assert!(write.subject().contains("run 1"), "{}", write.subject());
+        let limit = Duration::from_secs(5);
+        let waited = [4, 5, 6].map(|seconds| write.has_waited(now + seconds * limit / 5, limit));
+        assert_eq!(waited, [false, true, true]);
+        let mut write = release(2);
+        assert_eq!((write.bytes(), write.released()), (0, Some(run(2).token())));
+        assert!(!write.strip() && write.finish(now).is_none() && write.has_waited(now, limit));
+        assert_eq!(write.subject(), "run 2");
+    }
+
+    #[test]
+    fn a_write_without_an_answer_differs_from_one_that_failed() {
+        let (mut writes, now) = (PendingWrites::default(), Instant::now());
+        writes.answer_lost(&[result(1, 0, now)]);
+        let [lost, other] = [1, 2].map(|id| run(id).token());
+        assert!(writes.is_uncertain(&lost) && !writes.is_uncertain(&other));
+        let outcomes = [(lost, false), (lost, true), (other, false), (other, true)];
+        let outcomes = outcomes.map(|(claim, is_release)| writes.outcome(&claim, is_release));
+        assert_eq!(
+            outcomes.map(|it| it.contains("the answer was lost")),
+            [true, true, false, false]
+        );
+        assert_eq!(outcomes.map(|it| it.contains("claim")), [false, true, false, true]);
+        writes.push(result(3, 7, now));
+        writes.push(release(4));
+        let dropped = writes.drop_if(|write| write.released().is_none());
+        assert_eq!((ids(&dropped), writes.bytes(), writes.waiting()), (vec![3], 0, 1));
+    }
+}
