@@ -211,6 +211,15 @@ mod tests {
         assert_eq!(batches(&[0, TIMES_AT_ONCE + 1, 0, 1]), [1, 1, 2]);
     }
 
+    #[test]
+    fn a_schedule_that_is_put_off_keeps_its_next_time() {
+        let [now, seen] = [7200, 60].map(|at| DateTime::from_timestamp(at, 0).unwrap());
+        let due = DueSchedule { id: 7, seen: Some(seen), now, ..DueSchedule::default() };
+        let plan = put_off(due);
+        assert_eq!((plan.due.id, plan.next, plan.times.len()), (7, Some(seen), 0));
+        assert_eq!(plan.put_off_until, Some(now + TimeDelta::hours(1)));
+    }
+
     #[track_caller]
     fn waits(name: &str, spread: u64, seconds: u64) {
         assert_eq!(

@@ -11,7 +11,7 @@ use super::timing::Timing;
 use crate::connect::ConnectionThread;
 use crate::health;
 use crate::job::seen_ticks::SeenTicks;
-use crate::store::{self, BatchSize, FencingToken, Holder, Store, bisect};
+use crate::store::{self, BatchSize, Bisection, FencingToken, Holder, Store};
 use crate::upkeep::{self, UnclaimableSearch, Upkeep};
 
 /// The tick's session.
@@ -19,13 +19,20 @@ pub(super) struct Database {
     store: Store,
     search: Option<UnclaimableSearch>,
     batch: BatchSize,
+    /// How many outputs the next statement stores.
+    output_batch: BatchSize,
 }
 
 impl Database {
     /// A signal sets `interrupted`, which ends a wait early.
     pub(super) fn over(thread: ConnectionThread, interrupted: Arc<AtomicBool>) -> Self {
         let store = Store::over(thread, interrupted);
-        Self { store, search: None, batch: BatchSize::default() }
+        Self {
+            store,
+            search: None,
+            batch: BatchSize::default(),
+            output_batch: BatchSize::default(),
+        }
     }
 
     /// Sends a request, and waits for the answer.
@@ -36,7 +43,7 @@ impl Database {
         (plan, holder, timing): (&mut Plan, &Holder, &Timing),
         seen_ticks: &mut SeenTicks,
     ) -> Answer {
-        let Self { store, search, batch } = self;
+        let Self { store, search, batch, output_batch } = self;
         let began = Instant::now();
         let timeouts = timing.timeouts_of(&request, timeout, began);
         store.set_timeouts(timeouts);
@@ -58,8 +65,8 @@ impl Database {
                 Answer::Step(step)
             }
             Request::Store(outputs) => {
-                let has_time = || began.elapsed() < timeouts.statement;
-                Answer::Store(store_output(store, &holder.worker, outputs, has_time))
+                let until = began + timeouts.statement;
+                Answer::Store(store_output(store, &holder.worker, outputs, output_batch, until))
             }
             Request::Leave { slow } => {
                 let left = store.leave(&holder.worker, &holder.tick);
@@ -91,20 +98,25 @@ impl Database {
     }
 }
 
-/// Stores what jobs have printed. Returns the ids of the runs whose output is still to be stored. A
-/// rejected output is dropped, so its run is not among them.
+/// Stores what jobs have printed; no statement begins after `until`. Returns the ids of the runs
+/// whose output is still to be stored. A rejected output is dropped, so its run is not among them.
 fn store_output(
     store: &Store,
     worker: &str,
     outputs: Vec<(FencingToken, String)>,
-    has_time: impl Fn() -> bool,
+    batch: &mut BatchSize,
+    until: Instant,
 ) -> store::Result<BTreeSet<i64>> {
     let mut left: BTreeSet<_> = outputs.iter().map(|(token, _)| token.id).collect();
-    let rejected = bisect(outputs, has_time, |part| {
-        let stored = store.store_output(worker, part)?;
-        left.retain(|id| !stored.contains(id));
-        Ok(())
-    })?;
-    left.retain(|id| !rejected.iter().any(|((token, _), _)| token.id == *id));
+    let mut search = Bisection::sized(outputs, *batch);
+    while !search.is_done() && Instant::now() < until {
+        let rejected = search.step(|part| {
+            let stored = store.store_output(worker, part)?;
+            left.retain(|id| !stored.contains(id));
+            Ok(())
+        })?;
+        rejected.map(|((token, _), _)| left.remove(&token.id));
+        *batch = search.size();
+    }
     Ok(left)
 }

@@ -99,11 +99,13 @@ pub(super) struct Driver {
     instructions: VecDeque<Instruction>,
     /// When to begin to connect.
     pub(super) connect_at: Option<Instant>,
-    /// The claims whose leases were extended since output was sent.
+    /// The claims whose leases were extended, and whose output was not looked at since.
     extended: BTreeSet<FencingToken>,
-    /// The claims whose output was sent last. The next output begins after them, so that each job
-    /// has its turn.
+    /// The claims whose output was sent last.
     sent: Vec<FencingToken>,
+    /// The last claim whose output was sent. The next output begins after it, so each job has its
+    /// turn.
+    last_sent: Option<FencingToken>,
 }
 
 impl Driver {
@@ -117,6 +119,7 @@ impl Driver {
             connect_at: None,
             extended: BTreeSet::new(),
             sent: Vec::new(),
+            last_sent: None,
         }
     }
 
@@ -229,22 +232,23 @@ impl Driver {
 
     /// Returns what running jobs have printed, as much as one request stores.
     fn take_output(&mut self, runtime: &mut impl Runtime) -> Vec<(FencingToken, String)> {
-        let extended = std::mem::take(&mut self.extended);
-        let last = self.sent.last().copied();
         let (before, after): (Vec<_>, Vec<_>) =
-            extended.into_iter().partition(|claim| Some(*claim) <= last);
+            self.extended.iter().partition(|claim| Some(**claim) <= self.last_sent);
         self.sent.clear();
         let mut room = OUTPUT_AT_ONCE;
         let mut outputs = Vec::new();
         for claim in after.into_iter().chain(before) {
-            if room > 0
-                && let Some(output) = runtime.take_output(&claim)
-            {
+            if room == 0 {
+                break;
+            }
+            self.extended.remove(&claim);
+            if let Some(output) = runtime.take_output(&claim) {
                 room = room.saturating_sub(output.len());
                 self.sent.push(claim);
                 outputs.push((claim, output));
             }
         }
+        self.last_sent = self.sent.last().copied().or(self.last_sent);
         outputs
     }
 }

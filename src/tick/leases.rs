@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use chrono::{DateTime, Utc};
-
 use crate::store::{self, BatchSize, FencingToken};
 
 /// A claimed run that is executed, waits for a thread, has an unrecorded result, or must be
@@ -65,8 +63,8 @@ impl Leases {
         now: Instant,
         expires: Instant,
     ) -> Vec<FencingToken> {
-        // Tokens sort by the id of their run first.
-        let first = FencingToken { attempt: 0, claimed_at: DateTime::<Utc>::MIN_UTC, ..claim };
+        // Tokens sort by the id of their run first, then by the attempt.
+        let first = FencingToken { attempt: i32::MIN, ..claim };
         let earlier = self.held.range(first..).map(|(held, _)| *held);
         let earlier = earlier.take_while(|held| held.id == claim.id).collect();
         self.held.insert(claim, Lease { expires, renew_from: Some(now) });
@@ -132,6 +130,8 @@ impl Leases {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use chrono::DateTime;
 
     use super::*;
 

@@ -140,8 +140,8 @@ pub(super) struct Machine {
     /// A test lets other duties come first.
     pub(super) turns: Turns,
     leases: Leases,
-    /// Output is stored if this is above zero: one more after each renewal, none after output was
-    /// sent, and one less after it could not be stored.
+    /// The renewals since output was last sent; one less if that failed. Above zero, output is
+    /// stored.
     renewals_without_output: i32,
     next_renewal: Instant,
     next_wake: Instant,
@@ -320,7 +320,9 @@ impl Machine {
             Phase::Ending => self.leases.first_end().is_some_and(|end| Some(end) < self.phase_ends),
             _ => !is_leaving && !self.leases.is_empty(),
         };
-        let stores = self.phase < Phase::Ending && self.renewals_without_output > 0;
+        let stores = self.phase < Phase::Ending
+            && self.renewals_without_output > 0
+            && !self.is_lease_in_danger();
         let duties = [
             (Duty::Renew, when(renews, self.next_renewal)),
             (Duty::Wake, wake.filter(|_| is_working)),
@@ -363,12 +365,15 @@ impl Machine {
                 .is_none_or(|end| end + stop_after >= self.now + lease + needed)
     }
 
-    /// Whether the lease of a job might end if another request came before its renewal. Leases that
-    /// need several slow statements still delay no result by more than one.
+    /// Whether leases are renewed before all else. Leases that need several slow statements still
+    /// delay no result by more than one.
     fn renews_first(&self) -> bool {
-        if self.has_writes() && self.turns.before(Duty::Renew) == 2 {
-            return false;
-        }
+        let has_result_turn = self.has_writes() && self.turns.before(Duty::Renew) == 2;
+        !has_result_turn && self.is_lease_in_danger()
+    }
+
+    /// Whether the lease of a job might end if another request came before its renewal.
+    fn is_lease_in_danger(&self) -> bool {
         let Timing { lease, stop_after, .. } = self.timing;
         let stops = self.leases.first_end().map(|end| end + stop_after);
         stops.is_some_and(|stops| stops < self.now + lease + 2 * self.timing.answer_limit())
@@ -831,6 +836,8 @@ impl Machine {
     fn connected(&mut self) {
         self.link.connected();
         self.next_renewal = self.now;
+        // The leases come first.
+        self.renewals_without_output = self.renewals_without_output.min(0);
         // Runs may have been released meanwhile.
         self.claims.claim_soon(self.now);
     }

@@ -170,6 +170,10 @@ mod tests {
         };
         assert_eq!((far(&[]).wanted(4, 0), far(&[10; 50]).wanted(4, 0)), (4 + 4, 4 + 4));
         assert_eq!(far(&[]).thread_timeout(), Duration::from_millis(250));
+        let mut known = far(&[50; 50]);
+        let window = known.window();
+        known.reset();
+        assert_eq!((known.window(), known.wanted(4, 4)), (window, 0));
         let prefetch = far(&[40; 50]);
         assert_eq!((prefetch.wanted(4, 0), prefetch.refill_at(4)), (4 + 21, 10));
         assert_eq!(prefetch.thread_timeout().as_millis(), 799);

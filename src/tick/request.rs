@@ -32,7 +32,8 @@ pub(super) enum Request {
         claim: Option<Claim>,
         skips_locked: bool,
     },
-    /// Store what the jobs have printed whose leases were renewed. The driver adds that.
+    /// Store what jobs have printed whose leases were renewed. The machine sends an empty list, and
+    /// the driver fills it.
     Store(Vec<(FencingToken, String)>),
     /// Release the claim right, and record that the database took this long for an answer.
     Leave { slow: Option<Duration> },

@@ -66,9 +66,9 @@ impl Timing {
         let silence = self.timeouts.silence + timeout.extra;
         let mut timeouts = Timeouts { interrupted, silence, ..self.timeouts };
         if matches!(request, Request::Store(_)) {
-            // It may fail, so it must not delay the others.
-            let Timeouts { statement, lock, silence, .. } = &mut timeouts;
-            [statement, lock, silence].into_iter().for_each(|limit| *limit /= 4);
+            // Output is optional, so it must not delay other requests for long.
+            let Timeouts { statement, lock, .. } = &mut timeouts;
+            [statement, lock].into_iter().for_each(|limit| *limit /= 4);
         }
         let Some(until) = timeout.until else { return timeouts };
         // The timeouts of the statement and of the silence add up to the wait.
@@ -118,10 +118,7 @@ mod tests {
             [timing.timeouts.statement, timing.timeouts.lock, timing.timeouts.silence]
                 .map(|it| it.as_secs_f64());
         assert_eq!(timeouts(None, 3.0, 0.5, &prune), [statement, lock, silence + 0.5, 3.0]);
-        assert_eq!(
-            timeouts(None, 0.0, 0.0, &store),
-            [statement / 4.0, lock / 4.0, silence / 4.0, 1.0]
-        );
+        assert_eq!(timeouts(None, 0.0, 0.0, &store), [statement / 4.0, lock / 4.0, silence, 1.0]);
         assert_eq!(timeouts(Some(4.0), 1.0, 0.0, &prune), [2.0, 1.0, 2.0, 1.0]);
         assert_eq!(timeouts(Some(0.0), 1.0, 0.0, &prune), [0.5, 0.25, 0.5, 1.0]);
         let most = timeouts(Some(600.0), 1.0, 0.5, &prune);

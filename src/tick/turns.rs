@@ -10,14 +10,14 @@ pub(super) enum Duty {
     Wake,
     /// Record results, and claim runs.
     Step,
-    /// Store the output of running jobs, after a renewal. It takes a quarter of the time of other
-    /// statements at most, so it has no turn.
+    /// Store the output of running jobs. It comes at once after a renewal, because it is short.
     Store,
     Leave,
     Prune,
 }
 
-/// The next turn comes first. The other duties are due only when these three are not.
+/// The next turn comes first. `Store` precedes them, except an urgent renewal; `Leave` and `Prune`
+/// follow.
 #[derive(Debug)]
 pub(super) struct Turns(pub(super) [Duty; 3]);
 

@@ -47,8 +47,9 @@ const STEPS: usize = 40;
 const LEASE: Duration = Duration::from_secs(60);
 /// How long a statement waits for a locked row, if it must fail then.
 const LOCK: Duration = Duration::from_millis(20);
-/// How many sequences to compare, and how long, if their number is not given.
+/// The fewest sequences to compare if their number is not given.
 const LEAST: u64 = 60;
+/// How long to compare sequences then.
 const SHORT: Duration = Duration::from_secs(12);
 const THREADS: usize = 2;
 /// Workers and their ticks; the last tick has crashed.

@@ -76,6 +76,7 @@ variants! {
     TimeoutIsAnswer 500 "a request that has no answer in time counts as done",
     AnswerLost 500 "an answer is lost if a signal comes before it",
     ConnectForgotten 500 "an event in a pause before the next attempt to connect ends the attempts",
+    OutputOfOneJob 500 "only the output of the first job is stored",
     OutputNotKept 500 "output that was not stored is forgotten",
     OutputBeforeLeases 500 "outputs are stored before leases are extended",
     OldTime 500 "an answer has the time of its request",

@@ -135,6 +135,8 @@ impl Slowness {
         let part = match request {
             Request::Wake(_) => self.wake,
             Request::Renew(_) => self.renewal,
+            // It changes a column of few rows.
+            Request::Store(_) => self.step / 4.0,
             _ => self.step,
         };
         let grown = (now as f64 / self.grows.max(1) as f64).min(1.0);
@@ -844,8 +846,15 @@ impl World {
         }
         let is_lost = tick.connected != Some(self.generation) || self.is_down;
         let is_slow = self.slow > self.now && self.random.chance(50);
+        let mut took = self.slowness.delay(&exchange.request, tick.host, &tick.timing, self.now);
+        let limit = tick.timing.timeouts.statement.as_nanos() as u64 / 4;
+        let is_ended = matches!(exchange.request, Request::Store(_)) && took > limit;
+        if is_ended {
+            took = limit;
+        }
         let failed = match self.rejects {
             _ if is_lost => Some(lost()),
+            _ if is_ended => Some(busy()),
             _ if is_slow && self.random.chance(50) => Some(busy()),
             Some((kind, exit)) => Some(store::Error::new(kind, exit, "rejected")),
             None => None,
@@ -861,7 +870,6 @@ impl World {
                 self.hosts[tick.host].cut_until = until;
             }
         }
-        let took = self.slowness.delay(&exchange.request, tick.host, &tick.timing, self.now);
         self.database.transactions = 0;
         let answer = match failed {
             Some(error) => Some(refusal(&exchange.request, error, Vec::new())),
@@ -1072,6 +1080,10 @@ impl Runtime for Simulated<'_> {
     }
 
     fn take_output(&mut self, claim: &FencingToken) -> Option<String> {
+        let first = self.tick.pool.running.keys().next().copied();
+        if self.world.variant == Variant::OutputOfOneJob && first != Some(*claim) {
+            return None;
+        }
         let execution = self.tick.pool.running.get_mut(claim)?;
         let is_new = execution.has_output();
         execution.has_new_output = false;
