@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::Scale;
 use crate::database::Database;
-use crate::table::{Goal, Measured, median};
+use crate::table::{Goal, Measured, median, percentile};
 
 /// The duration of the observation of an idle tick.
 const WATCHED: Duration = Duration::from_secs(3);
@@ -61,7 +61,7 @@ pub fn linger(scale: Scale) -> Vec<Measured> {
     tick.kill().unwrap();
     tick.wait().unwrap();
     latencies.sort_by(f64::total_cmp);
-    let at = |part: usize| latencies[latencies.len() * part / 100];
+    let at = |part: usize| percentile(&latencies, part);
     vec![
         Measured {
             what: format!("--linger: commit of an enqueue to the job's start, median of {times}"),

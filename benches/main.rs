@@ -10,6 +10,7 @@
 #![allow(unreachable_pub)]
 
 mod alone;
+mod beside;
 mod bulk;
 mod claim;
 mod database;
@@ -23,7 +24,9 @@ mod process;
 mod server;
 mod session;
 mod short;
+mod soak;
 mod table;
+mod wait;
 
 use std::time::Instant;
 
@@ -46,7 +49,7 @@ impl Scale {
 type Measure = fn(Scale) -> Vec<Measured>;
 
 /// All measurements, in the order of the table.
-const MEASURES: [(&str, Measure); 12] = [
+const MEASURES: [(&str, Measure); 14] = [
     ("tick", short::empty_tick),
     ("enqueue", short::enqueue),
     ("shell", drain::shell),
@@ -55,11 +58,16 @@ const MEASURES: [(&str, Measure); 12] = [
     ("claim", claim::claim),
     ("snapshot", drain::snapshot),
     ("linger", linger::linger),
+    ("wait", wait::wait),
+    ("beside", beside::beside),
     ("hosts", drain::hosts),
     ("limits", limits::limits),
     ("memory", drain::memory),
     ("look", look::look),
 ];
+
+/// Takes half an hour, so it is measured only if it is named.
+const SOAK: (&str, Measure) = ("soak", soak::soak);
 
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -80,7 +88,9 @@ fn main() {
     table::print_header();
     let chosen = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
     let mut measured = Vec::new();
-    for (name, measure) in MEASURES.into_iter().filter(|(name, _)| chosen(name)) {
+    let soak = [SOAK].into_iter().filter(|(name, _)| names.iter().any(|one| one == name));
+    let chosen = MEASURES.into_iter().filter(|(name, _)| chosen(name)).chain(soak);
+    for (name, measure) in chosen {
         let rows = measure(scale);
         rows.iter().for_each(|row| table::print_row(name, row));
         measured.extend(rows.into_iter().map(|row| (name, row)));

@@ -10,10 +10,11 @@ use crate::process::time;
 use crate::table::{Goal, Measured, rate};
 
 /// Each peer's name, the script that fills and drains its queue, and the script's interpreter.
-const PEERS: [(&str, &str, &str); 3] = [
+const PEERS: [(&str, &str, &str); 4] = [
     ("graphile-worker", "graphile_worker.cjs", "node"),
     ("pg-boss", "pg_boss.cjs", "node"),
     ("procrastinate", "procrastinate_worker.py", "python3"),
+    ("awa", "awa_worker.py", "python3"),
 ];
 
 /// Compares the peers' rates with the plain pool, which needed `alone` for the same work.

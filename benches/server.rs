@@ -7,16 +7,20 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
+use crate::wait::now;
+
 pub struct Server {
     pub url: String,
     progress: Arc<Progress>,
 }
 
+#[derive(Default)]
 struct Progress {
     calls: AtomicUsize,
     /// The server records the time of every `step`th call.
     step: usize,
     marks: Mutex<Vec<Instant>>,
+    waits: Mutex<Vec<f64>>,
 }
 
 impl Server {
@@ -25,7 +29,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/job", listener.local_addr().unwrap());
         let progress =
-            Arc::new(Progress { calls: AtomicUsize::new(0), step, marks: Mutex::default() });
+            Arc::new(Progress { calls: AtomicUsize::new(0), step, ..Progress::default() });
         let shared = Arc::clone(&progress);
         // Both threads end with the process.
         thread::spawn(move || {
@@ -45,6 +49,11 @@ impl Server {
     pub fn marks(&self) -> Vec<Instant> {
         self.progress.marks.lock().unwrap().clone()
     }
+
+    /// Returns how long before its call each run was due, in milliseconds.
+    pub fn waits(&self) -> Vec<f64> {
+        self.progress.waits.lock().unwrap().clone()
+    }
 }
 
 fn serve(connection: TcpStream, progress: &Progress) {
@@ -61,6 +70,11 @@ fn serve(connection: TcpStream, progress: &Progress) {
             }
             if line == "\r\n" {
                 break;
+            }
+            // The first line of the request may have the time at which the run was due.
+            if let Some((_, due)) = line.split_once("?due=") {
+                let due: u64 = due.split(' ').next().unwrap().parse().unwrap();
+                progress.waits.lock().unwrap().push((now() - due) as f64 / 1e3);
             }
             if let Some((name, value)) = line.split_once(':')
                 && name.eq_ignore_ascii_case("content-length")

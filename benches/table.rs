@@ -80,6 +80,11 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
+/// Returns the figure that `part` per cent of the sorted figures do not exceed.
+pub fn percentile(sorted: &[f64], part: usize) -> f64 {
+    sorted[(sorted.len() * part / 100).min(sorted.len() - 1)]
+}
+
 /// Returns the rate per second.
 #[expect(clippy::cast_precision_loss, reason = "a count")]
 pub fn rate(count: usize, took: Duration) -> String {
