@@ -61,14 +61,14 @@ mutants: toolchain ## change each pure rule and check that a test fails; SHARD=0
 	PATH="$$(cd "$(TARGET)/mutants-27.1.0/bin" && pwd):$$PATH" SEEDS=300 tests/with-postgres $(CARGO) mutants \
 		--config .ci/mutants.toml --output "$(TARGET)" $(if $(SHARD),--shard $(SHARD)) $(ARGS) || test $$? = 3
 
-bench: ## compare its speed with references and peers; under ten minutes
+bench: ## compare its speed with references and peers; ten minutes
 	benches/peers/install "$(TARGET)/peers"
 	BENCH_PEERS="$$(cd "$(TARGET)/peers" && pwd)" $(BENCH) --json "$(TARGET)/bench.json" $(ARGS)
 
 soak: ## measure half an hour of load while sessions hold old snapshots; ARGS=--quick takes three minutes
 	$(BENCH) soak $(ARGS)
 
-bench-quick: ## a shorter benchmark; under 90 seconds
+bench-quick: ## a shorter benchmark; two minutes
 	$(BENCH) --quick $(ARGS)
 
 lint: ## check formatting, lints, layers and words

@@ -29,6 +29,8 @@ enum Beside {
     Nothing,
     /// A tick with `--linger` that finds nothing.
     Idle,
+    /// An application enqueues this many runs in a second, and nothing starts them.
+    Enqueues(usize),
     /// An application enqueues this many runs of `true` in a second, and a tick starts them.
     Runs(usize),
     /// Threads start `true` this many times in a second, without a database.
@@ -36,16 +38,18 @@ enum Beside {
 }
 
 pub fn beside(scale: Scale) -> Vec<Measured> {
-    let (rounds, lasts) = (scale.of(3, 1), Duration::from_secs(scale.of(15, 3) as u64));
+    let (rounds, lasts) = (scale.of(3, 1), Duration::from_secs(scale.of(10, 2) as u64));
     let database = Database::new();
     let size = scale.of(10, 1).to_string();
     process::time(pgbench(&database, &["--initialize", "--quiet", "--scale", &size]));
     let [some, many] = RATES;
     let cases = [
         (Beside::Idle, "an idle tick with --linger".to_owned()),
-        (Beside::Runs(some), format!("{some} enqueues and runs of `true` a second")),
+        (Beside::Runs(some), format!("{some} enqueues and runs a second")),
+        (Beside::Enqueues(some), format!("{some} enqueues a second")),
         (Beside::Processes(some), format!("{some} bare processes a second")),
-        (Beside::Runs(many), format!("{many} enqueues and runs of `true` a second")),
+        (Beside::Runs(many), format!("{many} enqueues and runs a second")),
+        (Beside::Enqueues(many), format!("{many} enqueues a second")),
         (Beside::Processes(many), format!("{many} bare processes a second")),
     ];
     let mut measured = cases.clone().map(|_| Vec::new());
@@ -65,7 +69,7 @@ fn row(case: Beside, what: &str, pairs: &[([f64; 2], [f64; 2])]) -> Measured {
         [middle(|it| it.1[0]), middle(|it| it.1[1])],
     ];
     Measured {
-        what: format!("pgbench beside {what}, 99 % / alone"),
+        what: format!("pgbench, 99 %: beside {what} / alone"),
         figures: format!(
             "50 and 99 %: {:.1} and {:.1} ms; alone {:.1} and {:.1} ms; medians of {}",
             beside[0],
@@ -91,23 +95,20 @@ fn latencies(database: &Database, beside: Beside, lasts: Duration) -> [f64; 2] {
         let tick = ["tick", "--linger", "--concurrency", &threads, "--max-time", "10m"];
         database.jobctl(tick).0.spawn().unwrap()
     });
-    let mut enqueued = None;
     let latencies = thread::scope(|scope| {
-        match beside {
-            Beside::Runs(rate) => {
-                enqueued = Some(rate * lasts.as_secs() as usize);
-                scope.spawn(move || {
-                    wait::enqueue(database, rate, lasts, "shell", |_| TRUE.to_owned())
-                });
-            }
-            Beside::Processes(rate) => (0..THREADS).for_each(|thread| {
+        if let Beside::Runs(rate) | Beside::Enqueues(rate) = beside {
+            let payload = |_| TRUE.to_owned();
+            scope.spawn(move || wait::enqueue(database, rate, lasts, "shell", payload));
+        }
+        if let Beside::Processes(rate) = beside {
+            (0..THREADS).for_each(|thread| {
                 scope.spawn(move || start_processes(rate, thread, lasts));
-            }),
-            Beside::Nothing | Beside::Idle => {}
+            });
         }
         run(database, lasts)
     });
-    if let Some(enqueued) = enqueued {
+    if let Beside::Runs(rate) = beside {
+        let enqueued = rate * lasts.as_secs() as usize;
         let done =
             database.number("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'");
         let behind = enqueued.saturating_sub(usize::try_from(done).unwrap());

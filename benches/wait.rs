@@ -13,7 +13,7 @@ use crate::table::{Goal, Measured, percentile};
 const RATES: [usize; 3] = [10, 100, 800];
 
 pub fn wait(scale: Scale) -> Vec<Measured> {
-    let lasts = Duration::from_secs(scale.of(30, 4) as u64);
+    let lasts = Duration::from_secs(scale.of(20, 3) as u64);
     let lingering = RATES.map(|rate| {
         let database = Database::new();
         let mut tick = database
@@ -35,7 +35,7 @@ pub fn wait(scale: Scale) -> Vec<Measured> {
         tick.wait().unwrap();
         let waits = server.waits();
         assert_eq!(waits.len(), runs);
-        let what = format!("--linger: {rate} calls a second, wait from due to start, 99 %");
+        let what = format!("--linger: {rate} calls a second, enqueue to start, 99 %");
         row(what, waits, Goal::AtMost(100.0))
     });
     lingering.into_iter().chain([minute(scale)]).collect()
@@ -52,7 +52,7 @@ fn minute(scale: Scale) -> Measured {
     database.assert_all_ran_once(runs);
     let until_tick = (started - filled) as f64 / 1e3;
     let waits = server.waits().into_iter().map(|wait| wait - until_tick).collect();
-    let what = format!("a tick of cron: {runs} due calls, from its start to theirs, 99 %");
+    let what = format!("a tick of cron: {runs} due calls, from its start, 99 %");
     row(what, waits, Goal::None)
 }
 
