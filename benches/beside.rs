@@ -90,10 +90,10 @@ fn row(case: Beside, what: &str, pairs: &[([f64; 2], [f64; 2])]) -> Measured {
 
 /// Returns the median of pgbench's latencies and the 99th percentile, in milliseconds.
 fn latencies(database: &Database, beside: Beside, lasts: Duration) -> [f64; 2] {
-    let mut tick = matches!(beside, Beside::Idle | Beside::Runs(_)).then(|| {
+    let tick = matches!(beside, Beside::Idle | Beside::Runs(_)).then(|| {
         let threads = THREADS.to_string();
         let tick = ["tick", "--linger", "--concurrency", &threads, "--max-time", "10m"];
-        database.jobctl(tick).0.spawn().unwrap()
+        database.jobctl(tick).lingers()
     });
     let latencies = thread::scope(|scope| {
         if let Beside::Runs(rate) | Beside::Enqueues(rate) = beside {
@@ -116,10 +116,7 @@ fn latencies(database: &Database, beside: Beside, lasts: Duration) -> [f64; 2] {
             eprintln!("the tick is {behind} of {enqueued} runs behind");
         }
     }
-    if let Some(tick) = &mut tick {
-        tick.kill().unwrap();
-        tick.wait().unwrap();
-    }
+    drop(tick);
     database.execute(["TRUNCATE jobctl.job_runs, jobctl.job_attempts", "CHECKPOINT"]);
     latencies
 }
@@ -162,10 +159,7 @@ fn start_processes(rate: usize, thread: usize, lasts: Duration) {
 
 /// Returns pgbench for this database.
 fn pgbench(database: &Database, arguments: &[&str]) -> Command {
-    let folder =
-        std::env::var("PG_BIN").expect("make bench names the folder of the server's programs");
-    let mut command = Command::new(format!("{folder}/pgbench"));
-    command.args(arguments).arg(&database.url);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut command = process::of_server("pgbench");
+    command.args(arguments).arg(&database.url).stderr(Stdio::null());
     command
 }

@@ -40,7 +40,7 @@ fn rate(scale: Scale) -> Measured {
 fn share(scale: Scale) -> Measured {
     let (singles, backlog) = (scale.of(20, 5), scale.of(100_000, 10_000));
     let database = limited("max_running_per_share", "2", "'backlog'", backlog);
-    let mut tick = database.jobctl(["tick", "--linger", "--max-time", "10m"]).0.spawn().unwrap();
+    let tick = database.jobctl(["tick", "--linger", "--max-time", "10m"]).lingers();
     let mut client = database.client();
     let mut waits = Vec::new();
     while waits.len() < singles {
@@ -58,8 +58,7 @@ fn share(scale: Scale) -> Measured {
         }
         waits.push(client.query_one(waited, &[&run]).unwrap().get(0));
     }
-    tick.kill().unwrap();
-    tick.wait().unwrap();
+    drop(tick);
     waits.sort_by(f64::total_cmp);
     Measured {
         what: format!("--linger: single runs beside {backlog} of another share, median wait"),

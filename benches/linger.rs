@@ -15,7 +15,7 @@ const WATCHED: Duration = Duration::from_secs(3);
 pub fn linger(scale: Scale) -> Vec<Measured> {
     let times = scale.of(200, 60);
     let database = Database::new();
-    let mut tick = database.jobctl(["tick", "--linger", "--max-time", "10m"]).0.spawn().unwrap();
+    let tick = database.jobctl(["tick", "--linger", "--max-time", "10m"]).lingers();
     // The job's first instruction writes a line to a named pipe, which needs no inheritance.
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
@@ -58,8 +58,7 @@ pub fn linger(scale: Scale) -> Vec<Measured> {
     std::thread::sleep(WATCHED);
     #[expect(clippy::cast_precision_loss, reason = "a count")]
     let rate = (transactions() - before) as f64 / started.elapsed().as_secs_f64();
-    tick.kill().unwrap();
-    tick.wait().unwrap();
+    drop(tick);
     latencies.sort_by(f64::total_cmp);
     let at = |part: usize| percentile(&latencies, part);
     vec![

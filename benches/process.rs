@@ -1,6 +1,6 @@
 //! Measures whole processes: their time and their memory.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -19,6 +19,11 @@ impl Jobctl {
         Self(command)
     }
 
+    /// Starts a tick with `--linger`.
+    pub fn lingers(mut self) -> Lingering {
+        Lingering(self.0.spawn().unwrap())
+    }
+
     #[track_caller]
     pub fn run(self) -> Duration {
         time(self.0)
@@ -27,11 +32,28 @@ impl Jobctl {
 
 /// Returns psql from the server's folder. On Debian, the psql on the PATH is a slow wrapper script.
 pub fn psql(database: &str) -> Command {
+    let mut command = of_server("psql");
+    command.arg("-X").arg(database);
+    command
+}
+
+/// Returns a program from the server's folder.
+pub fn of_server(program: &str) -> Command {
     let folder =
         std::env::var("PG_BIN").expect("make bench names the folder of the server's programs");
-    let mut command = Command::new(format!("{folder}/psql"));
-    command.arg("-X").arg(database).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut command = Command::new(format!("{folder}/{program}"));
+    command.stdin(Stdio::null()).stdout(Stdio::null());
     command
+}
+
+/// A tick that polls until it is dropped.
+pub struct Lingering(Child);
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 /// Returns the time from a process's start to its end.

@@ -25,7 +25,7 @@ fn under_load(scale: Scale, prunes: bool) -> [Measured; 3] {
     let held = Duration::from_secs(scale.of(120, 20) as u64);
     let (database, server) = (Database::new(), Server::start(usize::MAX));
     let tick = ["tick", "--linger", "--concurrency", "16", "--max-time", "30m"];
-    let mut tick = database.jobctl(tick).0.spawn().unwrap();
+    let tick = database.jobctl(tick).lingers();
     let unfinished = || {
         database
             .number("SELECT count(*) FROM jobctl.job_runs WHERE status IN ('queued', 'running')")
@@ -45,8 +45,7 @@ fn under_load(scale: Scale, prunes: bool) -> [Measured; 3] {
                 }
             });
         }
-        let payload = |due| format!(r#"{{"url": "{}?due={due}"}}"#, server.url);
-        let runs = wait::enqueue(database, RATE, lasts, "http", payload);
+        let runs = wait::enqueue(database, RATE, lasts, "http", |due| wait::payload(server, due));
         let backlog = unfinished();
         is_over.store(true, Ordering::Relaxed);
         (runs, backlog)
@@ -55,8 +54,7 @@ fn under_load(scale: Scale, prunes: bool) -> [Measured; 3] {
         thread::sleep(Duration::from_millis(50));
     }
     let written = (wal() - wal_before) as f64;
-    tick.kill().unwrap();
-    tick.wait().unwrap();
+    drop(tick);
     let waits = server.waits();
     assert_eq!(waits.len(), runs);
     let minute = (60 * RATE).min(runs / 2);

@@ -16,11 +16,8 @@ pub fn wait(scale: Scale) -> Vec<Measured> {
     let lasts = Duration::from_secs(scale.of(20, 3) as u64);
     let lingering = RATES.map(|rate| {
         let database = Database::new();
-        let mut tick = database
-            .jobctl(["tick", "--linger", "--concurrency", "16", "--max-time", "10m"])
-            .0
-            .spawn()
-            .unwrap();
+        let tick = ["tick", "--linger", "--concurrency", "16", "--max-time", "10m"];
+        let tick = database.jobctl(tick).lingers();
         let server = Server::start(usize::MAX);
         // The first runs would wait for the start of the tick.
         enqueue(&database, 10, Duration::from_millis(500), "http", |_| {
@@ -31,8 +28,7 @@ pub fn wait(scale: Scale) -> Vec<Measured> {
         while database.number(unfinished) > 0 {
             thread::sleep(Duration::from_millis(50));
         }
-        tick.kill().unwrap();
-        tick.wait().unwrap();
+        drop(tick);
         let waits = server.waits();
         assert_eq!(waits.len(), runs);
         let what = format!("--linger: {rate} calls a second, enqueue to start, 99 %");
@@ -68,7 +64,8 @@ fn row(what: String, mut waits: Vec<f64>, goal: Goal) -> Measured {
     }
 }
 
-fn payload(server: &Server, due: u64) -> String {
+/// Returns the payload of a call that is due at this time, in microseconds since 1970.
+pub fn payload(server: &Server, due: u64) -> String {
     format!(r#"{{"url": "{}?due={due}"}}"#, server.url)
 }
 

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
 use crate::store;
-use crate::store::{Archive, OldRuns, Operation, Pruned, RunFilter, Store};
+use crate::store::{Archive, BatchSize, OldRuns, Operation, Pruned, RunFilter, Store};
 use crate::text::duration::CENTURY;
 use crate::text::plural;
 use crate::upkeep::{Kept, Pruning};
@@ -224,6 +224,7 @@ fn forget_workers(store: &Store, kept: &mut Vec<String>) -> store::Result<()> {
     let mut workers = Kept::default();
     workers.add(store::bisect(
         store.old_workers()?,
+        &mut BatchSize::default(),
         || true,
         |names| store.forget_workers(names.to_vec()),
     )?);

@@ -48,16 +48,19 @@ impl BatchSize {
     }
 }
 
-/// Tries all items while there is time. Returns the rejected ones and the reasons.
+/// Tries all items while there is time. `size` is that of the first batch, and afterwards that of
+/// the next one. Returns the rejected items and the reasons.
 pub(crate) fn bisect<T>(
     items: Vec<T>,
+    size: &mut BatchSize,
     has_time: impl Fn() -> bool,
     mut attempt: impl FnMut(&[T]) -> Result<()>,
 ) -> Result<Vec<(T, Error)>> {
-    let mut search = Bisection::of(items);
+    let mut search = Bisection::sized(items, *size);
     let mut rejected = Vec::new();
     while !search.is_done() && has_time() {
         rejected.extend(search.step(&mut attempt)?);
+        *size = search.size();
     }
     Ok(rejected)
 }
@@ -126,6 +129,7 @@ mod tests {
         let mut accepted = Vec::new();
         let found = bisect(
             (0..1700).collect(),
+            &mut BatchSize::default(),
             || true,
             |part: &[i32]| {
                 assert!(part.len() <= AT_ONCE);
@@ -148,7 +152,7 @@ mod tests {
             attempts += 1;
             Err(Error::new(Kind::Data, Exit::CouldNot, "no"))
         };
-        let found = bisect(vec![(); 256], || true, reject);
+        let found = bisect(vec![(); 256], &mut BatchSize::default(), || true, reject);
         assert_eq!((found.unwrap().len(), attempts), (256, 256 + 8));
     }
 

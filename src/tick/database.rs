@@ -11,7 +11,7 @@ use super::timing::Timing;
 use crate::connect::ConnectionThread;
 use crate::health;
 use crate::job::seen_ticks::SeenTicks;
-use crate::store::{self, BatchSize, Bisection, FencingToken, Holder, Store};
+use crate::store::{self, BatchSize, FencingToken, Holder, Store, bisect};
 use crate::upkeep::{self, UnclaimableSearch, Upkeep};
 
 /// The tick's session.
@@ -108,15 +108,16 @@ fn store_output(
     until: Instant,
 ) -> store::Result<BTreeSet<i64>> {
     let mut left: BTreeSet<_> = outputs.iter().map(|(token, _)| token.id).collect();
-    let mut search = Bisection::sized(outputs, *batch);
-    while !search.is_done() && Instant::now() < until {
-        let rejected = search.step(|part| {
+    let rejected = bisect(
+        outputs,
+        batch,
+        || Instant::now() < until,
+        |part| {
             let stored = store.store_output(worker, part)?;
             left.retain(|id| !stored.contains(id));
             Ok(())
-        })?;
-        rejected.map(|((token, _), _)| left.remove(&token.id));
-        *batch = search.size();
-    }
+        },
+    )?;
+    left.retain(|id| !rejected.iter().any(|((token, _), _)| token.id == *id));
     Ok(left)
 }

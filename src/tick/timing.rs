@@ -102,6 +102,7 @@ mod tests {
             assert!(!timing.timeouts.whole_tables);
         }
     }
+
     #[test]
     fn an_answer_is_awaited_as_long_as_the_phase_and_the_request_allow() {
         let (timing, now) = (Timing::of(Duration::from_secs(60)), Instant::now());

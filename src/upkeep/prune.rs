@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 
 use crate::job::status::Status;
-use crate::store::{self, Archive, Cause, OldRun, OldRuns, Pruned, Store};
+use crate::store::{self, Archive, BatchSize, Cause, OldRun, OldRuns, Pruned, Store};
 use crate::text::plural;
 
 /// Maximum of runs deleted per tick, in about 30 ms: 1.4 million a day with a tick a minute.
@@ -59,7 +59,7 @@ impl Pruning<'_> {
         let ids: Vec<_> = batch.iter().map(|run| run.id).collect();
         let is_full = ids.len() as i64 == limit;
         let mut pruned = Vec::new();
-        kept.add(store::bisect(ids, self.has_time(), |ids| {
+        kept.add(store::bisect(ids, &mut BatchSize::default(), self.has_time(), |ids| {
             pruned.extend(self.store.prune(ids.to_vec(), old, self.cause, self.archive)?);
             Ok(())
         })?);
@@ -73,7 +73,7 @@ impl Pruning<'_> {
         }
         let events = self.store.old_events(old.age, PRUNED_AT_ONCE)?;
         let prune = |ids: &[i64]| self.store.prune_events(ids.to_vec());
-        kept.add(store::bisect(events, self.has_time(), prune)?);
+        kept.add(store::bisect(events, &mut BatchSize::default(), self.has_time(), prune)?);
         Ok(())
     }
 

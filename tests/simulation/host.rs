@@ -330,6 +330,8 @@ pub(super) struct Exchange {
     pub(super) decided: Instant,
     pub(super) sent: Instant,
     pub(super) until: Instant,
+    /// When the server ends a statement.
+    pub(super) limit: Duration,
     /// How long to wait after a signal.
     pub(super) interrupted: Duration,
     /// The claims that exist if the transaction is committed.

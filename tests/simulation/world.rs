@@ -812,6 +812,7 @@ impl World {
             decided: tick.observed,
             sent: now,
             until,
+            limit: timeouts.statement,
             interrupted: timeouts.interrupted,
             made: Vec::new(),
         });
@@ -847,7 +848,7 @@ impl World {
         let is_lost = tick.connected != Some(self.generation) || self.is_down;
         let is_slow = self.slow > self.now && self.random.chance(50);
         let mut took = self.slowness.delay(&exchange.request, tick.host, &tick.timing, self.now);
-        let limit = tick.timing.timeouts.statement.as_nanos() as u64 / 4;
+        let limit = exchange.limit.as_nanos() as u64;
         let is_ended = matches!(exchange.request, Request::Store(_)) && took > limit;
         if is_ended {
             took = limit;
