@@ -64,6 +64,7 @@ mod migrate;
 mod next;
 mod on_call;
 mod output;
+mod next_time;
 mod pages;
 mod pause;
 mod payloads;

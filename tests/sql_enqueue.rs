@@ -507,6 +507,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("keep_effect", 'f', ""),
             ("may_settle", 't', ""),
             ("record_effect", 't', ",lock_timeout=2s"),
+            ("next_time", 'f', ""),
             ("refuse_update", 'f', ""),
             ("replace_waiting", 'f', ""),
             ("set_aside_unclaimable", 'f', ""),

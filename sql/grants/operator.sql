@@ -39,6 +39,9 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     TO {role};
 GRANT EXECUTE ON FUNCTION 
     jobctl.enqueue,
+    jobctl.enqueue_hooks,
+    jobctl.next_time,
+    jobctl.run_states,
     jobctl.try_enqueue,
     jobctl.is_own_effect,
     jobctl.may_settle,

@@ -1,0 +1,98 @@
+-- Returns the first time after `after` at which a clock in the time zone shows this time of day on
+-- one of the days: `*`, or as in a schedule, mon,wed or mon-fri. Clock changes are treated as for
+-- schedules with fixed times: a time that the clock skips is right after the gap, and of a time
+-- that occurs twice, the first one counts. PostgreSQL's AT TIME ZONE does neither.
+CREATE OR REPLACE FUNCTION jobctl.next_time(
+    at time,
+    days text DEFAULT '*',
+    time_zone text DEFAULT 'UTC',
+    after timestamptz DEFAULT now()
+)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    day_names CONSTANT text[] := '{mon,tue,wed,thu,fri,sat,sun}';
+    reason text;
+    shown timestamp;
+    -- Differences to UTC before and after the clock change that is near, or the same two.
+    early interval;
+    late interval;
+    lower_bound timestamptz;
+    middle timestamptz;
+    result timestamptz;
+BEGIN
+    reason := CASE
+        WHEN num_nulls(at, days, time_zone, after) > 0
+            THEN 'an argument is NULL'
+        WHEN at = '24:00'
+            THEN 'at is out of range; allowed are 00:00 to 23:59:59'
+        WHEN days !~* '^(\*|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
+            OR days ~ '-[^,]*-'
+            THEN 'days must be *, or days like mon,wed or mon-fri'
+        WHEN time_zone <> 'UTC' AND time_zone !~ '^[A-Za-z_]+(/[A-Za-z0-9_+-]+)+$'
+            THEN 'time_zone must be UTC, or an area and city like America/New_York'
+        WHEN after < '0001-01-02 00:00Z' OR after >= '9999-12-01 00:00Z'
+            THEN 'after is out of range; allowed are the years 1 to 9999'
+    END;
+    IF reason IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'cannot compute a time: ' || reason;
+    END IF;
+    -- A day before, because a gap of a day may end after `after`.
+    FOR shown IN
+        SELECT candidate.day + next_time.at
+        FROM generate_series(
+            date_trunc('day', after AT TIME ZONE time_zone) - interval '1 day',
+            after AT TIME ZONE time_zone + interval '9 days',
+            '1 day'
+        ) AS candidate (day)
+        WHERE days = '*'
+            OR EXISTS (
+                SELECT
+                FROM unnest(string_to_array(lower(days), ',')) AS part
+                CROSS JOIN LATERAL (
+                    SELECT
+                        array_position(day_names, split_part(part, '-', 1)) AS first,
+                        array_position(day_names, right(part, 3)) AS last,
+                        extract(isodow FROM candidate.day)::integer AS day
+                ) AS number
+                WHERE CASE
+                    WHEN number.first <= number.last
+                        THEN number.day BETWEEN number.first AND number.last
+                    ELSE number.day >= number.first OR number.day <= number.last
+                END
+            )
+        ORDER BY candidate.day
+    LOOP
+        -- No zone differs from UTC by more.
+        middle := shown AT TIME ZONE 'UTC' - interval '16 hours';
+        early := middle AT TIME ZONE time_zone - middle AT TIME ZONE 'UTC';
+        middle := shown AT TIME ZONE 'UTC' + interval '16 hours';
+        late := middle AT TIME ZONE time_zone - middle AT TIME ZONE 'UTC';
+        SELECT min(candidate.instant) INTO result
+        FROM (VALUES
+            ((shown - early) AT TIME ZONE 'UTC'),
+            ((shown - late) AT TIME ZONE 'UTC')
+        ) AS candidate (instant)
+        WHERE candidate.instant AT TIME ZONE time_zone = shown;
+        IF result IS NULL THEN
+            -- The clock skips it. Looks for the second of the change, between these two.
+            lower_bound := date_trunc('second', (shown - late) AT TIME ZONE 'UTC');
+            result := date_trunc('second', (shown - early) AT TIME ZONE 'UTC');
+            WHILE result - lower_bound > interval '1 second' LOOP
+                middle := date_trunc('second', lower_bound + (result - lower_bound) / 2);
+                IF middle AT TIME ZONE time_zone - middle AT TIME ZONE 'UTC' = early THEN
+                    lower_bound := middle;
+                ELSE
+                    result := middle;
+                END IF;
+            END LOOP;
+        END IF;
+        IF result > after THEN
+            RETURN result;
+        END IF;
+    END LOOP;
+END
+$$;
