@@ -282,7 +282,7 @@ fn the_example_with_every_key_applies() {
     db.jobctl(["apply", example.to_str().unwrap()])
         .run()
         .success()
-        .stdout("add\tcleanup_nightly\nadd\tsend_weekly_report\nadd\twarm_cache\n");
+        .stdout("add\talert\nadd\tcleanup_nightly\nadd\tsend_weekly_report\nadd\twarm_cache\n");
     assert_eq!(
         db.query(
             "SELECT name, schedule, time_zone, spread, max_attempts, max_running, queue, \

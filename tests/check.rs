@@ -438,7 +438,7 @@ fn check_repeats_known_problems_only_after_a_time_and_marks_new_ones() {
         let folder = state.path().join("jobctl");
         let file = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
         let mut memory: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        memory["printed_at"] = json!("2026-01-01T00:00:00Z");
+        memory["reported_at"] = json!("2026-01-01T00:00:00Z");
         std::fs::write(file, memory.to_string()).unwrap();
     };
     assert_eq!(check(), "");

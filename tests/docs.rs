@@ -320,6 +320,7 @@ fn check_page(path: &str) {
         ("PAGER", "cat"),
         ("SUDO_USER", "ana"),
     ]);
+        ("XDG_STATE_HOME", home),
     let page_run = environment.fold(page_run, |run, (name, value)| run.env(name, value));
     let finished = page_run.spawn().wait_within(Duration::from_secs(240));
     let output = finished.stdout.replace("\r\n", "\n");

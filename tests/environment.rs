@@ -62,6 +62,7 @@ const REFUSED: [(&[&str], &str, &str); 56] = [
     (&["check"], "--max-failures", "x"),
     (&["check", "--max-failures", "1"], "--within", "5"),
     (&["check"], "--repeat", "5"),
+    (&["check"], "--webhook", "a"),
     (&["report"], "--refresh", "5"),
     (&["hold", "--all"], "--for", "5"),
     (&["load"], "--runs", "0"),
@@ -111,6 +112,10 @@ const SWITCHES: [&str; 32] = [
     "--linger",
     "--list",
     "--quiet",
+    "--exec",
+    "--resolved",
+    "--wait",
+    "--exit-status",
 ];
 
 #[test]

@@ -17,6 +17,7 @@ mod bulk;
 mod cancel;
 mod chaos;
 mod check;
+mod check_reports;
 mod claim;
 mod cli;
 mod completions;

@@ -1,36 +1,50 @@
 //! `jobctl check`: prints nothing while all is well, else a line for each problem.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::DatabaseFlags;
 use super::arguments::{length, up_to, within};
-use crate::exit::Exit;
+use crate::execute::{Executor, HostPolicy, ShellPolicy, Stop};
+use crate::exit::{Exit, Fault};
 use crate::files::Note;
 use crate::health::{self, Finding, Severity};
+use crate::job::action::{Action, JobKind};
+use crate::job::attempt::{AttemptIdentity, Outcome};
 use crate::job::thresholds::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
 use crate::print::{self, Output, Table};
 use crate::text::duration::{self, DAY, MINUTE, SECOND, YEAR};
 use crate::text::plain::plain;
+
+/// The time limit of --exec and --webhook.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The kind of a definition, and its action as JSON.
+type Receiver = (JobKind, String);
 
 /// Report problems with exit status 1, or print nothing
 ///
 /// For cron, which mails the lines, and for any monitor that reads the exit status:
 ///
 ///   */5 * * * * jobctl check --max-lag 30m --repeat 1h
+///   */5 * * * * jobctl check --exec 'mail -s jobctl ops@example.com'
 ///
-/// --repeat remembers the printed problems in ~/.local/state/jobctl. A database
-/// that can't be reached is exit 5, with its line on stderr. Holds and paused
-/// schedules are problems if they do not end and are older than a day, and holds
-/// also if they keep a scheduled job late. Until then, --json and a terminal show
-/// them as facts.
+/// --repeat, --exec and --webhook remember the problems in ~/.local/state/jobctl:
+/// --exec and --webhook after the command or the call has succeeded, so the next
+/// check reports them again if it failed. A database that can't be reached is exit
+/// 5, with its line on stderr; --exec and --webhook report it, too. Holds and
+/// paused schedules are problems if they do not end and are older than a day, and
+/// holds also if they keep a scheduled job late. Until then, --json and a terminal
+/// show them as facts.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
+#[command(group = ArgGroup::new("Memory").args(["repeat", "exec", "webhook"]).multiple(true))]
 pub(crate) struct Arguments {
     /// Number of dead runs to tolerate, of all jobs together
     #[arg(long, value_name = "N", default_value = "0", value_parser = within(0, i64::MAX))]
@@ -78,6 +92,15 @@ pub(crate) struct Arguments {
         value_parser = up_to(YEAR)
     )]
     repeat: Option<Duration>,
+    /// Pass problems to this command when they are new, on stdin: lines, or JSON with --json
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["webhook", "format"])]
+    exec: Option<String>,
+    /// Post problems to this URL when they are new: JSON whose `text` has the lines, as for Slack
+    #[arg(long, value_name = "URL", conflicts_with_all = ["json", "format"])]
+    webhook: Option<String>,
+    /// Also report when a problem is over
+    #[arg(long, requires = "Memory")]
+    resolved: bool,
     /// Check only these jobs, and all workers
     #[arg(long, value_name = "JOB", num_args = 1.., value_delimiter = ',')]
     job: Vec<String>,
@@ -86,14 +109,47 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
+    pub(crate) fn run(mut self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
+        let receiver = self.receiver()?;
+        let note = self.note(database)?;
+        let jobs = Some(std::mem::take(&mut self.job)).filter(|jobs| !jobs.is_empty());
+        let (findings, facts, now) = self.look(database, jobs).inspect_err(|error| {
+            if let (Some(note), Some(receiver)) = (&note, &receiver)
+                && super::exit_of(error) == Exit::Unavailable
+                && let Err(failed) = self.report_outage(note, receiver, error)
+            {
+                print::complain(&format!("{failed:#}"));
+            }
+        })?;
+        if let Some(note) = &note {
+            self.report_new(note, receiver.as_ref(), &findings, now)?;
+        } else if self.output.asks_for_tsv() {
+            print::rows(self.output, &findings, &Table::new("", ""))?;
+        } else if self.output.is_json() {
+            let fine = findings.is_empty();
+            print::json(&json!({"fine": fine, "findings": findings, "facts": facts}))?;
+        } else {
+            print::answer(&findings.iter().map(line).collect::<String>())?;
+        }
+        // Cron mails all output, and a fact needs no mail.
+        if self.output.is_for_people() {
+            let facts = facts.iter().map(|fact| format!("info: {}", line(fact)));
+            print::answer(&facts.collect::<String>())?;
+        }
+        Ok(if findings.is_empty() { Exit::Done } else { Exit::CouldNot })
+    }
+
+    /// Returns the problems, the facts, and the database's time.
+    fn look(
+        &self,
+        database: &DatabaseFlags,
+        jobs: Option<Vec<String>>,
+    ) -> anyhow::Result<(Vec<Finding>, Vec<Finding>, DateTime<Utc>)> {
         let store = database.open()?;
-        let arguments = format!("{self:?}");
-        for job in &self.job {
+        for job in jobs.iter().flatten() {
             // A misspelt job would never have a problem.
             super::known_job(&store, job)?;
         }
-        let jobs = if self.job.is_empty() { None } else { Some(self.job) };
         let limits = Thresholds {
             dead: self.max_dead,
             dead_within: self.max_dead_within,
@@ -105,62 +161,158 @@ impl Arguments {
         let work = store.inspect_work(jobs, limits)?;
         let mut findings = health::work(&work, &limits);
         findings.retain(|finding| matches!(finding.severity, Severity::Bad | Severity::Info));
-        let (findings, facts): (Vec<_>, Vec<_>) =
+        let (findings, facts) =
             findings.into_iter().partition(|finding| finding.severity == Severity::Bad);
-        if self.output.asks_for_tsv() {
-            print::rows(self.output, &findings, &Table::new("", ""))?;
-        } else if self.output.is_json() {
+        Ok((findings, facts, work.now))
+    }
+
+    /// The note for these flags and this database. A check that only prints needs none.
+    fn note(&self, database: &DatabaseFlags) -> anyhow::Result<Option<Note>> {
+        let flag = match (&self.exec, &self.webhook, self.repeat) {
+            (Some(_), ..) => "--exec",
+            (_, Some(_), _) => "--webhook",
+            (.., Some(_)) => "--repeat",
+            _ => return Ok(None),
+        };
+        let subject = format!("{self:?} {}", database.target()?);
+        let note = Note::of("check", subject);
+        note.map(Some).with_context(|| format!("{flag} needs HOME or XDG_STATE_HOME"))
+    }
+
+    /// The command or the call that gets the problems, without its input.
+    fn receiver(&self) -> anyhow::Result<Option<Receiver>> {
+        let (kind, action) = match (&self.exec, &self.webhook) {
+            (Some(command), _) => (JobKind::Shell, json!({"command": command})),
+            (None, Some(url)) => (JobKind::Http, json!({"url": url})),
+            (None, None) => return Ok(None),
+        };
+        let action = action.to_string();
+        Action::of_definition(kind, &action, "{}").map_err(Fault::usage)?;
+        Ok(Some((kind, action)))
+    }
+
+    /// Reports the findings, the new ones first. Reports none if no finding is new or over, and the
+    /// last were reported less than `--repeat` before `now`. A note that can't be written hides no
+    /// finding.
+    fn report_new(
+        &self,
+        note: &Note,
+        receiver: Option<&Receiver>,
+        findings: &[Finding],
+        now: DateTime<Utc>,
+    ) -> anyhow::Result<()> {
+        let mut previous: Remembered = note.read().unwrap_or_default();
+        let (known, new): (Vec<_>, Vec<_>) =
+            findings.iter().partition(|finding| previous.subjects.contains(&finding.subject()));
+        for finding in findings {
+            previous.lines.remove(&finding.scope());
+        }
+        let resolved: Vec<_> = previous.lines.into_values().filter(|_| self.resolved).collect();
+        let since_reported = (now - previous.reported_at).to_std().unwrap_or_default();
+        let is_due =
+            self.repeat.is_some_and(|repeat| since_reported >= repeat) && !known.is_empty();
+        let reports = is_due || !new.is_empty() || !resolved.is_empty();
+        if reports {
             let fine = findings.is_empty();
-            print::json(&json!({"fine": fine, "findings": findings, "facts": facts}))?;
-        } else if let Some(repeat) = self.repeat {
-            let subject = format!("{arguments} {}", database.target()?);
-            let note =
-                Note::of("check", subject).context("--repeat needs HOME or XDG_STATE_HOME")?;
-            print_new(&note, &findings, work.now, repeat)?;
-        } else {
-            print::answer(&findings.iter().map(line).collect::<String>())?;
+            self.report(receiver, &News { fine, new, known, resolved })?;
         }
-        // Cron mails all output, and a fact needs no mail.
-        if self.output.is_for_people() {
-            let facts = facts.iter().map(|fact| format!("info: {}", line(fact)));
-            print::answer(&facts.collect::<String>())?;
+        let reported_at = if reports { now } else { previous.reported_at };
+        let mut remembered = Remembered { reported_at, ..Remembered::default() };
+        findings.iter().for_each(|finding| remembered.add(finding));
+        remembered.write(note);
+        Ok(())
+    }
+
+    /// Reports once that the database can't be reached. The problems in the note stay there.
+    fn report_outage(
+        &self,
+        note: &Note,
+        receiver: &Receiver,
+        error: &anyhow::Error,
+    ) -> anyhow::Result<()> {
+        let mut remembered: Remembered = note.read().unwrap_or_default();
+        let found = format!("{error:#}");
+        let outage = Finding { severity: Severity::Bad, found, ..Finding::default() };
+        if !remembered.subjects.contains(&outage.subject()) {
+            self.report(Some(receiver), &News { new: vec![&outage], ..News::default() })?;
+            remembered.add(&outage);
+            remembered.write(note);
         }
-        Ok(if findings.is_empty() { Exit::Done } else { Exit::CouldNot })
+        Ok(())
+    }
+
+    /// Prints the news, or passes them on as the job of a run gets its payload.
+    fn report(&self, receiver: Option<&Receiver>, news: &News<'_>) -> anyhow::Result<()> {
+        let text = news.text();
+        let Some((kind, action)) = receiver else { return print::answer(&text) };
+        let input = match kind {
+            JobKind::Shell if !self.output.is_json() => text,
+            _ => {
+                let mut body = serde_json::to_value(news).context("cannot write JSON")?;
+                body["text"] = text.trim_end().into();
+                format!("{body}\n")
+            }
+        };
+        let action = Action::of_definition(*kind, action, &input).map_err(Fault::usage)?;
+        let identity = AttemptIdentity {
+            run_id: 0,
+            job: "check".to_owned(),
+            attempt: 1,
+            max_attempts: 1,
+            idempotency_key: format!("check-{:016x}", rand::random::<u64>()),
+            scheduled_for: None,
+        };
+        let stop = Stop::new(Instant::now() + 2 * REPORT_TIMEOUT, SECOND);
+        let hosts = HostPolicy::new(&[]).map_err(Fault::usage)?;
+        let executor = Executor::new(ShellPolicy::Any, hosts);
+        match executor.execute(&action, &identity, Some(REPORT_TIMEOUT), &stop).outcome {
+            Outcome::Succeeded => Ok(()),
+            Outcome::Failed(failure) => bail!("cannot report the problems: {failure}"),
+            Outcome::Stopped(_) => bail!("cannot report the problems: it took too long"),
+        }
     }
 }
 
-/// The note of what `check` printed for the same flags and the same database.
+/// The problems to report.
+#[derive(Default, Serialize)]
+struct News<'a> {
+    fine: bool,
+    new: Vec<&'a Finding>,
+    known: Vec<&'a Finding>,
+    /// The lines of problems that are over.
+    resolved: Vec<String>,
+}
+
+impl News<'_> {
+    /// A line each: new problems, those that are over, and known ones.
+    fn text(&self) -> String {
+        let new = self.new.iter().map(|finding| format!("new: {}", line(finding)));
+        let over = self.resolved.iter().map(|line| format!("resolved: {line}"));
+        new.chain(over).chain(self.known.iter().map(|finding| line(finding))).collect()
+    }
+}
+
+/// The note about the last check with the same flags and the same database.
 #[derive(Default, Deserialize, Serialize)]
 struct Remembered {
-    printed_at: DateTime<Utc>,
-    /// The subjects of the last check, printed or not.
+    reported_at: DateTime<Utc>,
+    /// The subjects of its findings, reported or not.
     subjects: Vec<String>,
+    /// Their lines by scope.
+    lines: BTreeMap<String, String>,
 }
 
-/// Prints the findings, the new ones first. Prints none if no finding is new and the last were
-/// printed less than `repeat` before `now`. A note that can't be written hides no finding.
-fn print_new(
-    note: &Note,
-    findings: &[Finding],
-    now: DateTime<Utc>,
-    repeat: Duration,
-) -> anyhow::Result<()> {
-    let previous: Remembered = note.read().unwrap_or_default();
-    let subjects: Vec<_> = findings.iter().map(Finding::subject).collect();
-    let (known, new): (Vec<_>, Vec<_>) =
-        findings.iter().partition(|finding| previous.subjects.contains(&finding.subject()));
-    let is_due = (now - previous.printed_at).to_std().unwrap_or_default() >= repeat;
-    let mut lines = String::new();
-    if is_due || !new.is_empty() {
-        lines.extend(new.into_iter().map(|finding| format!("new: {}", line(finding))));
-        lines.extend(known.into_iter().map(line));
+impl Remembered {
+    fn add(&mut self, finding: &Finding) {
+        self.subjects.push(finding.subject());
+        self.lines.insert(finding.scope(), line(finding));
     }
-    print::answer(&lines)?;
-    let printed_at = if lines.is_empty() { previous.printed_at } else { now };
-    if let Err(error) = note.write(&Remembered { printed_at, subjects }, |_| false) {
-        print::complain(&format!("cannot write {}: {error}", note.path().display()));
+
+    fn write(&self, note: &Note) {
+        if let Err(error) = note.write(self, |_| false) {
+            print::complain(&format!("cannot write {}: {error}", note.path().display()));
+        }
     }
-    Ok(())
 }
 
 /// One finding. The line has no age, so that mails about the same problem are the same.

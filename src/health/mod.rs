@@ -80,14 +80,20 @@ impl Finding {
         format!("{}{since}{example}", self.found)
     }
 
+    /// The kind of problem, and the job, queue or worker that has it.
+    pub(crate) fn scope(&self) -> String {
+        let Self { code, job_type, queue, worker, .. } = self;
+        let name = |name: &Option<String>| name.clone().unwrap_or_default();
+        let code = code.map_or("", Code::as_str);
+        format!("{code} {} {} {}", name(job_type), name(queue), name(worker))
+    }
+
     /// What the finding is about. It stays the same while a number in the sentence changes; another
     /// dead run is another subject.
     pub(crate) fn subject(&self) -> String {
-        let Self { code, job_type, queue, worker, .. } = self;
-        let run = self.run_id.filter(|_| matches!(code, Some(Code::RunsDead | Code::RunLong)));
-        let name = |name: &Option<String>| name.clone().unwrap_or_default();
-        let (code, run) = (code.map_or("", Code::as_str), run.unwrap_or_default());
-        format!("{code} {} {} {} {run}", name(job_type), name(queue), name(worker))
+        let has_run = matches!(self.code, Some(Code::RunsDead | Code::RunLong));
+        let run = self.run_id.filter(|_| has_run).unwrap_or_default();
+        format!("{} {run}", self.scope())
     }
 
     /// The sentence with the age of the problem at `now`.

@@ -1,0 +1,122 @@
+//! `check --exec` and `check --webhook`: problems reach a person once, and not before the receiver
+//! has them.
+
+use serde_json::Value;
+
+use crate::support::http_server::HttpServer;
+use crate::support::{Finished, Invocation, TestDb, jobctl, temp_dir};
+
+/// A database whose worker ticks, with a dead run.
+fn db() -> TestDb {
+    let db = TestDb::new();
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    dead(&db);
+    db
+}
+
+fn dead(db: &TestDb) {
+    db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", "exit 3"]);
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+}
+
+const LINE: &str = "1 dead run of shell, since ";
+
+#[test]
+fn a_command_gets_each_problem_once_after_it_has_accepted_it() {
+    let db = db();
+    let folder = temp_dir();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (state, reported, fails) = (path("state"), path("reported"), path("fails"));
+    let command = format!("cat >{reported}; ! test -e {fails}");
+    let check = |flags: &[&'static str]| -> Finished {
+        let check = db.jobctl(["check", "--exec", &command]).args(flags.iter().copied());
+        check.env("XDG_STATE_HOME", &state).run()
+    };
+    let new = |check: Finished| {
+        check.stdout("").stderr("");
+        let text = std::fs::read_to_string(&reported).unwrap_or_default();
+        let _ = std::fs::remove_file(&reported);
+        text
+    };
+    // While the command fails, the problem stays new.
+    std::fs::write(&fails, "").unwrap();
+    for _ in 0..2 {
+        let failed = check(&[]).exits(1).stdout("");
+        failed.stderr("jobctl: cannot report the problems: exit status 1\n");
+    }
+    std::fs::remove_file(&fails).unwrap();
+    assert!(new(check(&[]).exits(1)).starts_with(&format!("new: {LINE}")));
+    assert_eq!(new(check(&[]).exits(1)), "");
+    dead(&db);
+    assert!(new(check(&[]).exits(1)).starts_with("new: 2 dead runs of shell, since "));
+    // The end is reported if it is asked for; these are other flags, and so another memory.
+    assert!(new(check(&["--resolved"]).exits(1)).starts_with("new: 2 dead runs"));
+    db.jobctl(["settle", "--all-dead", "--yes", "--reason", "seen"]).run().success();
+    assert_eq!(new(check(&[]).success()), "");
+    std::fs::write(&fails, "").unwrap();
+    check(&["--resolved"]).exits(1).stderr_has("cannot report");
+    std::fs::remove_file(&fails).unwrap();
+    assert!(new(check(&["--resolved"]).success()).starts_with("resolved: 2 dead runs"));
+    assert_eq!(new(check(&["--resolved"]).success()), "");
+    // As JSON.
+    dead(&db);
+    let body: Value = serde_json::from_str(&new(check(&["--json"]).exits(1))).unwrap();
+    assert_eq!(body["new"][0]["code"], "runs_dead");
+    assert_eq!((&body["fine"], body["known"].as_array().unwrap().len()), (&false.into(), 0));
+    assert!(body["text"].as_str().unwrap().starts_with(&format!("new: {LINE}")), "{body}");
+}
+
+#[test]
+fn a_webhook_gets_each_problem_once_after_it_has_accepted_it() {
+    let db = db();
+    let (server, state) = (HttpServer::start(), temp_dir());
+    let check = |path: &str| {
+        let check =
+            db.jobctl(["check", "--resolved"]).env("JOBCTL_CHECK_WEBHOOK", &server.url(path));
+        check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run()
+    };
+    // The address may be a secret.
+    let failed = check("/fail/1/secret").exits(1).stdout("");
+    failed.stderr_has("cannot report the problems: HTTP status 5").nowhere("secret");
+    check("/fail/1/secret").exits(1).stderr("");
+    check("/fail/1/secret").exits(1).stderr("");
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    let body: Value = serde_json::from_slice(&requests[1].body).unwrap();
+    assert!(body["text"].as_str().unwrap().starts_with(&format!("new: {LINE}")), "{body}");
+    assert_eq!(body["new"][0]["job_type"], "shell");
+    db.jobctl(["settle", "--all-dead", "--yes", "--reason", "seen"]).run().success();
+    check("/fail/1/secret").success().stderr("");
+    let body: Value = serde_json::from_slice(&server.requests()[2].body).unwrap();
+    assert_eq!((&body["fine"], &body["new"]), (&true.into(), &Value::Array(Vec::new())));
+    assert!(body["resolved"][0].as_str().unwrap().starts_with(LINE), "{body}");
+}
+
+#[test]
+fn an_outage_of_the_database_is_reported_too() {
+    let state = temp_dir();
+    let check = || -> Finished {
+        let check: Invocation<'_> = jobctl(["check", "--exec", "cat >&2; echo reported >&2"]);
+        let check = check.env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/none");
+        check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run()
+    };
+    check().exits(5).stderr_has("cannot connect");
+    let again = check().exits(5);
+    assert_eq!(again.stderr.lines().count(), 1, "{}", again.stderr);
+}
+
+#[test]
+fn flags_that_exclude_each_other_are_refused() {
+    for flags in [
+        &["--resolved"][..],
+        &["--webhook", "http://a", "--json"],
+        &["--webhook", "http://a", "--exec", "true"],
+        &["--repeat", "1h", "--json"],
+        &["--webhook", "a"],
+    ] {
+        let db = db();
+        let state = temp_dir();
+        let check = db.jobctl(["check"]).args(flags.iter().copied());
+        check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(2).stdout("");
+    }
+}
